@@ -1,0 +1,28 @@
+# make demo: everything from nothing to a report.   make test: the whole check.   make help: the rest.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: help demo test check lab lab-quick docs clean
+
+help:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[profile,tune,dev]'
+	@touch $@
+
+demo: $(VENV)/.installed ## profile a tiny GPT-2 on two processes, diagnose it, write report.html
+	$(BIN)/advisor demo
+
+test: $(VENV)/.installed ## format, lint, types, layers, rule examples, tests, build
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/advisor rules --test
+	$(BIN)/pytest
+
+clean: ## remove what was built, not .venv
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache site

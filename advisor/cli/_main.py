@@ -1,0 +1,64 @@
+"""Finds the commands, parses the shared options, and turns errors into one line and a status."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+from pathlib import Path
+
+import click
+
+from advisor import __version__
+from advisor.errors import AdvisorError
+
+
+class _Commands(click.Group):
+    """Commands are the modules beside this one: adding a command touches one file."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        folder = str(Path(__file__).parent)
+        names = (module.name for module in pkgutil.iter_modules([folder]))
+        return sorted(name.replace("_", "-") for name in names if not name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"advisor.cli.{cmd_name.replace('-', '_')}")
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.command(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example:  advisor diagnose traces/ --format html -o report.html",
+)
+@click.version_option(__version__, prog_name="advisor")
+def _root() -> None:
+    """Find what a distributed training step loses in communication, and what to change."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Entry point. Exit status: 0 done, 1 findings at --fail-on, 2 usage, input or internal."""
+    try:
+        status = _root.main(args=args, prog_name="advisor", standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
+    except click.exceptions.Abort:
+        click.echo("advisor: interrupted", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    except AdvisorError as error:
+        if os.environ.get("ADVISOR_DEBUG"):
+            raise
+        click.echo(f"advisor: {error}", err=True)
+        sys.exit(2)

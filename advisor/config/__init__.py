@@ -1,0 +1,1 @@
+"""Validated settings: YAML files become pydantic models, and mistakes name file and line."""

@@ -1,0 +1,135 @@
+"""Read YAML 1.2 into pydantic models; every mistake in a file is reported at once, with its line.
+
+PyYAML's YAML 1.1 reads ``on:`` as a boolean and ``1e-4`` as text, hence ruamel.yaml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from advisor.errors import AdvisorError
+
+M = TypeVar("M", bound=BaseModel)
+
+_MAX_YAML_BYTES = 4 * 1024 * 1024
+
+
+def read_yaml(path: Path) -> Any:
+    """Parse one YAML file; mappings keep their line numbers. Raises AdvisorError with the line."""
+    try:
+        if path.stat().st_size > _MAX_YAML_BYTES:
+            raise AdvisorError("this YAML file is larger than 4 MiB", where=str(path))
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise AdvisorError("no such file", where=str(path), hint="check the path") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise AdvisorError(f"cannot be read: {error}", where=str(path)) from error
+    try:
+        return YAML(typ="rt").load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise AdvisorError(f"not valid YAML: {error.problem}", where=f"{path}:{line}") from error
+    except YAMLError as error:
+        raise AdvisorError(f"not valid YAML: {error}", where=str(path)) from error
+
+
+def line_of(node: Any, location: Sequence[int | str]) -> int:
+    """The 1-based line of a key or item inside a parsed document, or of its nearest parent."""
+    line = 1
+    for key in location:
+        if isinstance(node, CommentedMap) and key in node:
+            line = node.lc.key(key)[0] + 1
+            node = node[key]
+        elif isinstance(node, CommentedSeq) and isinstance(key, int) and key < len(node):
+            line = node.lc.item(key)[0] + 1
+            node = node[key]
+        else:
+            break
+    return int(line)
+
+
+def plain(node: Any) -> Any:
+    """The document without ruamel's types: dicts, lists, scalars."""
+    if isinstance(node, Mapping):
+        return {str(key): plain(value) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return [plain(value) for value in node]
+    if isinstance(node, bool) or node is None:
+        return node
+    for kind in (int, float, str):
+        if isinstance(node, kind):
+            return kind(node)
+    return node
+
+
+def validate(document: Any, model: type[M], *, source: str, node: Any = None) -> M:
+    """Validate a parsed document; all mistakes in one AdvisorError, one line each, with lines."""
+    try:
+        return model.model_validate(plain(document))
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors():
+            location = [part for part in problem["loc"] if not _is_union_tag(part)]
+            line = line_of(node if node is not None else document, location)
+            lines.append((line, f"{source}:{line}: {_describe(problem, location, model)}"))
+        lines.sort()
+        raise AdvisorError(
+            "\n".join(text for _, text in lines),
+            hint=f"{len(lines)} mistake{'s' if len(lines) != 1 else ''}; correct and run again",
+        ) from error
+
+
+def load_model(path: Path, model: type[M]) -> M:
+    """Read and validate one YAML file. Raises AdvisorError (file, line, what to write)."""
+    document = read_yaml(path)
+    if not isinstance(document, Mapping):
+        raise AdvisorError("expected a mapping of settings at the top level", where=f"{path}:1")
+    return validate(document, model, source=str(path))
+
+
+def _is_union_tag(part: int | str) -> bool:
+    return isinstance(part, str) and ("[" in part or part.startswith("function-"))
+
+
+def _describe(problem: Any, location: list[int | str], model: type[BaseModel]) -> str:
+    name = ".".join(str(part) for part in location) or "document"
+    if problem["type"] == "extra_forbidden":
+        known = _fields_at(model, location[:-1])
+        close = get_close_matches(str(location[-1]), known, n=1)
+        tail = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
+        return f"unknown setting '{name}'{tail}"
+    if problem["type"] == "missing":
+        return f"missing setting '{name}'"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    shown = problem.get("input")
+    if isinstance(shown, str | int | float | bool) or shown is None:
+        return f"{name}: {message} (got {shown!r})"
+    return f"{name}: {message}"
+
+
+def _fields_at(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
+    current: Any = model
+    for part in location:
+        fields = getattr(current, "model_fields", {})
+        if isinstance(part, str) and part in fields:
+            current = _model_inside(fields[part].annotation)
+    return sorted(getattr(current, "model_fields", {}))
+
+
+def _model_inside(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _model_inside(argument)
+        if found is not None:
+            return found
+    return None

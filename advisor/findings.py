@@ -1,0 +1,162 @@
+"""Findings are the product: every view (terminal, HTML, JSON, JUnit ...) renders these models.
+
+``FindingsReport`` is what findings.json holds. Times are integer nanoseconds *per step* unless
+the name says otherwise; sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+
+class Severity(StrEnum):
+    """How much a finding matters; ordered by :data:`SEVERITY_ORDER`."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+SEVERITY_ORDER: dict[Severity, int] = {
+    Severity.CRITICAL: 0,
+    Severity.WARNING: 1,
+    Severity.INFO: 2,
+}
+
+
+class Confidence(StrEnum):
+    """How a saving was found out, surest first (METRICS section 8)."""
+
+    MEASURED = "measured"
+    REPLAYED = "replayed"
+    MODELLED = "modelled"
+    RULE_OF_THUMB = "rule-of-thumb"
+
+
+class OutcomeKind(StrEnum):
+    """What became of one rule on one run."""
+
+    FIRED = "fired"
+    PASSED = "passed"
+    NOT_APPLICABLE = "not-applicable"
+    ERROR = "error"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Outcome(_Model):
+    """One rule's result. ``reason`` names the missing evidence or the error."""
+
+    run: str
+    rule: str
+    outcome: OutcomeKind
+    reason: str = ""
+    how_to_capture: str = ""
+
+
+class Table(_Model):
+    """A small table of evidence: ``rows`` are parallel to ``columns`` (units in the names)."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[Any]] = Field(default_factory=list)
+    note: str = ""
+
+
+class Window(_Model):
+    """The stretch of time that shows the finding best, for the timeline and ``advisor open``.
+
+    ``start_ns`` and ``end_ns`` are on the clock of the store (epoch ns, before alignment).
+    """
+
+    start_ns: int
+    end_ns: int
+    ranks: list[int] = Field(default_factory=list)
+    step: int | None = None
+    culprit_rank: int | None = None
+    call_ids: list[int] = Field(default_factory=list)
+
+
+class Evidence(_Model):
+    """Why we say so: numbers as tables, the query that produced them, the window to look at."""
+
+    tables: list[Table] = Field(default_factory=list)
+    sql: str = ""
+    window: Window | None = None
+    facts: dict[str, Any] = Field(default_factory=dict)
+
+
+class Finding(_Model):
+    """One problem, what it costs per step, the fix and the proof."""
+
+    id: str = Field(description="anchor: unique in one report, stable for the same evidence")
+    run: str
+    rule: str
+    severity: Severity
+    title: str = Field(description="one short sentence that names the place")
+    message: str
+    category: str = ""
+    ranks: list[int] = Field(default_factory=list)
+    hosts: list[str] = Field(default_factory=list)
+    links: list[str] = Field(default_factory=list, description="'host a -> host b' or '2 -> 3'")
+    process_group: str | None = None
+    where: str = Field(default="", description="short place for tables, e.g. 'rank 2', 'dp group'")
+    savings_ns: int | None = Field(default=None, description="recoverable time per step")
+    savings_low_ns: int | None = None
+    savings_high_ns: int | None = None
+    savings_share: float | None = Field(default=None, description="savings_ns / median step")
+    confidence: Confidence = Confidence.RULE_OF_THUMB
+    assumes: str = ""
+    evidence: Evidence = Field(default_factory=Evidence)
+    fix: list[str] = Field(default_factory=list, description="exact settings or code, in order")
+    verify: str = ""
+    wrong_if: list[str] = Field(default_factory=list)
+    see: list[str] = Field(default_factory=list)
+    merged: list[str] = Field(
+        default_factory=list, description="other rules' findings that this cause explains"
+    )
+
+
+class Verdict(_Model):
+    """The first thing a reader sees. ``cause`` is a rule id, ``healthy`` or ``unknown``."""
+
+    title: str
+    cause: str
+    savings_ns: int | None = None
+    why: str = ""
+    next_steps: list[str] = Field(default_factory=list)
+
+
+class RunSummary(_Model):
+    """What was read for one run, as the reader of a report needs it."""
+
+    run: str
+    ranks_read: int
+    world_size: int | None
+    steps_complete: int
+    steps_partial: int
+    step_ns_median: int | None
+    step_source: str
+    events_read: int
+    events_dropped: int
+    inputs: list[str] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+
+
+class FindingsReport(_Model):
+    """findings.json. Findings are sorted: worst severity first, then recoverable time."""
+
+    schema_version: int = SCHEMA_VERSION
+    advisor_version: str
+    command: str = ""
+    runs: list[RunSummary]
+    verdict: Verdict
+    outcomes: list[Outcome]
+    findings: list[Finding]

@@ -1,0 +1,1 @@
+"""Readers: one per format, found by content, all writing the same tables."""

@@ -1,0 +1,1 @@
+"""Metrics: views and tables computed from what was read; pure functions over arrays and SQL."""

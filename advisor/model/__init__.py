@@ -1,0 +1,1 @@
+"""Cost models: alpha-beta fits, rooflines, NCCL's own model, hardware figures with sources."""

@@ -1,0 +1,1 @@
+"""Reference training runs under each parallel strategy, recorded with ranges and traces."""

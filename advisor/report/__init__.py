@@ -1,0 +1,1 @@
+"""Views of a findings report: terminal, HTML, JSON, JUnit, GitHub, Markdown."""

@@ -1,0 +1,401 @@
+-- The tables of a store. Every column carries a comment: `advisor schema` prints them.
+-- Times are integer nanoseconds since the Unix epoch where the input has absolute time (else since
+-- the input's own zero), on the clock of the rank's host, NOT aligned: add rank.clock_offset_ns to
+-- compare ranks. Never pass them through float64. Sizes are bytes.
+
+-- One diagnosed run; one store may hold several, e.g. for `advisor compare`.
+CREATE TABLE run (
+  run VARCHAR NOT NULL,             -- name of the run, unique in the store
+  created_at VARCHAR NOT NULL,      -- when it was ingested, ISO 8601 UTC
+  advisor_version VARCHAR NOT NULL, -- version that wrote it
+  strategy VARCHAR,                 -- strategy if the recording says so (advisor profile), else null
+  compute VARCHAR,                  -- 'real' or 'emulated' if the recording says so, else null
+  workload VARCHAR,                 -- JSON of the workload as run (advisor profile), else null
+  environment VARCHAR               -- JSON: allow-listed environment of the recording, else null
+);
+
+-- One input file, whatever its format.
+CREATE TABLE source (
+  run VARCHAR NOT NULL,             -- run it belongs to
+  source_id INTEGER NOT NULL,       -- number within the run
+  path VARCHAR NOT NULL,            -- path as given
+  format VARCHAR NOT NULL,          -- reader that took it, e.g. 'kineto', 'nccl-log'
+  bytes BIGINT,                     -- size on disk
+  sha256 VARCHAR,                   -- hash of the file on disk; null if not computed
+  rank INTEGER,                     -- rank whose events it holds; null if several or unknown
+  events_read BIGINT,               -- events (or records, lines) kept
+  events_dropped BIGINT,            -- events known to be lost
+  drop_reasons VARCHAR,             -- JSON {reason: count}
+  note VARCHAR                      -- what a reader of the report must know about this file
+);
+
+-- One rank of a run.
+CREATE TABLE rank (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- global rank
+  world_size INTEGER,               -- ranks of the job; null if the trace does not say
+  host VARCHAR,                     -- host name or id; null if unknown
+  device INTEGER,                   -- device index of its compute; null on CPU
+  device_name VARCHAR,              -- e.g. 'NVIDIA H100 80GB HBM3', 'CPU'
+  backend VARCHAR,                  -- 'nccl', 'gloo', ...; null if unknown
+  nccl_version VARCHAR,             -- from distributedInfo or a log
+  timeline VARCHAR,                 -- 'device' (GPU streams) or 'host' (CPU-only: the process is the device)
+  clock_offset_ns BIGINT,           -- add to this rank's times to align it with the run; 0 = reference; null = not estimated
+  clock_drift_ppm DOUBLE,           -- drift against the reference, parts per million; null = not estimated
+  clock_residual_ns BIGINT,         -- spread left after alignment: effects below this are not evidence
+  events_read BIGINT,               -- events kept
+  events_dropped BIGINT,            -- events known to be lost
+  drop_reasons VARCHAR,             -- JSON {reason: count}
+  complete BOOLEAN,                 -- false when the file was cut or damaged
+  has_base_time BOOLEAN,            -- times are absolute (epoch)
+  peak_memory_bytes BIGINT,         -- peak allocated device memory or RSS if recorded
+  total_memory_bytes BIGINT,        -- device memory in total, from deviceProperties
+  metadata VARCHAR                  -- JSON of other top-level fields of the trace that readers keep
+);
+
+-- Process groups, as the traces' distributedInfo.pg_config (or a log) lists them.
+CREATE TABLE process_group (
+  run VARCHAR NOT NULL,             -- run
+  process_group VARCHAR NOT NULL,   -- name, e.g. '0'
+  description VARCHAR,              -- e.g. 'default_pg', 'mesh_dp'
+  ranks INTEGER[],                  -- global ranks in group order; null if unknown or cut
+  size INTEGER,                     -- number of ranks
+  backend VARCHAR                   -- 'nccl', 'gloo', ...
+);
+
+-- One span (or instant) of a trace. Order of event_id = order in the file.
+CREATE TABLE event (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  event_id BIGINT NOT NULL,         -- unique within (run, rank)
+  name VARCHAR,                     -- name as recorded: data, never code
+  category VARCHAR,                 -- category as recorded, e.g. 'kernel', 'cpu_op'
+  class VARCHAR,                    -- compute comm memory sync other (device); cpu_op runtime annotation python (host)
+  device INTEGER,                   -- device index for device events, else null
+  stream BIGINT,                    -- device stream, else null
+  pid BIGINT,                       -- process id as recorded; null if not a number
+  tid BIGINT,                       -- thread id as recorded; null if not a number
+  start_ns BIGINT,                  -- start
+  dur_ns BIGINT,                    -- duration; 0 for instants
+  correlation BIGINT,               -- links a runtime launch and its device event
+  external_id BIGINT,               -- links a cpu_op and what it launched
+  collective VARCHAR,               -- 'Collective name' of the profiler's NCCL metadata
+  dtype VARCHAR,                    -- element type as recorded ('Float', 'BFloat16', 'float')
+  in_elements BIGINT,               -- 'In msg nelems'
+  out_elements BIGINT,              -- 'Out msg nelems'
+  group_size INTEGER,               -- 'Group size'
+  process_group VARCHAR,            -- 'Process Group Name'
+  group_description VARCHAR,        -- 'Process Group Description'
+  group_ranks VARCHAR,              -- 'Process Group Ranks' as recorded (cut beyond 30 ranks)
+  seq BIGINT,                       -- 'Seq': sequence number of the collective in its group
+  src_rank INTEGER,                 -- 'Src Rank'
+  dst_rank INTEGER,                 -- 'Dst Rank'
+  in_split VARCHAR,                 -- 'In split size'
+  out_split VARCHAR,                -- 'Out split size'
+  input_dims VARCHAR,               -- 'Input Dims' as JSON; only kept for communication events
+  input_types VARCHAR,              -- 'Input type' as JSON; only kept for communication events
+  bytes BIGINT                      -- 'bytes' of a memcpy/memset/allocation event
+);
+
+-- The union-ready activity of each rank's device: what the breakdown and the timelines draw.
+-- On a GPU: one row per device event. On CPU (gloo): top-level operators that do not wait, and
+-- the spans of collectives.
+CREATE TABLE activity (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  kind VARCHAR NOT NULL,            -- compute comm memory sync other
+  start_ns BIGINT NOT NULL,         -- start
+  end_ns BIGINT NOT NULL,           -- end
+  stream BIGINT,                    -- stream (GPU) or thread (CPU)
+  event_id BIGINT,                  -- event it comes from
+  launch_ns BIGINT,                 -- when the host launched it (GPU), else null
+  step INTEGER                      -- step it belongs to: of its launch on GPU, by time on CPU; null outside steps
+);
+
+-- Steps per rank. Per-step statistics use complete ones only.
+CREATE TABLE step (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  step INTEGER NOT NULL,            -- number: N of ProfilerStep#N, else counted from 0
+  start_ns BIGINT NOT NULL,         -- window start on the device timeline (METRICS section 1)
+  end_ns BIGINT NOT NULL,           -- window end
+  host_start_ns BIGINT,             -- start of the host annotation
+  host_end_ns BIGINT,               -- end of the host annotation
+  complete BOOLEAN NOT NULL,        -- false for a partial first or last step
+  source VARCHAR NOT NULL           -- 'ProfilerStep', 'annotation', 'collective-period' or 'whole-trace'
+);
+
+-- One row per rank and collective call.
+CREATE TABLE collective (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  call_id BIGINT NOT NULL,          -- shared by the matched calls of all ranks
+  op VARCHAR NOT NULL,              -- all_reduce all_gather reduce_scatter broadcast reduce all_to_all send recv barrier gather scatter other
+  wire_op VARCHAR,                  -- what the backend really ran, e.g. gloo's all_reduce for reduce_scatter
+  process_group VARCHAR,            -- group name; null if unknown
+  group_size INTEGER,               -- ranks in the group; null if unknown
+  seq BIGINT,                       -- sequence number in the group: recorded, else counted after matching
+  dtype VARCHAR,                    -- element type, lower case torch name ('float32'); null if unknown
+  in_elements BIGINT,               -- elements in
+  out_elements BIGINT,              -- elements out
+  bytes BIGINT,                     -- message size S as nccl-tests counts it (METRICS section 4); null if unknown
+  peer INTEGER,                     -- the other rank of a send or recv; null if unknown
+  start_ns BIGINT NOT NULL,         -- start on this rank's clock
+  end_ns BIGINT NOT NULL,           -- end
+  enqueue_ns BIGINT,                -- when the host asked for it; null if unknown
+  stream BIGINT,                    -- stream or thread that ran it
+  event_id BIGINT,                  -- event it comes from
+  matched_ranks INTEGER,            -- how many ranks of the group this call was matched on (1 = alone)
+  wait_ns BIGINT,                   -- this rank waiting for the last to arrive; null when not matched
+  transfer_ns BIGINT,               -- from the last rank's start to this rank's end; see t_is
+  t_is VARCHAR,                     -- 'matched' or 'upper bound'
+  last_rank INTEGER,                -- which rank arrived last; null when not matched
+  step INTEGER,                     -- step; null outside steps
+  phase VARCHAR,                    -- forward backward optimizer other; null if unknown
+  module VARCHAR,                   -- module, layer or 'bucket N' where known
+  exposed_ns BIGINT,                -- part not covered by compute on this rank
+  hidden_ns BIGINT,                 -- part covered by compute on this rank
+  algbw_gbps DOUBLE,                -- bytes / transfer_ns, decimal GB/s; of the slowest rank when matched
+  busbw_gbps DOUBLE                 -- algbw times the op's factor
+);
+
+-- Time of each rank from the first device event's start to the last one's end; sums exactly.
+CREATE TABLE run_breakdown (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  window_ns BIGINT NOT NULL,        -- length of the window
+  compute_ns BIGINT NOT NULL,       -- union of compute
+  exposed_comm_ns BIGINT NOT NULL,  -- union of communication not under compute
+  exposed_memory_ns BIGINT NOT NULL,-- union of memory operations under neither
+  other_ns BIGINT NOT NULL,         -- union of the rest of the device's events under none of them
+  idle_ns BIGINT NOT NULL,          -- nothing ran
+  comm_ns BIGINT NOT NULL,          -- union of communication
+  hidden_comm_ns BIGINT NOT NULL,   -- union of communication under compute
+  exposed_wait_ns BIGINT,           -- part of exposed_comm before the last peer arrived; null when not matched
+  exposed_transfer_ns BIGINT,       -- the rest of exposed_comm; null when not matched
+  idle_host_ns BIGINT,              -- idle because the host had not launched the next event; null on CPU
+  idle_launch_gap_ns BIGINT,        -- idle although the next event was already queued; null on CPU
+  idle_sync_ns BIGINT               -- idle in a synchronisation; null on CPU
+);
+
+-- The same per step.
+CREATE TABLE step_breakdown (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  step INTEGER NOT NULL,            -- step
+  complete BOOLEAN NOT NULL,        -- as in step
+  window_ns BIGINT NOT NULL,        -- length of the window
+  compute_ns BIGINT NOT NULL,       -- union of compute
+  exposed_comm_ns BIGINT NOT NULL,  -- union of communication not under compute
+  exposed_memory_ns BIGINT NOT NULL,-- union of memory operations under neither
+  other_ns BIGINT NOT NULL,         -- the rest of the device's events
+  idle_ns BIGINT NOT NULL,          -- nothing ran
+  comm_ns BIGINT NOT NULL,          -- union of communication
+  hidden_comm_ns BIGINT NOT NULL,   -- union of communication under compute
+  exposed_wait_ns BIGINT,           -- part of exposed_comm before the last peer arrived; null when not matched
+  exposed_transfer_ns BIGINT,       -- the rest of exposed_comm; null when not matched
+  idle_host_ns BIGINT,              -- idle because the host was late; null on CPU
+  idle_launch_gap_ns BIGINT,        -- idle although queued; null on CPU
+  idle_sync_ns BIGINT               -- idle in a synchronisation; null on CPU
+);
+
+-- Calls that could not be matched across ranks, per process group.
+CREATE TABLE unmatched (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank that has the call
+  process_group VARCHAR,            -- group
+  calls BIGINT NOT NULL,            -- how many of its calls have no partner on some rank
+  reason VARCHAR NOT NULL           -- 'missing rank', 'missing event', 'mismatched signature'
+);
+
+-- Fitted cost of communication: t = k*alpha + m*bytes*beta (METRICS section 7).
+CREATE TABLE alpha_beta (
+  run VARCHAR NOT NULL,             -- run
+  origin VARCHAR NOT NULL,          -- 'trace', 'probe' or 'nccl-tests'
+  op VARCHAR NOT NULL,              -- wire operation
+  group_size INTEGER NOT NULL,      -- ranks in the group
+  link_kind VARCHAR,                -- 'intra', 'inter' or null if unknown
+  samples INTEGER NOT NULL,         -- calls used
+  sizes INTEGER NOT NULL,           -- distinct sizes among them
+  alpha_ns DOUBLE,                  -- latency per hop
+  alpha_low_ns DOUBLE,              -- 95 % interval
+  alpha_high_ns DOUBLE,             -- 95 % interval
+  beta_ns_per_byte DOUBLE,          -- inverse bandwidth of the slowest link
+  beta_low_ns_per_byte DOUBLE,      -- 95 % interval
+  beta_high_ns_per_byte DOUBLE,     -- 95 % interval
+  k DOUBLE,                         -- latency terms of this op and size
+  m DOUBLE,                         -- bytes each link carries per byte of message
+  n_star_bytes DOUBLE,              -- crossover k*alpha = m*S*beta; null if it cannot be told
+  smallest_bytes BIGINT,            -- smallest size seen
+  largest_bytes BIGINT,             -- largest size seen: beyond twice this is extrapolation
+  r2 DOUBLE                         -- of the fit, on the calls used
+);
+
+-- Who arrives late at collectives, per rank and process group.
+CREATE TABLE lateness (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  process_group VARCHAR,            -- group; null = over all groups
+  calls INTEGER NOT NULL,           -- matched synchronising calls looked at
+  times_last INTEGER NOT NULL,      -- how often this rank arrived last
+  p_value DOUBLE,                   -- of being last that often by chance, corrected for the number of ranks
+  median_lateness_ns BIGINT,        -- start minus the median start over ranks
+  cost_ns_per_step BIGINT,          -- exposed waiting it causes on the other ranks, mean over them, per step
+  cost_low_ns BIGINT,               -- 95 % interval over steps
+  cost_high_ns BIGINT,              -- 95 % interval over steps
+  systematic BOOLEAN,               -- true: straggler; false: moving lateness or on time
+  reason VARCHAR,                   -- 'slow-compute' 'more-work' 'late-launch' 'data-loading' 'slow-transfer-before' 'unknown'
+  reason_evidence VARCHAR           -- JSON of the numbers behind the reason
+);
+
+-- Excess transfer time that points at links, hosts or ranks.
+CREATE TABLE link_excess (
+  run VARCHAR NOT NULL,             -- run
+  kind VARCHAR NOT NULL,            -- 'edge' (src -> dst), 'rank' (one rank's link), 'host', 'group', 'candidates'
+  src INTEGER,                      -- sending rank of an edge, or the rank
+  dst INTEGER,                      -- receiving rank of an edge
+  host VARCHAR,                     -- host
+  process_group VARCHAR,            -- group it was seen in
+  candidates VARCHAR,               -- JSON list of the places it may be when it cannot be told
+  calls INTEGER NOT NULL,           -- calls it rests on
+  measured_gbps DOUBLE,             -- busbw on it
+  expected_gbps DOUBLE,             -- busbw of peers, of the fit or of hardware
+  expected_from VARCHAR,            -- 'peer groups', 'fit', 'stagger', 'probe', 'hardware'
+  excess_ns_per_step BIGINT,        -- time per step over the expected
+  excess_low_ns BIGINT,             -- 95 % interval
+  excess_high_ns BIGINT,            -- 95 % interval
+  p_value DOUBLE,                   -- that the pattern is chance
+  evidence VARCHAR                  -- JSON: stagger slopes and the like
+);
+
+-- Buckets of data-parallel gradients, as they were really formed.
+CREATE TABLE param_bucket (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  step INTEGER NOT NULL,            -- step
+  bucket INTEGER NOT NULL,          -- order of launch in the step
+  bytes BIGINT,                     -- size
+  ready_ns BIGINT,                  -- when the last gradient was there
+  call_id BIGINT                    -- its collective
+);
+
+-- Predicted steps under changed settings (whatif), so that rules can use them.
+CREATE TABLE whatif (
+  run VARCHAR NOT NULL,             -- run
+  setting VARCHAR NOT NULL,         -- e.g. 'bucket_cap_mb'
+  value VARCHAR NOT NULL,           -- e.g. '25'
+  is_current BOOLEAN NOT NULL,      -- the setting the run had, as far as it can be told
+  step_ns BIGINT NOT NULL,          -- predicted median step
+  step_low_ns BIGINT,               -- 90 % interval
+  step_high_ns BIGINT,              -- 90 % interval
+  measured_step_ns BIGINT,          -- the traced step it starts from
+  replayed_step_ns BIGINT,          -- the same step replayed unchanged: how good the replay is
+  extrapolates BOOLEAN NOT NULL     -- sizes beyond twice the largest seen
+);
+
+-- Fabric as logs, XML dumps or nsys tell it.
+CREATE TABLE topology (
+  run VARCHAR NOT NULL,             -- run
+  kind VARCHAR NOT NULL,            -- 'node' 'gpu' 'nic' 'graph' 'ring' 'tree' 'channels' 'connection' 'version' 'env' 'net' ...
+  rank INTEGER,                     -- rank it belongs to, if any
+  host VARCHAR,                     -- host it belongs to, if any
+  name VARCHAR,                     -- e.g. 'mlx5_0', 'NCCL_ALGO', 'ring 0'
+  value VARCHAR,                    -- value as text or JSON
+  source VARCHAR                    -- where it was read: file:line
+);
+
+-- Connections between ranks as NCCL reports them.
+CREATE TABLE link (
+  run VARCHAR NOT NULL,             -- run
+  src INTEGER NOT NULL,             -- sending rank
+  dst INTEGER NOT NULL,             -- receiving rank
+  channel INTEGER,                  -- NCCL channel
+  transport VARCHAR,                -- 'P2P/CUMEM', 'SHM', 'NET/IB/0/GDRDMA', 'NET/Socket/0' ...
+  kind VARCHAR,                     -- 'p2p' 'shm' 'net-ib' 'net-socket' 'net-other'
+  nic VARCHAR,                      -- NIC index or name
+  gdr BOOLEAN                       -- GPUDirect RDMA used; null if unknown
+);
+
+-- NCCL's printed choices and tuning tables.
+CREATE TABLE nccl_choice (
+  run VARCHAR NOT NULL,             -- run
+  source VARCHAR NOT NULL,          -- 'table' (predicted time) or 'call' (a printed choice)
+  op VARCHAR,                       -- all_reduce ...; null where the version does not print it
+  bytes BIGINT,                     -- bytes as printed
+  algorithm VARCHAR,                -- TREE RING COLLNET_DIRECT COLLNET_CHAIN NVLS NVLS_TREE PAT
+  protocol VARCHAR,                 -- LL LL128 SIMPLE
+  latency_us DOUBLE,                -- from a table
+  bandwidth_gbps DOUBLE,            -- from a table; 0 = unavailable
+  time_us DOUBLE,                   -- printed time, where the version prints it
+  channels INTEGER,                 -- channels used, where printed
+  calls BIGINT                      -- how often this line occurred
+);
+
+-- Microbenchmarks: nccl-tests, advisor probe.
+CREATE TABLE bench (
+  run VARCHAR NOT NULL,             -- run
+  tool VARCHAR NOT NULL,            -- 'nccl-tests' or 'probe'
+  op VARCHAR NOT NULL,              -- all_reduce ...
+  ranks INTEGER,                    -- number of ranks
+  src INTEGER,                      -- sender of a pair (probe)
+  dst INTEGER,                      -- receiver of a pair (probe)
+  bytes BIGINT NOT NULL,            -- total size, as nccl-tests counts it
+  dtype VARCHAR,                    -- element type
+  in_place BOOLEAN,                 -- in place; null if it does not apply
+  time_us DOUBLE,                   -- time
+  algbw_gbps DOUBLE,                -- algorithm bandwidth
+  busbw_gbps DOUBLE,                -- bus bandwidth
+  wrong BIGINT                      -- wrong elements; null if not checked
+);
+
+-- Flight-recorder entries (hangs): one row per rank and recorded collective.
+CREATE TABLE flight (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank that dumped
+  process_group VARCHAR,            -- group
+  seq BIGINT,                       -- collective sequence number
+  op VARCHAR,                       -- operation
+  state VARCHAR,                    -- scheduled started completed
+  created_ns BIGINT,                -- when enqueued
+  started_ns BIGINT,                -- when started, if known
+  completed_ns BIGINT,              -- when completed, if known
+  input_sizes VARCHAR,              -- JSON
+  output_sizes VARCHAR,             -- JSON
+  frames VARCHAR                    -- JSON: innermost stack frames
+);
+
+-- Trials of a sweep.
+CREATE TABLE trial (
+  run VARCHAR NOT NULL,             -- sweep it belongs to
+  trial INTEGER NOT NULL,           -- number
+  settings VARCHAR NOT NULL,        -- JSON
+  is_baseline BOOLEAN NOT NULL,     -- the unchanged workload
+  outcome VARCHAR NOT NULL,         -- 'ok' 'crash' 'hang' 'oom' 'stopped early'
+  origin VARCHAR NOT NULL,          -- 'measured' or 'modelled'
+  steps INTEGER,                    -- timed steps
+  step_ns_median BIGINT,            -- median step
+  step_ns_mad BIGINT,               -- median absolute deviation
+  log VARCHAR                       -- path of its log
+);
+
+-- One rule's result on one run.
+CREATE TABLE outcome (
+  run VARCHAR NOT NULL,             -- run
+  rule VARCHAR NOT NULL,            -- rule id
+  outcome VARCHAR NOT NULL,         -- fired passed not-applicable error
+  reason VARCHAR                    -- what is missing, or the error
+);
+
+-- One finding; findings.json has the whole of it.
+CREATE TABLE finding (
+  run VARCHAR NOT NULL,             -- run
+  id VARCHAR NOT NULL,              -- anchor
+  rule VARCHAR NOT NULL,            -- rule id
+  severity VARCHAR NOT NULL,        -- critical warning info
+  title VARCHAR NOT NULL,           -- one sentence
+  savings_ns BIGINT,                -- recoverable time per step
+  savings_low_ns BIGINT,            -- interval
+  savings_high_ns BIGINT,           -- interval
+  confidence VARCHAR NOT NULL,      -- measured replayed modelled rule-of-thumb
+  json VARCHAR NOT NULL             -- the whole finding as JSON
+);

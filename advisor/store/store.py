@@ -1,0 +1,111 @@
+"""One DuckDB database that holds runs: created whole, written atomically, opened read-only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from importlib import resources
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import duckdb
+
+from advisor.errors import AdvisorError
+
+SCHEMA_VERSION = 1
+
+
+class Store:
+    """A DuckDB connection with this project's tables.
+
+    ``Store.create()`` makes an empty one in memory or in a temporary file that
+    ``save()`` renames into place, so that a crash leaves the old file or none.
+    ``con`` is the DuckDB connection; every module of the package works on it.
+    """
+
+    def __init__(self, con: Any, *, path: Path | None, temporary: Path | None = None) -> None:
+        self.con = con
+        self.path = path
+        self._temporary = temporary
+
+    @classmethod
+    def create(cls, path: Path | None = None, *, force: bool = False) -> Store:
+        """An empty store. With ``path`` it appears there only on :meth:`save`."""
+        temporary = None
+        if path is not None:
+            if path.exists() and not force:
+                raise AdvisorError(
+                    "already exists", where=str(path), hint="pass --force to replace it"
+                )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(
+                prefix=f".{path.name}.", suffix=".partial", dir=path.parent
+            )
+            os.close(handle)
+            temporary = Path(name)
+            temporary.unlink()
+        con = duckdb.connect(str(temporary) if temporary else ":memory:")
+        store = cls(con, path=path, temporary=temporary)
+        con.execute(schema_sql())
+        con.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR)")
+        con.execute("INSERT INTO meta VALUES ('schema_version', ?)", [str(SCHEMA_VERSION)])
+        return store
+
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool = True) -> Store:
+        """Open an existing store; a clear error for another schema version or a foreign file."""
+        if not path.exists():
+            raise AdvisorError("no such store", where=str(path), hint="make one: advisor ingest")
+        try:
+            con = duckdb.connect(str(path), read_only=read_only)
+            row = con.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+        except duckdb.Error as error:
+            raise AdvisorError(
+                "not a store of this tool", where=str(path), hint="make one: advisor ingest"
+            ) from error
+        version = int(row[0]) if row else 0
+        if version != SCHEMA_VERSION:
+            con.close()
+            raise AdvisorError(
+                f"written with schema version {version}, this advisor reads {SCHEMA_VERSION}",
+                where=str(path),
+                hint="ingest the traces again",
+            )
+        return cls(con, path=path)
+
+    def save(self) -> None:
+        """Put a created store in its place, atomically."""
+        if self._temporary is None or self.path is None:
+            return
+        self.con.execute("CHECKPOINT")
+        self.con.close()
+        self._temporary.replace(self.path)
+        self._temporary = None
+        self.con = duckdb.connect(str(self.path), read_only=True)
+
+    def close(self) -> None:
+        """Close; an unsaved created store leaves nothing behind."""
+        self.con.close()
+        if self._temporary is not None:
+            for leftover in (self._temporary, Path(f"{self._temporary}.wal")):
+                with contextlib.suppress(FileNotFoundError):
+                    leftover.unlink()
+            self._temporary = None
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def schema_sql() -> str:
+    """The text of schema.sql."""
+    return resources.files("advisor.store").joinpath("schema.sql").read_text(encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Sweeps that prove a setting in the workload before recommending it."""

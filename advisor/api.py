@@ -1,0 +1,176 @@
+"""The Python interface: load traces, look at the tables, get the findings.
+
+>>> import advisor
+>>> run = advisor.load("traces/")          # doctest: +SKIP
+>>> run.findings()                          # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from advisor.errors import AdvisorError
+from advisor.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from advisor.findings import FindingsReport
+
+PathLike = str | Path
+
+
+class Run:
+    """What was read from one set of traces, logs and dumps, with everything derived from it.
+
+    The tables come as pandas DataFrames (``arrow()`` gives Arrow). Times are int64 nanoseconds,
+    sizes bytes, bandwidths decimal GB/s. Use it as a context manager, or call :meth:`close`.
+    """
+
+    def __init__(self, store: Store, *, command: str = "") -> None:
+        self.store = store
+        self._command = command
+        self._report: FindingsReport | None = None
+
+    def diagnose(
+        self,
+        *,
+        rule_dirs: Sequence[PathLike] = (),
+        select: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        params: dict[str, Any] | None = None,
+    ) -> FindingsReport:
+        """Run the rules and return the whole report (verdict, findings, outcomes)."""
+        from advisor import engine
+
+        self._report = engine.diagnose(
+            self.store,
+            rule_dirs=[Path(folder) for folder in rule_dirs],
+            select=select,
+            ignore=ignore,
+            params=params,
+            command=self._command,
+        )
+        return self._report
+
+    @property
+    def report(self) -> FindingsReport:
+        """The report with the shipped rules; computed once."""
+        return self._report if self._report is not None else self.diagnose()
+
+    def findings(self) -> pd.DataFrame:
+        """One row per finding, worst first; ``savings_ns`` is the recoverable time per step."""
+        import pandas as pd
+
+        columns = [
+            "rule", "severity", "title", "where", "savings_ns", "savings_low_ns",
+            "savings_high_ns", "savings_share", "confidence", "ranks", "process_group", "fix",
+        ]  # fmt: skip
+        rows = [finding.model_dump(mode="json") for finding in self.report.findings]
+        return pd.DataFrame(
+            [{name: row[name] for name in columns} for row in rows], columns=columns
+        )
+
+    def breakdown(self, per: str = "step") -> pd.DataFrame:
+        """Where the time goes, per rank and ``step`` (or per whole ``run``); sums to window_ns."""
+        if per not in ("step", "run"):
+            raise AdvisorError(f"breakdown per {per!r} is not known", hint="use 'step' or 'run'")
+        order = "run, rank, step" if per == "step" else "run, rank"
+        return self.sql(f"SELECT * FROM {per}_breakdown ORDER BY {order}")
+
+    def collectives(self) -> pd.DataFrame:
+        """One row per rank and collective call, with sizes, waiting, transfer and bandwidths."""
+        return self.sql("SELECT * FROM collective ORDER BY run, rank, start_ns")
+
+    def ranks(self) -> pd.DataFrame:
+        """One row per rank: what was read, dropped, aligned."""
+        return self.sql("SELECT * FROM rank ORDER BY run, rank")
+
+    def steps(self) -> pd.DataFrame:
+        """One row per rank and step."""
+        return self.sql("SELECT * FROM step ORDER BY run, rank, step")
+
+    def sql(self, query: str, parameters: Sequence[Any] = ()) -> pd.DataFrame:
+        """Any query over the store's tables (``advisor schema`` lists them)."""
+        frame: pd.DataFrame = self.store.con.execute(query, list(parameters)).df()
+        return frame
+
+    def arrow(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
+        """The same as an Arrow table."""
+        table: pa.Table = self.store.con.execute(query, list(parameters)).to_arrow_table()
+        return table
+
+    def render(self, format: str = "text", **options: Any) -> str:
+        """The report as ``text``, ``html``, ``json``, ``junit``, ``github`` or ``markdown``."""
+        from advisor.report import render
+
+        return render(self.report, self.store, format, **options)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        verdict = self.report.verdict
+        table = self.findings()[["severity", "rule", "where", "title", "savings_ns"]]
+        html: str = table.to_html(index=False, border=0, escape=True)
+        return f"<p><b>{escape(verdict.title)}</b></p>{html}"
+
+    def close(self) -> None:
+        """Release the store."""
+        self.store.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def load(
+    *paths: PathLike,
+    run: str = "run",
+    store: PathLike | None = None,
+    lean: bool = False,
+    force: bool = False,
+    command: str = "",
+    progress: Any = None,
+) -> Run:
+    """Read traces, logs and dumps (files, directories, globs) of one run, and derive everything.
+
+    A single store (``RUN.duckdb`` or a Parquet dataset made by ``advisor ingest``) is opened
+    instead of read again. With ``store`` the tables are kept in that file, else in memory.
+    Raises AdvisorError with what, where and what to do.
+    """
+    if not paths:
+        raise AdvisorError("nothing to read", hint="name a trace, a directory or a glob")
+    if len(paths) == 1 and _is_store(Path(paths[0])):
+        return Run(_open_for_analysis(Path(paths[0])), command=command)
+    from advisor.ingest import ingest
+    from advisor.metrics import derive
+    from advisor.whatif import annotate
+
+    made = Store.create(Path(store) if store is not None else None, force=force)
+    try:
+        ingest([str(path) for path in paths], made, run=run, lean=lean, progress=progress)
+        derive(made)
+        annotate(made)
+    except BaseException:
+        made.close()
+        raise
+    return Run(made, command=command)
+
+
+def _is_store(path: Path) -> bool:
+    return (path.suffix == ".duckdb" and path.is_file()) or (path / "_advisor.json").is_file()
+
+
+def _open_for_analysis(path: Path) -> Store:
+    return Store.open(path)

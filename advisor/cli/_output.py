@@ -1,0 +1,86 @@
+"""Where results go: standard output or files, decided and checked before any work starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.errors import AdvisorError
+
+_DEFAULT_NAMES = {
+    "html": "report.html",
+    "json": "findings.json",
+    "junit": "junit.xml",
+    "markdown": "report.md",
+    "github": "annotations.txt",
+    "text": "report.txt",
+}
+
+
+@dataclass(frozen=True)
+class Output:
+    """One rendering and its place; ``path`` None is standard output."""
+
+    format: str
+    path: Path | None
+
+    @property
+    def is_text(self) -> bool:
+        return self.format == "text"
+
+    def write(self, text: str) -> None:
+        """Write the file whole or not at all."""
+        assert self.path is not None
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).chmod(0o644)
+        Path(name).replace(self.path)
+
+
+def plan_outputs(formats: str, output: Path | None, *, force: bool) -> list[Output]:
+    """Turn ``--format a,b -o WHERE`` into outputs; refuse unknown formats and existing files.
+
+    One format goes to ``output`` (a file), or to standard output (html: report.html). Several
+    formats take ``output`` as a folder; text among several stays on standard output.
+    """
+    names = [name.strip() for name in formats.split(",") if name.strip()]
+    for name in names:
+        if name not in _DEFAULT_NAMES:
+            known = ", ".join(sorted(_DEFAULT_NAMES))
+            raise AdvisorError(f"unknown format '{name}'", hint=f"known: {known}")
+    if not names:
+        raise AdvisorError("no format named", hint="for example --format text,html")
+    if len(names) == 1:
+        name = names[0]
+        path = output if output is not None else (Path("report.html") if name == "html" else None)
+        if path is not None and path.is_dir():
+            path /= _DEFAULT_NAMES[name]
+        outputs = [Output(name, path)]
+    else:
+        folder = output if output is not None else Path()
+        if folder.is_file():
+            raise AdvisorError(
+                "several formats need a folder", where=str(folder), hint="pass -o FOLDER"
+            )
+        outputs = [
+            Output(name, None if name == "text" else folder / _DEFAULT_NAMES[name])
+            for name in dict.fromkeys(names)
+        ]
+    for item in outputs:
+        if item.path is not None and item.path.exists() and not force:
+            raise AdvisorError(
+                "already exists", where=str(item.path), hint="pass --force to replace it"
+            )
+    return outputs
+
+
+def use_color(choice: str) -> bool:
+    """``--color auto|always|never`` with NO_COLOR honoured (https://no-color.org)."""
+    if choice == "auto":
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return choice == "always"

@@ -1,0 +1,123 @@
+"""``advisor diagnose``: traces in, findings out."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from advisor.cli._output import Output, plan_outputs, use_color
+
+if TYPE_CHECKING:
+    from advisor.findings import FindingsReport
+
+_FAIL_ORDER = {"critical": 0, "warning": 1, "info": 2}
+
+
+@click.command(
+    epilog="Example:  advisor diagnose traces/ nccl.log --format text,html --fail-on warning"
+)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--nccl-log", multiple=True, metavar="FILE", help="Also read this NCCL_DEBUG log.")
+@click.option("--nsys", multiple=True, metavar="FILE", help="Also read this nsys sqlite export.")
+@click.option(
+    "--format",
+    "formats",
+    default="text",
+    show_default=True,
+    help="text, html, json, junit, github, markdown; several with commas.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File, or directory.")
+@click.option("--store", type=click.Path(path_type=Path), help="Keep the tables in this file.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["critical", "warning", "info", "never"]),
+    default="never",
+    show_default=True,
+    help="Exit with 1 when a finding is at least this severe.",
+)
+@click.option("--select", multiple=True, metavar="RULE", help="Run only this rule (repeatable).")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Leave this rule out (repeatable).")
+@click.option("--rules", "rule_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Also run the rules in this folder.")  # fmt: skip
+@click.option("-v", "--verbose", is_flag=True, help="Show the evidence of each finding.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and notes on stderr.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+@click.option("--lean", is_flag=True, help="Keep device events, collectives, annotations only.")
+@click.option("--force", is_flag=True, help="Replace existing output files.")
+def command(
+    paths: tuple[str, ...],
+    nccl_log: tuple[str, ...],
+    nsys: tuple[str, ...],
+    formats: str,
+    output: Path | None,
+    store: Path | None,
+    fail_on: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    rule_dirs: tuple[Path, ...],
+    verbose: bool,
+    quiet: bool,
+    color: str,
+    lean: bool,
+    force: bool,
+) -> int:
+    """Say what costs the time in PATH... and what to change.
+
+    PATH is a trace (Chrome/Kineto JSON, .gz or not), a directory, a glob, an NCCL log, an nsys
+    sqlite export, nccl-tests output, a flight-recorder dump, or a store; any mix of one run.
+    """
+    from advisor import api
+
+    outputs = plan_outputs(formats, output, force=force)
+    started = time.monotonic()
+    run = api.load(
+        *paths,
+        *nccl_log,
+        *nsys,
+        store=store,
+        lean=lean,
+        force=force,
+        command=_command_line(),
+        progress=not quiet and sys.stderr.isatty(),
+    )
+    with run:
+        report = run.diagnose(rule_dirs=rule_dirs, select=select, ignore=ignore)
+        if not quiet:
+            _note_what_was_read(report, time.monotonic() - started)
+        for item in outputs:
+            options = {"verbose": verbose, "color": use_color(color)} if item.is_text else {}
+            _emit(item, run.render(item.format, **options), quiet=quiet)
+        if store is not None:
+            run.store.save()
+            if not quiet:
+                click.echo(f"Wrote {store}", err=True)
+    worst = min((_FAIL_ORDER[f.severity] for f in report.findings), default=99)
+    return 1 if fail_on != "never" and worst <= _FAIL_ORDER[fail_on] else 0
+
+
+def _emit(item: Output, text: str, *, quiet: bool) -> None:
+    if item.path is None:
+        click.echo(text, nl=not text.endswith("\n"))
+        return
+    item.write(text)
+    if not quiet:
+        click.echo(f"Wrote {item.path}", err=True)
+
+
+def _note_what_was_read(report: FindingsReport, seconds: float) -> None:
+    for run in report.runs:
+        dropped = f", {run.events_dropped:,} dropped" if run.events_dropped else ""
+        click.echo(
+            f"Read {run.ranks_read} rank{'s' if run.ranks_read != 1 else ''}, "
+            f"{run.events_read:,} events{dropped} in {seconds:.1f} s",
+            err=True,
+        )
+
+
+def _command_line() -> str:
+    return shlex.join(["advisor", *sys.argv[1:]])

@@ -1,0 +1,132 @@
+"""What a reader gets: the input files of one format, and where to write and report.
+
+A reader is a module (or package) ``advisor/ingest/readers/<name>.py`` with ``FORMAT``, ``SUMMARY``,
+``PRIORITY``, ``detect(source)`` and ``read(sources, context)``; see :class:`Reader`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from advisor.errors import AdvisorError
+from advisor.ingest.compression import (
+    DEFAULT_LIMITS,
+    DecompressedFile,
+    Limits,
+    compression_of,
+    open_decompressed,
+)
+from advisor.store.store import Store
+
+HEAD_BYTES = 64 * 1024
+Progress = Callable[[str, int, int], None]
+"""Called with (path, bytes read of the file on disk, its size), from any thread."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One input file. ``size`` is on disk; ``head`` the first 64 KiB after decompression."""
+
+    source_id: int
+    path: Path
+    size: int
+    head: bytes = field(repr=False)
+    compression: str
+    limits: Limits = field(default=DEFAULT_LIMITS, repr=False)
+
+    @classmethod
+    def of(cls, path: Path, source_id: int, limits: Limits = DEFAULT_LIMITS) -> Source:
+        """Look at a file. Raises :class:`AdvisorError` when it is missing or cannot be read."""
+        try:
+            size = path.stat().st_size
+            with path.open("rb") as file:
+                magic = file.read(8)
+            compression = compression_of(magic)
+            stream, _ = open_decompressed(path, compression, limits)
+            with stream:
+                head = stream.read(HEAD_BYTES)
+        except FileNotFoundError as error:
+            raise AdvisorError("no such file", where=str(path), hint="check the path") from error
+        except OSError as error:
+            raise AdvisorError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        except AdvisorError as error:
+            raise AdvisorError(
+                error.message, where=error.where or str(path), hint=error.hint
+            ) from error
+        return cls(source_id, path, size, head, compression, limits)
+
+    def open(self) -> BinaryIO:
+        """The file's decompressed bytes, from the start; stops quietly where it is damaged.
+
+        Use :meth:`open_raw` where the damage has to be told.
+        """
+        return self.open_raw()[0]
+
+    def open_raw(self) -> tuple[BinaryIO, DecompressedFile]:
+        """As :meth:`open`, with the raw stream whose ``damage`` says what was wrong (or None)."""
+        return open_decompressed(self.path, self.compression, self.limits)
+
+
+@dataclass
+class ReadContext:
+    """Where a reader writes. ``con`` is the store's DuckDB connection."""
+
+    store: Store
+    run: str
+    lean: bool = False
+    progress: Progress | None = None
+
+    @property
+    def con(self) -> Any:
+        """The store's DuckDB connection."""
+        return self.store.con
+
+    def report(
+        self,
+        source: Source,
+        format: str,  # noqa: A002 (the column's name)
+        *,
+        rank: int | None = None,
+        events_read: int = 0,
+        events_dropped: int = 0,
+        drop_reasons: Mapping[str, int] | None = None,
+        note: str | None = None,
+        sha256: str | None = None,
+    ) -> None:
+        """Write the ``source`` row of one input; every source gets exactly one."""
+        self.con.execute(
+            "INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                self.run,
+                source.source_id,
+                str(source.path),
+                format,
+                source.size,
+                sha256,
+                rank,
+                events_read,
+                events_dropped,
+                json.dumps(dict(drop_reasons or {}), sort_keys=True),
+                note,
+            ],
+        )
+
+
+class Reader(Protocol):
+    """What a reader module provides."""
+
+    FORMAT: str
+    SUMMARY: str
+    PRIORITY: int
+
+    def detect(self, source: Source) -> bool:
+        """Whether the content is of this format (``source.head``, then ``source.path``)."""
+        ...
+
+    def read(self, sources: Sequence[Source], context: ReadContext) -> None:
+        """Read all sources of this format of one run into the store's base tables."""
+        ...

@@ -1,0 +1,126 @@
+"""Shapes of published models by name; each entry says where its sizes were published."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from advisor.errors import AdvisorError
+from advisor.model.transformer import TransformerShape
+
+_GPT2 = "Radford et al. 2019; sizes as in the released gpt2 checkpoints' config.json"
+_GPT3 = "Brown et al. 2020, arXiv:2005.14165, table 2.1"
+_LLAMA1 = "Touvron et al. 2023, arXiv:2302.13971, table 2; FFN widths of the released params.json"
+_LLAMA2 = "Touvron et al. 2023, arXiv:2307.09288; FFN widths of the released params.json"
+_LLAMA3 = "Llama team 2024, arXiv:2407.21783, table 3"
+_MIXTRAL = "Jiang et al. 2024, arXiv:2401.04088, table 1"
+
+
+def _gpt(
+    name: str,
+    layers: int,
+    hidden: int,
+    heads: int,
+    *,
+    sequence: int = 1024,
+    source: str = _GPT2,
+) -> TransformerShape:
+    return TransformerShape(
+        name=name,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        ffn_hidden=4 * hidden,
+        vocab=50257,
+        sequence=sequence,
+        bias=True,
+        tied_embeddings=True,
+        learned_positions=True,
+        norm_tensors=2,
+        source=source,
+    )
+
+
+def _llama(
+    name: str,
+    layers: int,
+    hidden: int,
+    heads: int,
+    ffn_hidden: int,
+    source: str,
+    *,
+    kv_heads: int = 0,
+    vocab: int = 32000,
+    sequence: int = 2048,
+    tied: bool = False,
+    experts: int = 1,
+    experts_per_token: int = 1,
+) -> TransformerShape:
+    return TransformerShape(
+        name=name,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads,
+        ffn_hidden=ffn_hidden,
+        vocab=vocab,
+        sequence=sequence,
+        gated_mlp=True,
+        tied_embeddings=tied,
+        experts=experts,
+        experts_per_token=experts_per_token,
+        source=source,
+    )
+
+
+_ALL = (
+    _gpt("gpt2", 12, 768, 12),
+    _gpt("gpt2-medium", 24, 1024, 16),
+    _gpt("gpt2-large", 36, 1280, 20),
+    _gpt("gpt2-xl", 48, 1600, 25),
+    _gpt("gpt3-175b", 96, 12288, 96, sequence=2048, source=_GPT3),
+    _llama("llama-7b", 32, 4096, 32, 11008, _LLAMA1),
+    _llama("llama-13b", 40, 5120, 40, 13824, _LLAMA1),
+    _llama("llama-33b", 60, 6656, 52, 17920, _LLAMA1),
+    _llama("llama-65b", 80, 8192, 64, 22016, _LLAMA1),
+    _llama("llama2-7b", 32, 4096, 32, 11008, _LLAMA2, sequence=4096),
+    _llama("llama2-13b", 40, 5120, 40, 13824, _LLAMA2, sequence=4096),
+    _llama("llama2-70b", 80, 8192, 64, 28672, _LLAMA2, kv_heads=8, sequence=4096),
+    _llama("llama3-8b", 32, 4096, 32, 14336, _LLAMA3, kv_heads=8, vocab=128256, sequence=8192),
+    _llama("llama3-70b", 80, 8192, 64, 28672, _LLAMA3, kv_heads=8, vocab=128256, sequence=8192),
+    _llama("llama3-405b", 126, 16384, 128, 53248, _LLAMA3, kv_heads=8, vocab=128256, sequence=8192),
+    _llama(
+        "mixtral-8x7b",
+        32,
+        4096,
+        32,
+        14336,
+        _MIXTRAL,
+        kv_heads=8,
+        sequence=32768,
+        experts=8,
+        experts_per_token=2,
+    ),
+)
+
+PRESETS: dict[str, TransformerShape] = {shape.name: shape for shape in _ALL}
+
+_ALIASES = {
+    "gpt2-small": "gpt2",
+    "gpt3": "gpt3-175b",
+    "llama-70b": "llama2-70b",
+    "llama2-70b-gqa": "llama2-70b",
+    "mixtral": "mixtral-8x7b",
+}
+
+
+def preset(name: str) -> TransformerShape:
+    """The shape called `name`, whatever its case. Raises AdvisorError with near names."""
+    key = name.strip().lower().replace("_", "-")
+    key = _ALIASES.get(key, key)
+    if key in PRESETS:
+        return PRESETS[key]
+    close = get_close_matches(key, [*PRESETS, *_ALIASES], n=3, cutoff=0.5)
+    near = f"did you mean {' or '.join(close)}? " if close else ""
+    raise AdvisorError(
+        f"unknown model '{name}'", hint=f"{near}known models: {', '.join(sorted(PRESETS))}"
+    )

@@ -94,7 +94,8 @@ CREATE TABLE event (
   out_split VARCHAR,                -- 'Out split size'
   input_dims VARCHAR,               -- 'Input Dims' as JSON; only kept for communication events
   input_types VARCHAR,              -- 'Input type' as JSON; only kept for communication events
-  bytes BIGINT                      -- 'bytes' of a memcpy/memset/allocation event
+  bytes BIGINT,                     -- 'bytes' of a memcpy/memset/allocation event
+  concrete_inputs VARCHAR           -- 'Concrete Inputs' as JSON (peer of a c10d::send/recv_, root); only kept for communication events
 );
 
 -- The union-ready activity of each rank's device: what the breakdown and the timelines draw.

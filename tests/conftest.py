@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Machines are noisy and imports slow: examples are bounded in number, never in time.
+settings.register_profile("advisor", deadline=None)
+settings.load_profile("advisor")
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"

@@ -1,0 +1,95 @@
+"""What a rank does in one step, as a program: work, issue a call, wait for a call.
+
+A step is turned into one list of items per rank and a table of calls shared by the ranks.
+``Work`` is time that passes whatever the network does; ``Issue`` hands a call to the backend;
+``Wait`` stops the rank until a call is over. Changing the program and replaying it answers
+"what if". Times are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Time that passes on the rank: compute, host overhead, anything that is not waiting."""
+
+    ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """The rank hands a call to the backend and goes on."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The rank goes on only when the call is over."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A point of interest that takes no time, e.g. a gradient that is ready (``bytes`` of it)."""
+
+    kind: str
+    index: int
+    bytes: int = 0
+
+
+Item = Work | Issue | Wait | Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One collective or transfer of several ranks.
+
+    ``service_ns`` is the time it needs when it has the network for itself; ``channel`` is the
+    queue it goes through (its process group).
+    """
+
+    ranks: tuple[int, ...]
+    channel: str
+    service_ns: float
+    op: str = "other"
+    bytes: int | None = None
+    is_gradient: bool = False
+
+
+@dataclass(frozen=True)
+class Program:
+    """One step: ``items`` per rank, the ``calls`` they refer to, when each rank starts."""
+
+    items: dict[int, list[Item]]
+    calls: dict[int, Call]
+    start_ns: dict[int, float]
+    slots: int = 1
+    shared: bool = False
+    measured_ns: float = 0.0
+    step: int = 0
+    final_wait: dict[int, int] = field(default_factory=dict)
+
+    def with_items(
+        self, items: dict[int, list[Item]], calls: dict[int, Call] | None = None
+    ) -> Program:
+        """The same step with other items (and calls)."""
+        return replace(self, items=items, calls=self.calls if calls is None else calls)
+
+
+def compact(items: Iterable[Item]) -> list[Item]:
+    """Join neighbouring work and drop work of no length."""
+    result: list[Item] = []
+    for item in items:
+        if isinstance(item, Work):
+            if item.ns <= 0:
+                continue
+            if result and isinstance(result[-1], Work):
+                result[-1] = Work(result[-1].ns + item.ns)
+                continue
+        result.append(item)
+    return result

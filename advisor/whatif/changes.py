@@ -1,0 +1,147 @@
+"""Changes to a program: other buckets, another network, a rank that is no longer late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.whatif.buckets import assemble
+from advisor.whatif.cost import ServiceModel
+from advisor.whatif.program import Call, Issue, Item, Mark, Program, Wait, Work, compact
+
+
+def gradient_bytes(program: Program) -> list[int]:
+    """Bytes of each gradient in ready order (of the lowest rank); [] when the trace lacks them."""
+    items = program.items[min(program.items)]
+    return [item.bytes for item in items if isinstance(item, Mark) and item.kind == "gradient"]
+
+
+def bucket_bytes(program: Program) -> list[int]:
+    """Bytes of the gradient calls as they were really issued, in order."""
+    items = program.items[min(program.items)]
+    return [
+        int(program.calls[item.call].bytes or 0)
+        for item in items
+        if isinstance(item, Issue) and program.calls[item.call].is_gradient
+    ]
+
+
+def with_bucket_cap(
+    program: Program, bucket_cap_mb: float | None, model: ServiceModel
+) -> Program | None:
+    """The step with the buckets that ``bucket_cap_mb`` would form (None = torch's default).
+
+    None when the ranks' gradients do not agree or the trace holds no gradient sizes.
+    """
+    sizes = gradient_bytes(program)
+    marks = {
+        rank: sum(1 for i in items if isinstance(i, Mark) and i.kind == "gradient")
+        for rank, items in program.items.items()
+    }
+    if not sizes or set(marks.values()) != {len(sizes)}:
+        return None
+    gradients = {call for call, row in program.calls.items() if row.is_gradient}
+    if not gradients:
+        return None
+    template = program.calls[min(gradients)]
+    if set(template.ranks) != set(program.items):
+        return None
+    buckets = assemble(sizes, bucket_cap_mb)
+    first_id = max(program.calls) + 1
+    calls = {key: row for key, row in program.calls.items() if key not in gradients}
+    closes: dict[int, int] = {}
+    for number, bucket in enumerate(buckets):
+        total = sum(sizes[index] for index in bucket)
+        calls[first_id + number] = replace(
+            template, bytes=total, service_ns=model.service_ns(total)
+        )
+        closes[max(bucket)] = first_id + number
+    items = {rank: _rebucket(of_rank, gradients, closes) for rank, of_rank in program.items.items()}
+    return program.with_items(items, calls)
+
+
+def _rebucket(items: list[Item], gradients: set[int], closes: dict[int, int]) -> list[Item]:
+    """One rank's items with the old gradient calls replaced by those that ``closes`` names."""
+    waits = [i for i, item in enumerate(items) if isinstance(item, Wait) and item.call in gradients]
+    final = waits[-1] if waits else len(items)
+    result: list[Item] = []
+    seen = 0
+    for position, item in enumerate(items):
+        if position == final:
+            result += [Wait(call) for call in closes.values()]
+        if isinstance(item, Issue | Wait) and item.call in gradients:
+            continue
+        result.append(item)
+        if isinstance(item, Mark) and item.kind == "gradient":
+            if seen in closes:
+                result.append(Issue(closes[seen]))
+            seen += 1
+    if final == len(items):
+        result += [Wait(call) for call in closes.values()]
+    return compact(result)
+
+
+def with_service(program: Program, change: Callable[[int, Call], float]) -> Program:
+    """The step with another service time for each call: ``change(call_id, call)`` in ns."""
+    calls = {key: replace(row, service_ns=change(key, row)) for key, row in program.calls.items()}
+    return program.with_items(program.items, calls)
+
+
+def without_lateness(program: Program, rank: int) -> Program:
+    """The step as if ``rank`` worked no longer than its peers between their common calls.
+
+    The work before each issue and wait of ``rank`` is compared with the median of the ranks that
+    have the same call at the same place; what it takes longer is removed.
+    """
+    mine = _segments(program.items[rank])
+    others = [_segments(items) for r, items in program.items.items() if r != rank]
+    shorter: dict[tuple[str, int], float] = {}
+    for key, own in mine.items():
+        peers = [segments[key] for segments in others if key in segments]
+        if peers:
+            shorter[key] = min(own, float(np.median(peers)))
+    items = dict(program.items)
+    items[rank] = _with_segments(program.items[rank], shorter)
+    starts = [start for r, start in program.start_ns.items() if r != rank]
+    start_ns = dict(program.start_ns)
+    if starts:
+        start_ns[rank] = min(start_ns[rank], float(np.median(starts)))
+    return replace(program, items=items, start_ns=start_ns)
+
+
+def _segments(items: list[Item]) -> dict[tuple[str, int], float]:
+    """Work before each issue and wait, keyed by ('issue' | 'wait' | 'end', call)."""
+    result: dict[tuple[str, int], float] = {}
+    work = 0.0
+    for item in items:
+        if isinstance(item, Work):
+            work += item.ns
+        elif isinstance(item, Issue | Wait):
+            result["issue" if isinstance(item, Issue) else "wait", item.call] = work
+            work = 0.0
+    result["end", 0] = work
+    return result
+
+
+def _with_segments(items: list[Item], lengths: dict[tuple[str, int], float]) -> list[Item]:
+    result: list[Item] = []
+    pending: list[Item] = []
+
+    def flush(key: tuple[str, int]) -> None:
+        total = sum(item.ns for item in pending if isinstance(item, Work))
+        factor = min(1.0, lengths.get(key, total) / total) if total else 1.0
+        result.extend(
+            Work(item.ns * factor) if isinstance(item, Work) else item for item in pending
+        )
+        pending.clear()
+
+    for item in items:
+        if isinstance(item, Issue | Wait):
+            flush(("issue" if isinstance(item, Issue) else "wait", item.call))
+            result.append(item)
+        else:
+            pending.append(item)
+    flush(("end", 0))
+    return compact(result)

@@ -88,7 +88,7 @@ class ReadContext:
     def report(
         self,
         source: Source,
-        format: str,  # noqa: A002 (the column's name)
+        format: str,
         *,
         rank: int | None = None,
         events_read: int = 0,

@@ -1,0 +1,135 @@
+"""Turns event_classes.yaml into SQL expressions, so that classes are data and cost no Python.
+
+The class of an event is decided inside the one INSERT that reads a trace: by category through a
+CASE, and by name through one RE2 alternation per kind that DuckDB compiles once.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from advisor.config.loader import load_model
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class CategoryRule(_Model):
+    """Recorded categories (lower case) of one class; ``device``: they ran on a stream."""
+
+    names: list[str]
+    class_: str
+    device: bool
+    source: str
+
+    model_config = ConfigDict(extra="forbid", alias_generator=lambda name: name.rstrip("_"))
+
+
+class NameRule(_Model):
+    """Names (an RE2 pattern) of one class, with what they are and where that is known from."""
+
+    pattern: str
+    class_: str
+    what: str
+    source: str
+
+    model_config = ConfigDict(extra="forbid", alias_generator=lambda name: name.rstrip("_"))
+
+
+class EventClasses(_Model):
+    """The whole file."""
+
+    categories: list[CategoryRule]
+    device_names: list[NameRule]
+    host_names: list[NameRule]
+
+
+@cache
+def event_classes() -> EventClasses:
+    """The validated content of event_classes.yaml."""
+    with resources.as_file(resources.files("advisor.ingest") / "event_classes.yaml") as path:
+        return load_model(Path(path), EventClasses)
+
+
+def literal(text: str) -> str:
+    """A SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _by_category(column: str, rules: list[CategoryRule]) -> str:
+    parts = []
+    for rule in rules:
+        names = ", ".join(literal(name) for name in rule.names)
+        parts.append(f"WHEN {column} IN ({names}) THEN {literal(rule.class_)}")
+    return " ".join(parts)
+
+
+def _by_name(column: str, rules: list[NameRule], otherwise: str) -> str:
+    parts = []
+    for wanted in dict.fromkeys(rule.class_ for rule in rules):
+        pattern = "|".join(f"(?:{rule.pattern})" for rule in rules if rule.class_ == wanted)
+        parts.append(
+            f"WHEN regexp_matches({column}, {literal(pattern)}) THEN {literal(wanted)}"
+        )
+    return f"CASE {' '.join(parts)} ELSE {otherwise} END"
+
+
+def device_categories_sql() -> str:
+    """A parenthesised list of the categories that mean work on a device stream."""
+    names = [name for rule in event_classes().categories if rule.device for name in rule.names]
+    return "(" + ", ".join(literal(name) for name in names) + ")"
+
+
+def class_sql(category: str, name: str, device: str) -> str:
+    """SQL that yields ``event.class``.
+
+    ``category`` and ``name`` are SQL expressions (the category in lower case), ``device`` a boolean
+    one that decides about categories which the file does not list.
+    """
+    classes = event_classes()
+    compute = [rule for rule in classes.categories if rule.class_ == "compute" and rule.device]
+    spans = [rule for rule in classes.categories if rule.class_ == "annotation" and not rule.device]
+    others = [rule for rule in classes.categories if rule not in compute and rule not in spans]
+    kernels = ", ".join(literal(item) for rule in compute for item in rule.names)
+    annotations = ", ".join(literal(item) for rule in spans for item in rule.names)
+    by_kernel = _by_name(name, classes.device_names, "'compute'")
+    by_span = _by_name(name, classes.host_names, "'annotation'")
+    return (
+        f"CASE {_by_category(category, others)}"
+        f" WHEN {category} IN ({kernels}) THEN {by_kernel}"
+        f" WHEN {category} IN ({annotations}) THEN {by_span}"
+        f" WHEN {device} THEN {_by_name(name, classes.device_names, literal('other'))}"
+        f" ELSE {by_span} END"
+    )
+
+
+def communication_name_sql(name: str) -> str:
+    """SQL that is true for names of communication on any timeline, host enqueues included."""
+    classes = event_classes()
+    pattern = "|".join(
+        f"(?:{rule.pattern})"
+        for rule in [*classes.device_names, *classes.host_names]
+        if rule.class_ == "comm"
+    )
+    return f"regexp_matches({name}, {literal(pattern)})"
+
+
+def classify(category: str | None, name: str | None, *, device: bool) -> str:
+    """The same decision in Python, for readers of other formats and as a reference in tests."""
+    classes = event_classes()
+    lowered = (category or "").lower()
+    known = next((rule for rule in classes.categories if lowered in rule.names), None)
+    base = known.class_ if known else ("other" if device else "annotation")
+    on_device = known.device if known else device
+    if base not in ("compute", "other", "annotation") or (base == "annotation" and on_device):
+        return base
+    for rule in classes.device_names if on_device else classes.host_names:
+        if re.search(rule.pattern, name or ""):
+            return rule.class_
+    return base

@@ -1,0 +1,60 @@
+"""Lines of logs: bounded, decoded, and freed of what terminals and launchers put around them.
+
+mpirun, srun, torchrun, Ray and kubectl each put their own mark before a line, and terminals add
+colours. Readers of text formats see the line as the program wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+MAX_LINE_BYTES = 64 * 1024
+"""A longer line is cut: NCCL writes at most 1 KiB (2.8–2.25) or 16 KiB per line."""
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]")
+_LAUNCHER = re.compile(
+    r"""(?:
+      \[\d+,\d+\]<(?:stdout|stderr|stddiag)>:\s?      # mpirun --tag-output
+    | \[\d+\](?=\s|\#|$)\s?                           # mpiexec -l, pdsh-like: [0]
+    | \d+:\s                                          # srun --label
+    | \[(?:default|rank)\d+\]:\s?                     # torchrun --tee, torch's own
+    | \((?:[^()\s]+\s)?pid=\d+(?:,\sip=[^()\s]+)?\)\s # Ray
+    | \[pod/[^\]\s]+\]\s                              # kubectl logs --prefix
+    )""",
+    re.VERBOSE,
+)
+
+
+def plain(line: str) -> str:
+    """``line`` without colours and without the line end; leading spaces stay."""
+    if "\x1b" in line:
+        line = _COLOUR.sub("", line)
+    return line.rstrip("\r\n\x00")
+
+
+def without_launcher(line: str) -> str:
+    """``line`` without the launchers' prefixes (several may be stacked)."""
+    for _ in range(4):
+        match = _LAUNCHER.match(line.lstrip())
+        if match is None:
+            return line
+        line = line.lstrip()[match.end() :]
+    return line
+
+
+def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
+    """(line number from 1, text) of every line; undecodable bytes become U+FFFD.
+
+    A line over ``MAX_LINE_BYTES`` is cut there and its rest skipped, so that a file without line
+    ends costs no memory. A carriage return that rewrites a line (progress bars) ends one too.
+    """
+    number = 0
+    while raw := stream.readline(MAX_LINE_BYTES):
+        number += 1
+        last = raw
+        while len(last) == MAX_LINE_BYTES and not last.endswith(b"\n"):
+            last = stream.readline(MAX_LINE_BYTES)
+        for part in raw.decode("utf-8", errors="replace").rstrip("\r\n").split("\r"):
+            yield number, plain(part)

@@ -1,0 +1,69 @@
+"""nccl-tests output, text tables and JSON reports → ``bench``.
+
+A file that holds NCCL's own log lines as well gives both: see :mod:`..nccl_log`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from advisor.errors import AdvisorError
+from advisor.ingest.readers import _nccl_text
+from advisor.ingest.readers._json import read_document
+from advisor.ingest.readers.nccl_tests.report import parse_report
+from advisor.ingest.readers.nccl_tests.write import write_harvest
+from advisor.ingest.source import ReadContext, Source
+
+FORMAT = "nccl-tests"
+SUMMARY = "nccl-tests output: text tables (all layouts since 2019) and JSON reports (-J)"
+PRIORITY = 40
+
+_TEXT = re.compile(
+    rb"#\s+nThreads? \d+ nGpus|#\s+size\s+count\s|#\s+nccl-tests version|"
+    rb"# Collective test starting",
+    re.IGNORECASE,
+)
+_JSON = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"version"\s*:\s*\d+\s*,\s*"start_time"\s*:.*"args"', re.S)
+
+
+def detect(source: Source) -> bool:
+    """A table header of nccl-tests, or the first keys of its JSON report."""
+    return bool(_TEXT.search(source.head)) or _is_report(source)
+
+
+def read(sources: Sequence[Source], context: ReadContext) -> None:
+    """Write ``bench`` rows (and what NCCL's own lines in a text give)."""
+    texts = []
+    for source in sources:
+        if not _is_report(source):
+            texts.append(source)
+            continue
+        try:
+            text, damage = read_document(source)
+        except AdvisorError as error:
+            context.report(
+                source,
+                FORMAT,
+                events_dropped=1,
+                drop_reasons={"refused": 1},
+                note=error.message,
+            )
+            continue
+        harvest = parse_report(text, source.path)
+        if damage:
+            harvest.notes.append(damage)
+        write_harvest(context, source, harvest)
+        context.report(
+            source,
+            FORMAT,
+            events_read=len(harvest.measurements),
+            events_dropped=sum(harvest.dropped.values()),
+            drop_reasons=harvest.dropped,
+            note="; ".join(harvest.notes) or None,
+        )
+    _nccl_text.read_texts(texts, context, FORMAT)
+
+
+def _is_report(source: Source) -> bool:
+    return bool(_JSON.match(source.head))

@@ -1,0 +1,45 @@
+"""One measurement of nccl-tests, whatever file it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One half of a row. ``size_bytes`` is nccl-tests' size: the larger of send and receive, total.
+
+    ``time_us`` is per call; bandwidths are decimal GB/s as printed; ``wrong`` is None when unchecked
+    (or in layouts to 2021, whose ``error`` column is a relative difference and no count).
+    """
+
+    op: str
+    ranks: int | None
+    size_bytes: int
+    dtype: str
+    in_place: bool
+    time_us: float | None
+    algbw_gbps: float | None
+    busbw_gbps: float | None
+    wrong: int | None
+
+
+@dataclass
+class Harvest:
+    """What was found in one input, and what of it could not be kept (reason → count)."""
+
+    measurements: list[Measurement] = field(default_factory=list)
+    dropped: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    nccl_version: str | None = None
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count something that was there and is lost."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+
+def version_text(code: int) -> str:
+    """NCCL_VERSION_CODE as text: 22707 → ``2.27.7``, 2604 → ``2.6.4`` (nccl.h changed at 2.9)."""
+    if code >= 10_000:
+        return f"{code // 10_000}.{code // 100 % 100}.{code % 100}"
+    return f"{code // 1_000}.{code // 100 % 10}.{code % 100}"

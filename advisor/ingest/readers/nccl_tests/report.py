@@ -1,0 +1,87 @@
+"""The JSON report of nccl-tests (``-J FILE``, releases since October 2025), finished or cut.
+
+Format after ``src/util.cu`` and ``src/common.cu`` of nccl-tests (layout versions 1 to 3): booleans,
+NaN and the root are strings, and the device list holds one entry per process.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import PurePath
+from typing import Any
+
+from advisor.ingest.readers._json import TopLevel
+from advisor.ingest.readers._ops import canonical_op
+from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement, version_text
+
+
+def parse_report(text: str, path: PurePath | None = None) -> Harvest:
+    """All measurements of a report. What a cut left unfinished is counted, not guessed."""
+    harvest = Harvest()
+    document = TopLevel(text)
+    op = "unknown"
+    ranks: int | None = None
+    for item in document:
+        if item.key == "args" and item.index == 0 and isinstance(item.value, str):
+            op = canonical_op(PurePath(item.value).name) or op
+        elif item.key == "nccl_version" and isinstance(item.value, int):
+            harvest.nccl_version = version_text(abs(item.value) % 10**9)
+        elif item.key == "config" and isinstance(item.value, dict):
+            ranks = _ranks(item.value)
+        elif item.key == "results" and item.index is not None:
+            _row(item.value, op, ranks, harvest)
+        elif item.key == "errors" and isinstance(item.value, str) and item.value:
+            harvest.notes.append(f"nccl-tests reports an error: {item.value[:200]}")
+    if document.cut is not None:
+        harvest.drop("report cut or damaged")
+        harvest.notes.append(f"breaks off at character {document.cut}: what came before is kept")
+    if op == "unknown" and harvest.measurements:
+        harvest.notes.append("the operation is not named: stored as 'unknown'")
+    return harvest
+
+
+def _ranks(config: dict[str, Any]) -> int | None:
+    """Processes (one device entry each, src/util.cu parseRankInfo) × threads × GPUs per thread."""
+    devices = config.get("devices")
+    threads, gpus = config.get("nthreads"), config.get("ngpus")
+    if not isinstance(devices, list) or not isinstance(threads, int) or not isinstance(gpus, int):
+        return None
+    groups = [device.get("group") for device in devices if isinstance(device, dict)]
+    return groups.count(groups[0]) * threads * gpus if groups else None
+
+
+def _row(row: Any, op: str, ranks: int | None, harvest: Harvest) -> None:
+    if not isinstance(row, dict) or not isinstance(row.get("size"), int):
+        harvest.drop("result without a size")
+        return
+    for key, in_place in (("out_of_place", False), ("in_place", True)):
+        half = row.get(key)
+        if half is None:
+            continue
+        if not isinstance(half, dict):
+            harvest.drop("result of an unknown form")
+            continue
+        wrong = _figure(half.get("nwrong"))
+        harvest.measurements.append(
+            Measurement(
+                op,
+                ranks,
+                row["size"],
+                str(row.get("type", "")),
+                in_place,
+                _figure(half.get("time", half.get("cpu_time"))),
+                _figure(half.get("alg_bw")),
+                _figure(half.get("bus_bw")),
+                None if wrong is None else int(wrong),
+            )
+        )
+
+
+def _figure(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

@@ -30,12 +30,10 @@ def insert(con: Any, table: str, columns: Sequence[str], rows: Iterable[Sequence
     ``table`` and ``columns`` come from this package, never from an input. Text is made valid
     UTF-8; whole numbers that do not fit the column become null.
     """
-    kinds = {
-        name: kind
-        for name, kind in con.execute(
-            "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ?", [table]
-        ).fetchall()
-    }
+    described = con.execute(
+        "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ?", [table]
+    )
+    kinds: dict[str, str] = dict(described.fetchall())
     iterator = iter(rows)
     total = 0
     while batch := list(islice(iterator, _BATCH)):

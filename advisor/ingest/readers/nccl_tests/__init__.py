@@ -24,7 +24,9 @@ _TEXT = re.compile(
     rb"# Collective test starting",
     re.IGNORECASE,
 )
-_JSON = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"version"\s*:\s*\d+\s*,\s*"start_time"\s*:.*"args"', re.S)
+_JSON = re.compile(
+    rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"version"\s*:\s*\d+\s*,\s*"start_time"\s*:.*"args"', re.S
+)
 
 
 def detect(source: Source) -> bool:

@@ -19,8 +19,24 @@ from advisor.ingest.readers._text import without_launcher
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement, version_text
 
 TYPES = frozenset(
-    "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2 fp8_e4m3 "
-    "fp8_e5m2 char int".split()
+    [
+        "int8",
+        "uint8",
+        "int32",
+        "uint32",
+        "int64",
+        "uint64",
+        "half",
+        "float",
+        "double",
+        "bfloat16",
+        "f8e4m3",
+        "f8e5m2",
+        "fp8_e4m3",
+        "fp8_e5m2",
+        "char",
+        "int",
+    ]
 )
 """Type names that nccl-tests has printed (test_typenames in src/common.cu, all releases)."""
 
@@ -32,8 +48,10 @@ _FOREIGN = re.compile(
 _TIMESTAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)|N/A", re.IGNORECASE)
 _RANK_LINE = re.compile(r"#\s+Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+\s+on\b")
-_PROGRAM = re.compile(r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|"
-                      r"gather|scatter|sendrecv|hypercube)_perf)\b")
+_PROGRAM = re.compile(
+    r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|"
+    r"gather|scatter|sendrecv|hypercube)_perf)\b"
+)
 _LIBRARY = re.compile(r"nccl-library=(\d+)")
 _LAYOUT = re.compile(r"#\s+size\s+count\s")
 _IN_FILE_NAME = (

@@ -6,9 +6,19 @@ from advisor.ingest.readers._rows import insert
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.source import ReadContext, Source
 
-_BENCH = (
-    "run tool op ranks bytes dtype in_place time_us algbw_gbps busbw_gbps wrong".split()
-)
+_BENCH = [
+    "run",
+    "tool",
+    "op",
+    "ranks",
+    "bytes",
+    "dtype",
+    "in_place",
+    "time_us",
+    "algbw_gbps",
+    "busbw_gbps",
+    "wrong",
+]
 
 
 def write_harvest(context: ReadContext, source: Source, harvest: Harvest) -> int:

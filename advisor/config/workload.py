@@ -1,0 +1,123 @@
+"""What to train and how to record it: the workload file, validated, with every default in sight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from advisor.config.loader import load_model
+from advisor.errors import AdvisorError
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelChoice(_Settings):
+    """A model by family and preset; single shapes may be overridden."""
+
+    family: Literal["gpt2", "llama", "moe"] = "gpt2"
+    preset: str = Field("tiny", min_length=1)
+    layers: int | None = Field(None, ge=1)
+    hidden: int | None = Field(None, ge=8)
+    heads: int | None = Field(None, ge=1)
+    vocabulary: int | None = Field(None, ge=2)
+
+
+class Emulated(_Settings):
+    """Layers whose arithmetic is replaced by a timed wait; communication stays real."""
+
+    layers: int = Field(12, ge=1)
+    forward_ms: float = Field(3.0, ge=0)
+    backward_ms: float = Field(6.0, ge=0)
+    gradient_mb: float = Field(1.0, gt=0)
+
+
+class Workload(_Settings):
+    """One experiment: model, data, strategy, and which steps are recorded.
+
+    ``micro_batch`` is per data-parallel rank; the global batch is micro_batch x
+    gradient_accumulation x data-parallel ranks. Sizes ending in ``_mb`` are MiB, as torch has it.
+    """
+
+    name: str = Field("workload", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    description: str = ""
+    model: ModelChoice = ModelChoice()  # type: ignore[call-arg]
+    strategy: str = Field("ddp", min_length=1)
+    world_size: int = Field(2, ge=1, le=65536)
+    device: Literal["cpu", "cuda"] = "cpu"
+
+    micro_batch: int = Field(4, ge=1)
+    sequence_length: int = Field(64, ge=2)
+    gradient_accumulation: int = Field(1, ge=1)
+    sync_every_micro_batch: bool = False
+    precision: Literal["fp32", "bf16"] = "fp32"
+    learning_rate: float = Field(3e-4, gt=0)
+    seed: int = Field(0, ge=0)
+
+    warmup_steps: int = Field(2, ge=0)
+    timed_steps: int = Field(5, ge=0)
+    steps: int = Field(5, ge=1)
+    record_shapes: bool = True
+    record_memory: bool = False
+
+    bucket_cap_mb: float = Field(25.0, gt=0)
+    find_unused_parameters: bool = False
+    static_graph: bool = False
+    gradient_as_bucket_view: bool = False
+    activation_checkpointing: Literal["none", "full"] = "none"
+
+    tp: int | None = Field(None, ge=1)
+    pp: int | None = Field(None, ge=1)
+    ep: int | None = Field(None, ge=1)
+    shard: int | None = Field(None, ge=1)
+    virtual_stages: int = Field(2, ge=1)
+    powersgd_rank: int = Field(4, ge=1)
+    wrap_layers: int = Field(1, ge=0)
+    prefetch_forward: int = Field(0, ge=0)
+    prefetch_backward: int = Field(0, ge=0)
+    reduce_precision: Literal["fp32", "bf16"] | None = None
+
+    compute: Literal["real", "emulated"] = "real"
+    emulated: Emulated | None = None
+
+    @model_validator(mode="after")
+    def _agree(self) -> Workload:
+        if self.compute == "emulated" and self.emulated is None:
+            raise ValueError("compute: emulated needs a section 'emulated' with the layers' times")
+        return self
+
+    def with_settings(self, settings: dict[str, Any], *, origin: str = "command line") -> Workload:
+        """A copy with some settings replaced (dotted names reach inside). Raises AdvisorError."""
+        document = self.model_dump(exclude_unset=True)
+        for name, value in settings.items():
+            target = document
+            *parents, last = name.split(".")
+            for parent in parents:
+                target = target.setdefault(parent, {})
+                if not isinstance(target, dict):
+                    raise AdvisorError(f"'{parent}' has no settings inside", where=origin)
+            target[last] = value
+        try:
+            return Workload.model_validate(document)
+        except ValidationError as error:
+            lines = [_one_line(problem) for problem in error.errors()]
+            raise AdvisorError("\n".join(lines), where=origin) from error
+
+
+def load_workload(path: Path) -> Workload:
+    """Read a workload file; every mistake in it is reported with file and line."""
+    return load_model(path, Workload)
+
+
+def _one_line(problem: Any) -> str:
+    name = ".".join(str(part) for part in problem["loc"]) or "settings"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "extra_forbidden":
+        return f"unknown setting '{name}'"
+    shown = problem.get("input")
+    return f"{name}: {message}" + (
+        f" (got {shown!r})" if isinstance(shown, str | int | float | bool) else ""
+    )

@@ -1,0 +1,224 @@
+"""Starts the ranks of this node through torch's elastic launcher, and watches them.
+
+One attempt, no restarts. A rank that dies is named by the elastic agent's failure report; a rank
+that hangs is the one with the least progress on the board (advisor.profile.progress): it is asked
+for its stacks (SIGUSR1, into its log), then to stop (SIGTERM, so that it writes what it recorded),
+then killed, which makes the agent end the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.config.workload import Workload
+from advisor.errors import AdvisorError
+from advisor.profile import strategies
+from advisor.profile.inject import Fault
+from advisor.profile.progress import Board, Position, laggards
+from advisor.profile.worker import BOARD_FILE, JOB_FILE, trace_path
+
+_GRACE_S = 5.0  # from SIGTERM to SIGKILL
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Which of how many machines this is, and where they meet (host:port) if more than one."""
+
+    count: int = 1
+    rank: int = 0
+    endpoint: str = ""
+
+
+def launch(
+    workload: Workload,
+    folder: Path,
+    *,
+    nodes: Nodes | None = None,
+    faults: tuple[Fault, ...] = (),
+    timeout_s: float = 120.0,
+    record: bool = True,
+) -> None:
+    """Run all ranks of this node to the end; traces and results are in ``folder``.
+
+    Raises AdvisorError naming the rank that died or hung; what was recorded stays.
+    """
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    nodes = nodes or Nodes()
+    strategies.check(workload)
+    local_size = local_ranks(workload, nodes)
+    logs = folder / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    _write_job(workload, folder, faults=faults, timeout_s=timeout_s, record=record)
+    board = Board(folder / f"{BOARD_FILE}-{nodes.rank}", local_size)
+    config = LaunchConfig(
+        min_nodes=nodes.count,
+        max_nodes=nodes.count,
+        nproc_per_node=local_size,
+        run_id=f"advisor-{uuid.uuid4().hex[:12]}" if nodes.count == 1 else "advisor",
+        rdzv_backend="c10d" if nodes.count == 1 else "static",
+        rdzv_endpoint=nodes.endpoint or "127.0.0.1:0",
+        rdzv_configs={} if nodes.count == 1 else {"rank": nodes.rank, "timeout": int(timeout_s)},
+        local_addr="127.0.0.1" if nodes.count == 1 else None,
+        max_restarts=0,
+        monitor_interval=0.1,
+        logs_specs=DefaultLogsSpecs(log_dir=str(logs), redirects=Std.ALL),
+        shutdown_timeout=int(_GRACE_S) + 5,
+    )
+    watch = _Watch(board, first_rank=nodes.rank * local_size, timeout_s=timeout_s)
+    command = [sys.executable, "-u", "-m", "advisor.profile.worker", str(folder)]
+    with _quiet(logs / f"launcher-{nodes.rank}.log"), _environment(workload, nodes), watch:
+        try:
+            elastic_launch(config, command[0])(*command[1:])
+        except ChildFailedError as error:
+            raise _failure(error, watch, folder, workload) from error
+        finally:
+            board.close()
+
+
+def local_ranks(workload: Workload, nodes: Nodes) -> int:
+    """Ranks on this node. Raises AdvisorError when they do not divide evenly."""
+    if workload.world_size % nodes.count:
+        raise AdvisorError(
+            f"world_size {workload.world_size} does not divide over nnodes {nodes.count}",
+            hint="every node runs the same number of ranks",
+        )
+    return workload.world_size // nodes.count
+
+
+class _Watch(threading.Thread):
+    """Ends a rank that holds up the others for longer than the timeout."""
+
+    def __init__(self, board: Board, *, first_rank: int, timeout_s: float) -> None:
+        super().__init__(name="advisor-watch", daemon=True)
+        self._board = board
+        self._first_rank = first_rank
+        self.timeout_s = timeout_s
+        self._stopped = threading.Event()
+        self._started_ns = time.monotonic_ns()
+        self.hung: list[Position] = []
+        self.last: list[Position] = []
+
+    def __enter__(self) -> _Watch:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self.join()
+
+    def run(self) -> None:
+        """Look a few times a second."""
+        while not self._stopped.wait(0.2):
+            self.last = self._board.read(self._first_rank)
+            running = [position for position in self.last if position.phase != "done"]
+            newest_ns = max((p.changed_ns for p in running), default=time.monotonic_ns())
+            if time.monotonic_ns() - max(newest_ns, self._started_ns) > self.timeout_s * 1e9:
+                self.hung = laggards(self.last)
+                self._end(self.hung)
+                return
+
+    def _end(self, positions: list[Position]) -> None:
+        pids = [position.pid for position in positions if position.pid]
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            _signal_all(pids, number)
+            self._stopped.wait(0.5)
+        self._stopped.wait(_GRACE_S)
+        if not self._stopped.is_set():
+            _signal_all(pids, signal.SIGKILL)
+
+
+def _signal_all(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _failure(error: object, watch: _Watch, folder: Path, workload: Workload) -> AdvisorError:
+    kept = [r for r in range(workload.world_size) if trace_path(folder, r).exists()]
+    hint = f"logs in {folder / 'logs'}; " + (
+        f"kept what ranks {_list(kept)} recorded" if kept else "nothing was recorded yet"
+    )
+    if watch.hung:
+        ranks = _list([position.rank for position in watch.hung])
+        where = watch.hung[0]
+        return AdvisorError(
+            f"rank {ranks} made no progress for {watch.timeout_s:g} s, {where}; all ranks ended",
+            hint=f"its stacks are in its stderr.log; {hint}",
+        )
+    rank, failure = error.get_first_failure()  # type: ignore[attr-defined]
+    return AdvisorError(f"rank {rank} {_how(failure)}; the others were ended", hint=hint)
+
+
+def _how(failure: object) -> str:
+    exitcode = int(failure.exitcode)  # type: ignore[attr-defined]
+    message = failure.message  # type: ignore[attr-defined]
+    text = message.get("message", "") if isinstance(message, dict) else ""
+    if text:
+        return f"failed: {str(text).strip().splitlines()[0][:300]}"
+    if exitcode < 0:
+        return f"was killed by {signal.Signals(-exitcode).name}"
+    return f"exited with status {exitcode}"
+
+
+def _list(ranks: list[int]) -> str:
+    return ", ".join(str(rank) for rank in ranks)
+
+
+def _write_job(
+    workload: Workload, folder: Path, *, faults: tuple[Fault, ...], timeout_s: float, record: bool
+) -> None:
+    document = {
+        "workload": workload.model_dump(mode="json"),
+        "faults": [str(fault) for fault in faults],
+        "timeout_s": timeout_s,
+        "record": record,
+    }
+    (folder / JOB_FILE).write_text(json.dumps(document, indent=1), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _environment(workload: Workload, nodes: Nodes) -> Iterator[None]:
+    """Defaults that a variable already set overrides; restored afterwards."""
+    defaults = {"OMP_NUM_THREADS": str(_threads_per_rank(workload, nodes))}
+    if workload.device == "cpu" and nodes.count == 1:
+        defaults["GLOO_SOCKET_IFNAME"] = "lo"
+    added = {name: value for name, value in defaults.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+def _threads_per_rank(workload: Workload, nodes: Nodes) -> int:
+    cores = len(os.sched_getaffinity(0))
+    return max(1, cores // local_ranks(workload, nodes))
+
+
+@contextlib.contextmanager
+def _quiet(path: Path) -> Iterator[None]:
+    """The launcher's own messages go to a file, not to the terminal."""
+    handler = logging.FileHandler(path, encoding="utf-8")
+    logger = logging.getLogger("torch.distributed.elastic")
+    others, propagate = logger.handlers[:], logger.propagate
+    logger.handlers, logger.propagate = [handler], False
+    try:
+        yield
+    finally:
+        logger.handlers, logger.propagate = others, propagate
+        handler.close()

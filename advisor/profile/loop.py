@@ -1,0 +1,173 @@
+"""The training loop of one rank: warm-up, timed steps, then the same steps under the profiler.
+
+Steps are timed outside the profiled window as well, so that the profiler's own cost is known.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from advisor.config.workload import Workload
+from advisor.profile import data, names
+from advisor.profile.models.decoder import next_token_loss
+from advisor.profile.ranges import LayerRanges, named
+from advisor.profile.recording import Recording
+from advisor.profile.strategies.base import Job
+
+
+@dataclass
+class StepTimes:
+    """Durations in ns of the steps outside and inside the profiled window, and every loss."""
+
+    timed_ns: list[int] = field(default_factory=list)
+    profiled_ns: list[int] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+
+
+class Clock:
+    """Durations between step boundaries: CUDA events on a GPU, the monotonic clock on a CPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+        self._marks: list[Any] = []
+
+    def mark(self) -> None:
+        """A boundary between two steps."""
+        if self._on_gpu:
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._marks.append(event)
+        else:
+            self._marks.append(time.perf_counter_ns())
+
+    def durations_ns(self) -> list[int]:
+        """Time between successive marks."""
+        pairs = zip(self._marks, self._marks[1:], strict=False)
+        if self._on_gpu:
+            torch.cuda.synchronize()
+            return [round(a.elapsed_time(b) * 1e6) for a, b in pairs]
+        return [b - a for a, b in pairs]
+
+
+class Loop:
+    """Runs a job's steps."""
+
+    def __init__(
+        self,
+        job: Job,
+        layers: LayerRanges,
+        *,
+        report: Callable[[int, str], None],
+        strike: Callable[[int], None],
+    ) -> None:
+        self.job = job
+        self._layers = layers
+        self._report = report
+        self._strike = strike
+        self.steps_done = 0
+        self._losses: list[torch.Tensor] = []
+
+    def run(self, recording: Callable[[], Recording] | None) -> StepTimes:
+        """All steps of the workload; ``recording`` makes the recorder of the last ones."""
+        workload = self.job.workload
+        times = StepTimes()
+        for _ in range(workload.warmup_steps):
+            self.step()
+        self._timed(workload.timed_steps, times.timed_ns, after=lambda: None)
+        if recording is not None:
+            with recording() as recorder:
+                self.step()
+                recorder.step()
+                self._timed(workload.steps, times.profiled_ns, after=recorder.step)
+        times.losses = [float(loss) for loss in self._losses]
+        return times
+
+    def _timed(self, steps: int, into: list[int], after: Callable[[], None]) -> None:
+        clock = Clock(self.job.device)
+        clock.mark()
+        for number in range(steps):
+            self.step()
+            clock.mark()
+            if number == steps - 1:
+                into += clock.durations_ns()
+            after()
+
+    def step(self) -> None:
+        """One optimizer step on the global batch."""
+        number = self.steps_done
+        self._report(number, "step")
+        self._strike(number)
+        self.job.optimizer.zero_grad(set_to_none=True)
+        loss = self._pipeline(number) if self.job.schedule else self._accumulate(number)
+        for action in self.job.after_backward:
+            action()
+        self._report(number, "optimizer")
+        with named(names.OPTIMIZER):
+            self.job.optimizer.step()
+        self._report(number, "after")
+        for hook in self.job.after_step:
+            hook(number)
+        if loss is not None:
+            self._losses.append(loss)
+        self.steps_done += 1
+
+    def _accumulate(self, step: int) -> torch.Tensor:
+        workload, (model,) = self.job.workload, self.job.parts
+        total = torch.zeros((), device=self.job.device)
+        count = workload.gradient_accumulation
+        for index, (inputs, labels) in enumerate(self._micro_batches(step)):
+            with self.job.micro_batch_context(index == count - 1):
+                self._report(step, "forward")
+                with named(names.FORWARD), self._autocast():
+                    loss = next_token_loss(model(inputs), labels) / count
+                self._report(step, "backward")
+                with named(names.BACKWARD):
+                    loss.backward()
+                    self._layers.close()
+            total += loss.detach()
+        return total
+
+    def _pipeline(self, step: int) -> torch.Tensor | None:
+        raise NotImplementedError
+
+    def _micro_batches(self, step: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        job, workload = self.job, self.job.workload
+        for position in range(workload.gradient_accumulation):
+            self._report(step, "data")
+            with named(names.DATA):
+                inputs, labels = batch(workload, job, step, position)
+            yield inputs, labels
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self.job.workload.precision == "fp32":
+            return nullcontext()
+        context: AbstractContextManager[Any] = torch.autocast(
+            self.job.device.type, dtype=torch.bfloat16
+        )
+        return context
+
+
+def batch(
+    workload: Workload, job: Job, step: int, position: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """This rank's micro-batch ``position`` of a step, on its device."""
+    inputs, labels = data.tokens(
+        seed=workload.seed,
+        step=step,
+        index=position * job.data_ranks + job.data_rank,
+        micro_batch=workload.micro_batch,
+        sequence_length=workload.sequence_length,
+        vocabulary=job.shape.vocabulary,
+    )
+    if job.device.type == "cuda":
+        inputs, labels = inputs.pin_memory(), labels.pin_memory()
+    return (
+        inputs.to(job.device, non_blocking=True),
+        labels.to(job.device, non_blocking=True),
+    )

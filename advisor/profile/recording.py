@@ -1,0 +1,117 @@
+"""Records some steps of a rank into one Kineto trace: the profiler's schedule, metadata and export.
+
+The trace carries torch's ``ProfilerStep#N`` annotations and, under the top-level key ``advisor``,
+what its reader cannot know otherwise. It is written to a temporary name and renamed, so that a
+reader never sees half a file; what was recorded before an exception is exported as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from advisor.profile import names
+
+GLOO_THREAD_NAME = "pt_gloo_runloop"
+_THREADS_PER_GLOO_GROUP = 2
+
+
+class Recording:
+    """Call :meth:`step` at the end of every step; the first is the profiler's own warm-up.
+
+    ``metadata`` is called once, just before recording ends; what it returns goes under ``advisor``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        steps: int,
+        device: str,
+        metadata: Callable[[], dict[str, Any]],
+        record_shapes: bool = True,
+        record_memory: bool = False,
+    ) -> None:
+        self.path = path
+        self.steps = steps
+        self._metadata = metadata
+        self._steps_done = -1  # the profiler's warm-up step is not recorded
+        self._annotated = False
+        activities = [ProfilerActivity.CPU]
+        if device == "cuda":
+            activities.append(ProfilerActivity.CUDA)
+        self._profiler = profile(
+            activities=activities,
+            schedule=schedule(wait=0, warmup=1, active=steps, repeat=1),
+            on_trace_ready=self._export,
+            record_shapes=record_shapes,
+            profile_memory=record_memory,
+        )
+
+    def __enter__(self) -> Recording:
+        self._profiler.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._annotate()
+        self._profiler.__exit__(kind, error, trace)
+
+    def step(self) -> None:
+        """End a step; after the last one the trace is written."""
+        self._steps_done += 1
+        if self._steps_done >= self.steps:
+            self._annotate()
+        self._profiler.step()
+
+    def _annotate(self) -> None:
+        if self._steps_done < 0 or self._annotated:
+            return
+        self._annotated = True
+        text = json.dumps({**self._metadata(), "recorded_steps": self._steps_done}, sort_keys=True)
+        self._profiler.add_metadata_json(names.METADATA_KEY, text)
+
+    def _export(self, profiler: Any) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # The suffix stays last: torch compresses by it.
+        temporary = self.path.with_name(f".partial-{self.path.name}")
+        profiler.export_chrome_trace(str(temporary))
+        temporary.replace(self.path)
+
+
+def gloo_threads(groups: list[str]) -> dict[str, str]:
+    """Which process group each of gloo's worker threads serves: {thread id: group name}.
+
+    Gloo's spans in a trace carry no group. Each group starts two worker threads when it is
+    created, so the threads in ascending id belong to the groups in order of creation. ``groups``
+    are the gloo groups of this rank in that order. Empty when the numbers do not fit.
+    """
+    threads = [
+        int(task.name)
+        for task in Path("/proc/self/task").glob("*")
+        if (task / "comm").read_text().strip() == GLOO_THREAD_NAME
+    ]
+    if len(threads) != _THREADS_PER_GLOO_GROUP * len(groups):
+        return {}
+    return {
+        str(thread): groups[position // _THREADS_PER_GLOO_GROUP]
+        for position, thread in enumerate(sorted(threads))
+    }
+
+
+def gloo_groups() -> list[str]:
+    """Names of this rank's gloo groups in order of creation."""
+    world = torch.distributed.distributed_c10d._world
+    names_of = world.pg_names
+    created = [g for g in world.pg_map if "gloo" in str(world.pg_backend_config.get(g, ""))]
+    return [str(names_of[group]) for group in created]

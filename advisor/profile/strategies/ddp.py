@@ -1,0 +1,109 @@
+"""DistributedDataParallel: replicas whose gradients are all-reduced in buckets during backward.
+
+The buckets' ranges are marks, not a communication hook: a Python hook replaces the reducer's own
+path (it divides in a separate pass and needs the interpreter lock in the middle of the backward
+pass). Instead the layout of the rebuilt buckets is read from the reducer's logging data after the
+first steps, and one hook on the last parameter of each bucket marks the moment at which it is full.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from advisor.config.workload import Workload
+from advisor.profile import names
+from advisor.profile.ranges import named
+from advisor.profile.strategies.base import Job
+
+NAME = "ddp"
+SUMMARY = "replicas, gradients all-reduced in buckets during the backward pass"
+KIND = "data"
+
+_STEPS_WITH_LOGGING_DATA = 10  # the reducer refreshes its logging data in the first iterations
+
+
+def checks(workload: Workload) -> list[str]:
+    """Reasons why it cannot run."""
+    if workload.find_unused_parameters and workload.static_graph:
+        return ["find_unused_parameters and static_graph: a static graph has no unused parameters"]
+    return []
+
+
+def apply(job: Job) -> None:
+    """Wrap every part."""
+    job.data_rank, job.data_ranks = job.rank, job.world_size
+    wrapped = [wrap(job, part) for part in job.parts]
+    job.parts = list(wrapped)
+    use_context(job, wrapped)
+    job.after_step.append(_BucketMarks(wrapped, job.details))
+
+
+def wrap(job: Job, part: nn.Module) -> DistributedDataParallel:
+    """One part under DDP with the workload's settings, over the job's data-parallel group."""
+    workload = job.workload
+    group = job.mesh["dp"].get_group() if job.mesh is not None else None
+    return DistributedDataParallel(
+        part,
+        device_ids=[job.device] if job.device.type == "cuda" else None,
+        process_group=group,
+        bucket_cap_mb=workload.bucket_cap_mb,
+        find_unused_parameters=workload.find_unused_parameters,
+        static_graph=workload.static_graph,
+        gradient_as_bucket_view=workload.gradient_as_bucket_view,
+    )
+
+
+def use_context(job: Job, wrapped: list[DistributedDataParallel]) -> None:
+    """Synchronise on the last micro-batch only, unless the workload asks for every one."""
+    if job.workload.sync_every_micro_batch or job.schedule is not None:
+        return
+
+    def context(last: bool) -> Any:
+        return nullcontext() if last else wrapped[0].no_sync()
+
+    job.micro_batch_context = context
+
+
+class _BucketMarks:
+    """Reads the reducer's final buckets once it has rebuilt them, and marks them from then on."""
+
+    def __init__(self, wrapped: list[DistributedDataParallel], details: dict[str, Any]) -> None:
+        self._waiting = list(wrapped)
+        self._details = details
+        self._steps_left = _STEPS_WITH_LOGGING_DATA
+
+    def __call__(self, _step: int) -> None:
+        if not self._waiting or self._steps_left == 0:
+            return
+        self._steps_left -= 1
+        for part in list(self._waiting):
+            data = part._get_ddp_logging_data()
+            if data.get("has_rebuilt_buckets"):
+                self._waiting.remove(part)
+                self._details.setdefault("buckets", []).extend(self._mark(part, data))
+
+    def _mark(self, part: DistributedDataParallel, data: dict[str, Any]) -> list[dict[str, Any]]:
+        parameters = [item for item in part.module.named_parameters() if item[1].requires_grad]
+        members = str(data["rebuilt_per_bucket_param_indices"]).split(",")
+        sizes = str(data["rebuilt_bucket_sizes"]).split(",")
+        first = len(self._details.get("buckets", []))
+        buckets = []
+        for number, (indices, size) in enumerate(zip(members, sizes, strict=True), start=first):
+            named_parameters = [parameters[int(index)] for index in indices.split()]
+            # Rebuilt in the order in which gradients became ready: the last one fills the bucket.
+            named_parameters[-1][1].register_post_accumulate_grad_hook(_marker(number))
+            own = [name for name, _ in named_parameters]
+            buckets.append({"bucket": number, "bytes": int(size), "parameters": own})
+        return buckets
+
+
+def _marker(number: int) -> Any:
+    def mark(_parameter: nn.Parameter) -> None:
+        with named(names.bucket(number)):
+            pass
+
+    return mark

@@ -1,0 +1,181 @@
+"""One rank: ``python -m advisor.profile.worker RUN_DIR``, started by any torch launcher.
+
+Reads RUN_DIR/logs/job.json, joins the process group from the usual variables (RANK, WORLD_SIZE,
+LOCAL_RANK, MASTER_ADDR, MASTER_PORT), trains, writes rankN.json.gz and logs/rankN.result.json.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import faulthandler
+import json
+import os
+import platform
+import resource
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from advisor.config.workload import Workload
+from advisor.profile import environment, models, strategies
+from advisor.profile.inject import Fault
+from advisor.profile.loop import Loop
+from advisor.profile.progress import Board
+from advisor.profile.ranges import LayerRanges
+from advisor.profile.recording import Recording, gloo_groups, gloo_threads
+from advisor.profile.strategies.base import Job
+
+JOB_FILE = "logs/job.json"
+BOARD_FILE = "logs/progress"
+
+
+def trace_path(folder: Path, rank: int) -> Path:
+    """Where a rank's trace is written."""
+    return folder / f"rank{rank}.json.gz"
+
+
+def result_path(folder: Path, rank: int) -> Path:
+    """Where a rank's step times, losses and memory are written."""
+    return folder / "logs" / f"rank{rank}.result.json"
+
+
+@record
+def main(folder: Path) -> None:
+    """Run one rank."""
+    document = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))
+    workload = Workload.model_validate(document["workload"])
+    faults = [Fault.parse(text) for text in document["faults"]]
+    rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    board = Board(folder / f"{BOARD_FILE}-{os.environ.get('GROUP_RANK', '0')}", local_size)
+
+    def report(step: int, phase: str) -> None:
+        board.write(local_rank, os.getpid(), step, phase)
+
+    report(0, "start")
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    signal.signal(signal.SIGTERM, _stop)
+    device = _device(workload, local_rank)
+    timeout = datetime.timedelta(seconds=float(document["timeout_s"]))
+    if workload.world_size > 1:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timeout)
+    try:
+        job, layers = _build(workload, device, rank)
+
+        def strike(step: int) -> None:
+            for fault in faults:
+                fault.strike(rank, step)
+
+        loop = Loop(job, layers, report=report, strike=strike)
+
+        def recording() -> Recording:
+            return Recording(
+                trace_path(folder, rank),
+                steps=workload.steps,
+                device=device.type,
+                metadata=lambda: _metadata(job, faults),
+                record_shapes=workload.record_shapes,
+                record_memory=workload.record_memory,
+            )
+
+        times = loop.run(recording if document["record"] else None)
+        report(loop.steps_done, "export")
+        result = {
+            "rank": rank,
+            "host": platform.node(),
+            "timed_ns": times.timed_ns,
+            "profiled_ns": times.profiled_ns,
+            "losses": times.losses,
+            "data_ranks": job.data_ranks,
+            "parameters": sum(p.numel() for p in job.parameters()),
+            **peak_memory(device),
+            "environment": environment.variables(),
+            "versions": environment.versions(),
+        }
+        _write_json(result_path(folder, rank), result)
+        if dist.is_initialized():
+            dist.barrier()
+        report(loop.steps_done, "done")
+    finally:
+        if dist.is_initialized():
+            with contextlib.suppress(RuntimeError):  # the group may be broken by another rank's end
+                dist.destroy_process_group()
+
+
+def peak_memory(device: torch.device) -> dict[str, int]:
+    """Peak memory in bytes: the process's resident set, and on a GPU what torch allocated."""
+    peak = {"peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+    if device.type == "cuda":
+        peak["peak_allocated_bytes"] = torch.cuda.max_memory_allocated(device)
+        peak["peak_reserved_bytes"] = torch.cuda.max_memory_reserved(device)
+    return peak
+
+
+def _build(workload: Workload, device: torch.device, rank: int) -> tuple[Job, LayerRanges]:
+    torch.manual_seed(workload.seed)
+    with device:
+        model = models.build(workload.model)
+    layers = LayerRanges()
+    for number, layer in enumerate(model.layers):
+        layers.attach(number, layer)
+    job = Job(
+        workload=workload,
+        shape=models.shape_of(workload.model),
+        device=device,
+        rank=rank,
+        world_size=workload.world_size,
+        parts=[model],
+    )
+    strategies.apply(job)
+    return job, layers
+
+
+def _device(workload: Workload, local_rank: int) -> torch.device:
+    if workload.device == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+def _metadata(job: Job, faults: list[Fault]) -> dict[str, Any]:
+    workload, memory = job.workload, peak_memory(job.device)
+    groups = gloo_groups() if dist.is_initialized() else []
+    return {
+        "strategy": workload.strategy,
+        "compute": workload.compute,
+        "workload": workload.model_dump(mode="json"),
+        "host": platform.node(),
+        "rank": job.rank,
+        "world_size": workload.world_size,
+        "data_ranks": job.data_ranks,
+        "gloo_threads": gloo_threads(groups),
+        "peak_memory_bytes": memory.get("peak_allocated_bytes", memory["peak_rss_bytes"]),
+        "injected_faults": [str(fault) for fault in faults],
+        "environment": environment.variables(),
+        "versions": environment.versions(),
+        **job.details,
+    }
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> None:
+    # As an exception, so that the recording is written on the way out.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit(143)
+
+
+def _write_json(path: Path, document: Any) -> None:
+    temporary = path.with_name(f".partial-{path.name}")
+    temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    temporary.replace(path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

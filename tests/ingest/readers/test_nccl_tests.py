@@ -1,4 +1,5 @@
-"""nccl-tests output: what was printed is what is stored, in every layout and through every noise."""
+# ruff: noqa: E501 (rows as the program prints them)
+"""nccl-tests output: what was printed is what is stored, in every layout, through every noise."""
 
 from __future__ import annotations
 

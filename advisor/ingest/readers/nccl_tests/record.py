@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Measurement:
-    """One half of a row. ``size_bytes`` is nccl-tests' size: the larger of send and receive, total.
+    """One half of a row. ``size_bytes`` is the larger of send and receive size, in total.
 
-    ``time_us`` is per call; bandwidths are decimal GB/s as printed; ``wrong`` is None when unchecked
-    (or in layouts to 2021, whose ``error`` column is a relative difference and no count).
+    ``time_us`` is per call; bandwidths are decimal GB/s as printed; ``wrong`` is None when
+    unchecked (or in layouts to 2021, whose ``error`` is a relative difference and no count).
     """
 
     op: str

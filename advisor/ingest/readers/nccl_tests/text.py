@@ -19,24 +19,8 @@ from advisor.ingest.readers._text import without_launcher
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement, version_text
 
 TYPES = frozenset(
-    [
-        "int8",
-        "uint8",
-        "int32",
-        "uint32",
-        "int64",
-        "uint64",
-        "half",
-        "float",
-        "double",
-        "bfloat16",
-        "f8e4m3",
-        "f8e5m2",
-        "fp8_e4m3",
-        "fp8_e5m2",
-        "char",
-        "int",
-    ]
+    ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16")
+    + ("f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2", "char", "int")
 )
 """Type names that nccl-tests has printed (test_typenames in src/common.cu, all releases)."""
 
@@ -122,7 +106,7 @@ class TableParser:
         return False
 
     def finish(self) -> Harvest:
-        """Everything read; ops that no line named are inferred from the file name and the figures."""
+        """Everything read; what no line names is inferred from the file name and the figures."""
         self._close_pending()
         for table in self._tables:
             self._take(table)
@@ -231,9 +215,13 @@ class TableParser:
             or math.isclose(busbw_factor(named, table.ranks), factor, rel_tol=0.03)
         ):
             return named
-        if factor is not None and table.ranks is not None and table.ranks > 2:
-            if math.isclose(busbw_factor("all_reduce", table.ranks), factor, rel_tol=0.03):
-                return "all_reduce"
+        ranks = table.ranks or 0
+        if factor is not None and ranks > 2:  # with 2 ranks all_reduce's factor is 1 like others'
+            expected = busbw_factor("all_reduce", ranks)
+            return "all_reduce" if math.isclose(expected, factor, rel_tol=0.03) else self._unknown()
+        return self._unknown()
+
+    def _unknown(self) -> str:
         self._harvest.notes.append("the operation of a table is not named: stored as 'unknown'")
         return "unknown"
 

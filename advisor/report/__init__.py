@@ -1,1 +1,7 @@
-"""Views of a findings report: terminal, HTML, JSON, JUnit, GitHub, Markdown."""
+"""Every view of the findings: one pure function per format, from findings and tables to text."""
+
+from __future__ import annotations
+
+from advisor.report.render import FORMATS, render
+
+__all__ = ["FORMATS", "render"]

@@ -1,0 +1,44 @@
+"""One stacked column per step: a bad step stands out from its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.report import numbers
+from advisor.report.charts.axis import left_axis
+from advisor.report.charts.scale import Scale
+from advisor.report.charts.scene import KINDS, Line, Rect, Scene, Text
+from advisor.report.charts.stacked import Bar
+
+MAX_COLUMNS = 60
+_TOP, _BOTTOM = 24, 144
+
+
+def step_columns(columns: Sequence[Bar]) -> Scene:
+    """Columns from zero in ms; at most :data:`MAX_COLUMNS`, so fold longer runs before."""
+    highest = max((sum(column.parts_ns.values()) for column in columns), default=0.0) or 1.0
+    height = Scale(0, highest, _BOTTOM, _TOP)
+    scene = Scene(height=_BOTTOM + 40, margin=48)
+    left_axis(scene, height, title="ms", label=numbers.milliseconds)
+    pitch = 100 / max(len(columns), 8)
+    every = max(1, len(columns) // 10)
+    for index, column in enumerate(columns):
+        x = index * pitch
+        y = float(_BOTTOM)
+        for kind in KINDS:
+            part = column.parts_ns.get(kind, 0.0)
+            if part <= 0:
+                continue
+            top = y - (_BOTTOM - height(part))
+            title = f"step {column.label}: {KINDS[kind]} {numbers.duration(part)}"
+            scene.marks.append(Rect(x + pitch * 0.1, top, pitch * 0.8, y - top, kind, title))
+            y = top
+        if index % every == 0:
+            middle = x + pitch / 2
+            kind = "tick" if index % (2 * every) == 0 else "tick wide-only"
+            scene.marks.append(Text(middle, _BOTTOM + 14, column.label, kind, "middle"))
+        if column.emphasis:
+            scene.marks.append(Text(x + pitch / 2, y - 4, "worst", "tick strong", "middle"))
+    scene.marks.append(Line(0, _BOTTOM, 100, _BOTTOM, "axis"))
+    scene.marks.append(Text(50, _BOTTOM + 32, "step", "axis-title", "middle"))
+    return scene

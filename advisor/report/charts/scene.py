@@ -1,0 +1,126 @@
+"""What a picture is made of, before it is SVG.
+
+Horizontal positions are percent of the plot's width and vertical ones pixels: the plot stretches
+with the page while its text keeps its size, from a telephone to a wide screen and on paper, without
+script. Colours and patterns come from CSS classes named after what is drawn ('compute', 'wait' …),
+so that one kind has one colour everywhere and both colour schemes work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+# Kinds of time with the words a reader sees, in the order in which they are stacked.
+KINDS: dict[str, str] = {
+    "compute": "compute",
+    "transfer": "exposed transfer",
+    "comm": "exposed communication",
+    "wait": "waiting for a peer",
+    "memory": "memory copies",
+    "other": "other device work",
+    "idle": "idle",
+    "idle-host": "idle: host was late",
+    "idle-gap": "idle: launch gap",
+    "idle-sync": "idle: synchronisation",
+}
+
+
+@dataclass(frozen=True)
+class Rect:
+    """A box from ``x`` to ``x + width`` percent and ``y`` to ``y + height`` pixels."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    kind: str
+    title: str = ""
+    shape: Literal["rect"] = "rect"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line between two points (x percent, y pixels)."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    kind: str
+    shape: Literal["line"] = "line"
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A mark at (x percent, y pixels) with a radius in pixels."""
+
+    x: float
+    y: float
+    radius: float
+    kind: str
+    title: str = ""
+    shape: Literal["dot"] = "dot"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A label at (x percent + dx pixels, y pixels); ``kind`` may name several CSS classes."""
+
+    x: float
+    y: float
+    text: str
+    kind: str = "label"
+    anchor: Literal["start", "middle", "end"] = "start"
+    dx: float = 0
+    shape: Literal["text"] = "text"
+
+
+@dataclass(frozen=True)
+class RowLabel:
+    """A label left of the plot, at ``y`` pixels."""
+
+    y: float
+    text: str
+    kind: str = "label"
+
+
+Mark = Rect | Line | Dot | Text
+
+
+@dataclass
+class Scene:
+    """One plot: its height in pixels, the width of its left margin, and its marks."""
+
+    height: float
+    margin: Literal[0, 48, 72, 104] = 72
+    marks: list[Mark] = field(default_factory=list)
+    row_labels: list[RowLabel] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class DataTable:
+    """The numbers of a picture; cells are formatted when drawn."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+@dataclass
+class Figure:
+    """A picture with its title (the finding, not the axis), text alternative, legend and data."""
+
+    id: str
+    title: str
+    description: str
+    scenes: list[Scene]
+    legend: list[tuple[str, str]] = field(default_factory=list)
+    table: DataTable | None = None
+    note: str = ""
+
+
+def legend_for(kinds: Sequence[str]) -> list[tuple[str, str]]:
+    """The legend of the kinds used, in the order of :data:`KINDS`."""
+    return [(kind, words) for kind, words in KINDS.items() if kind in kinds]

@@ -1,0 +1,78 @@
+"""A crop of the timeline: one lane of compute and one of communication for each rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from advisor.report import numbers
+from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis
+from advisor.report.charts.scale import Scale
+from advisor.report.charts.scene import KINDS, Line, Rect, RowLabel, Scene, Text
+
+MAX_MARKS = 300
+_LANE = 16
+_GAP = 2
+_RANK_GAP = 10
+# Drawn in the communication lane; every other kind goes into the lane above it.
+_COMM_KINDS = ("comm", "transfer", "wait")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Activity of one kind; times in ns from the crop's start. ``label`` is written if it fits."""
+
+    kind: str
+    start_ns: float
+    end_ns: float
+    label: str = ""
+    culprit: bool = False
+
+
+@dataclass
+class RankLane:
+    """The spans of one rank."""
+
+    rank: int
+    spans: list[Span] = field(default_factory=list)
+    culprit: bool = False
+
+
+def timeline(lanes: Sequence[RankLane], *, length_ns: float, from_ns: float, since: str) -> Scene:
+    """Lanes over ``length_ns``; the axis starts ``from_ns`` after ``since``, e.g. 'a step'."""
+    scale = Scale(0, length_ns)
+    pitch = 2 * _LANE + _GAP + _RANK_GAP
+    bottom = len(lanes) * pitch
+    scene = Scene(height=bottom + AXIS_HEIGHT, margin=72)
+    shown = Scale(from_ns, from_ns + length_ns)
+    scene.marks += bottom_axis(
+        shown, top=0, bottom=bottom, title=f"ms from {since}", label=numbers.milliseconds
+    )
+    for index, lane in enumerate(lanes):
+        top = index * pitch + 2
+        strong = " strong" if lane.culprit else ""
+        scene.row_labels.append(RowLabel(top + 12, f"rank {lane.rank}", "lane" + strong))
+        scene.row_labels.append(RowLabel(top + _LANE + _GAP + 12, "comm", "lane"))
+        scene.marks.append(
+            Line(0, top + 2 * _LANE + _GAP + 3, 100, top + 2 * _LANE + _GAP + 3, "grid")
+        )
+        for span in lane.spans:
+            x = max(scale(span.start_ns), 0.0)
+            width = min(scale(span.end_ns), 100.0) - x
+            if width <= 0:
+                continue
+            y = top + (_LANE + _GAP if span.kind in _COMM_KINDS else 0)
+            words = KINDS.get(span.kind, span.kind)
+            title = f"rank {lane.rank}: {words}, {numbers.duration(span.end_ns - span.start_ns)}"
+            if span.label:
+                title += f", {span.label}"
+            kind = f"{span.kind} culprit" if span.culprit else span.kind
+            scene.marks.append(Rect(x, y, max(width, 0.1), _LANE, kind, title))
+            label = span.label or numbers.duration(span.end_ns - span.start_ns)
+            # About 0.75 % of a wide plot per letter, three times that on a telephone.
+            if width > 0.85 * len(label) + 1:
+                fits = "in" if width > 2.6 * len(label) + 3 else "in wide-only"
+                scene.marks.append(
+                    Text(x + width / 2, y + 12, label, f"{fits} on-{span.kind}", "middle")
+                )
+    return scene

@@ -1,0 +1,165 @@
+"""The stretch of timeline that shows a finding, folded in SQL until it is few enough to draw."""
+
+from __future__ import annotations
+
+from advisor.findings import Finding, Window
+from advisor.report import numbers
+from advisor.report.charts.scene import Figure, legend_for
+from advisor.report.charts.timeline import MAX_MARKS, RankLane, Span, timeline
+from advisor.report.clean import one_line
+from advisor.report.tables import Row, rows
+from advisor.store.store import Store
+
+MAX_LANES = 8
+
+# Spans closer than `tolerance` and alike become one. Times are ns from the crop's start, each rank
+# cropped on its own clock (`crop` holds the window of every rank on that rank's clock).
+_SQL = """
+WITH crop AS (
+  SELECT unnest(?::INTEGER[]) AS rank, unnest(?::BIGINT[]) AS s, unnest(?::BIGINT[]) AS e),
+call AS (
+  SELECT c.rank, c.start_ns, c.end_ns, c.op, c.bytes, c.call_id, crop.s, crop.e,
+    CASE WHEN c.wait_ns BETWEEN 0 AND c.end_ns - c.start_ns THEN c.wait_ns END AS wait_ns,
+    list_contains(?::BIGINT[], c.call_id) AS marked
+  FROM collective c JOIN crop USING (rank)
+  WHERE c.run = ? AND c.start_ns < crop.e AND c.end_ns > crop.s),
+span AS (
+  SELECT a.rank, a.kind, a.start_ns AS b, a.end_ns AS f, s, e, NULL AS op, NULL AS bytes,
+    false AS marked
+  FROM activity a JOIN crop USING (rank)
+  WHERE a.run = ? AND a.start_ns < crop.e AND a.end_ns > crop.s
+    AND (a.kind <> 'comm' OR a.rank NOT IN (SELECT rank FROM call))
+  UNION ALL
+  SELECT rank, 'wait', start_ns, start_ns + wait_ns, s, e, op, bytes, marked
+  FROM call WHERE wait_ns > 0
+  UNION ALL
+  SELECT rank, CASE WHEN wait_ns IS NULL THEN 'comm' ELSE 'transfer' END,
+    start_ns + coalesce(wait_ns, 0), end_ns, s, e, op, bytes, marked FROM call),
+clipped AS (
+  SELECT rank, kind, op, bytes, marked, greatest(b, s) - s AS b, least(f, e) - s AS f FROM span
+  WHERE least(f, e) > greatest(b, s)),
+numbered AS (
+  SELECT *, CASE WHEN b > ? + max(f) OVER (PARTITION BY rank, kind, marked ORDER BY b, f
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) THEN 1 ELSE 0 END AS starts FROM clipped),
+island AS (
+  SELECT *, sum(starts) OVER (PARTITION BY rank, kind, marked ORDER BY b, f
+    ROWS UNBOUNDED PRECEDING) AS number FROM numbered)
+SELECT rank, kind, marked, min(b) AS b, max(f) AS f, count(*) AS n, any_value(op) AS op,
+  any_value(bytes) AS bytes, count(DISTINCT op) AS ops
+FROM island GROUP BY rank, kind, marked, number ORDER BY rank, b
+"""
+
+
+def figure(store: Store, finding: Finding) -> Figure | None:
+    """The finding's window as lanes of its ranks; None without a window or activity in it."""
+    window = finding.evidence.window
+    if window is None or window.end_ns <= window.start_ns:
+        return None
+    offsets = _offsets(store, finding.run)
+    ranks = _ranks_to_show(window, sorted(offsets))
+    if not ranks:
+        return None
+    found = _spans(store, finding.run, window, ranks, offsets)
+    if not found:
+        return None
+    lanes = _lanes(found, ranks, window)
+    length = window.end_ns - window.start_ns
+    from_ns, since = _origin(store, finding.run, window, ranks[0])
+    kinds = [row["kind"] for row in found]
+    folded = sum(row["n"] for row in found) - len(found)
+    note = "Clocks of the ranks are aligned." if any(offsets.values()) else ""
+    if folded > 0:
+        note += f" {numbers.plural(folded, 'short span')} drawn together with neighbours."
+    culprit = f", rank {window.culprit_rank} outlined" if window.culprit_rank is not None else ""
+    return Figure(
+        id=f"timeline-{finding.id}",
+        title=f"The worst instance: {one_line(finding.title)}",
+        description=f"Timeline of {numbers.duration(length)} with one lane of compute and one of "
+        f"communication for ranks {', '.join(map(str, ranks))}{culprit}; waiting is hatched.",
+        scenes=[timeline(lanes, length_ns=length, from_ns=from_ns, since=since)],
+        legend=legend_for(kinds),
+        note=note.strip(),
+    )
+
+
+def aligned_window(window: Window, rank: int, offsets: dict[int, int]) -> tuple[int, int]:
+    """The window on ``rank``'s own clock; the window itself is on its culprit's or first rank's."""
+    reference = window.culprit_rank
+    if reference is None and window.ranks:
+        reference = window.ranks[0]
+    shift = offsets.get(reference, 0) if reference is not None else 0
+    shift -= offsets.get(rank, 0)
+    return window.start_ns + shift, window.end_ns + shift
+
+
+def _spans(
+    store: Store, run: str, window: Window, ranks: list[int], offsets: dict[int, int]
+) -> list[Row]:
+    crops = [aligned_window(window, rank, offsets) for rank in ranks]
+    tolerance = (window.end_ns - window.start_ns) // 1000
+    found: list[Row] = []
+    while tolerance < window.end_ns - window.start_ns:
+        found = rows(
+            store,
+            _SQL,
+            [
+                ranks,
+                [start for start, _ in crops],
+                [end for _, end in crops],
+                window.call_ids,
+                run,
+                run,
+                tolerance,
+            ],
+        )
+        if len(found) <= MAX_MARKS:
+            break
+        tolerance = max(2 * tolerance, 1)
+    return found[:MAX_MARKS]
+
+
+def _lanes(found: list[Row], ranks: list[int], window: Window) -> list[RankLane]:
+    lanes = {rank: RankLane(rank, culprit=rank == window.culprit_rank) for rank in ranks}
+    for row in found:
+        label = ""
+        if row["op"]:
+            label = one_line(row["op"]) if row["ops"] == 1 else "collectives"
+            if row["n"] > 1:
+                label += f" ×{row['n']}"
+            elif row["bytes"]:
+                label += f" {numbers.traffic(row['bytes'])}"
+        guilty = window.culprit_rank is None or row["rank"] == window.culprit_rank
+        lanes[row["rank"]].spans.append(
+            Span(row["kind"], row["b"], row["f"], label, culprit=bool(row["marked"] and guilty))
+        )
+    return list(lanes.values())
+
+
+def _offsets(store: Store, run: str) -> dict[int, int]:
+    found = rows(
+        store, "SELECT rank, coalesce(clock_offset_ns, 0) AS o FROM rank WHERE run = ?", [run]
+    )
+    return {row["rank"]: row["o"] for row in found}
+
+
+def _ranks_to_show(window: Window, known: list[int]) -> list[int]:
+    wanted = [rank for rank in (window.ranks or known) if rank in known]
+    if len(wanted) <= MAX_LANES:
+        return wanted
+    kept = wanted[:MAX_LANES]
+    if window.culprit_rank in wanted and window.culprit_rank not in kept:
+        kept[-1] = window.culprit_rank
+    return sorted(kept)
+
+
+def _origin(store: Store, run: str, window: Window, rank: int) -> tuple[float, str]:
+    if window.step is not None:
+        reference = window.culprit_rank if window.culprit_rank is not None else rank
+        found = rows(
+            store,
+            "SELECT start_ns FROM step WHERE run = ? AND rank = ? AND step = ?",
+            [run, reference, window.step],
+        )
+        if found:
+            return window.start_ns - found[0]["start_ns"], f"the start of step {window.step}"
+    return 0.0, "the start of the crop"

@@ -1,0 +1,67 @@
+"""JUnit XML: one test case per rule and run, so that a CI system shows findings as failures."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+from advisor.findings import SEVERITY_ORDER, Finding, FindingsReport, OutcomeKind, Severity
+from advisor.report import numbers, summary
+from advisor.report.clean import printable
+from advisor.report.options import Options
+from advisor.store.store import Store
+
+
+def render(report: FindingsReport, store: Store | None, options: Options) -> str:
+    """One suite per run. A rule that fired at ``options.fail_on`` or worse is a failure, a broken
+    rule an error, a rule without its evidence skipped; milder findings pass with their text.
+    """
+    del store
+    limit = SEVERITY_ORDER[Severity(options.fail_on)]
+    root = ET.Element("testsuites", name="advisor")
+    for run in dict.fromkeys(outcome.run for outcome in report.outcomes):
+        suite = ET.SubElement(root, "testsuite", name=printable(run))
+        properties = ET.SubElement(suite, "properties")
+        verdict = printable(report.verdict.title)
+        ET.SubElement(properties, "property", name="verdict", value=verdict)
+        tally = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
+        for outcome in report.outcomes:
+            if outcome.run != run:
+                continue
+            tally["tests"] += 1
+            case = ET.SubElement(
+                suite, "testcase", classname="advisor.rules", name=printable(outcome.rule)
+            )
+            found = [f for f in report.findings if f.run == run and f.rule == outcome.rule]
+            grave = [f for f in found if SEVERITY_ORDER[f.severity] <= limit]
+            if outcome.outcome is OutcomeKind.ERROR:
+                tally["errors"] += 1
+                ET.SubElement(case, "error", message=printable(outcome.reason))
+            elif outcome.outcome is OutcomeKind.NOT_APPLICABLE:
+                tally["skipped"] += 1
+                ET.SubElement(case, "skipped", message=printable(outcome.reason))
+            elif grave:
+                tally["failures"] += 1
+                failure = ET.SubElement(
+                    case,
+                    "failure",
+                    message=printable(grave[0].title),
+                    type=grave[0].severity.value,
+                )
+                failure.text = "\n\n".join(_text(finding) for finding in found)
+            elif found:
+                output = ET.SubElement(case, "system-out")
+                output.text = "\n\n".join(_text(finding) for finding in found)
+        suite.attrib.update({key: str(value) for key, value in tally.items()})
+    ET.indent(root)
+    body = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+
+def _text(finding: Finding) -> str:
+    lines = [finding.title, finding.message, f"per step: {summary.per_step(finding)}"]
+    if finding.savings_share is not None:
+        lines[-1] += f" ({numbers.share(finding.savings_share)})"
+    lines += [f"fix: {step}" for step in finding.fix]
+    if finding.verify:
+        lines.append(f"verify: {finding.verify}")
+    return printable("\n".join(lines))

@@ -1,0 +1,78 @@
+"""Markdown for pull requests and chat: the verdict, the table, then each finding folded up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from advisor.findings import Finding, FindingsReport, OutcomeKind, Table
+from advisor.report import numbers, summary
+from advisor.report.clean import one_line, printable
+from advisor.report.options import Options
+from advisor.store.store import Store
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~@!&])")
+_MAX_ROWS = 20
+
+
+def render(report: FindingsReport, store: Store | None, options: Options) -> str:
+    """GitHub-flavoured Markdown; everything from the trace is escaped."""
+    del store, options
+    lines = [f"## {_escape(report.verdict.title)}", ""]
+    if report.verdict.why:
+        lines += [_escape(report.verdict.why), ""]
+    if report.verdict.next_steps:
+        lines += [f"{i}. {_escape(step)}" for i, step in enumerate(report.verdict.next_steps, 1)]
+        lines.append("")
+    if report.findings:
+        lines += ["| # | severity | per step | finding | where |", "|--:|---|---|---|---|"]
+        for number, finding in enumerate(report.findings, 1):
+            cells = [summary.per_step(finding), finding.rule, summary.place(finding)]
+            row = " | ".join(_escape(text) for text in cells)
+            lines.append(f"| {number} | {finding.severity} | {row} |")
+        lines.append("")
+        for number, finding in enumerate(report.findings, 1):
+            lines += _details(number, finding)
+    counts = summary.outcome_counts(report)
+    lines.append(
+        f"{numbers.plural(counts[OutcomeKind.PASSED], 'rule')} passed · "
+        f"{counts[OutcomeKind.NOT_APPLICABLE]} not applicable · "
+        f"{numbers.plural(counts[OutcomeKind.ERROR], 'error')}"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _details(number: int, finding: Finding) -> Iterator[str]:
+    yield from (f"<details><summary>{number}. {_escape(finding.title)}</summary>", "")
+    yield from (_escape(finding.message), "")
+    yield from (
+        f"**Gives** {_escape(summary.per_step(finding))} per step "
+        f"({_escape(summary.CONFIDENCE_WORDS[finding.confidence])}).",
+        "",
+    )
+    for table in finding.evidence.tables:
+        yield from _table(table)
+    if finding.fix:
+        yield from ("**Fix**", "")
+        yield from (f"{index}. {_escape(step)}" for index, step in enumerate(finding.fix, 1))
+        yield ""
+    if finding.verify:
+        yield from (f"**Verify** {_escape(finding.verify)}", "")
+    if finding.wrong_if:
+        yield from (f"**Wrong if** {_escape('; '.join(finding.wrong_if))}", "")
+    yield from ("</details>", "")
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield from (f"*{_escape(table.title)}*", "")
+    yield "| " + " | ".join(_escape(name) for name in table.columns) + " |"
+    yield "|" + "---|" * len(table.columns)
+    for row in table.rows[:_MAX_ROWS]:
+        yield "| " + " | ".join(_escape(numbers.cell(value)) for value in row) + " |"
+    if len(table.rows) > _MAX_ROWS:
+        yield from ("", f"{len(table.rows) - _MAX_ROWS} more rows in findings.json")
+    yield ""
+
+
+def _escape(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", one_line(printable(text)))

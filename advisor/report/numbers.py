@@ -1,0 +1,110 @@
+"""How numbers are written everywhere: three significant digits, the unit beside them.
+
+Times are ms below 10 s (µs below 0.1 ms), bandwidths decimal GB/s, traffic decimal MB, and MiB
+only for settings that mean MiB.
+"""
+
+from __future__ import annotations
+
+import math
+
+from advisor.report.clean import one_line
+
+_NS_PER_MS = 1e6
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """``value`` rounded to ``digits`` significant digits, without exponent or trailing zeros."""
+    if not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    decimals = digits - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, decimals)
+    text = f"{rounded:,.{max(decimals, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def duration(ns: float | None) -> str:
+    """A time in ns as '38.2 ms', '84 µs' or '12.5 s'; '–' when unknown."""
+    if ns is None:
+        return "–"
+    divisor, unit = _time_unit(ns)
+    return f"{significant(ns / divisor)} {unit}"
+
+
+def milliseconds(ns: float | None) -> str:
+    """The bare number of milliseconds, for columns whose title says ms."""
+    return "–" if ns is None else significant(ns / _NS_PER_MS)
+
+
+def duration_with_spread(ns: float | None, low_ns: float | None, high_ns: float | None) -> str:
+    """'38.2 ms ±1.4' when the interval is about symmetric, else '9 ms (6–12)'."""
+    if ns is None:
+        return "–"
+    if low_ns is None or high_ns is None:
+        return duration(ns)
+    divisor, unit = _time_unit(ns)
+    value, low, high = (part / divisor for part in (ns, low_ns, high_ns))
+    below, above = value - low, high - value
+    if below >= 0 and above >= 0 and abs(above - below) <= 0.2 * max(above, below):
+        return f"{significant(value)} {unit} ±{significant((high - low) / 2, 2)}"
+    return f"{significant(value)} {unit} ({significant(low, 2)}–{significant(high, 2)})"
+
+
+def share(fraction: float | None) -> str:
+    """A fraction as a percentage: '18 %', '0.4 %'."""
+    if fraction is None:
+        return "–"
+    return f"{significant(100 * fraction, 2)} %"
+
+
+def traffic(size_bytes: float | None) -> str:
+    """A message size or traffic in decimal units: '25 MB', '640 B'."""
+    if size_bytes is None:
+        return "–"
+    for factor, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(size_bytes) >= factor:
+            return f"{significant(size_bytes / factor)} {unit}"
+    return f"{significant(size_bytes)} B"
+
+
+def mebibytes(size_bytes: float | None) -> str:
+    """A size in MiB, for settings such as ``bucket_cap_mb`` that mean MiB."""
+    return "–" if size_bytes is None else f"{significant(size_bytes / 2**20)} MiB"
+
+
+def bandwidth(gbps: float | None) -> str:
+    """A bandwidth in decimal GB/s, as nccl-tests prints it."""
+    return "–" if gbps is None else f"{significant(gbps)} GB/s"
+
+
+def count(number: float | None) -> str:
+    """A count with thousands separators."""
+    return "–" if number is None else f"{int(number):,}"
+
+
+def plural(number: int, noun: str, several: str = "") -> str:
+    """'1 rank', '8 ranks'."""
+    return f"{count(number)} {noun if number == 1 else several or noun + 's'}"
+
+
+def cell(value: object) -> str:
+    """A cell of a table of evidence: three significant digits for floats, a dash for nothing."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value)
+    if isinstance(value, float):
+        return significant(value)
+    return one_line(value)
+
+
+def _time_unit(ns: float) -> tuple[float, str]:
+    if abs(ns) >= 10e9:
+        return 1e9, "s"
+    if abs(ns) >= 1e5 or ns == 0:
+        return _NS_PER_MS, "ms"
+    return (1e3, "µs") if abs(ns) >= 1e3 else (1.0, "ns")

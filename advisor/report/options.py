@@ -1,0 +1,25 @@
+"""What a caller may choose about a rendering; every format accepts all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.findings import Severity
+
+
+@dataclass(frozen=True)
+class Options:
+    """Choices of :func:`advisor.report.render`; a format ignores what does not concern it.
+
+    ``color``: ANSI colours in text. ``verbose``: evidence in text. ``width``: columns of text.
+    ``wrote``: file just written, named in the text's last line. ``fail_on``: lowest severity
+    that JUnit counts as a failure. ``generated_at``: time printed in the HTML report's last
+    section; empty leaves it out, so that equal input gives equal bytes.
+    """
+
+    color: bool = False
+    verbose: bool = False
+    width: int = 80
+    wrote: str = ""
+    fail_on: Severity | str = Severity.WARNING
+    generated_at: str = ""

@@ -1,0 +1,95 @@
+"""The HTML report: one file without script or network, which a strict content policy enforces."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib import resources
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from advisor.findings import FindingsReport, OutcomeKind
+from advisor.report import numbers, summary
+from advisor.report.clean import printable
+from advisor.report.options import Options
+from advisor.report.sections import breakdown, findings, quality
+from advisor.report.sections.section import Section
+from advisor.store.store import Store
+
+
+def render(report: FindingsReport, store: Store | None, options: Options) -> str:
+    """The page; ``store`` adds pictures and tables to what findings.json holds."""
+    style = _style()
+    sections = _sections(report, store)
+    best = report.findings[0] if report.findings else None
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            report=report,
+            style=Markup(style),  # noqa: S704 - our own file, no input in it
+            policy=content_policy(style),
+            sections=sections,
+            verdict=report.verdict,
+            state=_state(report),
+            amount=numbers.duration(report.verdict.savings_ns),
+            share=numbers.share(best.savings_share) if best and best.savings_share else "",
+            confidence=summary.CONFIDENCE_WORDS[best.confidence] if best else "",
+            quality=quality.one_line_quality(report),
+            counts=summary.outcome_counts(report),
+            kinds=OutcomeKind,
+            generated_at=options.generated_at,
+        )
+    )
+
+
+def content_policy(style: str) -> str:
+    """A policy that forbids everything but this very style sheet."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def _sections(report: FindingsReport, store: Store | None) -> list[Section]:
+    found: list[Section | None] = []
+    if store is not None:
+        runs = [run.run for run in report.runs]
+        found += [breakdown.build(store, run, several=len(runs) > 1) for run in runs]
+    found.append(findings.build(report, store))
+    found.append(quality.build(report, store))
+    return [section for section in found if section is not None]
+
+
+def _state(report: FindingsReport) -> str:
+    if report.findings:
+        return report.findings[0].severity.value
+    return "healthy" if report.verdict.cause == "healthy" else "unknown"
+
+
+def _style() -> str:
+    return (
+        resources.files("advisor.report")
+        .joinpath("templates", "style.css")
+        .read_text(encoding="utf-8")
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("advisor.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    environment.filters["percent"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".") + "%"
+    environment.filters["px"] = lambda value: f"{value:.1f}".rstrip("0").rstrip(".")
+    return environment
+
+
+def _finalize(value: object) -> object:
+    """Names from a trace lose their control characters; finished markup passes."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

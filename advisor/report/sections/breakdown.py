@@ -1,0 +1,188 @@
+"""Where does the step go? Per step, per rank, and the worst step beside the typical one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.report import numbers
+from advisor.report.charts.columns import MAX_COLUMNS, step_columns
+from advisor.report.charts.scene import KINDS, DataTable, Figure, legend_for
+from advisor.report.charts.stacked import Bar, stacked_bars
+from advisor.report.sections.section import Section
+from advisor.report.tables import PARTS_SQL, Row, rows
+from advisor.store.store import Store
+
+MAX_RANKS = 64
+# Steps vary by a few percent on any machine; only more than this is worth a word.
+_BAD_STEP = 0.05
+
+
+def build(store: Store, run: str, *, several: bool = False) -> Section | None:
+    """The section of one run; None when the trace had no device activity."""
+    by_rank, basis = _by_rank(store, run)
+    if not by_rank:
+        return None
+    suffix = f"-{run}" if several else ""
+    figures = [figure for figure in (_steps_figure(store, run, suffix),) if figure]
+    figures.append(_ranks_figure(by_rank, basis, suffix))
+    overlap = _overlap(store, run)
+    return Section(
+        id=f"breakdown{suffix}",
+        title="Where does the step go?" + (f" ({run})" if several else ""),
+        template="breakdown.html.j2",
+        count=numbers.plural(len(by_rank), "rank"),
+        data={"figures": figures, "overlap": overlap, "basis": basis},
+    )
+
+
+def _by_rank(store: Store, run: str) -> tuple[list[Row], str]:
+    per_step = rows(
+        store,
+        f"SELECT rank, count(*) AS steps, {PARTS_SQL} FROM step_breakdown"
+        " WHERE run = ? AND complete GROUP BY rank ORDER BY rank",
+        [run],
+    )
+    if per_step:
+        fewest = min(row["steps"] for row in per_step)
+        most = max(row["steps"] for row in per_step)
+        steps = numbers.plural(most, "complete step")
+        if fewest != most:
+            steps = f"{fewest} to {steps}"
+        return per_step, f"mean of {steps}"
+    whole = rows(
+        store,
+        f"SELECT rank, 1 AS steps, {PARTS_SQL} FROM run_breakdown WHERE run = ?"
+        " GROUP BY rank ORDER BY rank",
+        [run],
+    )
+    return whole, "the whole trace: it holds no complete step"
+
+
+def _steps_figure(store: Store, run: str, suffix: str) -> Figure | None:
+    steps = rows(
+        store,
+        f"SELECT step, bool_and(complete) AS complete, {PARTS_SQL} FROM step_breakdown"
+        " WHERE run = ? GROUP BY step ORDER BY step",
+        [run],
+    )
+    if len(steps) < 2:
+        return None
+    complete = [step for step in steps if step["complete"]]
+    worst = max(complete or steps, key=lambda step: step["window_ns"])
+    typical = sorted(step["window_ns"] for step in complete or steps)[len(complete or steps) // 2]
+    above = (worst["window_ns"] - typical) / typical if typical else 0.0
+    shown = _fold(steps)
+    bars = [
+        _bar(_step_label(step), step, emphasis=step is worst and above >= _BAD_STEP)
+        for step in shown
+    ]
+    if above < _BAD_STEP:
+        title = f"All steps take about {numbers.duration(typical)}"
+    else:
+        title = (
+            f"Step {worst['step']} took {numbers.duration(worst['window_ns'])}, "
+            f"{numbers.share(above)} more than the typical {numbers.duration(typical)}"
+        )
+    note = "Mean over ranks. An asterisk marks a partial step, which the statistics leave out."
+    if len(shown) < len(steps):
+        note += f" {len(steps)} steps in {len(shown)} columns: each shows the slowest of its group."
+    return Figure(
+        id=f"steps{suffix}",
+        title=title,
+        description="One stacked column per step, in ms: " + ", ".join(_kinds_used(steps)) + ".",
+        scenes=[step_columns(bars)],
+        legend=legend_for(_kinds(steps)),
+        table=_table("step", [(_step_label(step), step) for step in steps[:200]]),
+        note=note,
+    )
+
+
+def _ranks_figure(by_rank: list[Row], basis: str, suffix: str) -> Figure:
+    most = max(by_rank, key=_exposed)
+    waits = [row for row in by_rank if row["wait"] > 0.02 * row["window_ns"]]
+    part = _exposed(most) / most["window_ns"] if most["window_ns"] else 0.0
+    if part < 0.02:
+        title = "Communication costs next to nothing: it is hidden under compute or short"
+    elif waits and len(waits) < len(by_rank):
+        least = min(by_rank, key=lambda row: row["wait"])
+        title = (
+            f"Rank {least['rank']} waits {numbers.duration(least['wait'])} per step while others "
+            f"wait up to {numbers.duration(max(row['wait'] for row in by_rank))}"
+        )
+    else:
+        title = (
+            f"Communication that nothing hides takes up to {numbers.share(part)} of the step "
+            f"(rank {most['rank']})"
+        )
+    shown = by_rank
+    note = f"Each bar adds up to the rank's step ({basis})."
+    if len(by_rank) > MAX_RANKS:
+        shown = sorted(sorted(by_rank, key=_exposed)[-MAX_RANKS:], key=lambda row: row["rank"])
+        note += f" The {MAX_RANKS} of {len(by_rank)} ranks with the most exposed communication."
+    return Figure(
+        id=f"ranks{suffix}",
+        title=title,
+        description="One horizontal stacked bar per rank on one scale, in ms per step: "
+        + ", ".join(_kinds_used(by_rank))
+        + ".",
+        scenes=[stacked_bars([_bar(f"rank {row['rank']}", row) for row in shown])],
+        legend=legend_for(_kinds(by_rank)),
+        table=_table("rank", [(row["rank"], row) for row in by_rank[:1024]]),
+        note=note,
+    )
+
+
+def _overlap(store: Store, run: str) -> str:
+    found = rows(
+        store,
+        "SELECT sum(comm_ns) AS comm, sum(hidden_comm_ns) AS hidden FROM run_breakdown"
+        " WHERE run = ?",
+        [run],
+    )
+    if not found or not found[0]["comm"]:
+        return "no communication, so overlap is undefined"
+    part = found[0]["hidden"] / found[0]["comm"]
+    return f"{numbers.share(part)} of communication time is hidden under compute"
+
+
+def _exposed(row: Row) -> float:
+    return float(row["comm"] + row["transfer"] + row["wait"])
+
+
+def _bar(label: str, row: Row, *, emphasis: bool = False) -> Bar:
+    return Bar(label, {kind: float(row.get(kind) or 0.0) for kind in KINDS}, emphasis)
+
+
+def _kinds(measured: Sequence[Row]) -> list[str]:
+    return [kind for kind in KINDS if any(row.get(kind) for row in measured)]
+
+
+def _kinds_used(measured: Sequence[Row]) -> list[str]:
+    return [KINDS[kind] for kind in _kinds(measured)]
+
+
+def _table(first: str, labelled: Sequence[tuple[object, Row]]) -> DataTable:
+    kinds = _kinds([row for _, row in labelled])
+    return DataTable(
+        columns=[first, "window, ms", *(f"{KINDS[kind]}, ms" for kind in kinds)],
+        rows=[
+            [
+                str(label),
+                numbers.milliseconds(row["window_ns"]),
+                *(numbers.milliseconds(row[kind]) for kind in kinds),
+            ]
+            for label, row in labelled
+        ],
+    )
+
+
+def _step_label(step: Row) -> str:
+    return str(step["step"]) if step["complete"] else f"{step['step']}*"
+
+
+def _fold(steps: list[Row]) -> list[Row]:
+    if len(steps) <= MAX_COLUMNS:
+        return steps
+    size = -(-len(steps) // MAX_COLUMNS)
+    groups = [steps[start : start + size] for start in range(0, len(steps), size)]
+    return [max(group, key=lambda step: step["window_ns"]) for group in groups]

@@ -1,0 +1,126 @@
+"""The findings: savings on one scale, then what, evidence, fix, proof and doubt of each."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from advisor.findings import Finding, FindingsReport
+from advisor.report import crop, numbers, summary
+from advisor.report.charts.savings import Saving, savings_bars
+from advisor.report.charts.scene import DataTable, Figure
+from advisor.report.sections.section import Section
+from advisor.store.store import Store
+
+_MAX_ROWS = 40
+
+
+@dataclass(frozen=True)
+class FindingView:
+    """One finding with everything a template needs, already in words."""
+
+    number: int
+    anchor: str
+    finding: Finding
+    amount: str
+    share: str
+    confidence: str
+    place: str
+    tables: list[tuple[str, DataTable]]
+    facts: list[tuple[str, str]]
+    timeline: Figure | None
+    see: list[tuple[str, bool]]
+
+
+def build(report: FindingsReport, store: Store | None) -> Section:
+    """Always present: without findings it says that there is nothing to do."""
+    taken: set[str] = set()
+    views = [
+        _view(number, finding, store, taken) for number, finding in enumerate(report.findings, 1)
+    ]
+    counts = summary.severity_counts(report)
+    words = [f"{number} {severity}" for severity, number in counts.items() if number]
+    return Section(
+        id="findings",
+        title="Findings",
+        template="findings.html.j2",
+        count=", ".join(words) or "none",
+        data={"views": views, "savings": _savings(report, views)},
+    )
+
+
+def anchor(text: str, taken: set[str]) -> str:
+    """``text`` as an HTML id that is not yet in ``taken``, to which it is added."""
+    base = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-") or "finding"
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base}-{number}", number + 1
+    taken.add(name)
+    return name
+
+
+def _view(number: int, finding: Finding, store: Store | None, taken: set[str]) -> FindingView:
+    name = anchor(finding.id, taken)
+    picture = crop.figure(store, finding) if store is not None else None
+    if picture is not None:
+        picture.id = f"timeline-{name}"
+    return FindingView(
+        number=number,
+        anchor=name,
+        finding=finding,
+        amount=summary.per_step(finding),
+        share=numbers.share(finding.savings_share) if finding.savings_share is not None else "",
+        confidence=summary.CONFIDENCE_WORDS[finding.confidence],
+        place=summary.place(finding),
+        tables=[
+            (
+                table.title,
+                DataTable(
+                    table.columns,
+                    [[numbers.cell(value) for value in row] for row in table.rows[:_MAX_ROWS]],
+                    note=_more(len(table.rows), table.note),
+                ),
+            )
+            for table in finding.evidence.tables
+        ],
+        facts=[(key, numbers.cell(value)) for key, value in finding.evidence.facts.items()],
+        timeline=picture,
+        see=[(link, urlsplit(link).scheme in ("http", "https")) for link in finding.see],
+    )
+
+
+def _more(total: int, note: str) -> str:
+    if total <= _MAX_ROWS:
+        return note
+    return f"{note} The first {_MAX_ROWS} of {total} rows; findings.json has all.".strip()
+
+
+def _savings(report: FindingsReport, views: list[FindingView]) -> Figure | None:
+    known = [view for view in views if view.finding.savings_ns is not None]
+    if len(known) < 2:
+        return None
+    savings = [
+        Saving(
+            f"{view.number}",
+            float(view.finding.savings_ns or 0),
+            view.finding.savings_low_ns,
+            view.finding.savings_high_ns,
+            view.finding.severity.value,
+        )
+        for view in known
+    ]
+    best = max(known, key=lambda view: view.finding.savings_ns or 0)
+    step_ns = report.runs[0].step_ns_median if report.runs else None
+    return Figure(
+        id="savings",
+        title=f"Finding {best.number} gives most: {best.amount} per step",
+        description="One bar per finding: recoverable time in ms per step, with its interval.",
+        scenes=[savings_bars(savings)],
+        table=DataTable(
+            ["finding", "rule", "per step", "how sure"],
+            [[v.number, v.finding.rule, v.amount, v.finding.confidence.value] for v in known],
+        ),
+        note=(f"A step takes {numbers.duration(step_ns)}. " if step_ns else "")
+        + "Savings of different findings do not add up: they may share the same time.",
+    )

@@ -1,0 +1,161 @@
+"""What was read, dropped, aligned and missing, and how to capture more next time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from advisor.findings import FindingsReport, OutcomeKind
+from advisor.report import numbers, summary
+from advisor.report.charts.scene import DataTable
+from advisor.report.sections.section import Section
+from advisor.report.tables import rows
+from advisor.store.store import Store
+
+_MAX_ROWS = 64
+
+
+def build(report: FindingsReport, store: Store | None) -> Section:
+    """Always present; without a store it shows what findings.json says."""
+    tables: list[tuple[str, DataTable]] = [("Runs", _runs(report))]
+    if store is not None:
+        tables += [(title, table) for title, table in _from_store(store) if table.rows]
+    missing = [
+        (reason or "evidence missing", how, ", ".join(rules))
+        for reason, how, rules in summary.missing_evidence(report)
+    ]
+    failed = [o for o in report.outcomes if o.outcome is OutcomeKind.ERROR]
+    passed = [o.rule for o in report.outcomes if o.outcome is OutcomeKind.PASSED]
+    return Section(
+        id="data",
+        title="What was read?",
+        template="quality.html.j2",
+        count=numbers.plural(sum(run.ranks_read for run in report.runs), "rank"),
+        data={
+            "tables": tables,
+            "missing": missing,
+            "failed": [(outcome.rule, outcome.reason) for outcome in failed],
+            "passed": list(dict.fromkeys(passed)),
+            "notes": [(run.run, note) for run in report.runs for note in run.notes],
+        },
+    )
+
+
+def one_line_quality(report: FindingsReport) -> str:
+    """The data quality in one sentence, for the top of the page."""
+    parts = []
+    for run in report.runs:
+        ranks = numbers.plural(run.ranks_read, "rank")
+        if run.world_size and run.world_size != run.ranks_read:
+            ranks = f"{run.ranks_read} of {numbers.plural(run.world_size, 'rank')}"
+        text = f"{ranks}, {numbers.plural(run.steps_complete, 'complete step')}"
+        if run.steps_partial:
+            text += f" ({run.steps_partial} partial left out)"
+        text += f", {numbers.plural(run.events_read, 'event')} read"
+        if run.events_dropped:
+            text += f", {numbers.count(run.events_dropped)} dropped"
+        parts.append(f"{run.run}: {text}" if len(report.runs) > 1 else text)
+    return "; ".join(parts)
+
+
+def _runs(report: FindingsReport) -> DataTable:
+    return DataTable(
+        ["run", "ranks read", "world size", "steps", "partial steps", "median step", "steps from",
+         "events", "dropped"],
+        [
+            [
+                run.run,
+                run.ranks_read,
+                numbers.cell(run.world_size),
+                run.steps_complete,
+                run.steps_partial,
+                numbers.duration(run.step_ns_median),
+                run.step_source,
+                numbers.count(run.events_read),
+                numbers.count(run.events_dropped),
+            ]
+            for run in report.runs
+        ],
+    )  # fmt: skip
+
+
+def _from_store(store: Store) -> list[tuple[str, DataTable]]:
+    sources = rows(
+        store,
+        "SELECT path, format, rank, bytes, events_read, events_dropped, drop_reasons, note"
+        " FROM source ORDER BY run, source_id",
+    )
+    files = DataTable(
+        ["file", "format", "rank", "size", "records", "dropped", "note"],
+        [
+            [
+                row["path"],
+                row["format"],
+                numbers.cell(row["rank"]),
+                numbers.traffic(row["bytes"]),
+                numbers.count(row["events_read"]),
+                numbers.count(row["events_dropped"]) + _reasons(row["drop_reasons"]),
+                row["note"] or "",
+            ]
+            for row in sources[:_MAX_ROWS]
+        ],
+        note=_first(len(sources)),
+    )
+    ranks = rows(
+        store,
+        "SELECT r.*, s.source AS step_source, s.steps FROM rank r LEFT JOIN"
+        " (SELECT run, rank, any_value(source) AS source, count(*) AS steps FROM step"
+        " GROUP BY run, rank) s USING (run, rank) ORDER BY run, rank",
+    )
+    clocks = DataTable(
+        ["rank", "host", "device", "backend", "steps", "clock offset", "drift, ppm",
+         "clock residual", "complete file"],
+        [
+            [
+                row["rank"],
+                row["host"] or "–",
+                row["device_name"] or "–",
+                row["backend"] or "–",
+                numbers.cell(row["steps"]),
+                numbers.duration(row["clock_offset_ns"]),
+                numbers.cell(row["clock_drift_ppm"]),
+                numbers.duration(row["clock_residual_ns"]),
+                numbers.cell(row["complete"]),
+            ]
+            for row in ranks[:_MAX_ROWS]
+        ],
+        note=_first(len(ranks))
+        or "Effects smaller than the clock residual are not taken as evidence.",
+    )  # fmt: skip
+    unmatched = rows(
+        store,
+        "SELECT process_group, rank, calls, reason FROM unmatched ORDER BY calls DESC LIMIT 40",
+    )
+    return [
+        ("Files", files),
+        ("Ranks and clocks", clocks),
+        (
+            "Collectives without a partner on some rank",
+            DataTable(
+                ["process group", "rank", "calls", "reason"],
+                [
+                    [r["process_group"] or "–", r["rank"], numbers.count(r["calls"]), r["reason"]]
+                    for r in unmatched
+                ],
+            ),
+        ),
+    ]
+
+
+def _reasons(text: str | None) -> str:
+    try:
+        reasons: Any = json.loads(text or "{}")
+    except ValueError:
+        return ""
+    if not isinstance(reasons, dict) or not reasons:
+        return ""
+    return " (" + ", ".join(f"{key}: {value}" for key, value in reasons.items()) + ")"
+
+
+def _first(total: int) -> str:
+    return f"The first {_MAX_ROWS} of {total}." if total > _MAX_ROWS else ""

@@ -1,0 +1,71 @@
+"""Sentences and counts that several formats share, so that they cannot disagree."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from advisor.findings import Confidence, Finding, FindingsReport, OutcomeKind, Severity
+from advisor.report import numbers
+
+# METRICS section 8: how a saving was found out, in words a newcomer understands.
+CONFIDENCE_WORDS: dict[Confidence, str] = {
+    Confidence.MEASURED: "measured: the change was tried",
+    Confidence.REPLAYED: "replayed: the traced step was recomputed with the change",
+    Confidence.MODELLED: "modelled: computed from measured times and a cost model",
+    Confidence.RULE_OF_THUMB: "rule of thumb: the direction is sure, the amount is not",
+}
+
+
+def outcome_counts(report: FindingsReport) -> dict[OutcomeKind, int]:
+    """How many rules ended in each way, over all runs."""
+    found = Counter(outcome.outcome for outcome in report.outcomes)
+    return {kind: found.get(kind, 0) for kind in OutcomeKind}
+
+
+def severity_counts(report: FindingsReport) -> dict[Severity, int]:
+    """How many findings there are of each severity."""
+    found = Counter(finding.severity for finding in report.findings)
+    return {severity: found.get(severity, 0) for severity in Severity}
+
+
+def per_step(finding: Finding) -> str:
+    """The recoverable time per step with its interval, or a dash."""
+    return numbers.duration_with_spread(
+        finding.savings_ns, finding.savings_low_ns, finding.savings_high_ns
+    )
+
+
+def place(finding: Finding) -> str:
+    """Where a finding is, in a few words."""
+    if finding.where:
+        return finding.where
+    if finding.links:
+        return ", ".join(finding.links)
+    if finding.hosts:
+        return "host " + ", ".join(finding.hosts)
+    if finding.ranks:
+        return ("rank " if len(finding.ranks) == 1 else "ranks ") + rank_list(finding.ranks)
+    return f"group {finding.process_group}" if finding.process_group else ""
+
+
+def rank_list(ranks: list[int]) -> str:
+    """Ranks with runs joined: [0, 1, 2, 5] -> '0-2, 5'."""
+    parts: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if parts and rank == parts[-1][1] + 1:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def missing_evidence(report: FindingsReport) -> list[tuple[str, str, list[str]]]:
+    """What was not there and how to capture it: (reason, how, rules), most rules first."""
+    rules: dict[tuple[str, str], list[str]] = {}
+    for outcome in report.outcomes:
+        if outcome.outcome is OutcomeKind.NOT_APPLICABLE:
+            names = rules.setdefault((outcome.reason, outcome.how_to_capture), [])
+            if outcome.rule not in names:
+                names.append(outcome.rule)
+    ordered = sorted(rules.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [(reason, how, names) for (reason, how), names in ordered]

@@ -1,0 +1,157 @@
+"""The terminal's view: verdict, why and next in ten lines, then one line per finding.
+
+Works at 80 columns, without colour and in CI logs: words carry the severity, colour repeats it.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from advisor.findings import Finding, FindingsReport, OutcomeKind, Severity, Table
+from advisor.report import numbers, summary
+from advisor.report.clean import one_line, printable, shorten
+from advisor.report.options import Options
+from advisor.store.store import Store
+
+_LABEL = 9
+_ANSI = {Severity.CRITICAL: "31;1", Severity.WARNING: "33", Severity.INFO: "36"}
+_MAX_ROWS = 12
+
+
+def render(report: FindingsReport, store: Store | None, options: Options) -> str:
+    """The terminal block; ``options.verbose`` adds the evidence of every finding."""
+    del store
+    lines = [*_head(report, options), ""]
+    if report.findings:
+        lines += _findings_table(report, options)
+    if options.verbose:
+        for number, finding in enumerate(report.findings, 1):
+            lines += ["", *_details(number, finding, options)]
+        lines.append("")
+    lines += _tail(report, options)
+    return "\n".join(lines) + "\n"
+
+
+def _head(report: FindingsReport, options: Options) -> Iterator[str]:
+    verdict = report.verdict
+    worst = report.findings[0].severity if report.findings else None
+    ansi = "32;1" if verdict.cause == "healthy" else _ANSI.get(worst, "1") if worst else "1"
+    yield from _labelled("VERDICT", verdict.title, options, ansi=ansi)
+    if verdict.why:
+        yield from _labelled("WHY", verdict.why, options, ansi="1")
+    for index, step in enumerate(verdict.next_steps):
+        yield from _labelled("NEXT" if index == 0 else "", step, options, ansi="1")
+
+
+def _labelled(label: str, text: str, options: Options, *, ansi: str = "") -> Iterator[str]:
+    wrapped = _wrap(text, options.width - _LABEL) or [""]
+    head = _style(label, ansi, options) + " " * (_LABEL - len(label))
+    yield (head + wrapped[0]).rstrip()
+    yield from (" " * _LABEL + line for line in wrapped[1:])
+
+
+def _findings_table(report: FindingsReport, options: Options) -> Iterator[str]:
+    several_runs = len({finding.run for finding in report.findings}) > 1
+    amounts = [summary.per_step(finding) for finding in report.findings]
+    amount_width = max(len("per step"), *(len(amount) for amount in amounts))
+    rule_width = min(max(len("finding"), *(len(f.rule) for f in report.findings)), 30)
+    before = 2 + 2 + 8 + 2 + amount_width + 2 + rule_width + 2
+    room = max(options.width - before, 8)
+    yield f" #  severity  {'per step':<{amount_width}}  {'finding':<{rule_width}}  where"
+    for number, (finding, amount) in enumerate(zip(report.findings, amounts, strict=True), 1):
+        where = summary.place(finding)
+        if several_runs:
+            where = f"{finding.run}: {where}"
+        severity = _style(f"{finding.severity:<8}", _ANSI[finding.severity], options)
+        rule = shorten(finding.rule, rule_width)
+        line = f"{number:>2}  {severity}  {amount:<{amount_width}}  {rule:<{rule_width}}  "
+        yield (line + shorten(where, room)).rstrip()
+
+
+def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
+    counts = summary.outcome_counts(report)
+    passed = numbers.plural(counts[OutcomeKind.PASSED], "rule")
+    text = f"{passed} passed · {counts[OutcomeKind.NOT_APPLICABLE]} not applicable"
+    missing = summary.missing_evidence(report)
+    if missing:
+        reason, how, _ = missing[0]
+        hint = f": {one_line(how)}" if how else ""
+        text += f" ({one_line(reason)}{hint})"
+    text += f" · {numbers.plural(counts[OutcomeKind.ERROR], 'error')}"
+    yield from _wrap(text, options.width)
+    for outcome in report.outcomes:
+        if outcome.outcome is OutcomeKind.ERROR:
+            yield from _wrap(f"rule {outcome.rule} failed: {outcome.reason}", options.width)
+    wrote = f"Wrote {options.wrote}" if options.wrote else ""
+    follow = ""
+    if report.findings:
+        follow = f"advisor explain {report.findings[0].rule}"
+        if report.findings[0].evidence.window is not None:
+            follow = f"advisor open 1    {follow}"
+        follow = f"Next: {follow}"
+    if wrote and follow and len(wrote) + len(follow) + 4 <= options.width:
+        yield f"{wrote:<{options.width - len(follow)}}{follow}"
+    else:
+        yield from (line for line in (wrote, follow) if line)
+
+
+def _details(number: int, finding: Finding, options: Options) -> Iterator[str]:
+    title = f"{number}  {finding.severity.upper()}  {one_line(finding.title)}"
+    yield _style(shorten_line(title, options.width), _ANSI[finding.severity], options)
+    amount = f"{summary.per_step(finding)} per step"
+    if finding.savings_share is not None:
+        amount += f" ({numbers.share(finding.savings_share)} of the step)"
+    yield from _indented("what", finding.message, options)
+    yield from _indented(
+        "gives", f"{amount}; {summary.CONFIDENCE_WORDS[finding.confidence]}", options
+    )
+    if finding.assumes:
+        yield from _indented("if", finding.assumes, options)
+    for table in finding.evidence.tables:
+        yield from _text_table(table, options.width)
+    for index, fix in enumerate(finding.fix):
+        yield from _indented("fix" if index == 0 else "", fix, options)
+    if finding.verify:
+        yield from _indented("verify", finding.verify, options)
+    for index, doubt in enumerate(finding.wrong_if):
+        yield from _indented("wrong if" if index == 0 else "", doubt, options)
+    if finding.merged:
+        yield from _indented("explains", ", ".join(finding.merged), options)
+
+
+def _indented(label: str, text: str, options: Options) -> Iterator[str]:
+    for index, line in enumerate(_wrap(text, options.width - 13)):
+        yield f"   {label if index == 0 else '':<10}{line}"
+
+
+def _text_table(table: Table, width: int) -> Iterator[str]:
+    rows = [[numbers.cell(value) for value in row] for row in table.rows[:_MAX_ROWS]]
+    columns = [one_line(name) for name in table.columns]
+    widths = [
+        max([len(name), *(len(row[index]) for row in rows)]) for index, name in enumerate(columns)
+    ]
+    yield f"   {shorten(table.title, width - 3)}"
+    for row in [columns, *rows]:
+        line = "  ".join(text.ljust(size) for text, size in zip(row, widths, strict=True))
+        yield "     " + shorten_line(line.rstrip(), width - 5)
+    if len(table.rows) > _MAX_ROWS:
+        yield f"     … {len(table.rows) - _MAX_ROWS} more rows (--format json has all)"
+    if table.note:
+        yield from (f"     {line}" for line in _wrap(table.note, width - 5))
+
+
+def shorten_line(line: str, width: int) -> str:
+    """``line`` cut to ``width`` characters, spacing kept."""
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    lines: list[str] = []
+    for paragraph in printable(text).splitlines():
+        lines += textwrap.wrap(paragraph, width, break_on_hyphens=False)
+    return lines
+
+
+def _style(text: str, ansi: str, options: Options) -> str:
+    return f"\x1b[{ansi}m{text}\x1b[0m" if options.color and ansi and text.strip() else text

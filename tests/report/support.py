@@ -1,0 +1,228 @@
+"""Test data: a hand-made store and report, clearly not a recording.
+
+The run: four ranks on two hosts, five steps of 100 ms in which rank 2 arrives 20 ms late at the
+one all_reduce (40 MB) of the step. Per rank and step, in ms, with everything else zero:
+
+rank 0, 1, 3: compute 50, wait 20, transfer 20, idle 10;   rank 2: compute 70, transfer 20, idle 10
+"""
+
+from __future__ import annotations
+
+from advisor.findings import (
+    Confidence,
+    Evidence,
+    Finding,
+    FindingsReport,
+    Outcome,
+    OutcomeKind,
+    RunSummary,
+    Severity,
+    Table,
+    Verdict,
+    Window,
+)
+from advisor.store.store import Store
+
+MS = 1_000_000
+EPOCH_NS = 1_700_000_000_000_000_000
+RUN = "test-data"
+STEP_NS = 100 * MS
+ALL_REDUCE_BYTES = 40_000_000
+
+
+def make_store(ranks: int = 4, steps: int = 5, late_rank: int = 2, calls: int = 1) -> Store:
+    """The run above with any number of ranks and steps; ``calls`` splits the all_reduce."""
+    store = Store.create()
+    con = store.con
+    con.execute(
+        "INSERT INTO run VALUES (?, '2026-01-01T00:00:00Z', '0', NULL, NULL, NULL, NULL)", [RUN]
+    )
+    con.execute(
+        "INSERT INTO process_group VALUES (?, '0', 'default_pg', ?, ?, 'gloo')",
+        [RUN, list(range(ranks)), ranks],
+    )
+    activity: list[tuple[object, ...]] = []
+    collective: list[tuple[object, ...]] = []
+    for rank in range(ranks):
+        host = f"host-{rank // max(ranks // 2, 1)}"
+        con.execute(
+            "INSERT INTO rank (run, rank, world_size, host, device_name, backend, timeline,"
+            " clock_offset_ns, clock_residual_ns, events_read, events_dropped, complete)"
+            " VALUES (?, ?, ?, ?, 'CPU', 'gloo', 'host', 0, 30000, 1000, 0, true)",
+            [RUN, rank, ranks, host],
+        )
+        con.execute(
+            "INSERT INTO source VALUES (?, ?, ?, 'kineto', 1000000, 'ab', ?, 1000, 0, '{}', NULL)",
+            [RUN, rank, f"traces/rank{rank}.json", rank],
+        )
+        late = rank == late_rank
+        parts = {"compute": 70 if late else 50, "wait": 0 if late else 20, "transfer": 20}
+        con.execute(
+            "INSERT INTO lateness VALUES (?, ?, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, '{}')",
+            [
+                RUN, rank, steps * calls, steps * calls if late else 0, 0.001 if late else 1.0,
+                20 * MS if late else 0, 20 * MS if late else 0, 19 * MS if late else 0,
+                21 * MS if late else 0, late, "slow-compute" if late else None,
+            ],
+        )  # fmt: skip
+        for step in range(steps):
+            start = EPOCH_NS + step * STEP_NS
+            end = start + STEP_NS
+            con.execute(
+                "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, true, 'ProfilerStep')",
+                [RUN, rank, step, start, end, start, end],
+            )
+            con.execute(
+                "INSERT INTO step_breakdown VALUES"
+                " (?, ?, ?, true, ?, ?, ?, 0, 0, ?, ?, 0, ?, ?, NULL, NULL, NULL)",
+                [
+                    RUN, rank, step, STEP_NS, parts["compute"] * MS,
+                    (parts["wait"] + parts["transfer"]) * MS, 10 * MS,
+                    (parts["wait"] + parts["transfer"]) * MS, parts["wait"] * MS,
+                    parts["transfer"] * MS,
+                ],
+            )  # fmt: skip
+            ready = start + (5 + parts["compute"]) * MS
+            activity.append((RUN, rank, "compute", start + 5 * MS, ready, 1, None, None, step))
+            span = (parts["wait"] + parts["transfer"]) * MS
+            activity.append((RUN, rank, "comm", ready, ready + span, 2, None, None, step))
+            for call in range(calls):
+                # Equal shares of wait and transfer, one call after the other.
+                begin = ready + call * span // calls
+                stop = ready + (call + 1) * span // calls
+                wait = parts["wait"] * MS // calls
+                size = ALL_REDUCE_BYTES // calls
+                gbps = size / (20 * MS / calls)
+                collective.append((
+                    RUN, rank, step * calls + call, "all_reduce", "all_reduce", "0", ranks,
+                    step * calls + call, "float32", size // 4, size // 4, size, None, begin, stop,
+                    begin, 2, None, ranks, wait, stop - begin - wait, "matched", late_rank, step,
+                    "backward", f"bucket {call}", stop - begin, 0, gbps,
+                    gbps * 2 * (ranks - 1) / ranks,
+                ))  # fmt: skip
+    for table, rows in (("activity", activity), ("collective", collective)):
+        marks = ", ".join("?" * len(rows[0]))
+        con.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+    con.execute(
+        "INSERT INTO run_breakdown SELECT run, rank, sum(window_ns), sum(compute_ns),"
+        " sum(exposed_comm_ns), sum(exposed_memory_ns), sum(other_ns), sum(idle_ns), sum(comm_ns),"
+        " sum(hidden_comm_ns), sum(exposed_wait_ns), sum(exposed_transfer_ns), NULL, NULL, NULL"
+        " FROM step_breakdown GROUP BY run, rank"
+    )
+    return store
+
+
+def make_report(*, name: str = "rank 2", ranks: int = 4, late_rank: int = 2) -> FindingsReport:
+    """Findings for :func:`make_store`: a straggler and a milder one. ``name`` goes into texts."""
+    window = Window(
+        start_ns=EPOCH_NS + 50 * MS,
+        end_ns=EPOCH_NS + STEP_NS,
+        ranks=list(range(min(ranks, 4))),
+        step=0,
+        culprit_rank=late_rank,
+        call_ids=[0],
+    )
+    straggler = Finding(
+        id="straggler-rank-2",
+        run=RUN,
+        rule="straggler-rank",
+        severity=Severity.CRITICAL,
+        title=f"{name} arrives last at every all_reduce",
+        message=f"{name} computes 70 ms per step where the others need 50 ms; they wait for it.",
+        category="balance",
+        ranks=[late_rank],
+        where=name,
+        savings_ns=20 * MS,
+        savings_low_ns=19 * MS,
+        savings_high_ns=21 * MS,
+        savings_share=0.2,
+        confidence=Confidence.REPLAYED,
+        assumes="the others stay as they are",
+        evidence=Evidence(
+            tables=[
+                Table(
+                    title="Compute per rank",
+                    columns=["rank", "compute_ms", "times last"],
+                    rows=[[0, 50.0, 0], [1, 50.0, 0], [2, 70.0, 5], [3, 50.0, None]],
+                    note="five complete steps",
+                )
+            ],
+            sql="SELECT rank, times_last FROM lateness WHERE systematic",
+            window=window,
+        ),
+        fix=["compare clocks and temperature: nvidia-smi -q -d CLOCK,TEMPERATURE", "swap the host"],
+        verify="advisor compare before.duckdb after.duckdb",
+        wrong_if=["rank 2 was given more work on purpose"],
+        see=["https://pytorch.org/docs/stable/notes/ddp.html"],
+        merged=["exposed-communication"],
+    )
+    buckets = Finding(
+        id="small-buckets-dp",
+        run=RUN,
+        rule="small-buckets",
+        severity=Severity.WARNING,
+        title="Gradients travel in buckets too small to fill the link",
+        message="The buckets of 1 MB reach a third of the bandwidth of 40 MB.",
+        category="volume",
+        where="DDP buckets 3-11",
+        savings_ns=3 * MS,
+        savings_low_ns=1 * MS,
+        savings_high_ns=4 * MS,
+        confidence=Confidence.MODELLED,
+        fix=["DistributedDataParallel(model, bucket_cap_mb=25)"],
+    )
+    outcomes = [
+        Outcome(run=RUN, rule="straggler-rank", outcome=OutcomeKind.FIRED),
+        Outcome(run=RUN, rule="small-buckets", outcome=OutcomeKind.FIRED),
+        Outcome(run=RUN, rule="slow-ring-link", outcome=OutcomeKind.PASSED),
+        Outcome(
+            run=RUN,
+            rule="socket-transport",
+            outcome=OutcomeKind.NOT_APPLICABLE,
+            reason="no NCCL log",
+            how_to_capture="advisor explain nccl-log",
+        ),
+        Outcome(run=RUN, rule="broken", outcome=OutcomeKind.ERROR, reason="no such column: x"),
+    ]
+    return FindingsReport(
+        advisor_version="0",
+        command="advisor diagnose traces/",
+        runs=[summary(ranks)],
+        verdict=Verdict(
+            title=f"{name} is slow: 20 ms of every 100 ms step (20 %) waits for it.",
+            cause="straggler-rank",
+            savings_ns=20 * MS,
+            why=f"{name} computes 70 ms where its peers need 50 ms, in 5 of 5 steps.",
+            next_steps=["check its clocks: nvidia-smi -q -d CLOCK", "advisor open 1"],
+        ),
+        outcomes=outcomes,
+        findings=[straggler, buckets],
+    )
+
+
+def make_healthy_report() -> FindingsReport:
+    """Nothing found: what a reader of a healthy run gets."""
+    report = make_report()
+    return report.model_copy(
+        update={
+            "findings": [],
+            "outcomes": [Outcome(run=RUN, rule="slow-ring-link", outcome=OutcomeKind.PASSED)],
+            "verdict": Verdict(title="Nothing to fix: 3 % of the step waits.", cause="healthy"),
+        }
+    )
+
+
+def summary(ranks: int = 4) -> RunSummary:
+    """What was read for the test data."""
+    return RunSummary(
+        run=RUN,
+        ranks_read=ranks,
+        world_size=ranks,
+        steps_complete=5,
+        steps_partial=0,
+        step_ns_median=STEP_NS,
+        step_source="ProfilerStep",
+        events_read=1000 * ranks,
+        events_dropped=0,
+        inputs=["traces/"],
+    )

@@ -1,0 +1,127 @@
+"""Every text format carries the findings, survives hostile names and stays in its own grammar."""
+
+from __future__ import annotations
+
+import json
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from advisor.errors import AdvisorError
+from advisor.findings import FindingsReport
+from advisor.report import FORMATS, render
+from tests.report.support import make_healthy_report, make_report
+
+HOSTILE = "\x1b[2Jx\n::error::<script>alert(1)</script>]]>|`%0A\x00é\u202e"
+
+
+@pytest.mark.parametrize("format", sorted(FORMATS))
+def test_every_format_renders_without_a_store_and_ends_with_a_newline(format: str) -> None:
+    for report in (make_report(), make_healthy_report()):
+        text = render(report, None, format)
+        assert report.verdict.title in text.replace("\\", "").replace("%25", "%")
+        assert text.endswith("\n")
+
+
+def test_unknown_format_names_the_known_ones() -> None:
+    with pytest.raises(AdvisorError, match="unknown report format 'pdf'") as error:
+        render(make_report(), None, "pdf")
+    assert "html" in error.value.hint
+
+
+def test_unknown_option_is_refused() -> None:
+    with pytest.raises(TypeError):
+        render(make_report(), None, "text", colour=True)
+
+
+def test_text_fits_80_columns_and_has_verdict_why_next_first() -> None:
+    lines = render(make_report(), None, "text", wrote="report.html", verbose=True).splitlines()
+    assert lines[0].startswith("VERDICT  rank 2 is slow")
+    assert lines[1].startswith("WHY      ")
+    assert lines[2].startswith("NEXT     ")
+    assert max(len(line) for line in lines) <= 80
+
+
+def test_text_has_one_line_per_finding_worst_first() -> None:
+    lines = render(make_report(), None, "text").splitlines()
+    numbered = [line for line in lines if re.match(r"^ ?\d+  (critical|warning|info)", line)]
+    assert [line.split()[1] for line in numbered] == ["critical", "warning"]
+    assert "20 ms ±1" in numbered[0]
+    assert "straggler-rank" in numbered[0]
+
+
+def test_text_is_plain_unless_colour_is_asked_for() -> None:
+    assert "\x1b" not in render(make_report(), None, "text")
+    coloured = render(make_report(), None, "text", color=True)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render(make_report(), None, "text")
+
+
+def test_text_of_a_narrow_terminal_keeps_its_width() -> None:
+    lines = render(make_report(), None, "text", width=60, verbose=True).splitlines()
+    assert max(len(line) for line in lines) <= 60
+
+
+def test_verbose_text_shows_evidence_fix_and_doubts() -> None:
+    text = render(make_report(), None, "text", verbose=True)
+    for expected in ("Compute per rank", "wrong if", "verify", "swap the host", "replayed"):
+        assert expected in text
+        assert expected not in render(make_report(), None, "text")
+
+
+def test_tail_counts_outcomes_and_names_the_broken_rule() -> None:
+    tail = render(make_report(), None, "text")
+    assert "1 rule passed · 1 not applicable (no NCCL log: advisor explain nccl-log)" in tail
+    assert "rule broken failed: no such column: x" in tail
+
+
+def test_names_from_a_trace_cannot_steer_a_terminal() -> None:
+    text = render(make_report(name=HOSTILE), None, "text", verbose=True)
+    assert "\x1b" not in text
+    assert "\x00" not in text
+    assert "\u202e" not in text
+
+
+def test_json_reads_back_equal() -> None:
+    report = make_report(name=HOSTILE)
+    text = render(report, None, "json")
+    assert FindingsReport.model_validate(json.loads(text)) == report
+
+
+def test_junit_is_well_formed_and_counts_agree() -> None:
+    root = ET.fromstring(render(make_report(name=HOSTILE), None, "junit"))
+    suite = root.find("testsuite")
+    assert suite is not None
+    assert suite.attrib["tests"] == str(len(suite.findall("testcase")))
+    assert suite.attrib["failures"] == str(len(suite.findall("testcase/failure"))) == "2"
+    assert suite.attrib["errors"] == str(len(suite.findall("testcase/error"))) == "1"
+    assert suite.attrib["skipped"] == str(len(suite.findall("testcase/skipped"))) == "1"
+
+
+def test_junit_failures_start_at_the_severity_asked_for() -> None:
+    root = ET.fromstring(render(make_report(), None, "junit", fail_on="critical"))
+    failed = [
+        case.attrib["name"] for case in root.iter("testcase") if case.find("failure") is not None
+    ]
+    assert failed == ["straggler-rank"]
+    assert "Gradients" in "".join(output.text or "" for output in root.iter("system-out"))
+
+
+def test_github_keeps_each_annotation_on_one_line() -> None:
+    lines = render(make_report(name=HOSTILE), None, "github").splitlines()
+    assert [line.split(" ")[0] for line in lines] == [
+        "::error",
+        "::warning",
+        "::warning",
+        "::notice",
+    ]
+    # A name that holds '%0A' or '::error::' must not decode into a line of its own.
+    assert all(re.match(r"^::(error|warning|notice) title=[^:]*::", line) for line in lines)
+    assert "%250A" in lines[0]
+
+
+def test_markdown_escapes_names_and_draws_the_table() -> None:
+    text = render(make_report(name=HOSTILE), None, "markdown")
+    assert "<script>" not in text
+    row = next(line for line in text.splitlines() if line.startswith("| 1 |"))
+    assert len(re.findall(r"(?<!\\)\|", row)) == 6

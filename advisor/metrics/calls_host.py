@@ -1,0 +1,163 @@
+"""Collective calls from a CPU backend's spans (``gloo:*``).
+
+The backend's span starts when one of its threads takes the job; the ``c10d::*`` operator that asked
+for it stands on the calling thread and tells more: the operation as the program meant it (gloo runs
+a reduce_scatter as all_reduce), outputs and the peer. Both are in the same order for each group, so
+each span takes the earliest unused operator of its kind and size that began before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.calls import Call
+from advisor.metrics.operations import POINT_TO_POINT, elements_in, operation, parse_json
+from advisor.metrics.tables import MISSING, read
+from advisor.metrics.timeline import BACKEND_SPAN
+
+# Operators whose first argument is the output and second the input.
+_OUTPUT_FIRST = re.compile(r"allgather|reduce_scatter|alltoall|gather|scatter")
+
+
+@dataclass(slots=True)
+class _Request:
+    """A ``c10d::*`` operator: somebody asks for a collective."""
+
+    op: str
+    start: int
+    thread: int
+    in_elements: int | None
+    out_elements: int | None
+    dtype: str | None
+    peer: int | None
+
+
+def host_calls(con: Any, run: str, rank: int) -> list[Call]:
+    """Every collective span of a CPU-only rank as a call, by start; groups are set later."""
+    found = read(
+        con,
+        f"""
+        SELECT name, coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns, event_id,
+               input_dims, input_types, concrete_inputs, src_rank, dst_rank,
+               regexp_matches(name, '{BACKEND_SPAN}') AS is_span
+        FROM event
+        WHERE run = ? AND rank = ? AND start_ns IS NOT NULL AND dur_ns >= 0
+          AND (regexp_matches(name, '{BACKEND_SPAN}') OR starts_with(name, 'c10d::'))
+        ORDER BY start_ns, event_id
+        """,
+        [run, rank],
+    )
+    waiting: dict[tuple[str, int | None], list[_Request]] = defaultdict(list)
+    calls = []
+    for row in range(len(found["start_ns"])):
+        if not found["is_span"][row]:
+            request = _request(found, row)
+            for key in _keys(request):
+                waiting[key].append(request)
+            continue
+        calls.append(_call(rank, found, row, waiting))
+    return calls
+
+
+def _request(found: Mapping[str, Any], row: int) -> _Request:
+    name = str(found["name"][row]).removeprefix("c10d::")
+    dims = parse_json(found["input_dims"][row])
+    dims = dims if isinstance(dims, list) else []
+    first = elements_in(dims[0]) if dims else None
+    second = elements_in(dims[1]) if len(dims) > 1 else None
+    output_first = bool(_OUTPUT_FIRST.search(name)) and second is not None
+    types = parse_json(found["input_types"][row])
+    dtype = str(types[0]) if isinstance(types, list) and types else None
+    op = operation(name)
+    return _Request(
+        op=op,
+        start=int(found["start_ns"][row]),
+        thread=int(found["tid"][row]),
+        in_elements=second if output_first else first,
+        out_elements=first,
+        dtype=None if dtype in (None, "TensorList", "") else dtype,
+        peer=_peer(op, found, row),
+    )
+
+
+def _peer(op: str, found: Mapping[str, Any], row: int) -> int | None:
+    if op not in POINT_TO_POINT:
+        return None
+    recorded = int(found["dst_rank" if op == "send" else "src_rank"][row])
+    if recorded != MISSING:
+        return recorded
+    # c10d::send(Tensor[] tensors, ProcessGroup group, int dst, int tag), recv_ alike with src.
+    inputs = parse_json(found["concrete_inputs"][row])
+    try:
+        return int(inputs[2]) if isinstance(inputs, list) and len(inputs) > 2 else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _keys(request: _Request) -> list[tuple[str, int | None]]:
+    """What the backend's span of this request may say: kind on the wire and elements."""
+    if request.op == "barrier":
+        return [("barrier", None)]
+    keys = [(request.op, request.in_elements)]
+    if request.op == "reduce_scatter":
+        # gloo's reduce_scatter is an all_reduce of the whole input, of which a rank keeps a part.
+        keys += [("all_reduce", request.in_elements), ("all_reduce", request.out_elements)]
+    elif request.out_elements != request.in_elements:
+        keys.append((request.op, request.out_elements))
+    return keys
+
+
+def _call(
+    rank: int,
+    found: Mapping[str, Any],
+    row: int,
+    waiting: Mapping[tuple[str, int | None], list[_Request]],
+) -> Call:
+    dims = parse_json(found["input_dims"][row])
+    elements = elements_in(dims)
+    types = parse_json(found["input_types"][row])
+    wire = operation(str(found["name"][row]))
+    queue = waiting.get((wire, None if wire == "barrier" else elements), [])
+    while queue and queue[0].op == "":
+        queue.pop(0)
+    request = queue[0] if queue else None
+    call = Call(
+        rank=rank,
+        op=wire,
+        wire_op=wire,
+        start=int(found["start_ns"][row]),
+        end=int(found["end_ns"][row]),
+        event_id=int(found["event_id"][row]),
+        dtype=str(types[0]) if isinstance(types, list) and types else None,
+        in_elements=elements,
+        out_elements=elements if wire not in ("all_gather", "barrier") else None,
+        stream=int(found["tid"][row]),
+    )
+    if request is not None:
+        queue.pop(0)
+        call.op = request.op
+        call.enqueue, call.thread = request.start, request.thread
+        call.in_elements = request.in_elements
+        call.out_elements = request.out_elements
+        call.dtype = request.dtype or call.dtype
+        call.peer = request.peer
+        request.op = ""  # used; other queues that hold it skip it
+        if call.op == "barrier":
+            call.in_elements = call.out_elements = None
+    return call
+
+
+def threads_of(calls: list[Call]) -> list[int]:
+    """The backend's threads in ascending order, without those that only run point-to-point."""
+    return [
+        int(t)
+        for t in np.unique(
+            [c.stream for c in calls if c.stream is not None and c.op not in POINT_TO_POINT]
+        )
+    ]

@@ -1,0 +1,56 @@
+"""Waiting for the last rank against transferring data, and the bandwidth that follows.
+
+For a matched call, on the aligned clock: wait = from a rank's own start to the last rank's start;
+transfer = from there to its own end (METRICS sections 3 and 4). A call whose ranks were not all
+read has no wait, and its transfer time is the shortest duration seen: an upper bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from advisor.metrics.calls import Call
+from advisor.metrics.groups import Group
+
+
+def split_waiting(
+    columns: Sequence[Mapping[int, Call]],
+    groups: Mapping[str, Group],
+    offsets: Mapping[int, int],
+) -> None:
+    """Fill wait, transfer, t_is, last_rank, algbw and busbw of matched calls."""
+    for column in columns:
+        some = next(iter(column.values()))
+        if len(column) > 1 and len(column) == _expected(some, groups):
+            _matched(column, offsets)
+        else:
+            shortest = min(call.end - call.start for call in column.values())
+            for call in column.values():
+                call.transfer, call.t_is = shortest, "upper bound"
+        slowest = max(call.transfer or 0 for call in column.values())
+        for call in column.values():
+            if call.bytes and slowest > 0:
+                call.algbw = call.bytes / slowest
+                factor = call.factor
+                call.busbw = None if factor is None else call.algbw * factor
+
+
+def _expected(call: Call, groups: Mapping[str, Group]) -> int | None:
+    if call.op in ("send", "recv"):
+        return 2
+    group = groups.get(call.group) if call.group is not None else None
+    if group is not None and group.ranks is not None:
+        return len(group.ranks)
+    return call.group_size
+
+
+def _matched(column: Mapping[int, Call], offsets: Mapping[int, int]) -> None:
+    starts = {rank: call.start + offsets.get(rank, 0) for rank, call in column.items()}
+    last_rank = max(starts, key=lambda rank: (starts[rank], -rank))
+    for rank, call in column.items():
+        duration = call.end - call.start
+        # A rank may be done before the last one comes: a broadcast's root need not wait.
+        call.wait = min(starts[last_rank] - starts[rank], duration)
+        call.transfer = duration - call.wait
+        call.t_is = "matched"
+        call.last_rank = last_rank

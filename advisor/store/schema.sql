@@ -157,7 +157,10 @@ CREATE TABLE collective (
   exposed_ns BIGINT,                -- part not covered by compute on this rank
   hidden_ns BIGINT,                 -- part covered by compute on this rank
   algbw_gbps DOUBLE,                -- bytes / transfer_ns, decimal GB/s; of the slowest rank when matched
-  busbw_gbps DOUBLE                 -- algbw times the op's factor
+  busbw_gbps DOUBLE,               -- algbw times the op's factor
+  fitted_ns BIGINT,                 -- transfer time that the run's alpha-beta fit gives for it; null without a fit
+  latency_share DOUBLE,             -- part of fitted_ns that does not depend on the size: over 0.5 latency-bound, under 0.1 bandwidth-bound
+  split_bytes VARCHAR               -- JSON list of bytes per peer of an uneven all_to_all, sent; null if unknown
 );
 
 -- Time of each rank from the first device event's start to the last one's end; sums exactly.
@@ -278,6 +281,113 @@ CREATE TABLE param_bucket (
   bytes BIGINT,                     -- size
   ready_ns BIGINT,                  -- when the last gradient was there
   call_id BIGINT                    -- its collective
+);
+
+-- Bytes that collectives moved per step, by group and operation, against the theory of METRICS section 7.
+CREATE TABLE traffic (
+  run VARCHAR NOT NULL,             -- run
+  process_group VARCHAR,            -- group
+  op VARCHAR NOT NULL,              -- operation
+  phase VARCHAR,                    -- forward backward optimizer other; null if unknown
+  dtype VARCHAR,                    -- element type
+  group_size INTEGER,               -- ranks in the group
+  calls_per_step DOUBLE,            -- median over complete steps and ranks
+  bytes_per_step BIGINT,            -- sum of message sizes S per step and rank, median
+  wire_bytes_per_step BIGINT,       -- bytes each rank sends for them: S times the bus factor
+  largest_bytes BIGINT,             -- largest message
+  smallest_bytes BIGINT,            -- smallest message
+  transfer_ns_per_step BIGINT,      -- transfer time per step, median of the ranks' medians
+  exposed_ns_per_step BIGINT        -- not under compute, likewise
+);
+
+-- Collectives that a step repeats or could do without.
+CREATE TABLE redundant (
+  run VARCHAR NOT NULL,             -- run
+  kind VARCHAR NOT NULL,            -- 'barrier', 'tiny' (scalars), 'repeated-gather' (same parameters gathered again in a step)
+  process_group VARCHAR,            -- group
+  op VARCHAR NOT NULL,              -- operation
+  bytes BIGINT,                     -- size of one call; null for barriers
+  calls_per_step DOUBLE,            -- median over complete steps
+  exposed_ns_per_step BIGINT,       -- exposed time of these calls per step, median over ranks, waiting for stragglers left out
+  wait_ns_per_step BIGINT           -- the waiting in them
+);
+
+-- Gradient synchronisation against gradient accumulation, per step.
+CREATE TABLE gradient_sync (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  step INTEGER NOT NULL,            -- step
+  process_group VARCHAR,            -- group
+  op VARCHAR NOT NULL,              -- 'all_reduce' or 'reduce_scatter'
+  micro_batches INTEGER NOT NULL,   -- backward passes in the step
+  syncs INTEGER NOT NULL,           -- how often the same gradients were reduced
+  bytes BIGINT,                     -- message bytes reduced in the step
+  gathers INTEGER,                  -- how often the same parameters were gathered in the step
+  exposed_ns BIGINT                 -- exposed transfer of the reductions
+);
+
+-- Stages of a pipeline.
+CREATE TABLE pipeline_stage (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  stage INTEGER NOT NULL,           -- position in the pipeline, from 0
+  stages INTEGER NOT NULL,          -- length of the pipeline
+  micro_batches INTEGER,            -- messages each way per step over a boundary
+  step_ns BIGINT NOT NULL,          -- median step
+  compute_ns BIGINT NOT NULL,       -- compute per step, median
+  bubble_ns BIGINT NOT NULL,        -- time per step with neither compute nor a transfer of its own, median
+  bubble_share DOUBLE NOT NULL,     -- bubble / step
+  ideal_bubble_share DOUBLE,        -- (p-1)/(m+p-1) for equal stages
+  imbalance_ns BIGINT               -- compute over the mean of the stages per step
+);
+
+-- Balance of all_to_all (experts): how much the busiest rank receives over the mean.
+CREATE TABLE expert_balance (
+  run VARCHAR NOT NULL,             -- run
+  process_group VARCHAR,            -- group
+  calls INTEGER NOT NULL,           -- matched calls looked at
+  imbalance DOUBLE,                 -- largest received / mean received, median over calls
+  busiest_rank INTEGER,             -- most often the busiest
+  busiest_share DOUBLE,             -- share of calls in which it is
+  excess_ns_per_step BIGINT         -- transfer over the one of even splits, per step
+);
+
+-- Stretches in which the device waits for the host, with what the host did.
+CREATE TABLE host_gap (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  step INTEGER,                     -- step; null outside steps
+  kind VARCHAR NOT NULL,            -- 'data-loading' 'garbage-collection' 'allocator' 'synchronisation' 'blocking-copy' 'launch' 'other'
+  start_ns BIGINT NOT NULL,         -- start of the stretch
+  end_ns BIGINT NOT NULL,           -- end of the stretch
+  idle_ns BIGINT NOT NULL,          -- time of it in which the device did nothing
+  name VARCHAR,                     -- the host's operation, as recorded
+  event_id BIGINT                   -- its event
+);
+
+-- The same compute kernels beside communication and without it.
+CREATE TABLE overlap_slowdown (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  kernels INTEGER NOT NULL,         -- kinds of kernels seen both ways
+  calls_under INTEGER NOT NULL,     -- calls under communication
+  slowdown DOUBLE NOT NULL,         -- time under communication / time alone, weighted by time
+  slowdown_low DOUBLE,              -- 95 % interval over kinds
+  slowdown_high DOUBLE,             -- 95 % interval over kinds
+  cost_ns_per_step BIGINT NOT NULL  -- time that it adds per step
+);
+
+-- The longest chain of dependent work through CPU threads, streams and ranks, in order of time.
+CREATE TABLE critical_path (
+  run VARCHAR NOT NULL,             -- run
+  step INTEGER,                     -- step; null for the whole trace
+  position INTEGER NOT NULL,        -- place in the chain, from 0
+  rank INTEGER NOT NULL,            -- rank
+  kind VARCHAR NOT NULL,            -- 'compute' 'comm' 'wait' 'memory' 'host' 'launch' 'idle'
+  name VARCHAR,                     -- event's name
+  event_id BIGINT,                  -- its event; null for idle
+  start_ns BIGINT NOT NULL,         -- start
+  end_ns BIGINT NOT NULL            -- end
 );
 
 -- Predicted steps under changed settings (whatif), so that rules can use them.

@@ -1,0 +1,117 @@
+"""``advisor explain``: what a rule looks for, why, what to do, and when it is wrong."""
+
+from __future__ import annotations
+
+import textwrap
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from advisor.engine import Rule
+
+
+@click.command(epilog="Example:  advisor explain small-buckets")
+@click.argument("name", metavar="RULE")
+@click.option("--rules", "rule_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Also the rules in this folder.")  # fmt: skip
+@click.option("--sql", "show_sql", is_flag=True, help="Also the query.")
+def command(name: str, rule_dirs: tuple[Path, ...], show_sql: bool) -> None:
+    """Explain RULE, or how to record a kind of evidence (nccl-log, all-ranks, ...)."""
+    from advisor.engine import load_catalogue, recipes
+
+    if name in recipes():
+        click.echo(recipes()[name].title)
+        click.echo(textwrap.indent(recipes()[name].how.strip(), "  "))
+        return
+    rules, broken = load_catalogue(rule_dirs)
+    found = next((rule for rule in rules if rule.id == name), None)
+    if found is None:
+        for outcome in broken:
+            if outcome.rule == name:
+                raise AdvisorError(outcome.reason)
+        close = get_close_matches(name, [*(rule.id for rule in rules), *recipes()], n=1)
+        raise AdvisorError(
+            f"nothing is called '{name}'",
+            hint=f"did you mean '{close[0]}'?" if close else "list them: advisor rules",
+        )
+    click.echo(explain_rule(found, show_sql=show_sql))
+
+
+def explain_rule(rule: Rule, *, show_sql: bool = False) -> str:
+    """The page of one rule, as plain text of 80 columns."""
+    graded = (
+        "by recoverable time (critical from 10 % of the step, warning from 3 %)"
+        if rule.severity == "by-savings"
+        else rule.severity
+    )
+    parts = [
+        f"{rule.id}: {rule.title}",
+        f"category {rule.category}; severity {graded}",
+        "",
+        _section("Why", [rule.why]),
+        _section("Needs", [_need_text(need) for need in rule.needs]),
+        _section(
+            "Parameters",
+            [
+                f"{name} = {param.default} ({param.unit}): {param.reason}"
+                for name, param in rule.params.items()
+            ],
+        ),
+        _section("Recoverable time", [rule.savings.how, f"assumes: {rule.savings.assumes}"]),
+        _section("Fix, in this order", [_static(fix) for fix in rule.fix]),
+        _section("Verify", [_static(rule.verify)]),
+        _section("Wrong if", rule.false_alarms),
+        _section("Explains", [f"{claim.rule} (same {claim.same})" for claim in rule.explains]),
+        _section("See", [", ".join(rule.see)] if rule.see else []),
+        _section("Seen firing on", [rule.proof]),
+    ]
+    if show_sql:
+        parts.append(f"SQL\n{textwrap.indent(rule.sql, '  ')}\n")
+    return "\n".join(part for part in parts if part is not None).rstrip()
+
+
+def _section(title: str, lines: list[str]) -> str | None:
+    shown = [line for line in lines if line]
+    if not shown:
+        return None
+    mark = "- " if len(shown) > 1 else ""
+    body = "\n".join(
+        textwrap.fill(
+            " ".join(line.split()),
+            width=80,
+            initial_indent=f"  {mark}",
+            subsequent_indent=" " * (2 + len(mark)),
+        )
+        for line in shown
+    )
+    return f"{title}\n{body}\n"
+
+
+def _need_text(need: object) -> str:
+    from advisor.engine.rule import Need
+
+    assert isinstance(need, Need)
+    if need.table is not None:
+        text = f"rows in {need.table}" + (f" where {need.where}" if need.where else "")
+    elif need.ranks is not None:
+        text = f"traces of {need.ranks} ranks or more"
+    elif need.all_ranks:
+        text = "traces of all ranks"
+    elif need.steps is not None:
+        text = f"{need.steps} complete step{'s' if need.steps > 1 else ''} after the warm-up"
+    else:
+        text = "GPU activity" if need.timeline == "device" else "a CPU-only recording"
+    return f"{text} (how: advisor explain {need.capture})" if need.capture else text
+
+
+def _static(template: str) -> str:
+    """A template as a reader may see it: conditions go, values stay as names in braces."""
+    import re
+
+    without = re.sub(r"\{%.*?%\}", "", template, flags=re.DOTALL)
+    return re.sub(r"\{\{\s*\(?\s*([a-z_]+)[^}]*\}\}", r"<\1>", without)

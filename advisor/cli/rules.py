@@ -1,0 +1,68 @@
+"""``advisor rules``: the catalogue, and its own test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.engine import Rule
+    from advisor.findings import Outcome
+
+
+@click.command(epilog="Example:  advisor rules --rules my-rules/ --test")
+@click.argument("names", nargs=-1, metavar="[RULE]...")
+@click.option("--test", "run_examples", is_flag=True, help="Run the examples inside each rule.")
+@click.option("--rules", "rule_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="Also the rules in this folder.")  # fmt: skip
+@click.option("-v", "--verbose", is_flag=True, help="With --test, list every example.")
+def command(
+    names: tuple[str, ...], run_examples: bool, rule_dirs: tuple[Path, ...], verbose: bool
+) -> int:
+    """List the rules (or only RULE...), or test them with --test.
+
+    A test fails, with exit status 1, when a rule cannot be read or one of its examples does not
+    give the outcome that the file states.
+    """
+    from advisor.engine import load_catalogue
+
+    rules, broken = load_catalogue(rule_dirs, select=names)
+    return _test(rules, broken, verbose=verbose) if run_examples else _list(rules, broken)
+
+
+def _list(rules: Sequence[Rule], broken: Sequence[Outcome]) -> int:
+    width = max((len(rule.id) for rule in rules), default=0)
+    for category in dict.fromkeys(sorted(rule.category for rule in rules)):
+        click.echo(click.style(category, bold=True))
+        for rule in rules:
+            if rule.category == category:
+                click.echo(f"  {rule.id:<{width}}  {rule.title}")
+    click.echo(f"{len(rules)} rules. What one looks for, and why: advisor explain RULE")
+    for outcome in broken:
+        click.echo(f"cannot be read: {outcome.reason}", err=True)
+    return 2 if broken else 0
+
+
+def _test(rules: Sequence[Rule], broken: Sequence[Outcome], *, verbose: bool) -> int:
+    from advisor.engine import check_examples
+
+    failures = [f"{outcome.rule}: {outcome.reason}" for outcome in broken]
+    checked = 0
+    for rule in rules:
+        for result in check_examples(rule):
+            checked += 1
+            if result.problem:
+                failures.append(f"{rule.id}: '{result.example}': {result.problem}")
+            elif verbose:
+                click.echo(f"ok  {rule.id}: {result.example}")
+    for failure in failures:
+        click.echo(f"FAIL {failure}", err=True)
+    click.echo(
+        f"{len(rules)} rules, {checked} examples, "
+        f"{len(failures)} failure{'s' if len(failures) != 1 else ''}"
+    )
+    return 1 if failures else 0

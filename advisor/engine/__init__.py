@@ -1,0 +1,22 @@
+"""Rules over the tables: which cause costs the time, what to change, what that gives.
+
+``diagnose`` runs the catalogue (``rules/*.yaml`` and a user's own) on every run of a store.
+"""
+
+from __future__ import annotations
+
+from advisor.engine.catalogue import load_catalogue, load_rule, recipes, rule_files
+from advisor.engine.diagnose import diagnose
+from advisor.engine.examples import ExampleResult, check_examples
+from advisor.engine.rule import Rule
+
+__all__ = [
+    "ExampleResult",
+    "Rule",
+    "check_examples",
+    "diagnose",
+    "load_catalogue",
+    "load_rule",
+    "recipes",
+    "rule_files",
+]

@@ -1,0 +1,85 @@
+"""Merges findings that share a cause: one slow rank is one finding, not twenty.
+
+A rule's ``explains`` lists which other rules it causes. A finding is merged into the one that
+explains it when both concern the same ranks or group and the cause accounts for enough of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from advisor.engine.rule import Explains, Rule
+from advisor.findings import SEVERITY_ORDER, Finding
+
+
+def merge(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+    """Causes only, worst first; each lists in ``merged`` the findings that it explains."""
+    ordered = rank_findings(findings)
+    parent: dict[int, int] = {}
+    for effect_index, effect in enumerate(ordered):
+        for cause_index, cause in enumerate(ordered):
+            if cause_index == effect_index or _root(cause_index, parent) == effect_index:
+                continue
+            claims = rules[cause.rule].explains if cause.rule in rules else []
+            if any(_explains(claim, cause, effect) for claim in claims):
+                parent[effect_index] = cause_index
+                break
+    merged: dict[int, list[Finding]] = {}
+    for index in parent:
+        merged.setdefault(_root(index, parent), []).append(ordered[index])
+    kept = []
+    for index, finding in enumerate(ordered):
+        if index in parent:
+            continue
+        effects = merged.get(index, [])
+        kept.append(finding.model_copy(update={"merged": [_label(item) for item in effects]}))
+    return _unique(kept)
+
+
+def rank_findings(findings: Sequence[Finding]) -> list[Finding]:
+    """Worst severity first, then recoverable time, then names (so that order is stable)."""
+    return sorted(
+        findings,
+        key=lambda item: (
+            SEVERITY_ORDER[item.severity],
+            -(item.savings_ns or 0),
+            item.rule,
+            item.where,
+        ),
+    )
+
+
+def _explains(claim: Explains, cause: Finding, effect: Finding) -> bool:
+    if claim.rule != effect.rule or cause.run != effect.run:
+        return False
+    if (cause.savings_ns or 0) < claim.at_least * (effect.savings_ns or 0):
+        return False
+    if claim.same == "group":
+        groups = {cause.process_group, effect.process_group}
+        return None in groups or len(groups) == 1
+    if claim.same == "ranks":
+        return not cause.ranks or not effect.ranks or bool({*cause.ranks} & {*effect.ranks})
+    return True
+
+
+def _root(index: int, parent: Mapping[int, int]) -> int:
+    while index in parent:
+        index = parent[index]
+    return index
+
+
+def _label(finding: Finding) -> str:
+    return f"{finding.rule} ({finding.where})" if finding.where else finding.rule
+
+
+def _unique(findings: Sequence[Finding]) -> list[Finding]:
+    """Anchors must differ within a report."""
+    seen: dict[str, int] = {}
+    result = []
+    for finding in findings:
+        seen[finding.id] = seen.get(finding.id, 0) + 1
+        count = seen[finding.id]
+        result.append(
+            finding if count == 1 else finding.model_copy(update={"id": f"{finding.id}-{count}"})
+        )
+    return result

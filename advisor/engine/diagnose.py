@@ -1,0 +1,122 @@
+"""Runs every rule on every run of a store and writes the report (and the outcome tables)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from advisor import __version__
+from advisor.engine.catalogue import load_catalogue
+from advisor.engine.causes import merge, rank_findings
+from advisor.engine.evaluate import evaluate
+from advisor.engine.facts import read_facts, summarise
+from advisor.engine.rule import Rule
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.verdict import verdict_of
+from advisor.errors import AdvisorError
+from advisor.findings import Finding, FindingsReport, Outcome, RunSummary, Verdict
+from advisor.store import Store
+
+
+def diagnose(
+    store: Store,
+    *,
+    rule_dirs: Sequence[Path] = (),
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    params: Mapping[str, Any] | None = None,
+    command: str = "",
+) -> FindingsReport:
+    """Findings of all runs in ``store``, merged by cause and ranked by recoverable time.
+
+    ``rule_dirs`` adds folders of a user's own rules, ``select`` and ``ignore`` name rule ids,
+    ``params`` overrides rule parameters as ``{"rule-id.parameter": value}``. With several runs
+    the verdict is that of the run whose worst finding costs most.
+    Raises AdvisorError for unknown rules, parameters or folders, and for a store without runs.
+    """
+    rules, broken = load_catalogue(rule_dirs, select=select, ignore=ignore)
+    overrides = _overrides(params or {}, rules)
+    runs = [row[0] for row in store.con.execute("SELECT run FROM run ORDER BY run").fetchall()]
+    if not runs:
+        raise AdvisorError("the store holds no run", hint="ingest traces first")
+    summaries: list[RunSummary] = []
+    verdicts: list[Verdict] = []
+    outcomes: list[Outcome] = []
+    findings: list[Finding] = []
+    for run in runs:
+        with Sandbox(store, run) as sandbox:
+            facts = read_facts(sandbox)
+            results = [evaluate(rule, sandbox, facts, overrides.get(rule.id)) for rule in rules]
+            run_outcomes = [
+                *(item.model_copy(update={"run": run}) for item in broken),
+                *(result.outcome for result in results),
+            ]
+            merged = merge(
+                [finding for result in results for finding in result.findings],
+                {rule.id: rule for rule in rules},
+            )
+            summaries.append(summarise(store, sandbox, facts))
+            verdicts.append(verdict_of(merged, run_outcomes, sandbox, facts))
+            outcomes += sorted(run_outcomes, key=lambda outcome: outcome.rule)
+            findings += merged
+    report = FindingsReport(
+        advisor_version=__version__,
+        command=command,
+        runs=summaries,
+        verdict=max(verdicts, key=lambda verdict: verdict.savings_ns or 0),
+        outcomes=outcomes,
+        findings=rank_findings(findings),
+    )
+    _remember(store, report)
+    return report
+
+
+def _overrides(params: Mapping[str, Any], rules: Sequence[Rule]) -> dict[str, dict[str, Any]]:
+    known = {rule.id: rule for rule in rules}
+    result: dict[str, dict[str, Any]] = {}
+    for key, value in params.items():
+        rule_id, _, name = key.partition(".")
+        if rule_id not in known or name not in known[rule_id].params:
+            raise AdvisorError(
+                f"no rule parameter is called '{key}'",
+                hint="write RULE.PARAMETER; advisor explain RULE lists them",
+            )
+        default = known[rule_id].params[name].default
+        if isinstance(default, int | float) and not isinstance(value, int | float):
+            raise AdvisorError(f"'{key}' must be a number, not {value!r}")
+        result.setdefault(rule_id, {})[name] = value
+    return result
+
+
+def _remember(store: Store, report: FindingsReport) -> None:
+    """Fill the tables ``outcome`` and ``finding``, unless the store was opened read-only."""
+    (read_only,) = store.con.execute(
+        "SELECT coalesce(bool_or(readonly), false) FROM duckdb_databases() "
+        "WHERE database_name = current_database()"
+    ).fetchone() or (False,)
+    if read_only:
+        return
+    con = store.con
+    con.execute("DELETE FROM outcome")
+    con.execute("DELETE FROM finding")
+    outcomes = [[item.run, item.rule, item.outcome.value, item.reason] for item in report.outcomes]
+    if outcomes:
+        con.executemany("INSERT INTO outcome VALUES (?, ?, ?, ?)", outcomes)
+    findings = [
+        [
+            item.run,
+            item.id,
+            item.rule,
+            item.severity.value,
+            item.title,
+            item.savings_ns,
+            item.savings_low_ns,
+            item.savings_high_ns,
+            item.confidence.value,
+            item.model_dump_json(),
+        ]
+        for item in report.findings
+    ]
+    if findings:
+        con.executemany("INSERT INTO finding VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", findings)

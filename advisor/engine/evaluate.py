@@ -1,0 +1,266 @@
+"""Runs one rule on one run: needs, SQL, noise floor, severity, words; a bad rule is an outcome."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from jinja2 import TemplateError
+from pydantic import ValidationError
+
+from advisor.engine.catalogue import recipes
+from advisor.engine.facts import Facts
+from advisor.engine.rule import Need, Rule
+from advisor.engine.sandbox import RuleSqlError, Sandbox
+from advisor.engine.text import duration, render, render_lines
+from advisor.findings import (
+    SEVERITY_ORDER,
+    Evidence,
+    Finding,
+    Outcome,
+    OutcomeKind,
+    Severity,
+    Table,
+    Window,
+)
+
+# Share of the median step from which a recoverable time is critical or a warning.
+CRITICAL_SHARE = 0.10
+WARNING_SHARE = 0.03
+
+_MAX_EVIDENCE_ROWS = 12
+_TYPED = ("ranks", "hosts", "links", "process_group")
+_SAVINGS = ("savings_ns", "savings_low_ns", "savings_high_ns")
+
+
+@dataclass
+class Result:
+    """What became of a rule, and its findings when it fired."""
+
+    outcome: Outcome
+    findings: list[Finding] = field(default_factory=list)
+
+
+def evaluate(
+    rule: Rule, sandbox: Sandbox, facts: Facts, overrides: Mapping[str, Any] | None = None
+) -> Result:
+    """The rule's outcome on the run in ``sandbox``; a mistake in the rule is an ``error``."""
+    values: dict[str, Any] = {name: param.default for name, param in rule.params.items()}
+    values.update(overrides or {})
+    try:
+        for need in rule.needs:
+            missing = _missing(need, sandbox, facts, values)
+            if missing is not None:
+                return missing_result(rule, sandbox.run, need, missing)
+        rows = sandbox.records(rule.sql, values)
+        kept, dropped_ns = _above_noise(rule, rows, facts)
+        findings = [_finding(rule, sandbox, facts, values, row) for row in kept[: rule.limit]]
+    except (RuleSqlError, TemplateError, ValidationError, TypeError, ValueError, KeyError) as error:
+        return _result(rule, sandbox.run, OutcomeKind.ERROR, f"{type(error).__name__}: {error}")
+    if findings:
+        more = f"; {len(kept) - rule.limit} more not listed" if len(kept) > rule.limit else ""
+        found = _result(rule, sandbox.run, OutcomeKind.FIRED, f"{len(findings)} found{more}")
+        found.findings = findings
+        return found
+    reason = ""
+    if dropped_ns is not None and facts.noise_ns is not None:
+        reason = (
+            f"no measurable gain: {duration(dropped_ns)} per step is under this run's noise "
+            f"floor of {duration(facts.noise_ns)}"
+        )
+    return _result(rule, sandbox.run, OutcomeKind.PASSED, reason)
+
+
+def missing_result(rule: Rule, run: str, need: Need, missing: str) -> Result:
+    """The not-applicable outcome, with how to record what is missing."""
+    recipe = recipes().get(need.capture)
+    how = " ".join(recipe.how.split()) if recipe else ""
+    return Result(
+        Outcome(
+            run=run,
+            rule=rule.id,
+            outcome=OutcomeKind.NOT_APPLICABLE,
+            reason=missing,
+            how_to_capture=how,
+        )
+    )
+
+
+def _result(rule: Rule, run: str, kind: OutcomeKind, reason: str) -> Result:
+    return Result(Outcome(run=run, rule=rule.id, outcome=kind, reason=reason))
+
+
+def _missing(need: Need, sandbox: Sandbox, facts: Facts, values: Mapping[str, Any]) -> str | None:
+    """What is missing, in words, or None when the evidence is there."""
+    if need.table is not None:
+        where = f" WHERE {need.where}" if need.where else ""
+        found = sandbox.select(f'SELECT 1 FROM "{need.table}"{where} LIMIT 1', values)[1]
+        return None if found else need.missing or f"nothing in table '{need.table}'"
+    if need.ranks is not None and facts.ranks_read < need.ranks:
+        return need.missing or (
+            f"needs the traces of {need.ranks} ranks or more; {facts.ranks_read} given"
+        )
+    if need.all_ranks and not facts.all_ranks:
+        world = facts.world_size if facts.world_size is not None else "an unknown number of"
+        return need.missing or f"needs the traces of all ranks; {facts.ranks_read} of {world} given"
+    if need.steps is not None and facts.steps < need.steps:
+        return need.missing or (
+            f"needs {need.steps} complete step{'s' if need.steps > 1 else ''} after the warm-up; "
+            f"{facts.steps} found"
+        )
+    if need.timeline is not None and facts.timeline != need.timeline:
+        wanted = "GPU activity" if need.timeline == "device" else "a CPU-only recording"
+        return need.missing or f"needs {wanted}, which the recording does not hold"
+    return None
+
+
+def _above_noise(
+    rule: Rule, rows: list[dict[str, Any]], facts: Facts
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Instances worth reporting, best first, and the largest gain that was not measurable."""
+    ordered = sorted(rows, key=lambda row: -(row.get("savings_ns") or 0))
+    if not rule.noise_floor:
+        return ordered, None
+    floor = facts.noise_ns or 0
+    kept = [row for row in ordered if row.get("savings_ns") is None or row["savings_ns"] > floor]
+    dropped = [int(row["savings_ns"]) for row in ordered if row not in kept]
+    return kept, max(dropped, default=None)
+
+
+def severity_of(rule: Rule, row: Mapping[str, Any], facts: Facts) -> Severity:
+    """Critical from 10 %, warning from 3 % of the median step, else info.
+
+    A warning must be sure: when the low end of the interval is under the noise floor, the finding
+    is info however large its middle is.
+    """
+    if rule.severity != "by-savings":
+        return Severity(rule.severity)
+    savings, low = row.get("savings_ns"), row.get("savings_low_ns")
+    graded = Severity.INFO
+    if savings is not None and facts.step_ns and (low is None or low > (facts.noise_ns or 0)):
+        share = savings / facts.step_ns
+        if share >= CRITICAL_SHARE:
+            graded = Severity.CRITICAL
+        elif share >= WARNING_SHARE:
+            graded = Severity.WARNING
+    ceiling = Severity(rule.at_most)
+    return graded if SEVERITY_ORDER[graded] >= SEVERITY_ORDER[ceiling] else ceiling
+
+
+def _finding(
+    rule: Rule, sandbox: Sandbox, facts: Facts, values: dict[str, Any], row: dict[str, Any]
+) -> Finding:
+    known = {**asdict(facts), **values, **row}
+    ranks = _list(row.get("ranks", row.get("rank")))
+    numbers = {
+        name: None if row.get(name) is None else max(0, round(row[name])) for name in _SAVINGS
+    }
+    where = render(rule.where, known)
+    share = None
+    if numbers["savings_ns"] is not None and facts.step_ns:
+        share = numbers["savings_ns"] / facts.step_ns
+    return Finding(
+        id=f"{rule.id}-{_slug(where)}" if where else rule.id,
+        run=sandbox.run,
+        rule=rule.id,
+        severity=severity_of(rule, row, facts),
+        title=render(rule.headline, known),
+        message=render(rule.message, known),
+        category=rule.category,
+        ranks=[int(rank) for rank in ranks],
+        hosts=[str(host) for host in _list(row.get("hosts", row.get("host")))],
+        links=[str(link) for link in _list(row.get("links", row.get("link")))],
+        process_group=row.get("process_group"),
+        where=where,
+        savings_ns=numbers["savings_ns"],
+        savings_low_ns=numbers["savings_low_ns"],
+        savings_high_ns=numbers["savings_high_ns"],
+        savings_share=share,
+        confidence=row.get("confidence") or rule.savings.confidence,
+        assumes=render(rule.savings.assumes, known),
+        evidence=_evidence(rule, sandbox, known, row),
+        fix=[text for text in (render_lines(fix, known) for fix in rule.fix) if text],
+        verify=render_lines(rule.verify, known),
+        wrong_if=[render(text, known) for text in rule.false_alarms],
+        see=rule.see,
+    )
+
+
+def _evidence(
+    rule: Rule, sandbox: Sandbox, known: Mapping[str, Any], row: Mapping[str, Any]
+) -> Evidence:
+    tables = []
+    for query in rule.evidence:
+        columns, rows = sandbox.select(query.sql, known)
+        shown = [[_plain(value) for value in line] for line in rows[:_MAX_EVIDENCE_ROWS]]
+        note = query.note
+        if len(rows) > len(shown):
+            note = f"{note} First {len(shown)} of {len(rows)} rows.".strip()
+        tables.append(Table(title=query.title, columns=columns, rows=shown, note=note))
+    hidden = {*_SAVINGS, *_TYPED, "worst_call", "worst_step", "title"}
+    return Evidence(
+        tables=tables,
+        sql=rule.sql,
+        window=_window(sandbox, row),
+        facts={name: _plain(value) for name, value in row.items() if name not in hidden},
+    )
+
+
+def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
+    """Around the worst call, with a third of its length on each side; else the worst step."""
+    culprit = row.get("culprit_rank")
+    if row.get("worst_call") is not None:
+        records = sandbox.records(
+            "SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns, any_value(step) AS step, "
+            "list(DISTINCT rank ORDER BY rank) AS ranks FROM collective WHERE call_id = $call",
+            {"call": row["worst_call"]},
+        )
+        margin = 3
+    elif row.get("worst_step") is not None:
+        records = sandbox.records(
+            "SELECT min(start_ns) AS start_ns, max(end_ns) AS end_ns, any_value(step) AS step, "
+            "list(DISTINCT rank ORDER BY rank) AS ranks FROM step WHERE step = $step",
+            {"step": row["worst_step"]},
+        )
+        margin = 50
+    else:
+        return None
+    (found,) = records
+    if found["start_ns"] is None:
+        return None
+    pad = max(1000, (found["end_ns"] - found["start_ns"]) // margin)
+    return Window(
+        start_ns=found["start_ns"] - pad,
+        end_ns=found["end_ns"] + pad,
+        ranks=found["ranks"],
+        step=found["step"],
+        culprit_rank=culprit,
+        call_ids=[] if row.get("worst_call") is None else [int(row["worst_call"])],
+    )
+
+
+def _list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON can hold."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60] or "run"

@@ -1,0 +1,177 @@
+"""Runs the examples inside rule files: each is a miniature run with a known answer.
+
+An example lists only the columns that matter. A list in place of a scalar makes one row per
+item (all combinations), ``repeat`` makes copies, and times follow from the step unless given, so
+``{rank: [0, 1], step: [0, 1, 2], repeat: 12, op: all_reduce, bytes: 4096, dur_ns: 90000}`` is
+twelve matched calls on two ranks in three steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from advisor.engine.evaluate import evaluate
+from advisor.engine.facts import read_facts
+from advisor.engine.rule import Example, Rule
+from advisor.engine.sandbox import Sandbox
+from advisor.errors import AdvisorError
+from advisor.findings import OutcomeKind
+
+_RUN = "example"
+_DEFAULTS = {"complete": True, "source": "ProfilerStep"}
+_EMPTY: dict[str, Any] = {"VARCHAR": "", "BOOLEAN": False}
+
+
+@dataclass(frozen=True)
+class ExampleResult:
+    """One example's result; ``problem`` is empty when the rule said what it must."""
+
+    rule: str
+    example: str
+    problem: str
+
+
+def check_examples(rule: Rule) -> list[ExampleResult]:
+    """Run every example of a rule."""
+    return [
+        ExampleResult(rule.id, example.name, _check(rule, example)) for example in rule.examples
+    ]
+
+
+def _check(rule: Rule, example: Example) -> str:
+    with Sandbox(None, _RUN) as sandbox:
+        try:
+            fill(sandbox, example)
+        except (AdvisorError, duckdb.Error) as error:
+            return f"its rows do not fit the tables: {error}"
+        sandbox.seal()
+        result = evaluate(rule, sandbox, read_facts(sandbox))
+    if result.outcome.outcome != OutcomeKind(example.expect):
+        return (
+            f"expected {example.expect}, got {result.outcome.outcome.value}"
+            f"{f': {result.outcome.reason}' if result.outcome.reason else ''}"
+        )
+    if not result.findings:
+        return ""
+    finding = result.findings[0].model_dump(mode="json")
+    for name, expected in example.finding.items():
+        actual = finding.get(name)
+        close = (
+            isinstance(expected, int | float)
+            and isinstance(actual, int | float)
+            and math.isclose(expected, actual, rel_tol=0.01)
+        )
+        if actual != expected and not close:
+            return f"{name}: expected {expected!r}, got {actual!r}"
+    text = " ".join([finding["title"], finding["message"], *finding["fix"]])
+    for phrase in example.says:
+        if phrase not in text:
+            return f"does not say {phrase!r}: {text}"
+    return ""
+
+
+def fill(sandbox: Sandbox, example: Example) -> None:
+    """Insert the example's rows, with ranks, steps and breakdowns of a plain run by default."""
+    tables = {name: list(rows) for name, rows in example.tables.items()}
+    every_rank, every_step = list(range(example.ranks)), list(range(example.steps))
+    step_ns = round(example.step_ms * 1e6)
+    tables.setdefault(
+        "rank",
+        [
+            {
+                "rank": rank,
+                "world_size": example.world_size or example.ranks,
+                "host": example.hosts[rank] if example.hosts else "host0",
+                "timeline": example.timeline,
+                "backend": "nccl" if example.timeline == "device" else "gloo",
+                "clock_residual_ns": example.clock_residual_ns,
+            }
+            for rank in every_rank
+        ],
+    )
+    tables.setdefault("step", [{"rank": every_rank, "step": every_step, "step_ns": step_ns}])
+    tables.setdefault("step_breakdown", [{"rank": every_rank, "step": every_step}])
+    for table, rows in tables.items():
+        columns, required = sandbox.columns(table), sandbox.required_columns(table)
+        if not columns:
+            raise AdvisorError(f"there is no table '{table}'")
+        full = [
+            completed
+            for number, row in enumerate(rows)
+            for completed in _expand(row, columns, required, number, step_ns)
+        ]
+        if full:
+            _insert(sandbox, table, columns, full)
+
+
+def _insert(
+    sandbox: Sandbox, table: str, columns: dict[str, str], rows: Sequence[dict[str, Any]]
+) -> None:
+    unknown = sorted({name for row in rows for name in row} - set(columns))
+    if unknown:
+        raise AdvisorError(f"table '{table}' has no column {', '.join(unknown)}")
+    marks = ", ".join("?" for _ in columns)
+    sandbox.con.executemany(
+        f'INSERT INTO "{table}" VALUES ({marks})',
+        [[row.get(name) for name in columns] for row in rows],
+    )
+
+
+def _expand(
+    row: dict[str, Any],
+    columns: dict[str, str],
+    required: Sequence[str],
+    number: int,
+    step_ns: int,
+) -> Iterator[dict[str, Any]]:
+    """All rows that a compact row stands for, with required columns filled."""
+    row = dict(row)
+    repeat = int(row.pop("repeat", 1))
+    spread = {
+        name: value
+        for name, value in row.items()
+        if isinstance(value, list) and not columns.get(name, "").endswith("[]")
+    }
+    fixed = {name: value for name, value in row.items() if name not in spread}
+    calls: dict[tuple[Any, ...], int] = {}
+    for values in itertools.product(*spread.values()):
+        for copy in range(repeat):
+            made = {**fixed, **dict(zip(spread, values, strict=True))}
+            # Matched calls share everything but the rank.
+            key = (copy, *(made[name] for name in spread if name != "rank"))
+            call = calls.setdefault(key, len(calls))
+            yield _complete(made, columns, required, number * 10_000 + call, step_ns)
+
+
+def _complete(
+    row: dict[str, Any],
+    columns: dict[str, str],
+    required: Sequence[str],
+    call: int,
+    step_ns: int,
+) -> dict[str, Any]:
+    length = row.pop("dur_ns", None) if "dur_ns" not in columns else None
+    step_length = row.pop("step_ns", step_ns) if "step_ns" not in columns else step_ns
+    step = row.get("step") or 0
+    row.setdefault("run", _RUN)
+    if "call_id" in columns:
+        row.setdefault("call_id", call)
+    if "start_ns" in columns and "end_ns" in columns:
+        begin = step * step_ns + (call % 100) * 1000 if "op" in columns else step * step_ns
+        row.setdefault("start_ns", begin)
+        row.setdefault("end_ns", row["start_ns"] + (length or step_length))
+    if "window_ns" in columns:
+        row.setdefault("window_ns", step_ns)
+        row.setdefault("compute_ns", step_ns)
+    for name, default in _DEFAULTS.items():
+        if name in columns:
+            row.setdefault(name, default)
+    for name in required:
+        row.setdefault(name, _EMPTY.get(columns[name], 0))
+    return row

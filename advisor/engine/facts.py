@@ -1,0 +1,101 @@
+"""Turns the tables of a run into what every rule and the verdict share: times, noise, summary."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.text import duration, ranks_text
+from advisor.findings import RunSummary
+from advisor.store import Store
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The run at a glance (view ``facts``); times in ns. None where it cannot be told."""
+
+    ranks_read: int
+    world_size: int | None
+    hosts: int
+    timeline: str | None
+    backend: str | None
+    residual_ns: int
+    steps: int
+    step_ns: int | None
+    noise_ns: int | None
+
+    @property
+    def all_ranks(self) -> bool:
+        """Every rank of the job was recorded, as far as the recordings say."""
+        return self.world_size is not None and self.ranks_read >= self.world_size
+
+
+def read_facts(sandbox: Sandbox) -> Facts:
+    """The one row of the view ``facts``."""
+    (row,) = sandbox.records("SELECT * FROM facts")
+    return Facts(**row)
+
+
+def summarise(store: Store, sandbox: Sandbox, facts: Facts) -> RunSummary:
+    """What was read, which steps were used and what a reader must know about the inputs."""
+    run = sandbox.run
+    inputs = store.con.execute(
+        "SELECT path, note FROM source WHERE run = ? ORDER BY source_id", [run]
+    ).fetchall()
+    (read, dropped) = store.con.execute(
+        "SELECT coalesce(sum(events_read), 0), coalesce(sum(events_dropped), 0) "
+        "FROM rank WHERE run = ?",
+        [run],
+    ).fetchone() or (0, 0)
+    steps = sandbox.records("SELECT step, complete, source FROM all_step ORDER BY step")
+    warm_up = [row["step"] for row in sandbox.records("SELECT step FROM warm_up_step ORDER BY 1")]
+    notes = [f"{path}: {note}" for path, note in inputs if note]
+    if warm_up:
+        notes.append(
+            f"step {ranks_text(warm_up)} took over 1.5 times the median and counts as warm-up"
+        )
+    notes += _notes(sandbox, facts)
+    return RunSummary(
+        run=run,
+        ranks_read=facts.ranks_read,
+        world_size=facts.world_size,
+        steps_complete=sum(bool(row["complete"]) for row in steps),
+        steps_partial=sum(not row["complete"] for row in steps),
+        step_ns_median=facts.step_ns,
+        step_source=steps[0]["source"] if steps else "none",
+        events_read=int(read),
+        events_dropped=int(dropped),
+        inputs=[path for path, _ in inputs],
+        notes=notes,
+    )
+
+
+def _notes(sandbox: Sandbox, facts: Facts) -> list[str]:
+    notes = []
+    if facts.world_size and facts.ranks_read < facts.world_size:
+        notes.append(
+            f"{facts.ranks_read} of {facts.world_size} ranks were given: "
+            "what the others did is not known"
+        )
+    incomplete = [
+        row["rank"]
+        for row in sandbox.records("SELECT rank FROM rank WHERE complete = false ORDER BY rank")
+    ]
+    if incomplete:
+        notes.append(f"the recording of rank {ranks_text(incomplete)} is cut or damaged")
+    dropped = sandbox.records(
+        "SELECT rank, drop_reasons FROM rank WHERE events_dropped > 0 ORDER BY rank LIMIT 8"
+    )
+    notes += [f"rank {row['rank']} lost events: {_reasons(row['drop_reasons'])}" for row in dropped]
+    if facts.residual_ns and facts.ranks_read > 1:
+        notes.append(f"clocks agree within {duration(facts.residual_ns)} after alignment")
+    return notes
+
+
+def _reasons(text: str | None) -> str:
+    reasons: Any = json.loads(text) if text else {}
+    if not isinstance(reasons, dict) or not reasons:
+        return "reason not recorded"
+    return ", ".join(f"{reason} ({count})" for reason, count in reasons.items())

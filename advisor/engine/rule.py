@@ -1,0 +1,189 @@
+"""What a rule file may say: the pydantic model behind every ``rules/*.yaml``.
+
+A rule is data: SQL over the derived tables finds the instances, Jinja texts word them, and the
+examples inside the file are its test. Adding a rule touches one file.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from advisor.findings import Confidence
+
+MAX_SQL_LINES = 15
+
+Category = Literal[
+    "communication", "overlap", "volume", "balance", "host", "fabric", "fit", "data", "user"
+]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Param(_Strict):
+    """A number or word that the SQL binds as ``$name``."""
+
+    default: float | int | str | bool
+    unit: str = Field(description="e.g. 'ns', 'share of the step', 'calls per step'")
+    reason: str = Field(min_length=10, description="why this default")
+
+
+class Need(_Strict):
+    """Evidence without which the rule does not apply; exactly one kind per item.
+
+    ``table`` (optionally with a ``where`` predicate) asks for at least one row, ``ranks`` for that
+    many recorded ranks, ``steps`` for that many complete steps after the warm-up, ``timeline``
+    for GPU ('device') or CPU-only ('host') recordings. ``otherwise: passed`` turns the absence of
+    rows from missing evidence into a clean result (there is nothing that could be wrong).
+    """
+
+    table: str | None = None
+    where: str = ""
+    ranks: int | None = None
+    all_ranks: bool | None = None
+    steps: int | None = None
+    timeline: Literal["device", "host"] | None = None
+    missing: str = Field(default="", description="what to say when it is absent")
+    capture: str = Field(default="", description="key into rules/data/capture.yaml")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Need:
+        kinds = (self.table, self.ranks, self.all_ranks, self.steps, self.timeline)
+        if sum(kind is not None for kind in kinds) != 1:
+            raise ValueError("give exactly one of table, ranks, all_ranks, steps, timeline")
+        if self.where and self.table is None:
+            raise ValueError("'where' belongs to 'table'")
+        return self
+
+
+class Savings(_Strict):
+    """How the columns savings_ns, savings_low_ns and savings_high_ns of the SQL came about."""
+
+    how: str
+    assumes: str = ""
+    confidence: Confidence
+
+
+class EvidenceQuery(_Strict):
+    """A small table beside the finding. Its SQL may bind the finding's columns as ``$column``."""
+
+    title: str
+    sql: str
+    note: str = ""
+
+
+class Explains(_Strict):
+    """Findings of another rule that this one causes, and so are listed under it."""
+
+    rule: str
+    same: Literal["run", "group", "ranks"] = "group"
+    at_least: float = Field(
+        default=0.5, description="share of the other finding's savings this one must account for"
+    )
+
+
+class Example(_Strict):
+    """A miniature run: rows for derived tables, and what the rule must say about it."""
+
+    name: str
+    expect: Literal["fired", "passed", "not-applicable"]
+    look_alike: bool = False
+    ranks: int = 4
+    world_size: int | None = None
+    hosts: list[str] | None = Field(default=None, description="host of each rank")
+    timeline: Literal["device", "host"] = "device"
+    steps: int = 8
+    step_ms: float = 100.0
+    clock_residual_ns: int = 0
+    tables: dict[str, list[dict[str, Any]]] = Field(default_factory=dict)
+    finding: dict[str, Any] = Field(
+        default_factory=dict,
+        description="fields the (first) finding must have; savings_ns within 1 %",
+    )
+    says: list[str] = Field(default_factory=list, description="texts in its title, message, fixes")
+    why: str = ""
+
+
+class Rule(_Strict):
+    """One rule. ``severity: by-savings`` grades by share of the step; a word fixes it."""
+
+    category: Category
+    severity: Literal["by-savings", "critical", "warning", "info"]
+    at_most: Literal["critical", "warning", "info"] = "critical"
+    title: str = Field(description="what the rule is about, for lists")
+    why: str = Field(min_length=40, description="the mechanism, with its source")
+    needs: list[Need] = Field(default_factory=list)
+    params: dict[str, Param] = Field(default_factory=dict)
+    sql: str
+    limit: int = Field(default=3, ge=1, le=20, description="findings at most; worst first")
+    headline: str = Field(description="Jinja: one sentence that names the place")
+    where: str = Field(description="Jinja: the place, short")
+    message: str = Field(description="Jinja: what was seen, with numbers and units")
+    savings: Savings
+    noise_floor: bool = Field(
+        default=True, description="drop instances whose savings are under the run's noise floor"
+    )
+    fix: list[str] = Field(min_length=1, description="Jinja each; in the order to try")
+    verify: str
+    false_alarms: list[str] = Field(min_length=1)
+    see: list[str] = Field(default_factory=list)
+    evidence: list[EvidenceQuery] = Field(default_factory=list)
+    explains: list[Explains] = Field(default_factory=list)
+    proof: str = Field(
+        default="examples only",
+        description="the real run it was seen firing on, or why none",
+    )
+    examples: list[Example]
+
+    _id: str = ""
+    _path: Path | None = None
+
+    @property
+    def id(self) -> str:
+        """Name of the file without its suffix."""
+        return self._id
+
+    @property
+    def path(self) -> Path | None:
+        """The file it was read from."""
+        return self._path
+
+    def located(self, path: Path) -> Rule:
+        """The same rule, named after its file."""
+        self._id, self._path = path.stem, path
+        return self
+
+    @field_validator("sql")
+    @classmethod
+    def _short(cls, sql: str) -> str:
+        lines = [line for line in sql.strip().splitlines() if line.strip()]
+        if len(lines) > MAX_SQL_LINES:
+            raise ValueError(f"{len(lines)} lines of SQL; at most {MAX_SQL_LINES}: add a view")
+        return sql.strip()
+
+    @field_validator("params")
+    @classmethod
+    def _names(cls, params: dict[str, Param]) -> dict[str, Param]:
+        for name in params:
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+                raise ValueError(f"parameter '{name}' must be lower_case")
+        return params
+
+    @field_validator("examples")
+    @classmethod
+    def _enough(cls, examples: list[Example]) -> list[Example]:
+        firing = [example for example in examples if example.expect == "fired"]
+        silent = [example for example in examples if example.expect != "fired"]
+        if not firing or len(silent) < 2:
+            raise ValueError("needs at least one example that fires and two that do not")
+        if not any(example.look_alike for example in silent):
+            raise ValueError("one silent example must be a look-alike (look_alike: true)")
+        names = [example.name for example in examples]
+        if len(set(names)) != len(names):
+            raise ValueError("example names must differ")
+        return examples

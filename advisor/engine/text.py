@@ -1,0 +1,96 @@
+"""Words findings: sandboxed Jinja with filters that print numbers with their units.
+
+Rows hold names from traces, which are data: templates come from rule files only, values are
+inserted as text, and a template that names an unknown value is an error, not a blank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from jinja2 import StrictUndefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+MAX_TEXT = 4000
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A number with ``digits`` significant figures and no exponent: 0.0123, 1.23, 1,230."""
+    if value == 0:
+        return "0"
+    number = float(f"{value:.{digits}g}")
+    if abs(number) >= 10 ** (digits - 1):
+        return f"{number:,.0f}"
+    text = f"{number:.{digits}g}"
+    if "e" in text:
+        text = f"{number:.12f}".rstrip("0")
+    return text
+
+
+def duration(ns: float) -> str:
+    """A duration given in ns: in µs under 0.1 ms, in ms under 10 s, else in s."""
+    if abs(ns) >= 10e9:
+        return f"{significant(ns / 1e9)} s"
+    if abs(ns) >= 1e5 or ns == 0:
+        return f"{significant(ns / 1e6)} ms"
+    return f"{significant(ns / 1e3)} µs"
+
+
+def size(value: float) -> str:
+    """Bytes as decimal kB, MB, GB: traffic and message sizes (settings in MiB say MiB)."""
+    for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(value) >= limit:
+            return f"{significant(value / limit)} {unit}"
+    return f"{value:.0f} B"
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """Ranks in short: [0, 1, 2, 5] becomes '0-2,5'."""
+    parts: list[str] = []
+    ordered = sorted(set(ranks))
+    start = previous = None
+    for rank in [*ordered, None]:
+        if previous is not None and rank is not None and rank == previous + 1:
+            previous = rank
+            continue
+        if start is not None and previous is not None:
+            if previous == start:
+                parts.append(f"{start}")
+            else:
+                parts.append(f"{start}{'-' if previous > start + 1 else ','}{previous}")
+        start = previous = rank
+    return ",".join(parts)
+
+
+def percent(share: float) -> str:
+    """A share as percent: 0.183 becomes '18 %', 0.0183 '1.8 %'."""
+    return f"{significant(100 * share, 2)} %"
+
+
+@cache
+def _environment() -> ImmutableSandboxedEnvironment:
+    # The output is plain text; escaping belongs to the view that shows it (HTML escapes).
+    environment = ImmutableSandboxedEnvironment(
+        undefined=StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.clear()
+    environment.filters.update(
+        ms=duration, size=size, num=significant, ranks=ranks_text, pct=percent
+    )
+    return environment
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    """Fill one text. Raises jinja2.TemplateError for unknown values or bad templates."""
+    text = _environment().from_string(template).render(values)
+    return " ".join(text.split())[:MAX_TEXT]
+
+
+def render_lines(template: str, values: Mapping[str, Any]) -> str:
+    """As :func:`render`, but line breaks and indentation stay (commands, code)."""
+    return _environment().from_string(template).render(values).strip()[:MAX_TEXT]

@@ -1,0 +1,94 @@
+"""The sentence a reader sees first: the one cause that matters most, or that there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.engine.evaluate import WARNING_SHARE
+from advisor.engine.facts import Facts
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.text import duration, percent
+from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
+
+
+def verdict_of(
+    findings: Sequence[Finding], outcomes: Sequence[Outcome], sandbox: Sandbox, facts: Facts
+) -> Verdict:
+    """The worst finding at warning or above; else healthy, or what is missing to tell."""
+    top = next((item for item in findings if item.severity != Severity.INFO), None)
+    if top is not None:
+        return _blame(top)
+    where = _where_time_goes(sandbox, facts)
+    if where is None:
+        return _unknown_without_steps(outcomes)
+    exposed_share, wait_known, numbers = where
+    if exposed_share >= WARNING_SHARE and not wait_known and not facts.all_ranks:
+        world = f" of {facts.world_size}" if facts.world_size else ""
+        return Verdict(
+            title=f"{percent(exposed_share)} of the step is exposed communication; "
+            f"{facts.ranks_read}{world} rank{'s' if facts.ranks_read != 1 else ''} cannot tell "
+            "whether it waits for a late rank or for the network.",
+            cause="unknown",
+            why=numbers,
+            next_steps=["record all ranks over the same steps and pass the folder to diagnose"],
+        )
+    if exposed_share < WARNING_SHARE:
+        title = (
+            f"Nothing to gain in communication: {percent(exposed_share)} of the step is exposed."
+        )
+    else:
+        title = (
+            "Nothing measurable to gain in communication with what was recorded: "
+            f"{percent(exposed_share)} of the step is exposed, and no rule finds a cause that a "
+            "change would remove."
+        )
+    hints = [item.title for item in findings if item.savings_ns][:2]
+    return Verdict(title=title, cause="healthy", savings_ns=0, why=numbers, next_steps=hints)
+
+
+def _blame(top: Finding) -> Verdict:
+    amount = ""
+    if top.savings_ns:
+        share = f" ({percent(top.savings_share)})" if top.savings_share is not None else ""
+        amount = f": about {duration(top.savings_ns)} of every step{share} can be recovered"
+    title = top.title.rstrip(".")
+    return Verdict(
+        title=f"{title}{amount}.",
+        cause=top.rule,
+        savings_ns=top.savings_ns,
+        why=top.message,
+        next_steps=[*top.fix[:2], *([f"prove it: {top.verify}"] if top.verify else [])],
+    )
+
+
+def _unknown_without_steps(outcomes: Sequence[Outcome]) -> Verdict:
+    broken = sum(outcome.outcome == OutcomeKind.ERROR for outcome in outcomes)
+    return Verdict(
+        title="No complete step was found, so nothing can be said per step.",
+        cause="unknown",
+        why=f"{broken} rules failed." if broken else "",
+        next_steps=["record at least 5 steps with prof.step(): see advisor explain steps"],
+    )
+
+
+def _where_time_goes(sandbox: Sandbox, facts: Facts) -> tuple[float, bool, str] | None:
+    """Share of exposed communication, whether waiting is known, and the numbers in words."""
+    if not facts.steps or not facts.step_ns:
+        return None
+    (row,) = sandbox.records(
+        "SELECT sum(exposed_comm_ns)::DOUBLE / sum(window_ns) AS exposed, "
+        "sum(compute_ns)::DOUBLE / sum(window_ns) AS compute, "
+        "sum(idle_ns)::DOUBLE / sum(window_ns) AS idle, "
+        "sum(hidden_comm_ns)::DOUBLE / nullif(sum(comm_ns), 0) AS overlap, "
+        "coalesce(bool_and(exposed_wait_ns IS NOT NULL), false) AS wait_known FROM rank_step"
+    )
+    if row["exposed"] is None:
+        return None
+    overlap = f", {percent(row['overlap'])} of communication hidden" if row["overlap"] else ""
+    noise = f", noise floor {duration(facts.noise_ns)}" if facts.noise_ns is not None else ""
+    numbers = (
+        f"A step takes {duration(facts.step_ns)}: compute {percent(row['compute'])}, exposed "
+        f"communication {percent(row['exposed'])}, idle {percent(row['idle'])}{overlap} "
+        f"({facts.steps} step{'s' if facts.steps != 1 else ''}{noise})."
+    )
+    return float(row["exposed"]), bool(row["wait_known"]), numbers

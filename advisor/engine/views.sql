@@ -1,0 +1,115 @@
+-- Views that rules select from, beside the tables of schema.sql. They exist only in the engine's
+-- sandbox, which holds a single run: nothing here filters by run. "Used" steps are complete on
+-- every recorded rank and past the warm-up; all per-step figures rest on them alone.
+
+-- Step times of the run: one row per step number, before warm-up is set apart.
+CREATE VIEW all_step AS
+SELECT step,                                        -- step number
+  median(end_ns - start_ns)::BIGINT AS step_ns,     -- median over ranks
+  bool_and(complete) AND count(*) = (SELECT count(DISTINCT rank) FROM step) AS complete, -- on all ranks
+  any_value(source) AS source                       -- how steps were told apart
+FROM step GROUP BY step;
+
+-- Leading steps that took over 1.5 times the median: allocations, autotuning, lazy connections.
+CREATE VIEW warm_up_step AS
+WITH timed AS (
+  SELECT step, step_ns, row_number() OVER (ORDER BY step) AS place,
+    median(step_ns) OVER () AS typical_ns, count(*) OVER () AS steps
+  FROM all_step WHERE complete
+), slow AS (
+  SELECT *, sum((step_ns > 1.5 * typical_ns)::INT) OVER (ORDER BY step) AS slow_so_far FROM timed
+)
+SELECT step FROM slow WHERE steps >= 3 AND slow_so_far = place;
+
+-- Steps that count.
+CREATE VIEW used_step AS
+SELECT step, step_ns, source FROM all_step
+WHERE complete AND step NOT IN (SELECT step FROM warm_up_step);
+
+-- One row: the run at a glance. noise_ns is what two measurements of this same run would differ by
+-- at the 95 % level: 1.96 * sqrt(2) standard errors of a median (1.2533 sigma / sqrt(n)), with
+-- sigma = 1.4826 * median absolute deviation of the step times. With under four steps the spread
+-- cannot be told and 3 % of the step is taken.
+CREATE VIEW facts AS
+WITH spread AS (
+  SELECT count(*) AS n, median(step_ns) AS typical_ns, mad(step_ns) AS mad_ns FROM used_step
+)
+SELECT
+  (SELECT count(*) FROM rank) AS ranks_read,                      -- recordings
+  (SELECT max(world_size) FROM rank) AS world_size,               -- ranks of the job; null if unknown
+  (SELECT count(DISTINCT host) FROM rank) AS hosts,               -- host names seen
+  (SELECT max(timeline) FROM rank) AS timeline,                   -- 'device' or 'host'
+  (SELECT max(backend) FROM rank) AS backend,                     -- 'nccl', 'gloo', ...
+  coalesce((SELECT max(clock_residual_ns) FROM rank), 0) AS residual_ns, -- clock error left
+  n AS steps,                                                     -- used steps
+  typical_ns::BIGINT AS step_ns,                                  -- their median
+  CASE WHEN n >= 4 THEN 1.96 * sqrt(2) * 1.2533 * 1.4826 * mad_ns / sqrt(n)
+       ELSE 0.03 * typical_ns END::BIGINT AS noise_ns             -- smallest change that would show
+FROM spread;
+
+-- Breakdown of used steps only.
+CREATE VIEW rank_step AS
+SELECT b.* FROM step_breakdown b SEMI JOIN used_step USING (step);
+
+-- Collective calls of used steps; exposed_transfer_ns leaves out waiting for peers.
+CREATE VIEW call AS
+SELECT c.*,
+  c.end_ns - c.start_ns AS dur_ns,                                            -- on this rank
+  coalesce(c.exposed_ns, c.end_ns - c.start_ns) AS exposed_all_ns,            -- not under compute
+  greatest(0, coalesce(c.exposed_ns, c.end_ns - c.start_ns) - coalesce(c.wait_ns, 0))
+    AS exposed_transfer_ns                                                    -- the same without waiting
+FROM collective c SEMI JOIN used_step USING (step);
+
+-- Gradient reductions: known buckets, else reductions in the backward pass of a group that does
+-- not reduce in the forward pass (tensor parallelism does).
+CREATE VIEW gradient_call AS
+SELECT c.* FROM call c
+WHERE c.op IN ('all_reduce', 'reduce_scatter', 'reduce') AND (
+  (c.rank, c.call_id) IN (SELECT rank, call_id FROM param_bucket)
+  OR (c.phase = 'backward' AND coalesce(c.process_group, '') NOT IN (
+        SELECT coalesce(process_group, '') FROM call
+        WHERE op IN ('all_reduce', 'reduce_scatter') AND phase = 'forward')));
+
+-- The cost of a wire operation on a group of ranks, one fit each; the trace's own fit first.
+CREATE VIEW fit AS
+SELECT op, group_size, alpha_ns, alpha_low_ns, alpha_high_ns, beta_ns_per_byte, k, m,
+  n_star_bytes, largest_bytes, origin, r2, samples
+FROM alpha_beta
+QUALIFY row_number() OVER (PARTITION BY op, group_size
+  ORDER BY origin <> 'trace', samples DESC) = 1;
+
+-- Gradient buckets per rank and step-independent place, with the part of the fitted time that is
+-- latency. median over used steps.
+CREATE VIEW gradient_group AS
+SELECT g.process_group, g.op, any_value(coalesce(g.wire_op, g.op)) AS wire_op,
+  any_value(g.group_size) AS group_size,
+  count(*) / count(DISTINCT (g.rank, g.step)) AS calls,              -- per rank and step
+  sum(g.bytes)::DOUBLE / count(DISTINCT (g.rank, g.step)) AS bytes,  -- per rank and step
+  median(g.bytes) AS median_bytes,                                   -- of a call
+  sum(g.exposed_transfer_ns)::DOUBLE / count(DISTINCT (g.rank, g.step)) AS exposed_ns,
+  list(DISTINCT g.rank ORDER BY g.rank) AS ranks,
+  arg_max(g.call_id, g.exposed_transfer_ns) AS worst_call
+FROM gradient_call g GROUP BY g.process_group, g.op;
+
+-- Operations that could run under other compute: gradient reductions and parameter gathers. A group
+-- that reduces in the forward pass too (tensor parallelism) hands its result to the next operator.
+CREATE VIEW overlappable AS
+SELECT op, process_group FROM call
+WHERE op IN ('all_reduce', 'reduce_scatter', 'all_gather', 'reduce')
+GROUP BY op, process_group
+HAVING op <> 'all_reduce' OR NOT bool_or(coalesce(phase, '') = 'forward');
+
+-- The best replayed bucket cap above (and below) the present one, where a replay was made.
+CREATE VIEW bucket_gain AS
+WITH caps AS (
+  SELECT try_cast(value AS DOUBLE) AS cap_mb, *, replayed_step_ns - step_ns AS gain_ns,
+    replayed_step_ns - step_high_ns AS gain_low_ns, replayed_step_ns - step_low_ns AS gain_high_ns
+  FROM whatif WHERE setting = 'bucket_cap_mb' AND NOT extrapolates)
+SELECT w.cap_mb, c.cap_mb AS current_mb, w.gain_ns, w.gain_low_ns, w.gain_high_ns
+FROM caps w JOIN caps c ON c.is_current WHERE NOT w.is_current AND w.gain_ns IS NOT NULL;
+
+CREATE VIEW larger_bucket AS
+SELECT * FROM bucket_gain WHERE cap_mb > current_mb ORDER BY gain_ns DESC LIMIT 1;
+
+CREATE VIEW smaller_bucket AS
+SELECT * FROM bucket_gain WHERE cap_mb < current_mb ORDER BY gain_ns DESC LIMIT 1;

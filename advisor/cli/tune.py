@@ -1,0 +1,190 @@
+"""``advisor tune --sweep``: find settings that make this job faster, or say that none does."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from advisor.tune.sweep import Plan, Sweep
+    from advisor.tune.trial import TrialResult
+
+_DEFAULT_BUDGET = "8m"
+
+
+@click.command(
+    epilog="Example:  advisor tune --sweep workloads/gpt2.yaml --budget 20 -o runs/sweep"
+)
+@click.argument("workload", required=False, type=click.Path(path_type=Path))
+@click.option("--sweep", is_flag=True, help="Run trials of the workload under other settings.")
+@click.option("--check-env", is_flag=True, help="Check the NCCL_* variables set in this shell.")
+@click.option("--nccl", "nccl_version", metavar="VERSION", help="NCCL version for --check-env.")
+@click.option("--space", type=click.Path(path_type=Path), help="YAML file of axes to try.")
+@click.option("--strategy", help="Strategy instead of the workload's.")
+@click.option("--nproc", type=click.IntRange(1), help="Ranks instead of the workload's.")
+@click.option(
+    "--budget",
+    default=_DEFAULT_BUDGET,
+    show_default=True,
+    metavar="N|Nm|Nh",
+    help="Trials (20) or time (8m); the search fits into it.",
+)
+@click.option("--timeout", default=120.0, show_default=True, help="Seconds without progress.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the sweep.")
+@click.option("--resume", is_flag=True, help="Go on with the sweep in the folder.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the result.")
+def command(
+    workload: Path | None,
+    sweep: bool,
+    check_env: bool,
+    nccl_version: str | None,
+    space: Path | None,
+    strategy: str | None,
+    nproc: int | None,
+    budget: str,
+    timeout: float,
+    output: Path | None,
+    resume: bool,
+    quiet: bool,
+) -> int:
+    """Recommend settings for WORKLOAD (default: the tiny GPT-2) that won inside the workload.
+
+    Trials alternate with the present settings; the winner is confirmed in fresh pairs before it
+    is recommended, and where nothing wins the answer is to leave the settings alone.
+    """
+    if check_env:
+        return _check_env(nccl_version)
+    if not sweep:
+        raise click.UsageError("say what to do: --sweep or --check-env")
+    limit, seconds = parse_budget(budget)
+    from advisor.config.paths import shipped
+    from advisor.config.sweep import default_space, load_space
+    from advisor.config.workload import load_workload
+    from advisor.tune import recommend as outcome
+    from advisor.tune import sweep as engine
+
+    job = load_workload(workload or shipped("workloads") / "gpt2.yaml")
+    overrides = {"strategy": strategy, "world_size": nproc}
+    job = job.with_settings({k: v for k, v in overrides.items() if v is not None})
+    backend = "nccl" if job.device == "cuda" else "gloo"
+    axes_file = load_space(space) if space else default_space(backend)
+    axes, ignored = axes_file.for_job(backend, job.strategy)
+    folder = output or Path("advisor-sweep")
+    plan = engine.prepare(
+        job, axes, folder, dict(os.environ), limit=limit, seconds=seconds, timeout_s=timeout
+    )
+    if not quiet:
+        _announce(plan, [axis.setting for axis in ignored], backend)
+    progress = _Progress(plan, quiet=quiet)
+    engine.run(plan, resume=resume, predict=_predictions, notify=progress)
+    left_out = [f"{axis.setting} ({backend} or {job.strategy} ignores it)" for axis in ignored]
+    result = outcome.recommend(plan, left_out)
+    files = outcome.write_files(plan, result, folder)
+    _print_result(plan, result)
+    for file in files:
+        click.echo(f"Wrote {file}", err=True)
+    return 0
+
+
+def parse_budget(text: str) -> tuple[int | None, float | None]:
+    """``20`` is trials; ``90s``, ``8m``, ``1h`` is time. Returns (trials, seconds)."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise AdvisorError(
+            f"--budget {text!r} is neither trials nor time", hint="for example 20, 90s, 8m or 1h"
+        )
+    if not match[2]:
+        return int(float(match[1])), None
+    return None, float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+class _Progress:
+    """One line per trial on stderr, with the time left."""
+
+    def __init__(self, sweep: Sweep, *, quiet: bool) -> None:
+        self._sweep = sweep
+        self._quiet = quiet
+        self._started = time.monotonic()
+
+    def __call__(self, plan: Plan | None, result: TrialResult | None) -> None:
+        if self._quiet or result is None:
+            return
+        from advisor.tune.recommend import describe
+
+        start = self._sweep.start
+        changes = {k: v for k, v in result.configuration.items() if v != start[k]}
+        name = describe(changes) or "present settings"
+        if result.status == "ok":
+            ratio = next(
+                (r for t, r in self._sweep.with_ratios() if t.number == result.number), None
+            )
+            gain = "" if ratio is None else f"  {1 - ratio:+.1%}"
+            figure = f"{result.median_ns / 1e6:9.2f} ms ±{result.mad_ns / 1e6:.2f}{gain}"
+        else:
+            reason = result.message.splitlines()[0] if result.message else ""
+            figure = f"{result.status}: {reason}"[:60]
+        number = f"{result.number + 1:3d}"
+        click.echo(f"{number} {result.purpose:9s} {name:44s} {figure}{self._left()}", err=True)
+
+    def _left(self) -> str:
+        seconds = self._sweep.seconds
+        if seconds is None:
+            return ""
+        left = max(0.0, seconds - self._sweep.spent_s)
+        return f"  (at most {left / 60:.0f} min left)"
+
+
+def _predictions(sweep: Sweep, traced: TrialResult) -> Mapping[str, Mapping[str, float]]:
+    from advisor.tune.predictions import from_trace
+
+    try:
+        return from_trace(sweep.folder / "trials" / traced.folder, list(sweep.axes))
+    except AdvisorError as error:
+        click.echo(f"no predictions from the baseline's trace: {error}", err=True)
+        return {}
+
+
+def _announce(sweep: Sweep, ignored: list[str], backend: str) -> None:
+    points = len(sweep.search.points) + 1
+    settings = ", ".join(axis.setting.removeprefix("env.") for axis in sweep.axes)
+    click.echo(f"Sweeping {settings}: {points} combinations, at most {sweep.limit} tried", err=True)
+    if ignored:
+        names = ", ".join(name.removeprefix("env.") for name in ignored)
+        click.echo(f"Not swept, this job on {backend} ignores them: {names}", err=True)
+
+
+def _print_result(sweep: Sweep, result: object) -> None:
+    from advisor.tune.recommend import Recommendation, describe
+
+    assert isinstance(result, Recommendation)
+    click.echo(f"RESULT   {result.verdict}")
+    if result.baseline_step_ns is not None:
+        click.echo(f"NOW      {result.baseline_step_ns / 1e6:.2f} ms per step")
+    click.echo(
+        f"TRIED    {result.tried_points} of {result.grid_points} combinations, "
+        + ", ".join(f"{count} {status}" for status, count in sorted(result.trials.items()))
+    )
+    ranked = sorted(
+        ((t.ratio, t.configuration) for t in sweep.tried() if t.ratio is not None),
+        key=lambda entry: entry[0],
+    )
+    for ratio, configuration in ranked[:5]:
+        changes = {k: v for k, v in configuration.items() if v != sweep.start[k]}
+        click.echo(f"         {1 - ratio:+6.1%}  {describe(changes)}")
+    if result.recommended:
+        click.echo(f"NEXT     sh {sweep.folder / 'run.sh'}")
+
+
+def _check_env(nccl_version: str | None) -> int:
+    from advisor.cli import check_env
+
+    return check_env.check(dict(os.environ), nccl_version)

@@ -1,0 +1,116 @@
+"""What a sweep tries: axes of settings and their values, from a YAML file or the shipped default.
+
+An axis is a setting of the workload (``bucket_cap_mb``) or an environment variable
+(``env.NCCL_ALGO``). An axis whose ``backends`` or ``strategies`` do not include the workload's is
+left out and said so: a knob that the backend ignores is never swept as if it were measured.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from advisor.config.loader import load_model
+from advisor.config.paths import shipped
+from advisor.config.workload import Workload
+
+Value = bool | int | float | str | None
+Configuration = dict[str, Value]
+
+ENVIRONMENT_PREFIX = "env."
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Axis(_Model):
+    """One knob and the values to try; the workload's own value is always tried as well."""
+
+    setting: str = Field(pattern=r"^(env\.[A-Z][A-Z0-9_]*|[a-z][a-z0-9_.]*)$")
+    values: list[Value] = Field(min_length=1)
+    backends: list[str] = []
+    strategies: list[str] = []
+    changes_training: bool = Field(
+        False, description="the setting changes numerics, batch or semantics, not only speed"
+    )
+    why: str = ""
+
+    @field_validator("values")
+    @classmethod
+    def _distinct(cls, values: list[Value]) -> list[Value]:
+        if len({repr(value) for value in values}) != len(values):
+            raise ValueError("lists a value twice")
+        return values
+
+    def applies(self, backend: str, strategy: str) -> bool:
+        """Whether this backend and strategy heed the setting."""
+        parts = strategy.split("+")
+        return (not self.backends or backend in self.backends) and (
+            not self.strategies or any(part in self.strategies for part in parts)
+        )
+
+
+class Space(_Model):
+    """The axes of a sweep."""
+
+    name: str = "space"
+    description: str = ""
+    axes: list[Axis] = Field(min_length=1)
+
+    @field_validator("axes")
+    @classmethod
+    def _once(cls, axes: list[Axis]) -> list[Axis]:
+        names = [axis.setting for axis in axes]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"setting listed twice: {', '.join(twice)}")
+        return axes
+
+    def for_job(self, backend: str, strategy: str) -> tuple[list[Axis], list[Axis]]:
+        """The axes that this job heeds, and those it does not."""
+        heeded = [axis for axis in self.axes if axis.applies(backend, strategy)]
+        return heeded, [axis for axis in self.axes if axis not in heeded]
+
+
+def baseline(axes: list[Axis], workload: Workload, environment: dict[str, str]) -> Configuration:
+    """The workload's present value of every axis (None = variable not set)."""
+    values: Configuration = {}
+    for axis in axes:
+        if axis.setting.startswith(ENVIRONMENT_PREFIX):
+            values[axis.setting] = environment.get(axis.setting.removeprefix(ENVIRONMENT_PREFIX))
+        else:
+            values[axis.setting] = _read(workload.model_dump(), axis.setting)
+    return values
+
+
+def grid(axes: list[Axis], start: Configuration) -> Iterator[Configuration]:
+    """Every combination, the present values included, without duplicates."""
+    columns = []
+    for axis in axes:
+        values = list(axis.values)
+        if start[axis.setting] not in values:
+            values.insert(0, start[axis.setting])
+        columns.append(values)
+    for combination in itertools.product(*columns):
+        yield {axis.setting: value for axis, value in zip(axes, combination, strict=True)}
+
+
+def load_space(path: Path) -> Space:
+    """Read a space file; every mistake is reported with file and line."""
+    return load_model(path, Space)
+
+
+def default_space(backend: str) -> Space:
+    """The shipped space for a backend (``workloads/sweeps/<backend>.yaml``)."""
+    return load_space(shipped("workloads") / "sweeps" / f"{backend}.yaml")
+
+
+def _read(document: Any, dotted: str) -> Value:
+    for part in dotted.split("."):
+        document = document.get(part) if isinstance(document, dict) else None
+    return document if isinstance(document, bool | int | float | str) else None

@@ -1,0 +1,67 @@
+"""The sweep's record: one JSON line per finished trial, flushed to disk, so that a kill loses one.
+
+The first line holds what the sweep is (workload, axes, version); ``--resume`` refuses a journal
+of another sweep instead of mixing them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import AdvisorError
+from advisor.tune.trial import TrialResult
+
+FILE_NAME = "trials.jsonl"
+
+
+class Journal:
+    """Appends results; reads those of an earlier, interrupted sweep."""
+
+    def __init__(self, folder: Path, header: dict[str, Any], *, resume: bool) -> None:
+        self.path = folder / FILE_NAME
+        self.results: list[TrialResult] = []
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.path.exists():
+            if not resume:
+                raise AdvisorError(
+                    "holds an earlier sweep", where=str(folder), hint="pass --resume or another -o"
+                )
+            self._read(header)
+        else:
+            self._append(header)
+
+    def add(self, result: TrialResult) -> None:
+        """Keep one result; it is on the disk when this returns."""
+        self.results.append(result)
+        self._append(result.to_json())
+
+    def _append(self, document: dict[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(document) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _read(self, header: dict[str, Any]) -> None:
+        text = self.path.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        # A kill in the middle of a write leaves an unfinished last line: that trial is run again.
+        if lines and not text.endswith("\n"):
+            lines = lines[:-1]
+            self.path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        if not lines:
+            self._append(header)
+            return
+        try:
+            found = json.loads(lines[0])
+            self.results = [TrialResult.from_json(json.loads(line)) for line in lines[1:]]
+        except (ValueError, TypeError) as error:
+            raise AdvisorError("is not a journal of a sweep", where=str(self.path)) from error
+        if json.loads(json.dumps(header)) != found:
+            raise AdvisorError(
+                "holds a sweep of another workload or space",
+                where=str(self.path),
+                hint="use the same arguments, or another -o",
+            )

@@ -1,0 +1,191 @@
+"""The outcome of a sweep: one recommendation, or "leave it", with ready files.
+
+Only a configuration that won in fresh interleaved pairs is called ``measured`` and recommended.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from ruamel.yaml import YAML
+
+from advisor import __version__
+from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
+from advisor.tune.surrogate import Surrogate, fit
+from advisor.tune.sweep import CONFIRMATION_PAIRS, Sweep
+
+
+class Recommendation(BaseModel):
+    """recommendation.json. Shares are of the step: 0.05 = 5 % faster than the present setting."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    schema_version: int = 1
+    advisor_version: str = __version__
+    verdict: str
+    recommended: bool
+    changes: Configuration
+    confidence: str
+    gain_share: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
+    baseline_step_ns: int | None = None
+    resolution_share: float | None = None
+    assumes: list[str]
+    trials: dict[str, int]
+    grid_points: int
+    tried_points: int
+    not_tried: list[str]
+    surrogate: dict[str, Any] | None = None
+
+
+def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
+    """Read the sweep's results into a recommendation."""
+    counts: dict[str, int] = {}
+    for result in sweep.results:
+        counts[result.status] = counts.get(result.status, 0) + 1
+    tried = sweep.tried()
+    winner = sweep.winner()
+    baselines = [r for r in sweep.results if r.is_baseline and r.status == "ok"]
+    step = sorted(r.median_ns for r in baselines)[len(baselines) // 2] if baselines else None
+    floor = sweep.resolution
+    search = sweep.search
+    surrogate = fit(tried, sweep.start)
+    common: dict[str, Any] = {
+        "baseline_step_ns": None if step is None else round(step),
+        "resolution_share": floor,
+        "trials": counts,
+        "grid_points": len(search.points) + 1,
+        "tried_points": len(tried) + 1,
+        "not_tried": [
+            *left_out,
+            *([] if search.exhaustive else [_untried(len(search.points) - len(tried))]),
+        ],
+        "surrogate": None if surrogate is None else _as_dict(surrogate),
+        "assumes": [
+            f"{sweep.workload.world_size} ranks on this machine, {sweep.workload.name}, "
+            f"strategy {sweep.workload.strategy}",
+            "the same torch, backend and links; check again after changing one of them",
+        ],
+    }
+    if winner is not None:
+        configuration, gain = winner
+        changes = {k: v for k, v in configuration.items() if v != sweep.start[k]}
+        return Recommendation(
+            verdict=f"set {describe(changes)}: the step is {gain.share:.1%} shorter "
+            f"({gain.low:.1%} to {gain.high:.1%}, {CONFIRMATION_PAIRS} fresh A/B pairs)",
+            recommended=True,
+            changes=changes,
+            confidence="measured",
+            gain_share=gain.share,
+            gain_low=gain.low,
+            gain_high=gain.high,
+            **common,
+        )
+    return Recommendation(
+        verdict=_leave_it(sweep, step, floor),
+        recommended=False,
+        changes={},
+        confidence="measured" if floor is not None else "rule-of-thumb",
+        **common,
+    )
+
+
+def describe(changes: Configuration) -> str:
+    """``bucket_cap_mb=5, NCCL_ALGO=allreduce:ring`` for people."""
+    return ", ".join(
+        f"{name.removeprefix(ENVIRONMENT_PREFIX)}={'unset' if value is None else value}"
+        for name, value in changes.items()
+    )
+
+
+def write_files(sweep: Sweep, recommendation: Recommendation, folder: Path) -> list[Path]:
+    """recommendation.json, and with a winner env.sh, workload.yaml and run.sh."""
+    written = [folder / "recommendation.json"]
+    written[0].write_text(recommendation.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    if not recommendation.recommended:
+        return written
+    changes = recommendation.changes
+    variables = {
+        name.removeprefix(ENVIRONMENT_PREFIX): value
+        for name, value in changes.items()
+        if name.startswith(ENVIRONMENT_PREFIX)
+    }
+    settings = {k: v for k, v in changes.items() if not k.startswith(ENVIRONMENT_PREFIX)}
+    note = f"# advisor tune: {recommendation.verdict}\n"
+    lines = [
+        f"unset {name}" if value is None else f"export {name}={shlex.quote(str(value))}"
+        for name, value in variables.items()
+    ]
+    written.append(folder / "env.sh")
+    body = "\n".join(lines) if lines else "# no environment variable changes"
+    written[-1].write_text(f"{note}{body}\n", encoding="utf-8")
+    patched = sweep.workload.with_settings(settings)
+    text = io.StringIO()
+    YAML(typ="safe", pure=True).dump(patched.model_dump(mode="json", exclude_unset=True), text)
+    written.append(folder / "workload.yaml")
+    written[-1].write_text(note + text.getvalue(), encoding="utf-8")
+    written.append(folder / "run.sh")
+    written[-1].write_text(
+        f"#!/bin/sh\n{note}set -eu\n. {shlex.quote(str(folder / 'env.sh'))}\n"
+        f"exec advisor profile {shlex.quote(str(folder / 'workload.yaml'))} "
+        f'-o {shlex.quote(str(folder / "recommended"))} "$@"\n',
+        encoding="utf-8",
+    )
+    os.chmod(written[-1], 0o755)  # noqa: PTH101, S103
+    return written
+
+
+def trial_rows(sweep: Sweep) -> list[tuple[Any, ...]]:
+    """Rows for the store's table ``trial``."""
+    rows = []
+    for result in sweep.results:
+        good = result.status == "ok"
+        rows.append(
+            (
+                sweep.workload.name,
+                result.number,
+                json.dumps(result.configuration),
+                result.is_baseline,
+                result.status,
+                "measured",
+                len(result.step_ns),
+                round(result.median_ns) if good else None,
+                round(result.mad_ns) if good else None,
+                f"trials/{result.folder}/logs",
+            )
+        )
+    return rows
+
+
+def _leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
+    if step is None:
+        failed = next((r for r in sweep.results if r.status != "ok"), None)
+        why = f": {failed.message.splitlines()[0]}" if failed and failed.message else ""
+        return f"the workload itself does not run{why}"
+    if floor is None:
+        return "leave it: too few baseline trials to tell a gain from noise"
+    best = min((t.ratio for t in sweep.tried() if t.ratio is not None), default=None)
+    seen = "" if best is None else f"; the best trial was {1 - best:+.1%}"
+    return f"leave it: no measurable gain (resolution {floor:.1%} of the step{seen})"
+
+
+def _untried(count: int) -> str:
+    return f"{count} combinations of the grid"
+
+
+def _as_dict(surrogate: Surrogate) -> dict[str, Any]:
+    return {
+        "effects": [vars(effect) for effect in surrogate.effects],
+        "interactions": [
+            {"left": a, "right": b, "share": share} for a, b, share in surrogate.interactions
+        ],
+        "out_of_sample_error": surrogate.out_of_sample_error,
+        "trials": surrogate.trials,
+    }

@@ -1,0 +1,174 @@
+"""One trial: a fresh process group with one configuration, timed; every way to fail is a result.
+
+NCCL reads its environment once per process, so that nothing is reused between trials. The trial's
+folder keeps its logs and a short trace that ``advisor diagnose`` reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
+from advisor.config.workload import Workload
+from advisor.errors import AdvisorError
+from advisor.tune.statistics import median_and_mad
+
+Status = Literal["ok", "crash", "hang", "oom", "refused", "stopped early"]
+
+# Steps recorded after the timed ones, so that every trial can be diagnosed.
+_TRACED_STEPS = 2
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What one trial gave. ``step_ns`` are the timed steps (per step the slowest rank)."""
+
+    number: int
+    configuration: Configuration
+    is_baseline: bool
+    purpose: str
+    status: Status
+    step_ns: list[int] = field(default_factory=list)
+    tokens_per_step: int = 0
+    peak_memory_bytes: int | None = None
+    message: str = ""
+    folder: str = ""
+    seconds: float = 0.0
+
+    @property
+    def median_ns(self) -> float:
+        """Median step, ns."""
+        return median_and_mad(self.step_ns)[0]
+
+    @property
+    def mad_ns(self) -> float:
+        """Median absolute deviation of the steps, ns."""
+        return median_and_mad(self.step_ns)[1]
+
+    @property
+    def cost(self) -> float:
+        """What is minimised: ns per token, so that other batch sizes compare fairly."""
+        return self.median_ns / max(self.tokens_per_step, 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the journal."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> TrialResult:
+        """From the journal."""
+        return cls(**document)
+
+
+def run_trial(
+    workload: Workload,
+    configuration: Configuration,
+    folder: Path,
+    *,
+    number: int,
+    is_baseline: bool,
+    purpose: str,
+    timeout_s: float,
+) -> TrialResult:
+    """Run ``workload`` with ``configuration`` to the end, a crash, a hang or out of memory."""
+    from advisor.profile.launch import launch
+
+    started = time.monotonic()
+
+    def result(status: Status, message: str = "", **values: Any) -> TrialResult:
+        return TrialResult(
+            number=number,
+            configuration=configuration,
+            is_baseline=is_baseline,
+            purpose=purpose,
+            status=status,
+            message=message,
+            folder=folder.name,
+            seconds=round(time.monotonic() - started, 3),
+            **values,
+        )
+
+    settings = {k: v for k, v in configuration.items() if not k.startswith(ENVIRONMENT_PREFIX)}
+    try:
+        job = workload.with_settings({**settings, "steps": _TRACED_STEPS})
+    except AdvisorError as error:
+        return result("refused", str(error))
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    try:
+        with _environment(configuration):
+            launch(job, folder, timeout_s=timeout_s)
+    except AdvisorError as error:
+        return result(_status(error, folder), str(error))
+    per_rank = _results(folder, job.world_size)
+    if not per_rank:
+        return result("crash", "no rank left a result")
+    steps = [max(times) for times in zip(*(r["timed_ns"] for r in per_rank), strict=False)]
+    if not steps:
+        return result("crash", "no timed steps")
+    data_ranks = int(per_rank[0].get("data_ranks") or 1)
+    memory = [r.get("peak_memory_bytes") for r in per_rank]
+    return result(
+        "ok",
+        step_ns=[int(step) for step in steps],
+        tokens_per_step=job.micro_batch
+        * job.sequence_length
+        * job.gradient_accumulation
+        * data_ranks,
+        peak_memory_bytes=max((int(m) for m in memory if m is not None), default=None),
+    )
+
+
+def _status(error: AdvisorError, folder: Path) -> Status:
+    text = str(error)
+    if "made no progress" in text:
+        return "hang"
+    if "out of memory" in text.lower() or "outofmemory" in text.lower() or "SIGKILL" in text:
+        return "oom"
+    if not any((folder / "logs").glob("rank*")) and not any(folder.glob("logs/*/*")):
+        return "refused"
+    return "crash"
+
+
+def _results(folder: Path, world_size: int) -> list[dict[str, Any]]:
+    found = []
+    for rank in range(world_size):
+        path = folder / "logs" / f"rank{rank}.result.json"
+        if not path.is_file():
+            return []
+        found.append(json.loads(path.read_text(encoding="utf-8")))
+    return found
+
+
+@contextlib.contextmanager
+def _environment(configuration: Configuration) -> Iterator[None]:
+    """The configuration's variables for the time of the trial; None means not set."""
+    wanted = {
+        name.removeprefix(ENVIRONMENT_PREFIX): value
+        for name, value in configuration.items()
+        if name.startswith(ENVIRONMENT_PREFIX)
+    }
+    before = {name: os.environ.get(name) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            _set(name, None if value is None else str(value))
+        yield
+    finally:
+        for name, old in before.items():
+            _set(name, old)
+
+
+def _set(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value

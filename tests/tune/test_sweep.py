@@ -1,0 +1,167 @@
+"""The order of a sweep, its verdicts and its journal, on results whose truth is set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from advisor.config.sweep import Axis, Configuration, default_space, load_space
+from advisor.config.workload import Workload
+from advisor.errors import AdvisorError
+from advisor.tune.journal import Journal
+from advisor.tune.recommend import recommend, write_files
+from advisor.tune.sweep import CONFIRMATION_PAIRS, Plan, Sweep, prepare
+from advisor.tune.trial import TrialResult
+
+AXES = [Axis(setting="bucket_cap_mb", values=[1.0, 5.0, 25.0])]
+
+
+def make(folder: Path, *, limit: int | None = None, seconds: float | None = None) -> Sweep:
+    return prepare(
+        Workload(name="w", bucket_cap_mb=25),
+        AXES,
+        folder,
+        {},
+        limit=limit,
+        seconds=seconds,
+        timeout_s=1,
+    )
+
+
+def finish(plan: Plan, number: int, step_ns: float) -> TrialResult:
+    return TrialResult(
+        number=number,
+        configuration=plan.configuration,
+        is_baseline=plan.purpose in ("baseline", "confirm-a"),
+        purpose=plan.purpose,
+        status="ok",
+        step_ns=[int(step_ns)] * 15,
+        tokens_per_step=100,
+        seconds=1.0,
+    )
+
+
+def play(sweep: Sweep, true_ms: dict[float, float], noise: float = 0.002) -> list[str]:
+    rng = np.random.default_rng(7)
+    purposes = []
+    while (plan := sweep.next()) is not None:
+        step = true_ms[float(plan.configuration["bucket_cap_mb"] or 0)] * 1e6
+        sweep.results.append(
+            finish(plan, len(sweep.results), step * np.exp(noise * rng.standard_normal()))
+        )
+        purposes.append(plan.purpose)
+        assert len(purposes) < 100
+    return purposes
+
+
+def test_trials_alternate_with_the_baseline_and_the_winner_is_confirmed(tmp_path: Path) -> None:
+    sweep = make(tmp_path)
+    purposes = play(sweep, {1.0: 90, 5.0: 80, 25.0: 100})
+    first = ["baseline"] * 3 + ["search", "baseline"] * 2
+    assert purposes[:7] == first
+    assert purposes[7:] == ["confirm-a", "confirm-b"] * CONFIRMATION_PAIRS
+    winner = sweep.winner()
+    assert winner is not None
+    assert winner[0] == {"bucket_cap_mb": 5.0}
+    assert winner[1].share == pytest.approx(0.2, abs=0.01)
+    assert winner[1].low <= 0.2 <= winner[1].high
+
+
+def test_nothing_helps_means_leave_it(tmp_path: Path) -> None:
+    sweep = make(tmp_path)
+    play(sweep, {1.0: 100.05, 5.0: 99.9, 25.0: 100}, noise=0.01)
+    assert sweep.winner() is None
+    result = recommend(sweep, [])
+    assert not result.recommended
+    assert result.verdict.startswith("leave it: no measurable gain (resolution")
+    assert [p.name for p in write_files(sweep, result, tmp_path)] == ["recommendation.json"]
+
+
+def test_a_winner_of_the_search_that_loses_in_the_confirmation_is_not_recommended(
+    tmp_path: Path,
+) -> None:
+    sweep = make(tmp_path)
+    rng = np.random.default_rng(3)
+    while (plan := sweep.next()) is not None:
+        lucky = plan.purpose == "search" and plan.configuration["bucket_cap_mb"] == 5.0
+        step = 80e6 if lucky else 100e6
+        step *= float(np.exp(0.002 * rng.standard_normal()))
+        sweep.results.append(finish(plan, len(sweep.results), step))
+        assert len(sweep.results) < 100
+    assert sweep.winner() is None
+    assert any(result.purpose == "confirm-b" for result in sweep.results)
+
+
+def test_a_workload_that_does_not_run_ends_at_once(tmp_path: Path) -> None:
+    sweep = make(tmp_path)
+    while (plan := sweep.next()) is not None:
+        sweep.results.append(
+            TrialResult(
+                number=len(sweep.results),
+                configuration=plan.configuration,
+                is_baseline=True,
+                purpose=plan.purpose,
+                status="crash",
+                message="rank 1 failed: boom",
+            )
+        )
+    assert len(sweep.results) == 2
+    assert "does not run: rank 1 failed: boom" in recommend(sweep, []).verdict
+
+
+def test_time_is_kept_for_the_confirmation(tmp_path: Path) -> None:
+    sweep = make(tmp_path, seconds=14)
+    purposes = play(sweep, {1.0: 90, 5.0: 80, 25.0: 100})
+    assert purposes.count("search") == 1
+    assert purposes.count("confirm-b") == CONFIRMATION_PAIRS
+
+
+def test_files_of_a_winner(tmp_path: Path) -> None:
+    sweep = make(tmp_path)
+    play(sweep, {1.0: 90, 5.0: 80, 25.0: 100})
+    files = write_files(sweep, recommend(sweep, []), tmp_path)
+    assert {p.name for p in files} == {"recommendation.json", "env.sh", "workload.yaml", "run.sh"}
+    assert "bucket_cap_mb: 5" in (tmp_path / "workload.yaml").read_text()
+    assert json.loads((tmp_path / "recommendation.json").read_text())["confidence"] == "measured"
+
+
+def test_the_journal_survives_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    header = {"workload": "w"}
+    journal = Journal(tmp_path, header, resume=False)
+    start: Configuration = {"bucket_cap_mb": 25}
+    journal.add(finish(Plan("baseline", start), 0, 1e6))
+    journal.add(finish(Plan("search", {"bucket_cap_mb": 1}), 1, 2e6))
+    whole = journal.path.read_text()
+    journal.path.write_text(whole[:-20])
+    again = Journal(tmp_path, header, resume=True)
+    assert [r.number for r in again.results] == [0]
+    again.add(finish(Plan("search", {"bucket_cap_mb": 1}), 1, 2e6))
+    assert len(Journal(tmp_path, header, resume=True).results) == 2
+
+
+def test_a_journal_of_another_sweep_is_refused(tmp_path: Path) -> None:
+    Journal(tmp_path, {"workload": "w"}, resume=False)
+    with pytest.raises(AdvisorError, match="another workload"):
+        Journal(tmp_path, {"workload": "x"}, resume=True)
+    with pytest.raises(AdvisorError, match="earlier sweep"):
+        Journal(tmp_path, {"workload": "w"}, resume=False)
+
+
+def test_knobs_the_backend_ignores_are_left_out() -> None:
+    heeded, ignored = default_space("nccl").for_job("gloo", "ddp")
+    assert all(axis.setting.startswith("env.NCCL") is False for axis in heeded)
+    assert any(axis.setting == "env.NCCL_ALGO" for axis in ignored)
+    heeded, _ = default_space("gloo").for_job("gloo", "fsdp2")
+    assert [a.setting for a in heeded] == ["wrap_layers", "prefetch_forward", "prefetch_backward"]
+
+
+def test_a_space_with_mistakes_names_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text("axes:\n  - setting: UPPER\n    values: []\n    colour: red\n")
+    with pytest.raises(AdvisorError) as error:
+        load_space(path)
+    assert "space.yaml:2" in str(error.value)
+    assert "space.yaml:4" in str(error.value)

@@ -1,0 +1,117 @@
+"""advisor nccl-model: what NCCL's own cost model predicts and chooses for one call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from advisor.model.nccl import Prediction
+
+
+@click.command("nccl-model")
+@click.option("--topology", type=click.Path(path_type=Path), help="Topology file (YAML).")
+@click.option("--log", type=click.Path(path_type=Path), help="NCCL log with the GRAPH subsystem.")
+@click.option("--graph", type=click.Path(path_type=Path), help="File of NCCL_GRAPH_DUMP_FILE.")
+@click.option("--hardware", metavar="NAME", help="A machine of the hardware table.")
+@click.option("--nccl", metavar="VERSION", help="NCCL release, e.g. 2.29.7.")
+@click.option("--op", required=True, help="allreduce, allgather, reducescatter, broadcast, reduce.")
+@click.option(
+    "--bytes",
+    "size",
+    required=True,
+    metavar="N",
+    help="Total size as nccl-tests counts it (64M, 1G work).",
+)
+@click.option("--nodes", type=click.IntRange(1), help="Nodes, for --graph and --hardware.")
+@click.option("--compute-capability", metavar="CC", help="For --log and --graph, e.g. 9.0.")
+@click.option("--cpu-vendor", help="For --log and --graph: intel, amd, mixed, arm ...")
+@click.option("--algo", metavar="VALUE", help="As NCCL_ALGO would be set.")
+@click.option("--proto", metavar="VALUE", help="As NCCL_PROTO would be set.")
+@click.option("--dtype", default="float32", show_default=True, help="Element type.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+def command(
+    topology: Path | None,
+    log: Path | None,
+    graph: Path | None,
+    hardware: str | None,
+    nccl: str | None,
+    op: str,
+    size: str,
+    nodes: int | None,
+    compute_capability: str | None,
+    cpu_vendor: str | None,
+    algo: str | None,
+    proto: str | None,
+    dtype: str,
+    form: str,
+) -> None:
+    """Predict every algorithm and protocol for one call, and NCCL's choice among them.
+
+    The times are NCCL's own model (modelled, not measured): they rank options; small messages
+    take longer in practice because launch and host time are not in it.
+
+    Example:  advisor nccl-model --hardware dgx-h100 --nccl 2.29.7 --op allreduce --bytes 64M
+    """
+    from advisor.model.nccl import parse_version, predict
+    from advisor.model.nccl.inputs import Read, parse_capability, read_graph, read_log
+    from advisor.model.sizes import parse_bytes
+    from advisor.model.topology import load_topology
+
+    given = [item for item in (topology, log, graph, hardware) if item is not None]
+    if len(given) != 1:
+        raise click.UsageError("give exactly one of --topology, --log, --graph, --hardware")
+    capability = parse_capability(compute_capability)
+    if topology is not None:
+        read = Read(load_topology(topology), None, ())
+    elif log is not None:
+        read = read_log(log, capability=capability, cpu_vendor=cpu_vendor)
+    elif graph is not None:
+        read = read_graph(graph, nodes=nodes, capability=capability, cpu_vendor=cpu_vendor)
+    else:
+        from advisor.config.hardware import machine
+        from advisor.model.topology_search import topology_of
+
+        assert hardware is not None
+        read = Read(topology_of(machine(hardware), nodes or 1), None, ())
+    version = parse_version(nccl) if nccl else read.version
+    if version is None:
+        raise click.UsageError("give --nccl VERSION (the input does not name the release)")
+    prediction = predict(
+        read.topology, op, parse_bytes(size), version, algo=algo, proto=proto, dtype=dtype
+    )
+    if form == "json":
+        click.echo(json.dumps({**prediction.to_dict(), "assumptions": read.assumptions}, indent=2))
+    else:
+        click.echo(_text(prediction, read.assumptions))
+
+
+def _text(prediction: Prediction, assumptions: tuple[str, ...]) -> str:
+    lines = [
+        f"{prediction.op} of {prediction.bytes:,} bytes on {prediction.ranks} ranks, "
+        f"{prediction.nodes} node{'s' if prediction.nodes > 1 else ''}, NCCL {prediction.nccl} "
+        f"(constants of {prediction.constants_version}; modelled, not measured)",
+        f"{'algorithm':15}{'protocol':10}{'latency us':>11}{'GB/s':>9}{'time us':>13}",
+    ]
+    chosen = prediction.choice
+    for row in prediction.rows:
+        time = f"{row.time_us:13,.1f}" if row.time_us is not None else f"{'-':>13}"
+        mark = (
+            "  <- NCCL's choice"
+            if chosen is not None and (row.algo, row.proto) == (chosen.algo, chosen.proto)
+            else f"  {row.reason}"
+            if row.reason
+            else ""
+        )
+        lines.append(
+            f"{row.algo:15}{row.proto:10}{row.latency_us:11.1f}{row.bandwidth_gbps:9.1f}{time}{mark}"
+        )
+    if chosen is None:
+        lines.append("NCCL would fail: no algorithm and protocol is left for this call")
+    else:
+        lines.append(f"channels {chosen.channels}, threads per channel {chosen.threads}")
+    lines += [f"assumed: {text}" for text in assumptions]
+    return "\n".join(lines)

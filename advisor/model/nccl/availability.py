@@ -1,0 +1,107 @@
+"""Why NCCL would not use a combination on this machine, by default or by environment."""
+
+from __future__ import annotations
+
+from advisor.model.nccl.bandwidth import graph_of
+from advisor.model.nccl.filters import Selection
+from advisor.model.nccl.version import NcclVersion
+from advisor.model.topology import PathType, Topology
+
+_NVLS_DTYPES = {"float16", "bfloat16", "float32", "float64", "int32", "uint32", "int64", "uint64"}
+
+
+def ll128_by_default(
+    topology: Topology, function: str, algorithm: str, version: NcclVersion, *, cuda_11_8: bool
+) -> bool:
+    """Whether NCCL trusts LL128 (128-byte stores seen in order) on these links."""
+    graph = graph_of(topology, algorithm, version)
+    if graph is None:
+        return False
+    low, high = topology.compute_capability, topology.highest_compute_capability
+    farthest_intra = PathType.NVB if version >= (2, 18, 0) else PathType.NVL
+    hopper = low >= 90 and version >= (2, 17, 0)
+    farthest_inter = PathType.PXN if hopper else PathType.PXB
+    if graph.type_intra > farthest_intra or graph.type_inter > farthest_inter:
+        return False
+    if low != high and not (low >= 90 and version >= (2, 30, 0)):
+        return False
+    if version < (2, 25, 0) and low not in (70, 80, 90):
+        return False
+    pair = function == "AllReduce" and algorithm == "Ring" and topology.ranks == 2
+    return low >= 70 and not (low == 90 and cuda_11_8 and pair)
+
+
+def machine_reason(
+    topology: Topology,
+    function: str,
+    algorithm: str,
+    version: NcclVersion,
+    *,
+    dtype: str,
+    reduce_op: str,
+) -> str:
+    """Why the machine or the call rules an algorithm out; empty when it does not."""
+    if graph_of(topology, algorithm, version) is None:
+        kind = {"Tree": "tree", "PAT": "tree", "Ring": "ring"}.get(
+            algorithm, "nvls" if algorithm.startswith("NVLS") else "collnet"
+        )
+        return f"no {kind} graph"
+    nodes, ranks = topology.nodes, topology.ranks
+    if algorithm == "PAT":
+        if nodes != ranks:
+            return "PAT needs one rank per node"
+        return "" if topology.compute_capability >= 60 else "PAT needs sm60"
+    collnet = topology.collnet is not None and topology.collnet.channels > 0
+    gather = function in ("AllGather", "ReduceScatter")
+    if algorithm.startswith("CollNet"):
+        if algorithm == "CollNetDirect" and version >= (2, 14, 0):
+            if not topology.nvswitch:
+                return "CollNetDirect needs NVSwitch"
+            if ranks / nodes > 8:
+                return "CollNetDirect covers at most 8 ranks per node"
+        if gather and nodes > 1 and not topology.collnet_gather:
+            return "the CollNet plugin offers no all-gather or reduce-scatter"
+    if algorithm in ("NVLS", "NVLSTree"):
+        if topology.compute_capability < 90:
+            return f"{algorithm} needs sm90"
+        if algorithm == "NVLSTree" and nodes == 1:
+            return "NVLSTree needs several nodes"
+        if algorithm == "NVLS" and nodes > 1 and not collnet:
+            return "NVLS over several nodes needs CollNet"
+        if gather and nodes > 1 and not topology.collnet_gather:
+            return "the CollNet plugin offers no all-gather or reduce-scatter"
+        if function != "AllGather" and not _nvls_reduces(dtype, reduce_op):
+            return f"NVLS does not do {reduce_op} of {dtype}"
+    return ""
+
+
+def _nvls_reduces(dtype: str, reduce_op: str) -> bool:
+    if reduce_op == "sum":
+        return dtype in _NVLS_DTYPES
+    return reduce_op in ("min", "max") and dtype in _NVLS_DTYPES - {"float32", "float64"}
+
+
+def filter_reason(
+    topology: Topology,
+    function: str,
+    algorithm: str,
+    protocol: str,
+    version: NcclVersion,
+    chosen_algorithms: Selection,
+    chosen_protocols: Selection,
+    *,
+    cuda_11_8: bool,
+) -> str:
+    """Why environment or NCCL's LL128 rule rules it out; empty when they do not."""
+    # Until 2.18 NCCL_ALGO was applied to AllReduce alone.
+    filtered = function == "AllReduce" or version >= (2, 19, 0)
+    if filtered and not chosen_algorithms.allows(function, algorithm):
+        return "excluded by NCCL_ALGO"
+    named = chosen_protocols.names(function)
+    if named is not None:
+        return "" if protocol in named else "excluded by NCCL_PROTO"
+    if protocol == "LL128" and not ll128_by_default(
+        topology, function, algorithm, version, cuda_11_8=cuda_11_8
+    ):
+        return "LL128 is off by default on these links"
+    return ""

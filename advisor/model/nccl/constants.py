@@ -1,0 +1,110 @@
+"""The constants of one NCCL release, from constants.json (each entry lists what changed)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from advisor.errors import AdvisorError
+from advisor.model.nccl.names import ALGORITHMS, PROTOCOLS
+from advisor.model.nccl.version import OLDEST, NcclVersion, format_version, parse_version
+
+Table = tuple[tuple[float, ...], ...]
+LINKS = ("nvlink", "pci", "net")
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Latencies in microseconds and bandwidths in GB/s of one release.
+
+    Tables of bandwidth are indexed [compute capability row][node column]; `source` names the
+    release whose file they were read from.
+    """
+
+    version: NcclVersion
+    source: str
+    base_latency_us: Table
+    hardware_latency_us: dict[str, Table]
+    ll_max_gbps: Table
+    ring_ll128_gbps: Table
+    tree_ll128_gbps: Table
+    ll128_per_function_gbps: dict[str, float]
+    tree_gbps: Table
+    nvlstree_gbps: Table
+    nvls_efficiency: tuple[float, ...]
+    tree_correction: dict[str, tuple[float, ...]]
+
+    def base(self, algorithm: str, protocol: str) -> float:
+        """Latency of starting the call."""
+        return _cell(self.base_latency_us, algorithm, protocol)
+
+    def hardware(self, link: str, algorithm: str, protocol: str) -> float:
+        """Latency of one step over `link` (nvlink, pci or net)."""
+        return _cell(self.hardware_latency_us[link], algorithm, protocol)
+
+
+def _cell(table: Table, algorithm: str, protocol: str) -> float:
+    row = ALGORITHMS.index(algorithm)
+    # A release before the algorithm got its own row has it at zero (PAT until 2.27).
+    return table[row][PROTOCOLS.index(protocol)] if row < len(table) else 0.0
+
+
+def _rows(table: list[list[float]]) -> Table:
+    return tuple(tuple(float(value) for value in row) for row in table)
+
+
+@cache
+def _releases() -> tuple[tuple[NcclVersion, str, dict[str, Any]], ...]:
+    text = files("advisor.model.nccl").joinpath("constants.json").read_text(encoding="utf-8")
+    merged: dict[str, Any] = {}
+    releases = []
+    for entry in json.loads(text)["releases"]:
+        merged = {
+            key: value for key, value in merged.items() if key not in entry.get("removed", ())
+        }
+        merged = {**merged, **entry["changed"]}
+        releases.append((parse_version(entry["version"]), entry["source"], merged))
+    return tuple(releases)
+
+
+def known_versions() -> tuple[NcclVersion, ...]:
+    """The releases whose constants were read."""
+    return tuple(version for version, _, _ in _releases())
+
+
+@cache
+def constants_for(version: NcclVersion) -> Constants:
+    """Constants of the newest known release not after `version`.
+
+    Raises AdvisorError before 2.8, where the model had another form.
+    """
+    if version < OLDEST:
+        raise AdvisorError(
+            f"NCCL {format_version(version)} is older than the model covers",
+            hint="2.8 and later are covered",
+        )
+    known = _releases()
+    chosen = known[0]
+    for release in known:
+        if release[0] <= version:
+            chosen = release
+    at, source, data = chosen
+    return Constants(
+        version=at,
+        source=source,
+        base_latency_us=_rows(data["base_latency_us"]),
+        hardware_latency_us={link: _rows(data["hardware_latency_us"][link]) for link in LINKS},
+        ll_max_gbps=_rows(data["ll_max_gbps"]),
+        ring_ll128_gbps=_rows(data.get("ring_ll128_gbps", [])),
+        tree_ll128_gbps=_rows(data.get("tree_ll128_gbps", [])),
+        ll128_per_function_gbps=dict(data.get("ll128_per_function_gbps", {})),
+        tree_gbps=_rows(data["tree_gbps"]),
+        nvlstree_gbps=_rows(data.get("nvlstree_gbps", [])),
+        nvls_efficiency=tuple(data.get("nvls_efficiency", ())),
+        tree_correction={
+            protocol: tuple(data["tree_correction"][protocol]) for protocol in PROTOCOLS
+        },
+    )

@@ -1,0 +1,329 @@
+"""Topologies from what NCCL itself writes: a debug log or a graph dump.
+
+A log needs the GRAPH subsystem (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH): its ``Pattern``
+lines are the model's inputs. A graph dump (NCCL_GRAPH_DUMP_FILE) holds the same per graph and the
+latency of a network plugin, which no log shows. What neither says is assumed, and said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from pydantic import ValidationError
+
+from advisor.errors import AdvisorError
+from advisor.model.nccl.version import NcclVersion, parse_version
+from advisor.model.topology import Topology, compute_capability
+
+_MAX_LINE = 65_536
+_MAX_XML_BYTES = 16 * 1024 * 1024
+
+_PREFIX = re.compile(r"(?P<thread>(?P<host>[^\s:\[\]]+):\d+:\d+) \[\d+\] NCCL INFO (?P<text>.*)")
+_VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
+_PATTERN = re.compile(
+    r"Pattern (?P<pattern>\d+), crossNic (?P<cross>\d+), nChannels (?P<channels>\d+), "
+    r"(?:bw|speed) (?P<intra>[\d.]+)/(?P<inter>[\d.]+), "
+    r"type (?P<type_intra>\w+)/(?P<type_inter>\w+), sameChannels (?P<same>\d)"
+)
+_NODES = re.compile(r"nRanks (\d+) nNodes (\d+)")
+_INIT = re.compile(r"nranks (\d+) .*Init (START|COMPLETE)")
+_CHANNELS = re.compile(
+    r"(\d+) coll channels, (?:(\d+) collnet channels, )?(?:(\d+) nvls channels, )?\d+ p2p"
+)
+_NVLINK = re.compile(r"NVL\[([\d.]+)\]")
+_CPU = re.compile(r"CPU/[\w-]+ \((\d+)/(\d+)/(-?\d+)\)")
+_CPU_ARCH = {"1": "x86", "2": "power", "3": "arm"}
+_CPU_VENDOR = {"1": "intel", "2": "amd", "3": "zhaoxin", "4": "mixed"}
+
+# GB/s of all links of one GPU to its switch, as NCCL counts them -> compute capability.
+_NVLINK_SUMS = ((700.0, 100), (300.0, 90), (200.0, 80), (100.0, 70))
+
+
+@dataclass(frozen=True)
+class Read:
+    """A topology, the NCCL release if the input names it, and what had to be assumed."""
+
+    topology: Topology
+    version: NcclVersion | None
+    assumptions: tuple[str, ...]
+
+
+@dataclass
+class _Communicator:
+    ranks: int | None = None
+    nodes: int | None = None
+    graphs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    coll_channels: int | None = None
+    nvls_channels: int | None = None
+
+    def add(self, kind: str, graph: dict[str, Any]) -> None:
+        self.graphs.setdefault(kind, []).append(graph)
+
+
+def topology_from_log(
+    lines: Iterable[str],
+    *,
+    where: str = "log",
+    capability: int | None = None,
+    cpu_vendor: str | None = None,
+) -> Read:
+    """The largest communicator of a log; figures are the least over its ranks, as NCCL takes them.
+
+    Raises AdvisorError when the log has no ``Pattern`` lines or does not tell its size.
+    """
+    version: NcclVersion | None = None
+    hosts: set[str] = set()
+    nvlink = 0.0
+    cpus: set[tuple[str, str]] = set()
+    threads: dict[str, _Communicator] = {}
+    done: list[_Communicator] = []
+    for line in lines:
+        if version is None and (found := _VERSION.search(line)):
+            version = parse_version(found[1])
+        prefix = _PREFIX.search(line)
+        if prefix is None:
+            continue
+        hosts.add(prefix["host"])
+        text = prefix["text"]
+        here = threads.setdefault(prefix["thread"], _Communicator())
+        if found := _INIT.search(text):
+            here.ranks = int(found[1])
+            if found[2] == "COMPLETE":
+                done.append(threads.pop(prefix["thread"]))
+        elif found := _NODES.search(text):
+            here.ranks, here.nodes = int(found[1]), int(found[2])
+        elif found := _PATTERN.search(text):
+            _add_pattern(here, found)
+        elif found := _CHANNELS.search(text):
+            here.coll_channels = int(found[1])
+            here.nvls_channels = int(found[3]) if found[3] and found[3] != "0" else None
+        elif found := _CPU.search(text):
+            cpus.add((found[1], found[2]))
+        if found := _NVLINK.search(text):
+            nvlink = max(nvlink, float(found[1]))
+    communicators = [item for item in [*done, *threads.values()] if item.graphs]
+    if not communicators:
+        raise AdvisorError(
+            "no 'Pattern' lines: this log does not hold NCCL's graphs",
+            where=where,
+            hint="record with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING,ENV",
+        )
+    return _assemble(communicators, version, hosts, nvlink, cpus, where, capability, cpu_vendor)
+
+
+def _add_pattern(here: _Communicator, found: re.Match[str]) -> None:
+    pattern = int(found["pattern"])
+    kind = {4: "ring", 5: "nvls", 6: "collnet"}.get(pattern, "tree")
+    if kind == "tree" and "tree" in here.graphs:
+        return  # CollNetChain's search prints a second tree
+    here.add(
+        kind,
+        {
+            "pattern": pattern,
+            "cross_nic": min(int(found["cross"]), 2),
+            "channels": int(found["channels"]),
+            "bw_intra": float(found["intra"]),
+            "bw_inter": float(found["inter"]),
+            "type_intra": found["type_intra"],
+            "type_inter": found["type_inter"],
+            "same_channels": found["same"] == "1",
+        },
+    )
+
+
+def _assemble(
+    communicators: list[_Communicator],
+    version: NcclVersion | None,
+    hosts: set[str],
+    nvlink: float,
+    cpus: set[tuple[str, str]],
+    where: str,
+    capability: int | None,
+    cpu_vendor: str | None,
+) -> Read:
+    assumptions = []
+    largest = max(item.ranks or 0 for item in communicators)
+    if largest == 0:
+        raise AdvisorError(
+            "the log does not say how many ranks there are",
+            where=where,
+            hint="keep the 'Init START' or 'Init COMPLETE' lines (NCCL_DEBUG_SUBSYS=INIT)",
+        )
+    members = [item for item in communicators if item.ranks == largest]
+    nodes = next((item.nodes for item in members if item.nodes), None)
+    if nodes is None:
+        nodes = max(1, len(hosts))
+        assumptions.append(f"{nodes} node{'s' if nodes > 1 else ''}: hosts that wrote the log")
+    graphs = {
+        kind: _least([graph for item in members for graph in item.graphs.get(kind, [])])
+        for kind in ("ring", "tree", "nvls", "collnet")
+    }
+    if capability is None:
+        capability, how = _guess_capability(nvlink, graphs)
+        assumptions.append(how)
+    if cpu_vendor is None and cpus:
+        vendors = {_CPU_VENDOR.get(vendor, "other") for _, vendor in cpus}
+        cpu_vendor = vendors.pop() if len(vendors) == 1 else "mixed"
+    elif cpu_vendor is None:
+        cpu_vendor = "intel"
+        assumptions.append("CPU vendor intel: the log shows no CPU line")
+    arch = {_CPU_ARCH.get(arch, "x86") for arch, _ in cpus}
+    fields: dict[str, Any] = {
+        "name": Path(where).name,
+        "source": where,
+        "nodes": nodes,
+        "ranks_per_node": largest / nodes,
+        "compute_capability": capability,
+        "cpu_vendor": cpu_vendor,
+        "cpu_arch": arch.pop() if len(arch) == 1 else None,
+        "coll_channels": next((item.coll_channels for item in members if item.coll_channels), None),
+        "nvls_channels": next((item.nvls_channels for item in members if item.nvls_channels), None),
+        **{kind: graph for kind, graph in graphs.items() if graph and graph["channels"]},
+    }
+    return Read(_build(fields, where), version, tuple(assumptions))
+
+
+def _least(graphs: list[dict[str, Any]]) -> dict[str, Any] | None:
+    if not graphs:
+        return None
+    result = dict(graphs[0])
+    for key in ("channels", "bw_intra", "bw_inter"):
+        result[key] = min(graph[key] for graph in graphs)
+    result["same_channels"] = all(graph["same_channels"] for graph in graphs)
+    return result
+
+
+def _guess_capability(nvlink: float, graphs: dict[str, dict[str, Any] | None]) -> tuple[int, str]:
+    for least, capability in _NVLINK_SUMS:
+        if nvlink >= least:
+            return capability, f"compute capability {capability}: NVL[{nvlink:g}]"
+    if graphs["nvls"] and graphs["nvls"]["channels"]:
+        return 90, "compute capability 90: the log has an NVLS graph"
+    return 80, "compute capability 80: nothing in the input tells it (--compute-capability)"
+
+
+def _build(fields: dict[str, Any], where: str) -> Topology:
+    try:
+        return Topology.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise AdvisorError(f"{name}: {first['msg']}", where=where) from error
+
+
+def read_log(path: Path, *, capability: int | None = None, cpu_vendor: str | None = None) -> Read:
+    """`topology_from_log` of a file; lines beyond 64 KiB are cut. Raises AdvisorError."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            lines = iter(lambda: stream.readline(_MAX_LINE), "")
+            return topology_from_log(
+                lines, where=str(path), capability=capability, cpu_vendor=cpu_vendor
+            )
+    except OSError as error:
+        raise AdvisorError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def read_graph(
+    path: Path,
+    *,
+    nodes: int | None = None,
+    capability: int | None = None,
+    cpu_vendor: str | None = None,
+) -> Read:
+    """A graph dump (NCCL_GRAPH_DUMP_FILE). Raises AdvisorError on anything else.
+
+    The dump does not say how many nodes there are: `nodes`, else 1 without network devices in
+    its channels and 2 with them.
+    """
+    try:
+        if path.stat().st_size > _MAX_XML_BYTES:
+            raise AdvisorError("a graph dump is never larger than 16 MiB", where=str(path))
+        data = path.read_bytes()
+    except OSError as error:
+        raise AdvisorError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    if b"<!" in data.replace(b"<!--", b""):
+        raise AdvisorError("document type declarations are not accepted", where=str(path))
+    try:
+        root = ElementTree.fromstring(data)  # noqa: S314 - no declarations, so no entities
+    except ElementTree.ParseError as error:
+        raise AdvisorError(f"not valid XML: {error}", where=str(path)) from error
+    if root.tag != "graphs":
+        raise AdvisorError(
+            f"expected <graphs>, found <{root.tag}>",
+            where=str(path),
+            hint="give the file that NCCL_GRAPH_DUMP_FILE wrote",
+        )
+    return _from_xml(root, path, nodes, capability, cpu_vendor)
+
+
+def _from_xml(
+    root: ElementTree.Element,
+    path: Path,
+    nodes: int | None,
+    capability: int | None,
+    cpu_vendor: str | None,
+) -> Read:
+    assumptions = []
+    graphs: dict[str, dict[str, Any] | None] = dict.fromkeys(("ring", "tree", "nvls", "collnet"))
+    per_node, has_net = 0, False
+    for element in root.iter("graph"):
+        read = element.attrib
+        kind = {"0": "ring", "1": "tree", "2": "collnet", "3": "nvls"}.get(read.get("id", ""))
+        if kind is None:
+            continue
+        for channel in element.iter("channel"):
+            per_node = max(per_node, len({gpu.get("dev") for gpu in channel.iter("gpu")}))
+            has_net = has_net or channel.find("net") is not None
+        try:
+            graphs[kind] = {
+                "pattern": int(read["pattern"]),
+                "cross_nic": min(int(read.get("crossnic", "0")), 2),
+                "channels": int(read["nchannels"]),
+                "bw_intra": float(read["speedintra"]),
+                "bw_inter": float(read["speedinter"]),
+                "latency_inter": float(read.get("latencyinter", "0")),
+                "type_intra": read["typeintra"],
+                "type_inter": read["typeinter"],
+                "same_channels": read.get("samechannels", "1") == "1",
+            }
+        except (KeyError, ValueError) as error:
+            raise AdvisorError(
+                f"graph id={read.get('id')}: attribute {error} is missing or no number",
+                where=str(path),
+            ) from error
+    if per_node == 0:
+        raise AdvisorError("no <channel> lists any <gpu>", where=str(path))
+    if nodes is None:
+        nodes = 2 if has_net else 1
+        assumptions.append(f"{nodes} node{'s' if nodes > 1 else ''}: a dump does not say (--nodes)")
+    if capability is None:
+        capability, how = _guess_capability(0.0, graphs)
+        assumptions.append(how)
+    if cpu_vendor is None:
+        cpu_vendor = "intel"
+        assumptions.append("CPU vendor intel: a dump does not say (--cpu-vendor)")
+    fields: dict[str, Any] = {
+        "name": path.name,
+        "source": str(path),
+        "nodes": nodes,
+        "ranks_per_node": per_node,
+        "compute_capability": capability,
+        "cpu_vendor": cpu_vendor,
+        **{kind: graph for kind, graph in graphs.items() if graph and graph["channels"]},
+    }
+    return Read(_build(fields, str(path)), None, tuple(assumptions))
+
+
+def parse_capability(text: str | None) -> int | None:
+    """90 from '9.0', '90' or 'sm90'; None stays None. Raises AdvisorError."""
+    if text is None:
+        return None
+    try:
+        return int(compute_capability(text))
+    except ValueError as error:
+        raise AdvisorError(f"'{text}': {error}", hint="write it like 9.0 or 90") from error

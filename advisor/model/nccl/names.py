@@ -1,0 +1,80 @@
+"""The names of NCCL's functions, algorithms and protocols, and which combinations exist."""
+
+from __future__ import annotations
+
+import re
+
+from advisor.errors import AdvisorError
+from advisor.model.nccl.version import NcclVersion
+
+# In NCCL's own order: the choice scans algorithms, then protocols, and keeps the first of equals.
+ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
+PROTOCOLS = ("LL", "LL128", "Simple")
+FUNCTIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
+
+_ALIASES = {
+    "allgatherbase": "allgather",
+    "allgatherintotensor": "allgather",
+    "reducescatterbase": "reducescatter",
+    "reducescattertensor": "reducescatter",
+    "allreducecoalesced": "allreduce",
+    "bcast": "broadcast",
+}
+
+# First release with the algorithm; CollNet was one algorithm until 2.13.
+_SINCE: dict[str, NcclVersion] = {
+    "Tree": (2, 5, 0),
+    "Ring": (2, 5, 0),
+    "CollNetDirect": (2, 6, 0),
+    "CollNetChain": (2, 14, 0),
+    "NVLS": (2, 17, 0),
+    "NVLSTree": (2, 18, 0),
+    "PAT": (2, 23, 0),
+}
+
+
+def function_name(text: str) -> str:
+    """'AllReduce' from 'allreduce', 'all_reduce', 'all-reduce' or torch's op names.
+
+    Raises AdvisorError for an op without a cost model (send, recv, alltoall, gather, scatter).
+    """
+    key = re.sub(r"[^a-z0-9]", "", text.lower())
+    key = _ALIASES.get(key, key)
+    for name in FUNCTIONS:
+        if name.lower() == key:
+            return name
+    raise AdvisorError(
+        f"NCCL has no cost model for '{text}'",
+        hint=f"known: {', '.join(name.lower() for name in FUNCTIONS)} "
+        "(send, recv and all-to-all use no algorithm table)",
+    )
+
+
+def algorithms(version: NcclVersion) -> tuple[str, ...]:
+    """The algorithms that the release knows, in its order."""
+    return tuple(name for name in ALGORITHMS if version >= _SINCE[name])
+
+
+def legal(function: str, algorithm: str, protocol: str, version: NcclVersion) -> bool:
+    """Whether the release has that combination at all, whatever the machine.
+
+    The table of src/graph/tuning.cc: Broadcast and Reduce are rings only; Tree, CollNetChain and
+    NVLSTree exist for AllReduce only; everything but Tree and Ring speaks Simple only.
+    """
+    if algorithm not in algorithms(version):
+        return False
+    if algorithm == "Ring":
+        return True
+    if algorithm == "Tree":
+        return function == "AllReduce"
+    if protocol != "Simple":
+        return False
+    if function == "AllReduce":
+        return algorithm != "PAT"
+    if function in ("AllGather", "ReduceScatter"):
+        if algorithm == "NVLS":
+            return version >= (2, 17, 0)
+        if algorithm == "CollNetDirect":
+            return version >= (2, 19, 0)
+        return algorithm == "PAT"
+    return False

@@ -1,0 +1,35 @@
+"""NCCL release numbers as comparable tuples."""
+
+from __future__ import annotations
+
+import re
+
+from advisor.errors import AdvisorError
+
+NcclVersion = tuple[int, int, int]
+
+_TEXT = re.compile(r"v?(\d{1,2})\.(\d{1,3})(?:\.(\d{1,3}))?(?:[-+. ]\S*)?")
+OLDEST: NcclVersion = (2, 8, 0)
+
+
+def parse_version(text: str) -> NcclVersion:
+    """(2, 29, 7) from '2.29.7', 'v2.29.7-1', '2.29.7+cuda12.9' or NCCL's integer code 22907.
+
+    Raises AdvisorError when it is none of these.
+    """
+    stripped = text.strip()
+    if stripped.isdigit() and len(stripped) >= 4:
+        code = int(stripped)
+        # NCCL_VERSION_CODE: X*1000+Y*100+Z up to 2.8, X*10000+Y*100+Z from 2.9
+        if code < 10000:
+            return code // 1000, code % 1000 // 100, code % 100
+        return code // 10000, code % 10000 // 100, code % 100
+    found = _TEXT.fullmatch(stripped)
+    if not found:
+        raise AdvisorError(f"'{text}' is not an NCCL version", hint="write it like 2.29.7")
+    return int(found[1]), int(found[2]), int(found[3] or 0)
+
+
+def format_version(version: NcclVersion) -> str:
+    """'2.29.7' from (2, 29, 7)."""
+    return ".".join(str(part) for part in version)

@@ -1,0 +1,6 @@
+"""Make the shared topologies importable as `nccl_machines`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,211 @@
+"""Topologies out of YAML files, NCCL logs and graph dumps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from advisor.cli.nccl_model import command
+from advisor.errors import AdvisorError
+from advisor.model.nccl.inputs import read_graph, read_log, topology_from_log
+from advisor.model.sizes import parse_bytes
+from advisor.model.topology import PathType, load_topology
+
+# Lines in the form of NCCL 2.26 on one 8-GPU NVSwitch node, two ranks shown.
+LOG = """\
+n1:100:100 [0] NCCL INFO NCCL version 2.26.2+cuda12.8
+n1:100:200 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 8 cudaDev 0 nvmlDev 0 busId 1000 commId 0x9 - Init START
+n1:101:201 [1] NCCL INFO ncclCommInitRank comm 0x2 rank 1 nranks 8 cudaDev 1 nvmlDev 1 busId 2000 commId 0x9 - Init START
+n1:100:200 [0] NCCL INFO === System : maxBw 360.0 totalBw 360.0 ===
+n1:100:200 [0] NCCL INFO CPU/0-0 (1/2/-1)
+n1:100:200 [0] NCCL INFO               + NVL[360.0] - NVS/0
+n1:100:200 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 12, bw 30.000000/30.000000, type NVL/PIX, sameChannels 1
+n1:100:200 [0] NCCL INFO Pattern 1, crossNic 0, nChannels 12, bw 30.000000/30.000000, type NVL/PIX, sameChannels 0
+n1:100:200 [0] NCCL INFO Pattern 5, crossNic 0, nChannels 8, bw 40.000000/60.000000, type NVL/PIX, sameChannels 0
+n1:101:201 [1] NCCL INFO Pattern 4, crossNic 0, nChannels 10, bw 30.000000/30.000000, type NVL/PIX, sameChannels 1
+n1:100:200 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0
+n1:100:200 [0] NCCL INFO 20 coll channels, 16 nvls channels, 32 p2p channels, 32 p2p channels per peer
+n1:100:200 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 8 cudaDev 0 nvmlDev 0 busId 1000 commId 0x9 - Init COMPLETE
+"""  # noqa: E501
+
+GRAPHS = """\
+<graphs version="1">
+  <graph id="0" pattern="4" crossnic="0" nchannels="2" speedintra="12" speedinter="10"
+   latencyinter="3.5" typeintra="PHB" typeinter="PHB" samechannels="0">
+    <channel><net dev="0"/><gpu dev="0"/><gpu dev="1"/><net dev="0"/></channel>
+  </graph>
+  <graph id="1" pattern="3" crossnic="0" nchannels="2" speedintra="12" speedinter="10"
+   latencyinter="3.5" typeintra="PHB" typeinter="PHB" samechannels="1"/>
+  <graph id="3" pattern="5" crossnic="0" nchannels="0" speedintra="0" speedinter="0"
+   latencyinter="0" typeintra="NVL" typeinter="PIX" samechannels="1"/>
+</graphs>
+"""
+
+
+def test_a_log_gives_the_least_figures_over_its_ranks() -> None:
+    read = topology_from_log(LOG.splitlines())
+    assert read.version == (2, 26, 2)
+    topology = read.topology
+    assert (topology.ranks, topology.nodes, topology.coll_channels) == (8, 1, 20)
+    assert topology.ring is not None
+    assert topology.tree is not None
+    assert topology.nvls is not None
+    assert topology.ring.channels == 10
+    assert (topology.tree.pattern, topology.tree.same_channels) == (1, False)
+    assert (topology.nvls.bw_intra, topology.nvls.bw_inter) == (40.0, 60.0)
+    assert topology.cpu_vendor == "amd"
+    assert topology.compute_capability == 90
+    assert any("NVL[360]" in text for text in read.assumptions)
+
+
+def test_what_is_told_is_not_assumed() -> None:
+    read = topology_from_log(LOG.splitlines(), capability=80, cpu_vendor="intel")
+    assert read.topology.compute_capability == 80
+    assert read.topology.cpu_vendor == "intel"
+    assert read.assumptions == ()
+
+
+def test_old_logs_say_speed_and_no_node_count() -> None:
+    old = [
+        "a:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 4 cudaDev 0 busId 7000 - Init START",
+        "b:1:2 [0] NCCL INFO comm 0x1 rank 2 nranks 4 cudaDev 0 busId 7000 - Init START",
+        "a:1:2 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 2, speed 12.0/12.0, "
+        "type PHB/PHB, sameChannels 1",
+    ]
+    read = topology_from_log(old)
+    assert (read.topology.ranks, read.topology.nodes) == (4, 2)
+    assert any("hosts that wrote the log" in text for text in read.assumptions)
+    assert any("--compute-capability" in text for text in read.assumptions)
+
+
+def test_the_largest_communicator_is_taken() -> None:
+    lines = LOG.splitlines()
+    sub = [
+        line.replace("nranks 8", "nranks 2").replace("nRanks 8", "nRanks 2").replace("12,", "1,")
+        for line in lines
+    ]
+    assert topology_from_log([*lines, *sub]).topology.ranks == 8
+
+
+def test_a_log_without_graphs_says_how_to_record_one() -> None:
+    with pytest.raises(AdvisorError, match="Pattern") as caught:
+        topology_from_log(["n1:1:1 [0] NCCL INFO Using network IB"])
+    assert "GRAPH" in caught.value.hint
+
+
+def test_a_graph_dump_carries_the_plugin_latency(tmp_path: Path) -> None:
+    path = tmp_path / "graph.xml"
+    path.write_text(GRAPHS)
+    read = read_graph(path, nodes=4, capability=80, cpu_vendor="amd")
+    topology = read.topology
+    assert (topology.nodes, topology.ranks) == (4, 8)
+    assert topology.nvls is None
+    assert topology.ring is not None
+    assert topology.ring.latency_inter == 3.5
+    assert topology.ring.type_intra is PathType.PHB
+    assert read.assumptions == ()
+    assert read_graph(path).topology.nodes == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("<system/>", "expected <graphs>"),
+        ("<graphs>", "not valid XML"),
+        ('<!DOCTYPE a [<!ENTITY b "c">]><graphs/>', "document type"),
+        ("<graphs/>", "any <gpu>"),
+        (GRAPHS.replace('nchannels="2"', 'nchannels="two"'), "no number"),
+    ],
+)
+def test_damaged_dumps_are_named(tmp_path: Path, content: str, complaint: str) -> None:
+    path = tmp_path / "graph.xml"
+    path.write_text(content)
+    with pytest.raises(AdvisorError, match=complaint):
+        read_graph(path)
+
+
+TOPOLOGY = """\
+nodes: 1
+ranks_per_node: 8
+compute_capability: 9.0
+cpu_vendor: Intel
+ring: {pattern: 4, channels: 12, bw_intra: 30.0, bw_inter: 30.0, type_intra: NVL, type_inter: PIX, same_channels: true}
+tree: {pattern: 1, channels: 12, bw_intra: 30.0, bw_inter: 30.0, type_intra: nvl, type_inter: PIX, same_channels: 1}
+"""  # noqa: E501
+
+
+def test_a_topology_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(TOPOLOGY)
+    topology = load_topology(path)
+    assert topology.compute_capability == 90
+    assert topology.ring is not None
+    assert topology.ring.type_inter is PathType.PIX
+    grouped = tmp_path / "g.yaml"
+    grouped.write_text(TOPOLOGY.replace("ring:", "graphs:\n  ring:").replace("tree:", "  tree:"))
+    again = load_topology(grouped)
+    assert again.ring == topology.ring
+    assert again.tree == topology.tree
+
+
+def test_mistakes_in_a_topology_file_name_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(TOPOLOGY.replace("cpu_vendor", "cpu_vender").replace("nvl,", "NVX,"))
+    with pytest.raises(AdvisorError) as caught:
+        load_topology(path)
+    text = str(caught.value)
+    assert f"{path}:4: unknown setting 'cpu_vender'; did you mean 'cpu_vendor'?" in text
+    assert f"{path}:6: tree.type_intra" in text
+
+
+def test_the_command_prints_rows_and_the_choice(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(TOPOLOGY)
+    arguments = ["--topology", str(path), "--nccl", "2.29.7", "--op", "all_reduce"]
+    result = CliRunner().invoke(command, [*arguments, "--bytes", "67108864", "--format", "json"])
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    assert {"algo", "proto", "latency_us", "bandwidth_gbps", "time_us", "available"} <= set(
+        data["rows"][0]
+    )
+    assert {"algo", "proto", "channels", "time_us"} <= set(data["choice"])
+    assert (data["choice"]["algo"], data["choice"]["proto"]) == ("Ring", "Simple")
+    # 8 ranks: 8.4 + 14 x 3.4 + 64 MiB / (360 x 8/14 GB/s)
+    expected = 8.4 + 14 * 3.4 + (64 << 20) / (1000 * 360 * 8 / 14)
+    assert data["choice"]["time_us"] == pytest.approx(expected)
+    text = CliRunner().invoke(command, [*arguments, "--bytes", "64M"])
+    assert "NCCL's choice" in text.output
+    assert "modelled" in text.output
+
+
+def test_the_command_reads_the_release_from_a_log(tmp_path: Path) -> None:
+    path = tmp_path / "nccl.log"
+    path.write_text(LOG)
+    assert read_log(path).version == (2, 26, 2)
+    result = CliRunner().invoke(
+        command, ["--log", str(path), "--op", "allgather", "--bytes", "1M", "--format", "json"]
+    )
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["nccl"] == "2.26.2"
+
+
+def test_the_command_wants_exactly_one_input() -> None:
+    result = CliRunner().invoke(command, ["--op", "allreduce", "--bytes", "1M"])
+    assert result.exit_code == 2
+    assert "exactly one" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4096", 4096), ("64M", 64 << 20), ("1.5GiB", 3 << 29), ("352MB", 352_000_000), ("8k", 8192)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+def test_what_is_no_size_is_refused() -> None:
+    with pytest.raises(AdvisorError, match="not a size"):
+        parse_bytes("big")

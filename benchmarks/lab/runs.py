@@ -1,0 +1,141 @@
+"""Running one phase of a lab run: forks the ranks, shapes the links, waits, collects step times."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.lab import worker
+from benchmarks.lab.config import RunConfig
+from benchmarks.lab.hosts import Network
+
+PHASE_LIMIT_S = 120.0
+_ports = itertools.count(29_500)
+
+
+class PhaseError(RuntimeError):
+    """A rank failed or hung; the message holds its error."""
+
+
+def run_phase(network: Network, config: RunConfig, phase: worker.Phase) -> list[list[int]]:
+    """Run ``config`` in fresh processes; per rank the timed steps in ns.
+
+    Raises PhaseError when a rank fails, or when they do not end within PHASE_LIMIT_S.
+    """
+    phase.folder.mkdir(parents=True, exist_ok=True)
+    for host in range(config.hosts):
+        network.shape(host, config.link_of(host))
+    port = next(_ports)
+    with _burners(config.burners), _quotas(config) as quota_files:
+        children = {}
+        for rank in range(config.ranks):
+            pid = os.fork()
+            if pid == 0:
+                if rank in quota_files:
+                    quota_files[rank].write_text(str(os.getpid()))
+                worker.run_rank(
+                    config, rank, phase, network.namespace(config.host_of(rank)),
+                    network.address(0), port,
+                )  # fmt: skip
+            children[pid] = rank
+        _wait(children, phase)
+    return [
+        json.loads((phase.folder / f"rank{rank}.json").read_text())["step_ns"]
+        for rank in range(config.ranks)
+    ]
+
+
+def step_ns(times: list[list[int]]) -> int:
+    """One number for a phase: the median over ranks of each rank's median step."""
+    return round(statistics.median(statistics.median(rank) for rank in times))
+
+
+def _wait(children: dict[int, int], phase: worker.Phase) -> None:
+    deadline = time.monotonic() + PHASE_LIMIT_S
+    failed: list[int] = []
+    try:
+        while children and not failed:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid in children:
+                rank = children.pop(pid)
+                if status != 0:
+                    failed.append(rank)
+            elif pid == 0:
+                if time.monotonic() > deadline:
+                    raise PhaseError(f"no end within {PHASE_LIMIT_S:g} s: {phase.folder}")
+                time.sleep(0.02)
+        if failed:
+            time.sleep(0.5)  # the others' errors, as far as they have one
+            raise PhaseError(_errors(phase.folder, failed))
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _errors(folder: Path, ranks: list[int]) -> str:
+    texts = []
+    for rank in ranks:
+        path = folder / f"rank{rank}.json"
+        error = json.loads(path.read_text()).get("error") if path.is_file() else "killed"
+        texts.append(f"rank {rank}: {error}")
+    return "\n".join(texts)
+
+
+@contextmanager
+def _burners(count: int) -> Iterator[None]:
+    """Processes that spin for as long as the block lasts."""
+    pids = []
+    try:
+        for _ in range(count):
+            pid = os.fork()
+            if pid == 0:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                while True:
+                    pass
+            pids.append(pid)
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+QUOTA_PERIOD_US = 20_000
+CGROUP_V1 = Path("/sys/fs/cgroup/cpu")
+CGROUP_V2 = Path("/sys/fs/cgroup")
+
+
+@contextmanager
+def _quotas(config: RunConfig) -> Iterator[dict[int, Path]]:
+    """Control groups that hold ranks to a share of a core; where a rank writes its pid."""
+    made: dict[int, Path] = {}
+    try:
+        for rank, share in config.cpu_quota.items():
+            root = CGROUP_V1 if (CGROUP_V1 / "cpu.cfs_quota_us").exists() else CGROUP_V2
+            group = root / f"advlab{os.getpid()}r{rank}"
+            group.mkdir()
+            made[rank] = group
+            quota = str(int(QUOTA_PERIOD_US * share))
+            if root == CGROUP_V1:
+                (group / "cpu.cfs_period_us").write_text(str(QUOTA_PERIOD_US))
+                (group / "cpu.cfs_quota_us").write_text(quota)
+            else:
+                (group / "cpu.max").write_text(f"{quota} {QUOTA_PERIOD_US}")
+        yield {rank: group / "cgroup.procs" for rank, group in made.items()}
+    finally:
+        for group in made.values():
+            group.rmdir()
+
+
+def discard(folder: Path) -> None:
+    """Remove a phase's folder when only its times were wanted."""
+    shutil.rmtree(folder, ignore_errors=True)

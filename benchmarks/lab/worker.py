@@ -1,0 +1,206 @@
+"""One rank of a lab run: joins its host's namespace, trains, times its steps, records its trace.
+
+Ranks are forked from a parent that has imported torch already, so that a fresh process group
+costs a fraction of a second. A rank writes ``rank<r>.json`` (its step times, or its error) and,
+when asked, ``rank<r>.trace.json.gz``.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.profiler import ProfilerActivity, profile, schedule
+from torch.utils.data import DataLoader, Dataset
+
+from advisor.profile.emulate import set_precise_timers
+from benchmarks.lab import hosts, strategies
+from benchmarks.lab.config import RunConfig
+
+GLOO_WORKER = "pt_gloo_runloop"
+GLOO_THREADS_PER_GROUP = 2
+SAMPLES = 8
+PROFILER_WARM_UP = 2
+COLLECTIVE_TIMEOUT = timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What the ranks do in one fresh process group: warm-up, timed steps, recorded steps."""
+
+    folder: Path
+    warm_up: int = 3
+    timed: int = 10
+    recorded: int = 0
+
+
+class _Samples(Dataset[torch.Tensor]):
+    """Micro-batches; a rank with a stalled loader takes its time before each step's first."""
+
+    def __init__(self, config: RunConfig, rank: int) -> None:
+        shape = (1, config.activation_elements)
+        if not config.strategy.startswith("pp"):
+            rows = round(SAMPLES * config.work_scale.get(rank, 1.0))
+            shape = (rows, config.activation_elements // SAMPLES)
+        self.sample = torch.full(shape, 0.5)
+        self.micro_batches = config.micro_batches
+        self.stall_s = config.loader_ms.get(rank, 0.0) / 1e3
+
+    def __len__(self) -> int:
+        return 1 << 30
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.stall_s and index % self.micro_batches == 0:
+            time.sleep(self.stall_s)
+        return self.sample
+
+
+def run_rank(
+    config: RunConfig, rank: int, phase: Phase, namespace: str, address: str, port: int
+) -> None:
+    """Body of a forked rank; never returns."""
+    code = 1
+    try:
+        _log_to(phase.folder / f"rank{rank}.log")
+        hosts.enter(namespace)
+        os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
+        torch.set_num_threads(1)
+        set_precise_timers()
+        result = _train(config, rank, phase, namespace, f"tcp://{address}:{port}")
+        (phase.folder / f"rank{rank}.json").write_text(json.dumps(result))
+        code = 0
+    except BaseException:  # noqa: BLE001 - the process ends here; the parent reads the error
+        error = traceback.format_exc()
+        (phase.folder / f"rank{rank}.json").write_text(json.dumps({"error": error}))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Not sys.exit: the parent's atexit handlers (removal of the namespaces) are not ours.
+        os._exit(code)
+
+
+def _log_to(path: Path) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+def _train(
+    config: RunConfig, rank: int, phase: Phase, namespace: str, rendezvous: str
+) -> dict[str, Any]:
+    dist.init_process_group(
+        "gloo", init_method=rendezvous, rank=rank, world_size=config.ranks,
+        timeout=COLLECTIVE_TIMEOUT,
+    )  # fmt: skip
+    job = strategies.build(config, rank)
+    steps = _Steps(config, rank, job)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    for _ in range(phase.warm_up):
+        steps.one()
+    times_ns = []
+    for _ in range(phase.timed):
+        began = time.perf_counter_ns()
+        steps.one()
+        times_ns.append(time.perf_counter_ns() - began)
+    if phase.recorded:
+        _record(config, rank, phase, namespace, steps)
+    dist.barrier()
+    dist.destroy_process_group()
+    return {"step_ns": times_ns}
+
+
+class _Steps:
+    """The training loop, one step at a time, with the faults that live in the loop."""
+
+    def __init__(self, config: RunConfig, rank: int, job: strategies.Job) -> None:
+        self.config = config
+        self.rank = rank
+        self.job = job
+        loader = DataLoader(_Samples(config, rank), batch_size=None)
+        self.batches: Iterator[torch.Tensor] = iter(loader)
+        self.metric = torch.zeros(1)
+        # The same on every rank, so that they agree on who pauses.
+        self.pauses = random.Random(1234)
+        self.previous = -1
+
+    def one(self) -> None:
+        config = self.config
+        if config.pause_ms and self._pauses_now():
+            time.sleep(config.pause_ms / 1e3)
+        batch = [next(self.batches) for _ in range(config.micro_batches)]
+        self.job.step(batch)
+        for _ in range(config.extra_all_reduces):
+            dist.all_reduce(self.metric)
+        if config.barrier:
+            dist.barrier()
+
+    def _pauses_now(self) -> bool:
+        chosen = self.pauses.choice([r for r in range(self.config.ranks) if r != self.previous])
+        self.previous = chosen
+        return chosen == self.rank
+
+
+def _record(config: RunConfig, rank: int, phase: Phase, namespace: str, steps: _Steps) -> None:
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        record_shapes=True,
+        schedule=schedule(wait=0, warmup=PROFILER_WARM_UP, active=phase.recorded, repeat=1),
+        on_trace_ready=lambda done: done.export_chrome_trace(
+            str(phase.folder / f"rank{rank}.trace.json.gz")
+        ),
+    ) as profiler:
+        for number in range(PROFILER_WARM_UP + phase.recorded):
+            steps.one()
+            if number == PROFILER_WARM_UP + phase.recorded - 1:
+                _add_metadata(profiler, config, namespace)
+            profiler.step()
+
+
+def _add_metadata(profiler: Any, config: RunConfig, namespace: str) -> None:
+    metadata = {
+        "strategy": config.strategy,
+        "compute": config.compute,
+        "host": namespace,
+        "gloo_threads": gloo_threads(),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+    profiler.add_metadata_json("advisor", json.dumps(metadata))
+
+
+def gloo_threads() -> dict[str, str]:
+    """Thread id to process group name. Threads start in the order the groups are made in."""
+    threads = sorted(
+        int(task.name)
+        for task in Path("/proc/self/task").iterdir()
+        if _comm(task).startswith(GLOO_WORKER)
+    )
+    names = list(dist.distributed_c10d._world.pg_names.values())
+    if len(threads) != GLOO_THREADS_PER_GROUP * len(names):
+        return {}
+    return {
+        str(thread): names[position // GLOO_THREADS_PER_GROUP]
+        for position, thread in enumerate(threads)
+    }
+
+
+def _comm(task: Path) -> str:
+    try:
+        return (task / "comm").read_text().strip()
+    except OSError:
+        return ""  # the thread ended meanwhile

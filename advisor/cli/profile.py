@@ -32,9 +32,8 @@ def _setting(flag: str, help_text: str, kind: Any = int) -> _Decorator:
 @click.option(
     "-o",
     "--output",
-    required=True,
     type=click.Path(path_type=Path),
-    help="Folder for traces, profile.json and logs.",
+    help="Folder for traces, profile.json and logs; default runs/NAME-STRATEGY.",
 )
 @_setting("--strategy", "Strategy, e.g. ddp; several by commas run one after another.", str)
 @_setting("--preset", "Size of the model.", str)
@@ -72,7 +71,7 @@ def _setting(flag: str, help_text: str, kind: Any = int) -> _Decorator:
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def command(
     workload_file: Path,
-    output: Path,
+    output: Path | None,
     settings: tuple[str, ...],
     timeout: float,
     inject: tuple[str, ...],
@@ -97,11 +96,17 @@ def command(
         one = workload.with_settings({"strategy": name})
         if name == "single":
             one = one.with_settings({"world_size": 1})
-        folder = output if len(names) == 1 else output / name
-        _run(one, folder, faults=faults, timeout=timeout, force=force, quiet=quiet)
+        folder = _folder(output, one.name, names, name)
+        run_one(one, folder, faults=faults, timeout=timeout, force=force, quiet=quiet)
 
 
-def _run(
+def _folder(output: Path | None, workload: str, names: list[str], name: str) -> Path:
+    if output is None:
+        return Path("runs") / f"{workload}-{name}"
+    return output if len(names) == 1 else output / name
+
+
+def run_one(
     workload: Workload, folder: Path, *, faults: Any, timeout: float, force: bool, quiet: bool
 ) -> None:
     from advisor.profile import launch, strategies, summary

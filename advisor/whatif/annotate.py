@@ -1,4 +1,4 @@
-"""Writes predictions that rules use into the table ``whatif``: bucket caps and absent stragglers."""
+"""Fill the table ``whatif`` that rules use: other bucket caps, and the step without a late rank."""
 
 from __future__ import annotations
 

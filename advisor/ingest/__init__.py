@@ -1,1 +1,7 @@
 """Readers: one per format, found by content, all writing the same tables."""
+
+from __future__ import annotations
+
+from advisor.ingest.pipeline import ingest
+
+__all__ = ["ingest"]

@@ -48,6 +48,7 @@ class EventClasses(_Model):
     categories: list[CategoryRule]
     device_names: list[NameRule]
     host_names: list[NameRule]
+    enqueue_names: list[NameRule]
 
 
 @cache
@@ -74,9 +75,7 @@ def _by_name(column: str, rules: list[NameRule], otherwise: str) -> str:
     parts = []
     for wanted in dict.fromkeys(rule.class_ for rule in rules):
         pattern = "|".join(f"(?:{rule.pattern})" for rule in rules if rule.class_ == wanted)
-        parts.append(
-            f"WHEN regexp_matches({column}, {literal(pattern)}) THEN {literal(wanted)}"
-        )
+        parts.append(f"WHEN regexp_matches({column}, {literal(pattern)}) THEN {literal(wanted)}")
     return f"CASE {' '.join(parts)} ELSE {otherwise} END"
 
 
@@ -109,14 +108,9 @@ def class_sql(category: str, name: str, device: str) -> str:
     )
 
 
-def communication_name_sql(name: str) -> str:
-    """SQL that is true for names of communication on any timeline, host enqueues included."""
-    classes = event_classes()
-    pattern = "|".join(
-        f"(?:{rule.pattern})"
-        for rule in [*classes.device_names, *classes.host_names]
-        if rule.class_ == "comm"
-    )
+def enqueue_sql(name: str) -> str:
+    """SQL that is true for host events that ask for communication (their shapes are kept)."""
+    pattern = "|".join(f"(?:{rule.pattern})" for rule in event_classes().enqueue_names)
     return f"regexp_matches({name}, {literal(pattern)})"
 
 

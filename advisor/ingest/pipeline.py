@@ -1,0 +1,124 @@
+"""Paths in, base tables out: every file goes to the reader that knows its content."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from advisor import __version__
+from advisor.errors import AdvisorError
+from advisor.ingest.detect import detect, readers
+from advisor.ingest.paths import Found, expand
+from advisor.ingest.source import Progress, ReadContext, Reader, Source
+from advisor.store.store import Store
+
+_RUN_TABLES = (
+    *("run", "source", "rank", "process_group", "event"),
+    *("topology", "link", "nccl_choice", "bench", "flight"),
+)
+
+
+def ingest(
+    paths: Iterable[str | Path],
+    store: Store,
+    *,
+    run: str = "run",
+    lean: bool = False,
+    progress: Progress | None = None,
+) -> None:
+    """Read files, folders and patterns of one run into ``store``.
+
+    ``lean`` keeps device events, collectives and annotations only. Raises :class:`AdvisorError`
+    for input that cannot be used; the store then holds nothing of this run.
+    """
+    con = store.con
+    if con.execute("SELECT 1 FROM run WHERE run = ?", [run]).fetchall():
+        raise AdvisorError(
+            f"the store already holds a run '{run}'", hint="choose another --run name"
+        )
+    context = ReadContext(store, run, lean=lean, progress=progress)
+    chosen, skipped = _choose(expand(paths))
+    try:
+        con.execute(
+            "INSERT INTO run (run, created_at, advisor_version) VALUES (?, ?, ?)",
+            [run, datetime.now(UTC).isoformat(timespec="seconds"), __version__],
+        )
+        for reader in readers():
+            mine = [source for source, its_reader in chosen if its_reader is reader]
+            if mine:
+                reader.read(mine, context)
+        for source, reason in skipped:
+            context.report(source, "unknown", note=reason)
+        _describe_run(context)
+    except BaseException:
+        _forget(con, run)
+        raise
+
+
+def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple[Source, str]]]:
+    chosen: list[tuple[Source, Reader]] = []
+    skipped: list[tuple[Source, str]] = []
+    for number, item in enumerate(found):
+        try:
+            source = Source.of(item.path, number)
+        except AdvisorError as error:
+            if item.named:
+                raise
+            blank = Source(number, item.path, 0, b"", "none")
+            skipped.append((blank, error.message))
+            continue
+        if source.size == 0:
+            if item.named:
+                raise AdvisorError("is empty", where=str(item.path), hint="was the job killed?")
+            skipped.append((source, "empty file"))
+            continue
+        reader = detect(source)
+        if reader is None:
+            if item.named:
+                raise AdvisorError(
+                    "is no trace or log that this tool knows",
+                    where=str(item.path),
+                    hint="formats: " + "; ".join(reader.SUMMARY for reader in readers()),
+                )
+            skipped.append((source, "not a format that is read"))
+            continue
+        chosen.append((source, reader))
+    if not chosen:
+        names = ", ".join(str(item.path) for item in found[:3])
+        raise AdvisorError(f"nothing to read among {len(found)} files ({names} ...)")
+    return chosen, skipped
+
+
+def _describe_run(context: ReadContext) -> None:
+    """Fill strategy, compute, workload and environment from our own recordings' metadata."""
+    rows = context.con.execute(
+        "SELECT metadata FROM rank WHERE run = ? AND metadata IS NOT NULL ORDER BY rank",
+        [context.run],
+    ).fetchall()
+    for (text,) in rows:
+        own: Any = json.loads(text).get("advisor")
+        if isinstance(own, str):
+            own = json.loads(own)
+        if not isinstance(own, dict):
+            continue
+        context.con.execute(
+            "UPDATE run SET strategy = ?, compute = ?, workload = ?, environment = ? WHERE run = ?",
+            [
+                own.get("strategy"),
+                own.get("compute"),
+                *(
+                    json.dumps(own[key]) if key in own else None
+                    for key in ("workload", "environment")
+                ),
+                context.run,
+            ],
+        )
+        return
+
+
+def _forget(con: Any, run: str) -> None:
+    for table in _RUN_TABLES:
+        con.execute(f"DELETE FROM {table} WHERE run = ?", [run])

@@ -1,0 +1,35 @@
+"""Kineto (torch.profiler) and other Chrome traces in JSON: host and device events of ranks.
+
+The bytes are cut into chunks of whole events (:mod:`.cutter`), parsed and classified by the
+database in one INSERT over all files (:mod:`.events_sql`); what that cannot parse is read again event by
+event (:mod:`.repair`), and every event lost is counted by reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from advisor.ingest.readers.kineto.load import load
+from advisor.ingest.source import ReadContext, Source
+
+FORMAT = "kineto"
+SUMMARY = "Kineto (torch.profiler) and other Chrome traces in JSON, plain, gzip or zstd"
+PRIORITY = 60
+
+_EVENTS = re.compile(rb'"traceEvents"\s*:')
+_EVENT_START = re.compile(rb'\s*\[\s*(?:\{[^{}]{0,4096}"(?:ph|ts)"\s*:|\]\s*$)')
+_MARKS = (b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"displayTimeUnit"')
+
+
+def detect(source: Source) -> bool:
+    """A JSON object with Kineto's or Chrome's keys, or a bare array of trace events."""
+    head = source.head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if head.startswith(b"{"):
+        return bool(_EVENTS.search(head)) or sum(mark in head for mark in _MARKS) >= 2
+    return bool(_EVENT_START.match(head))
+
+
+def read(sources: Sequence[Source], context: ReadContext) -> None:
+    """Read all traces of a run into the base tables."""
+    load(sources, context)

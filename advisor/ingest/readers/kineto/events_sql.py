@@ -1,0 +1,211 @@
+"""The one SQL statement that turns chunks of JSON into rows of ``event``.
+
+``unnest(try(from_json(chunk, schema)))`` runs in the database on all its threads. Timestamps are read as
+DECIMAL(19, 3): as DOUBLE a quarter of today's timestamps would be off by a nanosecond and epoch
+values by hundreds. Rows that need a second look get a class that starts with ``!``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from advisor.errors import AdvisorError
+from advisor.ingest.classes import class_sql, device_categories_sql, enqueue_sql
+
+IDS_PER_CHUNK = 1 << 20
+"""Room for the events of one chunk in ``event_id``: 256 KiB hold at most 87,000 (``{},``)."""
+IDS_PER_PART = 1 << 48
+"""Room for the chunks of one file of a rank; the next file of that rank starts above."""
+
+BAD_CHUNK = "!chunk"
+BEGIN, END = "!begin", "!end"
+METADATA = "!metadata"
+NO_TIME = "!no timestamp"
+NO_PHASE = "!not an event"
+
+_ARGS = {
+    "device": "INTEGER",
+    "stream": "BIGINT",
+    "correlation": "BIGINT",
+    "External id": "BIGINT",
+    "bytes": "BIGINT",
+    "Collective name": "VARCHAR",
+    "dtype": "VARCHAR",
+    "In msg nelems": "BIGINT",
+    "Out msg nelems": "BIGINT",
+    "Group size": "INTEGER",
+    "Process Group Name": "VARCHAR",
+    "Process Group Description": "VARCHAR",
+    "Process Group Ranks": "VARCHAR",
+    "Seq": "BIGINT",
+    "Src Rank": "INTEGER",
+    "Dst Rank": "INTEGER",
+    "In split size": "VARCHAR",
+    "Out split size": "VARCHAR",
+    "Input Dims": "VARCHAR",
+    "Input type": "VARCHAR",
+    "Concrete Inputs": "VARCHAR",
+    "name": "VARCHAR",
+}
+_COLLECTIVE_COLUMNS = {
+    "collective": "Collective name",
+    "dtype": "dtype",
+    "in_elements": "In msg nelems",
+    "out_elements": "Out msg nelems",
+    "group_size": "Group size",
+    "process_group": "Process Group Name",
+    "group_description": "Process Group Description",
+    "group_ranks": "Process Group Ranks",
+    "seq": "Seq",
+    "src_rank": "Src Rank",
+    "dst_rank": "Dst Rank",
+    "in_split": "In split size",
+    "out_split": "Out split size",
+}
+_SHAPE_COLUMNS = {
+    "input_dims": "Input Dims",
+    "input_types": "Input type",
+    "concrete_inputs": "Concrete Inputs",
+}
+_EVENT = {
+    "ph": "VARCHAR",
+    "cat": "VARCHAR",
+    "name": "VARCHAR",
+    "pid": "BIGINT",
+    "tid": "BIGINT",
+    "ts": "DECIMAL(19,3)",
+    "dur": "DECIMAL(19,3)",
+}
+KEPT_FIELDS = frozenset(_EVENT)
+KEPT_ARGS = frozenset(_ARGS)
+# Flows (arrows between events), counters, samples, object snapshots and async spans carry no
+# time on a stream or thread; letters of the Trace Event Format.
+IGNORED_PHASES = (
+    "s",
+    "t",
+    "f",
+    "C",
+    "P",
+    "N",
+    "O",
+    "D",
+    "b",
+    "n",
+    "e",
+    "S",
+    "T",
+    "p",
+    "F",
+    "c",
+    "v",
+    "V",
+    "(",
+    ")",
+)
+INSTANTS = ("i", "I", "R")
+LARGEST_NS = 4_600_000_000_000_000_000
+"""Base time and timestamps up to this (year 2115) add up to no more than 64 bits."""
+_LARGEST_US = LARGEST_NS // 1000
+
+
+def event_schema(external_key: str = "External id") -> str:
+    """The type of a chunk for ``from_json``. Key names are data of the format, not of a trace."""
+    args = {(external_key if key == "External id" else key): kind for key, kind in _ARGS.items()}
+    fields: dict[str, Any] = dict(_EVENT, args=args)
+    return json.dumps([fields])
+
+
+def insert_sql(run: str, chunks: str, external_key: str = "External id", *, lean: bool) -> str:
+    """INSERT INTO event from a relation ``chunks``(chunk, rank, base_ns, first_id)."""
+    names = ", ".join(f"'{phase}'" for phase in IGNORED_PHASES)
+    instants = ", ".join(f"'{phase}'" for phase in INSTANTS)
+    devices = device_categories_sql()
+    is_device = f"coalesce(category_lower IN {devices}, false)"
+    class_ = class_sql("category_lower", "e.name", "e.args.stream IS NOT NULL")
+    args = ", ".join(f'e.args."{key}"' for key in _COLLECTIVE_COLUMNS.values())
+    shapes = ", ".join(f'e.args."{key}"' for key in _SHAPE_COLUMNS.values())
+    schema = event_schema(external_key).replace("'", "''")
+    run_literal = "'" + run.replace("'", "''") + "'"
+    wanted = "class NOT IN ('python', 'cpu_op', 'runtime')" if lean else "true"
+    return f"""
+INSERT INTO event (
+  run, rank, event_id, name, category, class, device, stream, pid, tid, start_ns, dur_ns,
+  correlation, external_id, {", ".join(_COLLECTIVE_COLUMNS)}, {", ".join(_SHAPE_COLUMNS)}, bytes
+)
+SELECT {run_literal}, rank, first_id + position, name, category, class, device, stream, pid, tid,
+  base_ns + CAST(ts * 1000 AS BIGINT), CAST(dur * 1000 AS BIGINT), correlation, external_id,
+  {", ".join(_COLLECTIVE_COLUMNS)},
+  {", ".join(f"CASE WHEN shapes THEN {column} END" for column in _SHAPE_COLUMNS)}, bytes
+FROM (
+  SELECT rank, first_id, base_ns, position, e.name AS name, e.cat AS category,
+    CASE
+      WHEN bad THEN '{BAD_CHUNK}'
+      WHEN e.ph IS NULL THEN '{NO_PHASE}'
+      WHEN e.ph = 'M' THEN '{METADATA}'
+      WHEN e.ts IS NULL OR abs(e.ts) > {_LARGEST_US} OR abs(coalesce(e.dur, 0)) > {_LARGEST_US}
+        THEN '{NO_TIME}'
+      WHEN e.ph = 'X' OR e.ph IN ({instants}) THEN {class_}
+      WHEN e.ph = 'B' THEN '{BEGIN}'
+      WHEN e.ph = 'E' THEN '{END}'
+      ELSE '{NO_PHASE}'
+    END AS class,
+    CASE WHEN {is_device} THEN coalesce(e.args.device, TRY_CAST(e.pid AS INTEGER)) END AS device,
+    CASE WHEN {is_device} THEN coalesce(e.args.stream, e.tid) END AS stream,
+    e.pid AS pid, e.tid AS tid,
+    CASE WHEN abs(e.ts) <= {_LARGEST_US} THEN e.ts ELSE 0 END AS ts,
+    CASE WHEN e.dur > 0 AND e.dur <= {_LARGEST_US} THEN e.dur ELSE 0 END AS dur,
+    e.args.correlation AS correlation, e.args."{external_key}" AS external_id,
+    {args},
+    coalesce({enqueue_sql("e.name")}, false) AS shapes,
+    {shapes}, e.args.bytes AS bytes
+  FROM (
+    SELECT rank, base_ns, first_id, bad, lower(e.cat) AS category_lower, e, position
+    FROM (
+     SELECT rank, base_ns, first_id, bad, unnest(events) AS e, unnest(range(len(events))) AS position
+     FROM (
+      SELECT rank, base_ns, first_id, parsed IS NULL AS bad, coalesce(parsed, [NULL]) AS events
+      FROM (
+        SELECT rank, base_ns, first_id, try(from_json(chunk, '{schema}')) AS parsed FROM {chunks}
+      )
+     )
+    )
+  )
+  WHERE bad OR e.ph IS NULL OR e.ph NOT IN ({names})
+) AS t({", ".join(_inner_columns())})
+WHERE {wanted}
+"""
+
+
+def _inner_columns() -> list[str]:
+    return [
+        *("rank", "first_id", "base_ns", "position", "name", "category", "class", "device"),
+        *("stream", "pid", "tid", "ts", "dur", "correlation", "external_id"),
+        *_COLLECTIVE_COLUMNS,
+        "shapes",
+        *_SHAPE_COLUMNS,
+        "bytes",
+    ]
+
+
+_PROBES = (
+    ("4366672476196.905", 4366672476196905),
+    ("1694128201426602.123", 1694128201426602123),
+    ('"1694128201426602.001"', 1694128201426602001),
+    ("1694128201426602", 1694128201426602000),
+)
+
+
+def self_test(con: Any) -> None:
+    """Refuse to read with a database that would round timestamps (DuckDB before 2.0 does)."""
+    schema = event_schema()
+    for text, expected in _PROBES:
+        row = con.execute(
+            "SELECT CAST((try(from_json(?, ?)))[1].ts * 1000 AS BIGINT)",
+            [f'[{{"ts": {text}}}]', schema],
+        ).fetchall()
+        if row[0][0] != expected:
+            raise AdvisorError(
+                f"this DuckDB reads the timestamp {text} µs as {row[0][0]} ns",
+                hint="install duckdb 2.0 or later: pip install 'duckdb>=2.0'",
+            )

@@ -1,0 +1,207 @@
+"""What a trace says about itself outside its events: rank, groups, devices, base time.
+
+These fields stand before the events, after them, or both, and either part may be damaged. So they are
+read key by key: a value that cannot be parsed is skipped and the next key is looked for.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_DECODER = json.JSONDecoder(strict=False)
+_KEY = re.compile(r'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
+_NEXT_KEY = re.compile(r',\s*(?="[A-Za-z_][\w .-]*"\s*:)')
+_MAX_LITERAL = 8 * 1024 * 1024
+_KEPT_CHARACTERS = 256 * 1024
+_FILE_RANK = (
+    re.compile(r"(?:global_?)?rank[-_ ]?(\d+)", re.IGNORECASE),
+    re.compile(r"worker[-_ ]?(\d+)", re.IGNORECASE),
+    re.compile(r"(?:^|[-_.])(?:r|gpu)?(\d{1,5})(?:\.pt)?(?:\.trace)?\.json", re.IGNORECASE),
+)
+_DROPPED_KEYS = frozenset({"traceEvents", "deviceProperties", "INFO", "WARNING", "ERROR", "STAGE"})
+
+
+@dataclass
+class ProcessGroup:
+    """One entry of ``pg_config``."""
+
+    name: str
+    description: str | None
+    ranks: list[int] | None
+    size: int | None
+    backend: str | None
+
+
+@dataclass
+class TraceInfo:
+    """The top-level fields of one trace, read leniently."""
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    rank: int | None = None
+    rank_from: str = ""
+    world_size: int | None = None
+    backend: str | None = None
+    nccl_version: str | None = None
+    base_time_ns: int | None = None
+    host: str | None = None
+    groups: list[ProcessGroup] = field(default_factory=list)
+    devices: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def kept(self) -> dict[str, Any]:
+        """The fields worth storing in ``rank.metadata``: no log lines, no device tables."""
+        kept = {}
+        for key, value in self.fields.items():
+            if key in _DROPPED_KEYS:
+                continue
+            if key == "distributedInfo" and isinstance(value, dict):
+                value = {name: item for name, item in value.items() if name != "pg_config"}
+            if len(json.dumps(value, default=str)) <= _KEPT_CHARACTERS:
+                kept[key] = value
+        return kept
+
+
+def trace_info(head: bytes, tail: bytes, path: Path) -> TraceInfo:
+    """Everything known from the two parts of the top-level object and the file's name."""
+    info = TraceInfo()
+    for part in (head, tail):
+        for key, value in read_fields(part).items():
+            info.fields.setdefault(key, value)
+    fields = info.fields
+    distributed = as_object(fields.get("distributedInfo"))
+    fields["distributedInfo"] = distributed
+    info.world_size = as_int(distributed.get("world_size"))
+    info.backend = _text(distributed.get("backend"))
+    info.nccl_version = _text(distributed.get("nccl_version"))
+    info.base_time_ns = as_int(fields.get("baseTimeNanoseconds"))
+    info.host = _text(
+        fields.get("host_name")
+        or fields.get("hostname")
+        or as_object(fields.get("advisor")).get("host")
+    )
+    info.groups = _groups(distributed.get("pg_config"))
+    info.devices = _devices(fields.get("deviceProperties"))
+    _find_rank(info, distributed, path)
+    return info
+
+
+def read_fields(text: bytes) -> dict[str, Any]:
+    """The ``"key": value`` pairs of a part of an object; damaged values are skipped."""
+    source = text.decode("utf-8", errors="replace").strip().lstrip("{]").lstrip()
+    found: dict[str, Any] = {}
+    position = 0
+    while position < len(source):
+        key = _KEY.match(source, position)
+        if key is None:
+            following = _NEXT_KEY.search(source, position)
+            if following is None:
+                break
+            position = following.end()
+            continue
+        try:
+            value, position = _DECODER.raw_decode(source, key.end())
+            found.setdefault(key.group(1), value)
+        except (ValueError, RecursionError):
+            following = _NEXT_KEY.search(source, key.end())
+            if following is None:
+                break
+            position = following.end()
+    return found
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """A JSON object, also where the profiler was handed its text (JSON or a Python literal)."""
+    value = _unquoted(value)
+    return value if isinstance(value, dict) else {}
+
+
+def as_int(value: Any) -> int | None:
+    """An integer from a number or its text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return int(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _unquoted(value: Any) -> Any:
+    if not isinstance(value, str) or len(value) > _MAX_LITERAL:
+        return value
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            return parse(value)
+        except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+            continue
+    return value
+
+
+def _text(value: Any) -> str | None:
+    return str(value) if isinstance(value, str | int | float) and value != "" else None
+
+
+def _groups(config: Any) -> list[ProcessGroup]:
+    config = _unquoted(config)
+    found = []
+    for entry in config if isinstance(config, list) else []:
+        entry = _unquoted(entry)
+        if not isinstance(entry, dict) or "pg_name" not in entry:
+            continue
+        ranks = _unquoted(entry.get("ranks"))
+        numbers = [as_int(item) for item in ranks] if isinstance(ranks, list) else []
+        whole = [number for number in numbers if number is not None]
+        size = as_int(entry.get("pg_size"))
+        complete = bool(whole) and len(whole) == len(numbers) and size in (None, len(whole))
+        found.append(
+            ProcessGroup(
+                name=str(entry["pg_name"]),
+                description=_text(entry.get("pg_desc")),
+                ranks=whole if complete else None,
+                size=size if size is not None else (len(whole) or None),
+                backend=_backend(entry.get("backend_config")),
+            )
+        )
+    return found
+
+
+def _backend(config: Any) -> str | None:
+    """``nccl`` of ``cuda:nccl``; of several devices' backends the accelerator's."""
+    text = _text(config)
+    if text is None:
+        return None
+    pairs = dict(part.split(":", 1) for part in text.split(",") if part.count(":") >= 1)
+    return pairs.get("cuda") or next(iter(pairs.values()), text)
+
+
+def _devices(properties: Any) -> dict[int, dict[str, Any]]:
+    found = {}
+    for entry in properties if isinstance(properties, list) else []:
+        number = as_int(entry.get("id")) if isinstance(entry, dict) else None
+        if number is not None:
+            found[number] = entry
+    return found
+
+
+def _find_rank(info: TraceInfo, distributed: dict[str, Any], path: Path) -> None:
+    candidates = [
+        ("distributedInfo", distributed.get("rank")),
+        ("the advisor field", as_object(info.fields.get("advisor")).get("rank")),
+        ("the trace's rank field", info.fields.get("rank")),
+        ("the trace's metadata", as_object(info.fields.get("metadata")).get("rank")),
+        ("the trace's metadata", as_object(info.fields.get("otherData")).get("rank")),
+    ]
+    for origin, value in candidates:
+        rank = as_int(value)
+        if rank is not None and rank >= 0:
+            info.rank, info.rank_from = rank, origin
+            return
+    for name in (path.name, path.parent.name):
+        for pattern in _FILE_RANK:
+            match = pattern.search(name)
+            if match:
+                info.rank, info.rank_from = int(match.group(1)), f"the name {name}"
+                return

@@ -1,0 +1,212 @@
+"""One trace file on its way into the store: where it starts, what it says, how far it was read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from advisor.errors import AdvisorError
+from advisor.ingest.readers.kineto.cutter import Chunk, Cutter, NoEventsError
+from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK, IDS_PER_PART, LARGEST_NS
+from advisor.ingest.readers.kineto.metadata import TraceInfo, read_fields, trace_info
+from advisor.ingest.readers.kineto.repair import Normalise, Repairer, clean
+from advisor.ingest.source import Source
+
+_TAIL_HINT = 256 * 1024
+_REPAIRED_CHUNK = 128 * 1024
+
+
+@dataclass
+class Trace:
+    """State of one file: filled by :meth:`peek`, then :meth:`chunks`, then :meth:`repairs`."""
+
+    source: Source
+    info: TraceInfo = field(default_factory=TraceInfo)
+    rank: int = 0
+    part: int = 0
+    base_ns: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    complete: bool = True
+    tail: bytes = b""
+    offsets: list[tuple[int, int]] = field(default_factory=list)
+    head: bytes = b""
+    last: bytes = b""
+    sha256: str | None = None
+
+    def peek(self) -> None:
+        """Read the head (and the tail where seeking is cheap) for rank, base time and groups."""
+        source = self.source
+        with source.open() as stream:
+            try:
+                self.head = Cutter(stream, source.limits).head
+            except NoEventsError as error:
+                raise AdvisorError(
+                    "holds no list of events (traceEvents)",
+                    where=str(source.path),
+                    hint="pass a trace written by torch.profiler or another Chrome trace",
+                ) from error
+        self.info = trace_info(self.head, self._tail_hint(), source.path)
+        self._set_base()
+
+    def _tail_hint(self) -> bytes:
+        if self.source.compression != "none" or self.source.size < _TAIL_HINT:
+            return b""
+        with self.source.path.open("rb") as file:
+            file.seek(-_TAIL_HINT, 2)
+            end = file.read()
+        at = end.rfind(b"]")
+        for key in (b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"traceName"'):
+            found = end.rfind(key)
+            at = min(at, found) if found >= 0 else at
+        return end[at:] if at >= 0 else b""
+
+    def _set_base(self) -> None:
+        base = self.info.base_time_ns or 0
+        self.base_ns = base if 0 <= base <= LARGEST_NS else 0
+
+    @property
+    def first_id(self) -> int:
+        """Smallest event id of this file."""
+        return self.part * IDS_PER_PART
+
+    def chunks(self, progress: Any = None) -> Iterator[Chunk]:
+        """The file's chunks as cut; the remainder after the last safe cut is kept aside."""
+        source = self.source
+        stream, raw = source.open_raw()
+        with stream:
+            cutter = Cutter(stream, source.limits)
+            for chunk in cutter.chunks():
+                self.offsets.append((chunk.start, chunk.end))
+                if not chunk.text.isascii():
+                    chunk.text = self._valid_utf8(chunk.text)
+                yield chunk
+                if progress is not None:
+                    progress(str(source.path), raw.consumed_bytes, source.size)
+            self.last = cutter.last
+            if raw.damage:
+                self.complete = False
+                self.notes.append(raw.damage)
+
+    def _valid_utf8(self, text: bytearray) -> bytearray:
+        try:
+            text.decode("utf-8")
+        except UnicodeDecodeError:
+            self._note_once("bytes that are not UTF-8 were replaced")
+            return bytearray(text.decode("utf-8", errors="replace").encode())
+        return text
+
+    def _note_once(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def last_events(self, normalise: Normalise) -> Iterator[Chunk]:
+        """The events in the remainder; sets ``tail``."""
+        repairer = Repairer(iter([self.last]), self.source.limits, is_last=True)
+        yield from self._written(repairer, len(self.offsets), normalise)
+        if repairer.end is None:
+            self.complete = False
+            self._note_once("the file was cut off: its list of events has no end")
+        self.tail = repairer.tail
+        self.last = b""
+
+    def repairs(self, bad: list[int], normalise: Normalise) -> Iterator[Chunk]:
+        """Read malformed chunks again, event by event, neighbours together.
+
+        Sets ``ended_at`` on the way when the list of events turns out to end inside one.
+        """
+        for first, last in _runs(bad):
+            start, end = self.offsets[first][0], self.offsets[last][1]
+            with self.source.open() as stream:
+                repairer = Repairer(_stretch(stream, start, end), self.source.limits, is_last=False)
+                yield from self._written(repairer, first, normalise)
+                if repairer.end is not None:
+                    self.ended_in = last
+                    self.tail = repairer.tail + stream.read(_TAIL_HINT)
+                    return
+
+    ended_in: int | None = None
+
+    def _written(self, repairer: Repairer, number: int, normalise: Normalise) -> Iterator[Chunk]:
+        """Readable events as chunks that the database parses like any other."""
+        texts: list[str] = []
+        size = 0
+        used = 0
+        for event in repairer.events():
+            texts.append(json.dumps(clean(normalise(event)), ensure_ascii=True))
+            size += len(texts[-1])
+            if size >= _REPAIRED_CHUNK:
+                yield _chunk_of(texts, number, used)
+                used += len(texts)
+                texts, size = [], 0
+        if texts:
+            yield _chunk_of(texts, number, used)
+        self.dropped.update(repairer.dropped)
+
+    def finish(self) -> None:
+        """Merge the tail's fields into what the head said."""
+        before = (self.info.rank, self.info.rank_from)
+        self.info = trace_info(self.head, self.tail, self.source.path)
+        if self.info.rank is None:
+            self.info.rank, self.info.rank_from = before
+        self._set_base()
+
+    def hash_file(self) -> str:
+        """SHA-256 of the file on disk."""
+        with self.source.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass
+class RepairedChunk(Chunk):
+    """A chunk rewritten from readable events; ``used`` ids of its number are taken already."""
+
+    used: int = 0
+
+
+def _chunk_of(texts: list[str], number: int, used: int) -> RepairedChunk:
+    text = bytearray(("[" + ",".join(texts) + "]").encode("ascii"))
+    return RepairedChunk(number=number, start=0, end=0, text=text, used=used)
+
+
+def chunk_first_id(trace: Trace, chunk: Chunk) -> int:
+    """Event id of a chunk's first event."""
+    return trace.first_id + chunk.number * IDS_PER_CHUNK + getattr(chunk, "used", 0)
+
+
+def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Consecutive numbers as (first, last)."""
+    start: int | None = None
+    previous = 0
+    for number in sorted(numbers):
+        if start is None:
+            start = number
+        elif number != previous + 1:
+            yield start, previous
+            start = number
+        previous = number
+    if start is not None:
+        yield start, previous
+
+
+def _stretch(stream: Any, start: int, end: int) -> Iterator[bytes]:
+    remaining = start
+    while remaining > 0:
+        skipped = stream.read(min(remaining, 1 << 20))
+        if not skipped:
+            return
+        remaining -= len(skipped)
+    remaining = end - start
+    while remaining > 0:
+        data = stream.read(min(remaining, 1 << 20))
+        if not data:
+            return
+        remaining -= len(data)
+        yield data
+
+
+__all__ = ["RepairedChunk", "Trace", "chunk_first_id", "read_fields"]

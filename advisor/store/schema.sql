@@ -424,7 +424,8 @@ CREATE TABLE link (
   transport VARCHAR,                -- 'P2P/CUMEM', 'SHM', 'NET/IB/0/GDRDMA', 'NET/Socket/0' ...
   kind VARCHAR,                     -- 'p2p' 'shm' 'net-ib' 'net-socket' 'net-other'
   nic VARCHAR,                      -- NIC index or name
-  gdr BOOLEAN                       -- GPUDirect RDMA used; null if unknown
+  gdr BOOLEAN,                      -- GPUDirect RDMA used; null if unknown
+  communicator VARCHAR              -- communicator it belongs to (commId, or world), null if unknown
 );
 
 -- NCCL's printed choices and tuning tables.
@@ -439,7 +440,8 @@ CREATE TABLE nccl_choice (
   bandwidth_gbps DOUBLE,            -- from a table; 0 = unavailable
   time_us DOUBLE,                   -- printed time, where the version prints it
   channels INTEGER,                 -- channels used, where printed
-  calls BIGINT                      -- how often this line occurred
+  calls BIGINT,                     -- how often this line occurred
+  ranks INTEGER                     -- size of the communicator that printed it; null if unknown
 );
 
 -- Microbenchmarks: nccl-tests, advisor probe.

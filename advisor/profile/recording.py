@@ -67,6 +67,11 @@ class Recording:
         self._annotate()
         self._profiler.__exit__(kind, error, trace)
 
+    @property
+    def done(self) -> bool:
+        """Whether the last step has been recorded and the trace written."""
+        return self._steps_done >= self.steps
+
     def step(self) -> None:
         """End a step; after the last one the trace is written."""
         self._steps_done += 1

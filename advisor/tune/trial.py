@@ -116,7 +116,7 @@ def run_trial(
     if not steps:
         return result("crash", "no timed steps")
     data_ranks = int(per_rank[0].get("data_ranks") or 1)
-    memory = [r.get("peak_memory_bytes") for r in per_rank]
+    memory = [r.get("peak_allocated_bytes", r.get("peak_rss_bytes")) for r in per_rank]
     return result(
         "ok",
         step_ns=[int(step) for step in steps],

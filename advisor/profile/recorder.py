@@ -1,0 +1,171 @@
+"""Records N steps of anybody's training: counts optimizer steps, skips the first, then records.
+
+The steps are counted by torch's public hook on every optimizer's step. Before the recorded window a
+step costs one increment; after it the hook is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import nvtx
+import torch
+import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from advisor.errors import AdvisorError
+from advisor.profile import environment, names
+from advisor.profile.recording import Recording, gloo_groups, gloo_threads
+
+
+def rank_and_world() -> tuple[int, int]:
+    """This process's rank and the number of ranks: from the process group, else torchrun."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+class StepRecorder:
+    """Skips ``skip`` steps, records ``steps``, writes ``folder``/rankN.json.gz; then does nothing.
+
+    ``ranks`` limits who records (None: all). Call :meth:`step` at the end of every training step,
+    or let :meth:`count_optimizer_steps` do it. ``on_done`` is called once with the trace's path.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        steps: int = 5,
+        skip: int = 10,
+        ranks: Sequence[int] | None = None,
+        record_shapes: bool = True,
+        record_memory: bool = False,
+        on_done: Callable[[Path], None] | None = None,
+    ) -> None:
+        if steps < 1 or skip < 0:
+            raise AdvisorError(
+                f"cannot record {steps} steps after {skip}", hint="steps >= 1, skip >= 0"
+            )
+        self.folder = folder
+        self.steps = steps
+        self.skip = skip
+        self.steps_seen = 0
+        self.trace: Path | None = None
+        self._ranks = None if ranks is None else frozenset(ranks)
+        self._shapes, self._memory = record_shapes, record_memory
+        self._on_done = on_done
+        self._recording: Recording | None = None
+        self._finished = False
+        self._hook: Any = None
+        self._counted: int | None = None
+        self._range: Any = None
+
+    def count_optimizer_steps(self) -> None:
+        """Count a step whenever the first optimizer that is seen has stepped."""
+        self._hook = register_optimizer_step_post_hook(self._optimizer_stepped)
+
+    def _optimizer_stepped(self, optimizer: Any, *_: Any) -> None:
+        # A program may use several optimizers, and ZeroRedundancyOptimizer steps one inside
+        # itself: the first to be seen stands for the step.
+        if self._counted is None:
+            self._counted = id(optimizer)
+        if id(optimizer) == self._counted:
+            self.step()
+
+    def step(self) -> None:
+        """One training step has ended."""
+        self.steps_seen += 1
+        if self._finished:
+            return
+        if self._recording is not None:
+            self._next_step(self._recording)
+        elif self.steps_seen > self.skip:
+            self._start()
+
+    def _start(self) -> None:
+        rank, _ = rank_and_world()
+        if self._ranks is not None and rank not in self._ranks:
+            self._finish()
+            return
+        path = self.folder / f"rank{rank}.json.gz"
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        self._recording = Recording(
+            path,
+            steps=self.steps,
+            device=device,
+            metadata=_metadata,
+            record_shapes=self._shapes,
+            record_memory=self._memory,
+        )
+        self._recording.__enter__()
+        self.trace = path
+
+    def _next_step(self, recording: Recording) -> None:
+        if self._range is not None:
+            nvtx.end_range(self._range)
+        recording.step()
+        if recording.done:
+            self.close()
+        else:
+            self._range = nvtx.start_range(
+                f"{names.STEP_PREFIX}{self.steps_seen}", domain=names.NVTX_DOMAIN
+            )
+
+    def close(self) -> None:
+        """End a recording; what was recorded is written. Safe to call twice."""
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.__exit__(None, None, None)
+            if self._on_done is not None and self.trace is not None and self.trace.exists():
+                self._on_done(self.trace)
+        self._finish()
+
+    def _finish(self) -> None:
+        self._finished = True
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def __enter__(self) -> StepRecorder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+        if kind is None and self.trace is None and self._ranks is None:
+            warnings.warn(
+                f"nothing was recorded: the program made {self.steps_seen} steps, "
+                f"recording starts after {self.skip}; lower skip",
+                stacklevel=2,
+            )
+
+
+def _metadata() -> dict[str, Any]:
+    rank, world_size = rank_and_world()
+    groups = gloo_groups() if dist.is_available() and dist.is_initialized() else []
+    found: dict[str, Any] = {
+        "strategy": None,
+        "compute": "real",
+        "host": platform.node(),
+        "rank": rank,
+        "world_size": world_size,
+        "gloo_threads": gloo_threads(groups),
+        "environment": environment.variables(),
+        "versions": environment.versions(),
+    }
+    if torch.cuda.is_available():
+        found["peak_memory_bytes"] = torch.cuda.max_memory_allocated()
+    return found

@@ -1,0 +1,123 @@
+"""Record a training script as it is: ``torchrun ... -m advisor.record [options] train.py args``.
+
+Skips the first steps, records a few on the chosen ranks, one trace per rank, and lets the script
+run on. Options stand before the script; everything after it belongs to the script.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from advisor.errors import AdvisorError
+
+_WAIT_FOR_RANKS_S = 60.0
+
+
+@click.command(
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+        "help_option_names": ["-h", "--help"],
+    },
+    epilog="Example:  torchrun --nproc-per-node 8 -m advisor.record --skip 20 train.py --lr 1e-4",
+)
+@click.argument("script")
+@click.argument("script_args", nargs=-1, type=click.UNPROCESSED)
+@click.option("--steps", default=5, show_default=True, help="Steps to record.")
+@click.option("--skip", default=10, show_default=True, help="Optimizer steps before recording.")
+@click.option("--ranks", default="all", show_default=True, help="all, or ranks like 0,3,8-11.")
+@click.option("-o", "--output", default="advisor-traces", show_default=True, help="Folder.")
+@click.option("--no-shapes", is_flag=True, help="Leave tensor shapes out (smaller traces).")
+@click.option("--memory", is_flag=True, help="Record allocations as well.")
+@click.option("--diagnose", is_flag=True, help="Rank 0 diagnoses the traces at the end.")
+@click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
+def command(
+    script: str,
+    script_args: tuple[str, ...],
+    steps: int,
+    skip: int,
+    ranks: str,
+    output: str,
+    no_shapes: bool,
+    memory: bool,
+    diagnose: bool,
+    module: bool,
+) -> None:
+    """Run SCRIPT with its arguments and record some of its training steps."""
+    try:
+        from advisor.profile.recorder import StepRecorder, rank_and_world
+    except ImportError as error:
+        raise AdvisorError(
+            "torch or nvtx is not installed", hint="pip install 'nccl-advisor[profile]'"
+        ) from error
+    if not module and not Path(script).is_file():
+        raise AdvisorError("no such script", where=script)
+    folder = Path(output)
+    chosen = parse_ranks(ranks)
+    recorder = StepRecorder(
+        folder,
+        steps=steps,
+        skip=skip,
+        ranks=chosen,
+        record_shapes=not no_shapes,
+        record_memory=memory,
+        on_done=lambda path: click.echo(f"advisor: wrote {path}", err=True),
+    )
+    recorder.count_optimizer_steps()
+    sys.argv = [script, *script_args]
+    with recorder:
+        if module:
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, str(Path(script).resolve().parent))
+            runpy.run_path(script, run_name="__main__")
+    rank, world_size = rank_and_world()
+    if diagnose and rank == 0:
+        expected = world_size if chosen is None else len([r for r in chosen if r < world_size])
+        _diagnose(folder, expected)
+
+
+def parse_ranks(text: str) -> list[int] | None:
+    """``all`` is None; ``0,3,8-11`` is a list."""
+    if text == "all":
+        return None
+    chosen: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            raise AdvisorError(f"--ranks {text!r} is no list of ranks", hint="all, or 0,3,8-11")
+        chosen += range(int(first), int(last or first) + 1)
+    return chosen
+
+
+def _diagnose(folder: Path, expected: int) -> None:
+    from advisor import api
+
+    deadline = time.monotonic() + _WAIT_FOR_RANKS_S
+    while len(list(folder.glob("rank*.json.gz"))) < expected and time.monotonic() < deadline:
+        time.sleep(0.2)
+    with api.load(folder, command="advisor.record --diagnose") as run:
+        click.echo(run.render("text"))
+
+
+def main() -> None:
+    """Entry point of ``python -m advisor.record``."""
+    try:
+        command.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except AdvisorError as error:
+        click.echo(f"advisor.record: {error}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -25,7 +25,7 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50..0x5f (RFC 8878 section 3.1.2)
 _MAX_ZSTD_WINDOW = 128 * 1024 * 1024
-_INFLATE_ERRORS: tuple[type[Exception], ...] = (isal_zlib.error, zlib.error)
+_INFLATE_ERRORS = (zlib.error, cast(type[Exception], isal_zlib.error))
 _UNSUPPORTED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
 
 

@@ -45,9 +45,9 @@ def _expand_one(path: Path) -> list[Found]:
     if path.exists():
         return [Found(path, named=True)]
     if glob.has_magic(str(path)):
-        matches = sorted(
-            (Path(item) for item in glob.glob(str(path), recursive=True)), key=natural_key
-        )
+        # Path.glob takes no absolute patterns.
+        names = glob.glob(str(path), recursive=True)  # noqa: PTH207
+        matches = sorted((Path(name) for name in names), key=natural_key)
         files = [item for match in matches for item in _expand_one(match)]
         if not files:
             raise AdvisorError("no file matches this pattern", where=str(path))

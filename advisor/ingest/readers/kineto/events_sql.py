@@ -1,8 +1,8 @@
 """The one SQL statement that turns chunks of JSON into rows of ``event``.
 
-``unnest(try(from_json(chunk, schema)))`` runs in the database on all its threads. Timestamps are read as
-DECIMAL(19, 3): as DOUBLE a quarter of today's timestamps would be off by a nanosecond and epoch
-values by hundreds. Rows that need a second look get a class that starts with ``!``.
+``unnest(try(from_json(chunk, schema)))`` runs in the database on all its threads. Timestamps are
+read as DECIMAL(19, 3): as DOUBLE a quarter of today's timestamps would be off by a nanosecond and
+epoch values by hundreds. Rows that need a second look get a class that starts with ``!``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from advisor.ingest.classes import class_sql, device_categories_sql, enqueue_sql
 
 IDS_PER_CHUNK = 1 << 20
 """Room for the events of one chunk in ``event_id``: 256 KiB hold at most 87,000 (``{},``)."""
-IDS_PER_PART = 1 << 48
-"""Room for the chunks of one file of a rank; the next file of that rank starts above."""
+IDS_PER_FILE = 1 << 46
+"""Room for the chunks of one file (16 TiB); files are numbered within the run, up to 131,072."""
 
 BAD_CHUNK = "!chunk"
 BEGIN, END = "!begin", "!end"
@@ -47,6 +47,7 @@ _ARGS = {
     "Input type": "VARCHAR",
     "Concrete Inputs": "VARCHAR",
     "name": "VARCHAR",
+    "rank": "INTEGER",
 }
 _COLLECTIVE_COLUMNS = {
     "collective": "Collective name",
@@ -100,8 +101,6 @@ IGNORED_PHASES = (
     "c",
     "v",
     "V",
-    "(",
-    ")",
 )
 INSTANTS = ("i", "I", "R")
 LARGEST_NS = 4_600_000_000_000_000_000
@@ -116,8 +115,13 @@ def event_schema(external_key: str = "External id") -> str:
     return json.dumps([fields])
 
 
-def insert_sql(run: str, chunks: str, external_key: str = "External id", *, lean: bool) -> str:
-    """INSERT INTO event from a relation ``chunks``(chunk, rank, base_ns, first_id)."""
+def insert_sql(
+    run: str, chunks: str, external_key: str = "External id", *, lean: bool, merged: bool = False
+) -> str:
+    """INSERT INTO event from a relation ``chunks``(chunk, rank, base_ns, first_id).
+
+    ``merged``: the file holds several ranks, and ``args.rank`` says whose an event is.
+    """
     names = ", ".join(f"'{phase}'" for phase in IGNORED_PHASES)
     instants = ", ".join(f"'{phase}'" for phase in INSTANTS)
     devices = device_categories_sql()
@@ -128,6 +132,7 @@ def insert_sql(run: str, chunks: str, external_key: str = "External id", *, lean
     schema = event_schema(external_key).replace("'", "''")
     run_literal = "'" + run.replace("'", "''") + "'"
     wanted = "class NOT IN ('python', 'cpu_op', 'runtime')" if lean else "true"
+    rank = "coalesce(e.args.rank, rank)" if merged else "rank"
     return f"""
 INSERT INTO event (
   run, rank, event_id, name, category, class, device, stream, pid, tid, start_ns, dur_ns,
@@ -138,7 +143,8 @@ SELECT {run_literal}, rank, first_id + position, name, category, class, device, 
   {", ".join(_COLLECTIVE_COLUMNS)},
   {", ".join(f"CASE WHEN shapes THEN {column} END" for column in _SHAPE_COLUMNS)}, bytes
 FROM (
-  SELECT rank, first_id, base_ns, position, e.name AS name, e.cat AS category,
+  SELECT {rank}, first_id, base_ns, position, e.name AS name,
+    CASE WHEN e.ph = 'M' THEN e.args.name ELSE e.cat END AS category,
     CASE
       WHEN bad THEN '{BAD_CHUNK}'
       WHEN e.ph IS NULL THEN '{NO_PHASE}'
@@ -162,7 +168,8 @@ FROM (
   FROM (
     SELECT rank, base_ns, first_id, bad, lower(e.cat) AS category_lower, e, position
     FROM (
-     SELECT rank, base_ns, first_id, bad, unnest(events) AS e, unnest(range(len(events))) AS position
+     SELECT rank, base_ns, first_id, bad, unnest(events) AS e,
+       unnest(range(len(events))) AS position
      FROM (
       SELECT rank, base_ns, first_id, parsed IS NULL AS bad, coalesce(parsed, [NULL]) AS events
       FROM (

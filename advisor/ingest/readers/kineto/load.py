@@ -10,6 +10,7 @@ import pyarrow as pa
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.cutter import Chunk
+from advisor.ingest.readers.kineto.merged import split_by_process
 from advisor.ingest.readers.kineto.pairs import pair_begin_end
 from advisor.ingest.readers.kineto.ranks import assign_ranks, check_parts, write_ranks
 from advisor.ingest.readers.kineto.trace import Trace, chunk_first_id
@@ -29,14 +30,20 @@ _OLD_KEY, _KEY = "external id", "External id"
 def load(sources: Sequence[Source], context: ReadContext) -> None:
     """Read ``sources`` (all of one run) into run's base tables."""
     sql.self_test(context.con)
-    traces = [Trace(source) for source in sources]
+    traces = [Trace(source, number) for number, source in enumerate(sources)]
     for trace in traces:
         trace.peek()
     assign_ranks(traces)
     for key in (_KEY, _OLD_KEY):
-        chosen = [trace for trace in traces if _external_key(trace.source) == key]
-        if chosen:
-            _load_dialect(chosen, context, key)
+        for merged in (False, True):
+            chosen = [
+                trace
+                for trace in traces
+                if _external_key(trace.source) == key and trace.merged is merged
+            ]
+            if chosen:
+                _load_dialect(chosen, context, key, merged=merged)
+    split_by_process(traces, context)
     check_parts(traces, context)
     pair_begin_end(traces, context)
     write_ranks(traces, context)
@@ -48,7 +55,7 @@ def _external_key(source: Source) -> str:
     return _OLD_KEY if old else _KEY
 
 
-def _load_dialect(traces: list[Trace], context: ReadContext, key: str) -> None:
+def _load_dialect(traces: list[Trace], context: ReadContext, key: str, *, merged: bool) -> None:
     def normalise(event: dict[str, Any]) -> dict[str, Any]:
         kept = {name: event[name] for name in sql.KEPT_FIELDS if name in event}
         args = event.get("args")
@@ -64,26 +71,28 @@ def _load_dialect(traces: list[Trace], context: ReadContext, key: str) -> None:
             for chunk in trace.last_events(normalise):
                 yield trace, chunk
 
-    _insert(chunks(), context, key)
+    _insert(chunks(), context, key, merged=merged)
     bad = _bad_chunks(context)
     if bad:
-        _insert(_repaired(traces, bad, normalise), context, key)
+        _insert(_repaired(traces, bad, normalise), context, key, merged=merged)
         _forget_after_end(traces, context)
     for trace in traces:
         _apply_tail(trace, context)
 
 
 def _repaired(
-    traces: list[Trace], bad: dict[tuple[int, int], list[int]], normalise: Any
+    traces: list[Trace], bad: dict[int, list[int]], normalise: Any
 ) -> Iterator[tuple[Trace, Chunk]]:
     for trace in traces:
-        numbers = bad.get((trace.rank, trace.part))
+        numbers = bad.get(trace.number)
         if numbers:
             for chunk in trace.repairs(numbers, normalise):
                 yield trace, chunk
 
 
-def _insert(chunks: Iterator[tuple[Trace, Chunk]], context: ReadContext, key: str) -> None:
+def _insert(
+    chunks: Iterator[tuple[Trace, Chunk]], context: ReadContext, key: str, *, merged: bool
+) -> None:
     """Stream chunks into the event table. An error in the generator comes out as it was raised."""
     failure: list[BaseException] = []
 
@@ -101,7 +110,9 @@ def _insert(chunks: Iterator[tuple[Trace, Chunk]], context: ReadContext, key: st
     con.register("kineto_chunks", reader)
     try:
         con.execute("SET preserve_insertion_order = false")
-        con.execute(sql.insert_sql(context.run, "kineto_chunks", key, lean=context.lean))
+        con.execute(
+            sql.insert_sql(context.run, "kineto_chunks", key, lean=context.lean, merged=merged)
+        )
     except Exception:
         if failure:
             raise failure[0] from None
@@ -133,16 +144,16 @@ def _offsets(size: int) -> bytes:
     return b"\0\0\0\0" + size.to_bytes(4, "little")
 
 
-def _bad_chunks(context: ReadContext) -> dict[tuple[int, int], list[int]]:
-    """Numbers of malformed chunks by (rank, part); their marker rows are removed."""
+def _bad_chunks(context: ReadContext) -> dict[int, list[int]]:
+    """Numbers of malformed chunks by file; their marker rows are removed."""
     rows = context.con.execute(
-        "SELECT rank, event_id FROM event WHERE run = ? AND class = ?",
+        "SELECT event_id FROM event WHERE run = ? AND class = ?",
         [context.run, sql.BAD_CHUNK],
     ).fetchall()
-    found: dict[tuple[int, int], list[int]] = {}
-    for rank, event_id in rows:
-        part, within = divmod(event_id, sql.IDS_PER_PART)
-        found.setdefault((rank, part), []).append(within // sql.IDS_PER_CHUNK)
+    found: dict[int, list[int]] = {}
+    for (event_id,) in rows:
+        number, within = divmod(event_id, sql.IDS_PER_FILE)
+        found.setdefault(number, []).append(within // sql.IDS_PER_CHUNK)
     if rows:
         context.con.execute(
             "DELETE FROM event WHERE run = ? AND class = ?", [context.run, sql.BAD_CHUNK]
@@ -156,8 +167,8 @@ def _forget_after_end(traces: list[Trace], context: ReadContext) -> None:
         if trace.ended_in is not None:
             first = trace.first_id + (trace.ended_in + 1) * sql.IDS_PER_CHUNK
             context.con.execute(
-                "DELETE FROM event WHERE run = ? AND rank = ? AND event_id BETWEEN ? AND ?",
-                [context.run, trace.rank, first, trace.first_id + sql.IDS_PER_PART - 1],
+                "DELETE FROM event WHERE run = ? AND event_id BETWEEN ? AND ?",
+                [context.run, first, trace.last_id],
             )
 
 
@@ -168,13 +179,6 @@ def _apply_tail(trace: Trace, context: ReadContext) -> None:
     shift = trace.base_ns - assumed
     if shift:
         context.con.execute(
-            "UPDATE event SET start_ns = start_ns + ? "
-            "WHERE run = ? AND rank = ? AND event_id BETWEEN ? AND ?",
-            [
-                shift,
-                context.run,
-                trace.rank,
-                trace.first_id,
-                trace.first_id + sql.IDS_PER_PART - 1,
-            ],
+            "UPDATE event SET start_ns = start_ns + ? WHERE run = ? AND event_id BETWEEN ? AND ?",
+            [shift, context.run, trace.first_id, trace.last_id],
         )

@@ -1,7 +1,7 @@
 """What a trace says about itself outside its events: rank, groups, devices, base time.
 
-These fields stand before the events, after them, or both, and either part may be damaged. So they are
-read key by key: a value that cannot be parsed is skipped and the next key is looked for.
+These fields stand before the events, after them, or both, and either part may be damaged. So they
+are read key by key: a value that cannot be parsed is skipped and the next key is looked for.
 """
 
 from __future__ import annotations

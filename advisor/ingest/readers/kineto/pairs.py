@@ -25,12 +25,12 @@ def pair_begin_end(traces: Sequence[Trace], context: ReadContext) -> None:
     ).fetchall()
     if not marked:
         return
-    owners = {(trace.rank, trace.part): trace for trace in traces}
+    owners = {trace.number: trace for trace in traces}
     stacks: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
     spans: list[tuple[int, int, int]] = []
     for rank, event_id, begins, pid, tid, start in marked:
-        owner = owners[rank, event_id // sql.IDS_PER_PART]
-        stack = stacks.setdefault((rank, owner.part, pid, tid), [])
+        owner = owners[event_id // sql.IDS_PER_FILE]
+        stack = stacks.setdefault((owner.number, rank, pid, tid), [])
         if begins:
             stack.append((event_id, start))
         elif stack:
@@ -38,9 +38,9 @@ def pair_begin_end(traces: Sequence[Trace], context: ReadContext) -> None:
             spans.append((rank, begun, start - since))
         else:
             owner.dropped["end without begin"] += 1
-    for (rank, part, *_), stack in stacks.items():
+    for (number, *_), stack in stacks.items():
         if stack:
-            owners[rank, part].dropped["begin without end"] += len(stack)
+            owners[number].dropped["begin without end"] += len(stack)
     con.execute("CREATE OR REPLACE TEMP TABLE kineto_span (rank INTEGER, id BIGINT, dur BIGINT)")
     if spans:
         con.executemany("INSERT INTO kineto_span VALUES (?, ?, ?)", spans)

@@ -5,36 +5,37 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto import events_sql as sql
-from advisor.ingest.readers.kineto.metadata import ProcessGroup, as_int, as_object
+from advisor.ingest.readers.kineto.metadata import ProcessGroup, TraceInfo, as_int, as_object
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
 
+_EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlier than any trace
+_MAX_THREAD_NAMES = 1_000
+
 
 def assign_ranks(traces: Sequence[Trace]) -> None:
-    """Give every trace its rank; files of one rank become its parts, in order of their paths.
+    """Give every trace its rank; several files may have the same one (see check_parts).
 
     Files that do not say their rank get the smallest free numbers in order of their paths, and
     their note says so.
     """
-    taken: Counter[int] = Counter()
+    taken = {trace.info.rank for trace in traces}
+    free = 0
     for trace in traces:
         if trace.info.rank is not None:
             trace.rank = trace.info.rank
-            trace.part = taken[trace.rank]
-            taken[trace.rank] += 1
             if trace.info.rank_from != "distributedInfo":
                 trace.notes.append(f"rank {trace.rank} from {trace.info.rank_from}")
-    free = 0
-    for trace in traces:
-        if trace.info.rank is None:
+        elif not trace.merged:
             while free in taken:
                 free += 1
             trace.rank = free
-            taken[free] += 1
+            taken.add(free)
             trace.notes.append(
                 f"the trace does not say its rank: taken as rank {free}"
                 + (" in order of the files' names" if len(traces) > 1 else "")
@@ -46,123 +47,165 @@ def check_parts(traces: Sequence[Trace], context: ReadContext) -> None:
 
     Raises :class:`AdvisorError` naming both files.
     """
-    by_rank: dict[int, list[Trace]] = {}
-    for trace in traces:
-        by_rank.setdefault(trace.rank, []).append(trace)
-    several = {rank: parts for rank, parts in by_rank.items() if len(parts) > 1}
-    if not several:
-        return
     rows = context.con.execute(
         "SELECT rank, event_id // ?, min(start_ns), max(start_ns + dur_ns) FROM event "
-        "WHERE run = ? AND class NOT LIKE '!%' AND category IS DISTINCT FROM 'Trace' "
-        "AND category IS NOT NULL GROUP BY ALL",
-        [sql.IDS_PER_PART, context.run],
+        "WHERE run = ? AND NOT starts_with(class, '!') AND category IS NOT NULL "
+        "AND category <> 'Trace' GROUP BY ALL",
+        [sql.IDS_PER_FILE, context.run],
     ).fetchall()
-    windows = {(rank, part): (start, end) for rank, part, start, end in rows}
-    for rank, parts in several.items():
-        known = [(windows[rank, p.part], p) for p in parts if (rank, p.part) in windows]
-        known.sort(key=lambda item: item[0])
-        for (window, one), (following, other) in zip(known, known[1:], strict=False):
-            if following[0] < window[1]:
+    windows: dict[int, list[tuple[int, int, int]]] = {}
+    for rank, number, start, end in rows:
+        windows.setdefault(rank, []).append((start, end, number))
+    by_number = {trace.number: trace for trace in traces}
+    for rank, parts in windows.items():
+        for (_, end, one), (start, _, other) in pairwise(sorted(parts)):
+            if start < end:
                 raise AdvisorError(
                     f"rank {rank} is in two files that cover the same time: "
-                    f"{one.source.path} and {other.source.path}",
-                    hint="pass the traces of one run only (see advisor ingest --help), or rename "
-                    "them rank0.json, rank1.json ... if the recorded ranks are wrong",
+                    f"{by_number[one].source.path} and {by_number[other].source.path}",
+                    hint="pass the traces of one run only; if the recorded ranks are wrong, "
+                    "remove distributedInfo from the files and name them rank0.json, rank1.json",
                 )
-        for trace in parts:
-            trace.notes.append(f"part {trace.part + 1} of {len(parts)} of rank {rank}")
+        if len(parts) > 1:
+            for index, (_, _, number) in enumerate(sorted(parts), 1):
+                by_number[number].notes.append(f"part {index} of {len(parts)} of rank {rank}")
+
+
+@dataclass
+class _Contents:
+    """What one file holds of one rank."""
+
+    events: int
+    compute_device: int | None
+    any_device: int | None
+    device_events: int
+    first_ns: int
+
+
+@dataclass
+class _Rank:
+    """One rank's row in the making: the files that hold events of it."""
+
+    traces: list[Trace] = field(default_factory=list)
+    contents: list[_Contents] = field(default_factory=list)
 
 
 def write_ranks(traces: Sequence[Trace], context: ReadContext) -> None:
     """Count, clean up markers, and write ``rank``, ``process_group`` and ``source``."""
     con = context.con
-    lost = con.execute(
-        "SELECT rank, event_id // ?, class, count(*) FROM event "
-        "WHERE run = ? AND starts_with(class, '!') GROUP BY ALL",
-        [sql.IDS_PER_PART, context.run],
-    ).fetchall()
-    owners = {(trace.rank, trace.part): trace for trace in traces}
-    for rank, part, reason, count in lost:
-        if reason != sql.METADATA:
-            owners[rank, part].dropped[reason.removeprefix("!")] += count
-    if lost:
-        con.execute("DELETE FROM event WHERE run = ? AND starts_with(class, '!')", [context.run])
+    threads = _thread_names(context)
+    _count_lost(traces, context)
     counts = con.execute(
         "SELECT rank, event_id // ?, count(*), mode(device) FILTER (class = 'compute'), "
-        "mode(device), count(*) FILTER (device IS NOT NULL AND class <> 'annotation') "
-        "FROM event WHERE run = ? GROUP BY ALL",
-        [sql.IDS_PER_PART, context.run],
+        "mode(device), count(*) FILTER (device IS NOT NULL AND class <> 'annotation'), "
+        "min(start_ns) FROM event WHERE run = ? GROUP BY ALL ORDER BY ALL",
+        [sql.IDS_PER_FILE, context.run],
     ).fetchall()
-    per_part: dict[tuple[int, int], tuple[Any, ...]] = {
-        (rank, part): tuple(rest) for rank, part, *rest in counts
-    }
-    by_rank: dict[int, list[Trace]] = {}
+    by_number = {trace.number: trace for trace in traces}
+    ranks: dict[int, _Rank] = {}
+    for rank, number, *rest in counts:
+        entry = ranks.setdefault(rank, _Rank())
+        entry.traces.append(by_number[number])
+        entry.contents.append(_Contents(*rest))
+    seen = {number for _, number, *_ in counts}
     for trace in traces:
-        by_rank.setdefault(trace.rank, []).append(trace)
-        events = per_part.get((trace.rank, trace.part), (0,))[0]
+        if trace.number not in seen and not trace.merged:
+            ranks.setdefault(trace.rank, _Rank()).traces.append(trace)
+    events = Counter[int]()
+    for _, number, count, *_ in counts:
+        events[number] += count
+    for trace in traces:
+        several = [rank for rank, number, *_ in counts if number == trace.number]
+        if len(several) > 1:
+            trace.notes.append(f"holds ranks {', '.join(map(str, several))}")
         context.report(
             trace.source,
             "kineto",
-            rank=trace.rank,
-            events_read=events,
+            rank=trace.rank if len(several) <= 1 and not trace.merged else None,
+            events_read=events[trace.number],
             events_dropped=sum(trace.dropped.values()),
             drop_reasons=trace.dropped,
             note="; ".join(trace.notes) or None,
-            sha256=trace.hash_file(),
+            sha256=trace.sha256,
         )
-    for rank, parts in sorted(by_rank.items()):
-        _write_rank(
-            rank, parts, [per_part.get((rank, t.part), (0, None, None, 0)) for t in parts], context
-        )
+    for rank, entry in sorted(ranks.items()):
+        _write_rank(rank, entry, threads.get(rank, {}), context)
     _write_groups(traces, context)
 
 
-def _write_rank(
-    rank: int, parts: list[Trace], counts: list[tuple[Any, ...]], context: ReadContext
-) -> None:
-    info = parts[0].info
-    dropped: Counter[str] = Counter()
-    for trace in parts:
-        dropped.update(trace.dropped)
-    device = next(
-        (row[index] for index in (1, 2) for row in counts if row[index] is not None), None
-    )
-    on_device = any(row[3] for row in counts)
-    properties = info.devices.get(device if device is not None else -1, {})
-    own = as_object(info.fields.get("advisor"))
-    started = context.con.execute(
-        "SELECT min(start_ns) FROM event WHERE run = ? AND rank = ?", [context.run, rank]
+def _count_lost(traces: Sequence[Trace], context: ReadContext) -> None:
+    lost = context.con.execute(
+        "SELECT event_id // ?, class, count(*) FROM event "
+        "WHERE run = ? AND starts_with(class, '!') GROUP BY ALL",
+        [sql.IDS_PER_FILE, context.run],
     ).fetchall()
-    earliest = started[0][0] if started and started[0][0] is not None else 0
+    by_number = {trace.number: trace for trace in traces}
+    for number, reason, count in lost:
+        if reason != sql.METADATA:
+            by_number[number].dropped[reason.removeprefix("!")] += count
+    if lost:
+        context.con.execute(
+            "DELETE FROM event WHERE run = ? AND starts_with(class, '!')", [context.run]
+        )
+
+
+def _thread_names(context: ReadContext) -> dict[int, dict[str, str]]:
+    """Names of threads by rank and thread id, as the traces' metadata events give them."""
+    rows = context.con.execute(
+        "SELECT rank, tid, category FROM event WHERE run = ? AND class = ? "
+        "AND name = 'thread_name' AND tid IS NOT NULL AND category IS NOT NULL "
+        "AND NOT starts_with(category, 'stream') ORDER BY event_id",
+        [context.run, sql.METADATA],
+    ).fetchall()
+    names: dict[int, dict[str, str]] = {}
+    for rank, tid, name in rows:
+        known = names.setdefault(rank, {})
+        if len(known) < _MAX_THREAD_NAMES:
+            known[str(tid)] = name[:200]
+    return names
+
+
+def _write_rank(rank: int, entry: _Rank, threads: dict[str, str], context: ReadContext) -> None:
+    info = entry.traces[0].info if entry.traces else TraceInfo()
+    dropped: Counter[str] = Counter()
+    for trace in entry.traces:
+        dropped.update(trace.dropped)
+    parts = entry.contents
+    devices = [part.compute_device for part in parts] + [part.any_device for part in parts]
+    on_device = any(part.device_events for part in parts)
+    device = next((number for number in devices if number is not None), None) if on_device else None
+    properties = info.devices.get(device, {}) if device is not None else {}
+    name = properties.get("name")
+    own = as_object(info.fields.get("advisor"))
+    metadata = info.kept()
+    if threads:
+        metadata["thread_names"] = threads
+    absolute = bool(parts) and min(part.first_ns for part in parts) > _EPOCH_NS
     context.con.execute(
-        "INSERT INTO rank (run, rank, world_size, host, device, device_name, backend, nccl_version, "
-        "timeline, events_read, events_dropped, drop_reasons, complete, has_base_time, "
-        "peak_memory_bytes, total_memory_bytes, metadata) "
+        "INSERT INTO rank (run, rank, world_size, host, device, device_name, backend, "
+        "nccl_version, timeline, events_read, events_dropped, drop_reasons, complete, "
+        "has_base_time, peak_memory_bytes, total_memory_bytes, metadata) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             context.run,
             rank,
             info.world_size,
             info.host,
-            device if on_device else None,
-            str(properties["name"]) if "name" in properties else (None if on_device else "CPU"),
+            device,
+            str(name) if name is not None else (None if on_device else "CPU"),
             info.backend,
             info.nccl_version,
             "device" if on_device else "host",
-            sum(row[0] for row in counts),
+            sum(part.events for part in parts),
             sum(dropped.values()),
             json.dumps(dict(dropped), sort_keys=True),
-            all(trace.complete for trace in parts) and not dropped,
-            info.base_time_ns is not None or earliest > _EPOCH_NS,
+            all(trace.complete for trace in entry.traces) and not dropped,
+            info.base_time_ns is not None or absolute,
             as_int(own.get("peak_memory_bytes")),
             as_int(properties.get("totalGlobalMem")),
-            json.dumps(info.kept(), default=str),
+            json.dumps(metadata, default=str),
         ],
     )
-
-
-_EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlier than any trace
 
 
 def _write_groups(traces: Sequence[Trace], context: ReadContext) -> None:

@@ -1,7 +1,7 @@
 """Reads damaged stretches of a trace event by event, keeping every event that can be read.
 
-The database parses whole chunks; a chunk that is not valid JSON comes here. Each event is tried as it
-stands, then with the repairs that do not change its meaning (bytes that are not UTF-8, lone
+The database parses whole chunks; a chunk that is not valid JSON comes here. Each event is tried as
+it stands, then with the repairs that do not change its meaning (bytes that are not UTF-8, lone
 surrogates, stray backslashes, NaN); what still cannot be read is counted by reason.
 """
 

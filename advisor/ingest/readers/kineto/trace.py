@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,13 +12,14 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto.cutter import Chunk, Cutter, NoEventsError
-from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK, IDS_PER_PART, LARGEST_NS
+from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK, IDS_PER_FILE, LARGEST_NS
 from advisor.ingest.readers.kineto.metadata import TraceInfo, read_fields, trace_info
 from advisor.ingest.readers.kineto.repair import Normalise, Repairer, clean
 from advisor.ingest.source import Source
 
 _TAIL_HINT = 256 * 1024
 _REPAIRED_CHUNK = 128 * 1024
+_ARGS_RANK = re.compile(rb'"args"\s*:\s*\{[^{}]*"rank"\s*:\s*\d')
 
 
 @dataclass
@@ -25,9 +27,10 @@ class Trace:
     """State of one file: filled by :meth:`peek`, then :meth:`chunks`, then :meth:`repairs`."""
 
     source: Source
+    number: int = 0
     info: TraceInfo = field(default_factory=TraceInfo)
     rank: int = 0
-    part: int = 0
+    merged: bool = False
     base_ns: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
@@ -52,6 +55,9 @@ class Trace:
                 ) from error
         self.info = trace_info(self.head, self._tail_hint(), source.path)
         self._set_base()
+        self.merged = self.info.rank_from != "distributedInfo" and bool(
+            _ARGS_RANK.search(source.head)
+        )
 
     def _tail_hint(self) -> bytes:
         if self.source.compression != "none" or self.source.size < _TAIL_HINT:
@@ -72,7 +78,12 @@ class Trace:
     @property
     def first_id(self) -> int:
         """Smallest event id of this file."""
-        return self.part * IDS_PER_PART
+        return self.number * IDS_PER_FILE
+
+    @property
+    def last_id(self) -> int:
+        """Largest event id of this file."""
+        return self.first_id + IDS_PER_FILE - 1
 
     def chunks(self, progress: Any = None) -> Iterator[Chunk]:
         """The file's chunks as cut; the remainder after the last safe cut is kept aside."""

@@ -37,8 +37,11 @@ class _Commands(click.Group):
     epilog="Example:  advisor diagnose traces/ --format html -o report.html",
 )
 @click.version_option(__version__, prog_name="advisor")
-def _root() -> None:
+@click.option("--debug", is_flag=True, help="Show a traceback when something goes wrong.")
+def _root(debug: bool) -> None:
     """Find what a distributed training step loses in communication, and what to change."""
+    if debug:
+        os.environ["ADVISOR_DEBUG"] = "1"
 
 
 def main(args: list[str] | None = None) -> None:
@@ -61,4 +64,13 @@ def main(args: list[str] | None = None) -> None:
         if os.environ.get("ADVISOR_DEBUG"):
             raise
         click.echo(f"advisor: {error}", err=True)
+        sys.exit(2)
+    except Exception as error:
+        if os.environ.get("ADVISOR_DEBUG"):
+            raise
+        click.echo(
+            f"advisor: internal error: {type(error).__name__}: {error}\n"
+            "  this is a defect of advisor; `advisor --debug ...` shows where, please report it",
+            err=True,
+        )
         sys.exit(2)

@@ -83,7 +83,7 @@ def command(
         lean=lean,
         force=force,
         command=_command_line(),
-        progress=not quiet and sys.stderr.isatty(),
+        progress=None,
     )
     with run:
         report = run.diagnose(rule_dirs=rule_dirs, select=select, ignore=ignore)

@@ -38,7 +38,7 @@ def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: 
     from advisor import api
     from advisor.whatif.extract import programs
 
-    with api.load(*paths, progress=not quiet) as run:
+    with api.load(*paths) as run:
         rows = []
         for (name,) in run.store.con.execute("SELECT run FROM run ORDER BY run").fetchall():
             steps = programs(run.store, name)

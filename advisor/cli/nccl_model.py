@@ -73,7 +73,7 @@ def command(
         read = read_graph(graph, nodes=nodes, capability=capability, cpu_vendor=cpu_vendor)
     else:
         from advisor.config.hardware import machine
-        from advisor.model.topology_search import topology_of
+        from advisor.model.topology_machine import topology_of
 
         assert hardware is not None
         read = Read(topology_of(machine(hardware), nodes or 1), None, ())

@@ -1,0 +1,207 @@
+"""The hardware table: peaks of devices and machines by name, every figure with its source.
+
+The data are the YAML files of advisor/model/hardware: devices.yaml (looked up by the device name
+that a trace carries) and one file per machine. Peaks are dense; unknown hardware is None, never a
+guess.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from advisor.config.loader import load_model
+from advisor.errors import AdvisorError
+
+_FOLDER = Path(__file__).resolve().parent.parent / "model" / "hardware"
+_VARIANT = r"(?!\s*(?:ti|super|d|laptop|max-q)\b)"
+
+Dtype = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8"]
+_DTYPES = {
+    "float64": "fp64",
+    "double": "fp64",
+    "float32": "fp32",
+    "float": "fp32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float8_e4m3fn": "fp8",
+    "float8_e5m2": "fp8",
+}
+
+
+class Device(BaseModel):
+    """One accelerator. Bandwidths in GB/s (1e9); `link_gbps` is one direction, all links."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    match: list[str] = Field(min_length=1)
+    vendor: Literal["nvidia", "amd", "intel"]
+    compute_capability: int | None = None
+    peak_tflops: dict[Dtype, float]
+    peak_source: str = Field(min_length=5)
+    memory_gb: float = Field(gt=0)
+    memory_gbps: float = Field(gt=0)
+    memory_source: str = Field(min_length=5)
+    link_gbps: float | None = Field(default=None, gt=0)
+    link_source: str | None = None
+
+    @field_validator("peak_tflops")
+    @classmethod
+    def _positive(cls, value: dict[Dtype, float]) -> dict[Dtype, float]:
+        if not value or min(value.values()) <= 0:
+            raise ValueError("every peak must be above zero")
+        return value
+
+    @model_validator(mode="after")
+    def _link_has_source(self) -> Device:
+        if (self.link_gbps is None) != (self.link_source is None):
+            raise ValueError("link_gbps and link_source belong together")
+        return self
+
+    def peak_flops(self, dtype: str) -> float | None:
+        """Dense FLOP/s for 'bf16', 'float32', ...; None where the source names none."""
+        key: Any = _DTYPES.get(dtype.lower(), dtype.lower())
+        peak = self.peak_tflops.get(key)
+        return None if peak is None else peak * 1e12
+
+
+class _Devices(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    devices: list[Device]
+
+
+class Network(BaseModel):
+    """What connects the nodes: `nics` per node of `nic_gbps` GB/s each, one direction."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["infiniband", "roce", "efa", "tcp", "gpudirect-tcpx"]
+    nics: int = Field(ge=1)
+    nic_gbps: float = Field(gt=0)
+    gpudirect: bool
+    source: str = Field(min_length=5)
+
+    @property
+    def node_gbps(self) -> float:
+        """GB/s out of one node."""
+        return self.nics * self.nic_gbps
+
+
+class Intra(BaseModel):
+    """What connects the GPUs of a node: GB/s per GPU, one direction."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["nvswitch", "nvlink", "infinity-fabric", "pcie"]
+    gpu_gbps: float = Field(gt=0)
+    source: str = Field(min_length=5)
+
+
+class GraphSet(BaseModel):
+    """NCCL's searched graphs for full nodes; `basis` says whether a log or the rule shows them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    basis: Literal["log", "search rule"]
+    source: str = Field(min_length=5)
+    ring: dict[str, Any]
+    tree: dict[str, Any]
+    nvls: dict[str, Any] | None = None
+
+
+class Machine(BaseModel):
+    """A node type: its GPUs, links, NICs, host and, for NCCL, the graphs found on it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    description: str
+    device: str
+    gpus_per_node: int = Field(ge=1, le=72)
+    cpu_vendor: Literal["intel", "amd", "arm"]
+    host_memory_gb: float = Field(gt=0)
+    host_link_gbps: float = Field(gt=0, description="GB/s between a GPU and host memory")
+    host_source: str = Field(min_length=5)
+    intra: Intra
+    network: Network
+    nccl_one_node: GraphSet | None = None
+    nccl_several_nodes: GraphSet | None = None
+
+
+@cache
+def devices() -> tuple[Device, ...]:
+    """All devices of the table."""
+    return tuple(load_model(_FOLDER / "devices.yaml", _Devices).devices)
+
+
+@cache
+def find_device(device_name: str) -> Device | None:
+    """The device called e.g. 'NVIDIA H100 80GB HBM3'; the longest matching entry wins.
+
+    None when the table does not have it: laptop, Ti and MIG variants are other devices.
+    """
+    best: tuple[int, Device] | None = None
+    if re.search(r"\b(laptop|max-q|mig)\b", device_name, re.IGNORECASE):
+        return None
+    for device in devices():
+        for phrase in device.match:
+            pattern = rf"(?<![a-z0-9]){re.escape(phrase)}(?![a-z0-9]){_VARIANT}"
+            if re.search(pattern, device_name, re.IGNORECASE) and (
+                best is None or len(phrase) > best[0]
+            ):
+                best = (len(phrase), device)
+    return best[1] if best else None
+
+
+def peak_flops(device_name: str, dtype: str) -> tuple[float, str] | None:
+    """Dense FLOP/s of a device by name, and the source; None when either is unknown."""
+    device = find_device(device_name)
+    peak = device.peak_flops(dtype) if device else None
+    return None if device is None or peak is None else (peak, device.peak_source)
+
+
+@cache
+def machine_names() -> tuple[str, ...]:
+    """Names of all machines."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml") if path.stem != "devices"))
+
+
+def machine(name: str) -> Machine:
+    """A machine by name, or by the path of a YAML file of the same form.
+
+    Raises AdvisorError with near names, or naming file and line of every mistake in a file.
+    """
+    if name.endswith((".yaml", ".yml")):
+        found = load_model(Path(name), Machine)
+    else:
+        key = name.strip().lower().replace("_", "-")
+        if key not in machine_names():
+            close = get_close_matches(key, machine_names(), n=3, cutoff=0.4)
+            near = f"did you mean {' or '.join(close)}? " if close else ""
+            raise AdvisorError(
+                f"unknown hardware '{name}'",
+                hint=f"{near}known: {', '.join(machine_names())}, or the path of a YAML file",
+            )
+        found = load_model(_FOLDER / f"{key}.yaml", Machine)
+    device_of(found)
+    return found
+
+
+def device_of(found: Machine) -> Device:
+    """The device of a machine. Raises AdvisorError when devices.yaml does not have it."""
+    for device in devices():
+        if device.name == found.device:
+            return device
+    raise AdvisorError(
+        f"device '{found.device}' is not in the table",
+        where=found.name,
+        hint=f"known: {', '.join(device.name for device in devices())}",
+    )

@@ -1,0 +1,66 @@
+"""The NCCL topology of a process group on machines of the hardware table.
+
+The table holds graphs for whole nodes. A group with fewer ranks per node than the node has GPUs
+(tensor parallelism inside, data parallelism across nodes) gets its share of the channels that
+NICs limit; NVSwitch gives every pair full speed, so inside one node nothing is shared out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from advisor.config.hardware import GraphSet, Machine, device_of
+from advisor.errors import AdvisorError
+from advisor.model.topology import Topology
+
+
+def topology_of(machine: Machine, nodes: int, ranks_per_node: int | None = None) -> Topology:
+    """The topology of a group on `nodes` nodes; `ranks_per_node` defaults to all GPUs.
+
+    Raises AdvisorError when the machine has no NCCL graphs (AMD) or fewer GPUs than asked.
+    """
+    per_node = machine.gpus_per_node if ranks_per_node is None else ranks_per_node
+    if not 1 <= per_node <= machine.gpus_per_node:
+        raise AdvisorError(
+            f"{per_node} ranks per node on {machine.name}, which has {machine.gpus_per_node} GPUs"
+        )
+    graphs = machine.nccl_one_node if nodes == 1 else machine.nccl_several_nodes
+    device = device_of(machine)
+    if graphs is None or device.compute_capability is None:
+        raise AdvisorError(
+            f"{machine.name} has no NCCL graphs in the table",
+            hint="NCCL's model covers NVIDIA GPUs; plan works without it, from link bandwidths",
+        )
+    fields: dict[str, Any] = {
+        "name": machine.name,
+        "source": f"{graphs.basis}: {graphs.source}",
+        "nodes": nodes,
+        "ranks_per_node": per_node,
+        "compute_capability": device.compute_capability,
+        "cpu_vendor": machine.cpu_vendor,
+        "nvswitch": machine.intra.kind == "nvswitch",
+        **_graphs(graphs, machine, nodes, per_node),
+    }
+    try:
+        return Topology.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise AdvisorError(f"{name}: {first['msg']}", where=machine.name) from error
+
+
+def _graphs(graphs: GraphSet, machine: Machine, nodes: int, per_node: int) -> dict[str, Any]:
+    result = {"ring": dict(graphs.ring), "tree": dict(graphs.tree)}
+    if graphs.nvls is not None and per_node > 1:
+        result["nvls"] = dict(graphs.nvls)
+        # One head, hence one channel, per GPU of the node.
+        result["nvls"]["channels"] = min(graphs.nvls["channels"], per_node)
+    share = per_node / machine.gpus_per_node
+    if nodes > 1 and share < 1:
+        for graph in result.values():
+            graph["channels"] = max(1, round(graph["channels"] * share))
+            if per_node == 1:
+                graph["type_intra"] = "LOC"
+    return result

@@ -25,6 +25,12 @@ def significant(value: float, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def decimals(value: float, step: float) -> str:
+    """``value`` with as many decimals as multiples of ``step`` need, for the ticks of an axis."""
+    places = max(0, -math.floor(math.log10(step) + 1e-9))
+    return f"{value + 0.0:,.{places}f}"
+
+
 def duration(ns: float | None) -> str:
     """A time in ns as '38.2 ms', '84 µs' or '12.5 s'; '–' when unknown."""
     if ns is None:

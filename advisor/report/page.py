@@ -14,7 +14,15 @@ from advisor.findings import FindingsReport, OutcomeKind
 from advisor.report import numbers, summary
 from advisor.report.clean import printable
 from advisor.report.options import Options
-from advisor.report.sections import breakdown, findings, quality
+from advisor.report.sections import (
+    breakdown,
+    changes,
+    collectives,
+    findings,
+    quality,
+    ranks,
+    strategies,
+)
 from advisor.report.sections.section import Section
 from advisor.store.store import Store
 
@@ -53,10 +61,15 @@ def content_policy(style: str) -> str:
 
 def _sections(report: FindingsReport, store: Store | None) -> list[Section]:
     found: list[Section | None] = []
+    runs = [run.run for run in report.runs] if store is not None else []
+    several = len(runs) > 1
     if store is not None:
-        runs = [run.run for run in report.runs]
-        found += [breakdown.build(store, run, several=len(runs) > 1) for run in runs]
+        found.append(strategies.build(store, runs))
+        found += [breakdown.build(store, run, several=several) for run in runs]
     found.append(findings.build(report, store))
+    if store is not None:
+        for section in (collectives, ranks, changes):
+            found += [section.build(store, run, several=several) for run in runs]
     found.append(quality.build(report, store))
     return [section for section in found if section is not None]
 
@@ -85,11 +98,20 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    environment.filters["percent"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".") + "%"
-    environment.filters["px"] = lambda value: f"{value:.1f}".rstrip("0").rstrip(".")
+    environment.filters["placed"] = _placed
+    environment.filters["px"] = _pixels
     return environment
 
 
 def _finalize(value: object) -> object:
     """Names from a trace lose their control characters; finished markup passes."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _placed(value: float, unit: str) -> str:
+    """A horizontal position; two decimals of a percent are finer than a pixel of any screen."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") + unit
+
+
+def _pixels(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

@@ -74,12 +74,13 @@ def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
     passed = numbers.plural(counts[OutcomeKind.PASSED], "rule")
     text = f"{passed} passed · {counts[OutcomeKind.NOT_APPLICABLE]} not applicable"
     missing = summary.missing_evidence(report)
-    if missing:
-        reason, how, _ = missing[0]
-        hint = f": {one_line(how)}" if how else ""
-        text += f" ({one_line(reason)}{hint})"
+    if missing and not options.verbose:
+        text += f" ({shorten(missing[0][0], 48)}; --verbose says how to capture it)"
     text += f" · {numbers.plural(counts[OutcomeKind.ERROR], 'error')}"
     yield from _wrap(text, options.width)
+    if options.verbose:
+        for reason, how, rules in missing:
+            yield from _wrap(f"missing for {', '.join(rules)}: {reason}. {how}", options.width)
     for outcome in report.outcomes:
         if outcome.outcome is OutcomeKind.ERROR:
             yield from _wrap(f"rule {outcome.rule} failed: {outcome.reason}", options.width)

@@ -28,6 +28,13 @@ EPOCH_NS = 1_700_000_000_000_000_000
 RUN = "test-data"
 STEP_NS = 100 * MS
 ALL_REDUCE_BYTES = 40_000_000
+ACTIVITY_COLUMNS = "run, rank, kind, start_ns, end_ns, stream, event_id, launch_ns, step"
+COLLECTIVE_COLUMNS = (
+    "run, rank, call_id, op, wire_op, process_group, group_size, seq, dtype, in_elements, "
+    "out_elements, bytes, peer, start_ns, end_ns, enqueue_ns, stream, event_id, matched_ranks, "
+    "wait_ns, transfer_ns, t_is, last_rank, step, phase, module, exposed_ns, hidden_ns, "
+    "algbw_gbps, busbw_gbps"
+)
 
 
 def make_store(ranks: int = 4, steps: int = 5, late_rank: int = 2, calls: int = 1) -> Store:
@@ -100,9 +107,12 @@ def make_store(ranks: int = 4, steps: int = 5, late_rank: int = 2, calls: int = 
                     "backward", f"bucket {call}", stop - begin, 0, gbps,
                     gbps * 2 * (ranks - 1) / ranks,
                 ))  # fmt: skip
-    for table, rows in (("activity", activity), ("collective", collective)):
+    for table, columns, rows in (
+        ("activity", ACTIVITY_COLUMNS, activity),
+        ("collective", COLLECTIVE_COLUMNS, collective),
+    ):
         marks = ", ".join("?" * len(rows[0]))
-        con.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+        con.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)
     con.execute(
         "INSERT INTO run_breakdown SELECT run, rank, sum(window_ns), sum(compute_ns),"
         " sum(exposed_comm_ns), sum(exposed_memory_ns), sum(other_ns), sum(idle_ns), sum(comm_ns),"
@@ -226,3 +236,71 @@ def summary(ranks: int = 4) -> RunSummary:
         events_dropped=0,
         inputs=["traces/"],
     )
+
+
+def add_everything(store: Store, ranks: int = 4) -> None:
+    """Rows for every other picture, added to :func:`make_store`'s: fits, links, sweep, ring."""
+    con = store.con
+    con.execute(
+        "INSERT INTO alpha_beta VALUES (?, 'trace', 'all_reduce', ?, NULL, 100, 8, 2000, 1500,"
+        " 2500, 0.4, 0.38, 0.42, ?, ?, 30000, 1000, 40000000, 0.99)",
+        [RUN, ranks, 2.0 * (ranks - 1), 2.0 * (ranks - 1) / ranks],
+    )
+    con.execute(
+        "INSERT INTO bench (run, tool, op, ranks, bytes, busbw_gbps) VALUES"
+        " (?, 'nccl-tests', 'all_reduce', ?, 1000000, 3.1)",
+        [RUN, ranks],
+    )
+    for sender in range(ranks):
+        receiver = (sender + 1) % ranks
+        slow = sender == 2
+        con.execute(
+            "INSERT INTO link_excess VALUES (?, 'edge', ?, ?, NULL, '0', NULL, 50, ?, 1.9,"
+            " 'stagger', ?, ?, ?, ?, '{}')",
+            [
+                RUN, sender, receiver, 0.49 if slow else 1.88, 18 * MS if slow else 0,
+                17 * MS if slow else -1 * MS, 19 * MS if slow else 1 * MS, 1e-5 if slow else 0.7,
+            ],
+        )  # fmt: skip
+    con.execute(
+        "INSERT INTO topology VALUES (?, 'ring', NULL, NULL, 'ring 0', ?, 'nccl.log:12')",
+        [RUN, " ".join(str(rank) for rank in range(ranks))],
+    )
+    for value, step_ms, current in ((1, 100, True), (25, 88, False), (100, 86, False)):
+        con.execute(
+            "INSERT INTO whatif VALUES (?, 'bucket_cap_mb', ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                RUN, str(value), current, step_ms * MS, (step_ms - 3) * MS, (step_ms + 3) * MS,
+                100 * MS, 101 * MS, value == 100,
+            ],
+        )  # fmt: skip
+    for trial, settings, step_ms in (
+        (0, "{}", 100),
+        (1, '{"bucket_cap_mb": 25}', 91),
+        (2, '{"NCCL_ALGO": "Tree"}', 104),
+        (3, '{"bucket_cap_mb": 5}', 99.5),
+    ):
+        con.execute(
+            "INSERT INTO trial VALUES (?, ?, ?, ?, 'ok', 'measured', 20, ?, ?, NULL)",
+            [RUN, trial, settings, trial == 0, int(step_ms * MS), 800_000],
+        )
+    con.execute(
+        "INSERT INTO traffic VALUES (?, '0', 'all_reduce', 'backward', 'float32', ?, 1, 40000000,"
+        " 60000000, 40000000, 40000000, 20000000, 20000000)",
+        [RUN, ranks],
+    )
+    # Messages of other sizes outside the steps, for the scatter.
+    for number, size in enumerate((1_000, 8_000, 64_000, 500_000, 4_000_000)):
+        time_ns = 12_000 + size * 0.6
+        for rank in range(ranks):
+            start = EPOCH_NS - 10 * MS + number * MS
+            con.execute(
+                "INSERT INTO collective (run, rank, call_id, op, process_group, group_size, bytes,"
+                " start_ns, end_ns, matched_ranks, wait_ns, transfer_ns, t_is, algbw_gbps,"
+                " busbw_gbps) VALUES (?, ?, ?, 'all_reduce', '0', ?, ?, ?, ?, ?, 0, ?, 'matched',"
+                " ?, ?)",
+                [
+                    RUN, rank, 1_000_000 + number, ranks, size, start, start + int(time_ns), ranks,
+                    int(time_ns), size / time_ns, size / time_ns * 1.5,
+                ],
+            )  # fmt: skip

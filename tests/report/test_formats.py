@@ -70,8 +70,10 @@ def test_verbose_text_shows_evidence_fix_and_doubts() -> None:
 
 
 def test_tail_counts_outcomes_and_names_the_broken_rule() -> None:
-    tail = render(make_report(), None, "text")
-    assert "1 rule passed · 1 not applicable (no NCCL log: advisor explain nccl-log)" in tail
+    tail = " ".join(render(make_report(), None, "text").split())
+    assert "1 rule passed · 1 not applicable (no NCCL log; --verbose says how" in tail
+    verbose = render(make_report(), None, "text", verbose=True)
+    assert "missing for socket-transport: no NCCL log. advisor explain nccl-log" in verbose
     assert "rule broken failed: no such column: x" in tail
 
 

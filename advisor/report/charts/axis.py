@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from advisor.report.charts.scale import Scale
 from advisor.report.charts.scene import Line, Mark, RowLabel, Scene, Text
-from advisor.report.numbers import significant
+from advisor.report.numbers import decimals, significant
 
 AXIS_HEIGHT = 40
 
@@ -17,11 +17,16 @@ def bottom_axis(
     top: float,
     bottom: float,
     title: str,
-    label: Callable[[float], str] = significant,
+    label: Callable[[float], str] | None = None,
+    divisor: float = 1.0,
     about: int = 6,
 ) -> Iterator[Mark]:
-    """Vertical grid lines with labels under ``bottom`` and the title under the labels."""
+    """Vertical grid lines with labels under ``bottom`` and the title under the labels.
+
+    Labels are the ticks over ``divisor`` (1e6 for ns shown as ms), or what ``label`` says.
+    """
     ticks = scale.ticks(about)
+    label = label or _labels(ticks, divisor)
     for index, tick in enumerate(ticks):
         x = scale(tick)
         yield Line(x, top, x, bottom, "grid")
@@ -38,11 +43,13 @@ def left_axis(
     scale: Scale,
     *,
     title: str,
-    label: Callable[[float], str] = significant,
+    divisor: float = 1.0,
     about: int = 4,
 ) -> None:
     """Horizontal grid lines with labels in the left margin; the title stands over the plot."""
-    for tick in scale.ticks(about):
+    ticks = scale.ticks(about)
+    label = significant if scale.log else _labels(ticks, divisor)
+    for tick in ticks:
         y = scale(tick)
         scene.marks.append(Line(0, y, 100, y, "grid"))
         scene.row_labels.append(RowLabel(y + 4, label(tick), "tick"))
@@ -51,3 +58,9 @@ def left_axis(
         scene.row_labels.append(RowLabel(12, title, "axis-title"))
     else:
         scene.marks.append(Text(0, 12, title, "axis-title", "start"))
+
+
+def _labels(ticks: Sequence[float], divisor: float) -> Callable[[float], str]:
+    """Neighbouring ticks must differ in their labels, however far from zero they are."""
+    step = abs(ticks[1] - ticks[0]) / divisor if len(ticks) > 1 else 0.0
+    return lambda tick: decimals(tick / divisor, step) if step else significant(tick / divisor)

@@ -19,7 +19,7 @@ def step_columns(columns: Sequence[Bar]) -> Scene:
     highest = max((sum(column.parts_ns.values()) for column in columns), default=0.0) or 1.0
     height = Scale(0, highest, _BOTTOM, _TOP)
     scene = Scene(height=_BOTTOM + 40, margin=48)
-    left_axis(scene, height, title="ms", label=numbers.milliseconds)
+    left_axis(scene, height, title="ms", divisor=1e6)
     pitch = 100 / max(len(columns), 8)
     every = max(1, len(columns) // 10)
     for index, column in enumerate(columns):

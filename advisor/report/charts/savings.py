@@ -36,7 +36,7 @@ def savings_bars(savings: Sequence[Saving]) -> Scene:
         top=0,
         bottom=bottom,
         title="recoverable, ms per step",
-        label=numbers.milliseconds,
+        divisor=1e6,
         about=4,
     )
     for index, saving in enumerate(savings):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-_ROUND_STEPS = (1, 2, 2.5, 5, 10)
+_ROUND_STEPS = (1, 2, 5, 10)
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Scale:
         return self.start + part * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Round values inside the scale: 1, 2, 2.5 or 5 times a power of ten; decades when log."""
+        """Round values inside the scale: 1, 2 or 5 times a power of ten; decades when log."""
         if self.log:
             return _decades(self.low, self.high, about)
         if self.high <= self.low:
@@ -44,7 +44,7 @@ class Scale:
 def _decades(low: float, high: float, about: int) -> list[float]:
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     decades = [10.0**power for power in range(first, last + 1)]
-    if len(decades) < 2:
+    if len(decades) < 3:
         return [
             factor * 10.0**power
             for power in range(first - 1, last + 1)

@@ -91,12 +91,17 @@ Mark = Rect | Line | Dot | Text
 
 @dataclass
 class Scene:
-    """One plot: its height in pixels, the width of its left margin, and its marks."""
+    """One plot: its height in pixels, the width of its left margin, and its marks.
+
+    With ``fixed_width`` (pixels) the plot keeps its proportions and horizontal positions are
+    pixels too: for drawings such as rings, where stretching would mislead.
+    """
 
     height: float
     margin: Literal[0, 48, 72, 104] = 72
     marks: list[Mark] = field(default_factory=list)
     row_labels: list[RowLabel] = field(default_factory=list)
+    fixed_width: float | None = None
 
 
 @dataclass(frozen=True)

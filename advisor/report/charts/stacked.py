@@ -31,7 +31,7 @@ def stacked_bars(bars: Sequence[Bar], *, axis: str = "ms per step") -> Scene:
     scale = Scale(0, longest)
     bottom = len(bars) * pitch + 4
     scene = Scene(height=bottom + AXIS_HEIGHT)
-    scene.marks += bottom_axis(scale, top=0, bottom=bottom, title=axis, label=numbers.milliseconds)
+    scene.marks += bottom_axis(scale, top=0, bottom=bottom, title=axis, divisor=1e6)
     for index, bar in enumerate(bars):
         y = index * pitch + 2
         emphasis = "label strong" if bar.emphasis else "label"

@@ -45,9 +45,7 @@ def timeline(lanes: Sequence[RankLane], *, length_ns: float, from_ns: float, sin
     bottom = len(lanes) * pitch
     scene = Scene(height=bottom + AXIS_HEIGHT, margin=72)
     shown = Scale(from_ns, from_ns + length_ns)
-    scene.marks += bottom_axis(
-        shown, top=0, bottom=bottom, title=f"ms from {since}", label=numbers.milliseconds
-    )
+    scene.marks += bottom_axis(shown, top=0, bottom=bottom, title=f"ms from {since}", divisor=1e6)
     for index, lane in enumerate(lanes):
         top = index * pitch + 2
         strong = " strong" if lane.culprit else ""

@@ -8,7 +8,7 @@ from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS, step_columns
 from advisor.report.charts.scene import KINDS, DataTable, Figure, legend_for
 from advisor.report.charts.stacked import Bar, stacked_bars
-from advisor.report.sections.section import Section
+from advisor.report.sections.section import Section, slug
 from advisor.report.tables import PARTS_SQL, Row, rows
 from advisor.store.store import Store
 
@@ -22,7 +22,7 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     by_rank, basis = _by_rank(store, run)
     if not by_rank:
         return None
-    suffix = f"-{run}" if several else ""
+    suffix = f"-{slug(run)}" if several else ""
     figures = [figure for figure in (_steps_figure(store, run, suffix),) if figure]
     figures.append(_ranks_figure(by_rank, basis, suffix))
     overlap = _overlap(store, run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -10,10 +9,12 @@ from advisor.findings import Finding, FindingsReport
 from advisor.report import crop, numbers, summary
 from advisor.report.charts.savings import Saving, savings_bars
 from advisor.report.charts.scene import DataTable, Figure
-from advisor.report.sections.section import Section
+from advisor.report.sections.section import Section, slug
 from advisor.store.store import Store
 
 _MAX_ROWS = 40
+# Ids of the page itself, which a finding must not take.
+_RESERVED = ("findings", "data", "breakdown", "collectives", "who", "changes", "strategies")
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class FindingView:
 
 def build(report: FindingsReport, store: Store | None) -> Section:
     """Always present: without findings it says that there is nothing to do."""
-    taken: set[str] = set()
+    taken = set(_RESERVED)
     views = [
         _view(number, finding, store, taken) for number, finding in enumerate(report.findings, 1)
     ]
@@ -52,7 +53,7 @@ def build(report: FindingsReport, store: Store | None) -> Section:
 
 def anchor(text: str, taken: set[str]) -> str:
     """``text`` as an HTML id that is not yet in ``taken``, to which it is added."""
-    base = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-") or "finding"
+    base = slug(text)
     name, number = base, 2
     while name in taken:
         name, number = f"{base}-{number}", number + 1

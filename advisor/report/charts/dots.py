@@ -1,0 +1,60 @@
+"""Step times on one axis: trials or predictions as dots against the baseline's noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.report import numbers
+from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis
+from advisor.report.charts.scale import Scale
+from advisor.report.charts.scene import Dot, Line, Rect, Scene, Text
+
+_PITCH = 30
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One setting's step time in ns with its interval; ``chosen`` is drawn filled and named."""
+
+    label: str
+    step_ns: float
+    low_ns: float | None = None
+    high_ns: float | None = None
+    chosen: bool = False
+    guess: bool = False
+
+
+def step_times(
+    times: Sequence[StepTime], *, band_ns: tuple[float, float] | None, baseline_ns: float | None
+) -> Scene:
+    """One row per setting; the shaded band is the noise within which nothing has changed."""
+    ends = [value for time in times for value in (time.step_ns, time.low_ns, time.high_ns) if value]
+    ends += [*(band_ns or ()), *([baseline_ns] if baseline_ns else [])]
+    low, high = min(ends), max(ends)
+    room = (high - low) * 0.06 or high * 0.05
+    # Dots, not bars: the axis need not start at zero, and says so.
+    scale = Scale(low - room, high + room)
+    bottom = len(times) * _PITCH + 4
+    scene = Scene(height=bottom + AXIS_HEIGHT, margin=0)
+    if band_ns is not None:
+        left, right = scale(band_ns[0]), scale(band_ns[1])
+        scene.marks.append(Rect(left, 0, right - left, bottom, "band", "baseline ± 2 σ"))
+    title = "step time, ms (axis does not start at zero)"
+    scene.marks += bottom_axis(scale, top=0, bottom=bottom, title=title, divisor=1e6)
+    if baseline_ns is not None:
+        scene.marks.append(Line(scale(baseline_ns), 0, scale(baseline_ns), bottom, "star"))
+    for index, time in enumerate(times):
+        # The label stands over its dot, in the row's upper half.
+        y = index * _PITCH + 21
+        x = scale(time.step_ns)
+        if time.low_ns is not None and time.high_ns is not None:
+            scene.marks.append(Line(scale(time.low_ns), y, scale(time.high_ns), y, "whisker"))
+        kind = "dot chosen" if time.chosen else "dot open" if time.guess else "dot"
+        shown = f"{time.label}: {numbers.duration(time.step_ns)}"
+        scene.marks.append(Dot(x, y, 5, kind, shown))
+        words = shown + (" (chosen)" if time.chosen else "")
+        anchor = "start" if x < 30 else "end" if x > 70 else "middle"
+        strong = "label strong" if time.chosen else "label"
+        scene.marks.append(Text(x, y - 9, words, strong, anchor))  # type: ignore[arg-type]
+    return scene

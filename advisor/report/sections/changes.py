@@ -1,0 +1,173 @@
+"""What change would help? Predictions from replaying the trace, and the trials of a sweep."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from advisor.report import numbers
+from advisor.report.charts.dots import StepTime, step_times
+from advisor.report.charts.scene import DataTable, Figure
+from advisor.report.sections.section import Section, slug
+from advisor.report.tables import Row, rows
+from advisor.store.store import Store
+
+_MAX_DOTS = 24
+# Median absolute deviation to standard deviation for normal noise: 1 / Phi^-1(3/4).
+_MAD_TO_SIGMA = 1.4826
+
+
+def build(store: Store, run: str, *, several: bool = False) -> Section | None:
+    """The section of one run; None without predictions and trials."""
+    suffix = f"-{slug(run)}" if several else ""
+    figures = [
+        *_predictions(store, run, suffix),
+        *(figure for figure in (_sweep(store, run, suffix),) if figure is not None),
+    ]
+    if not figures:
+        return None
+    return Section(
+        id=f"changes{suffix}",
+        title="What change would help?" + (f" ({run})" if several else ""),
+        template="figures.html.j2",
+        data={"figures": figures},
+    )
+
+
+def _predictions(store: Store, run: str, suffix: str) -> list[Figure]:
+    settings: dict[str, list[Row]] = {}
+    for row in rows(
+        store, "SELECT * FROM whatif WHERE run = ? ORDER BY setting, step_ns, value", [run]
+    ):
+        settings.setdefault(row["setting"], []).append(row)
+    return [
+        _prediction(setting, found, f"whatif-{number}{suffix}")
+        for number, (setting, found) in enumerate(settings.items(), 1)
+    ]
+
+
+def _prediction(setting: str, found: list[Row], name: str) -> Figure:
+    # A value beyond what the trace holds is named only when nothing within it helps.
+    best = next((row for row in found if not row["extrapolates"]), found[0])
+    measured = best["measured_step_ns"]
+    gain = (measured or 0) - best["step_ns"]
+    # A gain counts only when the whole interval is below the measured step.
+    sure = measured is not None and (best["step_high_ns"] or best["step_ns"]) < measured
+    if sure and not best["is_current"]:
+        title = (
+            f"{setting}={best['value']} would give back {numbers.duration(gain)} per step"
+            " (replayed)"
+        )
+    else:
+        title = f"No value of {setting} gives a measurable gain: leave it"
+    shown = found[:_MAX_DOTS]
+    times = [
+        StepTime(
+            f"{row['value']}{' (as recorded)' if row['is_current'] else ''}"
+            f"{' (extrapolated)' if row['extrapolates'] else ''}",
+            row["step_ns"],
+            row["step_low_ns"],
+            row["step_high_ns"],
+            chosen=sure and row is best,
+            guess=row["extrapolates"],
+        )
+        for row in shown
+    ]
+    note = "Whiskers: 90 % interval. Dotted line: the measured step."
+    if best["replayed_step_ns"] and measured:
+        off = abs(best["replayed_step_ns"] - measured) / measured
+        note += f" Replaying the unchanged step misses it by {numbers.share(off)}."
+    return Figure(
+        id=name,
+        title=title,
+        description=f"Predicted step time in ms for each value of {setting}.",
+        scenes=[step_times(times, band_ns=None, baseline_ns=measured)],
+        table=DataTable(
+            [setting, "predicted step", "90 % interval", "gain per step", "as recorded",
+             "extrapolated"],
+            [
+                [
+                    row["value"],
+                    numbers.duration(row["step_ns"]),
+                    f"{numbers.duration(row['step_low_ns'])} to "
+                    f"{numbers.duration(row['step_high_ns'])}",
+                    numbers.duration((row["measured_step_ns"] or row["step_ns"]) - row["step_ns"]),
+                    numbers.cell(row["is_current"]),
+                    numbers.cell(row["extrapolates"]),
+                ]
+                for row in found
+            ],
+        ),
+        note=note,
+    )  # fmt: skip
+
+
+def _sweep(store: Store, run: str, suffix: str) -> Figure | None:
+    trials = rows(store, "SELECT * FROM trial WHERE run = ? ORDER BY trial", [run])
+    timed = [trial for trial in trials if trial["step_ns_median"]]
+    if not timed:
+        return None
+    baselines = [trial for trial in timed if trial["is_baseline"]]
+    baseline = (
+        sum(trial["step_ns_median"] for trial in baselines) / len(baselines) if baselines else None
+    )
+    spread = [t["step_ns_mad"] for t in baselines if t["step_ns_mad"] is not None]
+    band = None
+    if baseline is not None and spread:
+        two_sigma = 2 * _MAD_TO_SIGMA * max(spread)
+        band = (baseline - two_sigma, baseline + two_sigma)
+    best = min(timed, key=lambda trial: trial["step_ns_median"])
+    wins = not best["is_baseline"] and (band is None or best["step_ns_median"] < band[0])
+    if wins and baseline is not None:
+        gain = numbers.duration(baseline - best["step_ns_median"])
+        title = f"{_settings(best)} won: {gain} per step less than the unchanged workload"
+    else:
+        title = "No trial beats the unchanged workload by more than its noise: leave it"
+    shown = sorted(timed, key=lambda trial: trial["step_ns_median"])[:_MAX_DOTS]
+    return Figure(
+        id=f"sweep{suffix}",
+        title=title,
+        description="Median step time in ms of every trial; shaded: the baseline's noise.",
+        scenes=[
+            step_times(
+                [
+                    StepTime(
+                        "unchanged" if trial["is_baseline"] else _settings(trial),
+                        trial["step_ns_median"],
+                        chosen=wins and trial is best,
+                        guess=trial["origin"] != "measured",
+                    )
+                    for trial in shown
+                ],
+                band_ns=band,
+                baseline_ns=baseline,
+            )
+        ],
+        table=DataTable(
+            ["trial", "settings", "outcome", "measured or modelled", "steps", "median step",
+             "median absolute deviation"],
+            [
+                [
+                    trial["trial"],
+                    "unchanged" if trial["is_baseline"] else _settings(trial),
+                    trial["outcome"],
+                    trial["origin"],
+                    numbers.cell(trial["steps"]),
+                    numbers.duration(trial["step_ns_median"]),
+                    numbers.duration(trial["step_ns_mad"]),
+                ]
+                for trial in trials[:200]
+            ],
+        ),
+        note="Band: unchanged workload ± 2 σ. Open dots are modelled, not measured.",
+    )  # fmt: skip
+
+
+def _settings(trial: Row) -> str:
+    try:
+        settings: Any = json.loads(trial["settings"] or "{}")
+    except ValueError:
+        return str(trial["settings"])
+    if not isinstance(settings, dict) or not settings:
+        return "unchanged"
+    return ", ".join(f"{name}={value}" for name, value in settings.items())

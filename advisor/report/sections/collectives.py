@@ -1,0 +1,206 @@
+"""Are collectives as fast as they should be? One panel per operation and group."""
+
+from __future__ import annotations
+
+import re
+
+from advisor.metrics.operations import bus_factor
+from advisor.report import numbers
+from advisor.report.charts.busbw import CallGroup, Fit, busbw_plot
+from advisor.report.charts.scene import DataTable, Figure
+from advisor.report.sections.section import Section, slug
+from advisor.report.tables import Row, rows
+from advisor.store.store import Store
+
+MAX_PANELS = 6
+_MAX_SIZES = 80
+
+# One row per operation, group and size; a call counts once however many ranks saw it, and its
+# bandwidth is the slowest rank's (METRICS section 4).
+_SIZES_SQL = """
+WITH call AS (
+  SELECT call_id, coalesce(wire_op, op) AS op, process_group, any_value(group_size) AS group_size,
+    max(bytes) AS bytes, min(busbw_gbps) AS busbw, max(transfer_ns) AS transfer_ns,
+    bool_or(t_is = 'upper bound') AS upper_bound, avg(exposed_ns) AS exposed_ns
+  FROM collective WHERE run = ? AND op NOT IN ('barrier', 'other')
+  GROUP BY call_id, coalesce(wire_op, op), process_group)
+SELECT op, c.process_group, any_value(c.group_size) AS group_size, bytes, count(*) AS calls,
+  median(busbw) AS busbw, sum(transfer_ns) AS time_ns, median(transfer_ns) AS median_ns,
+  sum(exposed_ns) AS exposed_ns, bool_or(upper_bound) AS upper_bound,
+  any_value(g.description) AS description
+FROM call c LEFT JOIN process_group g ON g.run = ? AND g.process_group = c.process_group
+WHERE bytes > 0 AND busbw > 0 GROUP BY op, c.process_group, bytes ORDER BY time_ns DESC
+"""
+
+_TRAFFIC_SQL = """
+SELECT op, process_group, phase, dtype, group_size, calls_per_step, smallest_bytes, largest_bytes,
+  wire_bytes_per_step, transfer_ns_per_step, exposed_ns_per_step
+FROM traffic WHERE run = ? ORDER BY exposed_ns_per_step DESC NULLS LAST LIMIT 40
+"""
+
+
+def build(store: Store, run: str, *, several: bool = False) -> Section | None:
+    """The section of one run; None when no collective has a size and a bandwidth."""
+    sizes = rows(store, _SIZES_SQL, [run, run])
+    suffix = f"-{slug(run)}" if several else ""
+    panels: dict[tuple[str, str | None], list[Row]] = {}
+    for row in sizes:
+        panels.setdefault((row["op"], row["process_group"]), []).append(row)
+    figures = [
+        _panel(store, run, panel, f"busbw-{number}{suffix}")
+        for number, panel in enumerate(list(panels.values())[:MAX_PANELS], 1)
+    ]
+    traffic = _traffic(store, run)
+    if not figures and not traffic.rows:
+        return None
+    calls = sum(row["calls"] for row in sizes)
+    return Section(
+        id=f"collectives{suffix}",
+        title="Are collectives as fast as they should be?" + (f" ({run})" if several else ""),
+        template="collectives.html.j2",
+        count=numbers.plural(calls, "call"),
+        data={
+            "figures": figures,
+            "traffic": traffic,
+            "left_out": max(len(panels) - MAX_PANELS, 0),
+        },
+    )
+
+
+def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
+    first = panel[0]
+    op, size = first["op"], first["group_size"]
+    shown = sorted(panel[:_MAX_SIZES], key=lambda row: row["bytes"])
+    groups = [
+        CallGroup(row["bytes"], row["busbw"], row["calls"], float(row["time_ns"] or 0),
+                  bool(row["upper_bound"]))
+        for row in shown
+    ]  # fmt: skip
+    fit = _fit(store, run, op, size)
+    ceiling, ceiling_words = _ceiling(store, run, op, size)
+    best = max(shown, key=lambda row: row["busbw"])
+    where = _group_words(first)
+    title = (
+        f"{op}{where} reaches {numbers.bandwidth(best['busbw'])}"
+        f" at {numbers.traffic(best['bytes'])}"
+    )
+    if fit is not None and fit.n_star_bytes:
+        below = sum(row["calls"] for row in panel if row["bytes"] < fit.n_star_bytes)
+        part = numbers.share(below / sum(row["calls"] for row in panel))
+        title += (
+            f"; {part} of calls are below n* = {numbers.traffic(fit.n_star_bytes)}, "
+            "where latency costs more than bandwidth"
+        )
+    notes = []
+    if fit is not None:
+        notes.append(
+            f"Curve: fitted α = {numbers.duration(fit.alpha_ns)} per hop, β = "
+            f"{numbers.significant(fit.beta_ns_per_byte)} ns/B; dashed beyond twice the largest "
+            "size seen."
+        )
+    if any(group.upper_bound for group in groups):
+        notes.append(
+            "Open dots: other ranks are missing, so the time includes waiting and the bandwidth "
+            "is a lower bound."
+        )
+    if len(panel) > _MAX_SIZES:
+        notes.append(f"The {_MAX_SIZES} of {len(panel)} sizes that take most time.")
+    if ceiling:
+        notes.append(f"Dashed line: {ceiling_words}.")
+    return Figure(
+        id=name,
+        title=title,
+        description=f"Bus bandwidth in GB/s against message size, both logarithmic, for {op}"
+        f"{where}; below it the share of calls and of transfer time by size.",
+        scenes=busbw_plot(groups, fit, ceiling, ceiling=ceiling_words),
+        table=DataTable(
+            ["size", "bytes", "calls", "median busbw, GB/s", "median transfer, ms", "transfer, ms",
+             "exposed, ms"],
+            [
+                [
+                    numbers.traffic(row["bytes"]),
+                    numbers.count(row["bytes"]),
+                    numbers.count(row["calls"]),
+                    numbers.cell(row["busbw"]),
+                    numbers.milliseconds(row["median_ns"]),
+                    numbers.milliseconds(row["time_ns"]),
+                    numbers.milliseconds(row["exposed_ns"]),
+                ]
+                for row in shown
+            ],
+        ),
+        note=" ".join(notes),
+    )  # fmt: skip
+
+
+def _fit(store: Store, run: str, op: str, size: int | None) -> Fit | None:
+    found = rows(
+        store,
+        "SELECT * FROM alpha_beta WHERE run = ? AND op = ? AND group_size = ?"
+        " AND alpha_ns IS NOT NULL AND beta_ns_per_byte IS NOT NULL AND k IS NOT NULL"
+        " AND m IS NOT NULL ORDER BY origin = 'trace' DESC, samples DESC LIMIT 1",
+        [run, op, size],
+    )
+    factor = bus_factor(op, size)
+    if not found or factor is None:
+        return None
+    row = found[0]
+    return Fit(
+        row["alpha_ns"],
+        row["beta_ns_per_byte"],
+        row["k"],
+        row["m"],
+        factor,
+        row["n_star_bytes"],
+        row["largest_bytes"] or 0,
+    )
+
+
+def _ceiling(store: Store, run: str, op: str, size: int | None) -> tuple[float | None, str]:
+    """The best that nccl-tests or a probe measured for this operation on as many ranks."""
+    found = rows(
+        store,
+        "SELECT max(busbw_gbps) AS best, any_value(tool) AS tool FROM bench"
+        " WHERE run = ? AND op = ? AND ranks = ?",
+        [run, op, size],
+    )
+    if not found or not found[0]["best"]:
+        return None, ""
+    return float(found[0]["best"]), f"best in {found[0]['tool']}"
+
+
+def _group_words(row: Row) -> str:
+    size = f" over {numbers.plural(row['group_size'], 'rank')}" if row["group_size"] else ""
+    name = row["description"] or row["process_group"]
+    if not name or re.fullmatch(r"default_pg|0|undefined", name):
+        return size
+    return f"{size} ({name})"
+
+
+def _traffic(store: Store, run: str) -> DataTable:
+    found = rows(store, _TRAFFIC_SQL, [run])
+    return DataTable(
+        ["operation", "group", "phase", "type", "ranks", "calls per step", "sizes",
+         "sent per rank and step", "transfer, ms per step", "exposed, ms per step"],
+        [
+            [
+                row["op"],
+                row["process_group"] or "–",
+                row["phase"] or "–",
+                row["dtype"] or "–",
+                numbers.cell(row["group_size"]),
+                numbers.cell(row["calls_per_step"]),
+                _range(row["smallest_bytes"], row["largest_bytes"]),
+                numbers.traffic(row["wire_bytes_per_step"]),
+                numbers.milliseconds(row["transfer_ns_per_step"]),
+                numbers.milliseconds(row["exposed_ns_per_step"]),
+            ]
+            for row in found
+        ],
+    )  # fmt: skip
+
+
+def _range(low: int | None, high: int | None) -> str:
+    if low == high:
+        return numbers.traffic(low)
+    return f"{numbers.traffic(low)} to {numbers.traffic(high)}"

@@ -1,0 +1,91 @@
+"""Several runs beside each other: where the step of each goes, on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.report import numbers
+from advisor.report.charts.scene import KINDS, DataTable, Figure, legend_for
+from advisor.report.charts.stacked import Bar, stacked_bars
+from advisor.report.sections.section import Section
+from advisor.report.tables import PARTS_SQL, Row, rows
+from advisor.store.store import Store
+
+
+def build(store: Store, runs: Sequence[str]) -> Section | None:
+    """One bar per run, fastest first; None for a single run."""
+    if len(runs) < 2:
+        return None
+    measured = {
+        row["run"]: row
+        for row in rows(
+            store,
+            f"SELECT run, count(DISTINCT step) AS steps, {PARTS_SQL} FROM step_breakdown"
+            " WHERE complete AND list_contains(?, run) GROUP BY run ORDER BY window_ns",
+            [list(runs)],
+        )
+    }
+    if len(measured) < 2:
+        return None
+    about = {
+        row["run"]: row
+        for row in rows(
+            store,
+            "SELECT r.run, r.strategy, r.compute, max(k.peak_memory_bytes) AS peak,"
+            " count(*) AS ranks FROM run r LEFT JOIN rank k USING (run) GROUP BY ALL",
+        )
+    }
+    fastest = next(iter(measured.values()))
+    slowest = list(measured.values())[-1]
+    kinds = [kind for kind in KINDS if any(row.get(kind) for row in measured.values())]
+    ratio = slowest["window_ns"] / fastest["window_ns"]
+    figure = Figure(
+        id="runs-compared",
+        title=f"{_name(fastest['run'], about)} is fastest: {numbers.duration(fastest['window_ns'])}"
+        f" per step, {numbers.significant(ratio)} times as fast as the slowest",
+        description="One stacked bar per run, mean over ranks and complete steps, ms per step.",
+        scenes=[
+            stacked_bars(
+                [
+                    Bar(f"{number}", {kind: float(row.get(kind) or 0) for kind in KINDS})
+                    for number, row in enumerate(measured.values(), 1)
+                ]
+            )
+        ],
+        legend=legend_for(kinds),
+        table=DataTable(
+            ["#", "run", "strategy", "compute", "ranks", "steps", "step, ms",
+             *(f"{KINDS[kind]}, ms" for kind in kinds), "peak memory per rank"],
+            [
+                [
+                    number,
+                    run,
+                    (about[run]["strategy"] if run in about else None) or "–",
+                    (about[run]["compute"] if run in about else None) or "–",
+                    about[run]["ranks"] if run in about else "–",
+                    row["steps"],
+                    numbers.milliseconds(row["window_ns"]),
+                    *(numbers.milliseconds(row[kind]) for kind in kinds),
+                    numbers.traffic(about[run]["peak"] if run in about else None),
+                ]
+                for number, (run, row) in enumerate(measured.items(), 1)
+            ],
+        ),
+        note="Numbers on the left are those of the list: "
+        + "; ".join(f"{n} {_name(run, about)}" for n, run in enumerate(measured, 1)) + ".",
+    )  # fmt: skip
+    return Section(
+        id="strategies",
+        title="Which run is faster, and where?",
+        template="figures.html.j2",
+        count=numbers.plural(len(measured), "run"),
+        data={"figures": [figure]},
+    )
+
+
+def _name(run: str, about: dict[str, Row]) -> str:
+    row = about.get(run)
+    if row is None or not row["strategy"] or row["strategy"] == run:
+        return run
+    emulated = ", emulated compute" if row["compute"] == "emulated" else ""
+    return f"{run} ({row['strategy']}{emulated})"

@@ -26,6 +26,8 @@ Int = NDArray[np.int64]
 _WAKE_NS = 400_000
 # Shorter gaps are scheduling noise between operators, never a wait.
 _SHORTEST_GAP_NS = 20_000
+# An all-reduce of up to this many bytes is a flag or a loss, not a bucket of gradients.
+_SCALAR_BYTES = 64
 # gloo runs two collectives of a group at once (two worker threads per process group by default).
 _SLOTS = {"gloo": 2}
 _DTYPE_BYTES = {
@@ -43,7 +45,7 @@ class _CallRow:
     group: str
     op: str
     bytes: int | None
-    phase: str | None
+    is_gradient: bool
 
 
 def programs(store: Store, run: str, *, max_steps: int = 8) -> list[Program]:
@@ -90,7 +92,12 @@ def _program(
             "SELECT rank, start_ns, end_ns FROM step WHERE run = ? AND step = ?", [run, step]
         ).fetchall()
     }
-    rows = {rank: _calls(con, run, rank, step, timeline) for rank in windows}
+    marks = {r: _gradient_marks(con, run, r, w, timeline) for r, w in windows.items()}
+    optimizer = {r: _optimizer_start(con, run, r, w, timeline) for r, w in windows.items()}
+    rows = {
+        rank: _calls(con, run, rank, step, timeline, _backward(marks[rank], optimizer[rank]))
+        for rank in windows
+    }
     if not any(rows.values()):
         return None
     origin = min(start + offsets[rank] for rank, (start, _) in windows.items())
@@ -106,14 +113,12 @@ def _program(
                 service_ns=service[row.call_id],
                 op=row.op,
                 bytes=row.bytes,
-                is_gradient=_is_gradient(row),
+                is_gradient=row.is_gradient,
             )
     items: dict[int, list[Item]] = {}
     for rank, window in windows.items():
         busy = _busy(con, run, rank, window)
-        marks = _gradient_marks(con, run, rank, window, timeline)
-        optimizer = _optimizer_start(con, run, rank, window, timeline)
-        items[rank] = compact(_walk(window, busy, rows[rank], marks, optimizer))
+        items[rank] = compact(_walk(window, busy, rows[rank], marks[rank], optimizer[rank]))
     return Program(
         items=items,
         calls=calls,
@@ -125,7 +130,16 @@ def _program(
     )
 
 
-def _calls(con: Any, run: str, rank: int, step: int, timeline: str) -> list[_CallRow]:
+def _backward(marks: list[tuple[int, int]], optimizer: int | None) -> tuple[int, int]:
+    """From the first gradient to the optimizer (or the end); empty without gradients."""
+    if not marks:
+        return (1, 0)
+    return marks[0][0] - _WAKE_NS, optimizer if optimizer is not None else 2**62
+
+
+def _calls(
+    con: Any, run: str, rank: int, step: int, timeline: str, backward: tuple[int, int]
+) -> list[_CallRow]:
     rows = con.execute(
         "SELECT call_id, enqueue_ns, start_ns, end_ns, coalesce(process_group, '?'), op, bytes, "
         "phase, coalesce(stream, 0) FROM collective WHERE run = ? AND rank = ? AND step = ? "
@@ -143,14 +157,16 @@ def _calls(con: Any, run: str, rank: int, step: int, timeline: str) -> list[_Cal
             arrival = max(last_arrival[stream], min(int(start), int(enqueue or start)))
         arrival = min(arrival, int(start))
         last_end[stream], last_arrival[stream] = int(end), arrival
+        in_backward = phase == "backward" or (
+            phase is None and backward[0] <= arrival <= backward[1]
+        )
+        gradient = op == "all_reduce" and in_backward and (size or 0) > _SCALAR_BYTES
         result.append(
-            _CallRow(int(call_id), arrival, int(start), int(end), str(group), str(op), size, phase)
+            _CallRow(
+                int(call_id), arrival, int(start), int(end), str(group), str(op), size, gradient
+            )
         )
     return result
-
-
-def _is_gradient(row: _CallRow) -> bool:
-    return row.op == "all_reduce" and row.phase == "backward" and (row.bytes or 0) > 64
 
 
 def _service_times(rows: dict[int, list[_CallRow]], offsets: dict[int, int]) -> dict[int, float]:
@@ -309,7 +325,7 @@ def _walk(
             # Gradient calls that ended unnoticed under compute are waited for here at the latest.
             yield Mark("optimizer", 0)
             for row in sorted(calls, key=lambda r: r.end):
-                if row.call_id in issued - waited and _is_gradient(row):
+                if row.call_id in issued - waited and row.is_gradient:
                     waited.add(row.call_id)
                     yield Wait(row.call_id)
 

@@ -1,32 +1,75 @@
-"""One pass over a text file that may hold nccl-tests tables, NCCL log lines, or both mixed."""
+"""One pass over text files that may hold nccl-tests tables, NCCL log lines, or both mixed.
+
+All files of a run feed one :class:`Log`: a rank's lines, or the communicator that gives a line its
+meaning, may stand in another file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from advisor.ingest.readers._text import numbered_lines
+from advisor.errors import AdvisorError
+from advisor.ingest.readers._text import numbered_lines, without_launcher
+from advisor.ingest.readers.nccl_log.collect import Log
+from advisor.ingest.readers.nccl_log.write import write_log
+from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.text import TableParser
 from advisor.ingest.readers.nccl_tests.write import write_harvest
 from advisor.ingest.source import ReadContext, Source
 
 
+@dataclass
+class _File:
+    source: Source
+    harvest: Harvest
+    understood: int
+    refused: str | None
+
+
 def read_texts(sources: Sequence[Source], context: ReadContext, format_name: str) -> None:
     """Read the files of one run and report each."""
-    for source in sources:
-        tables = TableParser(source.path)
+    if not sources:
+        return
+    log = Log()
+    files = [_read(source, log, context) for source in sources]
+    log.finish()
+    write_log(context, log)
+    for index, file in enumerate(files):
+        write_harvest(context, file.source, file.harvest)
+        dropped = dict(file.harvest.dropped)
+        if index == 0:  # what is lost when the files are joined belongs to none of them
+            dropped |= log.counts.dropped
+        if file.refused is not None:
+            dropped["refused"] = 1
+        context.report(
+            file.source,
+            format_name,
+            events_read=len(file.harvest.measurements) + file.understood,
+            events_dropped=sum(dropped.values()),
+            drop_reasons=dropped,
+            note="; ".join(file.harvest.notes) or None,
+        )
+
+
+def _read(source: Source, log: Log, context: ReadContext) -> _File:
+    tables = TableParser(source.path)
+    understood = 0
+    refused = None
+    damage: str | None = None
+    try:
         stream, raw = source.open_raw()
         with stream:
-            for _, line in numbered_lines(stream):
-                tables.feed(line)
+            for number, line in numbered_lines(stream):
+                if not tables.feed(line):
+                    understood += log.feed(without_launcher(line), f"{source.path}:{number}")
+                elif "NCCL " in line:  # a message inside a row of a table
+                    understood += log.feed(line, f"{source.path}:{number}")
+                if number % 4096 == 0 and context.progress is not None:
+                    context.progress(str(source.path), raw.consumed_bytes, source.size)
             damage = raw.damage
-        harvest = tables.finish()
-        write_harvest(context, source, harvest)
-        notes = harvest.notes + ([damage] if damage else [])
-        context.report(
-            source,
-            format_name,
-            events_read=len(harvest.measurements),
-            events_dropped=sum(harvest.dropped.values()),
-            drop_reasons=harvest.dropped,
-            note="; ".join(notes) or None,
-        )
+    except AdvisorError as error:
+        refused = error.message
+    harvest = tables.finish()
+    harvest.notes += [note for note in (damage, refused) if note is not None]
+    return _File(source, harvest, understood, refused)

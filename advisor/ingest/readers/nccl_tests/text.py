@@ -18,10 +18,9 @@ from advisor.ingest.readers._ops import busbw_factor, canonical_op
 from advisor.ingest.readers._text import without_launcher
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement, version_text
 
-TYPES = frozenset(
-    ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16")
-    + ("f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2", "char", "int")
-)
+_TYPE_NAMES = "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 char int"
+_TYPE_NAMES_FP8 = "f8e4m3 f8e5m2 fp8_e4m3 fp8_e5m2"
+TYPES = frozenset(f"{_TYPE_NAMES} {_TYPE_NAMES_FP8}".split())
 """Type names that nccl-tests has printed (test_typenames in src/common.cu, all releases)."""
 
 _FOREIGN = re.compile(

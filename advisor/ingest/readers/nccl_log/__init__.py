@@ -1,0 +1,71 @@
+"""NCCL's debug log (``NCCL_DEBUG=INFO``, versions 2.8–2.30) → topology, link, nccl_choice.
+
+What the lines mean is spread over ``prefix`` (who printed it), ``lines`` (single lines),
+``graphs`` (system tree, patterns, rings, trees), ``tables`` (tuning tables, matrix, choices),
+``communicators`` (which communicator, which rank) and ``collect`` (all, over all files of a run).
+
+The vocabulary of ``topology.kind``
+===================================
+``rank`` is the global rank (the rank in the communicator of all ranks) or null when a row holds for
+a host; ``host`` is the host name in the line's prefix; ``value`` is text or JSON as listed.
+
+=============== ==================== =============================================================
+kind            name                 value
+=============== ==================== =============================================================
+version         nccl, cuda, driver   ``2.27.7``; ``12.8``; ``12080``. Per host.
+rank            bus id               {pid, cuda_device, nvml_device, bus_id}. Per rank.
+communicator    commId or ``world``  {ranks, nodes, members: [global ranks or null]}
+node            host                 {ranks, gpus, nics, net_ports, max_bw_gbps, total_bw_gbps}
+gpu             ``GPU/18000``        {parent, bw_gbps, nvlink_gbps}: place in the PCI tree.
+net-port        ``NET/3``            {parent, bw_gbps, guid, port}: a NIC port in that tree.
+path            ``GPU/1 -> NET/3``   {hops, bw_gbps, type}; type LOC NVL NVB C2C PIX PXB PXN P2C PHB
+                                     SYS NET DIS. From GPUs to GPUs and NICs only. Per host.
+nic             ``mlx5_0``           {index, port, link, net}: link IB or RoCE (null for sockets),
+                                     net IB, Socket, …  Per host.
+net             ``network``          transport between nodes: IB, Socket, Libfabric, …
+                ``IB``, ``Socket``   ``no device found``
+gdr             ``GPU 1 / HCA 0``    {enabled, distance, limit, read}; also ``HCA mlx5_0`` {enabled}
+p2p             ``check``            {all_direct, direct_mode} (``Check P2P Type``). Per rank.
+p2p-disabled    ``1-0``              GPUs between which P2P is disabled
+graph           ring, tree, collnet, {pattern, channels, bw_intra, bw_inter, type_intra, type_inter,
+                nvls                 cross_nic, same_channels, paths: [[…]], communicator, ranks}
+ring            ``ring 0``           {channel, ranks: [global ranks], complete, communicator}
+tree            ``trees``            [{channel, children, parent}, …]. Per rank.
+channels        ``channels``         {coll, collnet, nvls, p2p, p2p_per_peer}. Per rank.
+connected       rings, trees, …      {pxn, gdr} or {}. Per rank.
+thresholds      ``threads``          the text of ``threadThresholds``
+matrix          operation            {protocols: {LL: 1, …}, algorithms: {RING: 1, …}}: enabled ones
+env             ``NCCL_ALGO``        value as set in the environment. Per rank or host.
+env-plugin      ``NCCL_PROTO``       value that a network plugin put into the environment itself
+plugin          net, tuner, profiler name of the plugin that was loaded
+init-time       ``init``             {total_s, …}: seconds per phase of communicator creation
+warning         file:line            text of an ``NCCL WARN`` line
+=============== ==================== =============================================================
+
+``link`` holds the connections (global ranks; ``nic`` by name where the NIC list was printed, else
+its index), ``nccl_choice`` the tuning tables (``source = 'table'``) and the printed choices
+(``'call'``): see the columns' comments in schema.sql. ``nccl_choice.bytes`` is as printed: totals
+up to 2.23, count × element size (per rank for all_gather and reduce_scatter) from 2.24 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.ingest.readers import _nccl_text
+from advisor.ingest.readers.nccl_log.prefix import looks_like_log
+from advisor.ingest.source import ReadContext, Source
+
+FORMAT = "nccl-log"
+SUMMARY = "NCCL debug logs (NCCL_DEBUG=INFO, 2.8 to 2.30): topology, transports, tuning, choices"
+PRIORITY = 45
+
+
+def detect(source: Source) -> bool:
+    """Lines with NCCL's own prefix."""
+    return looks_like_log(source.head)
+
+
+def read(sources: Sequence[Source], context: ReadContext) -> None:
+    """Read all logs of a run together: a rank's lines may stand in any of them."""
+    _nccl_text.read_texts(sources, context, FORMAT)

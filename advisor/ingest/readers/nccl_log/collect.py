@@ -1,0 +1,147 @@
+"""All logs of a run, line by line, into facts with their thread; then into rows with their rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from advisor.ingest.readers.nccl_log.communicators import Member, Registry, Slot
+from advisor.ingest.readers.nccl_log.facts import (
+    Choice,
+    CommLine,
+    Connection,
+    Counts,
+    Fact,
+    Parsed,
+)
+from advisor.ingest.readers.nccl_log.graphs import Blocks
+from advisor.ingest.readers.nccl_log.lines import parse_line
+from advisor.ingest.readers.nccl_log.prefix import Record, Thread, records
+from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, parse_choice
+
+MAX_KEPT = 4_000_000
+"""Records kept of one run: an 8,192-rank job with 24 channels has about 1 M connections."""
+
+_MAX_WARNINGS = 1_000
+_NOBODY = Thread("", 0, 0)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A parsed record, who printed it and where it was read.
+
+    ``member`` is set for connections whose communicator was known when they were printed.
+    """
+
+    slot: Slot
+    record: Parsed
+    where: str
+    member: Member | None = None
+
+
+@dataclass
+class Log:
+    """Feed it lines of any number of files, then take :attr:`kept` and :attr:`registry`."""
+
+    registry: Registry = field(default_factory=Registry)
+    kept: list[Kept] = field(default_factory=list)
+    choices: dict[tuple[Slot, Choice], int] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+    messages: int = 0
+    _blocks: dict[Thread, Blocks] = field(default_factory=dict)
+    _tuning: dict[Thread, Tuning] = field(default_factory=dict)
+    _matrix: Matrix = field(default_factory=Matrix)
+    _matrix_slot: Slot | None = None
+    _warnings: int = 0
+    _last: Thread = _NOBODY
+
+    def feed(self, line: str, where: str) -> int:
+        """Take one line; how many of its messages were understood."""
+        understood = 0
+        for record in records(line):
+            if record.level:
+                self.messages += 1
+            understood += self._take(record, where)
+        return understood
+
+    def finish(self) -> None:
+        """Close the blocks that are open at the end of the last file."""
+        for thread, blocks in self._blocks.items():
+            self._keep(self.registry.slot(thread), blocks.finish(), "end of log")
+        self._blocks.clear()
+
+    def _take(self, record: Record, where: str) -> int:
+        if not record.level:
+            if self._matrix_slot is None:
+                return 0
+            return self._keep(self._matrix_slot, self._matrix.feed(record.text), where)
+        thread = record.thread or self._last
+        if record.thread is not None:
+            self._last = record.thread
+        slot = self.registry.slot(thread)
+        text = record.text
+        if record.level == "WARN":
+            return self._warning(slot, record, where)
+        if "Func/Proto/Algo Matrix" in text:
+            self._matrix.begin()
+            self._matrix_slot = slot
+            return 1
+        if " Bytes -> Algo " in text and (choice := parse_choice(text.lstrip())) is not None:
+            return self._choice(slot, choice)
+        found = self._blocks.setdefault(thread, Blocks()).feed(text)
+        if not found:
+            found = parse_line(text)
+        if not found and "|" in text:
+            found = self._tuning.setdefault(thread, Tuning()).feed(text)
+        for item in found:
+            if isinstance(item, CommLine):
+                self.registry.see(thread, item)
+        return self._keep(self.registry.slot(thread), found, where)
+
+    def _keep(self, slot: Slot, found: list[Parsed], where: str) -> int:
+        kept = [item for item in found if not isinstance(item, CommLine)]
+        if len(self.kept) + len(kept) > MAX_KEPT:
+            self.counts.drop("over the bound of kept records", len(kept))
+            return len(found)
+        for item in kept:
+            known = self.registry.member_for(slot, item) if isinstance(item, Connection) else None
+            self.kept.append(Kept(slot, item, where, known))
+        return len(found)
+
+    def _choice(self, slot: Slot, choice: Choice) -> int:
+        key = (slot, choice)
+        if key not in self.choices and len(self.choices) >= MAX_KEPT:
+            self.counts.drop("over the bound of kept records")
+        else:
+            self.choices[key] = self.choices.get(key, 0) + 1
+        return 1
+
+    def _warning(self, slot: Slot, record: Record, where: str) -> int:
+        self._warnings += 1
+        if self._warnings > _MAX_WARNINGS:
+            self.counts.drop("warning beyond the first 1,000")
+            return 1
+        return self._keep(slot, [Fact("warning", record.place or "", record.text[:1000])], where)
+
+
+def channel_orders(
+    orders: dict[int, tuple[int, ...]], steps: dict[int, dict[int, int]], size: int
+) -> dict[int, tuple[list[int], bool]]:
+    """Per channel the ring's ranks from rank 0 and whether they are all ``size``.
+
+    NCCL prints at most 20 ranks of an order (src/graph/rings.cc, MAXWIDTH); the neighbours that
+    each rank prints give the rest where all ranks logged.
+    """
+    out: dict[int, tuple[list[int], bool]] = {}
+    for channel in sorted(orders.keys() | steps.keys()):
+        ring = list(orders.get(channel, ()))
+        following = steps.get(channel, {})
+        if len(ring) != size and following:
+            walked = [min(following)]
+            while (after := following.get(walked[-1])) is not None and after != walked[0]:
+                if len(walked) > size:
+                    break
+                walked.append(after)
+            if len(walked) > len(ring):
+                ring = walked
+        out[channel] = (ring, len(ring) == size and len(set(ring)) == size)
+    return out

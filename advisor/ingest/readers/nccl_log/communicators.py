@@ -1,0 +1,178 @@
+"""Which communicator a thread's lines belong to, and which global rank each of its ranks is.
+
+A thread prints ``… comm 0x… rank r nranks n …`` when it creates a communicator; up to then its
+lines wait in a slot without one. Logs to 2.14 print that line only at the end, so a slot can be
+tied to its communicator later. The communicator of all ranks gives global ranks; others are mapped
+through the GPU (process and bus id) that holds the rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from advisor.ingest.readers.nccl_log.facts import CommLine, Connection
+from advisor.ingest.readers.nccl_log.prefix import Thread
+
+WORLD = "world"
+
+
+@dataclass(eq=False)
+class Member:
+    """One rank of one communicator, as its own process printed it."""
+
+    host: str
+    pid: int
+    line: CommLine
+    nodes: int | None = None
+
+    @property
+    def device(self) -> tuple[str, int, str]:
+        """What identifies the GPU behind it in this process."""
+        return self.host, self.pid, str(self.line.bus_id or self.line.cuda_device)
+
+
+@dataclass(eq=False)
+class Slot:
+    """Lines of one thread between two communicators; ``member`` once it is known."""
+
+    host: str
+    pid: int
+    member: Member | None = None
+
+
+@dataclass
+class Registry:
+    """All communicators of a run's logs."""
+
+    members: dict[tuple[str, int, str], Member] = field(default_factory=dict)
+    _slots: dict[Thread, Slot] = field(default_factory=dict)
+    _of_process: dict[tuple[str, int], list[Member]] = field(default_factory=dict)
+
+    def slot(self, thread: Thread) -> Slot:
+        """The open slot of a thread."""
+        if thread not in self._slots:
+            self._slots[thread] = Slot(thread.host, thread.pid)
+        return self._slots[thread]
+
+    def see(self, thread: Thread, line: CommLine) -> Member:
+        """Take a line that names a communicator."""
+        key = (thread.host, thread.pid, line.pointer)
+        member = self.members.get(key)
+        if member is None or (member.line.rank, member.line.ranks) != (line.rank, line.ranks):
+            member = Member(thread.host, thread.pid, line)
+            self.members[key] = member
+            self._of_process.setdefault((thread.host, thread.pid), []).append(member)
+        elif line.comm_id is not None or member.line.bus_id is None:
+            member.line = line
+        if line.nodes is not None:
+            member.nodes = line.nodes
+        slot = self.slot(thread)
+        if slot.member is not member:
+            if slot.member is not None or (line.begins and member.line is line):
+                slot = self._slots[thread] = Slot(thread.host, thread.pid)
+            slot.member = member
+        return member
+
+    def member_for(self, slot: Slot, connection: Connection) -> Member | None:
+        """The member a connection line belongs to, of those known so far.
+
+        The thread's own if it is that rank, else the latest of the process that is: connections
+        are also made by other threads than the one that created the communicator.
+        """
+        local_rank = connection.local_rank
+        least_ranks = max(connection.src, connection.dst) + 1
+        if slot.member is not None and slot.member.line.rank == local_rank:
+            return slot.member
+        candidates = [
+            member
+            for member in self._of_process.get((slot.host, slot.pid), [])
+            if member.line.rank == local_rank and member.line.ranks >= least_ranks
+        ]
+        return candidates[-1] if candidates else None
+
+    def size_if_certain(self, slot: Slot) -> int | None:
+        """Ranks of the communicators of the slot's process, where they all have as many.
+
+        A call can be for any communicator of the process, whatever its thread created last.
+        """
+        sizes = {m.line.ranks for m in self._of_process.get((slot.host, slot.pid), [])}
+        return sizes.pop() if len(sizes) == 1 else None
+
+    def only_member_of_process(self, slot: Slot) -> Member | None:
+        """The slot's member, or that of its process where all its members are one GPU's."""
+        if slot.member is not None:
+            return slot.member
+        members = self._of_process.get((slot.host, slot.pid), [])
+        return members[0] if len({member.device for member in members}) == 1 else None
+
+
+class Ranks:
+    """Global ranks of all members, once everything has been read."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._members = list(registry.members.values())
+        largest = max((member.line.ranks for member in self._members), default=0)
+        of_size: dict[str, list[Member]] = {}
+        for member in self._members:
+            if member.line.ranks == largest:
+                of_size.setdefault(member.line.comm_id or "", []).append(member)
+        self.world_size = largest
+        self.has_world = _same_devices(list(of_size.values()), largest)
+        self._world = next(iter(of_size), None)
+        self._device_rank: dict[tuple[str, int, str], int] = {}
+        if self.has_world and self._world is not None:
+            for member in of_size[self._world]:
+                self._device_rank.setdefault(member.device, member.line.rank)
+        self._global: dict[tuple[str, int], int] = {}
+        for member in self._members:
+            rank = self.of(member)
+            if rank is not None and member.line.comm_id is not None:
+                self._global[member.line.comm_id, member.line.rank] = rank
+
+    def of(self, member: Member | None) -> int | None:
+        """Global rank of a member; None where the log does not tell."""
+        if member is None or not self.has_world:
+            return None
+        if self.is_world(member):
+            return member.line.rank
+        return self._device_rank.get(member.device)
+
+    def of_peer(self, member: Member, rank: int) -> int | None:
+        """Global rank of rank ``rank`` in the communicator of ``member``."""
+        if not 0 <= rank < member.line.ranks:
+            return None
+        if self.has_world and self.is_world(member):
+            return rank
+        if member.line.comm_id is None:
+            return None
+        return self._global.get((member.line.comm_id, rank))
+
+    def is_world(self, member: Member) -> bool:
+        """Whether it belongs to the communicator that gives the global ranks."""
+        return self.has_world and (member.line.comm_id or "") == self._world
+
+    def name(self, member: Member | None) -> str | None:
+        """Name of its communicator in the store."""
+        if member is None:
+            return None
+        if member.line.comm_id is not None:
+            return member.line.comm_id
+        return WORLD if self.is_world(member) else None
+
+    def communicators(self) -> dict[str, list[Member]]:
+        """Members by communicator name; those that cannot be named are left out."""
+        out: dict[str, list[Member]] = {}
+        for member in self._members:
+            if (name := self.name(member)) is not None:
+                out.setdefault(name, []).append(member)
+        return out
+
+
+def _same_devices(communicators: list[list[Member]], size: int) -> bool:
+    """Whether the largest communicators are all over one set of GPUs (so it is everyone).
+
+    Two of the largest size over different GPUs are, e.g., two shard groups: the communicator of
+    all ranks was never made, and their ranks are no global ranks.
+    """
+    devices = {member.device for members in communicators for member in members}
+    return bool(communicators) and len(devices) <= size

@@ -1,0 +1,105 @@
+"""What parsing one line gives: small records, not yet tied to ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A row of ``topology`` to be. ``per`` says whether it holds for a rank, a host or a run."""
+
+    kind: str
+    name: str
+    value: Any
+    per: str = "host"
+
+
+@dataclass(frozen=True)
+class CommLine:
+    """A line that ties its thread to a communicator (``… rank r nranks n …``)."""
+
+    pointer: str
+    rank: int
+    ranks: int
+    comm_id: str | None = None
+    bus_id: str | None = None
+    cuda_device: int | None = None
+    nvml_device: int | None = None
+    nodes: int | None = None
+    begins: bool = False
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A connection between two ranks of a communicator, as its sender or receiver prints it."""
+
+    src: int
+    dst: int
+    channel: int
+    transport: str
+    kind: str
+    nic_index: int | None
+    gdr: bool | None
+    side: str
+
+    @property
+    def local_rank(self) -> int:
+        """The end that printed it, as a rank of the communicator."""
+        return self.dst if self.side == "receive" else self.src
+
+
+@dataclass(frozen=True)
+class RingOrder:
+    """``Channel 00/24 : 0 1 2 …``: rank 0's view; NCCL cuts it after 20 ranks."""
+
+    channel: int
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RingStep:
+    """``Ring 00 : 7 -> 0 -> 1``: one rank's neighbours."""
+
+    channel: int
+    previous: int
+    rank: int
+    following: int
+
+
+@dataclass(frozen=True)
+class TuningCell:
+    """One cell of a tuning table; 0 bandwidth means that NCCL will not use it."""
+
+    op: str
+    algorithm: str
+    protocol: str
+    latency_us: float
+    bandwidth_gbps: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A printed choice; ``op`` is None where the version does not print it (2.21, 2.22)."""
+
+    op: str | None
+    size_bytes: int
+    algorithm: str
+    protocol: str
+    time_us: float | None
+    channels: int | None
+
+
+Parsed = Fact | CommLine | Connection | RingOrder | RingStep | TuningCell | Choice
+
+
+@dataclass
+class Counts:
+    """What was lost, by reason."""
+
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count a loss."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + count

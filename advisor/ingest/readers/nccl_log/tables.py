@@ -1,0 +1,149 @@
+"""The TUNING subsystem: predicted-time tables (three layouts), the enabled matrix, choices.
+
+Tables are read by the headings above their columns; the third block of 2.23 and later has nine
+headings and three cells (PAT offers only one protocol slot per heading group), so cells are
+assigned by position within the algorithms that the block names.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from advisor.ingest.readers._ops import canonical_op
+from advisor.ingest.readers.nccl_log.facts import Choice, Fact, Parsed, TuningCell
+
+# Numbering of NCCL_ALGO_* and NCCL_PROTO_* in src/include/nccl_common.h (2.21 to 2.23 print it).
+ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
+PROTOCOLS = ("LL", "LL128", "SIMPLE")
+
+_CHOICE = re.compile(
+    r"^(?:(\w{2,40}): *)?(\d{1,19}) Bytes -> Algo (\w{1,20}) +proto (\w{1,20})"
+    r"(?: +time ([\d.]{1,24}))?(?: +channel\{Lo\.\.Hi\}=\{(\d{1,4})\.\.(\d{1,4})\})?"
+)
+_CELL = re.compile(r"^\s*(-?[\d.]{1,20})\s*/\s*(-?[\d.]{1,20})\s*$")
+_OLD_HEADING = re.compile(r"^\s*(\w+)\s*/\s*(\w+)\s*$")
+_MATRIX_ROW = re.compile(r"^\s*(\w{4,20}) \|([\d\s|]*)$")
+
+
+def algorithm_name(text: str) -> str:
+    """NCCL's spellings (``CollNetDirect``, ``NVLSTree``, ``1``) → the store's."""
+    if text.isdecimal():
+        number = int(text)
+        return ALGORITHMS[number] if number < len(ALGORITHMS) else text
+    key = text.upper().replace("_", "")
+    if key == "COLLNET":  # up to 2.13 there was one
+        return "COLLNET_DIRECT"
+    return next((name for name in ALGORITHMS if name.replace("_", "") == key), text.upper())
+
+
+def protocol_name(text: str) -> str:
+    """``Simple``, ``SIMPLE`` or ``2`` → ``SIMPLE``."""
+    if text.isdecimal():
+        return PROTOCOLS[int(text)] if int(text) < len(PROTOCOLS) else text
+    return text.upper()
+
+
+def parse_choice(text: str) -> Choice | None:
+    """A printed choice in any of its three forms, else None."""
+    match = _CHOICE.match(text)
+    if match is None:
+        return None
+    op, size, algorithm, protocol, time_us, low, high = match.groups()
+    return Choice(
+        canonical_op(op) or op.lower() if op else None,
+        int(size),
+        algorithm_name(algorithm),
+        protocol_name(protocol),
+        _float(time_us),
+        int(high) - int(low) + 1 if low is not None else None,
+    )
+
+
+class Tuning:
+    """The table that one thread is printing."""
+
+    def __init__(self) -> None:
+        self._columns: list[tuple[str, str]] = []
+        self._algorithms: list[str] = []
+
+    def feed(self, text: str) -> list[Parsed]:
+        """The cells of a row; headings are remembered."""
+        if "|" not in text:
+            return []
+        first, *cells = text.split("|")
+        heading = first.strip()
+        if heading == "Latency/AlgBw":
+            found = [_OLD_HEADING.match(cell) for cell in cells]
+            self._columns = [(algorithm_name(m[1]), protocol_name(m[2])) for m in found if m]
+            return []
+        if heading == "Algorithm":
+            self._algorithms = [algorithm_name(cell.strip()) for cell in cells if cell.strip()]
+            self._columns = [
+                (name, protocol) for name in self._algorithms for protocol in PROTOCOLS
+            ]
+            return []
+        op = canonical_op(heading)
+        if op is None or not self._columns:
+            return []
+        out: list[Parsed] = []
+        for (algorithm, protocol), cell in zip(self._columns, cells, strict=False):
+            if match := _CELL.match(cell):
+                latency, bandwidth = _float(match[1]), _float(match[2])
+                if latency is not None and bandwidth is not None:
+                    out.append(TuningCell(op, algorithm, protocol, latency, bandwidth))
+        return out
+
+
+class Matrix:
+    """``Enabled NCCL Func/Proto/Algo Matrix``: rows without prefix, broken up by other ranks."""
+
+    def __init__(self) -> None:
+        self._protocols: list[str] = []
+        self._algorithms: list[str] = []
+        self._op: str | None = None
+        self._numbers: list[int] = []
+        self._open = False
+
+    def begin(self) -> None:
+        """The headline was printed."""
+        self.__init__()  # type: ignore[misc]
+        self._open = True
+
+    def feed(self, text: str) -> list[Parsed]:
+        """A line, or a piece of one, without NCCL's prefix."""
+        if not self._open:
+            return []
+        if "Function |" in text:
+            _, protocols, algorithms = [*text.split("|"), "", ""][:3]
+            self._protocols = [protocol_name(name) for name in protocols.split()]
+            self._algorithms = [algorithm_name(name) for name in algorithms.split()]
+            return []
+        if not self._protocols:
+            return []
+        if (match := _MATRIX_ROW.match(text)) and canonical_op(match[1]) is not None:
+            self._op, self._numbers = canonical_op(match[1]), []
+            text = match[2]
+        elif self._op is None or not re.fullmatch(r"[\d\s|]+", text):
+            return []
+        self._numbers += [int(number) for number in re.findall(r"\d{1,9}", text)]
+        return self._row()
+
+    def _row(self) -> list[Parsed]:
+        wanted = len(self._protocols) + len(self._algorithms)
+        if self._op is None or len(self._numbers) < wanted:
+            return []
+        split = len(self._protocols)
+        value: dict[str, Any] = {
+            "protocols": dict(zip(self._protocols, self._numbers[:split], strict=True)),
+            "algorithms": dict(zip(self._algorithms, self._numbers[split:wanted], strict=True)),
+        }
+        op, self._op = self._op, None
+        return [Fact("matrix", op, value, "run")]
+
+
+def _float(text: str | None) -> float | None:
+    try:
+        return float(text) if text is not None else None
+    except ValueError:
+        return None

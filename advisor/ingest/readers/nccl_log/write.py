@@ -1,0 +1,221 @@
+"""A parsed log into ``topology``, ``link`` and ``nccl_choice``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.ingest.readers._rows import insert
+from advisor.ingest.readers.nccl_log.collect import Log, channel_orders
+from advisor.ingest.readers.nccl_log.communicators import Member, Ranks, Slot
+from advisor.ingest.readers.nccl_log.facts import (
+    Choice,
+    Connection,
+    Fact,
+    RingOrder,
+    RingStep,
+    TuningCell,
+)
+from advisor.ingest.source import ReadContext
+
+_TOPOLOGY = ("run", "kind", "rank", "host", "name", "value", "source")
+_LINK = ("run", "src", "dst", "channel", "transport", "kind", "nic", "gdr", "communicator")
+_TABLE = ("run", "source", "op", "algorithm", "protocol", "latency_us", "bandwidth_gbps", "ranks")
+_CALL = (
+    *("run", "source", "op", "bytes", "algorithm", "protocol"),
+    *("time_us", "channels", "calls", "ranks"),
+)
+Row = tuple[Any, ...]
+
+
+def write_log(context: ReadContext, log: Log) -> int:
+    """Append all rows; how many. Losses are counted in ``log.counts``."""
+    ranks = Ranks(log.registry)
+    rows = insert(context.con, "topology", _TOPOLOGY, _topology(context.run, log, ranks))
+    rows += insert(context.con, "link", _LINK, _links(context.run, log, ranks))
+    rows += insert(context.con, "nccl_choice", _TABLE, _tables(context.run, log))
+    return rows + insert(context.con, "nccl_choice", _CALL, _calls(context.run, log))
+
+
+def _topology(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
+    seen: set[tuple[Any, ...]] = set()
+    for kept in log.kept:
+        fact = kept.record
+        if not isinstance(fact, Fact):
+            continue
+        member = log.registry.only_member_of_process(kept.slot)
+        rank = ranks.of(member) if fact.per == "rank" else None
+        value = fact.value
+        if fact.kind == "graph" and member is not None:
+            value = {**value, "communicator": ranks.name(member), "ranks": member.line.ranks}
+        host = None if fact.per == "run" else kept.slot.host or None
+        key = (fact.kind, rank, host, fact.name, _text(value))
+        if key not in seen:
+            seen.add(key)
+            yield (run, *key, kept.where)
+    yield from _of_members(run, ranks)
+    yield from _nodes(run, log, ranks)
+    yield from _rings(run, log, ranks)
+
+
+def _of_members(run: str, ranks: Ranks) -> Iterator[Row]:
+    for name, members in ranks.communicators().items():
+        size = members[0].line.ranks
+        value = {
+            "ranks": size,
+            "nodes": next((m.nodes for m in members if m.nodes is not None), None),
+            "members": [ranks.of_peer(members[0], rank) for rank in range(size)],
+        }
+        yield (run, "communicator", None, None, name, _text(value), None)
+        if not ranks.is_world(members[0]):
+            continue
+        for member in members:
+            line = member.line
+            device = {
+                "pid": member.pid,
+                "cuda_device": line.cuda_device,
+                "nvml_device": line.nvml_device,
+                "bus_id": line.bus_id,
+            }
+            host = member.host or None
+            yield (run, "rank", line.rank, host, line.bus_id or "", _text(device), None)
+
+
+def _nodes(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
+    nodes: dict[str, dict[str, Any]] = {}
+    names: dict[tuple[str, str], set[str]] = {}
+    for kept in log.kept:
+        fact = kept.record
+        if not isinstance(fact, Fact) or not kept.slot.host:
+            continue
+        if fact.kind == "system":
+            nodes.setdefault(kept.slot.host, {}).update(fact.value)
+        if fact.kind in {"gpu", "nic", "net-port"}:
+            names.setdefault((kept.slot.host, fact.kind), set()).add(fact.name)
+    for member in log.registry.members.values():
+        rank = ranks.of(member)
+        if rank is not None and member.host:
+            nodes.setdefault(member.host, {}).setdefault("ranks", set()).add(rank)
+    for host, value in nodes.items():
+        summary = {
+            **value,
+            "ranks": sorted(value.get("ranks", ())),
+            "gpus": len(names.get((host, "gpu"), ())) or None,
+            "nics": len(names.get((host, "nic"), ())) or None,
+            "net_ports": len(names.get((host, "net-port"), ())) or None,
+        }
+        yield (run, "node", None, host, host, _text(summary), None)
+
+
+def _rings(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
+    orders: dict[str, dict[int, tuple[int, ...]]] = {}
+    steps: dict[str, dict[int, dict[int, int]]] = {}
+    example: dict[str, Member] = {}
+    for kept in log.kept:
+        record = kept.record
+        if not isinstance(record, RingOrder | RingStep):
+            continue
+        member = log.registry.only_member_of_process(kept.slot)
+        name = ranks.name(member)
+        if member is None or name is None:
+            log.counts.drop("ring of an unknown communicator")
+            continue
+        example.setdefault(name, member)
+        if isinstance(record, RingOrder):
+            orders.setdefault(name, {})[record.channel] = record.ranks
+        else:
+            following = steps.setdefault(name, {}).setdefault(record.channel, {})
+            following[record.rank] = record.following
+    for name, member in example.items():
+        rings = channel_orders(orders.get(name, {}), steps.get(name, {}), member.line.ranks)
+        for channel, (ring, complete) in rings.items():
+            value = {
+                "channel": channel,
+                "ranks": [ranks.of_peer(member, rank) for rank in ring],
+                "complete": complete,
+                "communicator": name,
+            }
+            yield (run, "ring", None, None, f"ring {channel}", _text(value), None)
+
+
+def _links(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
+    nics = _nic_names(log)
+    links: dict[tuple[Any, ...], tuple[Connection, str | None, bool | None]] = {}
+    for kept in log.kept:
+        record = kept.record
+        if not isinstance(record, Connection):
+            continue
+        member = kept.member or log.registry.member_for(kept.slot, record)
+        src = ranks.of_peer(member, record.src) if member else None
+        dst = ranks.of_peer(member, record.dst) if member else None
+        if src is None or dst is None:
+            log.counts.drop("connection between ranks that cannot be told")
+            continue
+        nic = None
+        if record.nic_index is not None:
+            nic = nics.get((kept.slot.host, record.nic_index), str(record.nic_index))
+        key = (src, dst, record.channel, ranks.name(member))
+        links[key] = _merge(links.get(key), record, nic)
+    for (src, dst, channel, name), (record, nic, gdr) in links.items():
+        yield (run, src, dst, channel, record.transport, record.kind, nic, gdr, name)
+
+
+def _merge(
+    known: tuple[Connection, str | None, bool | None] | None, record: Connection, nic: str | None
+) -> tuple[Connection, str | None, bool | None]:
+    """Both ends print a network connection: the sender's NIC, GDR only where both ends have it."""
+    if known is None or known[0].side == record.side:
+        return record, nic, record.gdr
+    gdr = None if known[2] is None or record.gdr is None else known[2] and record.gdr
+    if record.side == "send":
+        return record, nic, gdr
+    return known[0], known[1], gdr
+
+
+def _nic_names(log: Log) -> dict[tuple[str, int], str]:
+    """NIC names by (host, index in the list of the network in use)."""
+    used = {
+        kept.slot.host: kept.record.value
+        for kept in log.kept
+        if isinstance(kept.record, Fact)
+        and (kept.record.kind, kept.record.name) == ("net", "network")
+    }
+    names: dict[tuple[str, int], str] = {}
+    for kept in log.kept:
+        fact = kept.record
+        if isinstance(fact, Fact) and fact.kind == "nic":
+            network = used.get(kept.slot.host, fact.value["net"])
+            if str(network).startswith(fact.value["net"]):
+                names[kept.slot.host, fact.value["index"]] = fact.name
+    return names
+
+
+def _tables(run: str, log: Log) -> Iterator[Row]:
+    cells: dict[Row, None] = {}
+    for kept in log.kept:
+        cell = kept.record
+        if isinstance(cell, TuningCell):
+            values = (cell.op, cell.algorithm, cell.protocol, cell.latency_us, cell.bandwidth_gbps)
+            cells[(*values, _size(log, kept.slot))] = None
+    for key in cells:
+        yield (run, "table", *key)
+
+
+def _calls(run: str, log: Log) -> Iterator[Row]:
+    calls: dict[tuple[Choice, int | None], int] = {}
+    for (slot, choice), count in log.choices.items():
+        key = (choice, log.registry.size_if_certain(slot))
+        calls[key] = calls.get(key, 0) + count
+    for (choice, size), count in calls.items():
+        printed = (choice.op, choice.size_bytes, choice.algorithm, choice.protocol)
+        yield (run, "call", *printed, choice.time_us, choice.channels, count, size)
+
+
+def _size(log: Log, slot: Slot) -> int | None:
+    member = log.registry.only_member_of_process(slot)
+    return member.line.ranks if member is not None else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,402 @@
+"""NCCL debug logs: facts reach the right rank, host and communicator, in every version's form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.ingest.detect import detect
+from advisor.ingest.readers import nccl_log
+from advisor.ingest.readers.nccl_log.collect import channel_orders
+from advisor.ingest.readers.nccl_log.facts import Fact
+from advisor.ingest.readers.nccl_log.lines import classify_transport, parse_line
+from advisor.ingest.readers.nccl_log.prefix import records
+from advisor.ingest.readers.nccl_log.tables import parse_choice
+from advisor.ingest.source import ReadContext, Source
+from advisor.store.store import Store
+
+LOGS = Path(__file__).resolve().parents[3] / "fixtures" / "nccl-logs"
+
+
+def stored(*paths: Path) -> Store:
+    store = Store.create()
+    sources = [Source.of(path, number) for number, path in enumerate(paths)]
+    assert all(detect(source) is nccl_log for source in sources)
+    nccl_log.read(sources, ReadContext(store, "r"))
+    return store
+
+
+def rows(store: Store, sql: str) -> list[Any]:
+    return list(store.con.execute(sql).fetchall())
+
+
+def facts(store: Store, kind: str) -> dict[tuple[Any, Any, str], Any]:
+    found = rows(store, f"SELECT rank, host, name, value FROM topology WHERE kind = '{kind}'")
+    return {
+        (rank, host, name): json.loads(value) if value[:1] in "{[" else value
+        for rank, host, name, value in found
+    }
+
+
+@pytest.fixture(scope="module")
+def old() -> Iterator[Store]:
+    with stored(LOGS / "v2.10-sockets.log") as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def middle() -> Iterator[Store]:
+    with stored(LOGS / "v2.21-one-nic.log") as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def new() -> Iterator[Store]:
+    with stored(LOGS / "v2.27-groups.log") as store:
+        yield store
+
+
+def test_versions_and_networks(old: Store, middle: Store, new: Store) -> None:
+    assert facts(middle, "version")[None, "nodea", "driver"] == "12040"
+    for store, version in ((old, "2.10.3"), (middle, "2.21.5"), (new, "2.27.7")):
+        assert {v for (_, _, name), v in facts(store, "version").items() if name == "nccl"} == {
+            version
+        }
+    assert set(facts(old, "net").values()) == {"Socket"}
+    assert set(facts(middle, "net").values()) == {"IB"}
+    assert facts(new, "plugin") == {(None, host, "net"): "IBext_v10" for host in ("nodea", "nodeb")}
+
+
+def test_old_logs_tie_lines_to_ranks_that_are_named_only_at_the_end(old: Store) -> None:
+    """GIVEN 2.10, which prints no Init START line THEN earlier lines still find their rank."""
+    assert set(facts(old, "rank")) == {
+        (0, "nodea", "7000"),
+        (1, "nodea", "f000"),
+        (2, "nodeb", "7000"),
+        (3, "nodeb", "f000"),
+    }
+    assert facts(old, "tree")[2, "nodeb", "trees"] == [
+        {"channel": 0, "children": [3], "parent": 0},
+        {"channel": 1, "children": [3, 0], "parent": None},
+    ]
+    graph = facts(old, "graph")[0, "nodea", "ring"]
+    assert (graph["channels"], graph["bw_intra"], graph["bw_inter"]) == (1, 1.2, 1.2)
+    assert (graph["type_intra"], graph["type_inter"]) == ("PIX", "PHB")
+    assert graph["paths"] == [["NET/0", "GPU/0", "GPU/1", "NET/0"]]
+
+
+def test_old_links(old: Store) -> None:
+    assert rows(old, "SELECT src, dst, kind, nic, gdr FROM link WHERE channel = 1 ORDER BY 1") == [
+        (0, 1, "shm", None, None),
+        (1, 2, "net-socket", "eth0", False),
+        (2, 3, "p2p", None, None),
+        (3, 0, "net-socket", "eth0", False),
+    ]
+
+
+def test_system_tree_and_paths(old: Store, middle: Store) -> None:
+    assert facts(old, "gpu")[None, "nodea", "GPU/F000"] == {
+        "parent": "PCI/5000",
+        "bw_gbps": 12.0,
+        "nvlink_gbps": 0.0,
+    }
+    gpu = facts(middle, "gpu")[None, "nodeb", "GPU/0-3b000"]
+    assert gpu == {"parent": "CPU/0-1", "bw_gbps": 24.0, "nvlink_gbps": 240.0}
+    port = facts(middle, "net-port")[None, "nodea", "NET/0-0"]
+    assert port == {
+        "parent": "NIC/0-18000",
+        "bw_gbps": 25.0,
+        "guid": "aa24210003bd70c4",
+        "port": "1",
+    }
+    assert facts(middle, "path")[None, "nodea", "GPU/0-3b000 -> NET/0-0"] == {
+        "hops": 4,
+        "bw_gbps": 10.0,
+        "type": "SYS",
+    }
+    node = facts(middle, "node")[None, "nodea", "nodea"]
+    assert node["ranks"] == [0, 1]
+    assert (node["gpus"], node["nics"], node["net_ports"]) == (2, 1, 1)
+    assert node["total_bw_gbps"] == 240.0
+
+
+def test_gpudirect_per_gpu_and_nic(middle: Store, new: Store) -> None:
+    gdr = facts(middle, "gdr")
+    assert gdr[None, "nodea", "HCA mlx5_0"] == {"enabled": True}
+    assert gdr[None, "nodea", "GPU 1 / HCA 0"] == {
+        "enabled": False,
+        "distance": 7,
+        "limit": 5,
+        "read": True,
+    }
+    assert rows(middle, "SELECT DISTINCT gdr, nic, kind FROM link WHERE kind != 'p2p'") == [
+        (False, "mlx5_0", "net-ib")
+    ]
+    assert facts(new, "gdr")[None, "nodeb", "GPU 0-3b000 / HCA 1"]["enabled"] is True
+
+
+def test_gdr_counts_only_where_both_ends_have_it(new: Store) -> None:
+    """GIVEN rank 2 receives from rank 1 without GDRDMA though rank 1 sends with it."""
+    assert rows(new, "SELECT src, dst FROM link WHERE NOT gdr") == [(1, 2)]
+
+
+def test_groups_map_to_global_ranks(new: Store) -> None:
+    """GIVEN two pairs split off 4 ranks THEN their ranks 0 and 1 are not the world's."""
+    pairs = rows(
+        new, "SELECT src, dst, nic FROM link WHERE communicator LIKE '0xbbbb%' ORDER BY src"
+    )
+    assert pairs == [(0, 2, "mlx5_0"), (1, 3, "mlx5_1"), (2, 0, "mlx5_0"), (3, 1, "mlx5_1")]
+    members = {name: v["members"] for (_, _, name), v in facts(new, "communicator").items()}
+    assert members == {
+        "0xaaaa000011112222": [0, 1, 2, 3],
+        "0xbbbb000000000000": [0, 2],
+        "0xbbbb000000000001": [1, 3],
+    }
+
+
+def test_rings(middle: Store, new: Store) -> None:
+    rings = {name: v["ranks"] for (_, _, name), v in facts(new, "ring").items()}
+    assert rings == {"ring 0": [0, 1, 2, 3], "ring 1": [0, 3, 2, 1]}
+    assert all(v["complete"] for v in facts(middle, "ring").values())
+
+
+def test_graphs_by_pattern(middle: Store, new: Store) -> None:
+    names = {name for (rank, _, name) in facts(new, "graph") if rank == 3}
+    assert names == {"ring", "tree", "collnet", "nvls"}
+    assert {name for (_, _, name) in facts(middle, "graph")} == {"ring", "tree"}
+    assert facts(new, "graph")[3, "nodeb", "nvls"]["bw_inter"] == 60.0
+
+
+def test_channels(old: Store, new: Store) -> None:
+    assert facts(old, "channels")[1, "nodea", "channels"] == {
+        "coll": 2,
+        "p2p": 2,
+        "p2p_per_peer": 1,
+    }
+    assert facts(new, "channels")[2, "nodeb", "channels"] == {
+        "coll": 2,
+        "collnet": 2,
+        "nvls": 2,
+        "p2p": 2,
+        "p2p_per_peer": 1,
+    }
+
+
+def test_environment(old: Store, new: Store) -> None:
+    assert {(n, v) for (_, _, n), v in facts(old, "env").items()} == {
+        ("NCCL_IB_DISABLE", "1"),
+        ("NCCL_ALGO", "Ring"),
+    }
+    assert facts(new, "env")[0, "nodea", "NCCL_ALGO"] == "ring,tree"
+
+
+def test_the_matrix_survives_interleaving(new: Store) -> None:
+    matrix = facts(new, "matrix")
+    assert set(matrix) == {
+        (None, None, op)
+        for op in ("broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce")
+    }
+    gather = matrix[None, None, "all_gather"]
+    assert gather["protocols"] == {"LL": 1, "LL128": 2, "SIMPLE": 1}
+    assert [name for name, on in gather["algorithms"].items() if on] == ["TREE", "RING"]
+    assert len(gather["algorithms"]) == 7
+
+
+@pytest.mark.parametrize(
+    ("store", "columns", "tree_simple"),
+    [("old", 9, (108.8, 0.6)), ("middle", 18, (60.4, 9.9)), ("new", 21, (60.4, 37.5))],
+)
+def test_tuning_tables_of_all_three_layouts(
+    store: str, columns: int, tree_simple: tuple[float, float], request: pytest.FixtureRequest
+) -> None:
+    con = request.getfixturevalue(store)
+    per_op = rows(
+        con,
+        "SELECT op, count(*), min(ranks) FROM nccl_choice WHERE source = 'table' GROUP BY 1",
+    )
+    assert sorted(per_op) == sorted(
+        (op, columns, 4)
+        for op in ("broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce")
+    )
+    cell = rows(
+        con,
+        "SELECT latency_us, bandwidth_gbps FROM nccl_choice WHERE source = 'table' "
+        "AND op = 'all_reduce' AND algorithm = 'TREE' AND protocol = 'SIMPLE'",
+    )
+    assert cell == [tree_simple]
+
+
+def test_pat_cells_stand_under_pat(new: Store) -> None:
+    cells = rows(
+        new,
+        "SELECT op, protocol, latency_us FROM nccl_choice WHERE algorithm = 'PAT' "
+        "AND bandwidth_gbps > 0 ORDER BY op",
+    )
+    assert cells == [("all_gather", "SIMPLE", 20.6), ("reduce_scatter", "SIMPLE", 20.6)]
+
+
+def test_choices(middle: Store, new: Store) -> None:
+    columns = "op, bytes, algorithm, protocol, time_us, channels, calls, ranks"
+    assert rows(
+        middle, f"SELECT {columns} FROM nccl_choice WHERE source = 'call' ORDER BY bytes"
+    ) == [
+        (None, 1024, "TREE", "LL", 15.3, None, 3, 4),
+        (None, 1048576, "RING", "SIMPLE", 120.25, None, 2, 4),
+        (None, 268435456, "RING", "SIMPLE", 20480.5, None, 1, 4),
+    ]
+    # A process with communicators of several sizes does not tell which one a call was for.
+    assert rows(new, f"SELECT {columns} FROM nccl_choice WHERE source = 'call' ORDER BY bytes") == [
+        ("all_reduce", 4096, "TREE", "LL", None, 1, 1, None),
+        ("reduce_scatter", 16777216, "PAT", "SIMPLE", None, 2, 1, None),
+        ("all_reduce", 67108864, "RING", "SIMPLE", None, 2, 2, None),
+    ]
+
+
+def test_the_form_of_2_23_names_the_operation_and_the_time() -> None:
+    choice = parse_choice("ReduceScatter: 1048576 Bytes -> Algo 6 proto 2 time 34.693867")
+    assert choice is not None
+    assert (choice.op, choice.algorithm, choice.protocol) == ("reduce_scatter", "PAT", "SIMPLE")
+    assert choice.time_us == 34.693867
+
+
+def test_warnings_keep_their_place(new: Store) -> None:
+    assert facts(new, "warning") == {
+        (None, "nodeb", "transport/net_ib.cc:1295"): (
+            "Call to ibv_poll_cq failed with error retry exceeded"
+        )
+    }
+
+
+def test_one_file_per_process_reads_like_one_file(tmp_path: Path, new: Store) -> None:
+    """GIVEN NCCL_DEBUG_FILE=log.%h.%p THEN links and ranks are those of the joint log."""
+    paths = []
+    lines = (LOGS / "v2.27-groups.log").read_text().splitlines(keepends=True)
+    for pid in (601, 500, 600, 501):
+        path = tmp_path / f"log.{pid}"
+        path.write_text("".join(line for line in lines if f":{pid}:" in line))
+        paths.append(path)
+    with stored(*paths) as split:
+        for sql in (
+            "SELECT * FROM link ORDER BY ALL",
+            "SELECT kind, rank, host, name FROM topology WHERE kind != 'matrix' ORDER BY ALL",
+        ):
+            assert rows(split, sql) == rows(new, sql)
+
+
+def test_the_log_of_one_rank_alone(tmp_path: Path) -> None:
+    """GIVEN only rank 0's log THEN its world is known, and nothing of the pairs is invented."""
+    lines = (LOGS / "v2.27-groups.log").read_text().splitlines(keepends=True)
+    path = tmp_path / "rank0.log"
+    path.write_text("".join(line for line in lines if "nodea:500:" in line))
+    with stored(path) as store:
+        assert rows(store, "SELECT src, dst FROM link ORDER BY 1, 2") == [(0, 1), (0, 3), (3, 0)]
+        assert [v["ranks"] for v in facts(store, "ring").values()] == [[0, 1, 2, 3], [0, 3, 2, 1]]
+        assert json.loads(rows(store, "SELECT drop_reasons FROM source")[0][0]) == {
+            "connection between ranks that cannot be told": 1
+        }
+
+
+def test_transports() -> None:
+    """Forms from 2.4 to 2.30 and the plugins' names (src/transport/*.cc)."""
+    cases = {
+        "P2P/CUMEM/read": ("p2p", None, None),
+        "P2P/direct pointer": ("p2p", None, None),
+        "P2P/indirect/5[b1000]": ("p2p", None, None),
+        "SHM/direct/direct": ("shm", None, None),
+        "direct shared memory": ("shm", None, None),
+        "NET/IB/3/GDRDMA": ("net-ib", 3, True),
+        "NET/IB/0(8)/GDRDMA/Shared": ("net-ib", 0, True),
+        "NET/IBext_v8/1": ("net-ib", 1, False),
+        "NET/Socket/0": ("net-socket", 0, False),
+        "NET/AWS Libfabric/2/GDRDMA": ("net-other", 2, True),
+        "NET/FasTrak/0(4)": ("net-other", 0, False),
+    }
+    assert {text: classify_transport(text) for text in cases} == cases
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nodea:1:2 [0] NCCL INFO Using network IB",
+        "[2026-03-01 10:00:00] nodea:1:2 [0] NCCL INFO Using network IB",
+        "train-worker-0 nodea:1:2 [0] NCCL INFO Using network IB",
+        "(RayTrainWorker pid=7, ip=10.0.0.1) nodea:1:2 [0] NCCL INFO Using network IB",
+        "[1,3]<stderr>:nodea:1:2 [0] NCCL INFO Using network IB",
+        "some text without line end nodea:1:2 [0] NCCL INFO Using network IB",
+    ],
+)
+def test_prefixes(line: str) -> None:
+    record = records(line)[-1]
+    assert record.thread is not None
+    assert (record.thread.host, record.thread.pid, record.thread.tid) == ("nodea", 1, 2)
+    assert parse_line(record.text) == [Fact("net", "network", "IB")]
+
+
+def test_two_messages_that_collided_on_one_line() -> None:
+    line = (
+        "a:1:1 [0] NCCL INFO globalNicFused 0 b:2:2 [1] NCCL INFO NCCL_ALGO set by environment to x"
+    )
+    first, second = records(line)
+    assert first.text == "globalNicFused 0"
+    assert second.thread is not None
+    assert second.thread.host == "b"
+    assert second.text == "NCCL_ALGO set by environment to x"
+
+
+def test_rings_of_more_than_20_ranks_come_from_the_neighbours() -> None:
+    """NCCL prints 20 ranks of a ring at most; every rank prints its own neighbours."""
+    size = 24
+    orders = {0: tuple(range(20)), 1: tuple(range(20))}
+    steps = {0: {rank: (rank + 1) % size for rank in range(size)}}
+    rings = channel_orders(orders, steps, size)
+    assert rings[0] == (list(range(size)), True)
+    assert rings[1] == (list(range(20)), False)
+
+
+def test_a_ring_that_does_not_close_is_not_complete() -> None:
+    assert channel_orders({}, {0: {0: 1, 1: 2, 2: 1}}, 3)[0][1] is False
+
+
+def test_two_shard_groups_without_a_world_have_no_global_ranks(tmp_path: Path) -> None:
+    text = ""
+    for group, host in enumerate(("nodea", "nodeb")):
+        for rank in (0, 1):
+            text += (
+                f"{host}:{rank + 5}:9 [0] NCCL INFO ncclCommInitRank comm 0x{rank}{group} rank "
+                f"{rank} nranks 2 cudaDev {rank} nvmlDev {rank} busId {rank}a000 "
+                f"commId 0x{group} - Init START\n"
+                f"{host}:{rank + 5}:9 [0] NCCL INFO Channel 00/0 : {rank}[{rank}] -> {1 - rank}[0]"
+                " via P2P/IPC\n"
+            )
+    path = tmp_path / "groups.log"
+    path.write_text(text)
+    with stored(path) as store:
+        assert rows(store, "SELECT * FROM link") == []
+        assert json.loads(rows(store, "SELECT drop_reasons FROM source")[0][0]) == {
+            "connection between ranks that cannot be told": 4
+        }
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(sorted(LOGS.glob("*.log"))),
+    st.lists(st.tuples(st.integers(0, 40_000), st.binary(max_size=6)), max_size=8),
+    st.integers(0, 40_000),
+)
+def test_damaged_logs_never_crash(
+    tmp_path_factory: pytest.TempPathFactory, path: Path, edits: list[tuple[int, bytes]], end: int
+) -> None:
+    data = bytearray(path.read_bytes())
+    for place, noise in edits:
+        data[place : place + 1] = noise
+    damaged = tmp_path_factory.mktemp("fuzz") / "x.log"
+    damaged.write_bytes(b"a:1:1 [0] NCCL INFO x\n" + bytes(data[: max(end, 1)]))
+    with stored(damaged) as store:
+        ranks = rows(store, "SELECT count(*) FROM topology WHERE rank < 0")
+    assert ranks == [(0,)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from advisor.metrics.operations import bus_factor, element, message_bytes
 
@@ -41,7 +41,9 @@ class Call:
     last_rank: int | None = None
     algbw: float | None = None
     busbw: float | None = None
-    mismatched: bool = field(default=False)
+    mismatched: bool = False
+    fitted: int | None = None
+    latency_share: float | None = None
 
     def set_size(self) -> None:
         """Work out dtype name and message size from the element counts."""

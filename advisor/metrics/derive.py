@@ -12,6 +12,8 @@ from advisor.metrics.breakdown import Occupancy
 from advisor.metrics.calls import Call
 from advisor.metrics.calls_device import device_calls
 from advisor.metrics.calls_host import host_calls
+from advisor.metrics.clock import Clock, clocks
+from advisor.metrics.fits import Kind, exclusive_transfers, fit_all, fit_record
 from advisor.metrics.groups import Group, RankInfo, assign_groups, process_groups, rank_infos
 from advisor.metrics.intervals import Int64s, Intervals
 from advisor.metrics.match import Matched, match
@@ -25,6 +27,7 @@ from advisor.metrics.steps import (
 from advisor.metrics.tables import MISSING, insert, insert_rows
 from advisor.metrics.timeline import KINDS, Timeline, timelines
 from advisor.metrics.waiting import split_waiting
+from advisor.model.alpha_beta import AlphaBeta
 from advisor.store.store import Store
 
 TABLES = (
@@ -34,6 +37,7 @@ TABLES = (
     "run_breakdown",
     "step_breakdown",
     "unmatched",
+    "alpha_beta",
 )
 
 
@@ -57,7 +61,9 @@ class RunData:
     groups: dict[str, Group]
     calls: dict[int, list[Call]]
     matched: Matched
-    offsets: dict[int, int]
+    clocks: dict[int, Clock]
+    exclusive: dict[int, dict[int, float]]
+    fits: dict[Kind, AlphaBeta]
 
 
 def derive(store: Store, *, step_annotation: str | None = None) -> None:
@@ -67,7 +73,9 @@ def derive(store: Store, *, step_annotation: str | None = None) -> None:
     """
     con = store.con
     for table in TABLES:
-        con.execute(f"DELETE FROM {table}")
+        # A probe or nccl-tests write fits too; those are not this module's to remove.
+        condition = " WHERE origin = 'trace'" if table == "alpha_beta" else ""
+        con.execute(f"DELETE FROM {table}{condition}")
     for (run,) in con.execute("SELECT run FROM run ORDER BY run").fetchall():
         _derive_run(con, run, step_annotation)
 
@@ -76,8 +84,12 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     data = load_run(con, run, step_annotation)
     for rank in data.ranks.values():
         _write_rank(con, run, rank)
+    _write_clocks(con, data)
     _write_collectives(con, data)
     _write_breakdowns(con, data)
+    insert_rows(
+        con, "alpha_beta", [fit_record(run, kind, found) for kind, found in data.fits.items()]
+    )
     insert_rows(
         con,
         "unmatched",
@@ -116,8 +128,16 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         for r in ranks.values()
     )
     matched = match(calls, groups, stepped)
-    split_waiting(matched.columns, groups, {})
-    return RunData(run, ranks, groups, calls, matched, {})
+    found = clocks(matched.columns, infos)
+    if any(reason == "missing event" for _, _, reason in matched.unmatched):
+        # Equal calls compete for a partner; now that the clocks are known, their times decide.
+        offsets = {rank: clock.offset_ns for rank, clock in found.items()}
+        matched = match(calls, groups, stepped, offsets)
+        found = clocks(matched.columns, infos)
+    split_waiting(matched.columns, groups, found)
+    exclusive = exclusive_transfers(calls)
+    fits = fit_all(matched.columns, exclusive, groups, infos)
+    return RunData(run, ranks, groups, calls, matched, found, exclusive, fits)
 
 
 def _activity_steps(line: Timeline, steps: Steps) -> Int64s:
@@ -174,6 +194,21 @@ def _write_rank(con: Any, run: str, data: RankData) -> None:
     )
 
 
+def _write_clocks(con: Any, data: RunData) -> None:
+    for rank in data.ranks:
+        clock = data.clocks.get(rank)
+        values = (
+            (None, None, None)
+            if clock is None
+            else (clock.offset_ns, clock.drift_ppm, clock.residual_ns)
+        )
+        con.execute(
+            "UPDATE rank SET clock_offset_ns = ?, clock_drift_ppm = ?, clock_residual_ns = ? "
+            "WHERE run = ? AND rank = ?",
+            [*values, data.run, rank],
+        )
+
+
 def _write_collectives(con: Any, data: RunData) -> None:
     records = []
     for rank, calls in sorted(data.calls.items()):
@@ -216,6 +251,8 @@ def _record(run: str, call: Call, hidden: int) -> dict[str, Any]:
         "hidden_ns": hidden,
         "algbw_gbps": call.algbw,
         "busbw_gbps": call.busbw,
+        "fitted_ns": call.fitted,
+        "latency_share": call.latency_share,
     }
 
 

@@ -82,8 +82,8 @@ def _columns(
 ) -> list[dict[int, Call]]:
     """Matched calls of one group."""
     everything = [call for own in members.values() for call in own]
-    numbers = [call.seq for call in everything]
-    if all(number is not None for number in numbers) and _unique(members):
+    recorded = all(call.seq is not None for call in everything)
+    if recorded and _unique(members):
         by_seq: dict[int, dict[int, Call]] = defaultdict(dict)
         for call in everything:
             by_seq[call.seq or 0][call.rank] = call

@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from advisor.metrics.calls import Call
+from advisor.metrics.clock import Clock, aligned
 from advisor.metrics.groups import Group
 
 
 def split_waiting(
     columns: Sequence[Mapping[int, Call]],
     groups: Mapping[str, Group],
-    offsets: Mapping[int, int],
+    clocks: Mapping[int, Clock],
 ) -> None:
     """Fill wait, transfer, t_is, last_rank, algbw and busbw of matched calls."""
     for column in columns:
         some = next(iter(column.values()))
         if len(column) > 1 and len(column) == _expected(some, groups):
-            _matched(column, offsets)
+            _matched(column, clocks)
         else:
             shortest = min(call.end - call.start for call in column.values())
             for call in column.values():
@@ -44,8 +45,8 @@ def _expected(call: Call, groups: Mapping[str, Group]) -> int | None:
     return call.group_size
 
 
-def _matched(column: Mapping[int, Call], offsets: Mapping[int, int]) -> None:
-    starts = {rank: call.start + offsets.get(rank, 0) for rank, call in column.items()}
+def _matched(column: Mapping[int, Call], clocks: Mapping[int, Clock]) -> None:
+    starts = {rank: aligned(call.start, rank, clocks) for rank, call in column.items()}
     last_rank = max(starts, key=lambda rank: (starts[rank], -rank))
     for rank, call in column.items():
         duration = call.end - call.start

@@ -1,0 +1,240 @@
+"""Offsets and drifts of the hosts' clocks, from collectives that end together (METRICS 5-6).
+
+After a synchronising collective every rank has heard from every other, so that the true ends differ
+little, and what differs grows with the message (a slow edge staggers the ends) while a clock does
+not. So the ends of two ranks are regressed on the bytes on the wire, operation by operation, and on
+time: the intercept is the offset, the slope over time the drift. Ranks of one host share the result
+unless one of them disagrees beyond doubt (an edited trace, a virtual machine). An offset that its
+own uncertainty cannot tell from zero is zero: hosts normally are synchronised.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.metrics.calls import Call
+from advisor.metrics.groups import RankInfo
+from advisor.metrics.operations import SYNCHRONISING
+from advisor.metrics.robust import Floats, huber, spread
+
+# An offset must exceed this many standard errors, and ranks of one host differ by as many.
+_SIGNIFICANT = 4.0
+# Ranks of one host read one clock; below this they are not told apart whatever the fit says.
+_ONE_HOST_NS = 200_000
+# Largest message over smallest that lets a slope be told from an intercept.
+_SIZE_RANGE = 2.0
+# A drift needs this much time to show (50 ppm, a poor clock, is 50 us after one second).
+_DRIFT_SPAN_NS = 2_000_000_000
+_MOST_CALLS = 4_000
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Add ``offset_ns + drift_ppm * 1e-6 * (t - origin_ns)`` to a rank's time t."""
+
+    offset_ns: int
+    drift_ppm: float
+    residual_ns: int
+    origin_ns: int = 0
+
+    def correction(self, time_ns: int) -> int:
+        """What to add at a time of this rank, ns."""
+        return self.offset_ns + round(self.drift_ppm * 1e-6 * (time_ns - self.origin_ns))
+
+
+def aligned(time_ns: int, rank: int, clocks: Mapping[int, Clock]) -> int:
+    """A rank's time on the run's common clock; as it is when its clock was not estimated."""
+    clock = clocks.get(rank)
+    return time_ns if clock is None else time_ns + clock.correction(time_ns)
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """Ends of one rank less another's: intercept with error, drift, spread, and its median."""
+
+    offset: float
+    error: float
+    drift: float
+    spread: float
+    median: float
+    identified: bool
+    transfer: float
+
+
+def clocks(
+    columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo]
+) -> dict[int, Clock]:
+    """The clock of every rank that shares a synchronising collective with another; else none.
+
+    The lowest rank's host is the reference (offset 0).
+    """
+    usable = [c for c in columns if len(c) > 1 and next(iter(c.values())).op in SYNCHRONISING]
+    if not usable:
+        return {}
+    origin = min(call.end for column in usable for call in column.values())
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    for column in usable:
+        for rank in column:
+            neighbours[rank].update(column)
+    raw: dict[int, _Difference] = {}
+    for root in sorted(neighbours):
+        if root in raw:
+            continue
+        raw[root] = _Difference(0.0, 0.0, 0.0, 0.0, 0.0, True, 0.0)
+        queue = [root]
+        while queue:
+            known = queue.pop(0)
+            for rank in sorted(neighbours[known] - set(raw)):
+                step = _difference(usable, known, rank, origin)
+                base = raw[known]
+                raw[rank] = _Difference(
+                    base.offset + step.offset,
+                    float(np.hypot(base.error, step.error)),
+                    base.drift + step.drift,
+                    max(base.spread, step.spread),
+                    base.median + step.median,
+                    base.identified and step.identified,
+                    step.transfer,
+                )
+                queue.append(rank)
+    return _by_host(raw, infos, origin)
+
+
+def _difference(
+    columns: Iterable[Mapping[int, Call]], one: int, other: int, origin: int
+) -> _Difference:
+    pairs = [(c[one], c[other]) for c in columns if one in c and other in c]
+    if len(pairs) > _MOST_CALLS:
+        pairs = pairs[:: len(pairs) // _MOST_CALLS + 1]
+    # In time relative to the pair's own median, so that any offset leaves the numbers small.
+    ends = np.array([b.end - a.end for a, b in pairs], dtype=np.int64)
+    middle = int(np.median(ends))
+    late = (ends - middle).astype(np.float64)
+    when = np.array([a.end - origin for a, _ in pairs], dtype=np.float64)
+    sizes, identified = _sizes(pairs)
+    transfer = float(np.median([a.transfer or (a.end - a.start) for a, _ in pairs]))
+    columns_of = [np.ones(len(pairs))]
+    if identified:
+        columns_of.extend(sizes)
+    with_drift = np.ptp(when) > _DRIFT_SPAN_NS and len(pairs) >= 20
+    if with_drift:
+        columns_of.append(when * 1e-6)
+    design = np.stack(columns_of, axis=1)
+    if len(pairs) <= design.shape[1] + 1:
+        return _Difference(
+            float(middle), spread(late), 0.0, spread(late), float(middle), False, transfer
+        )
+    scale = np.maximum(np.abs(design).max(axis=0), 1e-12)
+    fit = huber(design / scale, late)
+    coefficients, errors = fit.coefficients / scale, fit.errors / scale
+    drift = 0.0
+    if with_drift and abs(coefficients[-1]) > _SIGNIFICANT * errors[-1]:
+        drift = float(coefficients[-1])
+    elif with_drift:
+        fit = huber(design[:, :-1] / scale[:-1], late)
+        coefficients, errors = fit.coefficients / scale[:-1], fit.errors / scale[:-1]
+    return _Difference(
+        middle + float(coefficients[0]),
+        float(errors[0]),
+        drift,
+        fit.spread,
+        float(middle),
+        identified,
+        transfer,
+    )
+
+
+def _sizes(pairs: Sequence[tuple[Call, Call]]) -> tuple[list[Floats], bool]:
+    """Wire bytes by operation, one regressor each; whether they tell size from offset."""
+    by_op: dict[str, Floats] = {}
+    for index, (call, _) in enumerate(pairs):
+        op = call.wire_op or call.op
+        column = by_op.setdefault(op, np.zeros(len(pairs)))
+        column[index] = float(call.bytes or 0)
+    regressors = []
+    identified = False
+    for column in by_op.values():
+        if not column.any():
+            identified = True  # a barrier has no size at all
+            continue
+        regressors.append(column)
+        known = column[column > 0]
+        if known.max() >= _SIZE_RANGE * known.min() and len(np.unique(known)) > 1:
+            identified = True
+    return regressors, identified
+
+
+def _by_host(
+    raw: Mapping[int, _Difference], infos: Mapping[int, RankInfo], origin: int
+) -> dict[int, Clock]:
+    hosts: dict[object, list[int]] = defaultdict(list)
+    for rank in sorted(raw):
+        hosts[host_of(rank, infos)].append(rank)
+    # Offsets are what must be added, so the sign turns.
+    offset = {rank: -found.offset for rank, found in raw.items()}
+    for ranks in hosts.values():
+        center = float(np.median([offset[rank] for rank in ranks]))
+        for rank in ranks:
+            doubt = max(_ONE_HOST_NS, _SIGNIFICANT * raw[rank].error, 2 * raw[rank].spread)
+            if len(ranks) > 1 and abs(offset[rank] - center) <= doubt:
+                offset[rank] = center
+    median = float(np.median(list(offset.values())))
+    rest = [found for rank, found in raw.items() if rank != min(raw)]
+    typical = replace(
+        raw[min(raw)],
+        error=max((found.error for found in rest), default=0.0),
+        spread=max((found.spread for found in rest), default=0.0),
+        identified=all(found.identified for found in rest),
+        transfer=max((found.transfer for found in rest), default=0.0),
+    )
+    settled = {}
+    for rank, found in {**raw, min(raw): typical}.items():
+        away = offset[rank] - median
+        settled[rank] = 0.0 if _zero(rank, away, found, offset, median) else away
+    reference = settled[min(raw)]
+    return {
+        rank: Clock(
+            offset_ns=round(settled[rank] - reference),
+            drift_ppm=-found.drift,
+            residual_ns=round(found.spread),
+            origin_ns=origin,
+        )
+        for rank, found in raw.items()
+    }
+
+
+def _zero(
+    rank: int, away: float, found: _Difference, offsets: Mapping[int, float], median: float
+) -> bool:
+    """Whether an offset against the median host is no more than uncertainty or stagger.
+
+    Messages of one size cannot tell an offset from the stagger of a slow edge. Then a single clock
+    that stands far from all others is an offset; a spread over several ranks is stagger.
+    """
+    if found.identified:
+        return abs(away) <= max(_SIGNIFICANT * found.error, 0.5 * found.spread)
+    others = [abs(value - median) for key, value in offsets.items() if key != rank]
+    alone = abs(away) > 4 * max(others, default=0.0) + 2 * found.spread
+    if len(offsets) <= 3:
+        # In rings of two and three a slow edge too sets one rank apart, by under half the transfer.
+        alone = abs(away) > max(0.6 * found.transfer, 2 * found.spread)
+    return not alone
+
+
+def host_of(rank: int, infos: Mapping[int, RankInfo]) -> object:
+    """What stands for a rank's host: its name where the trace has it.
+
+    Unnamed hosts whose ranks use distinct devices are one machine, as far as anybody can tell.
+    """
+    info = infos[rank]
+    if info.host is not None:
+        return info.host
+    unnamed = [i for i in infos.values() if i.host is None]
+    devices = [i.device for i in unnamed]
+    if None not in devices and len(set(devices)) == len(devices):
+        return None
+    return ("rank", rank)

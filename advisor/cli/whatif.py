@@ -88,9 +88,9 @@ def _bucket_cap(steps: list[Program], value: str) -> Prediction:
     found = None if ddp is None else predict_bucket_cap(steps, ddp, cap)
     if found is None:
         raise AdvisorError(
-            "the trace does not show gradient buckets of at least two sizes",
+            "the trace does not show the gradients and buckets of data parallelism",
             where=f"bucket_cap_mb={value}",
-            hint="needs DDP, record_shapes=True, and all ranks' traces",
+            hint="needs DDP, record_shapes=True, and the traces of all ranks",
         )
     return found
 

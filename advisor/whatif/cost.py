@@ -16,6 +16,8 @@ from advisor.whatif.program import Call, Program
 
 # Beyond this many times the largest size seen a prediction is called extrapolation.
 EXTRAPOLATION = 2.0
+# Relative uncertainty of a cost known at one size only.
+_ONE_SIZE_SPREAD = 0.3
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,12 @@ class ServiceModel:
 
 
 def fit_service(programs: Sequence[Program], op: str, group_size: int) -> ServiceModel | None:
-    """Fit the calls of one operation and group size; None when fewer than two sizes were seen.
+    """Fit the calls of one operation and group size; None when there are none with a size.
 
     Medians per size (robust against single slow calls), then least squares on relative errors
     with both terms kept non-negative. ``spread`` is the median relative deviation of the calls.
+    With one size only the latency cannot be told: it is taken as zero, which understates what
+    merging calls gives, and the spread says so.
     """
     calls = [
         call
@@ -53,12 +57,18 @@ def fit_service(programs: Sequence[Program], op: str, group_size: int) -> Servic
     by_size: dict[int, list[float]] = {}
     for call in calls:
         by_size.setdefault(int(call.bytes or 0), []).append(call.service_ns)
-    if len(by_size) < 2:
+    by_size.pop(0, None)
+    if not by_size:
         return None
     sizes = np.array(sorted(by_size), dtype=float)
     times = np.array([float(np.median(by_size[int(size)])) for size in sizes])
     counts = np.array([len(by_size[int(size)]) for size in sizes], dtype=float)
-    a, b = _fit_relative(sizes, times, np.sqrt(counts))
+    one_size = len(sizes) == 1
+    a, b = (
+        (0.0, float(times[0] / sizes[0]))
+        if one_size
+        else (_fit_relative(sizes, times, np.sqrt(counts)))
+    )
     deviation = [
         abs(call.service_ns - (a + b * int(call.bytes or 0))) / max(a + b * int(call.bytes or 0), 1)
         for call in calls
@@ -69,7 +79,7 @@ def fit_service(programs: Sequence[Program], op: str, group_size: int) -> Servic
         sizes=len(sizes),
         samples=len(calls),
         largest_bytes=int(sizes[-1]),
-        spread=float(np.median(deviation)),
+        spread=max(float(np.median(deviation)), _ONE_SIZE_SPREAD if one_size else 0.0),
     )
 
 

@@ -1,0 +1,98 @@
+"""Mistakes users make: one clear error, status 2, nothing half-written."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def advisor(*args: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a user does."""
+    return subprocess.run(
+        [sys.executable, "-m", "advisor", *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+        check=False,
+    )
+
+
+def assert_one_clear_error(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert done.returncode == 2, done.stdout
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) <= 8
+    for word in words:
+        assert word in done.stderr
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    assert_one_clear_error(advisor("diagnose", "missing.json", cwd=tmp_path), "missing.json")
+
+
+def test_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "empty.json").touch()
+    assert_one_clear_error(advisor("diagnose", "empty.json", cwd=tmp_path), "empty.json", "empty")
+
+
+def test_not_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("dear diary\n" * 50)
+    assert_one_clear_error(advisor("diagnose", "notes.txt", cwd=tmp_path), "notes.txt")
+
+
+def test_two_files_with_the_same_rank(tmp_path: Path, fixtures_dir: Path) -> None:
+    raw = gzip.decompress((fixtures_dir / "gpt2-tiny-ddp-2" / "rank0.json.gz").read_bytes())
+    (tmp_path / "a.json").write_bytes(raw)
+    (tmp_path / "b.json").write_bytes(raw)
+    done = advisor("diagnose", "a.json", "b.json", cwd=tmp_path)
+    assert_one_clear_error(done, "a.json", "b.json", "rank 0")
+
+
+def test_a_truncated_trace_is_read_as_far_as_it_goes(tmp_path: Path, fixtures_dir: Path) -> None:
+    raw = gzip.decompress((fixtures_dir / "gpt2-tiny-ddp-2" / "rank0.json.gz").read_bytes())
+    (tmp_path / "cut.json").write_bytes(raw[: len(raw) * 2 // 3])
+    done = advisor("diagnose", "cut.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "VERDICT" in done.stdout
+    assert "dropped" in done.stdout + done.stderr or "cut" in done.stdout + done.stderr
+
+
+def test_an_existing_output_is_not_overwritten(tmp_path: Path, fixtures_dir: Path) -> None:
+    (tmp_path / "out.json").write_text("precious")
+    run = fixtures_dir / "gpt2-tiny-ddp-2"
+    done = advisor("diagnose", run, "--format", "json", "-o", "out.json", cwd=tmp_path)
+    assert_one_clear_error(done, "out.json", "--force")
+    assert (tmp_path / "out.json").read_text() == "precious"
+
+
+def test_a_workload_with_five_mistakes_reports_all_five_with_their_lines(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(
+        "name: bad\n"
+        "strategy: 7\n"
+        "world_size: none\n"
+        "micro_bach: 4\n"
+        "device: tpu\n"
+        "steps: 0\n"
+    )  # fmt: skip
+    done = advisor("profile", "bad.yaml", "-o", "out", cwd=tmp_path)
+    assert_one_clear_error(done)
+    for line in (2, 3, 4, 5, 6):
+        assert f"bad.yaml:{line}:" in done.stderr
+    assert "micro_batch" in done.stderr, "the nearest known name"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("bad", ["--format", "--fail-on", "--select"])
+def test_a_wrong_option_value_names_the_known_ones(
+    tmp_path: Path, fixtures_dir: Path, bad: str
+) -> None:
+    done = advisor("diagnose", fixtures_dir / "gpt2-tiny-ddp-2", bad, "nonsense", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "nonsense" in done.stderr
+    assert "Traceback" not in done.stderr

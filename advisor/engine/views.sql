@@ -28,8 +28,8 @@ WHERE complete AND step NOT IN (SELECT step FROM warm_up_step);
 
 -- One row: the run at a glance. noise_ns is what two measurements of this same run would differ by
 -- at the 95 % level: 1.96 * sqrt(2) standard errors of a median (1.2533 sigma / sqrt(n)), with
--- sigma = 1.4826 * median absolute deviation of the step times. With under four steps the spread
--- cannot be told and 3 % of the step is taken.
+-- sigma = 1.4826 * median absolute deviation of the step times; at least 0.5 % of the step, which
+-- no A/B of practical length resolves. With under four steps the spread cannot be told: 3 %.
 CREATE VIEW facts AS
 WITH spread AS (
   SELECT count(*) AS n, median(step_ns) AS typical_ns, mad(step_ns) AS mad_ns FROM used_step
@@ -43,7 +43,7 @@ SELECT
   coalesce((SELECT max(clock_residual_ns) FROM rank), 0) AS residual_ns, -- clock error left
   n AS steps,                                                     -- used steps
   typical_ns::BIGINT AS step_ns,                                  -- their median
-  CASE WHEN n >= 4 THEN 1.96 * sqrt(2) * 1.2533 * 1.4826 * mad_ns / sqrt(n)
+  CASE WHEN n >= 4 THEN greatest(0.005 * typical_ns, 1.96 * sqrt(2) * 1.2533 * 1.4826 * mad_ns / sqrt(n))
        ELSE 0.03 * typical_ns END::BIGINT AS noise_ns             -- smallest change that would show
 FROM spread;
 
@@ -113,3 +113,70 @@ SELECT * FROM bucket_gain WHERE cap_mb > current_mb ORDER BY gain_ns DESC LIMIT 
 
 CREATE VIEW smaller_bucket AS
 SELECT * FROM bucket_gain WHERE cap_mb < current_mb ORDER BY gain_ns DESC LIMIT 1;
+
+-- Gradient reductions per rank and step: how much is exposed, and the time between the calls, which
+-- holds the work that could have run meanwhile.
+CREATE VIEW gradient_gap AS
+WITH ordered AS (
+  SELECT rank, step, process_group, op, bytes, call_id, exposed_transfer_ns, coalesce(hidden_ns, 0) AS hidden_ns, end_ns,
+    greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns, row_number() OVER w = count(*) OVER (PARTITION BY rank, step, process_group, op) AS is_last
+  FROM gradient_call WINDOW w AS (PARTITION BY rank, step, process_group, op ORDER BY start_ns)
+), per AS (
+  SELECT rank, step, process_group, op, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns, sum(hidden_ns) AS hidden_ns,
+    sum(coalesce(gap_ns, 0)) AS gap_ns, sum(exposed_transfer_ns) FILTER (is_last) AS last_exposed_ns, max(bytes) FILTER (is_last) AS last_bytes,
+    arg_max(call_id, exposed_transfer_ns) AS worst_call
+  FROM ordered GROUP BY rank, step, process_group, op)
+SELECT process_group, op,
+  median(calls) AS calls,                     -- per rank and step
+  median(exposed_ns) AS exposed_ns,           -- not under compute, waiting left out
+  median(hidden_ns) AS hidden_ns,             -- under compute
+  median(gap_ns) AS gap_ns,                   -- between the end of one call and the start of the next
+  median(last_exposed_ns) AS last_exposed_ns, -- of the last call of the step
+  median(last_bytes) AS last_bytes,           -- its size
+  any_value(worst_call) AS worst_call,
+  list(DISTINCT rank ORDER BY rank) AS ranks
+FROM per GROUP BY process_group, op;
+
+-- Parameter gathers (FSDP, ZeRO-3) per rank and step: exposed part, and the time between gathers.
+CREATE VIEW gather_gap AS
+WITH ordered AS (
+  SELECT rank, step, process_group, phase, call_id, exposed_transfer_ns, coalesce(hidden_ns, 0) AS hidden_ns,
+    greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns, row_number() OVER w = 1 AS is_first
+  FROM call WHERE op = 'all_gather' WINDOW w AS (PARTITION BY rank, step, process_group ORDER BY start_ns)
+), per AS (
+  SELECT rank, step, process_group, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns, sum(hidden_ns) AS hidden_ns,
+    sum(coalesce(gap_ns, 0)) AS gap_ns, sum(exposed_transfer_ns) FILTER (is_first) AS first_exposed_ns,
+    sum(exposed_transfer_ns) FILTER (phase = 'forward') AS forward_ns, sum(exposed_transfer_ns) FILTER (phase = 'backward') AS backward_ns,
+    arg_max(call_id, exposed_transfer_ns) AS worst_call, max(call_id) FILTER (is_first) AS first_call
+  FROM ordered GROUP BY rank, step, process_group)
+SELECT process_group,
+  median(calls) AS calls,                       -- per rank and step
+  median(exposed_ns) AS exposed_ns,             -- not under compute, waiting left out
+  median(hidden_ns) AS hidden_ns,               -- under compute
+  median(gap_ns) AS gap_ns,                     -- between the end of one gather and the start of the next
+  median(first_exposed_ns) AS first_exposed_ns, -- of the first gather of the step
+  coalesce(median(forward_ns), 0) AS forward_ns,   -- exposed in the forward pass
+  coalesce(median(backward_ns), 0) AS backward_ns, -- exposed in the backward pass
+  any_value(worst_call) AS worst_call,
+  any_value(first_call) AS first_call,
+  list(DISTINCT rank ORDER BY rank) AS ranks
+FROM per GROUP BY process_group;
+
+-- Device time lost to the host per step, by kind: median over ranks of the mean over used steps.
+CREATE VIEW gap_kind AS
+WITH used AS (SELECT count(*) AS steps FROM used_step),
+per AS (
+  SELECT g.rank, g.kind, sum(g.idle_ns) / any_value(steps) AS idle_ns, count(*) / any_value(steps) AS gaps,
+    arg_max(g.name, g.idle_ns) AS name, max(g.idle_ns) AS longest_ns, arg_max(g.step, g.idle_ns) AS worst_step
+  FROM host_gap g SEMI JOIN used_step USING (step), used GROUP BY g.rank, g.kind)
+SELECT kind,
+  median(idle_ns) AS idle_ns,               -- per step
+  min(idle_ns) AS least_ns,                 -- of the rank that lost least
+  max(idle_ns) AS most_ns,                  -- of the rank that lost most
+  arg_max(rank, idle_ns) AS worst_rank,     -- that rank
+  arg_max(name, idle_ns) AS name,           -- what its host did in the longest gap
+  arg_max(worst_step, longest_ns) AS worst_step,
+  max(longest_ns) AS longest_ns,            -- longest single gap
+  median(gaps) AS gaps,                     -- per step
+  list(rank ORDER BY rank) AS ranks
+FROM per GROUP BY kind;

@@ -168,6 +168,35 @@ def load(
     return Run(made, command=command)
 
 
+def run_names(paths: Sequence[PathLike]) -> list[str]:
+    """A short distinct name for each of several runs, from their paths."""
+    names = [Path(path).name.split(".")[0] or str(path) for path in paths]
+    if len(set(names)) < len(names):
+        names = [str(Path(path)).strip("./").replace("/", "-") or "run" for path in paths]
+    return [
+        name if names.count(name) == 1 else f"{name}-{index + 1}"
+        for index, name in enumerate(names)
+    ]
+
+
+def load_runs(paths: Sequence[PathLike], *, command: str = "", lean: bool = False) -> Run:
+    """Read several runs into one store, each under its name (:func:`run_names`)."""
+    from advisor.ingest import ingest
+    from advisor.metrics import derive
+    from advisor.whatif import annotate
+
+    made = Store.create()
+    try:
+        for name, path in zip(run_names(paths), paths, strict=True):
+            ingest([str(path)], made, run=name, lean=lean)
+        derive(made)
+        annotate(made)
+    except BaseException:
+        made.close()
+        raise
+    return Run(made, command=command)
+
+
 def _is_store(path: Path) -> bool:
     return (path.suffix == ".duckdb" and path.is_file()) or (path / "_advisor.json").is_file()
 

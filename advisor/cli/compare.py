@@ -1,0 +1,253 @@
+"""``advisor compare``: runs beside each other, with significance; a gate for regressions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.cli._output import Output, plan_outputs
+from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from advisor.metrics.compare import Difference, RunFigures
+
+_GATES = ("step_time", "exposed_comm", "idle", "memory")
+
+
+@click.command(
+    epilog="Example:  advisor compare runs/single runs/ddp runs/fsdp2 --fail-if 'step_time>3%'"
+)
+@click.argument("runs", nargs=-1, required=True, metavar="BASE RUN...")
+@click.option("--format", "formats", default="text", show_default=True, help="text, json, html.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File, or directory.")
+@click.option(
+    "--fail-if",
+    "gates",
+    multiple=True,
+    metavar="METRIC>N%",
+    help=f"Exit with 1 when a run is worse than BASE by more: {', '.join(_GATES)}.",
+)
+@click.option("--operators", default=10, show_default=True, help="Operators listed per run.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--force", is_flag=True, help="Replace existing output files.")
+def command(
+    runs: tuple[str, ...],
+    formats: str,
+    output: Path | None,
+    gates: tuple[str, ...],
+    operators: int,
+    quiet: bool,
+    force: bool,
+) -> int:
+    """Compare RUNs (folders of traces, single traces, or stores) with BASE.
+
+    Step times come from profile.json where there is one (steps timed without the profiler), else
+    from the traced steps; a difference counts when its 95 % interval leaves out zero.
+    """
+    if len(runs) < 2:
+        raise click.UsageError("name at least two runs")
+    checks = [_parse_gate(text) for text in gates]
+    outputs = plan_outputs(formats, output, force=force)
+    from advisor import api
+    from advisor.metrics import compare
+
+    loaded = api.load_runs(runs)
+    with loaded:
+        con = loaded.store.con
+        found = []
+        for name, path in zip(api.run_names(runs), runs, strict=True):
+            timed, tokens = _profile(Path(path))
+            row = compare.figures(con, name, timed_ns=timed, tokens_per_step=tokens)
+            if row is None:
+                raise AdvisorError(
+                    "no complete step in this run", where=path, hint="record at least two steps"
+                )
+            found.append(row)
+        base, others = found[0], found[1:]
+        differences = [
+            compare.difference(base.step_samples_ns, row.step_samples_ns) for row in others
+        ]
+        changes = {
+            row.run: compare.operators(con, base.run, row.run, limit=operators) for row in others
+        }
+        document = _document(found, differences, changes)
+        for item in outputs:
+            if item.format == "html":
+                text = loaded.render("html")
+            elif item.format == "json":
+                text = json.dumps(document, indent=1)
+            else:
+                text = _table(found, differences) + _changes(changes)
+            _emit(item, text, quiet=quiet)
+    failed = [line for check in checks for line in _failures(check, base, others, differences)]
+    for line in failed:
+        click.echo(f"FAILED   {line}", err=True)
+    return 1 if failed else 0
+
+
+def _profile(path: Path) -> tuple[list[int], int | None]:
+    """Step times and tokens per step from profile.json beside the traces, if there is one."""
+    file = path / "profile.json"
+    if not file.is_file():
+        return [], None
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        samples = (document.get("step_ns") or {}).get("samples") or []
+        tokens = document.get("tokens_per_step")
+        return [int(value) for value in samples], None if tokens is None else int(tokens)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise AdvisorError(f"cannot be read: {error}", where=str(file)) from error
+
+
+def _table(found: list[RunFigures], differences: list[Difference]) -> str:
+    from advisor.metrics.compare import scaling_efficiency
+
+    base = found[0]
+    lines: list[tuple[str, list[str]]] = [
+        ("strategy", [row.strategy or "-" for row in found]),
+        ("ranks", [str(row.world_size or row.ranks) for row in found]),
+        ("step ms", [f"{row.step_ns / 1e6:.2f}" for row in found]),
+        ("  MAD ms", [f"{row.step_mad_ns / 1e6:.2f}" for row in found]),
+        ("  vs base", ["base", *(f"{d.share:+.1%}" for d in differences)]),
+        ("  95 % low", ["", *(f"{d.low:+.1%}" for d in differences)]),
+        ("  95 % high", ["", *(f"{d.high:+.1%}" for d in differences)]),
+        ("  significant", ["", *("yes" if d.significant else "no" for d in differences)]),
+        ("tokens/s", [_optional(row.tokens_per_second, "{:,.0f}") for row in found]),
+        ("speed-up", [_ratio(base, row) for row in found]),
+        ("efficiency", [_optional(scaling_efficiency(base, row), "{:.1%}") for row in found]),
+        ("compute ms", [f"{row.compute_ns / 1e6:.2f}" for row in found]),
+        ("compute %", [f"{row.compute_ns / row.window_ns:.1%}" for row in found]),
+        ("non-compute ms", [f"{row.non_compute_ns / 1e6:.2f}" for row in found]),
+        ("busy ms", [f"{row.busy_ns / 1e6:.2f}" for row in found]),
+        ("idle ms", [f"{row.idle_ns / 1e6:.2f}" for row in found]),
+        ("exposed comm ms", [f"{row.exposed_comm_ns / 1e6:.2f}" for row in found]),
+        ("overlap %", [_optional(row.overlap, "{:.1%}") for row in found]),
+        ("peak memory MB", [_optional(row.peak_memory_bytes, "{:,.0f}", 1e6) for row in found]),
+    ]
+    ops = sorted({total.op for row in found for total in row.collectives})
+    for op in ops:
+        totals = [next((t for t in row.collectives if t.op == op), None) for row in found]
+        lines += [(title, [_total(t, show) for t in totals]) for title, show in _columns(op)]
+    names = [row.run for row in found]
+    width = max(14, *(len(name) + 2 for name in names))
+    head = f"{'per step':18s}" + "".join(f"{name:>{width}s}" for name in names)
+    body = [f"{title:18s}" + "".join(f"{v:>{width}s}" for v in values) for title, values in lines]
+    sources = {row.samples_from for row in found}
+    return "\n".join([head, *body, "", f"step times: {'; '.join(sorted(sources))}", ""])
+
+
+def _changes(changes: dict[str, Any]) -> str:
+    parts = []
+    for run, rows in changes.items():
+        parts.append(f"\noperators, {run} against the base (per step and rank)")
+        for row in rows:
+            delta = (row.ns_other - row.ns_base) / 1e6
+            calls = f"{row.calls_base:g} -> {row.calls_other:g}"
+            parts.append(f"  {row.change:8s} {delta:+9.3f} ms  calls {calls:14s} {row.name[:60]}")
+    return "\n".join(parts)
+
+
+def _document(
+    found: list[RunFigures], differences: list[Difference], changes: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "base": found[0].run,
+        "runs": [
+            {
+                **asdict(row),
+                "overlap": row.overlap,
+                "busy_ns": row.busy_ns,
+                "non_compute_ns": row.non_compute_ns,
+                "tokens_per_second": row.tokens_per_second,
+                "difference": None
+                if index == 0
+                else {
+                    **asdict(differences[index - 1]),
+                    "significant": differences[index - 1].significant,
+                },
+            }
+            for index, row in enumerate(found)
+        ],
+        "operators": {run: [asdict(row) for row in rows] for run, rows in changes.items()},
+    }
+
+
+def _parse_gate(text: str) -> tuple[str, float]:
+    match = re.fullmatch(r"\s*([a-z_]+)\s*>\s*(\d+(?:\.\d+)?)\s*%\s*", text)
+    if match is None or match[1] not in _GATES:
+        raise AdvisorError(
+            f"--fail-if {text!r} is not understood",
+            hint=f"for example step_time>3%; metrics: {', '.join(_GATES)}",
+        )
+    return match[1], float(match[2]) / 100
+
+
+def _failures(
+    gate: tuple[str, float],
+    base: RunFigures,
+    others: list[RunFigures],
+    differences: list[Difference],
+) -> list[str]:
+    metric, limit = gate
+    lines = []
+    for row, step in zip(others, differences, strict=True):
+        if metric == "step_time":
+            # Noise must not fail a build: the whole interval has to be above no change.
+            if step.share > limit and step.low > 0:
+                lines.append(
+                    f"{row.run}: step_time {step.share:+.1%} ({step.low:+.1%} to {step.high:+.1%}) "
+                    f"is worse than {limit:.1%}"
+                )
+            continue
+        before, after = _value(base, metric), _value(row, metric)
+        if before and after is not None and after / before - 1 > limit:
+            lines.append(f"{row.run}: {metric} {after / before - 1:+.1%} is worse than {limit:.1%}")
+    return lines
+
+
+def _value(row: RunFigures, metric: str) -> float | None:
+    known = {
+        "exposed_comm": row.exposed_comm_ns,
+        "idle": row.idle_ns,
+        "memory": row.peak_memory_bytes,
+    }
+    return known[metric]
+
+
+def _emit(item: Output, text: str, *, quiet: bool) -> None:
+    if item.path is None:
+        click.echo(text)
+        return
+    item.write(text)
+    if not quiet:
+        click.echo(f"Wrote {item.path}", err=True)
+
+
+def _ratio(base: RunFigures, row: RunFigures) -> str:
+    if base.tokens_per_second and row.tokens_per_second:
+        return f"{row.tokens_per_second / base.tokens_per_second:.2f}x"
+    return f"{base.step_ns / row.step_ns:.2f}x"
+
+
+def _optional(value: float | None, form: str, scale: float = 1.0) -> str:
+    return "-" if value is None else form.format(value / scale)
+
+
+def _total(total: Any, form: Callable[[Any], str]) -> str:
+    return "-" if total is None else form(total)
+
+
+def _columns(op: str) -> list[tuple[str, Callable[[Any], str]]]:
+    return [
+        (f"{op} calls", lambda total: f"{total.calls_per_step:g}"),
+        ("  total ms", lambda total: f"{total.total_ns_per_step / 1e6:.2f}"),
+        ("  average us", lambda total: f"{total.average_ns / 1e3:.0f}"),
+        ("  MB", lambda total: _optional(total.bytes_per_step, "{:.2f}", 1e6)),
+    ]

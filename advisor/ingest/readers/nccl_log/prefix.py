@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_PREFIX = re.compile(
-    r"(?:(?P<host>[A-Za-z0-9_][A-Za-z0-9_.\-]*):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})\s)?"
-    r"(?:\[(?P<device>-?\d{1,4})\]\s+)?(?:(?P<place>[\w./\-]{1,200}:\d{1,6})\s)?"
-    r"NCCL\s(?P<level>INFO|WARN|TRACE|ABORT)\s"
-)
+_LEVEL = re.compile(r"NCCL (INFO|WARN|TRACE|ABORT) ")
+_THREAD = re.compile(r"(?:.*[^\w.\-])?([A-Za-z0-9_][\w.\-]*):(\d{1,10}):(\d{1,10})$")
+_DEVICE = re.compile(r"\[(-?\d{1,4})\]$")
+_PLACE = re.compile(r"[\w./\-]{1,200}:\d{1,6}$")
 _VERSION = re.compile(r"NCCL version (?=\d)")
 _DATE = re.compile(r"\[\d{4}-\d\d-\d\d[ T][\d:.]+\]\s*$")
 _SIGNS = re.compile(rb"NCCL (?:INFO|WARN) |NCCL version \d", re.IGNORECASE)
@@ -46,25 +45,46 @@ def records(line: str) -> list[Record]:
     Text before the first prefix comes first, as a record of level ``""`` (it may continue an
     earlier message).
     """
-    found = list(_PREFIX.finditer(line))
+    found = list(_LEVEL.finditer(line)) if "NCCL " in line else []
     if not found:
         if match := _VERSION.search(line):
             return [Record(None, None, "INFO", None, line[match.start() :].strip())]
         return [Record(None, None, "", None, line)] if line.strip() else []
-    out = []
-    before = _DATE.sub("", line[: found[0].start()])
-    if before.strip():
-        out.append(Record(None, None, "", None, before))
-    for index, match in enumerate(found):
-        end = found[index + 1].start() if index + 1 < len(found) else len(line)
-        text = (
-            _DATE.sub("", line[match.end() : end])
-            if index + 1 < len(found)
-            else line[match.end() :]
-        )
-        thread = None
-        if match["host"] is not None:
-            thread = Thread(match["host"], int(match["pid"]), int(match["tid"]))
-        device = int(match["device"]) if match["device"] is not None else None
-        out.append(Record(thread, device, match["level"], match["place"], text.rstrip()))
+    out: list[Record] = []
+    start = 0
+    pending: tuple[Thread | None, int | None, str, str | None] = (None, None, "", None)
+    for match in found:
+        text, thread, device, place = _split_prefix(line[start : match.start()])
+        text = _DATE.sub("", text)
+        if pending[2] or text.strip():
+            out.append(Record(*pending, text.rstrip() if pending[2] else text))
+        pending = (thread, device, match[1], place)
+        start = match.end()
+    out.append(Record(*pending, line[start:].rstrip()))
     return out
+
+
+def _split_prefix(text: str) -> tuple[str, Thread | None, int | None, str | None]:
+    """What stands before ``NCCL INFO``: earlier text, then thread, device and source place.
+
+    Taken from the right, so that whatever launchers put in front does not matter.
+    """
+    thread: Thread | None = None
+    device: int | None = None
+    place: str | None = None
+    rest = text.rstrip()
+    for _ in range(3):
+        head, _, last = rest.rpartition(" ")
+        if device is None and (match := _DEVICE.fullmatch(last)):
+            device = int(match[1])
+        elif place is None and device is None and _PLACE.fullmatch(last) and last.count(":") == 1:
+            place = last
+        elif match := _THREAD.fullmatch(last):
+            thread = Thread(match[1], int(match[2]), int(match[3]))
+            head = rest[: len(rest) - len(last) + match.start(1)]
+            rest = head
+            break
+        else:
+            break
+        rest = head.rstrip()
+    return rest, thread, device, place

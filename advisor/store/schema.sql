@@ -466,9 +466,9 @@ CREATE TABLE flight (
   run VARCHAR NOT NULL,             -- run
   rank INTEGER NOT NULL,            -- rank that dumped
   process_group VARCHAR,            -- group
-  seq BIGINT,                       -- collective sequence number
-  op VARCHAR,                       -- operation
-  state VARCHAR,                    -- scheduled started completed
+  seq BIGINT,                       -- sequence number: of collectives, or of sends and receives
+  op VARCHAR,                       -- all_reduce ..., or 'send 0->1' with ranks in the group; null for counters
+  state VARCHAR,                    -- scheduled started completed; last_enqueued last_started last_completed: the group's progress, in seq
   created_ns BIGINT,                -- when enqueued
   started_ns BIGINT,                -- when started, if known
   completed_ns BIGINT,              -- when completed, if known

@@ -1,0 +1,221 @@
+"""The content of a dump, checked field by field: nothing of a dump is trusted to have its type.
+
+Keys after torch/csrc/distributed/c10d/FlightRecorder.hpp (dump versions 1.x to 2.x).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+from advisor.ingest.readers._ops import canonical_op
+
+_MAX_TENSORS, _MAX_DIMENSIONS, _MAX_FRAMES = 256, 32, 32
+_P2P = re.compile(r"^(send|recv) (\d{1,9})(->|<-)(\d{1,9})")
+_STATES = {"scheduled", "started", "completed"}
+PROGRESS = ("last_enqueued", "last_started", "last_completed")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One recorded call. Times are ns since the epoch, as the process's watchdog saw them."""
+
+    process_group: str | None
+    seq: int | None
+    op: str
+    state: str
+    created_ns: int | None
+    started_ns: int | None
+    completed_ns: int | None
+    input_sizes: list[list[int]]
+    output_sizes: list[list[int]]
+    frames: list[str]
+
+
+@dataclass
+class Group:
+    """A process group as ``pg_config`` lists it."""
+
+    name: str
+    description: str | None
+    ranks: list[int] | None
+
+
+@dataclass
+class Dump:
+    """One rank's dump."""
+
+    rank: int | None = None
+    nccl_version: str | None = None
+    entries: list[Entry] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    status: list[tuple[str, str, int]] = field(default_factory=list)
+    dropped: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count a loss (nothing when ``count`` is 0)."""
+        if count:
+            self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+
+def parse_dump(content: dict[object, object]) -> Dump:
+    """Check and convert the dictionary of a dump."""
+    dump = Dump(_int(content.get("rank")), _text(content.get("nccl_version")))
+    dump.groups = _groups(content.get("pg_config"))
+    names_by_id: dict[int, str] = {}
+    entries = content.get("entries")
+    for item in entries if isinstance(entries, list) else []:
+        entry = _entry(item)
+        if entry is None:
+            dump.drop("entry of an unknown form")
+            continue
+        dump.entries.append(entry)
+        if (number := _int(item.get("pg_id"))) is not None and entry.process_group is not None:
+            names_by_id[number] = entry.process_group
+    dump.status = _status(content.get("pg_status"), names_by_id, dump)
+    return dump
+
+
+def rank_of(dump: Dump, path: PurePath) -> int | None:
+    """The rank that dumped: as recorded, else the last number in the file's name.
+
+    Every group of ``pg_config`` holds the rank, so a number outside them is not believed; where the
+    groups leave only one rank, that is it.
+    """
+    if dump.rank is not None:
+        return dump.rank
+    shared: set[int] | None = None
+    for group in dump.groups:
+        if group.ranks is not None:
+            shared = set(group.ranks) if shared is None else shared & set(group.ranks)
+    numbers = re.findall(r"\d{1,9}", path.name.split(".")[0])
+    named = int(numbers[-1]) if numbers else None
+    if shared is not None and len(shared) == 1:
+        return next(iter(shared))
+    if named is not None and (shared is None or named in shared):
+        return named
+    return None
+
+
+def _entry(item: Any) -> Entry | None:
+    if not isinstance(item, dict):
+        return None
+    title = _text(item.get("profiling_name"))
+    state = _text(item.get("state"))
+    if title is None or state not in _STATES:
+        return None
+    p2p = item.get("is_p2p") is True
+    sequence = item.get("p2p_seq_id" if p2p else "collective_seq_id", item.get("seq_id"))
+    return Entry(
+        _group_name(item.get("process_group")),
+        _int(sequence),
+        _op(title),
+        state,
+        _int(item.get("time_created_ns")),
+        _int(item.get("time_discovered_started_ns")) or None,
+        _int(item.get("time_discovered_completed_ns")) or None,
+        _sizes(item.get("input_sizes")),
+        _sizes(item.get("output_sizes")),
+        _frames(item.get("frames")),
+    )
+
+
+def _op(title: str) -> str:
+    """``nccl:all_reduce`` → ``all_reduce``; ``nccl:send 0->1`` keeps its ranks in the group."""
+    name = title.split(":", 1)[-1]
+    if match := _P2P.match(name):
+        return match[0]
+    return canonical_op(name) or name
+
+
+def _groups(config: Any) -> list[Group]:
+    """``pg_config``: {name: {name, desc, ranks}}, ranks as text ``[0, 1]`` or as a list."""
+    out = []
+    for key, value in config.items() if isinstance(config, dict) else ():
+        if not isinstance(value, dict):
+            continue
+        ranks = value.get("ranks")
+        numbers: Iterable[Any] | None = None
+        if isinstance(ranks, str) and re.fullmatch(r"\[[\d,\s]*\]", ranks):
+            numbers = (int(number) for number in re.findall(r"\d{1,9}", ranks))
+        elif isinstance(ranks, list) and all(_int(rank) is not None for rank in ranks):
+            numbers = ranks
+        name = _text(value.get("name")) or str(key)
+        out.append(
+            Group(name, _text(value.get("desc")), list(numbers) if numbers is not None else None)
+        )
+    return out
+
+
+def _status(status: Any, names_by_id: dict[int, str], dump: Dump) -> list[tuple[str, str, int]]:
+    """(group name, which counter, sequence number) of every group's progress.
+
+    ``pg_status`` is keyed by the order in which this rank created its groups, ``pg_config`` by
+    their names, which count up over the whole job: sorted, the two lists correspond. That is used
+    only where the ids in the entries confirm it.
+    """
+    if not isinstance(status, dict):
+        return []
+    by_number = sorted((int(key), value) for key, value in status.items() if _is_number(key))
+    names = sorted((g.name for g in dump.groups if g.name.isdecimal()), key=int)
+    mapping = dict(names_by_id)
+    if len(names) == len(by_number) == len(dump.groups):
+        paired = {number: name for (number, _), name in zip(by_number, names, strict=True)}
+        if all(paired.get(number) == name for number, name in names_by_id.items()):
+            mapping = paired
+    out = []
+    for number, counters in by_number:
+        name_of_group = mapping.get(number)
+        if name_of_group is None or not isinstance(counters, dict):
+            dump.drop("progress of a group that cannot be told")
+            continue
+        for which in PROGRESS:
+            value = _int(counters.get(f"{which}_collective"))
+            if value is not None and value >= 0:
+                out.append((name_of_group, which, value))
+    return out
+
+
+def _is_number(key: Any) -> bool:
+    return (isinstance(key, int) and not isinstance(key, bool)) or (
+        isinstance(key, str) and key.isdecimal() and len(key) < 10
+    )
+
+
+def _group_name(value: Any) -> str | None:
+    if isinstance(value, (list, tuple)) and value:
+        return _text(value[0])
+    return _text(value)
+
+
+def _sizes(value: Any) -> list[list[int]]:
+    tensors = value[:_MAX_TENSORS] if isinstance(value, list) else []
+    return [
+        [number for n in tensor[:_MAX_DIMENSIONS] if (number := _int(n)) is not None]
+        for tensor in tensors
+        if isinstance(tensor, list)
+    ]
+
+
+def _frames(value: Any) -> list[str]:
+    """``function file:line``, innermost first."""
+    out = []
+    for frame in value[:_MAX_FRAMES] if isinstance(value, list) else []:
+        if isinstance(frame, dict):
+            name, file = _text(frame.get("name")), _text(frame.get("filename"))
+            out.append(f"{name or '?'} {file or '?'}:{_int(frame.get('line')) or 0}")
+    return out
+
+
+def _int(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if abs(value) < 1 << 63 else None
+
+
+def _text(value: Any) -> str | None:
+    return value[:1000] if isinstance(value, str) else None

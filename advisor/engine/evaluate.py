@@ -134,8 +134,11 @@ def severity_of(rule: Rule, row: Mapping[str, Any], facts: Facts) -> Severity:
     """Critical from 10 %, warning from 3 % of the median step, else info.
 
     A warning must be sure: when the low end of the interval is under the noise floor, the finding
-    is info however large its middle is.
+    is info however large its middle is. A column ``severity`` of the rule's SQL comes first: for
+    evidence that has no time per step, such as a setting found in a log.
     """
+    if row.get("severity"):
+        return Severity(row["severity"])
     if rule.severity != "by-savings":
         return Severity(rule.severity)
     savings, low = row.get("savings_ns"), row.get("savings_low_ns")
@@ -200,7 +203,7 @@ def _evidence(
         if len(rows) > len(shown):
             note = f"{note} First {len(shown)} of {len(rows)} rows.".strip()
         tables.append(Table(title=query.title, columns=columns, rows=shown, note=note))
-    hidden = {*_SAVINGS, *_TYPED, "worst_call", "worst_step", "title"}
+    hidden = {*_SAVINGS, *_TYPED, "worst_call", "worst_step", "severity"}
     return Evidence(
         tables=tables,
         sql=rule.sql,

@@ -180,3 +180,46 @@ SELECT kind,
   median(gaps) AS gaps,                     -- per step
   list(rank ORDER BY rank) AS ranks
 FROM per GROUP BY kind;
+
+-- Environment settings, from NCCL's log and from recordings that keep an allow-list of them.
+CREATE VIEW setting AS
+SELECT DISTINCT name, value, rank, host, 'nccl-log' AS origin FROM topology WHERE kind = 'env'
+UNION
+SELECT DISTINCT e.key, e.value ->> '$', r.rank, r.host, 'recording'
+FROM rank r, json_each(try_cast(r.metadata AS JSON), '$.advisor.environment') e
+WHERE json_type(try_cast(r.metadata AS JSON), '$.advisor.environment') = 'OBJECT';
+
+-- Versions of components, as text and as a number that can be compared (2.19.3 is 2019003).
+CREATE VIEW version AS
+WITH raw AS (
+  SELECT 'nccl' AS component, nccl_version AS version FROM rank WHERE nccl_version IS NOT NULL
+  UNION SELECT name, value FROM topology WHERE kind = 'version' AND name IN ('nccl', 'torch')
+  UNION SELECT e.key, e.value ->> '$' FROM rank r, json_each(try_cast(r.metadata AS JSON), '$.advisor.versions') e
+  WHERE e.key IN ('nccl', 'torch') AND json_type(try_cast(r.metadata AS JSON), '$.advisor.versions') = 'OBJECT')
+SELECT component, version,
+  list_sum(list_transform(regexp_extract_all(split_part(version, '+', 1), '\d+')[1:3],
+    lambda part, place: part::BIGINT * [1000000, 1000, 1][place]))::BIGINT AS version_key
+FROM raw;
+
+-- Ranks with the host that a log or a trace names.
+CREATE VIEW rank_host AS
+SELECT rank, any_value(host) AS host FROM (
+  SELECT rank, host FROM topology WHERE kind = 'rank' AND rank IS NOT NULL
+  UNION ALL SELECT rank, host FROM rank) WHERE host IS NOT NULL GROUP BY rank;
+
+-- NCCL's printed choices beside the best entry of its own tuning table at that size.
+CREATE VIEW choice_cost AS
+WITH cost AS (
+  SELECT c.op, c.bytes, c.ranks, c.algorithm, c.protocol, c.calls, t.algorithm AS other, t.protocol AS other_protocol,
+    t.latency_us + c.bytes / (1000 * t.bandwidth_gbps) AS time_us
+  FROM nccl_choice c JOIN nccl_choice t
+    ON t.source = 'table' AND t.op = c.op AND t.bandwidth_gbps > 0 AND t.ranks IS NOT DISTINCT FROM c.ranks
+  WHERE c.source = 'call' AND c.bytes > 0)
+SELECT op, bytes, ranks, algorithm, protocol, any_value(calls) AS calls,
+  min(time_us) FILTER (other = algorithm AND other_protocol = protocol) AS chosen_us, -- as the table predicts
+  min(time_us) FILTER (other = algorithm) AS same_algorithm_us, -- the best protocol of that algorithm
+  min(time_us) AS best_us,                                      -- the best of all
+  arg_min(other, time_us) AS best_algorithm,
+  arg_min(other_protocol, time_us) AS best_protocol,
+  arg_min(other_protocol, time_us) FILTER (other = algorithm) AS best_protocol_here
+FROM cost GROUP BY op, bytes, ranks, algorithm, protocol;

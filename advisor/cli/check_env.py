@@ -1,0 +1,90 @@
+"""advisor check-env: what the NCCL_* settings of this shell or a script do, and which to remove."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from advisor.tune.check_env import EnvIssue
+
+_LEVELS = {"error": 0, "warning": 1, "info": 2, "never": -1}
+
+
+@click.command("check-env")
+@click.option("--nccl", metavar="VERSION", help="NCCL release, e.g. 2.29.7; default: all.")
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(path_type=Path),
+    help="A shell script, nccl.conf or env file instead of the environment.",
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info", "never"]),
+    default="never",
+    show_default=True,
+    help="Exit with 1 at issues of this severity or worse.",
+)
+def command(nccl: str | None, path: Path | None, form: str, fail_on: str) -> int:
+    """Lint NCCL_* settings: debugging leftovers, values that break, unknown and dead names.
+
+    Example:  advisor check-env --nccl 2.29.7 --file train.sh
+    """
+    from advisor.tune.env_file import read_env_file
+
+    if path is None:
+        return check(dict(os.environ), nccl, form=form, fail_on=fail_on)
+    settings = read_env_file(path)
+    env = {name: value for name, (value, _) in settings.items()}
+    lines = {name: line for name, (_, line) in settings.items()}
+    return check(env, nccl, form=form, fail_on=fail_on, where=str(path), lines=lines)
+
+
+def check(
+    env: Mapping[str, str],
+    nccl_version: str | None,
+    *,
+    form: str = "text",
+    fail_on: str = "never",
+    where: str = "",
+    lines: Mapping[str, int] | None = None,
+) -> int:
+    """Print the issues of `env`; the exit status is 1 at `fail_on` or worse, else 0."""
+    from advisor.tune.check_env import check_env
+
+    issues = check_env(env, nccl_version, lines=lines)
+    if form == "json":
+        click.echo(json.dumps([issue.to_dict() for issue in issues], indent=2))
+    else:
+        _print(issues, where, sum(name.startswith("NCCL_") for name in env))
+    worst = min((_LEVELS[issue.severity] for issue in issues), default=3)
+    return 1 if worst <= _LEVELS[fail_on] else 0
+
+
+def _print(issues: list[EnvIssue], where: str, count: int) -> None:
+    colors = {"error": "red", "warning": "yellow", "info": "cyan"}
+    for issue in issues:
+        place = f"{where}:{issue.line}: " if where and issue.line else ""
+        releases = f"from {issue.since}" if issue.since else ""
+        if issue.until:
+            releases = f"{releases} before {issue.until}".strip()
+        notes = [text for text in (issue.category and f"class {issue.category}", releases) if text]
+        click.echo(
+            f"{place}{click.style(issue.severity, fg=colors[issue.severity])} "
+            f"{issue.variable}={issue.value}: {issue.title}"
+            + (f" ({', '.join(notes)})" if notes else "")
+        )
+        click.echo(f"    {issue.why}")
+        click.echo(f"    {issue.action}")
+    noun = "variable" if count == 1 else "variables"
+    if not issues:
+        click.echo(f"{count} NCCL {noun} set, nothing to say about them")
+    else:
+        click.echo(f"{len(issues)} remark{'s' if len(issues) != 1 else ''} on {count} NCCL {noun}")

@@ -1,0 +1,181 @@
+"""Lint of NCCL_* settings: leftovers of debugging, values that break, unknown and dead names.
+
+What a setting does depends on the release, so every statement carries the releases it holds for;
+without a release all of them are reported. The guide's class tells whether a variable may stay
+in scripts (S) or is for debugging only (D).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from advisor.model.nccl.version import NcclVersion, format_version, parse_version
+from advisor.tune.env_choices import check_choices, check_limits
+from advisor.tune.env_data import NEWEST, EnvIssue, env_rules, variables
+
+__all__ = ["EnvIssue", "check_env"]
+
+_ORDER = {"error": 0, "warning": 1, "info": 2}
+_PATHS = {"NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"}
+
+
+def check_env(
+    env: Mapping[str, str],
+    nccl_version: NcclVersion | str | None = None,
+    *,
+    lines: Mapping[str, int] | None = None,
+) -> list[EnvIssue]:
+    """Everything worth saying about the settings, worst first.
+
+    Only NCCL_* and a few torch and CUDA variables are looked at. Values with an unexpanded `$`
+    are checked by name only. `lines` gives the line each variable was set in. Raises AdvisorError
+    on a version that is none.
+    """
+    version = parse_version(nccl_version) if isinstance(nccl_version, str) else nccl_version
+    found: list[EnvIssue] = []
+    for name, value in env.items():
+        if name.startswith("NCCL_"):
+            found += _names(name, value, version)
+        if "$" not in value:
+            found += _leftovers(name, value.strip(), version)
+            found += _values(name, value.strip())
+            found += _redundant(name, value.strip(), version)
+    plain = {name: value.strip() for name, value in env.items() if "$" not in value}
+    found += check_choices(plain, version)
+    found += check_limits(plain, version)
+    known = variables()
+    complete = [
+        EnvIssue(
+            **{
+                **asdict(issue),
+                "category": issue.category
+                or (known[issue.variable].category if issue.variable in known else ""),
+                "line": lines.get(issue.variable) if lines else None,
+            }
+        )
+        for issue in found
+    ]
+    return sorted(complete, key=lambda issue: (_ORDER[issue.severity], issue.variable))
+
+
+def _names(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIssue]:
+    rules, known = env_rules(), variables()
+    renamed = rules.renamed.get(name)
+    if renamed is not None:
+        since = parse_version(renamed.since) if renamed.since else None
+        if version is None or since is None or version >= since:
+            yield EnvIssue(
+                name,
+                value,
+                "warning",
+                f"{name} has been replaced",
+                f"{renamed.to} took its place ({renamed.source}).",
+                f"Use {renamed.to}.",
+                since=renamed.since or "",
+            )
+            return
+    if any(fnmatchcase(name, pattern) for pattern in rules.foreign) or name in rules.renamed:
+        return
+    if name not in known:
+        close = get_close_matches(name, known, n=1, cutoff=0.8)
+        yield EnvIssue(
+            name,
+            value,
+            "warning",
+            "NCCL does not know this variable",
+            f"No release from 2.3 to {format_version(NEWEST)} reads it, so it does nothing.",
+            f"Did you mean {close[0]}?" if close else "Remove it, or check its spelling.",
+        )
+        return
+    variable = known[name]
+    if version is not None and variable.since is not None and version < variable.since:
+        yield EnvIssue(
+            name,
+            value,
+            "warning",
+            f"NCCL {format_version(version)} does not read this variable",
+            f"It exists from {format_version(variable.since)} on.",
+            "Remove it, or update NCCL.",
+            until=format_version(variable.since),
+        )
+    if variable.until is not None and (version is None or version > variable.until):
+        yield EnvIssue(
+            name,
+            value,
+            "warning",
+            "newer NCCL releases do not read this variable",
+            f"The last release that did is {format_version(variable.until)}.",
+            "Remove it.",
+            since=format_version(variable.until),
+        )
+
+
+def _leftovers(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIssue]:
+    for rule in env_rules().leftovers:
+        if rule.variable != name or not re.fullmatch(rule.when, value, re.IGNORECASE):
+            continue
+        if version is not None and (
+            (rule.since and version < parse_version(rule.since))
+            or (rule.until and version >= parse_version(rule.until))
+        ):
+            continue
+        yield EnvIssue(
+            name,
+            value,
+            rule.severity,
+            rule.title,
+            rule.why,
+            rule.action,
+            since=rule.since or "",
+            until=rule.until or "",
+        )
+
+
+def _values(name: str, value: str) -> Iterator[EnvIssue]:
+    if name in _PATHS and value.isdigit():
+        yield EnvIssue(
+            name,
+            value,
+            "info",
+            "a path level given as a number",
+            "Numbers have changed their meaning between releases (new path types were added).",
+            "Use a name: LOC, NVL, PIX, PXB, PHB or SYS.",
+        )
+    if name == "NCCL_NTHREADS" and value not in ("64", "128", "256", "512"):
+        yield EnvIssue(
+            name,
+            value,
+            "warning",
+            "not a thread count NCCL accepts",
+            "It takes 64, 128, 256 or 512 and replaces anything else.",
+            "Remove it.",
+        )
+    if name == "NCCL_BUFFSIZE" and value.isdigit() and int(value).bit_count() != 1:
+        yield EnvIssue(
+            name,
+            value,
+            "info",
+            "not a power of two",
+            "The guide recommends powers of two; chunks then divide it evenly.",
+            "Use for example 4194304 (the default) or 8388608.",
+        )
+
+
+def _redundant(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIssue]:
+    variable = variables().get(name)
+    if version is None or variable is None or variable.default(version) is None:
+        return
+    if value == str(variable.default(version)):
+        yield EnvIssue(
+            name,
+            value,
+            "info",
+            "sets what is the default anyway",
+            f"{value} is the default in NCCL {format_version(version)}; written down, it stays "
+            "behind when a later release finds a better one.",
+            "Remove it.",
+        )

@@ -1,0 +1,182 @@
+"""Lint of settings that force NCCL's choices or limit one another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from advisor.errors import AdvisorError
+from advisor.model.nccl.filters import PER_FUNCTION_SINCE, parse_algorithms, parse_protocols
+from advisor.model.nccl.names import FUNCTIONS, PROTOCOLS, algorithms, legal
+from advisor.model.nccl.version import NcclVersion
+from advisor.tune.env_data import NEWEST, EnvIssue
+
+_TREE_SINCE = "2.24"
+
+
+def check_choices(env: Mapping[str, str], version: NcclVersion | None) -> Iterator[EnvIssue]:
+    """NCCL_ALGO and NCCL_PROTO: what they break, force and forbid."""
+    if "NCCL_ALGO" not in env and "NCCL_PROTO" not in env:
+        return
+    release = version or NEWEST
+    since = _TREE_SINCE if release >= PER_FUNCTION_SINCE else ""
+    selections = {}
+    for name, parse in (("NCCL_ALGO", parse_algorithms), ("NCCL_PROTO", parse_protocols)):
+        try:
+            selections[name] = parse(env.get(name), release)
+        except AdvisorError as error:
+            yield EnvIssue(
+                name,
+                env[name],
+                "error",
+                "NCCL refuses this value and the job does not start",
+                error.message,
+                error.hint,
+                since=since,
+            )
+    if len(selections) < 2:
+        return
+    algo, proto = selections["NCCL_ALGO"], selections["NCCL_PROTO"]
+    if release >= PER_FUNCTION_SINCE:
+        dead = [
+            function
+            for function in FUNCTIONS
+            if not any(
+                legal(function, a, p, release)
+                and algo.allows(function, a)
+                and proto.allows(function, p)
+                for a in algorithms(release)
+                for p in PROTOCOLS
+            )
+        ]
+        if dead:
+            name = "NCCL_ALGO" if "NCCL_ALGO" in env else "NCCL_PROTO"
+            yield EnvIssue(
+                name,
+                env[name],
+                "error",
+                f"{', '.join(dead)} fail: nothing is left for them",
+                "From 2.24 the list applies to every collective and there is no ring to fall back "
+                "on: calls end in ncclInvalidUsage.",
+                "Name the collective, e.g. allreduce:tree, or exclude with ^.",
+                since=_TREE_SINCE,
+            )
+    if "NCCL_ALGO" in env:
+        yield from _forced_algorithms(env["NCCL_ALGO"], algo.chosen)
+    if "NCCL_PROTO" in env:
+        yield from _forced_protocols(env["NCCL_PROTO"], proto.chosen)
+
+
+def _forced_algorithms(
+    value: str, chosen: Mapping[str, frozenset[str] | None]
+) -> Iterator[EnvIssue]:
+    risky = [
+        function
+        for function in ("AllGather", "ReduceScatter")
+        if "NVLS" in (chosen[function] or ()) and "nvls" in value.lower()
+    ]
+    if risky and not re.search(r"\^[^;]*nvls", value.lower()):
+        yield EnvIssue(
+            "NCCL_ALGO",
+            value,
+            "error",
+            f"NVLS is named for {' and '.join(risky)}",
+            "It has returned data in the wrong rank order when CUDA_VISIBLE_DEVICES is not in PCI "
+            "order (NVIDIA/nccl issue 1906).",
+            "Leave NVLS out for them: allgather:^nvls;reducescatter:^nvls.",
+            since="2.19",
+        )
+    yield EnvIssue(
+        "NCCL_ALGO",
+        value,
+        "warning",
+        "the choice of algorithm is fixed",
+        "One value serves all sizes and outlives the machine and release it was found on.",
+        "Keep it as an experiment with its date and release; rules by size go into a tuner file.",
+    )
+
+
+def _forced_protocols(
+    value: str, chosen: Mapping[str, frozenset[str] | None]
+) -> Iterator[EnvIssue]:
+    forced = [function for function in FUNCTIONS if "LL128" in (chosen[function] or ())]
+    if forced:
+        how = (
+            "An exclusion list rewrites the whole set, and that switches LL128 on"
+            if "^" in value
+            else "Naming LL128 switches it on"
+        )
+        yield EnvIssue(
+            "NCCL_PROTO",
+            value,
+            "error",
+            "LL128 is forced",
+            f"{how} even where NCCL does not trust it: data can be corrupted without a message.",
+            "Remove it: NCCL uses LL128 by itself where it is safe. To leave a protocol out, name "
+            "those that may be used: NCCL_PROTO=Simple.",
+        )
+    yield EnvIssue(
+        "NCCL_PROTO",
+        value,
+        "warning",
+        "the choice of protocol is fixed",
+        "The guide discourages it except to disable a protocol suspected of a bug; one value for "
+        "all sizes costs small or large messages.",
+        "Remove it.",
+    )
+
+
+def check_limits(env: Mapping[str, str], version: NcclVersion | None) -> Iterator[EnvIssue]:
+    """Settings that contradict or limit one another."""
+    number = {name: int(value) for name, value in env.items() if re.fullmatch(r"\d{1,9}", value)}
+    least, most = number.get("NCCL_MIN_CTAS"), number.get("NCCL_MAX_CTAS")
+    if least is not None and most is not None and least > most:
+        yield EnvIssue(
+            "NCCL_MIN_CTAS",
+            str(least),
+            "error",
+            "the minimum exceeds the maximum",
+            f"NCCL_MIN_CTAS={least}, NCCL_MAX_CTAS={most}.",
+            "Correct one of them.",
+            since="2.17",
+        )
+    limit = 64 if version is None or version >= (2, 25, 0) else 32
+    for name in ("NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"):
+        if number.get(name, 0) > limit:
+            yield EnvIssue(
+                name,
+                env[name],
+                "warning",
+                f"NCCL has at most {limit} channels",
+                "The limit is 32 before 2.25 and 64 since.",
+                f"Use at most {limit}.",
+            )
+    if "NCCL_MAX_CTAS" in number and "NCCL_MAX_NCHANNELS" in number:
+        yield EnvIssue(
+            "NCCL_MAX_NCHANNELS",
+            env["NCCL_MAX_NCHANNELS"],
+            "warning",
+            "two limits on channels",
+            "The lower of NCCL_MAX_CTAS and NCCL_MAX_NCHANNELS wins.",
+            "Keep NCCL_MAX_CTAS.",
+            since="2.17",
+        )
+    sockets = number.get("NCCL_SOCKET_NTHREADS", 1) * number.get("NCCL_NSOCKS_PERTHREAD", 1)
+    if sockets > 64:
+        yield EnvIssue(
+            "NCCL_NSOCKS_PERTHREAD",
+            env.get("NCCL_NSOCKS_PERTHREAD", ""),
+            "error",
+            f"{sockets} sockets per connection",
+            "NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD may not exceed 64.",
+            "Lower one of them; 4 x 4 is the guide's advice for 100 Gb/s.",
+        )
+    if "NCCL_TUNER_CONFIG_FILE" in env and "NCCL_TUNER_PLUGIN" not in env:
+        yield EnvIssue(
+            "NCCL_TUNER_CONFIG_FILE",
+            env["NCCL_TUNER_CONFIG_FILE"],
+            "warning",
+            "a tuner file without a tuner",
+            "Only a tuner plugin reads it; NCCL itself does not.",
+            "Set NCCL_TUNER_PLUGIN (advisor tuner-plugin build).",
+        )

@@ -1,0 +1,250 @@
+"""Lint of NCCL settings: each statement for the releases it holds in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.cli.check_env import command
+from advisor.errors import AdvisorError
+from advisor.model.nccl.version import parse_version
+from advisor.tune.check_env import EnvIssue, check_env
+from advisor.tune.env_data import env_rules, variables
+from advisor.tune.env_file import read_env_file
+
+
+def only(name: str, value: str, version: str | None = "2.29.7") -> list[EnvIssue]:
+    return check_env({name: value}, version)
+
+
+def titles(issues: list[EnvIssue]) -> str:
+    return "\n".join(f"{issue.severity}: {issue.title}" for issue in issues)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NCCL_P2P_DISABLE", "1"),
+        ("NCCL_P2P_LEVEL", "LOC"),
+        ("NCCL_SHM_DISABLE", "1"),
+        ("NCCL_IB_DISABLE", "1"),
+        ("NCCL_NVLS_ENABLE", "0"),
+        ("NCCL_CHECK_POINTERS", "1"),
+        ("NCCL_DEBUG", "trace"),
+        ("NCCL_NET", "Socket"),
+        ("NCCL_HOSTID", "rank0"),
+        ("NCCL_DEBUG_SUBSYS", "INIT,COLL"),
+    ],
+)
+def test_leftovers_of_debugging_are_flagged_with_a_remedy(name: str, value: str) -> None:
+    issues = [issue for issue in only(name, value) if issue.severity == "warning"]
+    assert len(issues) == 1
+    assert issues[0].why
+    assert issues[0].action
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NCCL_P2P_DISABLE", "0"),
+        ("NCCL_IB_DISABLE", "0"),
+        ("NCCL_IB_HCA", "=mlx5_0,mlx5_1"),
+        ("NCCL_SOCKET_IFNAME", "^docker,lo"),
+        ("NCCL_DEBUG", "WARN"),
+        ("NCCL_IB_TC", "106"),
+        ("NCCL_TESTS_DEVICE", "0"),
+        ("NCCL_FASTRAK_NUM_FLOWS", "2"),
+        ("PATH", "/usr/bin"),
+    ],
+)
+def test_legitimate_settings_pass(name: str, value: str) -> None:
+    assert [i for i in only(name, value) if i.severity != "info"] == []
+
+
+def test_tree_alone_breaks_every_other_collective_from_2_24() -> None:
+    for version in ("2.24.3", "2.29.7", None):
+        broken = next(i for i in only("NCCL_ALGO", "Tree", version) if i.severity == "error")
+        assert "Broadcast, Reduce, AllGather, ReduceScatter fail" in broken.title
+        assert broken.since == "2.24"
+    assert "error" not in titles(only("NCCL_ALGO", "Tree", "2.23.4"))
+    assert "error" not in titles(only("NCCL_ALGO", "allreduce:tree", "2.29.7"))
+    assert "error" not in titles(only("NCCL_ALGO", "^nvls", "2.29.7"))
+
+
+def test_algorithm_and_protocol_together_may_leave_nothing() -> None:
+    issues = check_env({"NCCL_ALGO": "allreduce:nvls", "NCCL_PROTO": "LL"}, "2.29.7")
+    assert "error: AllReduce fail: nothing is left for them" in titles(issues)
+
+
+def test_words_nccl_refuses_stop_the_job_only_where_they_do() -> None:
+    assert "does not start" in titles(only("NCCL_ALGO", "rings", "2.29.7"))
+    assert "does not start" not in titles(only("NCCL_ALGO", "ring,rings", "2.20.5"))
+
+
+@pytest.mark.parametrize("value", ["LL128", "LL128,Simple", "^LL", "allreduce:LL128", "^Simple"])
+def test_forced_ll128_is_an_error(value: str) -> None:
+    forced = next(i for i in only("NCCL_PROTO", value) if "LL128 is forced" in i.title)
+    assert forced.severity == "error"
+    assert "corrupted" in forced.why
+
+
+def test_leaving_ll128_out_is_no_error() -> None:
+    for value in ("Simple", "LL,Simple", "^LL128"):
+        assert "error" not in titles(only("NCCL_PROTO", value))
+        assert "protocol is fixed" in titles(only("NCCL_PROTO", value))
+
+
+def test_nvls_for_all_gather_is_an_error() -> None:
+    named = only("NCCL_ALGO", "allgather:nvls,ring")
+    assert "error: NVLS is named for AllGather" in titles(named)
+    assert "1906" in named[0].why
+    assert "error" not in titles(only("NCCL_ALGO", "allgather:^nvls"))
+    assert "NVLS is named" not in titles(only("NCCL_ALGO", "^tree"))
+
+
+def test_unknown_names_get_a_suggestion() -> None:
+    issue = only("NCCL_IB_HAC", "mlx5_0")[0]
+    assert (issue.severity, issue.title) == ("warning", "NCCL does not know this variable")
+    assert issue.action == "Did you mean NCCL_IB_HCA?"
+    assert "spelling" in only("NCCL_XYZZY", "1")[0].action
+
+
+def test_names_outside_their_releases_are_dead() -> None:
+    assert "2.14.3 does not read" in titles(only("NCCL_NVLS_ENABLE", "2", "2.14.3"))
+    gone = only("NCCL_RINGS", "0 1 2 3", "2.29.7")
+    assert "newer NCCL releases do not read" in titles(gone)
+    assert only("NCCL_RINGS", "0 1 2 3", "2.4.8") == []
+    # read through other code since 2.28, not gone
+    assert "do not read" not in titles(only("NCCL_DEBUG", "WARN", "2.30.7"))
+    assert "do not read" not in titles(only("NCCL_P2P_DISABLE", "0", "2.30.7"))
+
+
+def test_replaced_names_say_by_what() -> None:
+    issue = only("NCCL_MAX_NCHANNELS", "8", "2.29.7")[0]
+    assert issue.action == "Use NCCL_MAX_CTAS."
+    assert issue.since == "2.17"
+    assert "replaced" not in titles(only("NCCL_MAX_NCHANNELS", "8", "2.14.3"))
+    assert "TORCH_NCCL_BLOCKING_WAIT" in only("NCCL_BLOCKING_WAIT", "1")[0].action
+
+
+def test_defaults_depend_on_the_release() -> None:
+    assert "default anyway" in titles(only("NCCL_IB_TIMEOUT", "20", "2.29.7"))
+    assert "default anyway" not in titles(only("NCCL_IB_TIMEOUT", "20", "2.20.5"))
+    assert "default anyway" in titles(only("NCCL_IB_TIMEOUT", "18", "2.20.5"))
+    assert only("NCCL_IB_TIMEOUT", "20", None) == []
+
+
+def test_settings_that_limit_one_another() -> None:
+    sockets = check_env({"NCCL_SOCKET_NTHREADS": "16", "NCCL_NSOCKS_PERTHREAD": "8"}, "2.29.7")
+    assert "error: 128 sockets per connection" in titles(sockets)
+    crossed = check_env({"NCCL_MIN_CTAS": "16", "NCCL_MAX_CTAS": "8"}, "2.29.7")
+    assert "error: the minimum exceeds the maximum" in titles(crossed)
+    assert "at most 32 channels" in titles(only("NCCL_MAX_CTAS", "48", "2.24.3"))
+    assert "at most" not in titles(only("NCCL_MAX_CTAS", "48", "2.25.1"))
+    assert "a tuner file without a tuner" in titles(only("NCCL_TUNER_CONFIG_FILE", "/a.csv"))
+
+
+def test_classes_come_from_the_guide() -> None:
+    assert only("NCCL_P2P_DISABLE", "1")[0].category == "D"
+    assert only("NCCL_SOCKET_IFNAME", "lo")[0].category == "S"
+    assert only("NCCL_HOSTID", "a")[0].category == "U"
+    assert "production" in only("NCCL_P2P_DISABLE", "1")[0].to_dict()["category_means"]
+
+
+def test_the_worst_comes_first() -> None:
+    env = {"NCCL_DEBUG": "INFO", "NCCL_P2P_DISABLE": "1", "NCCL_PROTO": "LL128"}
+    severities = [issue.severity for issue in check_env(env, "2.29.7")]
+    assert severities == sorted(severities, key=["error", "warning", "info"].index)
+
+
+def test_unexpanded_values_are_not_judged() -> None:
+    assert only("NCCL_ALGO", "$ALGO") == []
+
+
+def test_the_data_are_consistent() -> None:
+    known = variables()
+    assert len(known) > 250
+    for rule in env_rules().leftovers:
+        assert rule.variable in known or rule.variable.startswith(("TORCH_", "CUDA_"))
+        for text in (rule.why, rule.action):
+            assert text.endswith(".")
+    for name, renamed in env_rules().renamed.items():
+        assert renamed.to in known or renamed.to.startswith("TORCH_NCCL_"), name
+    for variable in known.values():
+        releases = [since for since, _ in variable.defaults]
+        assert releases == sorted(releases)
+        assert variable.until is None or variable.since is None or variable.since <= variable.until
+
+
+@given(
+    env=st.dictionaries(
+        st.one_of(st.sampled_from(sorted(variables())), st.from_regex(r"NCCL_[A-Z_]{1,20}")),
+        st.text(max_size=30),
+        max_size=6,
+    ),
+    version=st.sampled_from([None, "2.8.4", "2.18.5", "2.23.4", "2.24.3", "2.30.7"]),
+)
+def test_any_environment_is_survived(env: dict[str, str], version: str | None) -> None:
+    for issue in check_env(env, version):
+        assert issue.variable in env
+        assert issue.title
+        assert issue.why
+        assert issue.action
+        if issue.since:
+            parse_version(issue.since)
+
+
+SCRIPT = """\
+#!/bin/sh
+# export NCCL_IB_DISABLE=1
+export NCCL_P2P_DISABLE=1  # only for the test bench
+NCCL_ALGO='allreduce:tree;allgather:ring' mpirun -x NCCL_DEBUG=TRACE python train.py
+export NCCL_SHM_DISABLE=1; unset NCCL_SHM_DISABLE
+docker run --env=NCCL_IB_HCA=mlx5_0 image
+echo "an open quote NCCL_NET=Socket
+NCCL_IB_TC=106
+"""
+
+
+def test_scripts_are_read_without_being_run(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT)
+    assert read_env_file(path) == {
+        "NCCL_P2P_DISABLE": ("1", 3),
+        "NCCL_ALGO": ("allreduce:tree;allgather:ring", 4),
+        "NCCL_DEBUG": ("TRACE", 4),
+        "NCCL_IB_HCA": ("mlx5_0", 6),
+        "NCCL_IB_TC": ("106", 8),
+    }
+    with pytest.raises(AdvisorError, match="cannot be read"):
+        read_env_file(tmp_path / "absent")
+
+
+def test_the_command_names_lines_and_can_fail(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT)
+    result = CliRunner().invoke(
+        command, ["--file", str(path), "--nccl", "2.29.7"], standalone_mode=False
+    )
+    assert result.return_value == 0
+    assert f"{path}:3: warning NCCL_P2P_DISABLE=1" in result.output
+    assert "class D" in result.output
+    arguments = ["--file", str(path), "--format", "json", "--fail-on", "warning"]
+    result = CliRunner().invoke(command, arguments, standalone_mode=False)
+    assert result.return_value == 1
+    assert {"variable", "value", "severity", "why", "action", "category", "since", "until"} <= set(
+        json.loads(result.output)[0]
+    )
+
+
+def test_a_clean_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from advisor.cli import check_env as module
+
+    monkeypatch.setattr(module.os, "environ", {"NCCL_IB_HCA": "mlx5_0"})
+    result = CliRunner().invoke(command, [], standalone_mode=False)
+    assert result.output == "1 NCCL variable set, nothing to say about them\n"

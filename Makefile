@@ -24,5 +24,13 @@ test: $(VENV)/.installed ## format, lint, types, layers, rule examples, tests, b
 	$(BIN)/advisor rules --test
 	$(BIN)/pytest
 
+lab: $(VENV)/.installed ## root: record faults and healthy runs for real (40 min), score the diagnosis
+	$(BIN)/python -m benchmarks.lab record
+	$(BIN)/python -m benchmarks.lab score
+
+lab-quick: $(VENV)/.installed ## root: the same for a few cases, under 5 minutes
+	$(BIN)/python -m benchmarks.lab record --quick --out build/lab-quick
+	$(BIN)/python -m benchmarks.lab score build/lab-quick --results build/lab-quick/results.json
+
 clean: ## remove what was built, not .venv
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache site

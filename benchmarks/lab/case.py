@@ -55,6 +55,10 @@ class Case:
     healthy: RunConfig
     faulty: RunConfig
     place: Place = field(default_factory=Place)
+    cause: str = ""
+    """Kind of the fault to be found, where it is not ``kind`` (an edited recording of another)."""
+    base: str = ""
+    """Id of the recording that ``edit`` is applied to."""
     edit: Edit | None = None
     is_control: bool = False
     quick: bool = False
@@ -66,6 +70,8 @@ class Case:
             "kind": self.kind,
             "strength": self.strength,
             "seed": self.seed,
+            "cause": self.cause,
+            "base": self.base,
             "is_control": self.is_control,
             "quick": self.quick,
             "place": asdict(self.place),
@@ -107,8 +113,8 @@ class Truth:
 
     @property
     def slowdown(self) -> float:
-        """Gain as a share of the faulty step."""
-        return self.gain_ns / _middle(self.faulty_step_ns)
+        """Gain as a share of the healthy step."""
+        return self.gain_ns / _middle(self.healthy_step_ns)
 
     @property
     def noise_ns(self) -> int:

@@ -11,6 +11,7 @@ from advisor.profile.emulate import EmulatedLayer, EmulatedModel
 from benchmarks.lab import runs
 from benchmarks.lab.case import CASE_FILE, TRACES, Case, Truth
 from benchmarks.lab.config import RunConfig
+from benchmarks.lab.edits import edit_recording
 from benchmarks.lab.hosts import Network
 from benchmarks.lab.layers import product_ns
 from benchmarks.lab.worker import Phase
@@ -36,6 +37,13 @@ def record(
             continue
         began = time.monotonic()
         shutil.rmtree(folder, ignore_errors=True)
+        if case.edit is not None:
+            if not (out / case.base / CASE_FILE).exists():
+                say(f"{case.id}: left out, its base was not recorded")
+                continue
+            edit_recording(out / case.base, folder, case)
+            say(f"{case.id}: made from {case.base}")
+            continue
         try:
             truth = record_case(case, folder)
         except runs.PhaseError as error:

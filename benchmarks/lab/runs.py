@@ -17,7 +17,7 @@ from benchmarks.lab import worker
 from benchmarks.lab.config import RunConfig
 from benchmarks.lab.hosts import Network
 
-PHASE_LIMIT_S = 120.0
+PHASE_LIMIT_S = 40.0
 _ports = itertools.count(29_500)
 
 

@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -74,6 +75,7 @@ def run_rank(
     """Body of a forked rank; never returns."""
     code = 1
     try:
+        _raise_priority(config)
         _log_to(phase.folder / f"rank{rank}.log")
         hosts.enter(namespace)
         os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
@@ -90,6 +92,17 @@ def run_rank(
         sys.stderr.flush()
         # Not sys.exit: the parent's atexit handlers (removal of the namespaces) are not ours.
         os._exit(code)
+
+
+def _raise_priority(config: RunConfig) -> None:
+    """Keep other work on the machine from deciding how long a step is.
+
+    Emulated ranks mostly sleep: under the round-robin real-time policy they run as soon as they
+    wake. Ranks that compute, or that are meant to be disturbed, stay under the fair scheduler.
+    """
+    if config.compute == "emulated" and not config.burners:
+        with suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
 
 def _log_to(path: Path) -> None:

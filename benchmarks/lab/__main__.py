@@ -1,0 +1,96 @@
+"""``python -m benchmarks.lab record | score | show | clean``: see README.md beside this file."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+from pathlib import Path
+
+from benchmarks.lab import hosts
+from benchmarks.lab.cases import DEVELOPMENT_SEED, all_cases, quick_cases
+
+DEFAULT_OUT = Path.home() / ".cache" / "advisor-lab"
+RESULTS = Path(__file__).with_name("results.json")
+
+
+def main() -> int:
+    """Run one of the lab's commands; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.lab")
+    commands = parser.add_subparsers(dest="command", required=True)
+    recording = commands.add_parser("record", help="run the cases and keep their traces")
+    recording.add_argument("--out", type=Path, default=DEFAULT_OUT)
+    recording.add_argument("--only", default="*", help="pattern of case ids")
+    recording.add_argument("--seed", type=int, default=DEVELOPMENT_SEED)
+    recording.add_argument("--quick", action="store_true", help="a subset, under five minutes")
+    recording.add_argument("--again", action="store_true", help="also cases recorded before")
+    scoring = commands.add_parser("score", help="diagnose recordings and compare with the truth")
+    scoring.add_argument("folder", type=Path, nargs="?", default=DEFAULT_OUT)
+    scoring.add_argument("--only", default="*", help="pattern of case ids")
+    scoring.add_argument("--results", type=Path, default=RESULTS, help="file to write")
+    showing = commands.add_parser("show", help="print the last score")
+    showing.add_argument("--results", type=Path, default=RESULTS)
+    commands.add_parser("list", help="the cases of a seed").add_argument(
+        "--seed", type=int, default=DEVELOPMENT_SEED
+    )
+    commands.add_parser("clean", help="remove what a killed lab left behind")
+    return _COMMANDS[(arguments := parser.parse_args()).command](arguments)
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    reason = hosts.unavailable()
+    if reason:
+        print(f"the lab cannot run here: {reason}", file=sys.stderr)
+        return 0
+    from benchmarks.lab.record import record
+
+    cases = (quick_cases if arguments.quick else all_cases)(arguments.seed)
+    chosen = [case for case in cases if fnmatch.fnmatch(case.id, arguments.only)]
+    failed = record(chosen, arguments.out, say=_say, again=arguments.again)
+    return 1 if failed else 0
+
+
+def _score(arguments: argparse.Namespace) -> int:
+    from benchmarks.lab import score, table
+
+    scores = score.score_all(arguments.folder, only=arguments.only, say=_say)
+    results = score.summarise(scores)
+    table.write(results, arguments.results)
+    print(table.render(results))
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from benchmarks.lab import table
+
+    print(table.render(table.read(arguments.results)))
+    return 0
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    for case in all_cases(arguments.seed):
+        job = case.faulty
+        print(f"{case.id:36} {job.strategy:12} {job.ranks} ranks  {case.strength}")
+    return 0
+
+
+def _clean(_arguments: argparse.Namespace) -> int:
+    removed = hosts.clean()
+    print("\n".join(removed) if removed else "nothing left behind")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+_COMMANDS = {
+    "record": _record,
+    "score": _score,
+    "show": _show,
+    "list": _list,
+    "clean": _clean,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""What recordings suffer on their way: a host's clock is off, a rank is missing, a file is cut."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+from pathlib import Path
+
+from benchmarks.lab.case import TRACES, TRUTH_FILE, Case, Edit
+
+_BASE_TIME = re.compile(rb'("baseTimeNanoseconds":\s*)(-?\d+)')
+
+
+def edit_recording(base: Path, folder: Path, case: Case) -> None:
+    """Copy the recording of ``base`` to ``folder`` with the case's edit applied."""
+    if case.edit is None:
+        raise ValueError(f"{case.id} has no edit")
+    traces = folder / TRACES
+    shutil.copytree(base / TRACES, traces)
+    shutil.copy(base / TRUTH_FILE, folder / TRUTH_FILE)
+    edit_trace(traces / f"rank{case.edit.rank}.trace.json.gz", case.edit)
+    case.write(folder)
+
+
+def edit_trace(path: Path, edit: Edit) -> None:
+    """Apply one edit to one rank's file in place."""
+    if edit.kind == "drop-rank":
+        path.unlink()
+    elif edit.kind == "truncate":
+        # Cut the compressed file, as a full disk or a killed copy does.
+        data = path.read_bytes()
+        path.write_bytes(data[: int(len(data) * edit.amount)])
+    elif edit.kind == "shift-clock":
+        shift_ns = round(edit.amount * 1e6)
+        text, found = _BASE_TIME.subn(
+            lambda match: match[1] + str(int(match[2]) + shift_ns).encode(),
+            gzip.decompress(path.read_bytes()),
+        )
+        if found != 1:
+            raise ValueError(f"{path}: {found} base times, expected one")
+        path.write_bytes(gzip.compress(text))
+    else:
+        raise ValueError(f"edit {edit.kind!r} is not known")

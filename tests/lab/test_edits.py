@@ -1,0 +1,47 @@
+"""Edited recordings: only what the edit says changes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+
+import pytest
+
+from benchmarks.lab.case import Edit
+from benchmarks.lab.edits import edit_trace
+
+TRACE = {"baseTimeNanoseconds": 1790857026000000000, "traceEvents": [{"ts": 4368326979624.900}]}
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "rank1.trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(TRACE).encode()))
+    return path
+
+
+def test_a_shifted_clock_moves_the_base_time_exactly(trace):
+    edit_trace(trace, Edit("shift-clock", 1, -20.5))
+    shifted = json.loads(gzip.decompress(trace.read_bytes()))
+    assert shifted["baseTimeNanoseconds"] == TRACE["baseTimeNanoseconds"] - 20_500_000
+    assert shifted["traceEvents"] == TRACE["traceEvents"]
+
+
+def test_a_dropped_rank_has_no_file(trace):
+    edit_trace(trace, Edit("drop-rank", 1))
+    assert not trace.exists()
+
+
+def test_a_truncated_file_no_longer_unpacks(trace):
+    before = trace.stat().st_size
+    edit_trace(trace, Edit("truncate", 1, 0.5))
+    assert trace.stat().st_size == before // 2
+    with pytest.raises((EOFError, zlib.error)):
+        gzip.decompress(trace.read_bytes())
+
+
+def test_a_trace_without_base_time_is_refused(trace):
+    trace.write_bytes(gzip.compress(b"{}"))
+    with pytest.raises(ValueError, match="base times"):
+        edit_trace(trace, Edit("shift-clock", 1, 5.0))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "load"]
+__all__ = ["Run", "__version__", "load", "profiler"]
 
 if TYPE_CHECKING:
     from advisor.api import Run, load
+    from advisor.profile.recorder import profiler
 
 
 def __getattr__(name: str) -> Any:
@@ -17,4 +18,8 @@ def __getattr__(name: str) -> Any:
         from advisor import api
 
         return getattr(api, name)
+    if name == "profiler":
+        from advisor.profile.recorder import profiler
+
+        return profiler
     raise AttributeError(f"module 'advisor' has no attribute {name!r}")

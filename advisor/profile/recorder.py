@@ -153,6 +153,32 @@ class StepRecorder:
             )
 
 
+def profiler(
+    folder: str | Path = "advisor-traces",
+    *,
+    steps: int = 5,
+    skip: int = 10,
+    ranks: Sequence[int] | None = None,
+    record_shapes: bool = True,
+    record_memory: bool = False,
+    on_done: Callable[[Path], None] | None = None,
+) -> StepRecorder:
+    """A context manager around a training loop; call ``step()`` at the end of every step.
+
+    Skips ``skip`` steps, records ``steps``, and writes ``folder``/rankN.json.gz on each of
+    ``ranks`` (None: all).
+    """
+    return StepRecorder(
+        Path(folder),
+        steps=steps,
+        skip=skip,
+        ranks=ranks,
+        record_shapes=record_shapes,
+        record_memory=record_memory,
+        on_done=on_done,
+    )
+
+
 def _metadata() -> dict[str, Any]:
     rank, world_size = rank_and_world()
     groups = gloo_groups() if dist.is_available() and dist.is_initialized() else []

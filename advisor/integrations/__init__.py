@@ -1,0 +1,1 @@
+"""Recorders for other libraries' training loops; each imports its library only when used."""

@@ -1,0 +1,32 @@
+"""A Hugging Face callback that records some training steps: ``Trainer(callbacks=[Recorder()])``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from advisor.profile.recorder import StepRecorder
+
+
+class Recorder(TrainerCallback):  # type: ignore[misc]
+    """Records ``steps`` optimizer steps after ``skip`` into ``folder``, one trace per rank."""
+
+    def __init__(
+        self, folder: str | Path = "advisor-traces", *, steps: int = 5, skip: int = 10
+    ) -> None:
+        self._recorder = StepRecorder(Path(folder), steps=steps, skip=skip)
+
+    @property
+    def trace(self) -> Path | None:
+        """This rank's trace, once recording has begun."""
+        return self._recorder.trace
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        """After an optimizer step (not after a micro-batch)."""
+        self._recorder.step()
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        """Training is over: what was recorded is written."""
+        self._recorder.close()

@@ -1,0 +1,120 @@
+"""Pages that are generated when the site is built: one per rule, the commands, the tables.
+
+They come from the rule files, the commands' own help and schema.sql, so that they cannot disagree
+with them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+from mkdocs.structure.files import File, Files
+
+from advisor.cli._main import _root
+from advisor.config.loader import plain, read_yaml
+from advisor.config.paths import shipped
+from advisor.ingest.detect import readers
+from advisor.store.store import schema_sql
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the generated pages."""
+    for path, text in pages():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def pages() -> list[tuple[str, str]]:
+    """(path, Markdown) of every generated page."""
+    rules = [
+        (file.stem, plain(read_yaml(file))) for file in sorted(shipped("rules").glob("*.yaml"))
+    ]
+    result = [(f"rules/{name}.md", rule_page(name, rule)) for name, rule in rules]
+    result.append(("rules/index.md", rules_index(rules)))
+    result.append(("formats/index.md", formats_index()))
+    result.append(("commands.md", commands_page()))
+    result.append(("tables.md", f"# Tables\n\n```sql\n{schema_sql()}\n```\n"))
+    return result
+
+
+def rules_index(rules: list[tuple[str, dict[str, Any]]]) -> str:
+    """All rules by category."""
+    lines = ["# Rules", ""]
+    for category in sorted({str(rule.get("category")) for _, rule in rules}):
+        lines += [f"## {category}", "", "| rule | finds |", "|---|---|"]
+        lines += [
+            f"| [{name}]({name}.md) | {_inline(rule.get('summary') or rule.get('title'))} |"
+            for name, rule in rules
+            if str(rule.get("category")) == category
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def rule_page(name: str, rule: dict[str, Any]) -> str:
+    """One rule as a page."""
+    lines = [f"# {name}", "", f"**{_inline(rule.get('summary') or rule.get('title'))}**", ""]
+    for key, title in (("why", "Why"), ("needs", "Needs"), ("fix", "Fix"), ("verify", "Verify"),
+                       ("false_alarms", "When it would be wrong"), ("see", "See")):  # fmt: skip
+        if rule.get(key):
+            lines += [f"## {title}", "", _markdown(rule[key]), ""]
+    if rule.get("params"):
+        lines += ["## Parameters", "", _markdown(rule["params"]), ""]
+    if rule.get("sql"):
+        lines += ["## Query", "", "```sql", str(rule["sql"]).strip(), "```", ""]
+    return "\n".join(lines)
+
+
+def formats_index() -> str:
+    """All readers; each has a page of its own."""
+    lines = ["# Formats", "", "A file's format is found by its content.", ""]
+    lines += ["| format | what it is |", "|---|---|"]
+    for reader in readers():
+        page = Path(__file__).parent / "formats" / f"{reader.FORMAT}.md"
+        name = f"[{reader.FORMAT}]({page.name})" if page.exists() else reader.FORMAT
+        lines.append(f"| {name} | {_inline(reader.SUMMARY)} |")
+    return "\n".join(lines) + "\n"
+
+
+def commands_page() -> str:
+    """The help of every command."""
+    context = click.Context(_root, info_name="advisor", max_content_width=90)
+    lines = ["# Commands", "", "```text", _root.get_help(context), "```", ""]
+    for name in _root.list_commands(context):
+        command = _root.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, info_name=name, parent=context, max_content_width=90)
+        lines += [f"## advisor {name}", "", "```text", command.get_help(inner), "```", ""]
+    return "\n".join(lines)
+
+
+def _markdown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "\n".join(f"- `{key}`: {_inline(inner)}" for key, inner in value.items())
+    if isinstance(value, list):
+        return "\n".join(f"- {_inline(item)}" for item in value)
+    return _without_templates(str(value))
+
+
+def _without_templates(text: str) -> str:
+    """Message templates for readers: conditions dropped, values as their names."""
+    text = re.sub(r"{%.*?%}", " ", text, flags=re.DOTALL)
+    text = re.sub(r"{{\s*(\w+)[^}]*}}", r"`\1`", text)
+    return " ".join(text.split())
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{key} {_inline(inner)}" for key, inner in value.items())
+    if isinstance(value, list):
+        return ", ".join(_inline(item) for item in value)
+    return _without_templates(str(value)).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    for where, content in pages():
+        Path(where).parent.mkdir(parents=True, exist_ok=True)
+        Path(where).write_text(content, encoding="utf-8")

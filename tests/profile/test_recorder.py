@@ -1,0 +1,116 @@
+"""Recording anybody's training, on a real script and in a plain loop."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the [profile] extra")
+pytest.importorskip("nvtx", reason="needs the [profile] extra")
+
+import advisor  # noqa: E402
+from advisor.errors import AdvisorError  # noqa: E402
+from advisor.record import parse_ranks  # noqa: E402
+
+SCRIPT = """
+import sys, torch, torch.distributed as dist, torch.nn as nn
+dist.init_process_group("gloo")
+model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8))
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(int(sys.argv[1])):
+    model(torch.randn(4, 8)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("finished", sys.argv[1:])
+dist.destroy_process_group()
+"""
+
+
+def steps_in(trace: Path) -> list[str]:
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    return sorted({e["name"] for e in events if e["name"].startswith("ProfilerStep#")})
+
+
+def test_a_loop_skips_then_records_then_does_nothing(tmp_path: Path) -> None:
+    model = torch.nn.Linear(4, 4)
+    done: list[Path] = []
+    with advisor.profiler(tmp_path, steps=2, skip=3, on_done=done.append) as recorder:
+        for _ in range(10):
+            model(torch.randn(2, 4)).sum().backward()
+            recorder.step()
+    assert done == [tmp_path / "rank0.json.gz"]
+    assert steps_in(done[0]) == ["ProfilerStep#1", "ProfilerStep#2"]
+
+
+def test_too_few_steps_says_so(tmp_path: Path) -> None:
+    with (
+        pytest.warns(UserWarning, match="made 1 steps, recording starts after 10"),
+        advisor.profiler(tmp_path) as recorder,
+    ):
+        recorder.step()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_exception_keeps_what_was_recorded(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RuntimeError, match="boom"),
+        advisor.profiler(tmp_path, steps=50, skip=0) as recorder,
+    ):
+        for number in range(9):
+            torch.ones(3).sum()
+            recorder.step()
+            if number == 5:
+                raise RuntimeError("boom")
+    assert (tmp_path / "rank0.json.gz").exists()
+
+
+def test_no_hook_is_left_behind(tmp_path: Path) -> None:
+    from torch.optim import optimizer as module
+
+    before = len(module._global_optimizer_post_hooks)
+    recorder = advisor.profiler(tmp_path, steps=1, skip=1)
+    recorder.count_optimizer_steps()
+    weights = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weights], lr=0.1)
+    for _ in range(6):
+        weights.grad = torch.ones(2)
+        optimizer.step()
+    assert len(module._global_optimizer_post_hooks) == before
+    assert steps_in(tmp_path / "rank0.json.gz") == ["ProfilerStep#1"]
+
+
+@pytest.mark.slow
+def test_an_unchanged_script_under_torchrun(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
+        *("-m", "advisor.record", "--skip", "2", "--steps", "3", "--diagnose"),
+        *("train.py", "9", "--flag-of-the-script"),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "finished ['9', '--flag-of-the-script']" in done.stdout
+    assert "VERDICT" in done.stdout
+    for rank in (0, 1):
+        assert len(steps_in(tmp_path / "advisor-traces" / f"rank{rank}.json.gz")) == 3
+
+
+def test_ranks_to_record() -> None:
+    assert parse_ranks("all") is None
+    assert parse_ranks("0,3,8-11") == [0, 3, 8, 9, 10, 11]
+    with pytest.raises(AdvisorError, match="no list of ranks"):
+        parse_ranks("first")

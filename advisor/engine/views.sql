@@ -223,3 +223,48 @@ SELECT op, bytes, ranks, algorithm, protocol, any_value(calls) AS calls,
   arg_min(other_protocol, time_us) AS best_protocol,
   arg_min(other_protocol, time_us) FILTER (other = algorithm) AS best_protocol_here
 FROM cost GROUP BY op, bytes, ranks, algorithm, protocol;
+
+-- How far each rank came in each group, from flight-recorder dumps: what it asked for and what ended.
+CREATE VIEW flight_progress AS
+SELECT process_group, rank,
+  coalesce(max(seq) FILTER (state = 'last_enqueued'), max(seq) FILTER (op IS NOT NULL), -1) AS enqueued,
+  coalesce(max(seq) FILTER (state = 'last_completed'), max(seq) FILTER (op IS NOT NULL AND state = 'completed'), -1) AS completed
+FROM flight GROUP BY process_group, rank;
+
+-- Per rank: groups in which it has not asked for what a peer waits for, and groups in which a peer
+-- has not asked for what it waits for. A rank that holds others up while waiting for nobody is where
+-- a hang starts; a rank without a dump counts as holding up all its groups.
+CREATE VIEW flight_blame AS
+WITH span AS (
+  SELECT process_group, max(enqueued) AS most, min(enqueued) AS least, max(completed) AS completed, count(*) AS members
+  FROM flight_progress GROUP BY process_group),
+place AS (
+  SELECT p.rank, p.process_group, p.enqueued, s.most, p.enqueued < s.most AS behind, p.enqueued > s.least AS ahead, s.most > s.completed AS stuck
+  FROM flight_progress p JOIN span s USING (process_group)),
+silent AS (
+  SELECT DISTINCT m.rank, g.process_group FROM process_group g, unnest(g.ranks) AS m(rank)
+  WHERE m.rank NOT IN (SELECT rank FROM flight) AND g.process_group IN (SELECT process_group FROM span WHERE most > completed))
+SELECT rank, false AS no_dump,
+  count(*) FILTER (behind AND stuck) AS behind_in,   -- groups it holds up
+  count(*) FILTER (ahead AND stuck) AS waits_in,     -- groups in which it waits for a peer that is behind
+  list(process_group ORDER BY most - enqueued DESC) FILTER (behind AND stuck) AS behind_groups,
+  max(most - enqueued) FILTER (behind AND stuck) AS missing_calls
+FROM place GROUP BY rank
+UNION ALL
+SELECT rank, true, count(*), 0, list(process_group ORDER BY process_group), NULL FROM silent GROUP BY rank;
+
+-- Calls of one group and sequence number whose operation or size differs between ranks.
+CREATE VIEW mismatch AS
+SELECT process_group, seq, list(DISTINCT op ORDER BY op) AS ops, list(DISTINCT sizes ORDER BY sizes) AS sizes,
+  list(rank ORDER BY rank) AS ranks, 'flight-recorder' AS origin
+FROM (SELECT process_group, seq, rank, op, CASE WHEN op IN ('all_reduce', 'broadcast', 'reduce') THEN input_sizes ELSE '' END AS sizes
+      FROM flight WHERE op IS NOT NULL AND op NOT LIKE 'send%' AND op NOT LIKE 'recv%')
+GROUP BY process_group, seq HAVING count(DISTINCT op) > 1 OR count(DISTINCT sizes) > 1
+UNION ALL
+SELECT process_group, NULL, NULL, NULL, list(rank ORDER BY rank), 'trace' FROM unmatched
+WHERE reason = 'mismatched signature' GROUP BY process_group;
+
+-- Anything in which the order of collectives on different ranks can be compared.
+CREATE VIEW sequence_evidence AS
+SELECT rank FROM flight WHERE op IS NOT NULL
+UNION ALL SELECT rank FROM collective WHERE matched_ranks > 1;

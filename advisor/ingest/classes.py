@@ -7,6 +7,7 @@ CASE, and by name through one RE2 alternation per kind that DuckDB compiles once
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -21,7 +22,7 @@ class _Model(BaseModel):
 
 
 class CategoryRule(_Model):
-    """Recorded categories (lower case) of one class; ``device``: they ran on a stream."""
+    """Recorded categories of one class; ``device``: they ran on a stream."""
 
     names: list[str]
     class_: str
@@ -63,12 +64,15 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _by_category(column: str, rules: list[CategoryRule]) -> str:
-    parts = []
-    for rule in rules:
-        names = ", ".join(literal(name) for name in rule.names)
-        parts.append(f"WHEN {column} IN ({names}) THEN {literal(rule.class_)}")
-    return " ".join(parts)
+_FEW = 4
+
+
+def one_of(column: str, values: Iterable[str]) -> str:
+    """``column IN (...)`` as short lists: DuckDB plans a join for one of six values or more."""
+    chosen = list(values)
+    lists = (chosen[at : at + _FEW] for at in range(0, len(chosen), _FEW))
+    parts = (f"{column} IN ({', '.join(literal(value) for value in part)})" for part in lists)
+    return "(" + " OR ".join(parts) + ")"
 
 
 def _by_name(column: str, rules: list[NameRule], otherwise: str) -> str:
@@ -79,33 +83,33 @@ def _by_name(column: str, rules: list[NameRule], otherwise: str) -> str:
     return f"CASE {' '.join(parts)} ELSE {otherwise} END"
 
 
-def device_categories_sql() -> str:
-    """A parenthesised list of the categories that mean work on a device stream."""
-    names = [name for rule in event_classes().categories if rule.device for name in rule.names]
-    return "(" + ", ".join(literal(name) for name in names) + ")"
+def on_device_sql(category: str) -> str:
+    """SQL that is true for the categories that mean something on a device stream."""
+    whens = (
+        f"WHEN {one_of(category, rule.names)} THEN {str(rule.device).lower()}"
+        for rule in event_classes().categories
+    )
+    return f"CASE {' '.join(whens)} ELSE false END"
 
 
 def class_sql(category: str, name: str, device: str) -> str:
     """SQL that yields ``event.class``.
 
-    ``category`` and ``name`` are SQL expressions (the category in lower case), ``device`` a boolean
-    one that decides about categories which the file does not list.
+    ``category`` and ``name`` are SQL expressions, ``device`` a boolean one that decides about
+    categories which the file does not list.
     """
     classes = event_classes()
-    compute = [rule for rule in classes.categories if rule.class_ == "compute" and rule.device]
-    spans = [rule for rule in classes.categories if rule.class_ == "annotation" and not rule.device]
-    others = [rule for rule in classes.categories if rule not in compute and rule not in spans]
-    kernels = ", ".join(literal(item) for rule in compute for item in rule.names)
-    annotations = ", ".join(literal(item) for rule in spans for item in rule.names)
-    by_kernel = _by_name(name, classes.device_names, "'compute'")
     by_span = _by_name(name, classes.host_names, "'annotation'")
-    return (
-        f"CASE {_by_category(category, others)}"
-        f" WHEN {category} IN ({kernels}) THEN {by_kernel}"
-        f" WHEN {category} IN ({annotations}) THEN {by_span}"
-        f" WHEN {device} THEN {_by_name(name, classes.device_names, literal('other'))}"
-        f" ELSE {by_span} END"
-    )
+    whens = []
+    for rule in classes.categories:
+        result = literal(rule.class_)
+        if rule.class_ == "compute" and rule.device:
+            result = _by_name(name, classes.device_names, result)
+        elif rule.class_ == "annotation" and not rule.device:
+            result = by_span
+        whens.append(f"WHEN {one_of(category, rule.names)} THEN {result}")
+    other = _by_name(name, classes.device_names, literal("other"))
+    return f"CASE {' '.join(whens)} WHEN {device} THEN {other} ELSE {by_span} END"
 
 
 def enqueue_sql(name: str) -> str:
@@ -117,8 +121,7 @@ def enqueue_sql(name: str) -> str:
 def classify(category: str | None, name: str | None, *, device: bool) -> str:
     """The same decision in Python, for readers of other formats and as a reference in tests."""
     classes = event_classes()
-    lowered = (category or "").lower()
-    known = next((rule for rule in classes.categories if lowered in rule.names), None)
+    known = next((rule for rule in classes.categories if category in rule.names), None)
     base = known.class_ if known else ("other" if device else "annotation")
     on_device = known.device if known else device
     if base not in ("compute", "other", "annotation") or (base == "annotation" and on_device):

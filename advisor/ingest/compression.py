@@ -20,7 +20,7 @@ from isal import isal_zlib
 from advisor.errors import AdvisorError
 
 _READ = 256 * 1024
-_PIECE = 1024 * 1024
+_PIECE = 256 * 1024
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50..0x5f (RFC 8878 section 3.1.2)
@@ -91,6 +91,13 @@ class DecompressedFile(io.RawIOBase):
         view[:count] = self._ready[:count]
         self._ready = self._ready[count:]
         return count
+
+    def read_piece(self) -> bytes:
+        """The next bytes in the size in which they come (about 256 KiB); empty at the end."""
+        if self._ready:
+            piece, self._ready = bytes(self._ready), memoryview(b"")
+            return piece
+        return self._next()
 
     def _next(self) -> bytes:
         piece = next(self._chunks, b"")

@@ -10,13 +10,11 @@ comma after the last event becomes the closing bracket), so every byte is copied
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from advisor.ingest.compression import Limits
 
-CHUNK_BYTES = 256 * 1024
 MAX_HEAD_BYTES = 64 * 1024 * 1024
 MAX_TAIL_BYTES = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
@@ -49,10 +47,9 @@ class Cutter:
     ``last`` (from ``last_start``) holds the last event, the end of the array and the tail.
     """
 
-    def __init__(self, stream: BinaryIO, limits: Limits, chunk_bytes: int = CHUNK_BYTES) -> None:
-        self._stream = stream
+    def __init__(self, read_piece: Callable[[], bytes], limits: Limits) -> None:
+        self._read_piece = read_piece
         self._limits = limits
-        self._chunk_bytes = chunk_bytes
         self._number = 0
         self.head = b""
         self.last = b""
@@ -66,14 +63,14 @@ class Cutter:
         """The number that a chunk made of ``last`` has."""
         return self._number
 
-    def _read(self, size: int) -> bytes:
-        data = self._stream.read(size)
+    def _read(self) -> bytes:
+        data = self._read_piece()
         self.total_bytes += len(data)
         return data
 
     def _find_events(self) -> bytes:
         """Read up to the opening bracket of the events; returns what was read beyond it."""
-        data = self._read(self._chunk_bytes)
+        data = self._read()
         begin = len(_BOM) if data.startswith(_BOM) else 0
         stripped = data[begin:].lstrip(_BLANK)
         if stripped.startswith(b"["):
@@ -85,7 +82,7 @@ class Cutter:
                 self.head = data[begin : opening[0]]
                 self.last_start = opening[1]
                 return data[opening[1] :]
-            more = self._read(max(self._chunk_bytes, len(data)))
+            more = self._read()
             if not more or len(data) > MAX_HEAD_BYTES:
                 self.head = data[begin:MAX_HEAD_BYTES]
                 raise NoEventsError
@@ -99,7 +96,7 @@ class Cutter:
         separator = _separator(pending)
         more = True
         while more:
-            data = self._read(self._chunk_bytes)
+            data = self._read()
             more = bool(data)
             searched = max(1, len(pending) - 4096)
             pending += data
@@ -128,7 +125,7 @@ class Cutter:
         What was read stays (the repairing reader looks at it), what is passed over is counted.
         """
         keep = len(pending)
-        while data := self._read(self._chunk_bytes):
+        while data := self._read():
             overlap = pending[-4096:]
             pending[keep:] = b""
             window = bytearray(overlap) + data

@@ -56,6 +56,8 @@ def _external_key(source: Source) -> str:
 
 
 def _load_dialect(traces: list[Trace], context: ReadContext, key: str, *, merged: bool) -> None:
+    origin_us = next((t.origin_us for t in traces if t.origin_us is not None), 0)
+
     def normalise(event: dict[str, Any]) -> dict[str, Any]:
         kept = {name: event[name] for name in sql.KEPT_FIELDS if name in event}
         args = event.get("args")
@@ -71,10 +73,10 @@ def _load_dialect(traces: list[Trace], context: ReadContext, key: str, *, merged
             for chunk in trace.last_events(normalise):
                 yield trace, chunk
 
-    _insert(chunks(), context, key, merged=merged)
+    _insert(chunks(), context, key, origin_us, merged=merged)
     bad = _bad_chunks(context)
     if bad:
-        _insert(_repaired(traces, bad, normalise), context, key, merged=merged)
+        _insert(_repaired(traces, bad, normalise), context, key, origin_us, merged=merged)
         _forget_after_end(traces, context)
     for trace in traces:
         _apply_tail(trace, context)
@@ -91,7 +93,12 @@ def _repaired(
 
 
 def _insert(
-    chunks: Iterator[tuple[Trace, Chunk]], context: ReadContext, key: str, *, merged: bool
+    chunks: Iterator[tuple[Trace, Chunk]],
+    context: ReadContext,
+    key: str,
+    origin_us: int,
+    *,
+    merged: bool,
 ) -> None:
     """Stream chunks into the event table. An error in the generator comes out as it was raised."""
     failure: list[BaseException] = []
@@ -111,7 +118,14 @@ def _insert(
     try:
         con.execute("SET preserve_insertion_order = false")
         con.execute(
-            sql.insert_sql(context.run, "kineto_chunks", key, lean=context.lean, merged=merged)
+            sql.insert_sql(
+                context.run,
+                "kineto_chunks",
+                key,
+                origin_us=origin_us,
+                lean=context.lean,
+                merged=merged,
+            )
         )
     except Exception:
         if failure:

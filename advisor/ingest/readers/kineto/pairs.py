@@ -44,7 +44,7 @@ def pair_begin_end(traces: Sequence[Trace], context: ReadContext) -> None:
     con.execute("CREATE OR REPLACE TEMP TABLE kineto_span (rank INTEGER, id BIGINT, dur BIGINT)")
     if spans:
         con.executemany("INSERT INTO kineto_span VALUES (?, ?, ?)", spans)
-    by_name = class_sql("lower(category)", "name", "stream IS NOT NULL")
+    by_name = class_sql("category", "name", "stream IS NOT NULL")
     con.execute(
         f"UPDATE event SET dur_ns = dur, class = {by_name} FROM kineto_span "
         "WHERE event.run = ? AND event.rank = kineto_span.rank AND event_id = id",

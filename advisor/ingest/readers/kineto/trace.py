@@ -19,6 +19,7 @@ from advisor.ingest.source import Source
 
 _TAIL_HINT = 256 * 1024
 _REPAIRED_CHUNK = 128 * 1024
+_FIRST_TIME = re.compile(rb'"ts"\s*:\s*"?(\d{1,15}|[1-3]\d{15})(?!\d)')
 _ARGS_RANK = re.compile(rb'"args"\s*:\s*\{[^{}]*"rank"\s*:\s*\d')
 
 
@@ -44,9 +45,10 @@ class Trace:
     def peek(self) -> None:
         """Read the head (and the tail where seeking is cheap) for rank, base time and groups."""
         source = self.source
-        with source.open() as stream:
+        stream, raw = source.open_raw()
+        with stream:
             try:
-                self.head = Cutter(stream, source.limits).head
+                self.head = Cutter(raw.read_piece, source.limits).head
             except NoEventsError as error:
                 raise AdvisorError(
                     "holds no list of events (traceEvents)",
@@ -76,6 +78,12 @@ class Trace:
         self.base_ns = base if 0 <= base <= LARGEST_NS else 0
 
     @property
+    def origin_us(self) -> int | None:
+        """The first timestamp in the file's head, whole microseconds."""
+        match = _FIRST_TIME.search(self.source.head)
+        return int(match.group(1)) if match else None
+
+    @property
     def first_id(self) -> int:
         """Smallest event id of this file."""
         return self.number * IDS_PER_FILE
@@ -90,7 +98,7 @@ class Trace:
         source = self.source
         stream, raw = source.open_raw()
         with stream:
-            cutter = Cutter(stream, source.limits)
+            cutter = Cutter(raw.read_piece, source.limits)
             for chunk in cutter.chunks():
                 self.offsets.append((chunk.start, chunk.end))
                 if not chunk.text.isascii():

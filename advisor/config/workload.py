@@ -52,8 +52,10 @@ class Workload(_Settings):
     micro_batch: int = Field(4, ge=1)
     sequence_length: int = Field(64, ge=2)
     gradient_accumulation: int = Field(1, ge=1)
+    global_batch: int | None = Field(None, ge=1)
     sync_every_micro_batch: bool = False
     precision: Literal["fp32", "bf16"] = "fp32"
+    optimizer: Literal["adamw", "sgd"] = "adamw"
     learning_rate: float = Field(3e-4, gt=0)
     seed: int = Field(0, ge=0)
 
@@ -73,6 +75,7 @@ class Workload(_Settings):
     pp: int | None = Field(None, ge=1)
     ep: int | None = Field(None, ge=1)
     shard: int | None = Field(None, ge=1)
+    stage_layers: tuple[int, ...] | None = None
     virtual_stages: int = Field(2, ge=1)
     powersgd_rank: int = Field(4, ge=1)
     wrap_layers: int = Field(1, ge=0)
@@ -85,6 +88,11 @@ class Workload(_Settings):
 
     @model_validator(mode="after")
     def _agree(self) -> Workload:
+        if self.global_batch is not None and "gradient_accumulation" in self.model_fields_set:
+            raise ValueError(
+                f"global_batch {self.global_batch} and gradient_accumulation "
+                f"{self.gradient_accumulation}: one follows from the other, give only one"
+            )
         if self.compute == "emulated" and self.emulated is None:
             raise ValueError("compute: emulated needs a section 'emulated' with the layers' times")
         return self

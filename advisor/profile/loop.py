@@ -134,7 +134,19 @@ class Loop:
         return total
 
     def _pipeline(self, step: int) -> torch.Tensor | None:
-        raise NotImplementedError
+        """One run of the schedule; the loss is known on the last stage only."""
+        job = self.job
+        batches = list(self._micro_batches(step))
+        inputs = torch.cat([pair[0] for pair in batches])
+        labels = torch.cat([pair[1] for pair in batches])
+        losses: list[torch.Tensor] = []
+        self._report(step, "forward")
+        arguments = (inputs,) if job.is_first_stage else ()
+        targets = {"target": labels, "losses": losses} if job.is_last_stage else {}
+        with self._autocast():
+            job.schedule.step(*arguments, **targets, return_outputs=False)
+        self._layers.close()
+        return torch.stack(losses).mean().detach() if losses else None
 
     def _micro_batches(self, step: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         job, workload = self.job, self.job.workload
@@ -145,7 +157,7 @@ class Loop:
             yield inputs, labels
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        if self.job.workload.precision == "fp32":
+        if not self.job.autocast:
             return nullcontext()
         context: AbstractContextManager[Any] = torch.autocast(
             self.job.device.type, dtype=torch.bfloat16

@@ -27,6 +27,7 @@ from advisor.config.workload import Workload
 from advisor.profile import environment, models, strategies
 from advisor.profile.inject import Fault
 from advisor.profile.loop import Loop
+from advisor.profile.models.moe import SparseMlp
 from advisor.profile.progress import Board
 from advisor.profile.ranges import LayerRanges
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
@@ -67,7 +68,7 @@ def main(folder: Path) -> None:
     if workload.world_size > 1:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timeout)
     try:
-        job, layers = _build(workload, device, rank)
+        job, layers = build(workload, device, rank)
 
         def strike(step: int) -> None:
             for fault in faults:
@@ -118,19 +119,23 @@ def peak_memory(device: torch.device) -> dict[str, int]:
     return peak
 
 
-def _build(workload: Workload, device: torch.device, rank: int) -> tuple[Job, LayerRanges]:
+def build(workload: Workload, device: torch.device, rank: int) -> tuple[Job, LayerRanges]:
+    """The model under the workload's strategy, with ranges on its layers."""
     torch.manual_seed(workload.seed)
     with device:
-        model = models.build(workload.model)
+        model = models.build(workload)
     layers = LayerRanges()
     for number, layer in enumerate(model.layers):
         layers.attach(number, layer)
+        if isinstance(getattr(layer, "mlp", None), SparseMlp) and "pp" not in workload.strategy:
+            # The loss is divided by the number of micro-batches; a pipeline divides gradients.
+            layer.mlp.balance_scale = 1 / workload.gradient_accumulation
     job = Job(
         workload=workload,
-        shape=models.shape_of(workload.model),
+        shape=models.shape_of(workload),
         device=device,
+        degrees=strategies.check(workload),
         rank=rank,
-        world_size=workload.world_size,
         parts=[model],
     )
     strategies.apply(job)

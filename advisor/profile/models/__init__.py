@@ -9,16 +9,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from advisor.config.workload import ModelChoice
+from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
+from advisor.profile.models import emulated
+from advisor.profile.models.decoder import Decoder
 
-_FRAME = "decoder"
+_NOT_FAMILIES = {"decoder", "emulated"}
 
 
 def families() -> list[str]:
     """Names of the model families."""
     folder = str(Path(__file__).parent)
-    return sorted(m.name for m in pkgutil.iter_modules([folder]) if m.name != _FRAME)
+    return sorted(m.name for m in pkgutil.iter_modules([folder]) if m.name not in _NOT_FAMILIES)
 
 
 def family(name: str) -> ModuleType:
@@ -28,26 +30,42 @@ def family(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def shape_of(choice: ModelChoice) -> Any:
-    """The sizes that a workload asks for: its preset with its overrides."""
+def shape_of(workload: Workload) -> Any:
+    """The sizes that a workload asks for: its preset with its overrides. Raises AdvisorError."""
+    if workload.emulated is not None and workload.compute == "emulated":
+        return emulated.shape_of(workload.emulated)
+    choice = workload.model
     module = family(choice.family)
+    where = f"model {choice.family} {choice.preset}"
     if choice.preset not in module.PRESETS:
-        known = ", ".join(module.PRESETS)
         raise AdvisorError(
-            f"model {choice.family} has no preset '{choice.preset}'", hint=f"known: {known}"
+            "no such preset", where=where, hint=f"known: {', '.join(module.PRESETS)}"
         )
     preset = module.PRESETS[choice.preset]
     fields = {field.name for field in dataclasses.fields(preset)}
     chosen = choice.model_dump(exclude={"family", "preset"}, exclude_none=True)
-    unknown = sorted(set(chosen) - fields)
-    if unknown:
-        raise AdvisorError(f"model {choice.family} has no setting '{unknown[0]}'")
+    for unknown in sorted(set(chosen) - fields):
+        raise AdvisorError(f"model {choice.family} has no setting '{unknown}'", where=where)
     try:
         return dataclasses.replace(preset, **chosen)
     except ValueError as error:
-        raise AdvisorError(str(error), where=f"model {choice.family} {choice.preset}") from error
+        raise AdvisorError(str(error), where=where) from error
 
 
-def build(choice: ModelChoice) -> Any:
-    """The model (a ``Decoder``) with fresh weights, on torch's default device."""
-    return family(choice.family).build(shape_of(choice))
+def checks(workload: Workload, shape: Any) -> list[str]:
+    """What the model cannot do with the workload's other settings."""
+    if workload.sequence_length > shape.positions:
+        return [
+            f"sequence_length {workload.sequence_length} and model {workload.model.family} "
+            f"{workload.model.preset}: it has {shape.positions} positions"
+        ]
+    return []
+
+
+def build(workload: Workload) -> Decoder:
+    """The model with fresh weights, on torch's default device."""
+    shape = shape_of(workload)
+    if workload.compute == "emulated":
+        return emulated.build(shape)
+    model: Decoder = family(workload.model.family).build(shape)
+    return model

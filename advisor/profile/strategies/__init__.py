@@ -1,25 +1,38 @@
 """Parallelism, applied from outside to single-device models: one file per strategy, found by name.
 
-A strategy module has ``NAME``, ``SUMMARY``, ``KIND`` (which dimension of parallelism it is),
-``checks(workload)`` (reasons why it cannot run, naming both settings; asked before launch) and
-``apply(job)``.
+A strategy module has
+
+- ``NAME``, ``SUMMARY``, and ``KIND``: the dimension (pipeline, tensor, expert or data);
+- ``checks(case)``: reasons why it cannot run, each naming both settings; asked before launch;
+- ``apply(job)``: changes one rank's job.
+
+Strategies of different kinds are joined by ``+`` and applied in a fixed order: the pipeline cuts
+the model first; tensor and expert parallelism replace parts of its layers; activation checkpointing
+wraps the layers as they then are; data parallelism goes around everything, because it reduces
+whatever gradients come out; the pipeline's schedule and the optimizer are made last, of what all of
+this left.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
+from torch.utils.checkpoint import checkpoint
+
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
-from advisor.profile.strategies.base import Job, default_optimizer
+from advisor.profile import models
+from advisor.profile.strategies import mesh
+from advisor.profile.strategies.base import Case, Degrees, Job, default_optimizer, layers_of
 
-_NOT_STRATEGIES = {"base"}
 ORDER = ("pipeline", "tensor", "expert", "data")
+_SHARED = {"base", "ddp_hooks", "fsdp1", "fully_shard", "mesh", "pipeline", "tensor"}
+_ALIASES = {"dp": "ddp"}
 
 
 @cache
@@ -28,10 +41,9 @@ def available() -> dict[str, ModuleType]:
     folder = str(Path(__file__).parent)
     found = {}
     for module in pkgutil.iter_modules([folder]):
-        if module.name in _NOT_STRATEGIES:
-            continue
-        loaded = importlib.import_module(f"{__name__}.{module.name}")
-        found[str(loaded.NAME)] = loaded
+        if module.name not in _SHARED:
+            loaded = importlib.import_module(f"{__name__}.{module.name}")
+            found[str(loaded.NAME)] = loaded
     return dict(sorted(found.items()))
 
 
@@ -43,9 +55,10 @@ def resolve(name: str) -> list[ModuleType]:
     known = available()
     modules = []
     for part in name.split("+"):
-        if part not in known:
+        module = known.get(_ALIASES.get(part, part))
+        if module is None:
             raise AdvisorError(f"unknown strategy '{part}'", hint=f"known: {', '.join(known)}")
-        modules.append(known[part])
+        modules.append(module)
     modules.sort(key=lambda module: ORDER.index(module.KIND))
     for first, second in pairwise(modules):
         if first.KIND == second.KIND:
@@ -56,18 +69,37 @@ def resolve(name: str) -> list[ModuleType]:
     return modules
 
 
-def check(workload: Workload) -> None:
-    """Refuse what cannot work, before launch. Raises AdvisorError with all reasons."""
-    problems: list[str] = []
-    for module in resolve(workload.strategy):
-        problems += module.checks(workload)
+def check(workload: Workload) -> Degrees:
+    """Refuse what cannot work, before launch; all reasons in one AdvisorError."""
+    modules = resolve(workload.strategy)
+    shape = models.shape_of(workload)
+    degrees, problems = mesh.degrees(workload, modules)
+    case = Case(workload, shape, degrees, tuple(str(module.NAME) for module in modules))
+    problems += models.checks(case.workload, shape)
+    if not problems:
+        problems = [problem for module in modules for problem in module.checks(case)]
     if problems:
         raise AdvisorError("\n".join(problems), where=f"strategy {workload.strategy}")
+    return degrees
 
 
 def apply(job: Job) -> None:
-    """Apply the workload's strategy to a job, kind by kind, and give it an optimizer."""
-    for module in resolve(job.workload.strategy):
+    """Apply the workload's strategy to a job, in the order explained above."""
+    modules = resolve(job.workload.strategy)
+    job.meshes = mesh.build(job.degrees, job.device.type)
+    job.data_rank = mesh.data_rank(job.degrees, job.rank)
+    job.autocast = job.workload.precision == "bf16"
+    around = [module for module in modules if module.KIND == "data"]
+    if not around and job.degrees.data > 1:
+        around = [available()["ddp"]]
+    for module in modules:
+        if module not in around:
+            module.apply(job)
+    if job.workload.activation_checkpointing == "full":
+        for part in job.parts:
+            for layer in layers_of(part):
+                layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
+    for module in around:
         module.apply(job)
     if job.build_schedule is not None:
         job.build_schedule()

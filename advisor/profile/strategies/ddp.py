@@ -14,58 +14,61 @@ from typing import Any
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from advisor.config.workload import Workload
 from advisor.profile import names
 from advisor.profile.ranges import named
-from advisor.profile.strategies.base import Job
+from advisor.profile.strategies.base import Case, Job
 
 NAME = "ddp"
-SUMMARY = "replicas, gradients all-reduced in buckets during the backward pass"
+SUMMARY = "replicas; gradients all-reduced in buckets during the backward pass"
 KIND = "data"
 
 _STEPS_WITH_LOGGING_DATA = 10  # the reducer refreshes its logging data in the first iterations
 
 
-def checks(workload: Workload) -> list[str]:
-    """Reasons why it cannot run."""
+def checks(case: Case) -> list[str]:
+    """Settings that exclude each other, and companions that do not compose."""
+    workload = case.workload
+    problems = []
     if workload.find_unused_parameters and workload.static_graph:
-        return ["find_unused_parameters and static_graph: a static graph has no unused parameters"]
-    return []
+        problems.append(
+            "find_unused_parameters and static_graph: a static graph has no unused parameters"
+        )
+    if case.degrees.tensor > 1:
+        tensor = next(name for name in case.names if name.startswith("tp"))
+        problems.append(
+            f"strategy {'+'.join(case.names)}: {case.names[-1]} cannot hold the sharded tensors of "
+            f"{tensor}; use fsdp2-zero2+{tensor} or fsdp2+{tensor}"
+        )
+    return problems
 
 
 def apply(job: Job) -> None:
-    """Wrap every part."""
-    job.data_rank, job.data_ranks = job.rank, job.world_size
-    wrapped = [wrap(job, part) for part in job.parts]
+    """Wrap every part, and mark the buckets."""
+    job.after_step.append(_BucketMarks(wrap(job), job.details))
+
+
+def wrap(job: Job) -> list[DistributedDataParallel]:
+    """All parts under DDP with the workload's settings, over the job's data-parallel group."""
+    wrapped = [_wrap(job, part) for part in job.parts]
     job.parts = list(wrapped)
-    use_context(job, wrapped)
-    job.after_step.append(_BucketMarks(wrapped, job.details))
+    if job.build_schedule is None and not job.workload.sync_every_micro_batch:
+        job.micro_batch_context = lambda last: nullcontext() if last else wrapped[0].no_sync()
+    return wrapped
 
 
-def wrap(job: Job, part: nn.Module) -> DistributedDataParallel:
-    """One part under DDP with the workload's settings, over the job's data-parallel group."""
+def _wrap(job: Job, part: nn.Module) -> DistributedDataParallel:
     workload = job.workload
-    group = job.mesh["dp"].get_group() if job.mesh is not None else None
+    ignored = [n for n, p in part.named_parameters() if p in job.ignored_parameters]
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(part, ignored)
     return DistributedDataParallel(
         part,
         device_ids=[job.device] if job.device.type == "cuda" else None,
-        process_group=group,
+        process_group=job.data_group(),
         bucket_cap_mb=workload.bucket_cap_mb,
         find_unused_parameters=workload.find_unused_parameters,
         static_graph=workload.static_graph,
         gradient_as_bucket_view=workload.gradient_as_bucket_view,
     )
-
-
-def use_context(job: Job, wrapped: list[DistributedDataParallel]) -> None:
-    """Synchronise on the last micro-batch only, unless the workload asks for every one."""
-    if job.workload.sync_every_micro_batch or job.schedule is not None:
-        return
-
-    def context(last: bool) -> Any:
-        return nullcontext() if last else wrapped[0].no_sync()
-
-    job.micro_batch_context = context
 
 
 class _BucketMarks:
@@ -87,7 +90,12 @@ class _BucketMarks:
                 self._details.setdefault("buckets", []).extend(self._mark(part, data))
 
     def _mark(self, part: DistributedDataParallel, data: dict[str, Any]) -> list[dict[str, Any]]:
-        parameters = [item for item in part.module.named_parameters() if item[1].requires_grad]
+        ignored = part.parameters_to_ignore
+        parameters = [
+            (name, parameter)
+            for name, parameter in part.module.named_parameters()
+            if parameter.requires_grad and name not in ignored
+        ]
         members = str(data["rebuilt_per_bucket_param_indices"]).split(",")
         sizes = str(data["rebuilt_bucket_sizes"]).split(",")
         first = len(self._details.get("buckets", []))

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from advisor.config.workload import Workload
-from advisor.profile.strategies.base import Job
+from advisor.profile.strategies.base import Case, Job
 
 NAME = "single"
-SUMMARY = "one rank, no communication"
+SUMMARY = "one rank, no communication: the baseline"
 KIND = "data"
 
 
-def checks(workload: Workload) -> list[str]:
-    """Reasons why it cannot run."""
-    if workload.world_size != 1:
-        return [f"strategy single and world_size {workload.world_size}: single runs on one rank"]
-    return []
+def checks(case: Case) -> list[str]:
+    """It runs on one rank, and alone."""
+    problems = []
+    if case.workload.world_size != 1:
+        world = case.workload.world_size
+        problems.append(f"strategy single and world_size {world}: single runs on one rank")
+    if len(case.names) > 1:
+        others = "+".join(name for name in case.names if name != NAME)
+        problems.append(f"strategy single and {others}: single stands alone")
+    return problems
 
 
-def apply(job: Job) -> None:
+def apply(_job: Job) -> None:
     """Nothing to change."""
-    job.data_rank, job.data_ranks = 0, 1

@@ -1,0 +1,36 @@
+"""Makes the strategies that put a communication hook into DDP: one function for all of them.
+
+Here the reducer hands each bucket to Python anyway, so its range is opened around the hook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from torch.distributed import GradBucket
+
+from advisor.profile import names
+from advisor.profile.ranges import named
+from advisor.profile.strategies import ddp
+from advisor.profile.strategies.base import Job
+
+Hook = Callable[[Any, GradBucket], Any]
+
+
+def apply_with_hook(job: Job, hook: Hook, state: Callable[[Any], Any]) -> None:
+    """DDP whose buckets go through ``hook``; ``state`` makes its state of a process group."""
+    for part in ddp.wrap(job):
+        part.register_comm_hook(state(part.process_group), _marked(hook))
+
+
+def _marked(hook: Hook) -> Hook:
+    @wraps(hook)  # DDP checks the annotations of the hook it is given
+    def with_range(state: Any, bucket: GradBucket) -> Any:
+        with named(names.bucket(bucket.index())):
+            return hook(state, bucket)
+
+    # DDP refuses hooks by the name of torch's bf16 ones when there is no NCCL; gloo sums bf16 too.
+    with_range.__name__ = f"marked_{hook.__name__}"
+    return with_range

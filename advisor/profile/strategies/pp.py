@@ -1,0 +1,22 @@
+"""The 1F1B pipeline (Narayanan et al. 2019): at most pp micro-batches are alive on a rank."""
+
+from __future__ import annotations
+
+from torch.distributed.pipelining import Schedule1F1B
+
+from advisor.profile.strategies import pipeline
+from advisor.profile.strategies.base import Case, Job
+
+NAME = "pp"
+SUMMARY = "pipeline with one forward, one backward in turn (1F1B)"
+KIND = "pipeline"
+
+
+def checks(case: Case) -> list[str]:
+    """As all pipelines."""
+    return pipeline.checks(case)
+
+
+def apply(job: Job) -> None:
+    """Cut the model."""
+    pipeline.cut(job, Schedule1F1B)

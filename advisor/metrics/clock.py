@@ -30,6 +30,8 @@ _SIZE_RANGE = 2.0
 # A drift needs this much time to show (50 ppm, a poor clock, is 50 us after one second).
 _DRIFT_SPAN_NS = 2_000_000_000
 _MOST_CALLS = 4_000
+# A slow edge sets ranks apart by at most half of the transfer (two ranks), less with more.
+_STAGGER_SHARE = 0.6
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def _difference(
     design = np.stack(columns_of, axis=1)
     if len(pairs) <= design.shape[1] + 1:
         return _Difference(
-            float(middle), spread(late), 0.0, spread(late), float(middle), False, transfer
+            float(middle), spread(late) or 1e6, 0.0, spread(late), float(middle), False, transfer
         )
     scale = np.maximum(np.abs(design).max(axis=0), 1e-12)
     fit = huber(design / scale, late)
@@ -179,7 +181,10 @@ def _by_host(
     for ranks in hosts.values():
         center = float(np.median([offset[rank] for rank in ranks]))
         for rank in ranks:
-            doubt = max(_ONE_HOST_NS, _SIGNIFICANT * raw[rank].error, 2 * raw[rank].spread)
+            found = raw[rank]
+            doubt = max(_ONE_HOST_NS, _SIGNIFICANT * found.error, 2 * found.spread)
+            if not found.identified:
+                doubt = max(doubt, _STAGGER_SHARE * found.transfer)
             if len(ranks) > 1 and abs(offset[rank] - center) <= doubt:
                 offset[rank] = center
     median = float(np.median(list(offset.values())))
@@ -199,8 +204,8 @@ def _by_host(
     return {
         rank: Clock(
             offset_ns=round(settled[rank] - reference),
-            drift_ppm=-found.drift,
-            residual_ns=round(found.spread),
+            drift_ppm=-found.drift if found.drift else 0.0,
+            residual_ns=round(2 * found.error),
             origin_ns=origin,
         )
         for rank, found in raw.items()
@@ -221,7 +226,7 @@ def _zero(
     alone = abs(away) > 4 * max(others, default=0.0) + 2 * found.spread
     if len(offsets) <= 3:
         # In rings of two and three a slow edge too sets one rank apart, by under half the transfer.
-        alone = abs(away) > max(0.6 * found.transfer, 2 * found.spread)
+        alone = abs(away) > max(_STAGGER_SHARE * found.transfer, 2 * found.spread)
     return not alone
 
 

@@ -15,7 +15,10 @@ from advisor.metrics.calls_host import host_calls
 from advisor.metrics.clock import Clock, clocks
 from advisor.metrics.fits import Kind, exclusive_transfers, fit_all, fit_record
 from advisor.metrics.groups import Group, RankInfo, assign_groups, process_groups, rank_infos
+from advisor.metrics.host import data_loading
 from advisor.metrics.intervals import Int64s, Intervals
+from advisor.metrics.lateness import Ranks, lateness_rows
+from advisor.metrics.links import Inputs, link_rows
 from advisor.metrics.match import Matched, match
 from advisor.metrics.steps import (
     Steps,
@@ -38,6 +41,8 @@ TABLES = (
     "step_breakdown",
     "unmatched",
     "alpha_beta",
+    "lateness",
+    "link_excess",
 )
 
 
@@ -74,7 +79,11 @@ def derive(store: Store, *, step_annotation: str | None = None) -> None:
     con = store.con
     for table in TABLES:
         # A probe or nccl-tests write fits too; those are not this module's to remove.
-        condition = " WHERE origin = 'trace'" if table == "alpha_beta" else ""
+        conditions = {
+            "alpha_beta": " WHERE origin = 'trace'",
+            "link_excess": " WHERE expected_from IS DISTINCT FROM 'probe'",
+        }
+        condition = conditions.get(table, "")
         con.execute(f"DELETE FROM {table}{condition}")
     for (run,) in con.execute("SELECT run FROM run ORDER BY run").fetchall():
         _derive_run(con, run, step_annotation)
@@ -87,6 +96,10 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     _write_clocks(con, data)
     _write_collectives(con, data)
     _write_breakdowns(con, data)
+    insert_rows(
+        con, "lateness", lateness_rows(run, data.matched.columns, _lateness_input(con, data))
+    )
+    insert_rows(con, "link_excess", link_rows(_link_input(con, data)))
     insert_rows(
         con, "alpha_beta", [fit_record(run, kind, found) for kind, found in data.fits.items()]
     )
@@ -138,6 +151,37 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     exclusive = exclusive_transfers(calls)
     fits = fit_all(matched.columns, exclusive, groups, infos)
     return RunData(run, ranks, groups, calls, matched, found, exclusive, fits)
+
+
+def _lateness_input(con: Any, data: RunData) -> Ranks:
+    return Ranks(
+        lines={rank: one.line for rank, one in data.ranks.items()},
+        occupancy={rank: one.occupancy for rank, one in data.ranks.items()},
+        steps={rank: one.steps for rank, one in data.ranks.items()},
+        clocks=data.clocks,
+        loading={rank: data_loading(con, data.run, rank) for rank in data.ranks},
+    )
+
+
+def _link_input(con: Any, data: RunData) -> Inputs:
+    backends = con.execute(
+        "SELECT backend FROM rank WHERE run = ? UNION SELECT backend FROM process_group "
+        "WHERE run = ?",
+        [data.run, data.run],
+    ).fetchall()
+    return Inputs(
+        run=data.run,
+        columns=data.matched.columns,
+        calls=data.calls,
+        groups=data.groups,
+        infos={rank: one.info for rank, one in data.ranks.items()},
+        clocks=data.clocks,
+        exclusive=data.exclusive,
+        occupancy={rank: one.occupancy for rank, one in data.ranks.items()},
+        steps={rank: one.steps for rank, one in data.ranks.items()},
+        gloo=not any(one.line.on_device for one in data.ranks.values())
+        and all(name is None or "gloo" in name for (name,) in backends),
+    )
 
 
 def _activity_steps(line: Timeline, steps: Steps) -> Int64s:

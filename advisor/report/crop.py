@@ -64,7 +64,7 @@ def figure(store: Store, finding: Finding) -> Figure | None:
         return None
     lanes = _lanes(found, ranks, window)
     length = window.end_ns - window.start_ns
-    from_ns, since = _origin(store, finding.run, window, ranks[0])
+    from_ns, since = _origin(store, finding.run, window, ranks[0], offsets)
     kinds = [row["kind"] for row in found]
     folded = sum(row["n"] for row in found) - len(found)
     note = "Clocks of the ranks are aligned." if any(offsets.values()) else ""
@@ -152,14 +152,18 @@ def _ranks_to_show(window: Window, known: list[int]) -> list[int]:
     return sorted(kept)
 
 
-def _origin(store: Store, run: str, window: Window, rank: int) -> tuple[float, str]:
+def _origin(
+    store: Store, run: str, window: Window, rank: int, offsets: dict[int, int]
+) -> tuple[float, str]:
     if window.step is not None:
-        reference = window.culprit_rank if window.culprit_rank is not None else rank
         found = rows(
             store,
-            "SELECT start_ns FROM step WHERE run = ? AND rank = ? AND step = ?",
-            [run, reference, window.step],
+            "SELECT min(s.start_ns + coalesce(r.clock_offset_ns, 0)) AS first FROM step s"
+            " JOIN rank r USING (run, rank) WHERE run = ? AND step = ?",
+            [run, window.step],
         )
-        if found:
-            return window.start_ns - found[0]["start_ns"], f"the start of step {window.step}"
+        if found and found[0]["first"] is not None:
+            start, _ = aligned_window(window, rank, offsets)
+            from_ns = start + offsets.get(rank, 0) - found[0]["first"]
+            return from_ns, f"the start of step {window.step} on its first rank"
     return 0.0, "the start of the crop"

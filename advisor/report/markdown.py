@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from advisor.findings import Finding, FindingsReport, OutcomeKind, Table
-from advisor.report import numbers, summary
+from advisor.report import humanise, numbers, summary
 from advisor.report.clean import one_line, printable
 from advisor.report.options import Options
 from advisor.store.store import Store
@@ -46,7 +46,7 @@ def _details(number: int, finding: Finding) -> Iterator[str]:
     yield from (f"<details><summary>{number}. {_escape(finding.title)}</summary>", "")
     yield from (_escape(finding.message), "")
     yield from (
-        f"**Gives** {_escape(summary.per_step(finding))} per step "
+        f"**Gives** {_escape(summary.gain(finding))} "
         f"({_escape(summary.CONFIDENCE_WORDS[finding.confidence])}).",
         "",
     )
@@ -65,10 +65,11 @@ def _details(number: int, finding: Finding) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     yield from (f"*{_escape(table.title)}*", "")
-    yield "| " + " | ".join(_escape(name) for name in table.columns) + " |"
-    yield "|" + "---|" * len(table.columns)
-    for row in table.rows[:_MAX_ROWS]:
-        yield "| " + " | ".join(_escape(numbers.cell(value)) for value in row) + " |"
+    columns, rows = humanise.table(table.columns, table.rows[:_MAX_ROWS])
+    yield "| " + " | ".join(_escape(name) for name in columns) + " |"
+    yield "|" + "---|" * len(columns)
+    for row in rows:
+        yield "| " + " | ".join(_escape(text) for text in row) + " |"
     if len(table.rows) > _MAX_ROWS:
         yield from ("", f"{len(table.rows) - _MAX_ROWS} more rows in findings.json")
     yield ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cache
 from importlib import resources
 
@@ -25,6 +26,14 @@ from advisor.report.sections import (
 )
 from advisor.report.sections.section import Section
 from advisor.store.store import Store
+
+# A program we or the rules name, VARIABLE=value, name=value without further words, or a call.
+_COMMAND = re.compile(
+    r"(?:\$ )?(?:advisor|torchrun|python3?|export|nvidia-smi|ibstat|ethtool)\s+\S(?!.*: )"
+    r"|(?:[A-Z][A-Z0-9_]*=\S+\s*)+"
+    r"|[a-z_][\w.]*=\S+$"
+    r"|[A-Za-z_][\w.]*\(.*\)$"
+)
 
 
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
@@ -48,6 +57,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             quality=quality.one_line_quality(report),
             counts=summary.outcome_counts(report),
             kinds=OutcomeKind,
+            several_runs=len(report.runs) > 1,
             generated_at=options.generated_at,
         )
     )
@@ -75,9 +85,9 @@ def _sections(report: FindingsReport, store: Store | None) -> list[Section]:
 
 
 def _state(report: FindingsReport) -> str:
-    if report.findings:
-        return report.findings[0].severity.value
-    return "healthy" if report.verdict.cause == "healthy" else "unknown"
+    if report.verdict.cause == "healthy":
+        return "healthy"
+    return report.findings[0].severity.value if report.findings else "unknown"
 
 
 def _style() -> str:
@@ -100,7 +110,13 @@ def _environment() -> Environment:
     )
     environment.filters["placed"] = _placed
     environment.filters["px"] = _pixels
+    environment.tests["command"] = is_command
     return environment
+
+
+def is_command(text: str) -> bool:
+    """Whether a step is something to paste (a command, setting or call) and not advice in words."""
+    return bool(_COMMAND.match(text.strip()))
 
 
 def _finalize(value: object) -> object:

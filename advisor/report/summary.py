@@ -35,6 +35,13 @@ def per_step(finding: Finding) -> str:
     )
 
 
+def gain(finding: Finding) -> str:
+    """The recoverable time in words that also fit when there is no estimate."""
+    if finding.savings_ns is None:
+        return "no estimate of the gain"
+    return f"{per_step(finding)} per step"
+
+
 def place(finding: Finding) -> str:
     """Where a finding is, in a few words."""
     if finding.where:

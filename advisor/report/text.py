@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator
 
 from advisor.findings import Finding, FindingsReport, OutcomeKind, Severity, Table
-from advisor.report import numbers, summary
+from advisor.report import humanise, numbers, summary
 from advisor.report.clean import one_line, printable, shorten
 from advisor.report.options import Options
 from advisor.store.store import Store
@@ -100,7 +100,7 @@ def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
 def _details(number: int, finding: Finding, options: Options) -> Iterator[str]:
     title = f"{number}  {finding.severity.upper()}  {one_line(finding.title)}"
     yield _style(shorten_line(title, options.width), _ANSI[finding.severity], options)
-    amount = f"{summary.per_step(finding)} per step"
+    amount = summary.gain(finding)
     if finding.savings_share is not None:
         amount += f" ({numbers.share(finding.savings_share)} of the step)"
     yield from _indented("what", finding.message, options)
@@ -127,8 +127,7 @@ def _indented(label: str, text: str, options: Options) -> Iterator[str]:
 
 
 def _text_table(table: Table, width: int) -> Iterator[str]:
-    rows = [[numbers.cell(value) for value in row] for row in table.rows[:_MAX_ROWS]]
-    columns = [one_line(name) for name in table.columns]
+    columns, rows = humanise.table(table.columns, table.rows[:_MAX_ROWS])
     widths = [
         max([len(name), *(len(row[index]) for row in rows)]) for index, name in enumerate(columns)
     ]

@@ -8,6 +8,8 @@ rank 0, 1, 3: compute 50, wait 20, transfer 20, idle 10;   rank 2: compute 70, t
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from advisor.findings import (
     Confidence,
     Evidence,
@@ -29,6 +31,11 @@ RUN = "test-data"
 STEP_NS = 100 * MS
 ALL_REDUCE_BYTES = 40_000_000
 ACTIVITY_COLUMNS = "run, rank, kind, start_ns, end_ns, stream, event_id, launch_ns, step"
+STEP_COLUMNS = "run, rank, step, start_ns, end_ns, host_start_ns, host_end_ns, complete, source"
+BREAKDOWN_COLUMNS = (
+    "run, rank, step, complete, window_ns, compute_ns, exposed_comm_ns, exposed_memory_ns, "
+    "other_ns, idle_ns, comm_ns, hidden_comm_ns, exposed_wait_ns, exposed_transfer_ns"
+)
 COLLECTIVE_COLUMNS = (
     "run, rank, call_id, op, wire_op, process_group, group_size, seq, dtype, in_elements, "
     "out_elements, bytes, peer, start_ns, end_ns, enqueue_ns, stream, event_id, matched_ranks, "
@@ -50,6 +57,8 @@ def make_store(ranks: int = 4, steps: int = 5, late_rank: int = 2, calls: int = 
     )
     activity: list[tuple[object, ...]] = []
     collective: list[tuple[object, ...]] = []
+    step_rows: list[tuple[object, ...]] = []
+    breakdown: list[tuple[object, ...]] = []
     for rank in range(ranks):
         host = f"host-{rank // max(ranks // 2, 1)}"
         con.execute(
@@ -75,20 +84,12 @@ def make_store(ranks: int = 4, steps: int = 5, late_rank: int = 2, calls: int = 
         for step in range(steps):
             start = EPOCH_NS + step * STEP_NS
             end = start + STEP_NS
-            con.execute(
-                "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, true, 'ProfilerStep')",
-                [RUN, rank, step, start, end, start, end],
-            )
-            con.execute(
-                "INSERT INTO step_breakdown VALUES"
-                " (?, ?, ?, true, ?, ?, ?, 0, 0, ?, ?, 0, ?, ?, NULL, NULL, NULL)",
-                [
-                    RUN, rank, step, STEP_NS, parts["compute"] * MS,
-                    (parts["wait"] + parts["transfer"]) * MS, 10 * MS,
-                    (parts["wait"] + parts["transfer"]) * MS, parts["wait"] * MS,
-                    parts["transfer"] * MS,
-                ],
-            )  # fmt: skip
+            step_rows.append((RUN, rank, step, start, end, start, end, True, "ProfilerStep"))
+            exposed = (parts["wait"] + parts["transfer"]) * MS
+            breakdown.append((
+                RUN, rank, step, True, STEP_NS, parts["compute"] * MS, exposed, 0, 0, 10 * MS,
+                exposed, 0, parts["wait"] * MS, parts["transfer"] * MS,
+            ))  # fmt: skip
             ready = start + (5 + parts["compute"]) * MS
             activity.append((RUN, rank, "compute", start + 5 * MS, ready, 1, None, None, step))
             span = (parts["wait"] + parts["transfer"]) * MS
@@ -110,9 +111,10 @@ def make_store(ranks: int = 4, steps: int = 5, late_rank: int = 2, calls: int = 
     for table, columns, rows in (
         ("activity", ACTIVITY_COLUMNS, activity),
         ("collective", COLLECTIVE_COLUMNS, collective),
+        ("step", STEP_COLUMNS, step_rows),
+        ("step_breakdown", BREAKDOWN_COLUMNS, breakdown),
     ):
-        marks = ", ".join("?" * len(rows[0]))
-        con.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)
+        _bulk(store, table, columns, rows)
     con.execute(
         "INSERT INTO run_breakdown SELECT run, rank, sum(window_ns), sum(compute_ns),"
         " sum(exposed_comm_ns), sum(exposed_memory_ns), sum(other_ns), sum(idle_ns), sum(comm_ns),"
@@ -236,6 +238,15 @@ def summary(ranks: int = 4) -> RunSummary:
         events_dropped=0,
         inputs=["traces/"],
     )
+
+
+def _bulk(store: Store, table: str, columns: str, rows: list[tuple[object, ...]]) -> None:
+    """Insert rows through Arrow: row by row, 64 ranks would take a minute."""
+    names = columns.split(", ")
+    block = pa.table({name: [row[index] for row in rows] for index, name in enumerate(names)})
+    store.con.register("block", block)
+    store.con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM block")
+    store.con.unregister("block")
 
 
 def add_everything(store: Store, ranks: int = 4) -> None:

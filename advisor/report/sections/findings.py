@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from advisor.findings import Finding, FindingsReport
-from advisor.report import crop, numbers, summary
+from advisor.report import crop, humanise, numbers, summary
 from advisor.report.charts.savings import Saving, savings_bars
 from advisor.report.charts.scene import DataTable, Figure
 from advisor.report.sections.section import Section, slug
@@ -29,9 +30,9 @@ class FindingView:
     confidence: str
     place: str
     tables: list[tuple[str, DataTable]]
-    facts: list[tuple[str, str]]
+    facts: DataTable | None
     timeline: Figure | None
-    see: list[tuple[str, bool]]
+    see: list[tuple[str, str]]
 
 
 def build(report: FindingsReport, store: Store | None) -> Section:
@@ -70,7 +71,7 @@ def _view(number: int, finding: Finding, store: Store | None, taken: set[str]) -
         number=number,
         anchor=name,
         finding=finding,
-        amount=summary.per_step(finding),
+        amount=summary.gain(finding),
         share=numbers.share(finding.savings_share) if finding.savings_share is not None else "",
         confidence=summary.CONFIDENCE_WORDS[finding.confidence],
         place=summary.place(finding),
@@ -78,16 +79,33 @@ def _view(number: int, finding: Finding, store: Store | None, taken: set[str]) -
             (
                 table.title,
                 DataTable(
-                    table.columns,
-                    [[numbers.cell(value) for value in row] for row in table.rows[:_MAX_ROWS]],
+                    *humanise.table(table.columns, table.rows[:_MAX_ROWS]),
                     note=_more(len(table.rows), table.note),
                 ),
             )
             for table in finding.evidence.tables
         ],
-        facts=[(key, numbers.cell(value)) for key, value in finding.evidence.facts.items()],
+        facts=_facts(finding),
         timeline=picture,
-        see=[(link, urlsplit(link).scheme in ("http", "https")) for link in finding.see],
+        see=[(link, _see_kind(link)) for link in finding.see],
+    )
+
+
+def _see_kind(link: str) -> str:
+    """'web' for an address, 'rule' for another rule's id, else 'text'."""
+    if urlsplit(link).scheme in ("http", "https"):
+        return "web"
+    return "rule" if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", link) else "text"
+
+
+def _facts(finding: Finding) -> DataTable | None:
+    known = {key: value for key, value in finding.evidence.facts.items() if value is not None}
+    if not known:
+        return None
+    described = [(humanise.column(key), value) for key, value in sorted(known.items())]
+    return DataTable(
+        ["number", "value"],
+        [[title, humanise.value(write, value)] for (title, write), value in described],
     )
 
 
@@ -115,7 +133,7 @@ def _savings(report: FindingsReport, views: list[FindingView]) -> Figure | None:
     step_ns = report.runs[0].step_ns_median if report.runs else None
     return Figure(
         id="savings",
-        title=f"Finding {best.number} gives most: {best.amount} per step",
+        title=f"Finding {best.number} gives most: {best.amount}",
         description="One bar per finding: recoverable time in ms per step, with its interval.",
         scenes=[savings_bars(savings)],
         table=DataTable(

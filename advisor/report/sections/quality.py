@@ -20,10 +20,6 @@ def build(report: FindingsReport, store: Store | None) -> Section:
     tables: list[tuple[str, DataTable]] = [("Runs", _runs(report))]
     if store is not None:
         tables += [(title, table) for title, table in _from_store(store) if table.rows]
-    missing = [
-        (reason or "evidence missing", how, ", ".join(rules))
-        for reason, how, rules in summary.missing_evidence(report)
-    ]
     failed = [o for o in report.outcomes if o.outcome is OutcomeKind.ERROR]
     passed = [o.rule for o in report.outcomes if o.outcome is OutcomeKind.PASSED]
     return Section(
@@ -33,7 +29,7 @@ def build(report: FindingsReport, store: Store | None) -> Section:
         count=numbers.plural(sum(run.ranks_read for run in report.runs), "rank"),
         data={
             "tables": tables,
-            "missing": missing,
+            "missing": _missing(report),
             "failed": [(outcome.rule, outcome.reason) for outcome in failed],
             "passed": list(dict.fromkeys(passed)),
             "notes": [(run.run, note) for run in report.runs for note in run.notes],
@@ -56,6 +52,14 @@ def one_line_quality(report: FindingsReport) -> str:
             text += f", {numbers.count(run.events_dropped)} dropped"
         parts.append(f"{run.run}: {text}" if len(report.runs) > 1 else text)
     return "; ".join(parts)
+
+
+def _missing(report: FindingsReport) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Each way to capture more, with (rules, what they lack) that it would enable."""
+    ways: dict[str, list[tuple[str, str]]] = {}
+    for reason, how, rules in summary.missing_evidence(report):
+        ways.setdefault(how, []).append((", ".join(rules), reason or "evidence missing"))
+    return sorted(ways.items(), key=lambda way: (not way[0], -len(way[1])))
 
 
 def _runs(report: FindingsReport) -> DataTable:

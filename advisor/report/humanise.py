@@ -1,0 +1,68 @@
+"""Evidence tables for people: units move from column names into titles, values into those units.
+
+Rules write columns as the store names them (`exposed_ns`, `largest_bytes`, `busbw_gbps`); a
+reader gets 'exposed, ms', sizes with their unit, and 'busbw, GB/s'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from advisor.report import numbers
+from advisor.report.clean import one_line
+
+_Format = Callable[[Any], str]
+
+# Suffix (or whole name) -> (words after the name, how to write a value).
+_UNITS: tuple[tuple[str, str, _Format], ...] = (
+    ("_ns_per_step", ", ms per step", numbers.milliseconds),
+    ("_ns", ", ms", numbers.milliseconds),
+    ("_us", ", µs", numbers.cell),
+    ("_ms", ", ms", numbers.cell),
+    ("_bytes_per_step", " per step", numbers.traffic),
+    ("_bytes", "", numbers.traffic),
+    ("_gbps", ", GB/s", numbers.cell),
+    ("_share", ", share", numbers.share),
+    ("_ppm", ", ppm", numbers.cell),
+)
+_WHOLE: dict[str, tuple[str, _Format]] = {
+    "bytes": ("size", numbers.traffic),
+    "share": ("share", numbers.share),
+    "call_id": ("call", numbers.cell),
+}
+
+
+def column(name: str) -> tuple[str, _Format]:
+    """The title of a column and how its numbers are written."""
+    plain = one_line(name)
+    if plain in _WHOLE:
+        return _WHOLE[plain]
+    for suffix, words, write in _UNITS:
+        if plain.endswith(suffix) and len(plain) > len(suffix):
+            return plain.removesuffix(suffix).replace("_", " ") + words, write
+    return plain.replace("_", " "), numbers.cell
+
+
+def value(write: _Format, raw: object) -> str:
+    """``raw`` in its column's unit when it is a number, else as it is."""
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        return numbers.cell(raw)
+    return write(raw)
+
+
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]]
+) -> tuple[list[str], list[list[str]]]:
+    """Titles and written cells; columns in which no row has a value are left out."""
+    kept = [
+        index
+        for index in range(len(columns))
+        if not rows or any(row[index] is not None for row in rows)
+    ]
+    described = [column(columns[index]) for index in kept]
+    written = [
+        [value(write, row[index]) for index, (_, write) in zip(kept, described, strict=True)]
+        for row in rows
+    ]
+    return [title for title, _ in described], written

@@ -1,0 +1,229 @@
+"""The page in a real browser: silent, offline, readable on a telephone, accessible, valid.
+
+Needs Chromium, and npm for axe-core and html-validate. Without them the tests skip; with
+ADVISOR_REQUIRE_CHROMIUM=1, as CI sets it, they fail instead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from advisor.report import render
+from tests.report.browser import Browser, find_chromium
+from tests.report.support import add_everything, make_healthy_report, make_report, make_store
+
+pytestmark = pytest.mark.chromium
+
+_PACKAGES = {"axe-core": "4.14.1", "html-validate": "8.29.0"}
+
+
+def _missing(what: str) -> None:
+    if os.environ.get("ADVISOR_REQUIRE_CHROMIUM") == "1":
+        pytest.fail(f"{what} is required here (ADVISOR_REQUIRE_CHROMIUM=1)")
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    executable = find_chromium()
+    if executable is None:
+        _missing("no Chromium on this machine (apt-get install chromium)")
+        raise AssertionError
+    with Browser(executable) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def packages() -> Path:
+    """node_modules with the two checkers, installed once into the user's cache."""
+    npm = shutil.which("npm")
+    if npm is None:
+        _missing("no npm on this machine to fetch axe-core and html-validate")
+        raise AssertionError
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    names = [f"{name}@{version}" for name, version in _PACKAGES.items()]
+    folder = base / "nccl-advisor-tests" / "-".join(names).replace("@", "-")
+    if not (folder / "done").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]
+        done = subprocess.run(
+            [*command, str(folder), *names], capture_output=True, text=True, timeout=300,
+            check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            _missing(f"npm cannot fetch {', '.join(names)}: {done.stderr[-300:]}")
+        (folder / "done").touch()
+    return folder / "node_modules"
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    found = {}
+    with make_store() as store:
+        add_everything(store)
+        found["broken"] = folder / "broken.html"
+        found["broken"].write_text(render(make_report(), store, "html"), encoding="utf-8")
+    with make_store(late_rank=-1) as store:
+        found["healthy"] = folder / "healthy.html"
+        found["healthy"].write_text(render(make_healthy_report(), store, "html"), encoding="utf-8")
+    long = "all_reduce_" * 30
+    with make_store(64, 20, calls=4) as store:
+        add_everything(store, 64)
+        store.con.execute("UPDATE rank SET host = ?", [long])
+        store.con.execute("UPDATE source SET path = ?", [f"/{long}/{long}"])
+        found["many"] = folder / "many.html"
+        text = render(make_report(ranks=64, name=long), store, "html")
+        found["many"].write_text(text, encoding="utf-8")
+    return found
+
+
+NAMES = ("broken", "healthy", "many")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dark", [False, True])
+def test_page_is_silent_and_asks_for_nothing(
+    browser: Browser, pages: dict[str, Path], name: str, dark: bool
+) -> None:
+    browser.open(pages[name], width=1400, dark=dark)
+    browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    complaints = [
+        event
+        for event in browser.events
+        if event.get("method") in ("Log.entryAdded", "Runtime.exceptionThrown")
+        or event.get("method") == "Runtime.consoleAPICalled"
+    ]
+    assert complaints == []
+    asked = [
+        event["params"]["request"]["url"]
+        for event in browser.events
+        if event.get("method") == "Network.requestWillBeSent"
+    ]
+    assert asked == [pages[name].resolve().as_uri()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("width", [360, 768, 1400])
+def test_page_never_scrolls_sideways(
+    browser: Browser, pages: dict[str, Path], name: str, width: int
+) -> None:
+    browser.open(pages[name], width=width)
+    browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_style_sheet_is_applied_under_its_own_policy(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    browser.open(pages["broken"], width=1400)
+    fill = "getComputedStyle(document.querySelector('rect.compute')).fill"
+    light = browser.evaluate(fill)
+    browser.open(pages["broken"], width=1400, dark=True)
+    assert {light, browser.evaluate(fill)} == {"rgb(10, 99, 168)", "rgb(99, 176, 242)"}
+
+
+def test_policy_stops_a_script_that_slipped_in(
+    browser: Browser, pages: dict[str, Path], tmp_path: Path
+) -> None:
+    text = pages["broken"].read_text(encoding="utf-8")
+    planted = tmp_path / "planted.html"
+    planted.write_text(
+        text.replace("</main>", "<script>document.title = 'taken over'</script></main>"),
+        encoding="utf-8",
+    )
+    browser.open(planted, width=800)
+    assert browser.evaluate("document.title") != "taken over"
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "dark"),
+    [
+        ("broken", 360, False),
+        ("broken", 360, True),
+        ("broken", 1400, False),
+        ("broken", 1400, True),
+        ("healthy", 1400, False),
+        ("many", 360, True),
+    ],
+)
+def test_page_passes_axe(
+    browser: Browser, pages: dict[str, Path], packages: Path, name: str, width: int, dark: bool
+) -> None:
+    browser.open(pages[name], width=width, dark=dark)
+    browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    browser.evaluate((packages / "axe-core" / "axe.min.js").read_text(encoding="utf-8") + ";0")
+    found = browser.evaluate(
+        "axe.run(document).then(r => r.violations.map(v => "
+        "[v.id, v.help, v.nodes.slice(0, 3).map(n => n.html.slice(0, 200))]))"
+    )
+    assert found == []
+
+
+def test_labels_in_pictures_have_contrast(browser: Browser, pages: dict[str, Path]) -> None:
+    """WCAG contrast of every kind's fill against the page, in both schemes: at least 4.5."""
+    script = """
+    (() => {
+      const channel = c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+      const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+      const probe = document.createElement('span');
+      document.body.append(probe);
+      const colour = name => {
+        probe.className = '';
+        const value = getComputedStyle(document.documentElement).getPropertyValue('--' + name);
+        return value.trim().match(/[0-9a-f]{2}/gi).map(h => parseInt(h, 16));
+      };
+      const ratio = (a, b) => {
+        const [x, y] = [light(colour(a)), light(colour(b))].sort((m, n) => n - m);
+        return (x + 0.05) / (y + 0.05);
+      };
+      const found = {};
+      for (const kind of ['compute', 'transfer', 'wait', 'memory', 'other', 'idle', 'accent',
+                          'critical', 'warning', 'info', 'good', 'quiet', 'text'])
+        found[kind] = Math.min(ratio(kind, 'ground'),
+          ['quiet', 'text', 'critical', 'warning', 'info', 'good'].includes(kind)
+            ? ratio(kind, 'panel') : 99);
+      found['idle label'] = ratio('text', 'idle-pale');
+      found['wait label'] = ratio('text', 'wait-pale');
+      return found;
+    })()
+    """
+    for dark in (False, True):
+        browser.open(pages["broken"], width=800, dark=dark)
+        low = {kind: value for kind, value in browser.evaluate(script).items() if value < 4.5}
+        assert low == {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_page_is_valid_html(pages: dict[str, Path], packages: Path, name: str) -> None:
+    node = shutil.which("node")
+    if node is None:
+        _missing("no node on this machine to run html-validate")
+        raise AssertionError
+    folder = pages[name].parent
+    rules = {
+        "extends": ["html-validate:standard"],
+        "rules": {
+            # Style, not validity; the template engine decides how markup is spaced.
+            "no-trailing-whitespace": "off",
+            # Titles of runs and findings may be long.
+            "long-title": "off",
+            "void-style": "off",
+            # SVG's own elements close themselves.
+            "no-self-closing": "off",
+        },
+    }
+    (folder / ".htmlvalidate.json").write_text(json.dumps({"root": True, **rules}))
+    done = subprocess.run(
+        [node, str(packages / ".bin" / "html-validate"), "--formatter=text",
+         str(pages[name])],
+        capture_output=True, text=True, timeout=120, check=False, cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

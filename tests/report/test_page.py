@@ -1,0 +1,190 @@
+"""The HTML page: complete, inert, valid, small; names from a trace are text and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+import pytest
+
+from advisor.report import render
+from advisor.report.page import is_command
+from advisor.store.store import Store
+from tests.report.support import (
+    MS,
+    RUN,
+    add_everything,
+    make_healthy_report,
+    make_report,
+    make_store,
+)
+
+HOSTILE = "</style></title><script>alert(1)</script><img src=x onerror=alert(1)>\x1b\x00"
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    with make_store() as store:
+        add_everything(store)
+        return render(make_report(), store, "html")
+
+
+def test_sections_come_in_the_promised_order(page: str) -> None:
+    ids = re.findall(r'<section id="([^"]+)"', page)
+    assert ids == ["breakdown", "findings", "collectives", "who", "changes", "data"]
+    assert page.index("<h1>rank 2 is slow") < page.index("What to do first") < page.index("<nav")
+
+
+def test_findings_are_anchors_and_the_contents_link_to_them(page: str) -> None:
+    for anchor in ("straggler-rank-2", "small-buckets-dp"):
+        assert f'<article id="{anchor}"' in page
+        assert f'href="#{anchor}"' in page
+
+
+def test_ids_are_unique_and_references_resolve(page: str) -> None:
+    ids = re.findall(r'\sid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    wanted = set(re.findall(r'href="#([^"]+)"', page))
+    for names in re.findall(r'aria-labelledby="([^"]+)"', page):
+        wanted |= set(names.split())
+    assert wanted <= set(ids)
+
+
+def test_nothing_in_the_page_can_run_or_load(page: str) -> None:
+    assert "<script" not in page
+    assert not re.search(r"\son\w+=", page)
+    assert not re.search(r"\sstyle=", page), "the policy forbids style attributes"
+    assert not re.search(r"<(img|link|iframe|object|embed|form)\b", page)
+    assert not re.search(r"@import|url\((?!#)", page)
+
+
+def test_policy_allows_this_style_sheet_only(page: str) -> None:
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
+    assert style
+    assert policy
+    digest = base64.b64encode(hashlib.sha256(style.group(1).encode()).digest()).decode()
+    directives = policy.group(1).replace("&#39;", "'").split("; ")
+    assert "default-src 'none'" in directives
+    assert f"style-src 'sha256-{digest}'" in directives
+    assert "unsafe" not in policy.group(1)
+
+
+def test_hostile_names_stay_text() -> None:
+    with make_store() as store:
+        add_everything(store)
+        for table, column in (
+            ("rank", "host"),
+            ("source", "path"),
+            ("process_group", "description"),
+            ("topology", "name"),
+            ("whatif", "setting"),
+        ):
+            store.con.execute(f"UPDATE {table} SET {column} = ?", [HOSTILE])
+        page = render(make_report(name=HOSTILE), store, "html")
+    assert "<script>" not in page
+    assert "<img" not in page
+    assert "&lt;script&gt;" in page
+    assert "\x1b" not in page
+    assert "\x00" not in page
+
+
+def test_links_from_findings_must_be_web_addresses() -> None:
+    report = make_report()
+    report.findings[0].see = ["javascript:alert(1)", "https://example.org/a", "small-buckets"]
+    page = render(report, None, "html")
+    assert 'href="javascript' not in page
+    assert 'href="https://example.org/a"' in page
+    assert "advisor explain small-buckets" in page
+
+
+def test_parts_of_a_rank_add_up_to_its_step(page: str) -> None:
+    table = page[page.index('id="ranks"') :]
+    rows = re.findall(r"<tr><td>(\d)</td>(.*?)</tr>", table[: table.index("</table>")])
+    assert len(rows) == 4
+    for rank, cells in rows:
+        window, *parts = (float(text) for text in re.findall(r"<td>([\d.]+)</td>", cells))
+        assert window == 100
+        assert sum(parts) == pytest.approx(window), rank
+
+
+def test_timeline_draws_waiting_transfer_and_outlines_the_culprit(page: str) -> None:
+    start = page.index('<figure id="timeline-straggler-rank-2"')
+    figure = page[start : page.index("</figure>", start)]
+    assert len(re.findall(r'<rect class="wait"', figure)) - 1 == 3  # one more in the legend
+    assert len(re.findall(r'<rect class="transfer culprit"', figure)) == 1
+    assert "all_reduce 40 MB" in figure
+    assert "ms from the start of step 0" in figure
+
+
+def test_healthy_run_says_that_there_is_nothing_to_do() -> None:
+    with make_store(late_rank=-1) as store:
+        page = render(make_healthy_report(), store, "html")
+    assert "Nothing to fix" in page
+    assert "There is nothing to do." in page
+    assert "<article" not in page
+
+
+def test_page_without_a_store_still_shows_the_findings() -> None:
+    page = render(make_report(), None, "html")
+    assert "swap the host" in page
+    assert "<h2" in page
+
+
+def test_empty_store_draws_no_pictures_and_does_not_fail() -> None:
+    with Store.create() as store:
+        page = render(make_report(), store, "html")
+    assert '<figure id="ranks"' not in page
+    assert "straggler-rank" in page
+
+
+def test_equal_input_gives_equal_bytes(page: str) -> None:
+    with make_store() as store:
+        add_everything(store)
+        assert render(make_report(), store, "html") == page
+
+
+def test_64_ranks_stay_below_two_megabytes() -> None:
+    with make_store(64, 20, calls=16) as store:
+        add_everything(store, 64)
+        # A different lateness in every call and rank: nothing to fold in the heat map.
+        store.con.execute(
+            "UPDATE collective SET start_ns = start_ns + (hash(rank, call_id) % 20) * ?", [MS]
+        )
+        page = render(make_report(ranks=64), store, "html")
+    assert len(page.encode()) < 2_000_000
+    assert "rank 62" in page
+
+
+def test_timeline_never_draws_more_than_300_marks() -> None:
+    with make_store() as store:
+        # 40,000 kernels of 1 µs every 2 µs on each rank.
+        store.con.execute(
+            "INSERT INTO activity (run, rank, kind, start_ns, end_ns)"
+            " SELECT ?, rank, 'memory', s.start_ns + i * 2000, s.start_ns + i * 2000 + 1000"
+            " FROM step s, range(40000) t(i) WHERE s.step = 0",
+            [RUN],
+        )
+        page = render(make_report(), store, "html")
+    start = page.index('<figure id="timeline-straggler-rank-2"')
+    figure = page[start : page.index("</figure>", start)]
+    assert 0 < figure.count("<rect") <= 300 + 10  # and the legend's
+    assert "drawn together with neighbours" in figure
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("advisor open 1", True),
+        ("NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=GRAPH", True),
+        ("bucket_cap_mb=25", True),
+        ("DistributedDataParallel(model, bucket_cap_mb=25)", True),
+        ("nvidia-smi -q -d CLOCK", True),
+        ("advisor compare OLD NEW: the step time must fall", False),
+        ("Check the NIC and cable (ibstat)", False),
+        ("own code: launch with async_op=True", False),
+    ],
+)
+def test_commands_are_told_from_advice(text: str, expected: bool) -> None:
+    assert is_command(text) is expected

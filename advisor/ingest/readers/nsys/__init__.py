@@ -1,0 +1,70 @@
+"""Nsight Systems' sqlite exports → ``event``, ``rank``.
+
+``open`` opens an untrusted database safely, ``processes`` finds the ranks in it, ``nccl_ranges``
+ties NCCL's NVTX ranges (and their payloads) to kernels, ``load`` writes the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.errors import AdvisorError
+from advisor.ingest.readers.nsys.load import load
+from advisor.ingest.readers.nsys.nccl_ranges import read_nccl_ranges
+from advisor.ingest.readers.nsys.open import opened
+from advisor.ingest.readers.nsys.processes import assign_ranks, find_processes
+from advisor.ingest.source import ReadContext, Source
+
+FORMAT = "nsys"
+SUMMARY = (
+    "Nsight Systems sqlite exports (nsys export --type sqlite): kernels, copies, API calls, NVTX"
+)
+PRIORITY = 70  # after Kineto traces: a rank that those already tell is not read twice
+
+_MAGIC = b"SQLite format 3\x00"
+_TABLES = (b"CUPTI_ACTIVITY_KIND", b"META_DATA_EXPORT", b"ENUM_NSYS_EVENT_TYPE", b"NVTX_EVENTS")
+
+
+def detect(source: Source) -> bool:
+    """A sqlite database that mentions tables of Nsight Systems in its first pages."""
+    return source.head.startswith(_MAGIC) and any(table in source.head for table in _TABLES)
+
+
+def read(sources: Sequence[Source], context: ReadContext) -> None:
+    """Read all exports of a run; ranks are counted on over the files that do not name theirs."""
+    taken = {
+        rank
+        for (rank,) in context.con.execute(
+            "SELECT rank FROM rank WHERE run = ?", [context.run]
+        ).fetchall()
+    }
+    mine: set[int] = set()
+    for source in sources:
+        try:
+            with opened(source) as database:
+                nccl = read_nccl_ranges(database)
+                processes = find_processes(database, source.path, nccl)
+                notes = assign_ranks(processes, mine)
+                twice = sorted({p.rank for p in processes if p.rank in taken})
+                fresh = [p for p in processes if p.rank not in taken]
+                outcome = load(database, fresh, nccl, context)
+        except AdvisorError as error:
+            context.report(
+                source, FORMAT, events_dropped=1, drop_reasons={"refused": 1}, note=str(error)
+            )
+            continue
+        if twice:
+            notes.append(f"ranks {twice} have a trace already: their events here were not read")
+        if not processes:
+            notes.append("holds no GPU activity (was nsys run with --trace=cuda,nvtx?)")
+        notes += database.notes
+        ranks = {process.rank for process in processes}
+        context.report(
+            source,
+            FORMAT,
+            rank=next(iter(ranks)) if len(ranks) == 1 else None,
+            events_read=outcome.read,
+            events_dropped=sum(database.dropped.values()),
+            drop_reasons=database.dropped,
+            note="; ".join(notes) or None,
+        )

@@ -1,0 +1,208 @@
+"""Kernels, copies and synchronisation of an export as ``event`` rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from advisor.ingest.classes import classify
+from advisor.ingest.readers.nsys.loader import Loader, string_column
+from advisor.ingest.readers.nsys.nccl_ranges import Call, all_to_all_of
+from advisor.ingest.readers.nsys.open import Database
+from advisor.ingest.readers.nsys.processes import Process, pid_of
+
+_NO_STREAM = 0xFFFFFFFF
+
+# CUpti_ActivityMemcpyKind (CUPTI reference), spelled as Kineto does.
+_COPY_KINDS = {
+    1: "Memcpy HtoD",
+    2: "Memcpy DtoH",
+    3: "Memcpy HtoA",
+    4: "Memcpy AtoH",
+    5: "Memcpy AtoA",
+    6: "Memcpy AtoD",
+    7: "Memcpy DtoA",
+    8: "Memcpy DtoD",
+    9: "Memcpy HtoH",
+    10: "Memcpy PtoP",
+}
+
+
+def collect_launches(loader: Loader) -> None:
+    """Thread and time of the API call behind each kernel of a communication library."""
+    database = loader.database
+    wanted: set[tuple[int, int]] = set()
+    for pid, device, correlation, name in _kernel_names(database):
+        if pid in loader.shared:
+            loader.device_of_correlation[pid, correlation] = device
+        if _class_of("kernel", name) == "comm":
+            wanted.add((pid, correlation))
+    table = "CUPTI_ACTIVITY_KIND_RUNTIME"
+    if not wanted or not database.has(table, "start", "globalTid", "correlationId"):
+        return
+    for start, global_tid, correlation in database.rows(
+        f"SELECT start, globalTid, correlationId FROM {table}"
+    ):
+        key = (pid_of(global_tid) or 0, correlation)
+        if key in wanted:
+            loader.launches[key] = (global_tid, start)
+
+
+def _kernel_names(database: Database) -> Iterator[tuple[int, int, int, str]]:
+    for row in _kernel_rows(database):
+        yield pid_of(row[3]) or 0, row[2], row[5], row[6]
+
+
+def _kernel_rows(database: Database) -> Iterator[tuple[Any, ...]]:
+    """(start, end, device, globalPid, stream, correlation, name)"""
+    table = "CUPTI_ACTIVITY_KIND_KERNEL"
+    if not database.has(table, "start", "end", "deviceId", "globalPid", "streamId"):
+        return
+    key = "demangledName" if database.has(table, "demangledName") else "shortName"
+    name, join = string_column(database, table, key)
+    correlation = database.column(table, "correlationId")
+    yield from database.rows(
+        f"SELECT e.start, e.end, e.deviceId, e.globalPid, e.streamId, {correlation}, {name} "
+        f"FROM {table} e {join} ORDER BY e.start"
+    )
+
+
+@lru_cache(maxsize=100_000)
+def _class_of(category: str, name: str | None) -> str:
+    return classify(category, name, device=category in {"kernel", "gpu_memcpy", "gpu_memset"})
+
+
+def kernels(loader: Loader) -> Iterator[tuple[Any, ...]]:
+    """Kernels, those of communication with what the launching NCCL call tells."""
+    for start, end, device, global_pid, stream, correlation, name in _kernel_rows(loader.database):
+        process = loader.of_device.get((pid_of(global_pid) or 0, device))
+        if process is None:
+            continue
+        kind = _class_of("kernel", name)
+        extra = _of_call(loader, process, correlation) if kind == "comm" else {}
+        row = loader.row(
+            process,
+            start,
+            end,
+            **{"class": kind},
+            name=name,
+            category="kernel",
+            device=device,
+            stream=stream,
+            pid=process.pid,
+            correlation=correlation,
+            **extra,
+        )
+        if row is not None:
+            yield row
+
+
+def _of_call(loader: Loader, process: Process, correlation: Any) -> dict[str, Any]:
+    """What the NVTX range of the launching call tells. Sizes come as bytes: dtype ``Byte``."""
+    loader.outcome.with_nccl.add(process.rank)
+    launch = loader.launches.get((process.pid, correlation))
+    calls = loader.nccl.calls_at(*launch) if launch is not None else []
+    if not calls:
+        return {}
+    call = calls[0]
+    ranks = _comm_size(loader, process, call)
+    group = {"process_group": call.comm, "group_size": ranks}
+    if len(calls) > 1:  # a group launch: one kernel for several calls
+        total = all_to_all_of(calls, ranks)
+        if total is not None:
+            sizes = {"dtype": "Byte", "in_elements": total[0], "out_elements": total[1]}
+            return {"collective": "all_to_all", **group, **sizes}
+        same = len({call.collective for call in calls}) == 1
+        return {"collective": call.collective} if same else {}
+    out: dict[str, Any] = {"collective": call.collective, **group}
+    if call.collective == "send":
+        out["dst_rank"] = call.peer
+    elif call.collective == "recv":
+        out["src_rank"] = call.peer
+    size = call.size_bytes
+    if size is None:
+        return out
+    whole = size * ranks if ranks is not None else None
+    into, outof = {
+        "_allgather_base": (size, whole),
+        "_reduce_scatter_base": (whole, size),
+        "all_to_all": (whole, whole),
+    }.get(call.collective, (size, size))
+    return out | {"dtype": "Byte", "in_elements": into, "out_elements": outof}
+
+
+def _comm_size(loader: Loader, process: Process, call: Call) -> int | None:
+    members = loader.nccl.members.get(process.pid, [])
+    return next((member.ranks for member in members if member.comm == call.comm), None)
+
+
+def copies(loader: Loader) -> Iterator[tuple[Any, ...]]:
+    """Copies and fills, with their bytes."""
+    database = loader.database
+    for table, category in (
+        ("CUPTI_ACTIVITY_KIND_MEMCPY", "gpu_memcpy"),
+        ("CUPTI_ACTIVITY_KIND_MEMSET", "gpu_memset"),
+    ):
+        if not database.has(table, "start", "end", "deviceId", "globalPid", "streamId", "bytes"):
+            continue
+        kind = database.column(table, "copyKind")
+        correlation = database.column(table, "correlationId")
+        for start, end, device, global_pid, stream, link, size, copy in database.rows(
+            f"SELECT start, end, deviceId, globalPid, streamId, {correlation}, bytes, {kind} "
+            f"FROM {table} ORDER BY start"
+        ):
+            process = loader.of_device.get((pid_of(global_pid) or 0, device))
+            if process is None:
+                continue
+            name = _COPY_KINDS.get(copy, "Memcpy") if category == "gpu_memcpy" else "Memset"
+            row = loader.row(
+                process,
+                start,
+                end,
+                **{"class": "memory"},
+                name=name,
+                category=category,
+                device=device,
+                stream=stream,
+                pid=process.pid,
+                correlation=link,
+                bytes=size,
+            )
+            if row is not None:
+                yield row
+
+
+def syncs(loader: Loader) -> Iterator[tuple[Any, ...]]:
+    """Waits of streams, events and contexts."""
+    database = loader.database
+    table = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+    if not database.has(table, "start", "end", "globalPid", "streamId", "syncType"):
+        return
+    label, join = "NULL", ""
+    if database.has("ENUM_CUPTI_SYNC_TYPE", "id", "label"):
+        label, join = "t.label", "LEFT JOIN ENUM_CUPTI_SYNC_TYPE t ON t.id = e.syncType"
+    device = database.column(table, "deviceId")
+    correlation = database.column(table, "correlationId")
+    for start, end, number, global_pid, stream, link, name in database.rows(
+        f"SELECT e.start, e.end, {device}, e.globalPid, e.streamId, {correlation}, {label} "
+        f"FROM {table} e {join} ORDER BY e.start"
+    ):
+        pid = pid_of(global_pid) or 0
+        process = loader.of_device.get((pid, number)) or loader.of_pid.get(pid)
+        if process is None:
+            continue
+        row = loader.row(
+            process,
+            start,
+            end,
+            **{"class": "sync"},
+            name=name or "synchronization",
+            category="cuda_sync",
+            device=number,
+            stream=None if stream == _NO_STREAM else stream,
+            pid=pid,
+            correlation=link,
+        )
+        if row is not None:
+            yield row

@@ -1,0 +1,132 @@
+"""Opens a database that somebody else made: read-only, bounded, and able to do nothing but SELECT.
+
+A sqlite file can hold views, triggers and virtual tables that run functions when queried. Only
+plain tables are read here, an authorizer denies everything else, and what a damaged file still
+gives is delivered before the error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import tempfile
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import AdvisorError
+from advisor.ingest.source import Source
+
+MAX_CELL_BYTES = 16 * 1024 * 1024
+MAX_DATABASE_BYTES = 64 * 1024**3
+_PIECE = 4 * 1024 * 1024
+_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
+_FUNCTIONS = {"coalesce", "like"}
+
+
+@dataclass
+class Database:
+    """The tables of an export with their columns; losses are counted in ``dropped``."""
+
+    connection: sqlite3.Connection
+    where: str
+    tables: dict[str, set[str]]
+    dropped: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count a loss (nothing when ``count`` is 0)."""
+        if count:
+            self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether a plain table with these columns is there."""
+        return table in self.tables and set(columns) <= self.tables[table]
+
+    def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, up to where the file is damaged."""
+        try:
+            yield from self.connection.execute(sql)
+        except sqlite3.Error as error:
+            self.drop("table cut or damaged")
+            self.notes.append(f"reading stopped in a table: {error}")
+
+    def column(self, table: str, column: str) -> str:
+        """``column`` of ``table`` for a query, NULL where this schema version lacks it."""
+        return f'"{column}"' if column in self.tables.get(table, set()) else "NULL"
+
+
+@contextlib.contextmanager
+def opened(source: Source) -> Iterator[Database]:
+    """The database of a source; compressed ones through a temporary file that goes away.
+
+    Raises :class:`AdvisorError` when it cannot be opened at all.
+    """
+    with contextlib.ExitStack() as stack:
+        path = source.path
+        notes: list[str] = []
+        if source.compression != "none":
+            path, damage = _unpacked(source, stack)
+            notes += [damage] if damage else []
+        uri = f"file:{urllib.parse.quote(str(path.resolve()))}?mode=ro&immutable=1"
+        try:
+            connection = stack.enter_context(contextlib.closing(sqlite3.connect(uri, uri=True)))
+            connection.text_factory = _text
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_CELL_BYTES)
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")
+            tables = _tables(connection)
+            connection.set_authorizer(_authorize)
+        except sqlite3.Error as error:
+            raise AdvisorError(
+                f"cannot be read as a sqlite database: {error}",
+                where=str(source.path),
+                hint="export it again: nsys export --type sqlite REPORT.nsys-rep",
+            ) from error
+        yield Database(connection, str(source.path), tables, notes=notes)
+
+
+def _unpacked(source: Source, stack: contextlib.ExitStack) -> tuple[Path, str | None]:
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-nsys-"))
+    path = Path(folder) / "export.sqlite"
+    stream, raw = source.open_raw()
+    total = 0
+    with stream, path.open("wb") as out:
+        while piece := stream.read(_PIECE):
+            total += len(piece)
+            if total > MAX_DATABASE_BYTES:
+                raise AdvisorError(
+                    f"unpacks to more than {MAX_DATABASE_BYTES >> 30} GiB", where=str(source.path)
+                )
+            out.write(piece)
+        return path, raw.damage
+
+
+def _tables(connection: sqlite3.Connection) -> dict[str, set[str]]:
+    """Columns of the plain tables: no views, no virtual tables."""
+    tables: dict[str, set[str]] = {}
+    listed = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
+    for name, sql in listed.fetchall():
+        if (
+            not isinstance(name, str)
+            or '"' in name
+            or not str(sql).upper().startswith("CREATE TAB")
+        ):
+            continue
+        described = connection.execute(f'PRAGMA table_info("{name}")').fetchall()
+        tables[name] = {str(row[1]) for row in described}
+    return tables
+
+
+def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    allowed = action in _ALLOWED or (
+        action == sqlite3.SQLITE_FUNCTION and str(second).lower() in _FUNCTIONS
+    )
+    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", errors="replace")

@@ -1,0 +1,336 @@
+"""Nsight Systems exports: every row arrives on its rank, and a hostile database does nothing."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.errors import AdvisorError
+from advisor.ingest.detect import detect
+from advisor.ingest.readers import nsys
+from advisor.ingest.readers.nsys.nccl_ranges import Call, all_to_all_of
+from advisor.ingest.readers.nsys.open import opened
+from advisor.ingest.source import ReadContext, Source
+from advisor.store.store import Store
+
+EPOCH = 1_779_782_330_176_752_435
+COMM, REDUCE = 1001, 1002
+
+
+def global_id(pid: int, tid: int = 0) -> int:
+    return (1 << 48) | (pid << 24) | tid
+
+
+def blob(schema: int, payload: bytes) -> bytes:
+    """Header of an NVTX payload: domain, schema, size, offset (as in Nsight's exports)."""
+    return struct.pack("<QQQQ", 1, schema, len(payload), 32) + payload
+
+
+def export(path: Path, *, payloads: bool = True) -> Path:
+    """Two processes (ranks 3 and 5 of 8 by NCCL's payload) on GPUs 0 and 1, two kernels each."""
+    con = sqlite3.connect(path)
+    con.executescript(
+        """
+        CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);
+        CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
+        CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER);
+        CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT);
+        CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT);
+        CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER,
+          streamId INTEGER, correlationId INTEGER, globalPid INTEGER, demangledName INTEGER,
+          shortName INTEGER);
+        CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER,
+          streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes INTEGER,
+          copyKind INTEGER);
+        CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER,
+          correlationId INTEGER, nameId INTEGER);
+        CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT,
+          globalTid INTEGER, textId INTEGER, domainId INTEGER, binaryData BLOB);
+        CREATE TABLE NVTX_PAYLOAD_SCHEMA_ENTRIES (domainId INTEGER, schemaId INTEGER, idx INTEGER,
+          type INTEGER, name TEXT, offset INTEGER);
+        INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'ncclDevKernel_AllReduce_Sum_bf16_RING_LL'),
+          (3, 'ncclAllReduce'), (4, 'cudaLaunchKernel_v7000'), (5, 'ncclCommInitRank');
+        INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H100'), (1, 'NVIDIA H100');
+        INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('Hostname', 'node7');
+        INSERT INTO NVTX_PAYLOAD_SCHEMA_ENTRIES VALUES
+          (1, 1001, 0, 18, 'NCCL communicator ID', NULL), (1, 1001, 1, 5, 'No. of ranks', 8),
+          (1, 1001, 2, 5, 'Rank', 12), (1, 1001, 3, 5, 'CUDA device', 16),
+          (1, 1002, 0, 18, 'NCCL communicator ID', NULL),
+          (1, 1002, 1, 22, 'Message size [bytes]', 8);
+        """
+    )
+    con.execute("INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (?)", [EPOCH])
+    for device, (pid, rank) in enumerate(((100, 3), (101, 5))):
+        thread = global_id(pid, 7)
+        init = blob(COMM, struct.pack("<Qiiii", 0xABC, 8, rank, device, 0)) if payloads else None
+        size = blob(REDUCE, struct.pack("<QQ", 0xABC, 4096)) if payloads else None
+        con.executemany(
+            "INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?, ?, ?, 1, ?)",
+            [
+                (100, 200, 59, None, thread, 5, init),
+                (1000, 1100, 59, None, thread, 3, size),
+                (900, 2000, 59, "ProfilerStep#1", thread, None, None),
+                (950, 990, 59, "aten::mm, seq = 3, op_id = 9", thread, None, None),
+                (1500, None, 34, "mark", thread, None, None),
+                (1600, None, 59, "never closed", thread, None, None),
+            ],
+        )
+        con.executemany(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, 4)",
+            [(960, 970, thread, 10), (1050, 1060, thread, 11)],
+        )
+        con.executemany(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, 7, ?, ?, ?, ?)",
+            [
+                (3000, 3500, device, 10, global_id(pid), 1, 1),
+                (4000, 5000, device, 11, global_id(pid), 2, 2),
+            ],
+        )
+        con.execute(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (5000, 5100, ?, 7, 12, ?, 64, 1)",
+            [device, global_id(pid)],
+        )
+    con.commit()
+    con.close()
+    return path
+
+
+def stored(*paths: Path, lean: bool = False) -> Store:
+    store = Store.create()
+    sources = [Source.of(path, number) for number, path in enumerate(paths)]
+    assert all(detect(source) is nsys for source in sources)
+    nsys.read(sources, ReadContext(store, "r", lean=lean))
+    return store
+
+
+def rows(store: Store, sql: str) -> list[Any]:
+    return list(store.con.execute(sql).fetchall())
+
+
+def test_real_export_keeps_every_row(shared_data: Path, tmp_path: Path) -> None:
+    """GIVEN a 2-GPU export THEN sqlite's own counts and sums, table by table."""
+    path = shared_data / "nsys_2gpu" / "mfu_2gpu_before.sqlite.gz"
+    plain = tmp_path / "truth.sqlite"
+    plain.write_bytes(gzip.decompress(path.read_bytes()))
+    truth = sqlite3.connect(plain)
+
+    def counted(table: str) -> tuple[int, int]:
+        sql = f"SELECT count(*), sum(end - start) FROM {table}"
+        count, total = truth.execute(sql).fetchone()
+        return int(count), int(total)
+
+    with stored(path) as store:
+        for category, table in (
+            ("kernel", "CUPTI_ACTIVITY_KIND_KERNEL"),
+            ("gpu_memcpy", "CUPTI_ACTIVITY_KIND_MEMCPY"),
+            ("gpu_memset", "CUPTI_ACTIVITY_KIND_MEMSET"),
+            ("cuda_runtime", "CUPTI_ACTIVITY_KIND_RUNTIME"),
+            ("cuda_sync", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"),
+        ):
+            sql = f"SELECT count(*), sum(dur_ns) FROM event WHERE category = '{category}'"
+            assert rows(store, sql) == [counted(table)], category
+        nvtx = rows(store, "SELECT count(*) FROM event WHERE class IN ('cpu_op', 'annotation')")
+        assert nvtx == [(counted("NVTX_EVENTS")[0],)]
+        per_device = truth.execute(
+            "SELECT deviceId, count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL GROUP BY 1 ORDER BY 1"
+        ).fetchall()
+        assert per_device == rows(
+            store,
+            "SELECT rank, count(*) FROM event WHERE category = 'kernel' GROUP BY 1 ORDER BY 1",
+        )
+        nccl = truth.execute(
+            "SELECT sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s "
+            "ON s.id = k.demangledName WHERE s.value LIKE 'nccl%'"
+        ).fetchone()
+        assert rows(store, "SELECT sum(dur_ns) FROM event WHERE class = 'comm'") == [nccl]
+        # The session began at 2026-05-26 07:58:50 UTC, its first kernel 32 s later.
+        first = rows(store, "SELECT min(start_ns) FROM event WHERE category = 'kernel'")[0][0]
+        assert first == EPOCH + 60_111_513_113 - 28_254_349_605
+        assert rows(store, "SELECT DISTINCT events_dropped, host, has_base_time FROM rank") == [
+            (0, "modal", True)
+        ]
+
+
+def test_ranks_and_collectives_from_nccls_payload(tmp_path: Path) -> None:
+    with stored(export(tmp_path / "a.sqlite")) as store:
+        assert rows(
+            store, "SELECT rank, world_size, host, device, device_name FROM rank ORDER BY 1"
+        ) == [(3, 8, "node7", 0, "NVIDIA H100"), (5, 8, "node7", 1, "NVIDIA H100")]
+        assert rows(
+            store,
+            "SELECT rank, collective, dtype, in_elements, out_elements, group_size, process_group, "
+            "start_ns, dur_ns FROM event WHERE class = 'comm' ORDER BY 1",
+        ) == [
+            (rank, "allreduce", "Byte", 4096, 4096, 8, f"{0xABC:#018x}", EPOCH + 4000, 1000)
+            for rank in (3, 5)
+        ]
+        assert rows(store, "SELECT DISTINCT note FROM source") == [(None,)]
+
+
+def test_host_events(tmp_path: Path) -> None:
+    with stored(export(tmp_path / "a.sqlite")) as store:
+        assert rows(
+            store,
+            "SELECT name, class, dur_ns, tid FROM event WHERE rank = 3 AND device IS NULL "
+            "ORDER BY start_ns, name",
+        ) == [
+            ("ncclCommInitRank", "annotation", 100, 7),
+            ("ProfilerStep#1", "annotation", 1100, 7),
+            ("aten::mm", "cpu_op", 40, 7),
+            ("cudaLaunchKernel", "runtime", 10, 7),
+            ("ncclAllReduce", "annotation", 100, 7),
+            ("cudaLaunchKernel", "runtime", 10, 7),
+            ("mark", "annotation", 0, 7),
+        ]
+        assert rows(store, "SELECT drop_reasons FROM source") == [('{"range without an end": 2}',)]
+        ids = rows(store, "SELECT count(*), count(DISTINCT (rank, event_id)) FROM event")
+        assert ids == [(20, 20)]
+
+
+def test_without_payloads_ranks_follow_the_devices(tmp_path: Path) -> None:
+    first = export(tmp_path / "node0.sqlite", payloads=False)
+    second = export(tmp_path / "node1.sqlite", payloads=False)
+    with stored(first, second) as store:
+        assert rows(store, "SELECT rank, device FROM rank ORDER BY 1") == [
+            (0, 0),
+            (1, 1),
+            (2, 0),
+            (3, 1),
+        ]
+        assert rows(
+            store, "SELECT DISTINCT collective, in_elements FROM event WHERE class = 'comm'"
+        ) == [("allreduce", None)]
+        assert "order of GPUs" in rows(store, "SELECT note FROM source")[0][0]
+
+
+@pytest.mark.parametrize(("name", "rank"), [("report_rank6.sqlite", 6), ("report.sqlite", 4)])
+def test_rank_of_a_single_process(tmp_path: Path, name: str, rank: int) -> None:
+    path = export(tmp_path / name, payloads=False)
+    con = sqlite3.connect(path)
+    con.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE deviceId = 1")
+    con.execute("DELETE FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE deviceId = 1")
+    if rank == 4:
+        con.execute("CREATE TABLE META_DATA_CAPTURE (name TEXT, value TEXT)")
+        con.execute(
+            "INSERT INTO META_DATA_CAPTURE VALUES ('PROCESS_0:ENVIRONMENT_VARIABLE', 'RANK=\"4\"')"
+        )
+    con.commit()
+    con.close()
+    with stored(path) as store:
+        assert rows(store, "SELECT rank FROM rank") == [(rank,)]
+
+
+def test_a_rank_that_a_trace_told_already_is_not_read_twice(tmp_path: Path) -> None:
+    source = Source.of(export(tmp_path / "a.sqlite"), 0)
+    with Store.create() as store:
+        store.con.execute("INSERT INTO rank (run, rank) VALUES ('r', 3)")
+        nsys.read([source], ReadContext(store, "r"))
+        assert rows(store, "SELECT DISTINCT rank FROM event") == [(5,)]
+        assert "ranks [3] have a trace already" in rows(store, "SELECT note FROM source")[0][0]
+
+
+def test_lean_keeps_devices_and_annotations(tmp_path: Path) -> None:
+    with stored(export(tmp_path / "a.sqlite"), lean=True) as store:
+        assert {c for (c,) in rows(store, "SELECT DISTINCT class FROM event")} == {
+            "compute",
+            "comm",
+            "memory",
+            "annotation",
+        }
+
+
+def test_all_to_all_is_recognised_only_when_the_peers_cover_the_group() -> None:
+    calls = [
+        Call(name, 0, 1, "c", size, peer)
+        for name, size in (("ncclSend", 10), ("ncclRecv", 20))
+        for peer in (0, 1, 2)
+    ]
+    assert all_to_all_of(calls, 3) == (30, 60)
+    assert all_to_all_of(calls, 4) is None
+    assert all_to_all_of(calls[:-1], 3) is None
+    assert all_to_all_of(calls, None) is None
+
+
+def test_names_are_data(tmp_path: Path) -> None:
+    path = export(tmp_path / "a.sqlite")
+    evil = "'; DROP TABLE event; --<script>"
+    con = sqlite3.connect(path)
+    con.execute("UPDATE StringIds SET value = ? WHERE id = 1", [evil])
+    con.commit()
+    con.close()
+    with stored(path) as store:
+        assert rows(
+            store, "SELECT count(*) FROM event WHERE name = '" + evil.replace("'", "''") + "'"
+        ) == [(2,)]
+
+
+def test_views_and_functions_of_a_hostile_file_do_nothing(tmp_path: Path) -> None:
+    """GIVEN a view in the place of a table, and a schema that would call functions."""
+    path = tmp_path / "evil.sqlite"
+    con = sqlite3.connect(path)
+    con.executescript(
+        """
+        CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);
+        CREATE TABLE t (start INTEGER);
+        CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS SELECT 1 AS start, 2 AS end, 0 AS deviceId,
+          load_extension('/tmp/x') AS streamId, 0 AS correlationId, 0 AS globalPid,
+          0 AS demangledName FROM t;
+        """
+    )
+    con.commit()
+    con.close()
+    source = Source.of(path, 0)
+    with opened(source) as database:
+        assert "CUPTI_ACTIVITY_KIND_KERNEL" not in database.tables
+        for sql in (
+            "ATTACH DATABASE '/tmp/other' AS o",
+            "SELECT load_extension('/tmp/x')",
+            "SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL",
+            "DELETE FROM t",
+            "PRAGMA journal_mode = WAL",
+        ):
+            with pytest.raises(sqlite3.Error):
+                database.connection.execute(sql).fetchall()
+    with stored(path) as store:
+        assert "no GPU activity" in rows(store, "SELECT note FROM source")[0][0]
+
+
+def test_a_cut_file_gives_what_it_can_or_says_why(tmp_path: Path) -> None:
+    data = export(tmp_path / "a.sqlite").read_bytes()
+    for part in (0.3, 0.6, 0.9):
+        path = tmp_path / f"cut{part}.sqlite"
+        path.write_bytes(data[: int(len(data) * part)])
+        with stored(path) as store:
+            dropped = rows(store, "SELECT events_dropped FROM source")[0][0]
+        assert dropped > 0
+
+
+def test_not_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    path.write_bytes(b"SQLite format 3\x00" + b"CUPTI_ACTIVITY_KIND" * 100)
+    with pytest.raises(AdvisorError, match="sqlite"), opened(Source.of(path, 0)):
+        pass
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(16, 60_000), st.binary(min_size=1, max_size=4)), max_size=8))
+def test_damaged_databases_never_crash(
+    tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, bytes]]
+) -> None:
+    folder = tmp_path_factory.mktemp("nsys")
+    data = bytearray(export(folder / "a.sqlite").read_bytes())
+    for place, noise in edits:
+        data[place : place + len(noise)] = noise
+    path = folder / "b.sqlite"
+    path.write_bytes(data)
+    source = Source.of(path, 0)
+    with Store.create() as store:
+        nsys.read([source], ReadContext(store, "r"))
+        assert rows(store, "SELECT count(*) FROM source") == [(1,)]

@@ -1,0 +1,55 @@
+"""Every command in the README and the docs runs, or says why it cannot here."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(
+    r"^(?:<!-- (?P<note>[^>]*?) -->\n)?```(?P<language>sh|python)\n(?P<body>.*?)^```",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def blocks() -> list[tuple[str, str, str, int]]:
+    found = []
+    for page in PAGES:
+        for number, match in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8")), 1):
+            note = match["note"] or ""
+            if note.startswith("not run:"):
+                assert len(note) > len("not run: "), f"{page}: say why it is not run"
+                continue
+            status = int(note.removeprefix("status:")) if note.startswith("status:") else 0
+            name = f"{page.relative_to(ROOT)}#{number}"
+            found.append((name, match["language"], match["body"], status))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("language", "body", "status"),
+    [pytest.param(*block[1:], id=block[0]) for block in blocks()],
+)
+def test_block_runs(language: str, body: str, status: int, tmp_path: Path) -> None:
+    for name in ("fixtures", "workloads", "rules"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    command = ["bash", "-euc", body] if language == "sh" else [sys.executable, "-c", body]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "PATH": path},
+    )
+    assert done.returncode == status, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "Traceback" not in done.stderr

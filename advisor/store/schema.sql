@@ -438,7 +438,7 @@ CREATE TABLE nccl_choice (
   protocol VARCHAR,                 -- LL LL128 SIMPLE
   latency_us DOUBLE,                -- from a table
   bandwidth_gbps DOUBLE,            -- from a table; 0 = unavailable
-  time_us DOUBLE,                   -- printed time, where the version prints it
+  time_us DOUBLE,                   -- printed time, where the version prints it; median measured time from the Inspector
   channels INTEGER,                 -- channels used, where printed
   calls BIGINT,                     -- how often this line occurred
   ranks INTEGER                     -- size of the communicator that printed it; null if unknown
@@ -447,7 +447,7 @@ CREATE TABLE nccl_choice (
 -- Microbenchmarks: nccl-tests, advisor probe.
 CREATE TABLE bench (
   run VARCHAR NOT NULL,             -- run
-  tool VARCHAR NOT NULL,            -- 'nccl-tests' or 'probe'
+  tool VARCHAR NOT NULL,            -- 'nccl-tests', 'probe', or 'inspector' (medians in the workload itself, no benchmark)
   op VARCHAR NOT NULL,              -- all_reduce ...
   ranks INTEGER,                    -- number of ranks
   src INTEGER,                      -- sender of a pair (probe)

@@ -32,6 +32,8 @@ class Call:
     phase: str | None = None
     module: str | None = None
     in_split: str | None = None
+    is_gradient: bool = False
+    exposed: int = 0
     # Filled by matching.
     call_id: int = -1
     matched: int = 1

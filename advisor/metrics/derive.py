@@ -15,11 +15,14 @@ from advisor.metrics.calls_host import host_calls
 from advisor.metrics.clock import Clock, clocks
 from advisor.metrics.fits import Kind, exclusive_transfers, fit_all, fit_record
 from advisor.metrics.groups import Group, RankInfo, assign_groups, process_groups, rank_infos
-from advisor.metrics.host import data_loading
+from advisor.metrics.host import HostActivity, gap_rows, host_activity, split_idle
 from advisor.metrics.intervals import Int64s, Intervals
 from advisor.metrics.lateness import Ranks, lateness_rows
 from advisor.metrics.links import Inputs, link_rows
 from advisor.metrics.match import Matched, match
+from advisor.metrics.overlap import overlap_row
+from advisor.metrics.phases import Spans, bucket_rows, host_spans, set_phases, sync_rows
+from advisor.metrics.pipeline import pipeline_rows
 from advisor.metrics.steps import (
     Steps,
     annotated_steps,
@@ -27,6 +30,7 @@ from advisor.metrics.steps import (
     last_incomplete,
     whole_trace,
 )
+from advisor.metrics.summaries import EXPERT_BALANCE, REDUNDANT, TRAFFIC
 from advisor.metrics.tables import MISSING, insert, insert_rows
 from advisor.metrics.timeline import KINDS, Timeline, timelines
 from advisor.metrics.waiting import split_waiting
@@ -43,6 +47,14 @@ TABLES = (
     "alpha_beta",
     "lateness",
     "link_excess",
+    "param_bucket",
+    "gradient_sync",
+    "traffic",
+    "redundant",
+    "pipeline_stage",
+    "expert_balance",
+    "host_gap",
+    "overlap_slowdown",
 )
 
 
@@ -55,6 +67,8 @@ class RankData:
     steps: Steps
     occupancy: Occupancy
     activity_step: Int64s
+    spans: Spans
+    activity: HostActivity
 
 
 @dataclass
@@ -96,9 +110,8 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     _write_clocks(con, data)
     _write_collectives(con, data)
     _write_breakdowns(con, data)
-    insert_rows(
-        con, "lateness", lateness_rows(run, data.matched.columns, _lateness_input(con, data))
-    )
+    insert_rows(con, "lateness", lateness_rows(run, data.matched.columns, _lateness_input(data)))
+    _write_summaries(con, data)
     insert_rows(con, "link_excess", link_rows(_link_input(con, data)))
     insert_rows(
         con, "alpha_beta", [fit_record(run, kind, found) for kind, found in data.fits.items()]
@@ -131,9 +144,17 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
             device_calls(con, run, line.rank) if line.on_device else host_calls(con, run, line.rank)
         )
         _set_steps(own, steps)
+        spans = host_spans(con, run, line.rank)
+        set_phases(own, spans)
         calls[line.rank] = own
         ranks[line.rank] = RankData(
-            info, line, steps, Occupancy.of(line), _activity_steps(line, steps)
+            info,
+            line,
+            steps,
+            Occupancy.of(line),
+            _activity_steps(line, steps),
+            spans,
+            host_activity(con, run, line.rank),
         )
     assign_groups(calls, groups, infos)
     stepped = bool(ranks) and all(
@@ -153,13 +174,13 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     return RunData(run, ranks, groups, calls, matched, found, exclusive, fits)
 
 
-def _lateness_input(con: Any, data: RunData) -> Ranks:
+def _lateness_input(data: RunData) -> Ranks:
     return Ranks(
         lines={rank: one.line for rank, one in data.ranks.items()},
         occupancy={rank: one.occupancy for rank, one in data.ranks.items()},
         steps={rank: one.steps for rank, one in data.ranks.items()},
         clocks=data.clocks,
-        loading={rank: data_loading(con, data.run, rank) for rank in data.ranks},
+        loading={rank: one.activity.union("data-loading") for rank, one in data.ranks.items()},
     )
 
 
@@ -182,6 +203,27 @@ def _link_input(con: Any, data: RunData) -> Inputs:
         gloo=not any(one.line.on_device for one in data.ranks.values())
         and all(name is None or "gloo" in name for (name,) in backends),
     )
+
+
+def _write_summaries(con: Any, data: RunData) -> None:
+    for rank, one in sorted(data.ranks.items()):
+        own = data.calls[rank]
+        insert_rows(con, "param_bucket", bucket_rows(data.run, rank, own))
+        spans = {
+            s.number: (s.start, s.end)
+            if s.host_start is None
+            else (s.host_start, s.host_end or s.end)
+            for s in one.steps.steps
+        }
+        gaps = gap_rows(data.run, one.line, one.occupancy, one.steps, one.activity)
+        insert_rows(con, "host_gap", gaps)
+        slowdown = overlap_row(con, data.run, one.line, one.occupancy, one.steps)
+        if slowdown is not None:
+            insert_rows(con, "overlap_slowdown", [slowdown])
+        insert_rows(con, "gradient_sync", sync_rows(data.run, rank, own, one.spans, spans))
+    for statement in (TRAFFIC, REDUNDANT, EXPERT_BALANCE):
+        con.execute(statement, [data.run])
+    insert_rows(con, "pipeline_stage", pipeline_rows(con, data.run, data.calls))
 
 
 def _activity_steps(line: Timeline, steps: Steps) -> Int64s:
@@ -259,6 +301,7 @@ def _write_collectives(con: Any, data: RunData) -> None:
         compute = data.ranks[rank].occupancy.compute
         hidden = compute.covered([c.start for c in calls], [c.end for c in calls])
         for call, covered in zip(calls, hidden, strict=True):
+            call.exposed = call.end - call.start - int(covered)
             records.append(_record(data.run, call, int(covered)))
     insert_rows(con, "collective", records)
 
@@ -340,12 +383,17 @@ def _insert_breakdown(
 ) -> None:
     count = len(windows["window_ns"])
     columns: dict[str, Any] = {"run": [run] * count, "rank": [rank] * count, **extra, **windows}
+    if table == "run_breakdown":
+        low, high = [one.line.start.min()], [one.line.end.max()]
+    else:
+        low = [s.start for s in one.steps.steps]
+        high = [s.end for s in one.steps.steps]
+    idle = split_idle(one.line, one.occupancy, one.activity)
+    if idle is not None:
+        columns["idle_host_ns"] = idle.host.covered(low, high)
+        columns["idle_launch_gap_ns"] = idle.launch_gap.covered(low, high)
+        columns["idle_sync_ns"] = idle.sync.covered(low, high)
     if transfers is not None:
-        if table == "run_breakdown":
-            low, high = [one.line.start.min()], [one.line.end.max()]
-        else:
-            low = [s.start for s in one.steps.steps]
-            high = [s.end for s in one.steps.steps]
         moving = (transfers - one.occupancy.compute).covered(low, high)
         columns["exposed_transfer_ns"] = moving
         columns["exposed_wait_ns"] = windows["exposed_comm_ns"] - moving

@@ -1,0 +1,77 @@
+"""What pairwise timings say about each link: a slow sender, a slow receiver, or one slow edge.
+
+Time per byte of a pair is the sender's, the receiver's and the link's slowest part. A rank whose
+pairs are slow in one direction with every partner is itself slow in that direction; a pair that
+is slow although both ends are fast with others is a slow link. With too few partners to decide,
+all candidates are named.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+# A pair counts as slow when it takes this many times as long as the median pair.
+SLOW_FACTOR = 1.5
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One direction between two ranks: nanoseconds per byte, and the round trip of one element."""
+
+    src: int
+    dst: int
+    ns_per_byte: float
+    latency_ns: float
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """What is slow: ``kind`` is 'sender', 'receiver', 'edge' or 'candidates'."""
+
+    kind: str
+    ranks: tuple[int, ...]
+    gbps: float
+    expected_gbps: float
+    pairs: int
+
+
+def suspects(pairs: Sequence[Pair]) -> list[Suspect]:
+    """Slow senders, receivers and edges, worst first; empty when every pair is alike."""
+    if len(pairs) < 3:
+        return []
+    usual = median(pair.ns_per_byte for pair in pairs)
+    slow = {(p.src, p.dst): p for p in pairs if p.ns_per_byte > SLOW_FACTOR * usual}
+    outgoing: dict[int, list[Pair]] = defaultdict(list)
+    incoming: dict[int, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        outgoing[pair.src].append(pair)
+        incoming[pair.dst].append(pair)
+    found: list[Suspect] = []
+    explained: set[tuple[int, int]] = set()
+    for kind, table in (("sender", outgoing), ("receiver", incoming)):
+        for rank, of_rank in table.items():
+            hit = [pair for pair in of_rank if (pair.src, pair.dst) in slow]
+            if len(of_rank) >= 2 and len(hit) == len(of_rank):
+                found.append(_suspect(kind, (rank,), hit, usual))
+                explained |= {(pair.src, pair.dst) for pair in hit}
+    for (src, dst), pair in slow.items():
+        if (src, dst) in explained:
+            continue
+        others = [p for p in (*outgoing[src], *incoming[dst]) if (p.src, p.dst) != (src, dst)]
+        cleared = len(outgoing[src]) > 1 and len(incoming[dst]) > 1
+        kind = "edge" if cleared and others else "candidates"
+        found.append(_suspect(kind, (src, dst), [pair], usual))
+    return sorted(found, key=lambda suspect: suspect.gbps)
+
+
+def _suspect(kind: str, ranks: tuple[int, ...], hit: Sequence[Pair], usual: float) -> Suspect:
+    return Suspect(
+        kind=kind,
+        ranks=ranks,
+        gbps=1 / median(pair.ns_per_byte for pair in hit),
+        expected_gbps=1 / usual,
+        pairs=len(hit),
+    )

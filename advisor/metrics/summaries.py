@@ -1,0 +1,91 @@
+"""Tables that are plain queries over ``collective``: traffic, redundancy, balance of experts."""
+
+from __future__ import annotations
+
+# Calls of complete steps, with the factor from message size to bytes that each rank sends
+# (METRICS section 4), and exposure without the part that is waiting for a late rank.
+_CALLS = """
+WITH call AS (
+  SELECT c.*,
+    CASE WHEN c.op = 'all_reduce' THEN 2.0 * (c.group_size - 1) / c.group_size
+         WHEN c.op IN ('all_gather', 'reduce_scatter', 'all_to_all')
+           THEN (c.group_size - 1.0) / c.group_size
+         WHEN c.op IN ('broadcast', 'reduce', 'send') THEN 1.0
+         WHEN c.op = 'recv' THEN 0.0 END AS factor,
+    greatest(c.exposed_ns - coalesce(c.wait_ns, 0), 0) AS exposed_transfer_ns
+  FROM collective c JOIN step s ON s.run = c.run AND s.rank = c.rank AND s.step = c.step
+  WHERE c.run = $1 AND s.complete),
+steps AS (SELECT rank, count(*) AS steps FROM step WHERE run = $1 AND complete GROUP BY rank)
+"""
+
+TRAFFIC = f"""
+INSERT INTO traffic BY NAME
+{_CALLS},
+per_rank AS (
+  SELECT process_group, op, phase, dtype, rank, any_value(group_size) AS group_size,
+    count(*) AS calls, sum(bytes) AS bytes, sum(bytes * factor) AS wire_bytes,
+    max(bytes) AS largest, min(bytes) AS smallest, sum(transfer_ns) AS transfer_ns,
+    sum(exposed_transfer_ns) AS exposed_ns
+  FROM call GROUP BY ALL)
+SELECT $1 AS run, process_group, op, phase, dtype, max(group_size) AS group_size,
+  median(calls / steps) AS calls_per_step,
+  round(median(bytes / steps))::BIGINT AS bytes_per_step,
+  round(median(wire_bytes / steps))::BIGINT AS wire_bytes_per_step,
+  max(largest) AS largest_bytes, min(smallest) AS smallest_bytes,
+  round(median(transfer_ns / steps))::BIGINT AS transfer_ns_per_step,
+  round(median(exposed_ns / steps))::BIGINT AS exposed_ns_per_step
+FROM per_rank JOIN steps USING (rank)
+GROUP BY process_group, op, phase, dtype ORDER BY ALL
+"""
+
+# A scalar or a handful of them: what logging a metric sends.
+TINY_BYTES = 1024
+
+REDUNDANT = f"""
+INSERT INTO redundant BY NAME
+{_CALLS},
+gathered AS (
+  -- In one step the same module's parameters gathered more than once.
+  SELECT *, row_number() OVER (
+    PARTITION BY rank, step, process_group, module, bytes ORDER BY start_ns) AS turn
+  FROM call WHERE op = 'all_gather' AND module IS NOT NULL AND phase IN ('forward', 'backward')),
+needless AS (
+  SELECT 'barrier' AS kind, process_group, op, NULL::BIGINT AS bytes, rank, exposed_transfer_ns,
+    wait_ns FROM call WHERE op = 'barrier'
+  UNION ALL
+  SELECT 'tiny', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns FROM call
+  WHERE op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce') AND bytes <= {TINY_BYTES}
+  UNION ALL
+  SELECT 'repeated-gather', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns
+  FROM gathered WHERE turn > 1),
+per_rank AS (
+  SELECT kind, process_group, op, bytes, rank, count(*) AS calls,
+    sum(exposed_transfer_ns) AS exposed_ns, sum(coalesce(wait_ns, 0)) AS wait_ns
+  FROM needless GROUP BY ALL)
+SELECT $1 AS run, kind, process_group, op, bytes, median(calls / steps) AS calls_per_step,
+  round(median(exposed_ns / steps))::BIGINT AS exposed_ns_per_step,
+  round(median(per_rank.wait_ns / steps))::BIGINT AS wait_ns_per_step
+FROM per_rank JOIN steps USING (rank) GROUP BY kind, process_group, op, bytes ORDER BY ALL
+"""
+
+# What a rank receives is its output; the call lasts as long as the busiest rank's part.
+EXPERT_BALANCE = f"""
+INSERT INTO expert_balance BY NAME
+{_CALLS},
+balance AS (
+  SELECT call_id, process_group, max(out_elements) / avg(out_elements) AS imbalance,
+    arg_max(rank, out_elements) AS busiest, max(transfer_ns) AS transfer_ns
+  FROM call WHERE op = 'all_to_all' AND t_is = 'matched' AND out_elements > 0
+  GROUP BY call_id, process_group HAVING count(*) = max(group_size)),
+top AS (
+  SELECT process_group, busiest, count(*) AS times,
+    row_number() OVER (PARTITION BY process_group ORDER BY count(*) DESC, busiest) AS place
+  FROM balance WHERE imbalance > 1 GROUP BY process_group, busiest)
+SELECT $1 AS run, b.process_group, count(*) AS calls, median(imbalance) AS imbalance,
+  any_value(t.busiest) AS busiest_rank, any_value(t.times) / count(*) AS busiest_share,
+  round(sum(transfer_ns * (1 - 1 / imbalance)) / (SELECT max(steps) FROM steps))::BIGINT
+    AS excess_ns_per_step
+FROM balance b LEFT JOIN top t
+  ON t.process_group IS NOT DISTINCT FROM b.process_group AND t.place = 1
+GROUP BY b.process_group ORDER BY ALL
+"""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from advisor.config.loader import load_model
 from advisor.errors import AdvisorError
 from advisor.model.transformer import TransformerShape
 
@@ -124,3 +128,37 @@ def preset(name: str) -> TransformerShape:
     raise AdvisorError(
         f"unknown model '{name}'", hint=f"{near}known models: {', '.join(sorted(PRESETS))}"
     )
+
+
+class _ShapeFile(BaseModel):
+    """The fields of TransformerShape, as a YAML file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    layers: int = Field(ge=1)
+    hidden: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    ffn_hidden: int = Field(ge=1)
+    vocab: int = Field(ge=1)
+    sequence: int = Field(ge=1)
+    kv_heads: int = Field(default=0, ge=0)
+    gated_mlp: bool = False
+    bias: bool = False
+    tied_embeddings: bool = False
+    learned_positions: bool = False
+    norm_tensors: int = Field(default=1, ge=1, le=2)
+    experts: int = Field(default=1, ge=1)
+    experts_per_token: int = Field(default=1, ge=1)
+    head_dim: int = Field(default=0, ge=0)
+    source: str = ""
+
+
+def model_shape(name: str) -> TransformerShape:
+    """A preset by name, or the shape in a YAML file. Raises AdvisorError (file and line)."""
+    if not name.endswith((".yaml", ".yml")):
+        return preset(name)
+    try:
+        return TransformerShape(**load_model(Path(name), _ShapeFile).model_dump())
+    except ValueError as error:
+        raise AdvisorError(str(error), where=name) from error

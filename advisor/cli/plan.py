@@ -1,0 +1,189 @@
+"""advisor plan: strategy, memory, traffic and time of a model on a machine, before any run."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from advisor.model.plan import Plan
+
+_SCALES = (8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+@click.command("plan")
+@click.argument("model", metavar="MODEL")
+@click.argument("hardware", metavar="HARDWARE")
+@click.option("--gpus", type=click.IntRange(1), help="Number of GPUs; default: 8 to 1,024.")
+@click.option("--global-batch", type=click.IntRange(1), help="Sequences per step.")
+@click.option("--sequence", type=click.IntRange(1), help="Tokens per sequence.")
+@click.option("--nccl", default="2.29.7", show_default=True, metavar="VERSION")
+@click.option(
+    "--precision",
+    type=click.Choice(["mixed", "fp32", "bf16"]),
+    default="mixed",
+    show_default=True,
+    help="What is kept per parameter (mixed: 16 bytes).",
+)
+@click.option(
+    "--efficiency",
+    type=float,
+    default=0.45,
+    show_default=True,
+    help="Share of the dense peak that matrices reach.",
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+def command(
+    model: str,
+    hardware: str,
+    gpus: int | None,
+    global_batch: int | None,
+    sequence: int | None,
+    nccl: str,
+    precision: Any,
+    efficiency: float,
+    form: str,
+) -> None:
+    """Rank strategies for MODEL on HARDWARE by memory, traffic, roofline and NCCL's cost model.
+
+    MODEL is a preset (gpt2-large, llama2-70b, mixtral-8x7b ...) or a YAML file with a shape;
+    HARDWARE a machine (dgx-h100, aws-p4d ...) or a YAML file. All figures are modelled.
+
+    Example:  advisor plan llama2-70b dgx-h100 --gpus 64
+    """
+    from advisor.errors import AdvisorError
+    from advisor.model.nccl import parse_version
+    from advisor.model.plan import make_plan
+    from advisor.model.presets import model_shape
+
+    shape = model_shape(model)
+    plans, skipped = [], []
+    for count in (gpus,) if gpus else _SCALES:
+        try:
+            plans.append(
+                make_plan(
+                    shape,
+                    hardware,
+                    count,
+                    nccl=parse_version(nccl),
+                    global_batch=global_batch,
+                    sequence=sequence,
+                    efficiency=efficiency,
+                    precision=precision,
+                )
+            )
+        except AdvisorError as error:
+            if gpus or not error.message.startswith("no layout divides"):
+                raise
+            skipped.append(f"{count} GPUs: {error.message}")
+    if form == "json":
+        data = [plan.to_dict() for plan in plans]
+        click.echo(json.dumps(data[0] if gpus else data, indent=2))
+        return
+    click.echo(_detail(plans[0]) if gpus else _scaling(plans))
+    for line in skipped:
+        click.echo(line)
+
+
+def _head(plan: Plan) -> list[str]:
+    from advisor.model.transformer import parameters
+
+    return [
+        f"{plan.shape.name}: {parameters(plan.shape).total:,} parameters, sequence "
+        f"{plan.sequence:,}; {plan.cluster.machine.description} ({plan.cluster.device.name})",
+        "MODELLED, not measured",
+        "",
+    ]
+
+
+def _table(header: list[str], rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in [header, *rows]
+    ]
+
+
+_HEADER = [
+    "strategy",
+    "dp x tp x pp",
+    "batch x acc",
+    "ckpt",
+    "memory GB",
+    "traffic GB",
+    "step ms",
+    "exposed",
+    "tokens/s",
+    "MFU",
+]
+
+
+def _cells(estimate: Any) -> list[str]:
+    layout = estimate.layout
+    fits = estimate.fits
+    return [
+        layout.strategy,
+        f"{layout.data}x{layout.tensor}x{layout.pipeline}",
+        f"{layout.micro_batch}x{layout.accumulation}",
+        "yes" if estimate.settings.checkpointing else "no",
+        f"{estimate.memory_bytes / 1e9:,.1f}",
+        f"{estimate.traffic_bytes / 1e9:,.1f}",
+        f"{estimate.step_s * 1e3:,.0f}" if fits else "-",
+        f"{estimate.exposed_s / estimate.step_s:.0%}" if fits else "-",
+        f"{estimate.tokens_per_s:,.0f}" if fits else "-",
+        f"{estimate.mfu:.0%}" if fits else "-",
+    ]
+
+
+def _detail(plan: Plan) -> str:
+    lines = _head(plan)
+    lines.append(
+        f"{plan.cluster.gpus} GPUs on {plan.cluster.nodes} node"
+        f"{'s' if plan.cluster.nodes > 1 else ''}, {plan.global_batch:,} sequences per step"
+    )
+    table = _table(_HEADER, [_cells(row.estimate) for row in plan.rows])
+    lines.append("  " + table[0])
+    for row, text in zip(plan.rows, table[1:], strict=True):
+        lines.append(("> " if row is plan.recommended else "  ") + text)
+        lines += [f"      {reason}" for reason in row.reasons]
+    if plan.recommended is None:
+        lines += ["", "nothing fits: more GPUs, a shorter sequence, or offload to the host"]
+    if plan.options:
+        lines += ["", f"changes to {plan.recommended_name}, before trying them"]
+        cells = [
+            [
+                option.option,
+                f"{option.memory_delta_bytes / 1e9:+,.1f}",
+                f"{option.traffic_delta_bytes / 1e9:+,.1f}",
+                f"{option.step_delta_s * 1e3:+,.0f}",
+                "yes" if option.fits else "no",
+            ]
+            for option in plan.options
+        ]
+        table = _table(["change", "memory GB", "traffic GB", "step ms", "fits"], cells)
+        lines.append("  " + table[0])
+        for option, text in zip(plan.options, table[1:], strict=True):
+            lines.append(f"  {text}  {option.note}")
+    lines += ["", *(f"assumed: {text}" for text in plan.assumptions)]
+    return "\n".join(lines)
+
+
+def _scaling(plans: list[Plan]) -> str:
+    lines = _head(plans[0])
+    rows = []
+    for plan in plans:
+        name = f"{plan.cluster.gpus} GPUs"
+        if plan.recommended is None:
+            rows.append([name, "nothing fits", *[""] * (len(_HEADER) - 1)])
+        else:
+            cells = _cells(plan.recommended.estimate)
+            rows.append([name, *cells])
+    lines += _table(["", *_HEADER], rows)
+    lines += ["", "reasons: --gpus N shows every strategy"]
+    lines += [f"assumed: {text}" for text in plans[0].assumptions]
+    return "\n".join(lines)

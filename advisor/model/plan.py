@@ -1,0 +1,306 @@
+"""Which strategy for which model on which machine, before anything is run.
+
+Every layout is estimated (plan_estimate), those that do not fit are kept with what they lack, and
+the fastest of the rest is recommended; within 3 % one that leaves memory free, then the simpler.
+All figures are modelled: they rank layouts and name what limits them, and the first profile of
+the real job replaces them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from advisor.config.hardware import machine as find_machine
+from advisor.errors import AdvisorError
+from advisor.model.nccl.version import NcclVersion, format_version
+from advisor.model.plan_cluster import Cluster
+from advisor.model.plan_estimate import Estimate, estimate
+from advisor.model.plan_layout import Layout, Settings, layouts
+from advisor.model.plan_reasons import explain, level_roofline
+from advisor.model.transformer import Precision, TransformerShape, flops_per_token, parameters
+
+DEFAULT_EFFICIENCY = 0.45
+_TIE = 1.03
+_TOKENS_PER_STEP = ((3e9, 524_288), (float("inf"), 4_194_304))
+
+
+@dataclass(frozen=True)
+class Option:
+    """One change to the recommended layout and what it does, before trying it."""
+
+    option: str
+    memory_delta_bytes: float
+    traffic_delta_bytes: float
+    step_delta_s: float
+    fits: bool
+    note: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """The best settings of one strategy and its reasons."""
+
+    estimate: Estimate
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The answer for one number of GPUs; `recommended` is None when nothing fits."""
+
+    shape: TransformerShape
+    cluster: Cluster
+    global_batch: int
+    sequence: int
+    efficiency: float
+    peak_flops: float
+    peak_source: str
+    rows: tuple[Row, ...]
+    recommended: Row | None
+    options: tuple[Option, ...]
+    assumptions: tuple[str, ...]
+
+    @property
+    def recommended_name(self) -> str:
+        """The recommended strategy's name; empty when nothing fits."""
+        return self.recommended.estimate.layout.strategy if self.recommended else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "basis": "modelled",
+            "model": self.shape.name,
+            "parameters": parameters(self.shape).total,
+            "active_parameters": parameters(self.shape).active,
+            "flops_per_token": flops_per_token(self.shape, self.sequence),
+            "hardware": self.cluster.machine.name,
+            "device": self.cluster.device.name,
+            "gpus": self.cluster.gpus,
+            "nodes": self.cluster.nodes,
+            "nccl": format_version(self.cluster.nccl),
+            "global_batch": self.global_batch,
+            "sequence": self.sequence,
+            "peak_flops": self.peak_flops,
+            "peak_source": self.peak_source,
+            "assumptions": list(self.assumptions),
+            "roofline": level_roofline(self.cluster, self.peak_flops),
+            "rows": [_row(row) for row in self.rows],
+            "recommended": _row(self.recommended) if self.recommended else None,
+            "options": [asdict(option) for option in self.options],
+        }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    data = asdict(row.estimate)
+    data["strategy"] = row.estimate.layout.strategy
+    data["fits"] = row.estimate.fits
+    data["traffic_bytes"] = row.estimate.traffic_bytes
+    data["reasons"] = list(row.reasons)
+    return data
+
+
+def default_global_batch(shape: TransformerShape, sequence: int, gpus: int) -> int:
+    """Sequences per step: 0.5 M tokens below 3 B parameters, else 4 M; at least one per GPU.
+
+    The batches of the GPT-2 and LLaMA papers, as a power of two.
+    """
+    size = parameters(shape).total
+    tokens = next(tokens for limit, tokens in _TOKENS_PER_STEP if size < limit)
+    wanted = max(tokens // sequence, gpus, 1)
+    return 1 << (wanted - 1).bit_length()
+
+
+def make_plan(
+    shape: TransformerShape,
+    hardware: str,
+    gpus: int,
+    *,
+    nccl: NcclVersion = (2, 29, 7),
+    global_batch: int | None = None,
+    sequence: int | None = None,
+    efficiency: float = DEFAULT_EFFICIENCY,
+    precision: Precision = "mixed",
+) -> Plan:
+    """Estimate every layout of `shape` on `gpus` GPUs of `hardware` and recommend one.
+
+    `efficiency` is the share of the dense peak that matrices reach. Raises AdvisorError for
+    unknown hardware, GPUs that do not fill nodes, or a batch that no layout divides.
+    """
+    cluster = Cluster(find_machine(hardware), gpus, nccl)
+    length = sequence or min(shape.sequence, 8192)
+    batch = global_batch or default_global_batch(shape, length, gpus)
+    if not 0 < efficiency <= 1:
+        raise AdvisorError(f"efficiency is {efficiency}: it is a share of the peak, over 0 to 1")
+    dtype = "fp32" if precision == "fp32" else "bf16"
+    if dtype not in cluster.device.peak_tflops:
+        dtype = "fp16"  # Volta and Turing have no bf16
+    peak = cluster.device.peak_flops(dtype)
+    if peak is None:
+        raise AdvisorError(f"{cluster.device.name} has no {dtype} peak in the table")
+    settings = Settings(precision=precision, communication_bytes=4 if precision == "fp32" else 2)
+    best: dict[str, Estimate] = {}
+    for layout in layouts(shape, gpus, cluster.machine.gpus_per_node, batch):
+        for checkpointing in (False, True):
+            tried = estimate(
+                shape,
+                cluster,
+                layout,
+                replace(settings, checkpointing=checkpointing),
+                sequence=length,
+                efficiency=efficiency,
+                peak_flops=peak,
+            )
+            if layout.strategy not in best or _better(tried, best[layout.strategy]):
+                best[layout.strategy] = tried
+    if not best:
+        raise AdvisorError(
+            f"no layout divides a global batch of {batch} sequences over {gpus} GPUs",
+            hint="give --global-batch a multiple of the number of GPUs",
+        )
+    ranked = sorted(best.values(), key=lambda item: (not item.fits, item.step_s))
+    chosen = _choose(ranked)
+    fastest = ranked[0]
+    ranked.sort(key=lambda item: (item is not chosen, not item.fits, item.step_s))
+    rows = tuple(Row(item, explain(item, chosen, fastest, cluster, peak)) for item in ranked)
+    recommended = next((row for row in rows if row.estimate is chosen), None)
+    plan = Plan(
+        shape=shape,
+        cluster=cluster,
+        global_batch=batch,
+        sequence=length,
+        efficiency=efficiency,
+        peak_flops=peak,
+        peak_source=cluster.device.peak_source,
+        rows=rows,
+        recommended=recommended,
+        options=(),
+        assumptions=_assumptions(cluster, efficiency, dtype, peak),
+    )
+    return replace(plan, options=_options(plan)) if recommended else plan
+
+
+def _better(one: Estimate, other: Estimate) -> bool:
+    """Fitting first, then faster; with equal times the larger micro-batch that leaves room.
+
+    Of those that do not fit the one that needs least.
+    """
+    if one.fits != other.fits:
+        return one.fits
+    if not one.fits:
+        return one.memory_bytes < other.memory_bytes
+    if abs(one.step_s - other.step_s) > 0.002 * other.step_s:
+        return one.step_s < other.step_s
+    if one.is_roomy != other.is_roomy:
+        return one.is_roomy
+    larger = one.layout.micro_batch > other.layout.micro_batch
+    return larger if one.is_roomy else not larger
+
+
+def _choose(ranked: list[Estimate]) -> Estimate | None:
+    fitting = [item for item in ranked if item.fits]
+    if not fitting:
+        return None
+    fastest = min(item.step_s for item in fitting)
+    close = [item for item in fitting if item.step_s <= _TIE * fastest]
+    return min(close, key=lambda i: (not i.is_roomy, i.layout.complexity, i.step_s))
+
+
+def _assumptions(cluster: Cluster, efficiency: float, dtype: str, peak: float) -> tuple[str, ...]:
+    source = (
+        f"collective times: NCCL {format_version(cluster.nccl)}'s own cost model on "
+        f"{cluster.machine.name}'s graphs"
+        if cluster.modelled_by_nccl
+        else "collective times: 80 % of the link's bandwidth and a flat latency (no NCCL model)"
+    )
+    return (
+        "everything is modelled: profile the job before believing a number",
+        f"dense {dtype} peak {peak / 1e12:,.0f} TFLOP/s: {cluster.device.peak_source}",
+        f"matrices run at {efficiency:.0%} of it (--efficiency)",
+        source,
+        "small micro-batches (below some 4,000 tokens) run slower than that share: not modelled",
+        "data-parallel communication hides under compute except its first or last piece; tensor- "
+        "and expert-parallel communication does not; no slowdown of compute by communication",
+        "activations by s*b*h*(34 + 5*a*s/h) per layer, without the attention scores (a fused "
+        "attention kernel); 4 GB for context and buffers; 95 % of device memory usable",
+    )
+
+
+def _options(plan: Plan) -> tuple[Option, ...]:
+    """What single changes to the recommended layout would do."""
+    assert plan.recommended is not None
+    base = plan.recommended.estimate
+    layout, settings = base.layout, base.settings
+    trials: list[tuple[str, Layout, Settings, str]] = []
+    if layout.micro_batch > 1:
+        halved = replace(
+            layout, micro_batch=layout.micro_batch // 2, accumulation=layout.accumulation * 2
+        )
+        trials.append(
+            ("twice the accumulation", halved, settings, "half the activations per micro-batch")
+        )
+    if layout.accumulation > 1 and layout.accumulation % 2 == 0:
+        doubled = replace(
+            layout, micro_batch=layout.micro_batch * 2, accumulation=layout.accumulation // 2
+        )
+        trials.append(
+            ("half the accumulation", doubled, settings, "larger matrices, fewer collectives")
+        )
+    flipped = replace(settings, checkpointing=not settings.checkpointing)
+    trials.append(
+        (
+            "no activation checkpointing" if settings.checkpointing else "activation checkpointing",
+            layout,
+            flipped,
+            "a third of the compute again for keeping layer inputs only",
+        )
+    )
+    trials.append(
+        (
+            "optimizer state on the host",
+            layout,
+            replace(settings, offload_optimizer=True),
+            "gradients and weights cross PCIe every step, Adam runs on the CPU",
+        )
+    )
+    if layout.data > 1:
+        for size, name, note in (
+            (4, "gradients sent in fp32", "exact sums, twice the bytes of bf16"),
+            (
+                2,
+                "gradients sent in bf16",
+                "half the bytes of fp32 (bf16_compress_hook, FSDP's own)",
+            ),
+            (
+                1,
+                "FP8 communication",
+                "needs a hook or FP8 all-gather; rings over 8 ranks lose precision (NCCL 2.24+ "
+                "avoids them)",
+            ),
+        ):
+            if size != settings.communication_bytes:
+                changed = replace(settings, communication_bytes=size)
+                trials.append((name, layout, changed, note))
+    return tuple(_option(plan, base, *trial) for trial in trials)
+
+
+def _option(
+    plan: Plan, base: Estimate, name: str, layout: Layout, settings: Settings, note: str
+) -> Option:
+    tried = estimate(
+        plan.shape,
+        plan.cluster,
+        layout,
+        settings,
+        sequence=plan.sequence,
+        efficiency=plan.efficiency,
+        peak_flops=plan.peak_flops,
+    )
+    return Option(
+        option=name,
+        memory_delta_bytes=tried.memory_bytes - base.memory_bytes,
+        traffic_delta_bytes=tried.traffic_bytes - base.traffic_bytes,
+        step_delta_s=tried.step_s - base.step_s,
+        fits=tried.fits,
+        note=note,
+    )

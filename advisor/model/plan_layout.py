@@ -1,0 +1,119 @@
+"""The layouts that are tried: a strategy, its degrees, and the settings that go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.model.transformer import Precision, TransformerShape
+
+DataStrategy = Literal["single", "ddp", "zero1", "fsdp2-zero2", "fsdp2", "hsdp"]
+# From simple to involved: with nearly equal times the simpler one is recommended.
+DATA_STRATEGIES: tuple[DataStrategy, ...] = ("ddp", "zero1", "fsdp2-zero2", "fsdp2", "hsdp")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user can change without changing the layout."""
+
+    checkpointing: bool = False
+    offload_optimizer: bool = False
+    communication_bytes: int = 2
+    precision: Precision = "mixed"
+    flash_attention: bool = True
+    bucket_bytes: int = 25 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A strategy over the GPUs: data x tensor x pipeline, experts inside the data ranks."""
+
+    data_strategy: DataStrategy
+    data: int
+    tensor: int = 1
+    pipeline: int = 1
+    expert: int = 1
+    micro_batch: int = 1
+    accumulation: int = 1
+
+    @property
+    def strategy(self) -> str:
+        """Its name as `advisor profile --strategy` takes it, parts joined by '+'."""
+        parts = []
+        if self.pipeline > 1:
+            parts.append("pp")
+        if self.tensor > 1:
+            parts.append("tp-sp")
+        if self.expert > 1:
+            parts.append("ep")
+        if self.data > 1 or not parts:
+            parts.append(self.data_strategy)
+        return "+".join(parts)
+
+    @property
+    def complexity(self) -> int:
+        """How much there is to set up and to go wrong; for ties only."""
+        order = ("single", *DATA_STRATEGIES).index(self.data_strategy)
+        return order + 10 * (self.tensor > 1) + 10 * (self.expert > 1) + 20 * (self.pipeline > 1)
+
+
+def layouts(
+    shape: TransformerShape, gpus: int, gpus_per_node: int, global_batch: int
+) -> Iterator[Layout]:
+    """Every layout worth an estimate, with every micro-batch that divides the global batch.
+
+    Tensor parallelism stays inside a node and divides the heads; a pipeline's stages divide the
+    layers and lie on different nodes or parts of one; experts are spread inside a node.
+    """
+    for tensor in _powers(min(gpus, gpus_per_node)):
+        if shape.heads % tensor or shape.kv_heads % tensor:
+            continue
+        for pipeline in _powers(min(gpus // tensor, shape.layers)):
+            if gpus % (tensor * pipeline) or shape.layers % pipeline:
+                continue
+            if pipeline > 1 and (
+                tensor < min(gpus_per_node, shape.kv_heads, gpus) or pipeline > 32
+            ):
+                continue  # a pipeline pays once tensor parallelism has filled the node
+            data = gpus // (tensor * pipeline)
+            for expert in _experts(shape, data, gpus_per_node // tensor):
+                for strategy in _data_strategies(data, tensor, pipeline, gpus, gpus_per_node):
+                    for micro_batch in _powers(64):
+                        if global_batch % (data * micro_batch):
+                            break
+                        yield Layout(
+                            data_strategy=strategy,
+                            data=data,
+                            tensor=tensor,
+                            pipeline=pipeline,
+                            expert=expert,
+                            micro_batch=micro_batch,
+                            accumulation=global_batch // (data * micro_batch),
+                        )
+
+
+def _powers(limit: int) -> Iterator[int]:
+    value = 1
+    while value <= limit:
+        yield value
+        value *= 2
+
+
+def _experts(shape: TransformerShape, data: int, room: int) -> tuple[int, ...]:
+    if shape.experts == 1:
+        return (1,)
+    spread = min(shape.experts, data, max(1, room))
+    return (1, spread) if spread > 1 else (1,)
+
+
+def _data_strategies(
+    data: int, tensor: int, pipeline: int, gpus: int, gpus_per_node: int
+) -> tuple[DataStrategy, ...]:
+    if data == 1:
+        return ("single",)
+    if pipeline > 1:
+        # ZeRO-2 and 3 would communicate for every micro-batch of every stage.
+        return ("ddp", "zero1")
+    several = gpus > gpus_per_node and data > gpus_per_node // tensor > 1
+    return DATA_STRATEGIES if several else DATA_STRATEGIES[:-1]

@@ -1,0 +1,111 @@
+"""Why a layout is or is not the one to take, in sentences with the numbers behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from advisor.model.plan_cluster import Cluster, Group
+from advisor.model.plan_estimate import Estimate
+from advisor.model.plan_roofline import (
+    communication_ratio,
+    critical_tokens,
+    crossover_bytes,
+    regime,
+    ridge,
+)
+
+_GB = 1e9
+
+
+def level_roofline(cluster: Cluster, peak_flops: float) -> list[dict[str, Any]]:
+    """Ridge and critical batch of each level of links, for one GPU."""
+    levels = [("node", Group(1, cluster.machine.gpus_per_node))]
+    if cluster.nodes > 1:
+        levels.append(("network", Group(cluster.nodes, cluster.machine.gpus_per_node)))
+    result = []
+    for name, group in levels:
+        bandwidth = cluster.link_gbps(group)
+        point = ridge(peak_flops, bandwidth)
+        small = cluster.collective_s("allgather", 1024, group)
+        alpha_us = small * 1e6 / max(1, group.ranks - 1)
+        result.append(
+            {
+                "level": name,
+                "link_gbps": bandwidth,
+                "ridge_flops_per_byte": point,
+                "critical_tokens_per_rank": critical_tokens(point),
+                "alpha_us": alpha_us,
+                "crossover_bytes": crossover_bytes(alpha_us, bandwidth),
+            }
+        )
+    return result
+
+
+def explain(
+    item: Estimate,
+    chosen: Estimate | None,
+    fastest: Estimate,
+    cluster: Cluster,
+    peak_flops: float,
+) -> tuple[str, ...]:
+    """Reasons, the decisive one first."""
+    reasons = []
+    layout = item.layout
+    if not item.fits:
+        reasons.append(_does_not_fit(item))
+    elif chosen is not None:
+        reasons.append(_against(item, chosen, fastest))
+    share = item.exposed_s / item.step_s if item.step_s else 0.0
+    if item.fits and share > 0.1:
+        reasons.append(f"{share:.0%} of the step is exposed communication")
+    if item.bubble > 0.1:
+        reasons.append(f"pipeline bubble {item.bubble:.0%}; over 10 % calls for more micro-batches")
+    if item.fits and item.settings.checkpointing:
+        reasons.append("only with activation checkpointing: a third more compute")
+    if layout.data > 1:
+        reasons.append(_data_regime(item, cluster, peak_flops))
+    return tuple(reasons)
+
+
+def _against(item: Estimate, chosen: Estimate, fastest: Estimate) -> str:
+    if item is chosen:
+        if item is fastest:
+            return "fastest of those that fit"
+        if item.is_roomy and not fastest.is_roomy:
+            return "within 3 % of the fastest, and leaves memory free"
+        return "within 3 % of the fastest, and simpler"
+    slower = item.step_s / chosen.step_s - 1
+    if slower >= 0.005:
+        return f"{slower:.1%} slower" if slower < 0.1 else f"{slower:.0%} slower"
+    if chosen.is_roomy and not item.is_roomy:
+        return "as fast, but fills the memory"
+    return "as fast, but more to set up"
+
+
+def _does_not_fit(item: Estimate) -> str:
+    if item.capacity_bytes == 0:
+        return "the host's memory cannot hold the offloaded state"
+    state, room = item.state.total / _GB, item.capacity_bytes / _GB
+    text = f"needs {item.memory_bytes / _GB:.0f} GB of {room:.0f} GB"
+    if item.state.total > item.capacity_bytes:
+        return f"{text}: parameters, gradients and optimizer alone take {state:.0f} GB"
+    return f"{text} even at the smallest micro-batch with checkpointing"
+
+
+def _data_regime(
+    item: Estimate,
+    cluster: Cluster,
+    peak_flops: float,
+) -> str:
+    layout = item.layout
+    group = cluster.group(layout.data, layout.tensor)
+    point = ridge(peak_flops, cluster.link_gbps(group))
+    moved = item.inter_traffic_bytes if group.nodes > 1 else item.intra_traffic_bytes
+    ratio = communication_ratio(item.flops, moved)
+    where = "network" if group.nodes > 1 else "node links"
+    if ratio is None:
+        return f"nothing moves over the {where}"
+    return (
+        f"{regime(ratio, point)} on the {where}: {ratio:,.0f} FLOP per byte against a ridge of "
+        f"{point:,.0f}"
+    )

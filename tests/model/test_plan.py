@@ -1,0 +1,393 @@
+"""The plan: worked values of published guides, measured runs of others, and properties."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.cli.plan import command
+from advisor.config.hardware import machine
+from advisor.errors import AdvisorError
+from advisor.model.plan import default_global_batch, make_plan
+from advisor.model.plan_cluster import Cluster, Group
+from advisor.model.plan_estimate import Estimate, estimate
+from advisor.model.plan_layout import Layout, Settings, layouts
+from advisor.model.plan_roofline import (
+    communication_ratio,
+    critical_tokens,
+    crossover_bytes,
+    data_parallel_ratio,
+    regime,
+    ridge,
+    ring_efficiency,
+    scaling_speedup,
+)
+from advisor.model.plan_traffic import (
+    all_reduce_bytes,
+    bubble_fraction,
+    ddp_bytes,
+    expert_parallel_layer_bytes,
+    fsdp_bytes,
+    gather_bytes,
+    hsdp_bytes,
+    pipeline_boundary_bytes,
+    tensor_parallel_layer_bytes,
+)
+from advisor.model.presets import model_shape, preset
+from advisor.model.transformer import flops_per_token, parameters
+
+NCCL = (2, 29, 7)
+
+
+def of(
+    model: str, hardware: str, gpus: int, layout: Layout, **settings: object
+) -> Estimate:
+    shape = preset(model)
+    cluster = Cluster(machine(hardware), gpus, NCCL)
+    peak = cluster.device.peak_flops("bf16")
+    assert peak is not None
+    efficiency = settings.pop("efficiency", 0.45)
+    assert isinstance(efficiency, float)
+    sequence = settings.pop("sequence", shape.sequence)
+    assert isinstance(sequence, int)
+    return estimate(
+        shape,
+        cluster,
+        layout,
+        Settings(**settings),  # type: ignore[arg-type]
+        sequence=sequence,
+        efficiency=efficiency,
+        peak_flops=peak,
+    )
+
+
+# --- worked values of guides ---------------------------------------------------------------------
+
+
+def test_ccr_of_gpt3_at_one_sample_is_3072() -> None:
+    # 6 N 2048 FLOPs against 2 N parameters' gradients of 2 bytes, moved twice
+    assert data_parallel_ratio(2048) == 3072
+    size = 2.0 * parameters(preset("gpt3")).total
+    flops = 6.0 * parameters(preset("gpt3")).total * 2048
+    assert communication_ratio(flops, 2 * size) == pytest.approx(3072)
+    assert communication_ratio(flops, 0) is None
+
+
+def test_tensor_parallel_traffic_of_gpt3_is_352_mb_per_layer() -> None:
+    # TP=8, b=1, s=2048, h=12288, bf16: 4 x 1.75 x 50.3 MB
+    assert tensor_parallel_layer_bytes(1, 2048, 12288, 8) / 1e6 == pytest.approx(352, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("alpha_us", "gbps", "bytes_"),
+    [
+        (1.0, 450.0, 450_000),  # NVLink 4
+        (5.0, 12.5, 62_500),  # 100 GbE RoCE
+        (50.0, 12.5, 625_000),  # 100 GbE TCP
+        (12.0, 25.0, 300_000),  # HDR InfiniBand
+    ],
+)
+def test_crossover_is_alpha_times_bandwidth(alpha_us: float, gbps: float, bytes_: int) -> None:
+    assert crossover_bytes(alpha_us, gbps) == pytest.approx(bytes_)
+
+
+def test_bubble_of_a_pipeline() -> None:
+    # Narayanan et al. 2021: (p-1)/m relative to the ideal, hence (p-1)/(m+p-1) of the whole
+    assert bubble_fraction(8, 8) == 7 / 15
+    assert bubble_fraction(8, 64) < 0.1
+    assert bubble_fraction(4, 8, chunks=2) == 3 / 19
+    assert bubble_fraction(1, 1) == 0
+
+
+def test_ridge_and_critical_batch() -> None:
+    # H100: 989.4 TFLOP/s dense against 50 GB/s of NDR InfiniBand and 450 GB/s of NVLink 4
+    network = ridge(989.4e12, 50)
+    assert network == pytest.approx(19_788)
+    assert data_parallel_ratio(critical_tokens(network)) == pytest.approx(network)
+    assert ridge(989.4e12, 450) == pytest.approx(2_199, abs=1)
+
+
+def test_regimes_change_at_the_agreed_shares_of_the_ridge() -> None:
+    names = [regime(ratio, 1000) for ratio in (199, 201, 799, 801, 1199, 1201)]
+    assert names == [
+        "severely communication-bound",
+        "communication-bound",
+        "communication-bound",
+        "balanced",
+        "balanced",
+        "compute-bound",
+    ]
+    assert regime(None, 1000) == "compute-bound"
+
+
+def test_efficiency_falls_with_ranks_as_latency_outgrows_a_saturated_volume() -> None:
+    size, alpha, gbps = 50e6, 5.0, 12.5
+    curve = [ring_efficiency(size, ranks, alpha, gbps) for ranks in (8, 64, 256, 1024)]
+    assert curve == sorted(curve, reverse=True)
+    # 1 / (1 + n n*/S) with n* = 62.5 kB: half is lost at n = S/n* = 800 ranks
+    assert ring_efficiency(size, 800, alpha, gbps) == pytest.approx(0.5)
+    assert curve[0] == pytest.approx(1 / (1 + 8 * 62_500 / size))
+    volumes = [gather_bytes(size, ranks) for ranks in (8, 64, 256, 1024)]
+    assert volumes[-1] / volumes[1] < 1.02
+
+
+def test_fsdp_moves_one_and_a_half_times_what_ddp_moves() -> None:
+    size = 1e9
+    assert fsdp_bytes(size, size, 64) == pytest.approx(1.5 * ddp_bytes(size, 64))
+    inside, across = hsdp_bytes(size, size, 8, 8)
+    assert inside == fsdp_bytes(size, size, 8)
+    assert across == all_reduce_bytes(size / 8, 8)
+    assert across < fsdp_bytes(size, size, 64) / 10
+
+
+def test_pipeline_and_expert_traffic() -> None:
+    assert pipeline_boundary_bytes(1, 2048, 12288) == 2 * 50_331_648
+    assert expert_parallel_layer_bytes(1, 4096, 4096, 2, 8) == 4 * 7 / 8 * 2 * 33_554_432
+
+
+# --- runs that others measured -------------------------------------------------------------------
+
+
+def test_two_h100_scale_gpt2_large_as_measured() -> None:
+    # GPT-2 large, 2xH100, global batch 32, micro-batch 8: 32,582 tokens/s on one GPU, 62,870 with
+    # DDP, 62,244 with full and 62,495 with gradient sharding on two
+    shape = preset("gpt2-large")
+    efficiency = 32_582 * flops_per_token(shape, 1024) / 989.4e12
+    measured = {"ddp": 62_870, "fsdp2": 62_244, "fsdp2-zero2": 62_495}
+    for strategy, tokens_per_s in measured.items():
+        layout = Layout(strategy, data=2, micro_batch=8, accumulation=2)  # type: ignore[arg-type]
+        modelled = of("gpt2-large", "dgx-h100", 2, layout, efficiency=efficiency)
+        assert modelled.tokens_per_s == pytest.approx(tokens_per_s, rel=0.06)
+
+
+def test_eight_h100_scale_at_least_as_the_guide_expects() -> None:
+    # The same guide expects 6.8x (DDP) and 7.2x (FSDP) on 8 GPUs.
+    shape = preset("gpt2-large")
+    efficiency = 32_582 * flops_per_token(shape, 1024) / 989.4e12
+    one = of(
+        "gpt2-large",
+        "dgx-h100",
+        1,
+        Layout("single", data=1, micro_batch=8, accumulation=4),
+        efficiency=efficiency,
+    )
+    for strategy, least in (("ddp", 6.8), ("fsdp2", 7.2)):
+        layout = Layout(strategy, data=8, micro_batch=4, accumulation=1)  # type: ignore[arg-type]
+        eight = of("gpt2-large", "dgx-h100", 8, layout, efficiency=efficiency)
+        assert least < eight.tokens_per_s / one.tokens_per_s <= 8
+    assert scaling_speedup(8, 1.0, 0.0) == 8
+    assert scaling_speedup(8, 1.0, 1.0) == 4
+
+
+def test_larger_buckets_and_sharding_help_on_a_slow_fabric() -> None:
+    # A published tear-down of 12 x 8 A100: larger buckets and overlap gave most.
+    layout = Layout("ddp", data=96, micro_batch=4, accumulation=1)
+    small = of("gpt2-xl", "a100-roce", 96, layout, bucket_bytes=25 << 20)
+    large = of("gpt2-xl", "a100-roce", 96, layout, bucket_bytes=100 << 20)
+    assert large.communication_s < small.communication_s
+    assert large.traffic_bytes == pytest.approx(small.traffic_bytes)
+    eight_bit = of("gpt2-xl", "a100-roce", 96, layout, communication_bytes=1)
+    assert eight_bit.traffic_bytes == pytest.approx(small.traffic_bytes / 2)
+    assert eight_bit.step_s < small.step_s
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def test_memory_decides_where_it_must() -> None:
+    # 16 bytes x 6.74 B = 108 GB: no DDP of LLaMA 7B on 80 GB; sharded over 8 it is 13.5 GB
+    ddp = of("llama-7b", "dgx-a100", 8, Layout("ddp", data=8), checkpointing=True)
+    assert not ddp.fits
+    assert ddp.state.total == pytest.approx(16 * 6_738_415_616)
+    fsdp = of("llama-7b", "dgx-a100", 8, Layout("fsdp2", data=8), checkpointing=True)
+    assert fsdp.fits
+    assert fsdp.state.total == pytest.approx(ddp.state.total / 8)
+    assert make_plan(preset("llama2-70b"), "dgx-h100", 8).recommended is None
+
+
+def test_tensor_and_pipeline_degrees_divide_the_state() -> None:
+    whole = of("llama2-70b", "dgx-h100", 64, Layout("ddp", data=64))
+    split = of("llama2-70b", "dgx-h100", 64, Layout("ddp", data=8, tensor=8))
+    assert split.state.total == pytest.approx(whole.state.total / 8)
+    staged = of("llama2-70b", "dgx-h100", 64, Layout("ddp", data=1, tensor=8, pipeline=8))
+    assert whole.state.total / 64 <= staged.state.total < whole.state.total / 60
+
+
+def test_offload_moves_the_optimizer_to_a_host_that_can_hold_it() -> None:
+    layout = Layout("zero1", data=8)
+    kept = of("llama-7b", "dgx-a100", 8, layout)
+    moved = of("llama-7b", "dgx-a100", 8, layout, offload_optimizer=True)
+    assert kept.memory_bytes - moved.memory_bytes == pytest.approx(kept.state.optimizer)
+    assert moved.host_bytes == pytest.approx(8 * kept.state.optimizer)
+    assert moved.step_s > kept.step_s
+    assert not of("llama2-70b", "dgx-a100", 8, Layout("ddp", data=8), offload_optimizer=True).fits
+
+
+def test_checkpointing_trades_a_third_of_compute_for_activations() -> None:
+    layout = Layout("fsdp2", data=8, micro_batch=4)
+    plain = of("llama-7b", "dgx-a100", 8, layout)
+    checked = of("llama-7b", "dgx-a100", 8, layout, checkpointing=True)
+    assert checked.compute_s == pytest.approx(plain.compute_s * 4 / 3)
+    assert checked.activation_bytes < plain.activation_bytes / 4
+
+
+# --- layouts and the plan ------------------------------------------------------------------------
+
+
+@given(
+    model=st.sampled_from(["gpt2", "gpt2-large", "llama-7b", "llama3-405b", "mixtral-8x7b"]),
+    gpus=st.sampled_from([1, 2, 4, 8, 16, 64, 256, 1024]),
+    batch=st.sampled_from([1, 48, 512, 2048]),
+)
+def test_layouts_use_every_gpu_and_every_sequence(model: str, gpus: int, batch: int) -> None:
+    shape = preset(model)
+    for layout in layouts(shape, gpus, 8, batch):
+        assert layout.data * layout.tensor * layout.pipeline == gpus
+        assert layout.data * layout.micro_batch * layout.accumulation == batch
+        assert shape.heads % layout.tensor == shape.kv_heads % layout.tensor == 0
+        assert layout.tensor <= 8
+        assert shape.layers % layout.pipeline == 0
+        assert layout.data % layout.expert == 0
+
+
+def test_traffic_splits_between_links_without_loss() -> None:
+    # 4 nodes x 8: of a ring's hops one in eight leaves the node
+    gradients = 2.0 * parameters(preset("gpt2-large")).total
+    item = of("gpt2-large", "dgx-h100", 32, Layout("ddp", data=32))
+    assert item.traffic_bytes == pytest.approx(ddp_bytes(gradients, 32))
+    assert item.inter_traffic_bytes == pytest.approx(item.traffic_bytes / 8)
+    inside = of("gpt2-large", "dgx-h100", 8, Layout("ddp", data=8))
+    assert inside.inter_traffic_bytes == 0
+
+
+def test_strategies_carry_their_known_names() -> None:
+    assert Layout("single", data=1).strategy == "single"
+    assert Layout("fsdp2", data=8).strategy == "fsdp2"
+    assert Layout("fsdp2", data=4, tensor=2).strategy == "tp-sp+fsdp2"
+    assert Layout("zero1", data=2, tensor=8, pipeline=4).strategy == "pp+tp-sp+zero1"
+    assert Layout("single", data=1, tensor=8, pipeline=2).strategy == "pp+tp-sp"
+    assert Layout("hsdp", data=16, expert=8).strategy == "ep+hsdp"
+
+
+def test_groups_are_packed_into_nodes() -> None:
+    cluster = Cluster(machine("dgx-h100"), 64, NCCL)
+    assert cluster.group(8) == Group(1, 8)
+    assert cluster.group(64) == Group(8, 8)
+    assert cluster.group(8, stride=8) == Group(8, 1)
+    assert cluster.group(16, stride=2) == Group(4, 4)
+    with pytest.raises(AdvisorError, match="12 GPUs do not fill nodes of 8"):
+        Cluster(machine("dgx-h100"), 12, NCCL)
+
+
+@pytest.mark.parametrize("model", ["gpt2", "gpt2-xl", "llama-7b", "llama2-70b", "mixtral-8x7b"])
+@pytest.mark.parametrize("gpus", [8, 64, 1024])
+def test_a_plan_is_consistent(model: str, gpus: int) -> None:
+    plan = make_plan(preset(model), "dgx-h100", gpus)
+    fitting = [row.estimate for row in plan.rows if row.estimate.fits]
+    assert (plan.recommended is None) == (not fitting)
+    if plan.recommended:
+        chosen = plan.recommended.estimate
+        assert chosen.step_s <= 1.03 * min(item.step_s for item in fitting)
+        assert plan.rows[0] is plan.recommended
+        assert 0 < chosen.mfu <= 0.45
+    for row in plan.rows:
+        assert row.reasons
+        item = row.estimate
+        assert item.exposed_s <= item.communication_s * 1.000001
+        assert item.step_s >= item.compute_s
+        if not item.fits:
+            assert "needs" in row.reasons[0]
+
+
+def test_more_gpus_never_train_slower() -> None:
+    speeds = []
+    for gpus in (8, 16, 32, 64, 128, 256, 512, 1024):
+        plan = make_plan(preset("llama-7b"), "dgx-h100", gpus, global_batch=2048)
+        assert plan.recommended is not None
+        speeds.append(plan.recommended.estimate.tokens_per_s)
+    assert speeds == sorted(speeds)
+    assert speeds[-1] / speeds[0] <= 128
+
+
+def test_a_slow_network_keeps_the_bulk_inside_the_node() -> None:
+    plan = make_plan(preset("gpt2-xl"), "a100-tcp", 16)
+    assert plan.recommended_name == "hsdp"
+    slow = next(row for row in plan.rows if row.estimate.layout.strategy == "fsdp2")
+    assert any("exposed communication" in reason for reason in slow.reasons)
+
+
+def test_options_show_their_effect_before_trying() -> None:
+    plan = make_plan(preset("llama2-70b"), "dgx-h100", 64)
+    options = {option.option: option for option in plan.options}
+    checkpointing = options["activation checkpointing"]
+    assert checkpointing.memory_delta_bytes < 0 < checkpointing.step_delta_s
+    assert options["optimizer state on the host"].memory_delta_bytes < 0
+    assert options["FP8 communication"].traffic_delta_bytes < 0
+    assert options["gradients sent in fp32"].traffic_delta_bytes > 0
+
+
+def test_amd_is_planned_from_link_bandwidths_and_says_so() -> None:
+    plan = make_plan(preset("llama-7b"), "mi300x-roce", 16)
+    assert plan.recommended is not None
+    assert any("no NCCL model" in text for text in plan.assumptions)
+
+
+def test_volta_uses_its_fp16_peak() -> None:
+    assert make_plan(preset("gpt2"), "dgx-1-v100", 8).peak_flops == 125e12
+
+
+def test_default_batches_grow_to_the_number_of_gpus() -> None:
+    assert default_global_batch(preset("gpt2"), 1024, 8) == 512
+    assert default_global_batch(preset("gpt2"), 1024, 1024) == 1024
+    assert default_global_batch(preset("llama2-70b"), 4096, 8) == 1024
+
+
+def test_impossible_requests_say_what_to_change(tmp_path: Path) -> None:
+    with pytest.raises(AdvisorError, match="no layout divides"):
+        make_plan(preset("gpt2"), "dgx-h100", 64, global_batch=1)
+    with pytest.raises(AdvisorError, match="share of the peak"):
+        make_plan(preset("gpt2"), "dgx-h100", 8, efficiency=1.5)
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\nlayers: 2\nhidden: 64\nheads: 4\nffn_hiden: 256\n")
+    with pytest.raises(AdvisorError, match=r"mine.yaml:5: unknown setting 'ffn_hiden'"):
+        model_shape(str(path))
+
+
+def test_a_model_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    shape = preset("gpt2")
+    fields = replace(shape, name="mine").__dict__
+    path.write_text(json.dumps(fields))
+    assert parameters(model_shape(str(path))) == parameters(shape)
+
+
+def test_the_command_shows_one_size_in_full() -> None:
+    arguments = ["gpt2-large", "dgx-h100", "--gpus", "8"]
+    text = CliRunner().invoke(command, arguments)
+    assert text.exit_code == 0, text.output
+    assert "MODELLED, not measured" in text.output
+    assert "\n> ddp" in text.output
+    assert "changes to ddp" in text.output
+    result = CliRunner().invoke(command, [*arguments, "--format", "json"])
+    data = json.loads(result.stdout)
+    assert data["basis"] == "modelled"
+    assert data["recommended"]["strategy"] == "ddp"
+    assert {"memory_bytes", "traffic_bytes", "step_s", "reasons"} <= set(data["rows"][0])
+    assert data["roofline"][0]["level"] == "node"
+    assert data["assumptions"]
+
+
+def test_the_command_shows_all_sizes_in_short() -> None:
+    result = CliRunner().invoke(command, ["llama2-70b", "dgx-h100", "--format", "json"])
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    assert [plan["gpus"] for plan in data] == [8, 16, 32, 64, 128, 256, 512, 1024]
+    text = CliRunner().invoke(command, ["llama2-70b", "dgx-h100"])
+    assert "1024 GPUs" in text.output
+    assert "nothing fits" in text.output

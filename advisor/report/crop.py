@@ -70,6 +70,10 @@ def figure(store: Store, finding: Finding) -> Figure | None:
     note = "Clocks of the ranks are aligned." if any(offsets.values()) else ""
     if folded > 0:
         note += f" {numbers.plural(folded, 'short span')} drawn together with neighbours."
+    marked = next((row for row in found if row["marked"] and row["op"]), None)
+    if marked is not None:
+        size = f" of {numbers.traffic(marked['bytes'])}" if marked["bytes"] else ""
+        note += f" Outlined: the {one_line(marked['op'])}{size} that this finding is about."
     culprit = f", rank {window.culprit_rank} outlined" if window.culprit_rank is not None else ""
     return Figure(
         id=f"timeline-{finding.id}",

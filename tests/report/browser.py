@@ -7,6 +7,7 @@ Messages are JSON, each ended by a zero byte, on the child's file descriptors 3 
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -32,7 +33,9 @@ class Browser:
     """One Chromium with one page; use as a context manager."""
 
     def __init__(self, executable: str) -> None:
-        self._profile = tempfile.TemporaryDirectory(prefix="advisor-chromium-")
+        self._profile = tempfile.TemporaryDirectory(
+            prefix="advisor-chromium-", ignore_cleanup_errors=True
+        )
         child_reads, self._write = os.pipe()
         self._read, child_writes = os.pipe()
         # The protocol fixes the numbers 3 and 4: move the child's ends out of their way, then let
@@ -132,9 +135,12 @@ class Browser:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._session = ""
+        # Chromium's children write into the profile until the browser itself has ended them.
+        with contextlib.suppress(RuntimeError, TimeoutError, OSError):
+            self.call("Browser.close")
         for descriptor in (self._write, self._read):
             os.close(descriptor)
-        self._process.terminate()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:

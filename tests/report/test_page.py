@@ -92,7 +92,11 @@ def test_hostile_names_stay_text() -> None:
 
 def test_links_from_findings_must_be_web_addresses() -> None:
     report = make_report()
-    report.findings[0].see = ["javascript:alert(1)", "https://example.org/a", "small-buckets"]
+    report.findings[0].see = [
+        "javascript:alert(1)",
+        "https://example.org/a",
+        "small-buckets",
+    ]  # the last is a rule
     page = render(report, None, "html")
     assert 'href="javascript' not in page
     assert 'href="https://example.org/a"' in page

@@ -53,7 +53,9 @@ def busbw_plot(
     sizes = [group.size_bytes for group in groups]
     if fit is not None and fit.n_star_bytes:
         sizes.append(fit.n_star_bytes)
-    x = Scale(min(sizes) / 1.6, max(sizes) * 1.6, log=True)
+    # A decade at least: a single size must not fill the whole axis.
+    spread = max(1.6, (10 * min(sizes) / max(sizes)) ** 0.5)
+    x = Scale(min(sizes) / spread, max(sizes) * spread, log=True)
     return [_scatter(groups, fit, ceiling_gbps, ceiling, x), _histogram(groups, fit, x)]
 
 

@@ -13,6 +13,7 @@ from advisor.report.tables import Row, rows
 from advisor.store.store import Store
 
 _MAX_DOTS = 24
+_WHISKERS = "Whiskers: 90 % interval. Dotted line: the measured step."
 # Median absolute deviation to standard deviation for normal noise: 1 / Phi^-1(3/4).
 _MAD_TO_SIGMA = 1.4826
 
@@ -36,44 +37,39 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
 
 def _predictions(store: Store, run: str, suffix: str) -> list[Figure]:
     settings: dict[str, list[Row]] = {}
-    for row in rows(
-        store, "SELECT * FROM whatif WHERE run = ? ORDER BY setting, step_ns, value", [run]
-    ):
+    for row in rows(store, "SELECT * FROM whatif WHERE run = ?", [run]):
         settings.setdefault(row["setting"], []).append(row)
     return [
-        _prediction(setting, found, f"whatif-{number}{suffix}")
+        _prediction(setting, sorted(found, key=_by_value), f"whatif-{number}{suffix}")
         for number, (setting, found) in enumerate(settings.items(), 1)
     ]
 
 
 def _prediction(setting: str, found: list[Row], name: str) -> Figure:
     # A value beyond what the trace holds is named only when nothing within it helps.
-    best = next((row for row in found if not row["extrapolates"]), found[0])
+    best = min(found, key=lambda row: (row["extrapolates"], row["step_ns"]))
     measured = best["measured_step_ns"]
-    gain = (measured or 0) - best["step_ns"]
     # A gain counts only when the whole interval is below the measured step.
     sure = measured is not None and (best["step_high_ns"] or best["step_ns"]) < measured
-    if sure and not best["is_current"]:
-        title = (
-            f"{setting}={best['value']} would give back {numbers.duration(gain)} per step"
-            " (replayed)"
-        )
+    wins = sure and not best["is_current"]
+    if wins:
+        gain = numbers.duration(measured - best["step_ns"])
+        title = f"{_words(setting, best['value'])} would give back {gain} per step (replayed)"
     else:
         title = f"No value of {setting} gives a measurable gain: leave it"
-    shown = found[:_MAX_DOTS]
     times = [
         StepTime(
-            f"{row['value']}{' (as recorded)' if row['is_current'] else ''}"
+            f"{_words(setting, row['value'])}{' (as recorded)' if row['is_current'] else ''}"
             f"{' (extrapolated)' if row['extrapolates'] else ''}",
             row["step_ns"],
             row["step_low_ns"],
             row["step_high_ns"],
-            chosen=sure and row is best,
+            chosen=wins and row is best,
             guess=row["extrapolates"],
         )
-        for row in shown
+        for row in found[:_MAX_DOTS]
     ]
-    note = "Whiskers: 90 % interval. Dotted line: the measured step."
+    note = _WHISKERS
     if best["replayed_step_ns"] and measured:
         off = abs(best["replayed_step_ns"] - measured) / measured
         note += f" Replaying the unchanged step misses it by {numbers.share(off)}."
@@ -81,13 +77,14 @@ def _prediction(setting: str, found: list[Row], name: str) -> Figure:
         id=name,
         title=title,
         description=f"Predicted step time in ms for each value of {setting}.",
-        scenes=[step_times(times, band_ns=None, baseline_ns=measured)],
+        # Dots that all lie within the noise would only invite reading something into them.
+        scenes=[step_times(times, band_ns=None, baseline_ns=measured)] if wins else [],
         table=DataTable(
-            [setting, "predicted step", "90 % interval", "gain per step", "as recorded",
+            ["change", "predicted step", "90 % interval", "gain per step", "as recorded",
              "extrapolated"],
             [
                 [
-                    row["value"],
+                    _words(setting, row["value"]),
                     numbers.duration(row["step_ns"]),
                     f"{numbers.duration(row['step_low_ns'])} to "
                     f"{numbers.duration(row['step_high_ns'])}",
@@ -98,8 +95,22 @@ def _prediction(setting: str, found: list[Row], name: str) -> Figure:
                 for row in found
             ],
         ),
-        note=note,
+        note=note if wins else note.removeprefix(_WHISKERS).strip(),
     )  # fmt: skip
+
+
+def _words(setting: str, value: str) -> str:
+    if setting == "without-lateness":
+        return f"Rank {value} on time"
+    return f"{setting}={value}"
+
+
+def _by_value(row: Row) -> tuple[bool, float, str]:
+    """Numbers in their order, words before them."""
+    try:
+        return True, float(row["value"]), ""
+    except ValueError:
+        return False, 0.0, row["value"]
 
 
 def _sweep(store: Store, run: str, suffix: str) -> Figure | None:

@@ -138,7 +138,7 @@ def _fit(store: Store, run: str, op: str, size: int | None) -> Fit | None:
         store,
         "SELECT * FROM alpha_beta WHERE run = ? AND op = ? AND group_size = ?"
         " AND alpha_ns IS NOT NULL AND beta_ns_per_byte IS NOT NULL AND k IS NOT NULL"
-        " AND m IS NOT NULL ORDER BY origin = 'trace' DESC, samples DESC LIMIT 1",
+        " AND m IS NOT NULL AND sizes > 1 ORDER BY origin = 'trace' DESC, samples DESC LIMIT 1",
         [run, op, size],
     )
     factor = bus_factor(op, size)

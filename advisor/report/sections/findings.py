@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -38,8 +37,10 @@ class FindingView:
 def build(report: FindingsReport, store: Store | None) -> Section:
     """Always present: without findings it says that there is nothing to do."""
     taken = set(_RESERVED)
+    rules = {outcome.rule for outcome in report.outcomes}
     views = [
-        _view(number, finding, store, taken) for number, finding in enumerate(report.findings, 1)
+        _view(number, finding, store, taken, rules)
+        for number, finding in enumerate(report.findings, 1)
     ]
     counts = summary.severity_counts(report)
     words = [f"{number} {severity}" for severity, number in counts.items() if number]
@@ -62,7 +63,9 @@ def anchor(text: str, taken: set[str]) -> str:
     return name
 
 
-def _view(number: int, finding: Finding, store: Store | None, taken: set[str]) -> FindingView:
+def _view(
+    number: int, finding: Finding, store: Store | None, taken: set[str], rules: set[str]
+) -> FindingView:
     name = anchor(finding.id, taken)
     picture = crop.figure(store, finding) if store is not None else None
     if picture is not None:
@@ -87,15 +90,15 @@ def _view(number: int, finding: Finding, store: Store | None, taken: set[str]) -
         ],
         facts=_facts(finding),
         timeline=picture,
-        see=[(link, _see_kind(link)) for link in finding.see],
+        see=[(link, _see_kind(link, rules)) for link in finding.see],
     )
 
 
-def _see_kind(link: str) -> str:
+def _see_kind(link: str, rules: set[str]) -> str:
     """'web' for an address, 'rule' for another rule's id, else 'text'."""
     if urlsplit(link).scheme in ("http", "https"):
         return "web"
-    return "rule" if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", link) else "text"
+    return "rule" if link in rules else "text"
 
 
 def _facts(finding: Finding) -> DataTable | None:

@@ -1,0 +1,134 @@
+"""``advisor probe``: what the links of this machine or cluster really give."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from advisor.errors import AdvisorError
+
+
+@click.command(epilog="Example:  advisor probe --nproc 4 -o probe.json")
+@click.option("--nproc", default=2, show_default=True, type=click.IntRange(2), help="Ranks here.")
+@click.option("--nnodes", default=1, show_default=True, type=click.IntRange(1), help="Machines.")
+@click.option("--node-rank", default=0, show_default=True, help="Which machine this is.")
+@click.option("--rdzv-endpoint", default="", help="host:port of machine 0, with --nnodes.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("probe.json"),
+              show_default=True)  # fmt: skip
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--timeout", default=600.0, show_default=True, help="Seconds in all.")
+@click.option("--force", is_flag=True, help="Replace an existing result.")
+def command(
+    nproc: int,
+    nnodes: int,
+    node_rank: int,
+    rdzv_endpoint: str,
+    output: Path,
+    form: str,
+    timeout: float,
+    force: bool,
+) -> int:
+    """Measure alpha, beta and every link (or three rounds of pairs) on the backend found.
+
+    NCCL where there are GPUs, else gloo. Pass the result to `advisor diagnose` with the traces.
+    """
+    if output.exists() and not force:
+        raise AdvisorError("already exists", where=str(output), hint="pass --force to replace it")
+    if nnodes > 1 and not rdzv_endpoint:
+        raise AdvisorError("--nnodes needs --rdzv-endpoint", hint="host:port of machine 0")
+    _launch(nproc, nnodes, node_rank, rdzv_endpoint, output, timeout)
+    if node_rank != 0:
+        return 0
+    document = json.loads(output.read_text(encoding="utf-8"))
+    if form == "json":
+        click.echo(json.dumps(document, indent=1))
+    else:
+        click.echo(_text(document))
+    click.echo(f"Wrote {output}", err=True)
+    return 0
+
+
+def _launch(
+    nproc: int, nnodes: int, node_rank: int, endpoint: str, output: Path, timeout: float
+) -> None:
+    where = ["--standalone"] if nnodes == 1 else ["--rdzv-backend=static", "--rdzv-id=probe"]
+    if nnodes > 1:
+        where += [f"--rdzv-endpoint={endpoint}", f"--node-rank={node_rank}"]
+    command_line = [
+        *(sys.executable, "-m", "torch.distributed.run", *where),
+        *(f"--nnodes={nnodes}", f"--nproc-per-node={nproc}"),
+        *("-m", "advisor.profile.probe", str(output)),
+    ]
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    if nnodes == 1:
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    try:
+        done = subprocess.run(
+            command_line,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AdvisorError(f"the probe did not end within {timeout:g} s") from error
+    if "No module named torch" in done.stderr:
+        raise AdvisorError("torch is not installed", hint="pip install 'nccl-advisor[profile]'")
+    if done.returncode != 0 or (node_rank == 0 and not output.exists()):
+        lines = [line for line in done.stderr.splitlines() if "Error" in line]
+        raise AdvisorError(
+            f"the probe failed: {lines[-1].strip() if lines else 'no message'}",
+            hint="check that the ranks reach each other (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME)",
+        )
+
+
+def _text(document: dict[str, Any]) -> str:
+    from statistics import median
+
+    from advisor.metrics.pair_timings import suspects
+
+    hosts = document["hosts"]
+    lines = [f"{document['backend']} on {document['device']}, {document['world_size']} ranks", ""]
+    lines.append(f"{'operation':16s}{'bytes':>12s}{'time us':>12s}{'algbw GB/s':>12s}")
+    for row in document["collectives"]:
+        time_us = median(row["times_us"])
+        rate = row["bytes"] / time_us / 1e3
+        lines.append(f"{row['op']:16s}{row['bytes']:>12,d}{time_us:>12.1f}{rate:>12.3f}")
+    pairs = pairs_of(document)
+    rates = [1 / pair.ns_per_byte for pair in pairs]
+    lines += ["", f"{len(pairs)} links: median {median(rates):.3f} GB/s, slowest {min(rates):.3f}"]
+    found = suspects(pairs)
+    for suspect in found:
+        names = " -> ".join(f"{rank} ({hosts[rank]})" for rank in suspect.ranks)
+        lines.append(
+            f"SLOW     {suspect.kind} {names}: {suspect.gbps:.3f} GB/s, "
+            f"others {suspect.expected_gbps:.3f} GB/s ({suspect.pairs} pairs)"
+        )
+    if not found:
+        lines.append("no link stands out")
+    return "\n".join(lines)
+
+
+def pairs_of(document: dict[str, Any]) -> Sequence[Any]:
+    """Pairs of a probe's result: bytes' time is the large message's less the small one's."""
+    from advisor.metrics.pair_timings import Pair
+
+    by_pair: dict[tuple[int, int], dict[int, float]] = {}
+    for row in document["pairs"]:
+        times = by_pair.setdefault((row["src"], row["dst"]), {})
+        times[int(row["bytes"])] = float(row["round_trip_us"]) * 1e3
+    pairs = []
+    for (src, dst), times in sorted(by_pair.items()):
+        small, large = min(times), max(times)
+        if large > small:
+            slope = max(times[large] - times[small], 1.0) / (large - small)
+            pairs.append(Pair(src, dst, slope, times[small]))
+    return pairs

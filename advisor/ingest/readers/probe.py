@@ -1,0 +1,91 @@
+"""The result of ``advisor probe`` → ``bench``: collectives by size, and single links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from advisor.errors import AdvisorError
+from advisor.ingest.readers._json import read_document
+from advisor.ingest.readers._rows import insert
+from advisor.ingest.source import ReadContext, Source
+
+FORMAT = "probe"
+SUMMARY = "results of `advisor probe`: collectives by size, and every link in pairs"
+PRIORITY = 30
+
+_MARK = re.compile(rb'"format"\s*:\s*"advisor-probe"')
+_COLUMNS = (
+    *("run", "tool", "op", "ranks", "src", "dst", "bytes", "dtype", "time_us"),
+    *("algbw_gbps", "busbw_gbps"),
+)
+
+
+class _Collective(BaseModel):
+    op: str = Field(max_length=40)
+    ranks: int = Field(ge=1)
+    bytes: int = Field(ge=0)
+    times_us: list[float] = Field(min_length=1)
+
+
+class _Pair(BaseModel):
+    src: int = Field(ge=0)
+    dst: int = Field(ge=0)
+    bytes: int = Field(ge=0)
+    round_trip_us: float = Field(gt=0)
+
+
+class _Probe(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    world_size: int = Field(ge=1)
+    collectives: list[_Collective] = []
+    pairs: list[_Pair] = []
+
+
+def detect(source: Source) -> bool:
+    """The probe writes its format first."""
+    return bool(_MARK.search(source.head[:4096]))
+
+
+def read(sources: Sequence[Source], context: ReadContext) -> None:
+    """Write ``bench`` rows; a file that does not fit is counted and noted."""
+    for source in sources:
+        try:
+            probe = _Probe.model_validate_json(read_document(source)[0])
+        except (ValidationError, AdvisorError) as error:
+            note = error.message if isinstance(error, AdvisorError) else "not a probe's result"
+            context.report(
+                source, FORMAT, events_dropped=1, drop_reasons={"unreadable": 1}, note=note
+            )
+            continue
+        count = insert(context.con, "bench", _COLUMNS, _rows(context.run, probe))
+        context.report(source, FORMAT, events_read=count)
+
+
+def _rows(run: str, probe: _Probe) -> Iterator[tuple[Any, ...]]:
+    for row in probe.collectives:
+        time_us = median(row.times_us)
+        rate = row.bytes / time_us / 1e3 if time_us > 0 else None
+        factor = _bus_factor(row.op, row.ranks)
+        yield (
+            *(run, "probe", row.op, row.ranks, None, None, row.bytes, "float32", time_us, rate),
+            None if rate is None else rate * factor,
+        )
+    for pair in probe.pairs:
+        rate = pair.bytes / pair.round_trip_us / 1e3
+        yield (
+            *(run, "probe", "send", 2, pair.src, pair.dst, pair.bytes, "float32"),
+            *(pair.round_trip_us, rate, rate),
+        )
+
+
+def _bus_factor(op: str, ranks: int) -> float:
+    """Bus bandwidth over algorithm bandwidth, as nccl-tests has it (METRICS section 4)."""
+    if op == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    return (ranks - 1) / ranks if op in ("all_gather", "reduce_scatter", "all_to_all") else 1.0

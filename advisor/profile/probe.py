@@ -1,0 +1,200 @@
+"""One rank of ``advisor probe``: times collectives by size, and single links in disjoint pairs.
+
+Started by any torch launcher. A pair's message goes one way and a byte comes back, so that the
+direction is known. With up to ``FULL_MATRIX`` ranks every pair is measured; beyond, three rounds
+of disjoint pairs give each rank three partners as sender and three as receiver, which is what it
+takes to tell a slow sender, a slow receiver and a slow link apart. Rank 0 writes the result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+FORMAT = "advisor-probe"
+SCHEMA_VERSION = 1
+FULL_MATRIX = 12
+SIZES_BYTES = tuple(4**power for power in range(5, 13))  # 1 KiB ... 16 MiB
+PAIR_BYTES = 4 * 1024 * 1024
+WARM_UP, ITERATIONS = 2, 7
+_BUDGET_S = 3.0  # per operation and size: slow links get fewer iterations, never fewer than three
+
+
+def pair_rounds(world_size: int) -> list[list[tuple[int, int]]]:
+    """Rounds of disjoint (src, dst) pairs.
+
+    Small worlds: every ordered pair once, by the round-robin tournament (circle method), both
+    directions. Large ones: each rank to its neighbours at distances 1, 1 (odd pairs) and 2.
+    """
+    if world_size <= FULL_MATRIX:
+        players = list(range(world_size + world_size % 2))
+        rounds = []
+        for _ in range(len(players) - 1):
+            half = len(players) // 2
+            pairs = list(zip(players[:half], reversed(players[half:]), strict=True))
+            real = [(a, b) for a, b in pairs if a < world_size and b < world_size]
+            rounds += [real, [(b, a) for a, b in real]]
+            players = [players[0], players[-1], *players[1:-1]]
+        return rounds
+    n = world_size
+    even = [(r, (r + 1) % n) for r in range(0, n - 1, 2)]
+    odd = [(r, (r + 1) % n) for r in range(1, n, 2)]
+    two = [(r, r + 2) for r in range(n - 2) if r % 4 < 2]
+    return [even, odd, two, *([(b, a) for a, b in chosen] for chosen in (even, odd, two))]
+
+
+def operations(
+    device: torch.device, world_size: int
+) -> dict[str, Callable[[int], Callable[[], Any]]]:
+    """Per operation: bytes (as nccl-tests counts them) -> a call that runs it once."""
+
+    def buffer(size: int) -> torch.Tensor:
+        return torch.ones(max(size // 4, 1), dtype=torch.float32, device=device)
+
+    def all_reduce(size: int) -> Callable[[], Any]:
+        data = buffer(size)
+        return lambda: dist.all_reduce(data)
+
+    def all_gather(size: int) -> Callable[[], Any]:
+        part = buffer(size // world_size)
+        whole = torch.empty(part.numel() * world_size, device=device)
+        return lambda: dist.all_gather_into_tensor(whole, part)
+
+    def reduce_scatter(size: int) -> Callable[[], Any]:
+        part = buffer(size // world_size)
+        whole = torch.ones(part.numel() * world_size, device=device)
+        return lambda: dist.reduce_scatter_tensor(part, whole)
+
+    def all_to_all(size: int) -> Callable[[], Any]:
+        part = buffer(size // world_size)
+        source = torch.ones(part.numel() * world_size, device=device)
+        target = torch.empty_like(source)
+        return lambda: dist.all_to_all_single(target, source)
+
+    def broadcast(size: int) -> Callable[[], Any]:
+        data = buffer(size)
+        return lambda: dist.broadcast(data, 0)
+
+    return {
+        "all_reduce": all_reduce,
+        "all_gather": all_gather,
+        "reduce_scatter": reduce_scatter,
+        "all_to_all": all_to_all,
+        "broadcast": broadcast,
+    }
+
+
+def run(path: Path, device: torch.device) -> None:
+    """Measure everything; rank 0 writes ``path``."""
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    hosts: list[Any] = [None] * world_size
+    dist.all_gather_object(hosts, os.environ.get("ADVISOR_HOST") or platform.node())
+    collectives = []
+    for op, prepare in operations(device, world_size).items():
+        for size in SIZES_BYTES:
+            times = _time(prepare(size), device)
+            collectives.append({"op": op, "ranks": world_size, "bytes": size, "times_us": times})
+    pairs = list(_pairs(rank, device, world_size))
+    gathered: list[Any] = [None] * world_size
+    dist.all_gather_object(gathered, pairs)
+    if rank == 0:
+        document = {
+            "format": FORMAT,
+            "schema_version": SCHEMA_VERSION,
+            "backend": dist.get_backend(),
+            "device": device.type,
+            "world_size": world_size,
+            "hosts": hosts,
+            "collectives": collectives,
+            "pairs": [pair for of_rank in gathered for pair in of_rank],
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".partial-{path.name}")
+        temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
+        temporary.replace(path)
+
+
+def _time(call: Callable[[], Any], device: torch.device) -> list[float]:
+    """Microseconds of each iteration: the slowest rank's, the same on every rank."""
+    for _ in range(WARM_UP):
+        call()
+    samples: list[float] = []
+    started = time.perf_counter()
+    while len(samples) < ITERATIONS:
+        dist.barrier()
+        _wait(device)
+        begin = time.perf_counter_ns()
+        call()
+        _wait(device)
+        samples.append((time.perf_counter_ns() - begin) / 1e3)
+        # All ranks must agree on whether to go on.
+        spent = torch.tensor([samples[-1], time.perf_counter() - started], dtype=torch.float64)
+        spent = spent.to(device)
+        dist.all_reduce(spent, op=dist.ReduceOp.MAX)
+        samples[-1] = float(spent[0])
+        if len(samples) >= 3 and float(spent[1]) > _BUDGET_S:
+            break
+    return [round(sample, 2) for sample in samples]
+
+
+def _pairs(rank: int, device: torch.device, world_size: int) -> Iterator[dict[str, Any]]:
+    data = torch.ones(PAIR_BYTES // 4, dtype=torch.float32, device=device)
+    small = torch.ones(1, dtype=torch.float32, device=device)
+    for pairs in pair_rounds(world_size):
+        dist.barrier()
+        mine = next((pair for pair in pairs if rank in pair), None)
+        if mine is None:
+            continue
+        src, dst = mine
+        for payload in (small, data):
+            times = []
+            for _ in range(WARM_UP + ITERATIONS):
+                begin = time.perf_counter_ns()
+                if rank == src:
+                    dist.send(payload, dst)
+                    dist.recv(small, dst)
+                    _wait(device)
+                else:
+                    dist.recv(payload, src)
+                    dist.send(small, src)
+                    _wait(device)
+                times.append((time.perf_counter_ns() - begin) / 1e3)
+            if rank == src:
+                # The median: one retransmission must not make a link slow.
+                value = round(median(times[WARM_UP:]), 2)
+                size = payload.numel() * payload.element_size()
+                yield {"src": src, "dst": dst, "bytes": size, "round_trip_us": value}
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def main() -> None:
+    """``python -m advisor.profile.probe OUT.json`` under a torch launcher."""
+    path = Path(sys.argv[1])
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    on_gpu = torch.cuda.is_available() and local < torch.cuda.device_count()
+    device = torch.device("cuda", local) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    try:
+        run(path, device)
+    finally:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

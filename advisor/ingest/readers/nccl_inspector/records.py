@@ -1,0 +1,241 @@
+"""Lines of the Inspector → records, each field checked.
+
+Up to format v4.2 every line carries its communicator; from v4.3 on a ``dump_stats`` marker does for
+the lines that follow it. The Inspector counts what its ring buffers overwrote: that is reported as
+lost, too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from advisor.ingest.readers._ops import canonical_op
+from advisor.ingest.readers.nccl_log.tables import algorithm_name, protocol_name
+
+MAX_LINE_BYTES = 1024 * 1024
+MAX_TIMED = 5_000_000
+MAX_SAMPLE = 8192
+
+
+@dataclass(frozen=True)
+class Member:
+    """A rank of a communicator: the process and the place that wrote a record."""
+
+    host: str
+    pid: int
+    comm: str
+    rank: int
+    ranks: int
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One completed operation. ``message_bytes`` is as the Inspector counts (per rank)."""
+
+    member: Member
+    op: str
+    algorithm: str | None
+    protocol: str | None
+    seq: int | None
+    message_bytes: int
+    time_us: float
+    algbw_gbps: float | None
+    busbw_gbps: float | None
+    peer: int | None
+    start_us: int | None = None
+    end_us: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """The size as nccl-tests counts it: all ranks' data where the Inspector counts one's.
+
+        The Inspector's own bandwidth tells which: it is size / time.
+        """
+        n = self.member.ranks
+        if self.algbw_gbps and self.time_us and n > 1:
+            factor = self.algbw_gbps * self.time_us * 1e3 / max(1, self.message_bytes)
+            return self.message_bytes * (n if abs(factor - n) < abs(factor - 1) else 1)
+        whole = n if self.op in {"all_gather", "reduce_scatter"} else 1
+        return self.message_bytes * whole
+
+
+@dataclass
+class Sample:
+    """An even sample of a long series: every 1st, 2nd, 4th … value, at most 8,192 of them."""
+
+    count: int = 0
+    values: list[float] = field(default_factory=list)
+    _stride: int = 1
+
+    def add(self, value: float) -> None:
+        """Take the next value."""
+        if self.count % self._stride == 0:
+            self.values.append(value)
+            if len(self.values) > MAX_SAMPLE:
+                self.values = self.values[::2]
+                self._stride *= 2
+        self.count += 1
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What operations are summed by."""
+
+    op: str
+    ranks: int
+    message_bytes: int
+    size_bytes: int
+    algorithm: str | None
+    protocol: str | None
+
+
+@dataclass
+class Inspector:
+    """All records of a run: samples of all durations (µs) by kind, and the records with times."""
+
+    members: set[Member] = field(default_factory=set)
+    durations: dict[Kind, Sample] = field(default_factory=dict)
+    factors: dict[tuple[str, int], float] = field(default_factory=dict)
+    timed: list[Operation] = field(default_factory=list)
+
+    def read(self, stream: BinaryIO) -> tuple[int, dict[str, int]]:
+        """Take one file; (records kept, losses by reason)."""
+        dropped: dict[str, int] = {}
+        kept = 0
+        member: Member | None = None
+        while line := stream.readline(MAX_LINE_BYTES):
+            whole = line.endswith(b"\n")
+            while not whole and len(line) == MAX_LINE_BYTES and (rest := stream.readline(1 << 16)):
+                whole = rest.endswith(b"\n")
+            if not line.strip():
+                continue
+            item = _object(line)
+            if item is None:
+                _count(dropped, "line that is no JSON object" if whole else "last line cut")
+                continue
+            member = _member(item) or member
+            if isinstance(stats := item.get("dump_stats"), dict):
+                for key in ("coll", "p2p"):
+                    lost = _int(stats.get(f"{key}_dropped_since_last_dump")) or 0
+                    _count(dropped, "overwritten before the Inspector dumped it", max(0, lost))
+            if "coll_perf" not in item and "p2p_perf" not in item:
+                continue
+            operation = _operation(item, member) if member is not None else None
+            if operation is None:
+                _count(dropped, "record of an unknown form")
+                continue
+            self._take(operation, dropped)
+            kept += 1
+        return kept, dropped
+
+    def _take(self, operation: Operation, dropped: dict[str, int]) -> None:
+        member = operation.member
+        self.members.add(member)
+        kind = Kind(
+            operation.op,
+            member.ranks,
+            operation.message_bytes,
+            operation.size_bytes,
+            operation.algorithm,
+            operation.protocol,
+        )
+        self.durations.setdefault(kind, Sample()).add(operation.time_us)
+        if operation.algbw_gbps and operation.busbw_gbps is not None:
+            factor = operation.busbw_gbps / operation.algbw_gbps
+            self.factors[operation.op, member.ranks] = factor
+        if operation.start_us is not None:
+            if len(self.timed) < MAX_TIMED:
+                self.timed.append(operation)
+            else:
+                _count(dropped, "over the bound of kept records")
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        item = json.loads(line.decode("utf-8", errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    return item if isinstance(item, dict) else None
+
+
+def _member(item: dict[str, Any]) -> Member | None:
+    header, metadata = item.get("header"), item.get("metadata")
+    if not isinstance(header, dict) or not isinstance(metadata, dict):
+        return None
+    rank, ranks = _int(header.get("rank")), _int(header.get("n_ranks"))
+    comm, pid = header.get("id"), _int(metadata.get("pid"))
+    if rank is None or ranks is None or not 0 <= rank < ranks or not isinstance(comm, str):
+        return None
+    name = header.get("comm_name")
+    label = name[:200] if isinstance(name, str) and name != "unknown" else None
+    return Member(str(metadata.get("hostname", ""))[:200], pid or 0, comm[:64], rank, ranks, label)
+
+
+def _operation(item: dict[str, Any], member: Member) -> Operation | None:
+    prefix = "coll" if "coll_perf" in item else "p2p"
+    perf = item[f"{prefix}_perf"]
+    if not isinstance(perf, dict):
+        return None
+    name, size = perf.get(prefix), _int(perf.get(f"{prefix}_msg_size_bytes"))
+    time_us = _float(perf.get(f"{prefix}_exec_time_us"))
+    op = canonical_op(name) if isinstance(name, str) else None
+    if op is None or size is None or size < 0 or time_us is None or time_us < 0:
+        return None
+    algorithm, protocol = _name(perf.get("coll_algo")), _name(perf.get("coll_proto"))
+    start, end = _times(perf.get("event_trace_ts"), prefix)
+    return Operation(
+        member,
+        op,
+        algorithm_name(algorithm) if algorithm is not None else None,
+        protocol_name(protocol) if protocol is not None else None,
+        _int(perf.get(f"{prefix}_sn")),
+        size,
+        time_us,
+        _float(perf.get(f"{prefix}_algobw_gbs")),
+        _float(perf.get(f"{prefix}_busbw_gbs")),
+        _int(perf.get("p2p_peer")),
+        start,
+        end,
+    )
+
+
+def _times(trace: Any, prefix: str) -> tuple[int | None, int | None]:
+    """First start and last stop of the kernel's channels, else of the call (µs since the epoch)."""
+    if not isinstance(trace, dict):
+        return None, None
+    kernels = trace.get("kernel_events")
+    events = (
+        [event for event in kernels if isinstance(event, dict)] if isinstance(kernels, list) else []
+    )
+    starts = [t for event in events if (t := _int(event.get("kernel_start_ts")))]
+    stops = [t for event in events if (t := _int(event.get("kernel_stop_ts")))]
+    if starts and stops and max(stops) >= min(starts):
+        return min(starts), max(stops)
+    start, stop = _int(trace.get(f"{prefix}_start_ts")), _int(trace.get(f"{prefix}_stop_ts"))
+    return (start, stop) if start and stop and stop >= start else (None, None)
+
+
+def _name(name: Any) -> str | None:
+    known = isinstance(name, str) and 0 < len(name) < 40 and name.lower() != "unknown"
+    return name if known else None
+
+
+def _count(dropped: dict[str, int], reason: str, count: int = 1) -> None:
+    if count:
+        dropped[reason] = dropped.get(reason, 0) + count
+
+
+def _int(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if abs(value) < 1 << 53 else None
+
+
+def _float(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e18:
+        return None
+    return float(value) if math.isfinite(value) else None

@@ -146,6 +146,7 @@ def _detail(plan: Plan) -> str:
         f"{plan.cluster.gpus} GPUs on {plan.cluster.nodes} node"
         f"{'s' if plan.cluster.nodes > 1 else ''}, {plan.global_batch:,} sequences per step"
     )
+    lines += _roofline(plan)
     table = _table(_HEADER, [_cells(row.estimate) for row in plan.rows])
     lines.append("  " + table[0])
     for row, text in zip(plan.rows, table[1:], strict=True):
@@ -171,6 +172,17 @@ def _detail(plan: Plan) -> str:
             lines.append(f"  {text}  {option.note}")
     lines += ["", *(f"assumed: {text}" for text in plan.assumptions)]
     return "\n".join(lines)
+
+
+def _roofline(plan: Plan) -> list[str]:
+    from advisor.model.plan_reasons import level_roofline
+
+    return [
+        f"{level['level']} links: {level['link_gbps']:,.0f} GB/s per GPU, ridge "
+        f"{level['ridge_flops_per_byte']:,.0f} FLOP/byte, critical batch "
+        f"{level['critical_tokens_per_rank']:,.0f} tokens per GPU for data parallelism"
+        for level in level_roofline(plan.cluster, plan.peak_flops)
+    ]
 
 
 def _scaling(plans: list[Plan]) -> str:

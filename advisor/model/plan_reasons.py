@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.model.plan_cluster import Cluster, Group
+from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster, Group
 from advisor.model.plan_estimate import Estimate
 from advisor.model.plan_roofline import (
     communication_ratio,
@@ -27,7 +27,7 @@ def level_roofline(cluster: Cluster, peak_flops: float) -> list[dict[str, Any]]:
         bandwidth = cluster.link_gbps(group)
         point = ridge(peak_flops, bandwidth)
         small = cluster.collective_s("allgather", 1024, group)
-        alpha_us = small * 1e6 / max(1, group.ranks - 1)
+        alpha_us = (small * 1e6 - CALL_OVERHEAD_US) / max(1, group.ranks - 1)
         result.append(
             {
                 "level": name,

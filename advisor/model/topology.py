@@ -80,10 +80,25 @@ def _lower(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
 
 
+_VENDOR_NAMES = {"genuineintel": "intel", "authenticamd": "amd", "power": "ibm", "grace": "nvidia"}
+
+
+def _vendor(value: Any) -> Any:
+    name = _lower(value)
+    return _VENDOR_NAMES.get(name, name) if isinstance(name, str) else name
+
+
+def _without_nulls(value: Any) -> Any:
+    """`key: null` in a file means the default."""
+    if isinstance(value, dict):
+        return {key: item for key, item in value.items() if item is not None}
+    return value
+
+
 PathTypeField = Annotated[PathType, BeforeValidator(_path_type)]
 CpuVendor = Annotated[
     Literal["intel", "amd", "mixed", "arm", "nvidia", "ibm", "zhaoxin", "other"],
-    BeforeValidator(_lower),
+    BeforeValidator(_vendor),
 ]
 
 
@@ -107,6 +122,8 @@ class Graph(BaseModel):
     same_channels: bool = True
     cross_nic: int = Field(default=0, ge=0, le=2)
     latency_inter: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+
+    _defaults = model_validator(mode="before")(_without_nulls)
 
     @property
     def inter(self) -> float:
@@ -159,6 +176,8 @@ class Topology(BaseModel):
     coll_channels: int | None = Field(default=None, ge=1, le=64)
     nvls_channels: int | None = Field(default=None, ge=1, le=64)
     collnet_gather: bool = False
+
+    _defaults = model_validator(mode="before")(_without_nulls)
 
     @model_validator(mode="after")
     def _merge_graphs(self) -> Topology:

@@ -45,9 +45,7 @@ from advisor.model.transformer import flops_per_token, parameters
 NCCL = (2, 29, 7)
 
 
-def of(
-    model: str, hardware: str, gpus: int, layout: Layout, **settings: object
-) -> Estimate:
+def of(model: str, hardware: str, gpus: int, layout: Layout, **settings: object) -> Estimate:
     shape = preset(model)
     cluster = Cluster(machine(hardware), gpus, NCCL)
     peak = cluster.device.peak_flops("bf16")

@@ -151,6 +151,15 @@ def test_a_topology_file(tmp_path: Path) -> None:
     assert again.tree == topology.tree
 
 
+def test_nulls_in_a_topology_file_mean_the_default(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(TOPOLOGY.replace("bw_inter: 30.0", "bw_inter: null") + "nvls: null\n")
+    topology = load_topology(path)
+    assert topology.nvls is None
+    assert topology.ring is not None
+    assert topology.ring.inter == 30.0
+
+
 def test_mistakes_in_a_topology_file_name_their_line(tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     path.write_text(TOPOLOGY.replace("cpu_vendor", "cpu_vender").replace("nvl,", "NVX,"))

@@ -55,7 +55,7 @@ def figure(store: Store, finding: Finding) -> Figure | None:
     window = finding.evidence.window
     if window is None or window.end_ns <= window.start_ns:
         return None
-    offsets = _offsets(store, finding.run)
+    offsets = clock_offsets(store, finding.run)
     ranks = _ranks_to_show(window, sorted(offsets))
     if not ranks:
         return None
@@ -94,6 +94,14 @@ def aligned_window(window: Window, rank: int, offsets: dict[int, int]) -> tuple[
     shift = offsets.get(reference, 0) if reference is not None else 0
     shift -= offsets.get(rank, 0)
     return window.start_ns + shift, window.end_ns + shift
+
+
+def clock_offsets(store: Store, run: str) -> dict[int, int]:
+    """What to add to each rank's times (ns) to align them; 0 where it was not estimated."""
+    found = rows(
+        store, "SELECT rank, coalesce(clock_offset_ns, 0) AS o FROM rank WHERE run = ?", [run]
+    )
+    return {row["rank"]: row["o"] for row in found}
 
 
 def _spans(
@@ -137,13 +145,6 @@ def _lanes(found: list[Row], ranks: list[int], window: Window) -> list[RankLane]
             Span(row["kind"], row["b"], row["f"], label, culprit=bool(row["marked"] and guilty))
         )
     return list(lanes.values())
-
-
-def _offsets(store: Store, run: str) -> dict[int, int]:
-    found = rows(
-        store, "SELECT rank, coalesce(clock_offset_ns, 0) AS o FROM rank WHERE run = ?", [run]
-    )
-    return {row["rank"]: row["o"] for row in found}
 
 
 def _ranks_to_show(window: Window, known: list[int]) -> list[int]:

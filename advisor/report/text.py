@@ -5,6 +5,7 @@ Works at 80 columns, without colour and in CI logs: words carry the severity, co
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterator
 
@@ -85,16 +86,29 @@ def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
         if outcome.outcome is OutcomeKind.ERROR:
             yield from _wrap(f"rule {outcome.rule} failed: {outcome.reason}", options.width)
     wrote = f"Wrote {options.wrote}" if options.wrote else ""
-    follow = ""
+    follow: list[str] = []
     if report.findings:
-        follow = f"advisor explain {report.findings[0].rule}"
         if report.findings[0].evidence.window is not None:
-            follow = f"advisor open 1    {follow}"
-        follow = f"Next: {follow}"
-    if wrote and follow and len(wrote) + len(follow) + 4 <= options.width:
-        yield f"{wrote:<{options.width - len(follow)}}{follow}"
+            follow.append(f"advisor open 1 {_inputs(report)}")
+        follow.append(f"advisor explain {report.findings[0].rule}")
+    together = "Next: " + "    ".join(follow) if follow else ""
+    if wrote and together and len(wrote) + len(together) + 4 <= options.width:
+        yield f"{wrote:<{options.width - len(together)}}{together}"
+        return
+    if wrote:
+        yield wrote
+    if len(together) <= options.width:
+        yield from filter(None, [together])
     else:
-        yield from (line for line in (wrote, follow) if line)
+        yield from (f"Next: {command}" for command in follow)
+
+
+def _inputs(report: FindingsReport) -> str:
+    """What `advisor open` must be given: the one input, or a word for several."""
+    inputs = report.runs[0].inputs if len(report.runs) == 1 else []
+    if len(inputs) == 1 and len(inputs[0]) <= 24:
+        return shlex.quote(one_line(inputs[0]))
+    return "PATH"
 
 
 def _details(number: int, finding: Finding, options: Options) -> Iterator[str]:

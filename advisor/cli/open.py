@@ -1,0 +1,191 @@
+"""``advisor open``: the stretch of trace behind a finding, in Perfetto or as a small file."""
+
+from __future__ import annotations
+
+import http.server
+import secrets
+import sys
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from advisor.cli._output import Output
+from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from advisor.findings import Finding, FindingsReport
+    from advisor.report.perfetto import TraceCrop
+
+
+@click.command(epilog="Example:  advisor open 1 traces/ --write slow-link.json")
+@click.argument("finding", metavar="FINDING")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option(
+    "--findings",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="findings.json whose numbering and inputs to use; default ./findings.json without PATH.",
+)
+@click.option(
+    "--write",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the trace of the window instead of serving it; needs no network.",
+)
+@click.option(
+    "--context",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    help="How many windows before and after to keep.",
+)
+@click.option("--no-browser", is_flag=True, help="Print the link, do not open a browser.")
+@click.option("--force", is_flag=True, help="Replace an existing FILE.")
+def command(
+    finding: str,
+    paths: tuple[str, ...],
+    findings: Path | None,
+    write: Path | None,
+    context: float,
+    no_browser: bool,
+    force: bool,
+) -> None:
+    """Show the moment behind FINDING (its number, id or rule) in ui.perfetto.dev.
+
+    PATH is what `advisor diagnose` was given, or a store. The trace stays on this machine: the
+    page fetches it from the loopback address, once, and Perfetto works inside the browser. Our
+    process in it says who waited for whom; --write makes a file that opens offline.
+    """
+    from advisor import api
+    from advisor.report.perfetto import finding_trace
+
+    if write is not None and write.exists() and not force:
+        raise AdvisorError("already exists", where=str(write), hint="pass --force to replace it")
+    known = _read_findings(findings) if findings or not paths else None
+    inputs = list(paths) or [path for run in known.runs for path in run.inputs] if known else paths
+    if not inputs:
+        raise AdvisorError("findings.json names no inputs", hint="name them: advisor open 1 PATH")
+    with api.load(*inputs) as run:
+        chosen = choose((known or run.report).findings, finding)
+        crop = finding_trace(run.store, chosen, context=context)
+    if crop.left_out:
+        click.echo(f"{crop.left_out:,} of the shortest events are left out", err=True)
+    if write is not None:
+        Output("json", write).write(crop.text)
+        click.echo(f"Wrote {write} ({crop.events:,} events). Open it in {_PERFETTO_HINT}")
+        return
+    serve(crop, browser=not no_browser)
+
+
+_PERFETTO_HINT = "ui.perfetto.dev, a local Perfetto, or chrome://tracing"
+
+
+def choose(findings: list[Finding], wanted: str) -> Finding:
+    """The finding with this number (from 1), id or, if it is the only one, rule."""
+    if wanted.isdecimal() and 1 <= int(wanted) <= len(findings):
+        return findings[int(wanted) - 1]
+    named = [item for item in findings if item.id == wanted]
+    named = named or [item for item in findings if item.rule == wanted]
+    if len(named) == 1:
+        return named[0]
+    listed = "; ".join(f"{number} {item.id}" for number, item in enumerate(findings, 1))
+    problem = "is the rule of several findings" if named else "is none of the findings"
+    raise AdvisorError(f"'{wanted}' {problem}", hint=f"there are: {listed or 'no findings'}")
+
+
+def _read_findings(path: Path | None) -> FindingsReport:
+    from pydantic import ValidationError
+
+    from advisor.findings import FindingsReport
+
+    path = path or Path("findings.json")
+    try:
+        return FindingsReport.model_validate_json(path.read_bytes())
+    except FileNotFoundError as error:
+        raise AdvisorError(
+            "no such file", where=str(path), hint="name the traces: advisor open 1 PATH"
+        ) from error
+    except (OSError, ValidationError) as error:
+        raise AdvisorError("not a findings.json of this version", where=str(path)) from error
+
+
+def serve(crop: TraceCrop, *, browser: bool) -> None:
+    """Serve the trace on the loopback address until it was fetched once or Ctrl-C."""
+    from advisor.report.perfetto import PORT, deep_link
+
+    try:
+        server = TraceServer(crop.text.encode(), PORT)
+    except OSError as error:
+        raise AdvisorError(
+            f"port {PORT} of the loopback address is taken, and Perfetto reads from no other",
+            hint="end the program that uses it, or write a file: --write FILE",
+        ) from error
+    with server:
+        link = deep_link(server.url, crop)
+        click.echo(link)
+        click.echo("Waiting for Perfetto to fetch the trace; Ctrl-C to stop.", err=True)
+        if browser and not webbrowser.open(link):
+            click.echo("No browser here: open the link on this machine.", err=True)
+        try:
+            while not server.fetched:
+                server.handle_request()
+        except KeyboardInterrupt:
+            sys.exit(130)
+    click.echo("Fetched.", err=True)
+
+
+class TraceServer(http.server.HTTPServer):
+    """One file under a path that cannot be guessed, for Perfetto's page only.
+
+    Other pages may reach the loopback address too: the browser shows them nothing (CORS), a name
+    that was rebound to 127.0.0.1 fails the check of Host, and nobody else knows the path.
+    """
+
+    def __init__(self, body: bytes, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.body = body
+        self.path = f"/{secrets.token_urlsafe(16)}.json"
+        self.fetched = False
+
+    @property
+    def url(self) -> str:
+        """Where the trace is."""
+        return f"http://127.0.0.1:{self.server_port}{self.path}"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: TraceServer
+
+    def do_GET(self) -> None:
+        """The trace, or 404; 403 for a request under another host name."""
+        from advisor.report.perfetto import PERFETTO
+
+        port = self.server.server_port
+        if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
+            self.send_error(403)
+        elif self.path != self.server.path:
+            self.send_error(404)
+        else:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(self.server.body)))
+            self.send_header("Access-Control-Allow-Origin", PERFETTO)
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(self.server.body)
+            self.server.fetched = True
+
+    def do_OPTIONS(self) -> None:
+        """Browsers ask before a public page may read from the loopback address."""
+        from advisor.report.perfetto import PERFETTO
+
+        self.send_response(204)
+        self.send_header("Access-Control-Allow-Origin", PERFETTO)
+        self.send_header("Access-Control-Allow-Methods", "GET")
+        self.send_header("Access-Control-Allow-Private-Network", "true")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silent: requests are no news to the user."""

@@ -1,7 +1,8 @@
 """Knowledge that rules join against: ``rules/data/*.yaml`` as tables of the sandbox.
 
 ``ref_setting`` holds environment settings that cost time, ``ref_bug`` bugs of NCCL and torch with
-their versions. Versions become integers (2.19.3 is 2019003) so that SQL can compare them.
+their versions, ``ref_device`` peaks and links of the devices in the run. Versions become integers
+(2.19.3 is 2019003) so that SQL can compare them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from advisor.config.hardware import find_device
 from advisor.config.loader import load_model
 from advisor.config.paths import shipped
 
@@ -110,3 +112,25 @@ def fill_reference_tables(con: Any) -> None:
             for bug in bugs
         ],
     )
+    con.execute(
+        "CREATE TABLE ref_device (device_name VARCHAR, name VARCHAR, peak_bf16_flops DOUBLE, "
+        "peak_fp32_flops DOUBLE, memory_bytes DOUBLE, link_gbps DOUBLE, source VARCHAR)"
+    )
+    names = con.execute(
+        "SELECT DISTINCT device_name FROM rank WHERE device_name IS NOT NULL"
+    ).fetchall()
+    for (device_name,) in names:
+        device = find_device(device_name)
+        if device is not None:
+            con.execute(
+                "INSERT INTO ref_device VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [
+                    device_name,
+                    device.name,
+                    device.peak_flops("bf16"),
+                    device.peak_flops("fp32"),
+                    device.memory_gb * 1e9,
+                    device.link_gbps,
+                    device.link_source or device.peak_source,
+                ],
+            )

@@ -268,3 +268,30 @@ WHERE reason = 'mismatched signature' GROUP BY process_group;
 CREATE VIEW sequence_evidence AS
 SELECT rank FROM flight WHERE op IS NOT NULL
 UNION ALL SELECT rank FROM collective WHERE matched_ranks > 1;
+
+-- What a recording says of its own workload; empty for other people's traces.
+CREATE VIEW workload AS
+SELECT any_value(m ->> '$.advisor.workload.precision') AS precision,
+  any_value(m ->> '$.advisor.strategy') AS strategy,
+  any_value(try_cast(m ->> '$.advisor.workload.micro_batch' AS BIGINT)
+    * try_cast(m ->> '$.advisor.workload.gradient_accumulation' AS BIGINT)
+    * try_cast(m ->> '$.advisor.workload.sequence_length' AS BIGINT)) AS tokens, -- per rank and step
+  any_value(list_sum(try_cast(m -> '$.advisor.buckets[*].bytes' AS BIGINT[]))) AS gradient_bytes -- of one backward pass
+FROM (SELECT try_cast(metadata AS JSON) AS m FROM rank WHERE metadata IS NOT NULL)
+WHERE json_exists(m, '$.advisor.workload');
+
+-- Hosts of each process group's ranks.
+CREATE VIEW group_host AS
+SELECT g.process_group, any_value(g.size) AS group_size, any_value(g.ranks) AS ranks, count(DISTINCT h.host) AS hosts,
+  (SELECT min(n) FROM (SELECT count(*) AS n FROM rank_host GROUP BY host)) AS ranks_per_host
+FROM process_group g, unnest(g.ranks) AS m(rank) JOIN rank_host h ON h.rank = m.rank
+GROUP BY g.process_group HAVING count(*) = any_value(len(g.ranks));
+
+-- Large transfers inside one host, from benchmarks and from matched calls: bus bandwidth in GB/s.
+CREATE VIEW large_transfer AS
+SELECT tool AS origin, op, ranks, bytes, busbw_gbps, NULL::BIGINT AS call_id FROM bench
+WHERE bytes >= 64000000 AND busbw_gbps IS NOT NULL AND src IS NULL AND ranks BETWEEN 2 AND 8
+UNION ALL
+SELECT 'trace', op, group_size, bytes, busbw_gbps, call_id FROM call
+WHERE bytes >= 64000000 AND t_is = 'matched' AND group_size BETWEEN 2 AND 8 AND busbw_gbps IS NOT NULL
+  AND op IN ('all_reduce', 'all_gather', 'reduce_scatter') AND (SELECT hosts FROM facts) = 1;

@@ -11,6 +11,7 @@ from typing import Any
 from advisor import __version__
 from advisor.errors import AdvisorError
 from advisor.ingest.detect import detect, readers
+from advisor.ingest.join import join_sources
 from advisor.ingest.paths import Found, expand
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
 from advisor.store.store import Store
@@ -52,6 +53,7 @@ def ingest(
                 reader.read(mine, context)
         for source, reason in skipped:
             context.report(source, "unknown", note=reason)
+        join_sources(context)
         _describe_run(context)
     except BaseException:
         _forget(con, run)

@@ -1,0 +1,65 @@
+"""Joins what different files of one run say of the same rank.
+
+Traces give events, logs and dumps give hosts, devices and NCCL's version. Facts of logs only fill
+what a trace left open, and only where both are of a job of the same size: a log of another job must
+not name hosts here. A run without traces gets its ranks from the log or the dumps.
+"""
+
+from __future__ import annotations
+
+from advisor.ingest.source import ReadContext
+
+_NO_RANKS = "SELECT count(*) = 0 FROM rank WHERE run = $run"
+
+_RANKS_FROM_LOGS = """
+INSERT INTO rank (run, rank, backend, timeline, events_read, events_dropped, complete)
+SELECT $run, rank, 'nccl', 'device', 0, 0, true
+FROM (
+  SELECT rank FROM topology WHERE run = $run AND kind = 'rank' AND rank IS NOT NULL
+  UNION SELECT rank FROM flight WHERE run = $run AND rank IS NOT NULL
+)
+ORDER BY rank
+"""
+
+_WORLD = """
+SELECT max(try_cast(json_extract_string(value, '$.ranks') AS INTEGER))
+FROM topology WHERE run = $run AND kind = 'communicator'
+"""
+
+_FILL_HOSTS = """
+UPDATE rank SET
+  host = coalesce(rank.host, told.host),
+  device = coalesce(rank.device, told.device),
+  world_size = coalesce(rank.world_size, $world)
+FROM (
+  SELECT rank, min(host) AS host,
+    min(try_cast(json_extract_string(value, '$.cuda_device') AS INTEGER)) AS device
+  FROM topology WHERE run = $run AND kind = 'rank' AND rank IS NOT NULL
+  GROUP BY rank HAVING count(DISTINCT host) <= 1
+) told
+WHERE rank.run = $run AND rank.rank = told.rank AND coalesce(rank.world_size, $world) = $world
+"""
+
+_FILL_VERSIONS = """
+UPDATE rank SET nccl_version = coalesce(
+  (SELECT min(value) FROM topology t WHERE t.run = $run AND t.kind = 'version' AND t.name = 'nccl'
+    AND t.rank = rank.rank HAVING count(DISTINCT value) = 1),
+  (SELECT min(value) FROM topology t WHERE t.run = $run AND t.kind = 'version' AND t.name = 'nccl'
+    AND t.host = rank.host HAVING count(DISTINCT value) = 1),
+  (SELECT min(value) FROM topology t WHERE t.run = $run AND t.kind = 'version' AND t.name = 'nccl'
+    HAVING count(DISTINCT value) = 1)
+)
+WHERE rank.run = $run AND rank.nccl_version IS NULL AND coalesce(rank.backend, 'nccl') LIKE '%nccl%'
+"""
+
+
+def join_sources(context: ReadContext) -> None:
+    """Fill ``rank`` from the facts in ``topology`` and ``flight``, after all readers."""
+    con, run = context.con, context.run
+    (empty,) = con.execute(_NO_RANKS, {"run": run}).fetchone()
+    if empty:
+        con.execute(_RANKS_FROM_LOGS, {"run": run})
+    (world,) = con.execute(_WORLD, {"run": run}).fetchone()
+    if world is not None:
+        con.execute(_FILL_HOSTS, {"run": run, "world": world})
+    con.execute(_FILL_VERSIONS, {"run": run})

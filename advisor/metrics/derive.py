@@ -15,7 +15,7 @@ from advisor.metrics.calls_host import host_calls
 from advisor.metrics.clock import Clock, clocks
 from advisor.metrics.fits import Kind, exclusive_transfers, fit_all, fit_record
 from advisor.metrics.groups import Group, RankInfo, assign_groups, process_groups, rank_infos
-from advisor.metrics.host import HostActivity, gap_rows, host_activity, split_idle
+from advisor.metrics.host import HostActivity, IdleSplit, gap_rows, host_activity, split_idle
 from advisor.metrics.intervals import Int64s, Intervals
 from advisor.metrics.lateness import Ranks, lateness_rows
 from advisor.metrics.links import Inputs, link_rows
@@ -350,8 +350,9 @@ def _write_breakdowns(con: Any, data: RunData) -> None:
             continue
         # A rank whose calls are all alone cannot tell waiting from transferring.
         transfers = _transfers(data.calls[rank])
+        idle = split_idle(line, one.occupancy, one.activity)
         windows = one.occupancy.split([line.start.min()], [line.end.max()])
-        _insert_breakdown(con, "run_breakdown", data.run, rank, windows, one, transfers, {})
+        _insert_breakdown(con, "run_breakdown", data.run, rank, windows, one, transfers, idle, {})
         steps = one.steps.steps
         if steps:
             windows = one.occupancy.split([s.start for s in steps], [s.end for s in steps])
@@ -359,7 +360,9 @@ def _write_breakdowns(con: Any, data: RunData) -> None:
                 "step": [s.number for s in steps],
                 "complete": [s.complete for s in steps],
             }
-            _insert_breakdown(con, "step_breakdown", data.run, rank, windows, one, transfers, extra)
+            _insert_breakdown(
+                con, "step_breakdown", data.run, rank, windows, one, transfers, idle, extra
+            )
 
 
 def _transfers(calls: list[Call]) -> Intervals | None:
@@ -379,6 +382,7 @@ def _insert_breakdown(
     windows: Mapping[str, Int64s],
     one: RankData,
     transfers: Intervals | None,
+    idle: IdleSplit | None,
     extra: Mapping[str, list[Any]],
 ) -> None:
     count = len(windows["window_ns"])
@@ -388,7 +392,6 @@ def _insert_breakdown(
     else:
         low = [s.start for s in one.steps.steps]
         high = [s.end for s in one.steps.steps]
-    idle = split_idle(one.line, one.occupancy, one.activity)
     if idle is not None:
         columns["idle_host_ns"] = idle.host.covered(low, high)
         columns["idle_launch_gap_ns"] = idle.launch_gap.covered(low, high)

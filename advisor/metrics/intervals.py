@@ -97,8 +97,10 @@ class Intervals:
         return self._where(other, lambda here, there: here & ~there)
 
     def _where(self, other: Intervals, test: Callable[[Bools, Bools], Bools]) -> Intervals:
-        points = np.unique(np.concatenate([self.start, self.end, other.start, other.end]))
+        points = np.concatenate([self.start, self.end, other.start, other.end])
         if len(points) < 2:
             return Intervals.empty()
+        points.sort()
+        points = points[np.append(True, points[1:] != points[:-1])]
         keep = test(self.contains(points[:-1]), other.contains(points[:-1]))
         return Intervals.of(points[:-1][keep], points[1:][keep])

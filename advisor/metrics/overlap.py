@@ -28,16 +28,16 @@ def overlap_row(
         return None
     names = read(
         con,
-        "SELECT event_id, name FROM event WHERE run = ? AND rank = ? AND class = 'compute' "
-        "AND device IS NOT NULL ORDER BY event_id",
+        "SELECT event_id, dense_rank() OVER (ORDER BY name) AS kernel FROM event "
+        "WHERE run = ? AND rank = ? AND class = 'compute' AND device IS NOT NULL "
+        "ORDER BY event_id",
         [run, line.rank],
     )
     chosen = np.flatnonzero((line.kind == COMPUTE) & (line.end - line.start >= _SHORTEST_NS))
     if not len(chosen):
         return None
     start, end = line.start[chosen], line.end[chosen]
-    place = np.searchsorted(names["event_id"], line.event_id[chosen])
-    _, kernel = np.unique(names["name"][place].astype(str), return_inverse=True)
+    kernel = names["kernel"][np.searchsorted(names["event_id"], line.event_id[chosen])]
     duration = end - start
     covered = occupancy.comm.covered(start, end)
     under, alone = covered >= _COVERED * duration, covered == 0

@@ -121,20 +121,21 @@ def peak_memory(device: torch.device) -> dict[str, int]:
 
 def build(workload: Workload, device: torch.device, rank: int) -> tuple[Job, LayerRanges]:
     """The model under the workload's strategy, with ranges on its layers."""
+    workload, degrees = strategies.prepare(workload)
     torch.manual_seed(workload.seed)
     with device:
         model = models.build(workload)
     layers = LayerRanges()
     for number, layer in enumerate(model.layers):
         layers.attach(number, layer)
-        if isinstance(getattr(layer, "mlp", None), SparseMlp) and "pp" not in workload.strategy:
+        if isinstance(getattr(layer, "mlp", None), SparseMlp) and degrees.pipeline == 1:
             # The loss is divided by the number of micro-batches; a pipeline divides gradients.
             layer.mlp.balance_scale = 1 / workload.gradient_accumulation
     job = Job(
         workload=workload,
         shape=models.shape_of(workload),
         device=device,
-        degrees=strategies.check(workload),
+        degrees=degrees,
         rank=rank,
         parts=[model],
     )

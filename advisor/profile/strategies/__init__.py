@@ -69,18 +69,28 @@ def resolve(name: str) -> list[ModuleType]:
     return modules
 
 
-def check(workload: Workload) -> Degrees:
-    """Refuse what cannot work, before launch; all reasons in one AdvisorError."""
+def prepare(workload: Workload) -> tuple[Workload, Degrees]:
+    """Refuse what cannot work, before launch; all reasons in one AdvisorError.
+
+    Returns the workload with gradient_accumulation worked out from global_batch, and the degrees.
+    """
     modules = resolve(workload.strategy)
     shape = models.shape_of(workload)
     degrees, problems = mesh.degrees(workload, modules)
-    case = Case(workload, shape, degrees, tuple(str(module.NAME) for module in modules))
-    problems += models.checks(case.workload, shape)
+    if workload.global_batch is not None and not problems:
+        workload, problems = _accumulate(workload, workload.global_batch, degrees)
+    problems += models.checks(workload, shape)
     if not problems:
+        case = Case(workload, shape, degrees, tuple(str(module.NAME) for module in modules))
         problems = [problem for module in modules for problem in module.checks(case)]
     if problems:
         raise AdvisorError("\n".join(problems), where=f"strategy {workload.strategy}")
-    return degrees
+    return workload, degrees
+
+
+def check(workload: Workload) -> None:
+    """As :func:`prepare`, for its refusals only."""
+    prepare(workload)
 
 
 def apply(job: Job) -> None:
@@ -105,3 +115,16 @@ def apply(job: Job) -> None:
         job.build_schedule()
     if job.optimizer is None:
         job.optimizer = default_optimizer(job)
+
+
+def _accumulate(
+    workload: Workload, global_batch: int, degrees: Degrees
+) -> tuple[Workload, list[str]]:
+    at_once = workload.micro_batch * degrees.data
+    if global_batch % at_once:
+        return workload, [
+            f"global_batch {global_batch} and micro_batch {workload.micro_batch} on {degrees.data} "
+            f"data-parallel ranks: not a multiple of {at_once}"
+        ]
+    settled = {"gradient_accumulation": global_batch // at_once, "global_batch": None}
+    return workload.model_copy(update=settled), []

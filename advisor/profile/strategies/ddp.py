@@ -12,8 +12,10 @@ from contextlib import nullcontext
 from typing import Any
 
 from torch import nn
+from torch.distributed.tensor.parallel.ddp import _pre_dp_module_transform
 from torch.nn.parallel import DistributedDataParallel
 
+from advisor.config.workload import Workload
 from advisor.profile import names
 from advisor.profile.ranges import named
 from advisor.profile.strategies.base import Case, Job
@@ -33,11 +35,10 @@ def checks(case: Case) -> list[str]:
         problems.append(
             "find_unused_parameters and static_graph: a static graph has no unused parameters"
         )
-    if case.degrees.tensor > 1:
-        tensor = next(name for name in case.names if name.startswith("tp"))
+    if workload.static_graph and _skips_sync(workload):
         problems.append(
-            f"strategy {'+'.join(case.names)}: {case.names[-1]} cannot hold the sharded tensors of "
-            f"{tensor}; use fsdp2-zero2+{tensor} or fsdp2+{tensor}"
+            f"static_graph and gradient_accumulation {workload.gradient_accumulation}: a static "
+            "graph synchronises every time; set sync_every_micro_batch"
         )
     return problems
 
@@ -45,6 +46,10 @@ def checks(case: Case) -> list[str]:
 def apply(job: Job) -> None:
     """Wrap every part, and mark the buckets."""
     job.after_step.append(_BucketMarks(wrap(job), job.details))
+
+
+def _skips_sync(workload: Workload) -> bool:
+    return workload.gradient_accumulation > 1 and not workload.sync_every_micro_batch
 
 
 def wrap(job: Job) -> list[DistributedDataParallel]:
@@ -58,6 +63,9 @@ def wrap(job: Job) -> list[DistributedDataParallel]:
 
 def _wrap(job: Job, part: nn.Module) -> DistributedDataParallel:
     workload = job.workload
+    if job.degrees.tensor > 1:
+        # The reducer takes plain tensors: the parameters become those, and DTensors for each pass.
+        _pre_dp_module_transform(part)
     ignored = [n for n, p in part.named_parameters() if p in job.ignored_parameters]
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(part, ignored)
     return DistributedDataParallel(
@@ -75,7 +83,8 @@ class _BucketMarks:
     """Reads the reducer's final buckets once it has rebuilt them, and marks them from then on."""
 
     def __init__(self, wrapped: list[DistributedDataParallel], details: dict[str, Any]) -> None:
-        self._waiting = list(wrapped)
+        # Names and parameters as the reducer got them: tensor parallelism swaps them in forward.
+        self._waiting = [(part, _reduced_parameters(part)) for part in wrapped]
         self._details = details
         self._steps_left = _STEPS_WITH_LOGGING_DATA
 
@@ -83,19 +92,16 @@ class _BucketMarks:
         if not self._waiting or self._steps_left == 0:
             return
         self._steps_left -= 1
-        for part in list(self._waiting):
+        for entry in list(self._waiting):
+            part, parameters = entry
             data = part._get_ddp_logging_data()
             if data.get("has_rebuilt_buckets"):
-                self._waiting.remove(part)
-                self._details.setdefault("buckets", []).extend(self._mark(part, data))
+                self._waiting.remove(entry)
+                self._details.setdefault("buckets", []).extend(self._mark(parameters, data))
 
-    def _mark(self, part: DistributedDataParallel, data: dict[str, Any]) -> list[dict[str, Any]]:
-        ignored = part.parameters_to_ignore
-        parameters = [
-            (name, parameter)
-            for name, parameter in part.module.named_parameters()
-            if parameter.requires_grad and name not in ignored
-        ]
+    def _mark(
+        self, parameters: list[tuple[str, nn.Parameter]], data: dict[str, Any]
+    ) -> list[dict[str, Any]]:
         members = str(data["rebuilt_per_bucket_param_indices"]).split(",")
         sizes = str(data["rebuilt_bucket_sizes"]).split(",")
         first = len(self._details.get("buckets", []))
@@ -107,6 +113,14 @@ class _BucketMarks:
             own = [name for name, _ in named_parameters]
             buckets.append({"bucket": number, "bytes": int(size), "parameters": own})
         return buckets
+
+
+def _reduced_parameters(part: DistributedDataParallel) -> list[tuple[str, nn.Parameter]]:
+    return [
+        (name, parameter)
+        for name, parameter in part.module.named_parameters()
+        if parameter.requires_grad and name not in part.parameters_to_ignore
+    ]
 
 
 def _marker(number: int) -> Any:

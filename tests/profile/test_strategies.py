@@ -1,0 +1,248 @@
+"""Every strategy trains as one device does: the same losses on the same data.
+
+Plain SGD with a large step, because its updates are proportional to the gradient: a gradient that
+is off by a factor (a missing mean over ranks, a doubled tied weight) changes the next loss, which
+Adam would hide.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from advisor.config.workload import Workload
+from advisor.errors import AdvisorError
+from advisor.profile import strategies
+
+GLOBAL_BATCH = 16
+TOLERANCE = 2e-5  # float32, sums in another order; losses are about 4
+HALF_PRECISION_GRADIENTS = 5e-4  # 8 or 11 bits of mantissa in the gradients alone
+LOW_RANK_GRADIENTS = 2e-2  # PowerSGD leaves part of a gradient to later steps
+HALF_PRECISION = 2e-2  # bf16 matrix products: 8 bits of mantissa in every one
+
+GPT2 = {"family": "gpt2", "hidden": 64, "vocabulary": 64}
+LLAMA = {"family": "llama", "vocabulary": 64}
+MOE = {"family": "moe", "vocabulary": 64}
+
+ON_FOUR_RANKS = {
+    "ddp": {},
+    "zero1": {},
+    "ddp-fp16": {},
+    "ddp-bf16": {},
+    "ddp-powersgd": {},
+    "fsdp2": {},
+    "fsdp2-zero2": {},
+    "fsdp1-full": {},
+    "fsdp1-grad": {},
+    "hsdp": {},
+    "tp": {},
+    "tp-sp": {},
+    "pp": {},
+    "pp-gpipe": {},
+    "pp-interleaved+ddp": {},
+    "pp+ddp": {},
+    "pp+fsdp2": {},
+    "pp-gpipe+zero1": {},
+    "pp-interleaved+fsdp2-zero2": {},
+    "pp+tp": {},
+    "dp+tp": {},
+    "fsdp2+tp-sp": {},
+}
+OPTIONS = {
+    "ddp small buckets": {"strategy": "ddp", "bucket_cap_mb": 0.02},
+    "ddp sync every micro-batch": {"strategy": "ddp", "sync_every_micro_batch": True},
+    "ddp options": {
+        "strategy": "ddp", "static_graph": True, "sync_every_micro_batch": True,
+        "gradient_as_bucket_view": True, "activation_checkpointing": "full",
+    },
+    "fsdp2 sync every micro-batch": {"strategy": "fsdp2", "sync_every_micro_batch": True},
+    "fsdp2 pairs": {"strategy": "fsdp2", "wrap_layers": 2, "prefetch_forward": 1},
+    "fsdp2 one unit": {"strategy": "fsdp2", "wrap_layers": 0},
+    "fsdp2 checkpointed": {
+        "strategy": "fsdp2", "activation_checkpointing": "full", "prefetch_backward": 2,
+    },
+    "fsdp1 every micro-batch": {"strategy": "fsdp1-full", "sync_every_micro_batch": True},
+    "pp uneven": {"strategy": "pp+ddp", "stage_layers": [1, 3]},
+    "tp checkpointed": {"strategy": "tp-sp", "activation_checkpointing": "full"},
+}  # fmt: skip
+OTHER_MODELS = {
+    "llama dp+tp-sp": {"strategy": "dp+tp-sp", "model": LLAMA},
+    "llama pp+fsdp2": {"strategy": "pp+fsdp2", "model": LLAMA},
+    "moe ddp": {"strategy": "ddp", "model": MOE},
+    "moe pp": {"strategy": "pp", "model": MOE},
+    "moe ep": {"strategy": "ep", "model": MOE},
+    "moe ep with replicas": {"strategy": "ep", "ep": 2, "model": MOE},
+    "moe ep+fsdp2": {"strategy": "ep+fsdp2", "ep": 2, "model": MOE},
+}
+IN_BF16 = {
+    "ddp bf16": {"strategy": "ddp", "precision": "bf16"},
+    "fsdp2 bf16": {"strategy": "fsdp2", "precision": "bf16"},
+    "fsdp1 bf16": {"strategy": "fsdp1-full", "precision": "bf16"},
+}
+ON_EIGHT_RANKS = {"pp+ddp+tp": {}, "pp+fsdp2+tp-sp": {}, "hsdp+tp": {}}
+
+
+def case(name: str, world_size: int, **settings: Any) -> dict[str, Any]:
+    """A workload that trains on the same global batch whatever its strategy."""
+    return {
+        "name": name.replace(" ", "_").replace("+", "."),
+        "model": GPT2,
+        "world_size": world_size,
+        "micro_batch": 2,
+        "global_batch": GLOBAL_BATCH,
+        "sequence_length": 16,
+        "optimizer": "sgd",
+        "learning_rate": 0.2,
+        "warmup_steps": 3,
+        "timed_steps": 0,
+        **settings,
+    }
+
+
+def train(cases: list[dict[str, Any]], ranks: int, folder: Path) -> dict[str, Any]:
+    """Results by case name."""
+    inputs, outputs = folder / f"cases{ranks}.json", folder / f"losses{ranks}.json"
+    inputs.write_text(json.dumps(cases))
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone",
+        "--nproc-per-node", str(ranks), str(Path(__file__).parent / "run_cases.py"),
+        str(inputs), str(outputs),
+    ]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result: dict[str, Any] = json.loads(outputs.read_text())
+    return result
+
+
+def by_name(groups: list[dict[str, Any]], world_size: int) -> list[dict[str, Any]]:
+    return [
+        case(name, world_size, **{"strategy": name, **settings})
+        for group in groups
+        for name, settings in group.items()
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("strategies")
+
+
+@pytest.fixture(scope="module")
+def single(folder: Path) -> dict[str, Any]:
+    models = {"gpt2": GPT2, "llama": LLAMA, "moe": MOE}
+    cases = [case(name, 1, strategy="single", model=model) for name, model in models.items()]
+    cases.append(case("control", 1, strategy="single", learning_rate=0.2 * 1.25))
+    return train(cases, 1, folder)
+
+
+@pytest.fixture(scope="module")
+def on_four_ranks(folder: Path) -> dict[str, Any]:
+    return train(by_name([ON_FOUR_RANKS, OPTIONS, OTHER_MODELS, IN_BF16], 4), 4, folder)
+
+
+@pytest.fixture(scope="module")
+def on_eight_ranks(folder: Path) -> dict[str, Any]:
+    return train(by_name([ON_EIGHT_RANKS], 8), 8, folder)
+
+
+def tolerance(name: str) -> float:
+    if name in IN_BF16:
+        return HALF_PRECISION
+    if name == "ddp-powersgd":
+        return LOW_RANK_GRADIENTS
+    return HALF_PRECISION_GRADIENTS if name in ("ddp-fp16", "ddp-bf16") else TOLERANCE
+
+
+def check_against(single: dict[str, Any], found: dict[str, Any], name: str) -> None:
+    expected = single[name.split()[0] if name.split()[0] in single else "gpt2"]["losses"]
+    result = found[name.replace(" ", "_").replace("+", ".")]
+    assert len(result["losses"]) == len(expected) == 3
+    assert result["losses"] == pytest.approx(expected, abs=tolerance(name))
+    assert result["threads_fit"], "each gloo group must own two worker threads"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*ON_FOUR_RANKS, *OPTIONS, *OTHER_MODELS, *IN_BF16])
+def test_losses_agree_with_one_device(
+    single: dict[str, Any], on_four_ranks: dict[str, Any], name: str
+) -> None:
+    check_against(single, on_four_ranks, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(ON_EIGHT_RANKS))
+def test_losses_agree_on_three_dimensions(
+    single: dict[str, Any], on_eight_ranks: dict[str, Any], name: str
+) -> None:
+    check_against(single, on_eight_ranks, name)
+
+
+@pytest.mark.slow
+def test_a_wrong_gradient_would_show(single: dict[str, Any]) -> None:
+    # A quarter more step is what a gradient off by a quarter does; the smallest world's is a half.
+    differences = [
+        abs(right - wrong)
+        for right, wrong in zip(single["gpt2"]["losses"], single["control"]["losses"], strict=True)
+    ]
+    assert max(differences) > 100 * TOLERANCE
+
+
+def test_every_strategy_is_proven() -> None:
+    proven = {part for name in [*ON_FOUR_RANKS, *ON_EIGHT_RANKS] for part in name.split("+")}
+    proven |= {part for s in OTHER_MODELS.values() for part in s["strategy"].split("+")}
+    assert set(strategies.available()) - {"single"} <= proven
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"strategy": "tp", "world_size": 3}, ["tp 3", "heads 4"]),
+        ({"strategy": "fsdp2+tp", "world_size": 3}, ["tp 2", "world_size 3"]),
+        ({"strategy": "tp", "tp": 2, "world_size": 4}, ["world_size 4", "ddp+tp"]),
+        ({"strategy": "pp", "world_size": 8, "model": {"layers": 4}}, ["pp 8", "layers 4"]),
+        ({"strategy": "pp-interleaved", "gradient_accumulation": 3}, ["pp 2", "accumulation 3"]),
+        ({"strategy": "ep"}, ["ep", "model gpt2"]),
+        ({"strategy": "ep", "world_size": 3, "model": MOE}, ["ep 3", "experts 4"]),
+        ({"strategy": "tp", "model": MOE}, ["tp 2", "moe"]),
+        ({"strategy": "hsdp", "world_size": 2}, ["shard 2", "world_size 2"]),
+        ({"strategy": "ddp", "shard": 2}, ["shard 2", "hsdp"]),
+        ({"strategy": "ddp", "tp": 2}, ["tp 2", "strategy ddp"]),
+        ({"strategy": "single"}, ["single", "world_size 2"]),
+        ({"strategy": "ddp", "find_unused_parameters": True, "static_graph": True},
+         ["find_unused_parameters", "static_graph"]),
+        ({"strategy": "ddp", "static_graph": True, "gradient_accumulation": 2},
+         ["static_graph", "gradient_accumulation 2"]),
+        ({"strategy": "fsdp2", "wrap_layers": 0, "prefetch_forward": 1},
+         ["prefetch_forward", "wrap_layers 0"]),
+        ({"strategy": "fsdp1-full+tp", "world_size": 4}, ["fsdp1-full", "tp 2"]),
+        ({"strategy": "tp-sp", "sequence_length": 63}, ["tp 2", "sequence_length 63"]),
+        ({"strategy": "ddp", "sequence_length": 9999}, ["sequence_length 9999", "256 positions"]),
+        ({"strategy": "ddp", "global_batch": 7}, ["global_batch 7", "micro_batch 4"]),
+    ],
+)  # fmt: skip
+def test_refusals_name_both_settings(settings: dict[str, Any], said: list[str]) -> None:
+    with pytest.raises(AdvisorError) as refused:
+        strategies.check(Workload.model_validate(settings))
+    for part in said:
+        assert part in str(refused.value)
+
+
+def test_two_of_a_kind_are_refused() -> None:
+    with pytest.raises(AdvisorError, match="ddp and fsdp2 are both data"):
+        strategies.resolve("fsdp2+ddp+tp")
+
+
+def test_unknown_strategy_lists_the_known() -> None:
+    with pytest.raises(AdvisorError, match=r"known: .*fsdp2.*tp-sp"):
+        strategies.resolve("deepspeed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,11 @@ if TYPE_CHECKING:
     from advisor.model.nccl import Prediction
 
 
-@click.command("nccl-model")
+@click.command(
+    "nccl-model",
+    epilog="Example:  advisor nccl-model --topology dgx-h100.yaml --nccl 2.29.7 --op allreduce "
+    "--bytes 67108864",
+)
 @click.option("--topology", type=click.Path(path_type=Path), help="Topology file (YAML).")
 @click.option("--log", type=click.Path(path_type=Path), help="NCCL log with the GRAPH subsystem.")
 @click.option("--graph", type=click.Path(path_type=Path), help="File of NCCL_GRAPH_DUMP_FILE.")
@@ -57,7 +62,8 @@ def command(
     Example:  advisor nccl-model --hardware dgx-h100 --nccl 2.29.7 --op allreduce --bytes 64M
     """
     from advisor.model.nccl import parse_version, predict
-    from advisor.model.nccl.inputs import Read, parse_capability, read_graph, read_log
+    from advisor.model.nccl.graph_dump import read_graph
+    from advisor.model.nccl.inputs import Read, parse_capability, read_log
     from advisor.model.sizes import parse_bytes
     from advisor.model.topology import load_topology
 
@@ -68,7 +74,8 @@ def command(
     if topology is not None:
         read = Read(load_topology(topology), None, ())
     elif log is not None:
-        read = read_log(log, capability=capability, cpu_vendor=cpu_vendor)
+        release = parse_version(nccl) if nccl else None
+        read = read_log(log, capability=capability, cpu_vendor=cpu_vendor, release=release)
     elif graph is not None:
         read = read_graph(graph, nodes=nodes, capability=capability, cpu_vendor=cpu_vendor)
     else:
@@ -84,9 +91,18 @@ def command(
         read.topology, op, parse_bytes(size), version, algo=algo, proto=proto, dtype=dtype
     )
     if form == "json":
-        click.echo(json.dumps({**prediction.to_dict(), "assumptions": read.assumptions}, indent=2))
+        check = asdict(read.check) if read.check else None
+        extra = {"assumptions": read.assumptions, "printed_table": check}
+        click.echo(json.dumps({**prediction.to_dict(), **extra}, indent=2))
     else:
         click.echo(_text(prediction, read.assumptions))
+        if read.check:
+            click.echo(
+                f"the model reproduces {read.check.equal} of {read.check.cells} cells of the "
+                "table that NCCL printed into this log"
+            )
+            for line in read.check.differing:
+                click.echo(f"  {line}")
 
 
 def _text(prediction: Prediction, assumptions: tuple[str, ...]) -> str:

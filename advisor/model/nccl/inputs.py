@@ -1,8 +1,8 @@
-"""Topologies from what NCCL itself writes: a debug log or a graph dump.
+"""Topologies from NCCL's debug log.
 
-A log needs the GRAPH subsystem (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH): its ``Pattern``
-lines are the model's inputs. A graph dump (NCCL_GRAPH_DUMP_FILE) holds the same per graph and the
-latency of a network plugin, which no log shows. What neither says is assumed, and said.
+The log needs the GRAPH subsystem (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING): its
+``Pattern`` lines are the model's inputs, its tables check the model. What it does not say is
+assumed, and said.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from pydantic import ValidationError
 
 from advisor.errors import AdvisorError
+from advisor.model.nccl.printed import Check, PrintedTable, best_match
 from advisor.model.nccl.version import NcclVersion, parse_version
 from advisor.model.topology import Topology, compute_capability
 
 _MAX_LINE = 65_536
-_MAX_XML_BYTES = 16 * 1024 * 1024
 
 _PREFIX = re.compile(r"(?P<thread>(?P<host>[^\s:\[\]]+):\d+:\d+) \[\d+\] NCCL INFO (?P<text>.*)")
 _VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
@@ -46,11 +45,15 @@ _NVLINK_SUMS = ((700.0, 100), (300.0, 90), (200.0, 80), (100.0, 70))
 
 @dataclass(frozen=True)
 class Read:
-    """A topology, the NCCL release if the input names it, and what had to be assumed."""
+    """A topology, the NCCL release if the input names it, and what had to be assumed.
+
+    `check` compares the model with the table that the log prints, where it prints one.
+    """
 
     topology: Topology
     version: NcclVersion | None
     assumptions: tuple[str, ...]
+    check: Check | None = None
 
 
 @dataclass
@@ -71,6 +74,7 @@ def topology_from_log(
     where: str = "log",
     capability: int | None = None,
     cpu_vendor: str | None = None,
+    release: NcclVersion | None = None,
 ) -> Read:
     """The largest communicator of a log; figures are the least over its ranks, as NCCL takes them.
 
@@ -82,6 +86,7 @@ def topology_from_log(
     cpus: set[tuple[str, str]] = set()
     threads: dict[str, _Communicator] = {}
     done: list[_Communicator] = []
+    table = PrintedTable()
     for line in lines:
         if version is None and (found := _VERSION.search(line)):
             version = parse_version(found[1])
@@ -90,6 +95,7 @@ def topology_from_log(
             continue
         hosts.add(prefix["host"])
         text = prefix["text"]
+        table.feed(text)
         here = threads.setdefault(prefix["thread"], _Communicator())
         if found := _INIT.search(text):
             here.ranks = int(found[1])
@@ -113,7 +119,45 @@ def topology_from_log(
             where=where,
             hint="record with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING,ENV",
         )
-    return _assemble(communicators, version, hosts, nvlink, cpus, where, capability, cpu_vendor)
+    read = _assemble(communicators, version, hosts, nvlink, cpus, where, capability, cpu_vendor)
+    known_cpu = cpu_vendor is not None or bool(cpus)
+    return _settle(read, table, release or version, capability is not None, known_cpu)
+
+
+def _settle(
+    read: Read,
+    table: PrintedTable,
+    release: NcclVersion | None,
+    known_capability: bool,
+    known_cpu: bool,
+) -> Read:
+    """Let the printed table decide what the log does not say."""
+    if release is None or not table.cells:
+        return read
+    guessed = read.topology
+    capabilities = [guessed.compute_capability]
+    if not known_capability:
+        capabilities += [value for value in (70, 80, 90, 100) if value not in capabilities]
+    vendors = [guessed.cpu_vendor] if known_cpu else [guessed.cpu_vendor, "amd"]
+    candidates = [
+        guessed.model_copy(update={"compute_capability": value, "cpu_vendor": vendor})
+        for value in capabilities
+        for vendor in vendors
+    ]
+    best = best_match(table, candidates, release)
+    if best is None:
+        return read
+    topology, check = best
+    fits = f"reproduces {check.equal} of {check.cells} printed cells"
+    settled = [
+        f"compute capability {topology.compute_capability}: {fits}"
+        if text.startswith("compute capability")
+        else f"CPU vendor {topology.cpu_vendor}: {fits}"
+        if text.startswith("CPU vendor")
+        else text
+        for text in read.assumptions
+    ]
+    return Read(topology, read.version, tuple(settled), check)
 
 
 def _add_pattern(here: _Communicator, found: re.Match[str]) -> None:
@@ -164,7 +208,7 @@ def _assemble(
         for kind in ("ring", "tree", "nvls", "collnet")
     }
     if capability is None:
-        capability, how = _guess_capability(nvlink, graphs)
+        capability, how = guess_capability(nvlink, graphs)
         assumptions.append(how)
     if cpu_vendor is None and cpus:
         vendors = {_CPU_VENDOR.get(vendor, "other") for _, vendor in cpus}
@@ -185,7 +229,7 @@ def _assemble(
         "nvls_channels": next((item.nvls_channels for item in members if item.nvls_channels), None),
         **{kind: graph for kind, graph in graphs.items() if graph and graph["channels"]},
     }
-    return Read(_build(fields, where), version, tuple(assumptions))
+    return Read(build_topology(fields, where), version, tuple(assumptions))
 
 
 def _least(graphs: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -198,7 +242,7 @@ def _least(graphs: list[dict[str, Any]]) -> dict[str, Any] | None:
     return result
 
 
-def _guess_capability(nvlink: float, graphs: dict[str, dict[str, Any] | None]) -> tuple[int, str]:
+def guess_capability(nvlink: float, graphs: dict[str, dict[str, Any] | None]) -> tuple[int, str]:
     for least, capability in _NVLINK_SUMS:
         if nvlink >= least:
             return capability, f"compute capability {capability}: NVL[{nvlink:g}]"
@@ -207,7 +251,7 @@ def _guess_capability(nvlink: float, graphs: dict[str, dict[str, Any] | None]) -
     return 80, "compute capability 80: nothing in the input tells it (--compute-capability)"
 
 
-def _build(fields: dict[str, Any], where: str) -> Topology:
+def build_topology(fields: dict[str, Any], where: str) -> Topology:
     try:
         return Topology.model_validate(fields)
     except ValidationError as error:
@@ -216,107 +260,26 @@ def _build(fields: dict[str, Any], where: str) -> Topology:
         raise AdvisorError(f"{name}: {first['msg']}", where=where) from error
 
 
-def read_log(path: Path, *, capability: int | None = None, cpu_vendor: str | None = None) -> Read:
+def read_log(
+    path: Path,
+    *,
+    capability: int | None = None,
+    cpu_vendor: str | None = None,
+    release: NcclVersion | None = None,
+) -> Read:
     """`topology_from_log` of a file; lines beyond 64 KiB are cut. Raises AdvisorError."""
     try:
         with path.open(encoding="utf-8", errors="replace") as stream:
             lines = iter(lambda: stream.readline(_MAX_LINE), "")
             return topology_from_log(
-                lines, where=str(path), capability=capability, cpu_vendor=cpu_vendor
+                lines,
+                where=str(path),
+                capability=capability,
+                cpu_vendor=cpu_vendor,
+                release=release,
             )
     except OSError as error:
         raise AdvisorError(f"cannot be read: {error.strerror}", where=str(path)) from error
-
-
-def read_graph(
-    path: Path,
-    *,
-    nodes: int | None = None,
-    capability: int | None = None,
-    cpu_vendor: str | None = None,
-) -> Read:
-    """A graph dump (NCCL_GRAPH_DUMP_FILE). Raises AdvisorError on anything else.
-
-    The dump does not say how many nodes there are: `nodes`, else 1 without network devices in
-    its channels and 2 with them.
-    """
-    try:
-        if path.stat().st_size > _MAX_XML_BYTES:
-            raise AdvisorError("a graph dump is never larger than 16 MiB", where=str(path))
-        data = path.read_bytes()
-    except OSError as error:
-        raise AdvisorError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    if b"<!" in data.replace(b"<!--", b""):
-        raise AdvisorError("document type declarations are not accepted", where=str(path))
-    try:
-        root = ElementTree.fromstring(data)  # noqa: S314 - no declarations, so no entities
-    except ElementTree.ParseError as error:
-        raise AdvisorError(f"not valid XML: {error}", where=str(path)) from error
-    if root.tag != "graphs":
-        raise AdvisorError(
-            f"expected <graphs>, found <{root.tag}>",
-            where=str(path),
-            hint="give the file that NCCL_GRAPH_DUMP_FILE wrote",
-        )
-    return _from_xml(root, path, nodes, capability, cpu_vendor)
-
-
-def _from_xml(
-    root: ElementTree.Element,
-    path: Path,
-    nodes: int | None,
-    capability: int | None,
-    cpu_vendor: str | None,
-) -> Read:
-    assumptions = []
-    graphs: dict[str, dict[str, Any] | None] = dict.fromkeys(("ring", "tree", "nvls", "collnet"))
-    per_node, has_net = 0, False
-    for element in root.iter("graph"):
-        read = element.attrib
-        kind = {"0": "ring", "1": "tree", "2": "collnet", "3": "nvls"}.get(read.get("id", ""))
-        if kind is None:
-            continue
-        for channel in element.iter("channel"):
-            per_node = max(per_node, len({gpu.get("dev") for gpu in channel.iter("gpu")}))
-            has_net = has_net or channel.find("net") is not None
-        try:
-            graphs[kind] = {
-                "pattern": int(read["pattern"]),
-                "cross_nic": min(int(read.get("crossnic", "0")), 2),
-                "channels": int(read["nchannels"]),
-                "bw_intra": float(read["speedintra"]),
-                "bw_inter": float(read["speedinter"]),
-                "latency_inter": float(read.get("latencyinter", "0")),
-                "type_intra": read["typeintra"],
-                "type_inter": read["typeinter"],
-                "same_channels": read.get("samechannels", "1") == "1",
-            }
-        except (KeyError, ValueError) as error:
-            raise AdvisorError(
-                f"graph id={read.get('id')}: attribute {error} is missing or no number",
-                where=str(path),
-            ) from error
-    if per_node == 0:
-        raise AdvisorError("no <channel> lists any <gpu>", where=str(path))
-    if nodes is None:
-        nodes = 2 if has_net else 1
-        assumptions.append(f"{nodes} node{'s' if nodes > 1 else ''}: a dump does not say (--nodes)")
-    if capability is None:
-        capability, how = _guess_capability(0.0, graphs)
-        assumptions.append(how)
-    if cpu_vendor is None:
-        cpu_vendor = "intel"
-        assumptions.append("CPU vendor intel: a dump does not say (--cpu-vendor)")
-    fields: dict[str, Any] = {
-        "name": path.name,
-        "source": str(path),
-        "nodes": nodes,
-        "ranks_per_node": per_node,
-        "compute_capability": capability,
-        "cpu_vendor": cpu_vendor,
-        **{kind: graph for kind, graph in graphs.items() if graph and graph["channels"]},
-    }
-    return Read(_build(fields, str(path)), None, tuple(assumptions))
 
 
 def parse_capability(text: str | None) -> int | None:

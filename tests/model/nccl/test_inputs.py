@@ -10,7 +10,9 @@ from click.testing import CliRunner
 
 from advisor.cli.nccl_model import command
 from advisor.errors import AdvisorError
-from advisor.model.nccl.inputs import read_graph, read_log, topology_from_log
+from advisor.model.nccl.graph_dump import read_graph
+from advisor.model.nccl.inputs import read_log, topology_from_log
+from advisor.model.nccl.printed import PrintedTable
 from advisor.model.sizes import parse_bytes
 from advisor.model.topology import PathType, load_topology
 
@@ -29,6 +31,32 @@ n1:101:201 [1] NCCL INFO Pattern 4, crossNic 0, nChannels 10, bw 30.000000/30.00
 n1:100:200 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0
 n1:100:200 [0] NCCL INFO 20 coll channels, 16 nvls channels, 32 p2p channels, 32 p2p channels per peer
 n1:100:200 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 8 cudaDev 0 nvmlDev 0 busId 1000 commId 0x9 - Init COMPLETE
+"""  # noqa: E501
+
+# The tables of a public log (github.com/eunomia-bpf/nccl-eBPF: two ranks of one RTX 5090 on
+# pretended hosts, sockets, NCCL 2.29.7); graphs as the GRAPH subsystem shows them there.
+TABLE_LOG = """\
+lab:8:8 [0] NCCL INFO NCCL version 2.29.7+cuda12.9
+lab:8:8 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 busId 2000 - Init START
+lab:8:8 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0
+lab:8:8 [0] NCCL INFO Pattern 4, crossNic 0, nChannels 2, bw 1.2/1.2, type LOC/PHB, sameChannels 1
+lab:8:8 [0] NCCL INFO Pattern 3, crossNic 0, nChannels 2, bw 2.4/1.2, type LOC/PHB, sameChannels 1
+lab:8:8 [0] NCCL INFO   Algorithm   |            Tree          |           Ring           |
+lab:8:8 [0] NCCL INFO   Protocol    |   LL |  LL128 |   Simple |   LL |  LL128 |   Simple |
+lab:8:8 [0] NCCL INFO  Max NThreads |  512 |    640 |      512 |  512 |    640 |      256 |
+lab:8:8 [0] NCCL INFO     Broadcast |     0.0/   0.0 |     0.0/   0.0 |     0.0/   0.0 |     9.3/   1.2 |    18.0/   0.0 |    22.4/   2.4 |
+lab:8:8 [0] NCCL INFO     AllGather |     0.0/   0.0 |     0.0/   0.0 |     0.0/   0.0 |    11.6/   2.4 |    22.5/   0.0 |    22.4/   4.8 |
+lab:8:8 [0] NCCL INFO ReduceScatter |     0.0/   0.0 |     0.0/   0.0 |     0.0/   0.0 |    11.6/   2.4 |    22.5/   0.0 |    22.4/   4.8 |
+lab:8:8 [0] NCCL INFO     AllReduce |    16.8/   0.5 |    31.0/   0.0 |    36.4/   1.9 |    16.6/   1.2 |    31.0/   0.0 |    36.4/   2.4 |
+lab:8:8 [0] NCCL INFO   Algorithm   |                             PAT                  |
+lab:8:8 [0] NCCL INFO     AllGather |     0.0/   0.0 |     0.0/   0.0 |    17.6/   3.6 |
+lab:8:8 [0] NCCL INFO     AllReduce |     0.0/   0.0 |     0.0/   0.0 |     0.0/   0.0 |
+"""  # noqa: E501
+
+# The form of NCCL 2.8 to 2.17: one header with algorithm and protocol in each cell.
+OLD_TABLE = """\
+a:1:2 [0] NCCL INFO Latency/AlgBw |    Tree/    LL |    Tree/ LL128 |    Tree/Simple |    Ring/    LL |    Ring/ LL128 |    Ring/Simple | CollNet/    LL | CollNet/ LL128 | CollNet/Simple |
+a:1:2 [0] NCCL INFO     Broadcast |     0.0/   0.0 |     0.0/   0.0 |     0.0/   0.0 |     6.3/   0.8 |    14.0/   0.0 |    18.0/   3.0 |     0.0/   0.0 |     0.0/   0.0 |     0.0/   0.0 |
 """  # noqa: E501
 
 GRAPHS = """\
@@ -88,6 +116,50 @@ def test_the_largest_communicator_is_taken() -> None:
         for line in lines
     ]
     assert topology_from_log([*lines, *sub]).topology.ranks == 8
+
+
+def test_the_printed_table_checks_the_model_and_tells_what_the_log_does_not() -> None:
+    read = topology_from_log(TABLE_LOG.splitlines())
+    assert read.check is not None
+    assert (read.check.equal, read.check.cells) == (11, 11)
+    assert read.check.differing == ()
+    assert any("reproduces 11 of 11 printed cells" in text for text in read.assumptions)
+    faster = TABLE_LOG.replace("22.4/   4.8", "22.4/   9.6")
+    check = topology_from_log(faster.splitlines()).check
+    assert check is not None
+    assert check.equal == 9
+    assert "AllGather Ring/Simple: printed 22.4/9.6, modelled 22.4/4.8" in check.differing
+
+
+def test_the_table_decides_between_generations() -> None:
+    # 8 ranks, NVLink: LL's ceiling is 87.7 GB/s on Ampere and 141 on Hopper, times 8/14
+    def log(bandwidth: float) -> list[str]:
+        pattern = "nChannels 12, bw 30.0/30.0, type NVL/PIX, sameChannels 1"
+        return [
+            "n:1:1 [0] NCCL INFO NCCL version 2.29.7+cuda12.9",
+            "n:1:1 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8",
+            f"n:1:1 [0] NCCL INFO Pattern 4, crossNic 0, {pattern}",
+            "n:1:1 [0] NCCL INFO   Algorithm   |            Tree          |           Ring |",
+            "n:1:1 [0] NCCL INFO     AllReduce | 0.0/ 0.0 | 0.0/ 0.0 | 0.0/ 0.0 | "
+            f"15.0/ {bandwidth} | 40.6/ 0.0 |  56.0/ 205.7 |",
+        ]
+
+    assert topology_from_log(log(50.1)).topology.compute_capability == 80
+    assert topology_from_log(log(80.6)).topology.compute_capability == 90
+    told = topology_from_log(log(80.6), capability=80)
+    assert told.topology.compute_capability == 80
+    assert told.check is not None
+    assert told.check.equal < told.check.cells
+
+
+def test_tables_of_old_releases_are_read() -> None:
+    table = PrintedTable()
+    for line in OLD_TABLE.splitlines():
+        table.feed(line.split("NCCL INFO ")[1])
+    assert table.cells["Broadcast", "Ring", "LL"] == (6.3, 0.8)
+    assert table.cells["Broadcast", "Ring", "Simple"] == (18.0, 3.0)
+    assert table.cells["Broadcast", "CollNetDirect", "Simple"] == (0.0, 0.0)
+    assert len(table.cells) == 9
 
 
 def test_a_log_without_graphs_says_how_to_record_one() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from advisor import __version__
+from advisor.config.settings import FILE_NAME, check_settings, load_settings
 from advisor.errors import AdvisorError
 
 
@@ -38,10 +39,35 @@ class _Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="advisor")
 @click.option("--debug", is_flag=True, help="Show a traceback when something goes wrong.")
-def _root(debug: bool) -> None:
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="TOML file of defaults, a table per command; ./advisor.toml is read by itself.",
+)
+@click.pass_context
+def _root(ctx: click.Context, debug: bool, config: Path | None) -> None:
     """Find what a distributed training step loses in communication, and what to change."""
     if debug:
         os.environ["ADVISOR_DEBUG"] = "1"
+    settings = load_settings(config)
+    if settings:
+        ctx.default_map = check_settings(settings, _options(ctx), str(config or FILE_NAME))
+
+
+def _options(ctx: click.Context) -> dict[str, dict[str, str]]:
+    """Command -> long flag without its dashes -> name of the parameter."""
+    assert isinstance(ctx.command, click.Group)
+    found: dict[str, dict[str, str]] = {}
+    for name in ctx.command.list_commands(ctx):
+        command = ctx.command.get_command(ctx, name)
+        assert command is not None
+        found[name] = {
+            flag.removeprefix("--"): parameter.name or ""
+            for parameter in command.params
+            for flag in parameter.opts
+            if flag.startswith("--")
+        }
+    return found
 
 
 def main(args: list[str] | None = None) -> None:

@@ -6,8 +6,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from advisor.ingest.source import Progress
+if TYPE_CHECKING:
+    from advisor.ingest.source import Progress
 
 
 @contextmanager

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LEVELS = {"error": 0, "warning": 1, "info": 2, "never": -1}
 
 
-@click.command("check-env")
+@click.command("check-env", epilog="Example:  advisor check-env --nccl 2.29.7 --file env.sh")
 @click.option("--nccl", metavar="VERSION", help="NCCL release, e.g. 2.29.7; default: all.")
 @click.option(
     "--file",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli._output import Output, plan_outputs, use_color
+from advisor.cli._progress import progress_bar
 
 if TYPE_CHECKING:
     from advisor.findings import FindingsReport
@@ -49,6 +50,9 @@ _FAIL_ORDER = {"critical": 0, "warning": 1, "info": 2}
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 @click.option("--lean", is_flag=True, help="Keep device events, collectives, annotations only.")
 @click.option("--force", is_flag=True, help="Replace existing output files.")
+@click.option("--watch", "watching", is_flag=True, help="Diagnose again whenever PATH changes.")
+@click.option("--watch-interval", default=5.0, show_default=True, help="Seconds between looks.")
+@click.option("--watch-rounds", type=int, hidden=True)
 def command(
     paths: tuple[str, ...],
     nccl_log: tuple[str, ...],
@@ -65,6 +69,9 @@ def command(
     color: str,
     lean: bool,
     force: bool,
+    watching: bool,
+    watch_interval: float,
+    watch_rounds: int | None,
 ) -> int:
     """Say what costs the time in PATH... and what to change.
 
@@ -73,18 +80,28 @@ def command(
     """
     from advisor import api
 
+    if watching:
+        from advisor.cli._watch import watch
+
+        def again() -> str:
+            with api.load(*paths, *nccl_log, *nsys, lean=lean, command=_command_line()) as run:
+                run.diagnose(rule_dirs=rule_dirs, select=select, ignore=ignore)
+                return run.render("text", verbose=verbose, color=use_color(color))
+
+        watch([*paths, *nccl_log, *nsys], watch_interval, again, rounds=watch_rounds)
+        return 0
     outputs = plan_outputs(formats, output, force=force)
     started = time.monotonic()
-    run = api.load(
-        *paths,
-        *nccl_log,
-        *nsys,
-        store=store,
-        lean=lean,
-        force=force,
-        command=_command_line(),
-        progress=None,
-    )
+    everything = [Path(path) for path in (*paths, *nccl_log, *nsys)]
+    with progress_bar(everything, enabled=not quiet) as progress:
+        run = api.load(
+            *everything,
+            store=store,
+            lean=lean,
+            force=force,
+            command=_command_line(),
+            progress=progress,
+        )
     with run:
         report = run.diagnose(rule_dirs=rule_dirs, select=select, ignore=ignore)
         if not quiet:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _SCALES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-@click.command("plan")
+@click.command("plan", epilog="Example:  advisor plan llama-7b dgx-h100 --gpus 64")
 @click.argument("model", metavar="MODEL")
 @click.argument("hardware", metavar="HARDWARE")
 @click.option("--gpus", type=click.IntRange(1), help="Number of GPUs; default: 8 to 1,024.")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from advisor.config.workload import Workload, load_workload
 from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from advisor.config.workload import Workload
 
 _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -84,6 +86,8 @@ def command(
     Results go to the output folder: rankN.json.gz (Kineto), profile.json (step times, throughput,
     memory, settings) and logs/. Diagnose it with: advisor diagnose FOLDER.
     """
+    from advisor.config.workload import load_workload
+
     workload = load_workload(workload_file)
     chosen = {_FLAGS.get(name, name): value for name, value in flags.items() if value is not None}
     workload = workload.with_settings({**chosen, **dict(_parse(text) for text in settings)})

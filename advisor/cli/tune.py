@@ -185,6 +185,6 @@ def _print_result(sweep: Sweep, result: object) -> None:
 
 
 def _check_env(nccl_version: str | None) -> int:
-    from advisor.cli import check_env
+    from advisor.cli.check_env import check
 
-    return check_env.check(dict(os.environ), nccl_version)
+    return check(dict(os.environ), nccl_version)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 
-@click.group("tuner-plugin")
+@click.group("tuner-plugin", epilog="Example:  advisor tuner-plugin check rules.csv")
 def command() -> None:
     """Rules for NCCL's choice of algorithm and protocol, by message size.
 

@@ -1,0 +1,19 @@
+"""``advisor completion``: tab completion for the shell."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(epilog='Example:  eval "$(advisor completion bash)"')
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> int:
+    """Print the completion script of SHELL; put it into the shell's startup file."""
+    from click.shell_completion import get_completion_class
+
+    from advisor.cli._main import _root
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(_root, {}, "advisor", "_ADVISOR_COMPLETE").source())
+    return 0

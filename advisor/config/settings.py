@@ -1,0 +1,59 @@
+"""``advisor.toml``: defaults for the command line, one table per command; flags beat the file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import AdvisorError
+
+FILE_NAME = "advisor.toml"
+
+
+def load_settings(path: Path | None) -> dict[str, Any]:
+    """The file's tables; {} when no file is named and there is none here."""
+    if path is None:
+        path = Path(FILE_NAME)
+        if not path.is_file():
+            return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise AdvisorError("no such file", where=str(path)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise AdvisorError(f"not valid TOML: {error}", where=str(path)) from error
+
+
+def check_settings(
+    settings: Mapping[str, Any], options: Mapping[str, Mapping[str, str]], where: str
+) -> dict[str, dict[str, Any]]:
+    """Defaults per command, by parameter. All mistakes are in one AdvisorError.
+
+    ``options``: command -> long flag without dashes (what the file says) -> parameter.
+    """
+    mistakes = []
+    defaults: dict[str, dict[str, Any]] = {}
+    for command, table in settings.items():
+        if command not in options:
+            mistakes.append(f"[{command}] is no command{_close(command, options)}")
+            continue
+        if not isinstance(table, Mapping):
+            mistakes.append(f"{command} must be a table: [{command}]")
+            continue
+        for name, value in table.items():
+            flag = name.replace("_", "-")
+            if flag not in options[command]:
+                mistakes.append(f"[{command}] {name} is no option{_close(flag, options[command])}")
+                continue
+            defaults.setdefault(command, {})[options[command][flag]] = value
+    if mistakes:
+        raise AdvisorError("\n".join(mistakes), where=where)
+    return defaults
+
+
+def _close(name: str, known: Any) -> str:
+    found = get_close_matches(name, list(known), n=1)
+    return f"; did you mean '{found[0]}'?" if found else ""

@@ -1,0 +1,118 @@
+"""The command line as such: help, settings file, completion, watch, internal errors."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from advisor.cli import _main, _watch
+from advisor.cli._main import _root
+from advisor.errors import AdvisorError
+
+CONTEXT = click.Context(_root, info_name="advisor")
+COMMANDS = _root.list_commands(CONTEXT)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example_that_parses(name: str) -> None:
+    command = _root.get_command(CONTEXT, name)  # type: ignore[attr-defined]
+    assert command.help
+    assert command.epilog
+    example = re.search(r"advisor .*", command.epilog)
+    assert example, "an example line"
+    assert name in example[0]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom advisor.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'duckdb', 'numpy', 'pandas', 'pyarrow', 'pydantic', 'torch', 'rich', 'jinja2'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_settings_file_gives_defaults_and_flags_beat_it(tmp_path: Path, fixtures_dir: Path) -> None:
+    (tmp_path / "advisor.toml").write_text('[diagnose]\nformat = "json"\nquiet = true\n')
+    run = fixtures_dir / "gpt2-tiny-ddp-2"
+
+    def diagnose(*flags: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-m", "advisor", "diagnose", str(run), *flags],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    assert json.loads(diagnose())["schema_version"] == 1
+    assert "VERDICT" in diagnose("--format", "text")
+
+
+def test_mistakes_in_the_settings_file_are_all_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text('[diagnose]\nformatt = "json"\n[diagnoze]\nx = 1\n')
+    with pytest.raises(AdvisorError) as error:
+        CliRunner().invoke(
+            _root, ["--config", str(path), "rules"], standalone_mode=False, catch_exceptions=False
+        )
+    assert "did you mean 'format'" in str(error.value)
+    assert "diagnoze" in str(error.value)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str) -> None:
+    done = CliRunner().invoke(_root, ["completion", shell])
+    assert done.exit_code == 0
+    assert "_ADVISOR_COMPLETE" in done.output
+
+
+def test_watch_diagnoses_again_when_a_rank_arrives(
+    tmp_path: Path, fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN a folder to which another file comes between two looks
+    source = fixtures_dir / "gpt2-tiny-ddp-2"
+    shutil.copy(source / "rank0.json.gz", tmp_path / "rank0.json.gz")
+    seen: list[int] = []
+    looks = iter(range(100))
+
+    def sleep(_: float) -> None:
+        if next(looks) == 2:
+            shutil.copy(source / "rank1.json.gz", tmp_path / "rank1.json.gz")
+
+    monkeypatch.setattr(_watch.time, "sleep", sleep)
+
+    def diagnose() -> str:
+        seen.append(len(list(tmp_path.iterdir())))
+        return "ok"
+
+    # WHEN watched for two rounds THEN each state is diagnosed once
+    _watch.watch([str(tmp_path)], 0.0, diagnose, rounds=2)
+    assert seen == [1, 2]
+
+
+def test_an_internal_error_is_one_line_and_debug_shows_the_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(**_: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(_main._root, "main", broken)
+    monkeypatch.delenv("ADVISOR_DEBUG", raising=False)
+    with pytest.raises(SystemExit) as status:
+        _main.main([])
+    assert status.value.code == 2
+    assert "internal error: ZeroDivisionError" in capsys.readouterr().err
+    monkeypatch.setenv("ADVISOR_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        _main.main([])

@@ -1,0 +1,108 @@
+"""What values of NCCL_ALGO and NCCL_PROTO would cost a job, by NCCL's own model.
+
+For the axes that cannot be measured here (gloo, or a machine one does not have). NCCL without
+settings takes the minimum of this very model, so no setting can come out ahead of it: the ranking
+shows what a setting would lose or break, and a gain over the default has to be measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.errors import AdvisorError
+from advisor.model.nccl.cost import predict
+from advisor.model.nccl.filters import PER_FUNCTION_SINCE
+from advisor.model.nccl.names import algorithms, function_name, legal
+from advisor.model.nccl.version import NcclVersion
+from advisor.model.topology import Topology
+
+
+@dataclass(frozen=True)
+class Call:
+    """Calls of one kind in a step; `total_bytes` as nccl-tests counts."""
+
+    op: str
+    total_bytes: int
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class SettingCost:
+    """One setting: modelled time of the step's calls, and what it adds to the default's.
+
+    `time_us` is None when a call would fail; `breaks` names the functions.
+    """
+
+    variable: str
+    value: str
+    time_us: float | None
+    extra_share: float | None
+    breaks: tuple[str, ...]
+    basis: str = "modelled"
+
+
+def rank_settings(
+    topology: Topology, version: NcclVersion, calls: Sequence[Call]
+) -> list[SettingCost]:
+    """The default and every safe setting of the calls' functions, cheapest first, broken last.
+
+    LL128 is never named: forcing it can corrupt data. Raises AdvisorError without calls.
+    """
+    if not calls:
+        raise AdvisorError("no calls to rank settings for")
+    default, broken = _time(topology, version, calls, None, None)
+    rows = [_row("", "", default, default, broken)]
+    for variable, value in _candidates(version, calls):
+        algo = value if variable == "NCCL_ALGO" else None
+        proto = value if variable == "NCCL_PROTO" else None
+        time, broken = _time(topology, version, calls, algo, proto)
+        rows.append(_row(variable, value, time, default, broken))
+    return sorted(rows, key=lambda row: (row.time_us is None, row.time_us or 0.0))
+
+
+def _row(
+    variable: str,
+    value: str,
+    time: float | None,
+    default: float | None,
+    broken: tuple[str, ...],
+) -> SettingCost:
+    share = time / default - 1 if time is not None and default else None
+    return SettingCost(variable, value, time, share, broken)
+
+
+def _candidates(version: NcclVersion, calls: Sequence[Call]) -> list[tuple[str, str]]:
+    functions = sorted({function_name(call.op) for call in calls})
+    found: list[tuple[str, str]] = []
+    for algorithm in algorithms(version):
+        fitting = [f for f in functions if legal(f, algorithm, "Simple", version)]
+        if version >= PER_FUNCTION_SINCE:
+            found += [("NCCL_ALGO", f"{f.lower()}:{algorithm.lower()}") for f in fitting]
+        elif fitting:
+            found.append(("NCCL_ALGO", algorithm))
+    for protocols in ("LL", "Simple", "LL,Simple"):
+        if version >= PER_FUNCTION_SINCE:
+            found += [("NCCL_PROTO", f"{f.lower()}:{protocols}") for f in functions]
+        else:
+            found.append(("NCCL_PROTO", protocols))
+    return found
+
+
+def _time(
+    topology: Topology,
+    version: NcclVersion,
+    calls: Sequence[Call],
+    algo: str | None,
+    proto: str | None,
+) -> tuple[float | None, tuple[str, ...]]:
+    total, broken = 0.0, set()
+    for call in calls:
+        choice = predict(
+            topology, call.op, call.total_bytes, version, algo=algo, proto=proto
+        ).choice
+        if choice is None:
+            broken.add(function_name(call.op))
+        else:
+            total += call.count * choice.time_us
+    return (None if broken else total), tuple(sorted(broken))

@@ -1,7 +1,8 @@
 """Merges findings that share a cause: one slow rank is one finding, not twenty.
 
 A rule's ``explains`` lists which other rules it causes. A finding is merged into the one that
-explains it when both concern the same ranks or group and the cause accounts for enough of it.
+explains it when both concern the same ranks or group, the cause is at least as severe, and it
+accounts for enough of the effect's recoverable time.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ def rank_findings(findings: Sequence[Finding]) -> list[Finding]:
 
 def _explains(claim: Explains, cause: Finding, effect: Finding) -> bool:
     if claim.rule != effect.rule or cause.run != effect.run:
+        return False
+    if SEVERITY_ORDER[cause.severity] > SEVERITY_ORDER[effect.severity]:
+        return False
+    if any(cause.evidence.facts.get(name) not in values for name, values in claim.when.items()):
         return False
     if (cause.savings_ns or 0) < claim.at_least * (effect.savings_ns or 0):
         return False

@@ -40,19 +40,20 @@ class ExampleResult:
 
 def check_examples(rule: Rule) -> list[ExampleResult]:
     """Run every example of a rule."""
-    return [
-        ExampleResult(rule.id, example.name, _check(rule, example)) for example in rule.examples
-    ]
-
-
-def _check(rule: Rule, example: Example) -> str:
     with Sandbox(None, _RUN) as sandbox:
-        try:
-            fill(sandbox, example)
-        except (AdvisorError, duckdb.Error, pa.ArrowException, TypeError) as error:
-            return f"its rows do not fit the tables: {error}"
-        sandbox.seal()
-        result = evaluate(rule, sandbox, read_facts(sandbox))
+        return [
+            ExampleResult(rule.id, example.name, _check(rule, example, sandbox))
+            for example in rule.examples
+        ]
+
+
+def _check(rule: Rule, example: Example, sandbox: Sandbox) -> str:
+    sandbox.clear()
+    try:
+        fill(sandbox, example)
+    except (AdvisorError, duckdb.Error, pa.ArrowException, TypeError) as error:
+        return f"its rows do not fit the tables: {error}"
+    result = evaluate(rule, sandbox, read_facts(sandbox))
     if result.outcome.outcome != OutcomeKind(example.expect):
         return (
             f"expected {example.expect}, got {result.outcome.outcome.value}"
@@ -117,11 +118,7 @@ def _insert(
     unknown = sorted({name for row in rows for name in row} - set(columns))
     if unknown:
         raise AdvisorError(f"table '{table}' has no column {', '.join(unknown)}")
-    # Rows go in as one Arrow table: binding them one by one takes seconds.
-    schema = sandbox.con.sql(f'SELECT * FROM "{table}" LIMIT 0').to_arrow_table().schema
-    sandbox.con.register("incoming", pa.Table.from_pylist(list(rows), schema=schema))
-    sandbox.con.execute(f'INSERT INTO "{table}" SELECT * FROM incoming')
-    sandbox.con.unregister("incoming")
+    sandbox.insert(table, rows)
 
 
 def _expand(

@@ -82,6 +82,10 @@ class Explains(_Strict):
 
     rule: str
     same: Literal["run", "group", "ranks"] = "group"
+    when: dict[str, list[Any]] = Field(
+        default_factory=dict,
+        description="columns of this rule's row and the values with which it is a cause",
+    )
     at_least: float = Field(
         default=0.5, description="share of the other finding's savings this one must account for"
     )

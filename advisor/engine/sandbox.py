@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from advisor.engine.reference import fill_reference_tables
 from advisor.store import Store
@@ -53,7 +54,7 @@ class Sandbox:
             self.con.execute(f'DROP TABLE "{table}"')
         if store is not None:
             self._copy(store)
-            self.seal()
+        self._seal()
 
     def _copy(self, store: Store) -> None:
         present = {
@@ -74,7 +75,20 @@ class Sandbox:
             self.con.execute(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM incoming')
             self.con.unregister("incoming")
 
-    def seal(self) -> None:
+    def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows given as dictionaries; columns that are missing become null."""
+        # As one Arrow table: binding rows one by one takes seconds.
+        schema = self.con.sql(f'SELECT * FROM "{table}" LIMIT 0').to_arrow_table().schema
+        self.con.register("incoming", pa.Table.from_pylist(list(rows), schema=schema))
+        self.con.execute(f'INSERT INTO "{table}" SELECT * FROM incoming')
+        self.con.unregister("incoming")
+
+    def clear(self) -> None:
+        """Empty the run's tables, for the next example; knowledge and views stay."""
+        for table in self.tables():
+            self.con.execute(f'DELETE FROM "{table}"')
+
+    def _seal(self) -> None:
         """Add reference data and views, then lock the connection down for good."""
         fill_reference_tables(self.con)
         views = resources.files("advisor.engine").joinpath("views.sql")
@@ -87,7 +101,8 @@ class Sandbox:
         return [
             row[0]
             for row in self.con.execute(
-                "SELECT table_name FROM duckdb_tables() WHERE NOT internal ORDER BY 1"
+                "SELECT table_name FROM duckdb_tables() WHERE NOT internal "
+                "AND NOT starts_with(table_name, 'ref_') ORDER BY 1"
             ).fetchall()
         ]
 

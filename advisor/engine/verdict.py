@@ -20,13 +20,13 @@ def verdict_of(
         return _blame(top)
     where = _where_time_goes(sandbox, facts)
     if where is None:
-        return _unknown_without_steps(outcomes)
+        return _unknown_without_steps(findings, outcomes, sandbox)
     exposed_share, wait_known, numbers = where
     if exposed_share >= WARNING_SHARE and not wait_known and not facts.all_ranks:
         world = f" of {facts.world_size}" if facts.world_size else ""
         return Verdict(
             title=f"{percent(exposed_share)} of the step is exposed communication; "
-            f"{facts.ranks_read}{world} rank{'s' if facts.ranks_read != 1 else ''} cannot tell "
+            f"{facts.ranks_read}{world} ranks cannot tell "
             "whether it waits for a late rank or for the network.",
             cause="unknown",
             why=numbers,
@@ -61,14 +61,20 @@ def _blame(top: Finding) -> Verdict:
     )
 
 
-def _unknown_without_steps(outcomes: Sequence[Outcome]) -> Verdict:
+def _unknown_without_steps(
+    findings: Sequence[Finding], outcomes: Sequence[Outcome], sandbox: Sandbox
+) -> Verdict:
     broken = sum(outcome.outcome == OutcomeKind.ERROR for outcome in outcomes)
-    return Verdict(
-        title="No complete step was found, so nothing can be said per step.",
-        cause="unknown",
-        why=f"{broken} rules failed." if broken else "",
-        next_steps=["record at least 5 steps with prof.step(): see advisor explain steps"],
-    )
+    traced = sandbox.records("SELECT count(*) AS steps FROM step")[0]["steps"]
+    if traced:
+        title = "No complete step was found, so nothing can be said per step."
+        step = "record at least 5 steps with prof.step(): advisor explain steps"
+    else:
+        hints = f"{len(findings)} to look at" if findings else "none to look at"
+        title = f"Logs and dumps alone show no urgent finding ({hints}); no trace was given."
+        step = "add traces of all ranks: advisor explain all-ranks"
+    why = f"{broken} rules failed." if broken else ""
+    return Verdict(title=title, cause="unknown", why=why, next_steps=[step])
 
 
 def _where_time_goes(sandbox: Sandbox, facts: Facts) -> tuple[float, bool, str] | None:

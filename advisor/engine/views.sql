@@ -295,3 +295,12 @@ UNION ALL
 SELECT 'trace', op, group_size, bytes, busbw_gbps, call_id FROM call
 WHERE bytes >= 64000000 AND t_is = 'matched' AND group_size BETWEEN 2 AND 8 AND busbw_gbps IS NOT NULL
   AND op IN ('all_reduce', 'all_gather', 'reduce_scatter') AND (SELECT hosts FROM facts) = 1;
+
+-- The device of this run in the hardware table; matched by whole words, the longest phrase first.
+CREATE VIEW run_device AS
+SELECT r.device_name, d.name, d.peak_bf16_flops, d.peak_fp32_flops, d.memory_bytes, d.link_gbps, d.source
+FROM (SELECT DISTINCT device_name FROM rank WHERE device_name IS NOT NULL) r
+JOIN (SELECT *, unnest(phrases) AS phrase FROM ref_device) d
+  ON regexp_matches(r.device_name, '(^|[^a-z0-9])' || regexp_escape(d.phrase) || '($|[^a-z0-9])', 'i')
+  AND NOT regexp_matches(r.device_name, '\b(laptop|max-q|mig)\b', 'i')
+QUALIFY row_number() OVER (PARTITION BY r.device_name ORDER BY length(d.phrase) DESC) = 1;

@@ -1,0 +1,139 @@
+"""Read one run's events into what the derived tables are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.breakdown import Occupancy
+from advisor.metrics.calls import Call
+from advisor.metrics.calls_device import device_calls
+from advisor.metrics.calls_host import host_calls
+from advisor.metrics.clock import Clock, clocks
+from advisor.metrics.fits import Kind, exclusive_transfers, fit_all
+from advisor.metrics.groups import Group, RankInfo, assign_groups, process_groups, rank_infos
+from advisor.metrics.host import HostActivity, host_activity
+from advisor.metrics.intervals import Int64s
+from advisor.metrics.match import Matched, match
+from advisor.metrics.periods import period_steps
+from advisor.metrics.phases import Spans, host_spans, set_phases
+from advisor.metrics.steps import (
+    Steps,
+    annotated_steps,
+    device_windows,
+    last_incomplete,
+    whole_trace,
+)
+from advisor.metrics.tables import MISSING
+from advisor.metrics.timeline import Timeline, timelines
+from advisor.metrics.waiting import split_waiting
+from advisor.model.alpha_beta import AlphaBeta
+
+
+@dataclass
+class RankData:
+    """Everything of one rank that the tables are made from."""
+
+    info: RankInfo
+    line: Timeline
+    steps: Steps
+    occupancy: Occupancy
+    activity_step: Int64s
+    spans: Spans
+    activity: HostActivity
+
+
+@dataclass
+class RunData:
+    """Everything of one run."""
+
+    run: str
+    ranks: dict[int, RankData]
+    groups: dict[str, Group]
+    calls: dict[int, list[Call]]
+    matched: Matched
+    clocks: dict[int, Clock]
+    exclusive: dict[int, dict[int, float]]
+    fits: dict[Kind, AlphaBeta]
+
+
+def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
+    """Read one run's events and match its collectives."""
+    infos = rank_infos(con, run)
+    groups = process_groups(con, run)
+    ranks: dict[int, RankData] = {}
+    calls: dict[int, list[Call]] = {}
+    for line in timelines(con, run):
+        info = infos[line.rank]
+        marked = annotated_steps(con, run, line.rank, step_annotation)
+        steps = device_windows(marked, line) if marked else whole_trace(line)
+        if not info.complete and marked:
+            steps = last_incomplete(steps)
+        own = (
+            device_calls(con, run, line.rank) if line.on_device else host_calls(con, run, line.rank)
+        )
+        _set_steps(own, steps)
+        spans = host_spans(con, run, line.rank)
+        set_phases(own, spans)
+        calls[line.rank] = own
+        ranks[line.rank] = RankData(
+            info,
+            line,
+            steps,
+            Occupancy.of(line),
+            _activity_steps(line, steps),
+            spans,
+            host_activity(con, run, line.rank),
+        )
+    assign_groups(calls, groups, infos)
+    stepped = bool(ranks) and all(_annotated(one.steps) for one in ranks.values())
+    matched = match(calls, groups, stepped)
+    found = clocks(matched.columns, infos)
+    if any(reason == "missing event" for _, _, reason in matched.unmatched):
+        # Equal calls compete for a partner; now that the clocks are known, their times decide.
+        offsets = {rank: clock.offset_ns for rank, clock in found.items()}
+        matched = match(calls, groups, stepped, offsets)
+        found = clocks(matched.columns, infos)
+    if not any(_annotated(one.steps) for one in ranks.values()):
+        _use_periods(ranks, calls)
+    split_waiting(matched.columns, groups, found)
+    exclusive = exclusive_transfers(calls)
+    fits = fit_all(matched.columns, exclusive, groups, infos)
+    return RunData(run, ranks, groups, calls, matched, found, exclusive, fits)
+
+
+def _annotated(steps: Steps) -> bool:
+    return bool(steps.steps) and steps.steps[0].source in ("ProfilerStep", "annotation")
+
+
+def _use_periods(ranks: dict[int, RankData], calls: dict[int, list[Call]]) -> None:
+    """Replace the whole trace as one step by the period of the collectives, if there is one."""
+    found = period_steps(calls, {rank: one.line for rank, one in ranks.items()})
+    for rank, steps in (found or {}).items():
+        if not steps.steps:
+            continue
+        one = ranks[rank]
+        if not one.info.complete:
+            steps = last_incomplete(steps)
+        ranks[rank] = replace(one, steps=steps, activity_step=steps.by_window(one.line.start))
+        _set_steps(calls[rank], steps)
+
+
+def _activity_steps(line: Timeline, steps: Steps) -> Int64s:
+    """A device event belongs to the step that launched it; without a launch, to its window."""
+    by_window = steps.by_window(line.start)
+    if not line.on_device or not _annotated(steps):
+        return by_window
+    return np.where(line.launch == MISSING, by_window, steps.by_host(line.launch))
+
+
+def _set_steps(calls: list[Call], steps: Steps) -> None:
+    starts = np.array([c.start for c in calls], dtype=np.int64)
+    asked = np.array([MISSING if c.enqueue is None else c.enqueue for c in calls], dtype=np.int64)
+    found = steps.by_window(starts)
+    if _annotated(steps):
+        found = np.where(asked == MISSING, found, steps.by_host(asked))
+    for call, step in zip(calls, found, strict=True):
+        call.step = None if step == MISSING else int(step)

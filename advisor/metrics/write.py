@@ -1,0 +1,176 @@
+"""Rows of the tables that hold ranks' time and calls: activity, step, breakdowns, collective."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.calls import Call
+from advisor.metrics.host import IdleSplit, split_idle
+from advisor.metrics.intervals import Int64s, Intervals
+from advisor.metrics.load import RankData, RunData
+from advisor.metrics.tables import insert, insert_rows
+from advisor.metrics.timeline import KINDS
+
+
+def write_rank(con: Any, run: str, data: RankData) -> None:
+    line = data.line
+    count = len(line)
+    insert(
+        con,
+        "activity",
+        {
+            "run": np.full(count, run, dtype=object),
+            "rank": np.full(count, line.rank, dtype=np.int32),
+            "kind": np.array(KINDS, dtype=object)[line.kind],
+            "start_ns": line.start,
+            "end_ns": line.end,
+            "stream": line.stream,
+            "event_id": line.event_id,
+            "launch_ns": line.launch,
+            "step": data.activity_step,
+        },
+    )
+    insert_rows(
+        con,
+        "step",
+        [
+            {
+                "run": run,
+                "rank": line.rank,
+                "step": step.number,
+                "start_ns": step.start,
+                "end_ns": step.end,
+                "host_start_ns": step.host_start,
+                "host_end_ns": step.host_end,
+                "complete": step.complete,
+                "source": step.source,
+            }
+            for step in data.steps.steps
+        ],
+    )
+
+
+def write_clocks(con: Any, data: RunData) -> None:
+    for rank in data.ranks:
+        clock = data.clocks.get(rank)
+        values = (
+            (None, None, None)
+            if clock is None
+            else (clock.offset_ns, clock.drift_ppm, clock.residual_ns)
+        )
+        con.execute(
+            "UPDATE rank SET clock_offset_ns = ?, clock_drift_ppm = ?, clock_residual_ns = ? "
+            "WHERE run = ? AND rank = ?",
+            [*values, data.run, rank],
+        )
+
+
+def write_collectives(con: Any, data: RunData) -> None:
+    records = []
+    for rank, calls in sorted(data.calls.items()):
+        compute = data.ranks[rank].occupancy.compute
+        hidden = compute.covered([c.start for c in calls], [c.end for c in calls])
+        for call, covered in zip(calls, hidden, strict=True):
+            call.exposed = call.end - call.start - int(covered)
+            records.append(_record(data.run, call, int(covered)))
+    insert_rows(con, "collective", records)
+
+
+def _record(run: str, call: Call, hidden: int) -> dict[str, Any]:
+    return {
+        "run": run,
+        "rank": call.rank,
+        "call_id": call.call_id,
+        "op": call.op,
+        "wire_op": call.wire_op,
+        "process_group": call.group,
+        "group_size": call.group_size,
+        "seq": call.seq,
+        "dtype": call.dtype,
+        "in_elements": call.in_elements,
+        "out_elements": call.out_elements,
+        "bytes": call.bytes,
+        "peer": call.peer,
+        "start_ns": call.start,
+        "end_ns": call.end,
+        "enqueue_ns": call.enqueue,
+        "stream": call.stream,
+        "event_id": call.event_id,
+        "matched_ranks": call.matched,
+        "wait_ns": call.wait,
+        "transfer_ns": call.transfer,
+        "t_is": call.t_is,
+        "last_rank": call.last_rank,
+        "step": call.step,
+        "phase": call.phase,
+        "module": call.module,
+        "exposed_ns": call.end - call.start - hidden,
+        "hidden_ns": hidden,
+        "algbw_gbps": call.algbw,
+        "busbw_gbps": call.busbw,
+        "fitted_ns": call.fitted,
+        "latency_share": call.latency_share,
+    }
+
+
+def write_breakdowns(con: Any, data: RunData) -> None:
+    for rank, one in sorted(data.ranks.items()):
+        line = one.line
+        if not len(line):
+            continue
+        # A rank whose calls are all alone cannot tell waiting from transferring.
+        transfers = _transfers(data.calls[rank])
+        idle = split_idle(line, one.occupancy, one.activity)
+        windows = one.occupancy.split([line.start.min()], [line.end.max()])
+        _insert_breakdown(con, "run_breakdown", data.run, rank, windows, one, transfers, idle, {})
+        steps = one.steps.steps
+        if steps:
+            windows = one.occupancy.split([s.start for s in steps], [s.end for s in steps])
+            extra: dict[str, list[Any]] = {
+                "step": [s.number for s in steps],
+                "complete": [s.complete for s in steps],
+            }
+            _insert_breakdown(
+                con, "step_breakdown", data.run, rank, windows, one, transfers, idle, extra
+            )
+
+
+def _transfers(calls: list[Call]) -> Intervals | None:
+    """When data moved, as far as matching tells; unmatched calls count as moving throughout."""
+    if not any(call.t_is == "matched" for call in calls):
+        return None
+    return Intervals.of(
+        [call.start + (call.wait or 0) for call in calls], [call.end for call in calls]
+    )
+
+
+def _insert_breakdown(
+    con: Any,
+    table: str,
+    run: str,
+    rank: int,
+    windows: Mapping[str, Int64s],
+    one: RankData,
+    transfers: Intervals | None,
+    idle: IdleSplit | None,
+    extra: Mapping[str, list[Any]],
+) -> None:
+    count = len(windows["window_ns"])
+    columns: dict[str, Any] = {"run": [run] * count, "rank": [rank] * count, **extra, **windows}
+    if table == "run_breakdown":
+        low, high = [one.line.start.min()], [one.line.end.max()]
+    else:
+        low = [s.start for s in one.steps.steps]
+        high = [s.end for s in one.steps.steps]
+    if idle is not None:
+        columns["idle_host_ns"] = idle.host.covered(low, high)
+        columns["idle_launch_gap_ns"] = idle.launch_gap.covered(low, high)
+        columns["idle_sync_ns"] = idle.sync.covered(low, high)
+    if transfers is not None:
+        moving = (transfers - one.occupancy.compute).covered(low, high)
+        columns["exposed_transfer_ns"] = moving
+        columns["exposed_wait_ns"] = windows["exposed_comm_ns"] - moving
+    insert(con, table, columns)

@@ -54,6 +54,7 @@ def read_texts(sources: Sequence[Source], context: ReadContext, format_name: str
 
 def _read(source: Source, log: Log, context: ReadContext) -> _File:
     tables = TableParser(source.path)
+    path = str(source.path)
     understood = 0
     refused = None
     damage: str | None = None
@@ -62,9 +63,9 @@ def _read(source: Source, log: Log, context: ReadContext) -> _File:
         with stream:
             for number, line in numbered_lines(stream):
                 if not tables.feed(line):
-                    understood += log.feed(without_launcher(line), f"{source.path}:{number}")
+                    understood += log.feed(without_launcher(line), (path, number))
                 elif "NCCL " in line:  # a message inside a row of a table
-                    understood += log.feed(line, f"{source.path}:{number}")
+                    understood += log.feed(line, (path, number))
                 if number % 4096 == 0 and context.progress is not None:
                     context.progress(str(source.path), raw.consumed_bytes, source.size)
             damage = raw.damage

@@ -18,14 +18,19 @@ from advisor.ingest.readers.nccl_log.lines import parse_line
 from advisor.ingest.readers.nccl_log.prefix import Record, Thread, records
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, parse_choice
 
-MAX_KEPT = 4_000_000
-"""Records kept of one run: an 8,192-rank job with 24 channels has about 1 M connections."""
+MAX_KEPT = 1_000_000
+"""Records kept of one run: about 0.5 GB. A log of 8,192 ranks has about 400,000 connections."""
 
+Where = tuple[str, int]
+"""File and line."""
+
+_NOWHERE: Where = ("", 0)
 _MAX_WARNINGS = 1_000
+_BLOCK_STARTS = frozenset(" +=PCRTGN")  # of system trees, paths, patterns, rings and trees
 _NOBODY = Thread("", 0, 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Kept:
     """A parsed record, who printed it and where it was read.
 
@@ -34,7 +39,7 @@ class Kept:
 
     slot: Slot
     record: Parsed
-    where: str
+    where: Where
     member: Member | None = None
 
 
@@ -54,7 +59,7 @@ class Log:
     _warnings: int = 0
     _last: Thread = _NOBODY
 
-    def feed(self, line: str, where: str) -> int:
+    def feed(self, line: str, where: Where) -> int:
         """Take one line; how many of its messages were understood."""
         understood = 0
         for record in records(line):
@@ -66,10 +71,10 @@ class Log:
     def finish(self) -> None:
         """Close the blocks that are open at the end of the last file."""
         for thread, blocks in self._blocks.items():
-            self._keep(self.registry.slot(thread), blocks.finish(), "end of log")
+            self._keep(self.registry.slot(thread), blocks.finish(), ("end of log", 0))
         self._blocks.clear()
 
-    def _take(self, record: Record, where: str) -> int:
+    def _take(self, record: Record, where: Where) -> int:
         if not record.level:
             if self._matrix_slot is None:
                 return 0
@@ -79,6 +84,8 @@ class Log:
             self._last = record.thread
         slot = self.registry.slot(thread)
         text = record.text
+        if "opCount" in text:
+            return 0  # one line per call (COLL): a trace tells more
         if record.level == "WARN":
             return self._warning(slot, record, where)
         if "Func/Proto/Algo Matrix" in text:
@@ -87,7 +94,11 @@ class Log:
             return 1
         if " Bytes -> Algo " in text and (choice := parse_choice(text.lstrip())) is not None:
             return self._choice(slot, choice)
-        found = self._blocks.setdefault(thread, Blocks()).feed(text)
+        found: list[Parsed] = []
+        if text[:1] in _BLOCK_STARTS:
+            if (blocks := self._blocks.get(thread)) is None:
+                blocks = self._blocks[thread] = Blocks()
+            found = blocks.feed(text)
         if not found:
             found = parse_line(text)
         if not found and "|" in text:
@@ -97,14 +108,17 @@ class Log:
                 self.registry.see(thread, item)
         return self._keep(self.registry.slot(thread), found, where)
 
-    def _keep(self, slot: Slot, found: list[Parsed], where: str) -> int:
+    def _keep(self, slot: Slot, found: list[Parsed], where: Where) -> int:
         kept = [item for item in found if not isinstance(item, CommLine)]
         if len(self.kept) + len(kept) > MAX_KEPT:
             self.counts.drop("over the bound of kept records", len(kept))
             return len(found)
         for item in kept:
-            known = self.registry.member_for(slot, item) if isinstance(item, Connection) else None
-            self.kept.append(Kept(slot, item, where, known))
+            if isinstance(item, Connection):  # many: their place is not stored
+                known = self.registry.member_for(slot, item)
+                self.kept.append(Kept(slot, item, _NOWHERE, known))
+            else:
+                self.kept.append(Kept(slot, item, where if isinstance(item, Fact) else _NOWHERE))
         return len(found)
 
     def _choice(self, slot: Slot, choice: Choice) -> int:
@@ -115,7 +129,7 @@ class Log:
             self.choices[key] = self.choices.get(key, 0) + 1
         return 1
 
-    def _warning(self, slot: Slot, record: Record, where: str) -> int:
+    def _warning(self, slot: Slot, record: Record, where: Where) -> int:
         self._warnings += 1
         if self._warnings > _MAX_WARNINGS:
             self.counts.drop("warning beyond the first 1,000")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Fact:
     """A row of ``topology`` to be. ``per`` says whether it holds for a rank, a host or a run."""
 
@@ -16,7 +16,7 @@ class Fact:
     per: str = "host"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CommLine:
     """A line that ties its thread to a communicator (``… rank r nranks n …``)."""
 
@@ -31,7 +31,7 @@ class CommLine:
     begins: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Connection:
     """A connection between two ranks of a communicator, as its sender or receiver prints it."""
 
@@ -50,7 +50,7 @@ class Connection:
         return self.dst if self.side == "receive" else self.src
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RingOrder:
     """``Channel 00/24 : 0 1 2 …``: rank 0's view; NCCL cuts it after 20 ranks."""
 
@@ -58,7 +58,7 @@ class RingOrder:
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RingStep:
     """``Ring 00 : 7 -> 0 -> 1``: one rank's neighbours."""
 
@@ -68,7 +68,7 @@ class RingStep:
     following: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TuningCell:
     """One cell of a tuning table; 0 bandwidth means that NCCL will not use it."""
 
@@ -79,7 +79,7 @@ class TuningCell:
     bandwidth_gbps: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Choice:
     """A printed choice; ``op`` is None where the version does not print it (2.21, 2.22)."""
 

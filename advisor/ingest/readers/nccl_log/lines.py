@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 
 from advisor.ingest.readers.nccl_log.facts import CommLine, Connection, Fact, Parsed
@@ -70,7 +71,14 @@ def _connection(text: str) -> list[Parsed]:
     kind, nic, gdr = classify_transport(transport)
     return [
         Connection(
-            int(src), int(dst), int(channel), transport.strip(), kind, nic, gdr, side or "send"
+            int(src),
+            int(dst),
+            int(channel),
+            sys.intern(transport.strip()),
+            kind,
+            nic,
+            gdr,
+            side or "send",
         )
     ]
 

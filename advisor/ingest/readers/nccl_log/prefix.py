@@ -14,7 +14,7 @@ _DATE = re.compile(r"\[\d{4}-\d\d-\d\d[ T][\d:.]+\]\s*$")
 _SIGNS = re.compile(rb"NCCL (?:INFO|WARN) |NCCL version \d", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Thread:
     """The printing thread; ``host`` is empty where the log was anonymised."""
 
@@ -23,7 +23,7 @@ class Thread:
     tid: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """One NCCL message. ``thread`` is None for text without a prefix (continuations, version)."""
 

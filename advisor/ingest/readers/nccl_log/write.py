@@ -53,7 +53,7 @@ def _topology(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
         key = (fact.kind, rank, host, fact.name, _text(value))
         if key not in seen:
             seen.add(key)
-            yield (run, *key, kept.where)
+            yield (run, *key, f"{kept.where[0]}:{kept.where[1]}")
     yield from _of_members(run, ranks)
     yield from _nodes(run, log, ranks)
     yield from _rings(run, log, ranks)

@@ -83,6 +83,8 @@ class TableParser:
 
     def feed(self, line: str) -> bool:
         """Take one line (without colours); True when it belonged to nccl-tests."""
+        if "NCCL " in line and self._pending is None and _only_prefix(line):
+            return False
         text = _TIMESTAMP.sub("", _FOREIGN.sub("", without_launcher(line)))
         stripped = text.strip()
         if not stripped:
@@ -223,6 +225,12 @@ class TableParser:
     def _unknown(self) -> str:
         self._harvest.notes.append("the operation of a table is not named: stored as 'unknown'")
         return "unknown"
+
+
+def _only_prefix(line: str) -> bool:
+    """Whether too little stands before NCCL's prefix for the beginning of a row."""
+    before, _, _ = line.partition("NCCL ")
+    return len(before.split(None, 5)) < 5
 
 
 def _half_columns(names: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -35,9 +36,9 @@ def _setting(flag: str, help_text: str, kind: Any = int) -> _Decorator:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Folder for traces, profile.json and logs; default runs/NAME-STRATEGY.",
+    help="Folder for traces, profile.json and logs.  [default: runs/NAME-STRATEGY]",
 )
-@_setting("--strategy", "Strategy, e.g. ddp; several by commas run one after another.", str)
+@_setting("--strategy", "One, e.g. ddp or fsdp2+tp; several by commas, or all, run in turn.", str)
 @_setting("--preset", "Size of the model.", str)
 @_setting("--nproc", "Ranks in total (world size).")
 @_setting("--steps", "Steps to record.")
@@ -57,6 +58,19 @@ def _setting(flag: str, help_text: str, kind: Any = int) -> _Decorator:
     metavar="NAME=VALUE",
     help="Any other setting of the workload file, e.g. --set static_graph=true.",
 )
+@click.option("--nnodes", default=1, show_default=True, help="Machines in the job.")
+@click.option("--node-rank", default=0, show_default=True, help="Which of them this is.")
+@click.option("--rdzv-endpoint", default="", metavar="HOST:PORT", help="Where they meet.")
+@click.option(
+    "--print-command",
+    is_flag=True,
+    help="Prepare the folder and print torchrun and Slurm lines instead of running.",
+)
+@click.option(
+    "--sweep-micro-batch",
+    metavar="1,2,4,...",
+    help="Throughput and memory against micro-batch, until memory runs out.",
+)
 @click.option(
     "--timeout",
     default=120.0,
@@ -75,6 +89,11 @@ def command(
     workload_file: Path,
     output: Path | None,
     settings: tuple[str, ...],
+    nnodes: int,
+    node_rank: int,
+    rdzv_endpoint: str,
+    print_command: bool,
+    sweep_micro_batch: str | None,
     timeout: float,
     inject: tuple[str, ...],
     force: bool,
@@ -84,7 +103,8 @@ def command(
     """Train a synthetic WORKLOAD and record one trace per rank.
 
     Results go to the output folder: rankN.json.gz (Kineto), profile.json (step times, throughput,
-    memory, settings) and logs/. Diagnose it with: advisor diagnose FOLDER.
+    memory, settings) and logs/. Diagnose it with: advisor diagnose FOLDER. Several strategies get
+    a folder each and train on the same global batch.
     """
     from advisor.config.workload import load_workload
 
@@ -93,15 +113,51 @@ def command(
     workload = workload.with_settings({**chosen, **dict(_parse(text) for text in settings)})
     _require_torch()
     from advisor.profile.inject import Fault
+    from advisor.profile.launch import Nodes
 
+    if nnodes > 1 and not rdzv_endpoint and not print_command:
+        raise AdvisorError("needs --rdzv-endpoint HOST:PORT of the first node", where="--nnodes")
+    nodes = Nodes(nnodes, node_rank, rdzv_endpoint)
     faults = tuple(Fault.parse(text) for text in inject)
+    jobs = _jobs(workload, say=lambda text: None if quiet else click.echo(text, err=True))
+    for name, job in jobs.items():
+        folder = _folder(output, job.name, list(jobs), name)
+        if print_command:
+            _print_command(job, folder, nodes, force=force)
+        elif sweep_micro_batch:
+            sizes = _sizes(sweep_micro_batch)
+            _sweep(job, sizes, folder, timeout=timeout, force=force, quiet=quiet)
+        else:
+            run_one(
+                job, folder, faults=faults, timeout=timeout, force=force, quiet=quiet, nodes=nodes
+            )
+
+
+def _jobs(workload: Workload, *, say: Callable[[str], None]) -> dict[str, Workload]:
+    """The workload under each of its strategies; what cannot run is refused before any starts.
+
+    Of ``all``, what cannot run here is left out with its reason instead.
+    """
+    from advisor.profile import strategies
+
     names = workload.strategy.split(",")
+    is_all = names == ["all"]
+    if is_all:
+        names = ["single", *(name for name in strategies.available() if name != "single")]
+    if len(names) > 1 and workload.global_batch is None:
+        batch = workload.micro_batch * workload.gradient_accumulation * workload.world_size
+        workload = workload.model_copy(update={"global_batch": batch})
+    jobs = {}
     for name in names:
-        one = workload.with_settings({"strategy": name})
-        if name == "single":
-            one = one.with_settings({"world_size": 1})
-        folder = _folder(output, one.name, names, name)
-        run_one(one, folder, faults=faults, timeout=timeout, force=force, quiet=quiet)
+        ranks = 1 if name == "single" else workload.world_size
+        job = workload.model_copy(update={"strategy": name, "world_size": ranks})
+        try:
+            jobs[name], _ = strategies.prepare(job)
+        except AdvisorError as error:
+            if not is_all:
+                raise
+            say(f"left out {name}: {'; '.join(error.message.splitlines())}")
+    return jobs
 
 
 def _folder(output: Path | None, workload: str, names: list[str], name: str) -> Path:
@@ -111,12 +167,21 @@ def _folder(output: Path | None, workload: str, names: list[str], name: str) -> 
 
 
 def run_one(
-    workload: Workload, folder: Path, *, faults: Any, timeout: float, force: bool, quiet: bool
-) -> None:
-    from advisor.profile import launch, strategies, summary
+    workload: Workload,
+    folder: Path,
+    *,
+    faults: Any,
+    timeout: float,
+    force: bool,
+    quiet: bool,
+    nodes: Any = None,
+) -> dict[str, Any]:
+    """Run one job to the end and return its profile.json. Raises AdvisorError naming the rank."""
+    from advisor.profile import files, launch, strategies, summary
 
-    strategies.check(workload)
-    _prepare(folder, force=force)
+    nodes = nodes or launch.Nodes()
+    workload, _ = strategies.prepare(workload)
+    _prepare(folder, force=force, is_first=nodes.rank == 0)
 
     def say(text: str) -> None:
         if not quiet:
@@ -128,11 +193,11 @@ def run_one(
         f" {workload.world_size} ranks on {workload.device}, {total} steps"
     )
     try:
-        launch.launch(workload, folder, faults=faults, timeout_s=timeout)
+        launch.launch(workload, folder, nodes=nodes, faults=faults, timeout_s=timeout)
     except AdvisorError as error:
         summary.write(folder, workload, error=error.message)
         raise
-    document = summary.write(folder, workload)
+    document: dict[str, Any] = json.loads((folder / files.PROFILE_FILE).read_text("utf-8"))
     step = document["step_ns"] or document["profiled_step_ns"]
     say(
         f"{step['median'] / 1e6:.1f} ms per step (MAD {step['mad'] / 1e6:.1f}),"
@@ -140,9 +205,77 @@ def run_one(
     )
     click.echo(f"Wrote {folder}")
     say(f"Next: advisor diagnose {folder}")
+    return document
 
 
-def _prepare(folder: Path, *, force: bool) -> None:
+def _print_command(workload: Workload, folder: Path, nodes: Any, *, force: bool) -> None:
+    from advisor.profile import commands, launch
+
+    launch.local_ranks(workload, nodes)
+    _prepare(folder, force=force, is_first=True)
+    launch.write_job(workload, folder)
+    click.echo(f"# {workload.strategy}: on each node in turn, with {folder} shared by all")
+    for line in commands.torchrun(workload, folder, nodes=nodes.count, endpoint=nodes.endpoint):
+        click.echo(line)
+    click.echo("\n# or as a Slurm batch script")
+    click.echo(commands.slurm(workload, folder, nodes=nodes.count))
+
+
+def _sweep(
+    workload: Workload, sizes: list[int], folder: Path, *, timeout: float, force: bool, quiet: bool
+) -> None:
+    """One run per micro-batch; running out of memory is a row, and ends the sweep."""
+    from advisor.profile import files, launch
+
+    rows: list[dict[str, Any]] = []
+    for size in sizes:
+        job = workload.model_copy(update={"micro_batch": size})
+        row: dict[str, Any] = {"micro_batch": size, "status": "ok"}
+        rows.append(row)
+        try:
+            document = run_one(
+                job, folder / f"micro-batch-{size}", faults=(), timeout=timeout, force=force,
+                quiet=quiet,
+            )  # fmt: skip
+        except AdvisorError as error:
+            if not launch.is_out_of_memory(error):
+                raise
+            row |= {"status": "out of memory", "message": error.message}
+            break
+        step = document["step_ns"] or document["profiled_step_ns"]
+        row |= {
+            "step_ns": step["median"],
+            "tokens_per_second": document["tokens_per_second"],
+            "peak_memory_bytes": document["peak_memory_bytes"],
+        }
+    files.write_json(folder / "micro-batches.json", rows)
+    click.echo("micro-batch   step ms   tokens/s   peak MiB")
+    for row in rows:
+        if row["status"] != "ok":
+            click.echo(f"{row['micro_batch']:>11}   {row['status']}")
+            continue
+        click.echo(
+            f"{row['micro_batch']:>11} {row['step_ns'] / 1e6:>9.1f}"
+            f" {row['tokens_per_second']:>10,.0f} {row['peak_memory_bytes'] / (1 << 20):>10,.0f}"
+        )
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        sizes = [0]
+    if min(sizes) < 1:
+        raise AdvisorError(
+            f"cannot read '{text}'", where="--sweep-micro-batch", hint="e.g. 1,2,4,8"
+        )
+    return sorted(sizes)
+
+
+def _prepare(folder: Path, *, force: bool, is_first: bool) -> None:
+    if not is_first:
+        folder.mkdir(parents=True, exist_ok=True)  # the first node's to check and to clear
+        return
     if folder.exists() and any(folder.iterdir()):
         if not (folder / "logs" / "job.json").exists():
             raise AdvisorError(

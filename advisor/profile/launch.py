@@ -9,9 +9,9 @@ then killed, which makes the agent end the others.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,15 +20,23 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
-from advisor.profile import strategies
+from advisor.profile import files, strategies
 from advisor.profile.inject import Fault
 from advisor.profile.progress import Board, Position, laggards
-from advisor.profile.worker import BOARD_FILE, JOB_FILE, trace_path
 
 _GRACE_S = 5.0  # from SIGTERM to SIGKILL
+_ECHO = re.compile(
+    r"Connection (closed|reset) by peer|Broken pipe|remote process exited|Socket (closed|Timeout)|"
+    r"Timed out waiting|timed out|DistNetworkError|SystemExit: 143",
+    re.IGNORECASE,
+)
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|OutOfMemoryError|can't allocate memory|MemoryError|was killed by SIGKILL"
+)
 
 
 @dataclass(frozen=True)
@@ -58,12 +66,13 @@ def launch(
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     nodes = nodes or Nodes()
-    strategies.check(workload)
+    workload, _ = strategies.prepare(workload)
     local_size = local_ranks(workload, nodes)
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    _write_job(workload, folder, faults=faults, timeout_s=timeout_s, record=record)
-    board = Board(folder / f"{BOARD_FILE}-{nodes.rank}", local_size)
+    write_job(workload, folder, faults=faults, timeout_s=timeout_s, record=record)
+    files.board(folder, nodes.rank).unlink(missing_ok=True)
+    board = Board(files.board(folder, nodes.rank), local_size)
     config = LaunchConfig(
         min_nodes=nodes.count,
         max_nodes=nodes.count,
@@ -147,8 +156,8 @@ def _signal_all(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _failure(error: object, watch: _Watch, folder: Path, workload: Workload) -> AdvisorError:
-    kept = [r for r in range(workload.world_size) if trace_path(folder, r).exists()]
+def _failure(error: Any, watch: _Watch, folder: Path, workload: Workload) -> AdvisorError:
+    kept = [r for r in range(workload.world_size) if files.trace(folder, r).exists()]
     hint = f"logs in {folder / 'logs'}; " + (
         f"kept what ranks {_list(kept)} recorded" if kept else "nothing was recorded yet"
     )
@@ -159,35 +168,58 @@ def _failure(error: object, watch: _Watch, folder: Path, workload: Workload) -> 
             f"rank {ranks} made no progress for {watch.timeout_s:g} s, {where}; all ranks ended",
             hint=f"its stacks are in its stderr.log; {hint}",
         )
-    rank, failure = error.get_first_failure()  # type: ignore[attr-defined]
-    return AdvisorError(f"rank {rank} {_how(failure)}; the others were ended", hint=hint)
+    failure = _root_cause(error.failures)
+    return AdvisorError(f"rank {failure.rank} {_how(failure)}; the others were ended", hint=hint)
 
 
-def _how(failure: object) -> str:
-    exitcode = int(failure.exitcode)  # type: ignore[attr-defined]
-    message = failure.message  # type: ignore[attr-defined]
-    text = message.get("message", "") if isinstance(message, dict) else ""
+def is_out_of_memory(error: AdvisorError) -> bool:
+    """Whether a launch failed because memory ran out, on a GPU or on the host."""
+    return bool(_OUT_OF_MEMORY.search(error.message))
+
+
+def _root_cause(failures: dict[int, Any]) -> Any:
+    """The first failure that is not the echo of another rank's: a lost connection, our own stop."""
+    return min(
+        failures.values(),
+        key=lambda f: (bool(_ECHO.search(_text(f))) or f.exitcode == -signal.SIGTERM, f.timestamp),
+    )
+
+
+def _how(failure: Any) -> str:
+    exitcode = int(failure.exitcode)
+    text = _text(failure)
     if text:
-        return f"failed: {str(text).strip().splitlines()[0][:300]}"
+        return f"failed: {text.splitlines()[0][:300]}"
     if exitcode < 0:
         return f"was killed by {signal.Signals(-exitcode).name}"
     return f"exited with status {exitcode}"
+
+
+def _text(failure: Any) -> str:
+    message = failure.message
+    return str(message.get("message", "")).strip() if isinstance(message, dict) else ""
 
 
 def _list(ranks: list[int]) -> str:
     return ", ".join(str(rank) for rank in ranks)
 
 
-def _write_job(
-    workload: Workload, folder: Path, *, faults: tuple[Fault, ...], timeout_s: float, record: bool
+def write_job(
+    workload: Workload,
+    folder: Path,
+    *,
+    faults: tuple[Fault, ...] = (),
+    timeout_s: float = 120.0,
+    record: bool = True,
 ) -> None:
+    """Tell the ranks what to run."""
     document = {
         "workload": workload.model_dump(mode="json"),
         "faults": [str(fault) for fault in faults],
         "timeout_s": timeout_s,
         "record": record,
     }
-    (folder / JOB_FILE).write_text(json.dumps(document, indent=1), encoding="utf-8")
+    files.write_json(folder / files.JOB_FILE, document)
 
 
 @contextlib.contextmanager

@@ -146,7 +146,7 @@ class Loop:
         with self._autocast():
             job.schedule.step(*arguments, **targets, return_outputs=False)
         self._layers.close()
-        return torch.stack(losses).mean().detach() if losses else None
+        return torch.stack(losses).sum().detach() if losses else None
 
     def _micro_batches(self, step: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         job, workload = self.job, self.job.workload

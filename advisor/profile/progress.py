@@ -8,6 +8,7 @@ with the least progress.
 from __future__ import annotations
 
 import mmap
+import os
 import struct
 import time
 from dataclasses import dataclass
@@ -45,9 +46,10 @@ class Board:
     def __init__(self, path: Path, slots: int) -> None:
         self.slots = slots
         size = slots * _SLOT.size
-        if not path.exists() or path.stat().st_size != size:
-            path.write_bytes(bytes(size))
-        with path.open("r+b") as handle:
+        # Grown, never cut: several processes may come here at once, one with it mapped already.
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as handle:
+            if os.fstat(handle.fileno()).st_size < size:
+                os.ftruncate(handle.fileno(), size)
             self._memory = mmap.mmap(handle.fileno(), size)
 
     def write(self, slot: int, pid: int, step: int, phase: str) -> None:

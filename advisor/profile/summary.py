@@ -9,11 +9,10 @@ from typing import Any
 
 from advisor import __version__
 from advisor.config.workload import Workload
-from advisor.profile.worker import result_path, trace_path
+from advisor.profile import files
 
 FORMAT = "advisor-profile"
 SCHEMA_VERSION = 1
-FILE = "profile.json"
 
 
 def write(folder: Path, workload: Workload, *, error: str | None = None) -> dict[str, Any]:
@@ -24,8 +23,8 @@ def write(folder: Path, workload: Workload, *, error: str | None = None) -> dict
     """
     ranks = []
     for rank in range(workload.world_size):
-        path = result_path(folder, rank)
-        trace = trace_path(folder, rank)
+        path = files.result(folder, rank)
+        trace = files.trace(folder, rank)
         entry = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rank": rank}
         entry["trace"] = trace.name if trace.exists() else None
         ranks.append(entry)
@@ -49,15 +48,14 @@ def write(folder: Path, workload: Workload, *, error: str | None = None) -> dict
         "profiler_overhead": _overhead(timed, profiled),
         "tokens_per_step": _tokens(workload, finished),
         "tokens_per_second": _rate(_tokens(workload, finished), timed or profiled),
+        "peak_memory_bytes": max((_memory(entry) for entry in finished), default=None),
         "losses": _mean_losses(finished),
         "ranks": [
             {k: v for k, v in entry.items() if k not in ("environment", "versions")}
             for entry in ranks
         ],
     }
-    temporary = folder / f".partial-{FILE}"
-    temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    temporary.replace(folder / FILE)
+    files.write_json(folder / files.PROFILE_FILE, document)
     return document
 
 
@@ -89,6 +87,10 @@ def _tokens(workload: Workload, finished: list[dict[str, Any]]) -> int | None:
 
 def _rate(tokens: int | None, samples_ns: list[int]) -> float | None:
     return round(tokens / (median(samples_ns) / 1e9), 1) if tokens and samples_ns else None
+
+
+def _memory(entry: dict[str, Any]) -> int:
+    return int(entry.get("peak_allocated_bytes", entry["peak_rss_bytes"]))
 
 
 def _mean_losses(finished: list[dict[str, Any]]) -> list[float]:

@@ -1,7 +1,8 @@
 """One rank: ``python -m advisor.profile.worker RUN_DIR``, started by any torch launcher.
 
 Reads RUN_DIR/logs/job.json, joins the process group from the usual variables (RANK, WORLD_SIZE,
-LOCAL_RANK, MASTER_ADDR, MASTER_PORT), trains, writes rankN.json.gz and logs/rankN.result.json.
+LOCAL_RANK, MASTER_ADDR, MASTER_PORT), trains, writes rankN.json.gz and logs/rankN.result.json;
+rank 0 sums up in profile.json.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from advisor.config.workload import Workload
-from advisor.profile import environment, models, strategies
+from advisor.profile import environment, files, models, strategies, summary
 from advisor.profile.inject import Fault
 from advisor.profile.loop import Loop
 from advisor.profile.models.moe import SparseMlp
@@ -33,29 +34,16 @@ from advisor.profile.ranges import LayerRanges
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
 from advisor.profile.strategies.base import Job
 
-JOB_FILE = "logs/job.json"
-BOARD_FILE = "logs/progress"
-
-
-def trace_path(folder: Path, rank: int) -> Path:
-    """Where a rank's trace is written."""
-    return folder / f"rank{rank}.json.gz"
-
-
-def result_path(folder: Path, rank: int) -> Path:
-    """Where a rank's step times, losses and memory are written."""
-    return folder / "logs" / f"rank{rank}.result.json"
-
 
 @record
 def main(folder: Path) -> None:
     """Run one rank."""
-    document = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))
+    document = json.loads((folder / files.JOB_FILE).read_text(encoding="utf-8"))
     workload = Workload.model_validate(document["workload"])
     faults = [Fault.parse(text) for text in document["faults"]]
     rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
     local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    board = Board(folder / f"{BOARD_FILE}-{os.environ.get('GROUP_RANK', '0')}", local_size)
+    board = Board(files.board(folder, int(os.environ.get("GROUP_RANK", "0"))), local_size)
 
     def report(step: int, phase: str) -> None:
         board.write(local_rank, os.getpid(), step, phase)
@@ -66,7 +54,7 @@ def main(folder: Path) -> None:
     device = _device(workload, local_rank)
     timeout = datetime.timedelta(seconds=float(document["timeout_s"]))
     if workload.world_size > 1:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timeout)
+        _join(device, timeout)
     try:
         job, layers = build(workload, device, rank)
 
@@ -78,7 +66,7 @@ def main(folder: Path) -> None:
 
         def recording() -> Recording:
             return Recording(
-                trace_path(folder, rank),
+                files.trace(folder, rank),
                 steps=workload.steps,
                 device=device.type,
                 metadata=lambda: _metadata(job, faults),
@@ -100,14 +88,23 @@ def main(folder: Path) -> None:
             "environment": environment.variables(),
             "versions": environment.versions(),
         }
-        _write_json(result_path(folder, rank), result)
+        files.write_json(files.result(folder, rank), result)
         if dist.is_initialized():
             dist.barrier()
+        if rank == 0:
+            summary.write(folder, job.workload)
         report(loop.steps_done, "done")
     finally:
         if dist.is_initialized():
             with contextlib.suppress(RuntimeError):  # the group may be broken by another rank's end
                 dist.destroy_process_group()
+
+
+def _join(device: torch.device, timeout: datetime.timedelta) -> None:
+    if device.type == "cuda":
+        dist.init_process_group("nccl", timeout=timeout, device_id=device)
+    else:
+        dist.init_process_group("gloo", timeout=timeout)
 
 
 def peak_memory(device: torch.device) -> dict[str, int]:
@@ -128,8 +125,8 @@ def build(workload: Workload, device: torch.device, rank: int) -> tuple[Job, Lay
     layers = LayerRanges()
     for number, layer in enumerate(model.layers):
         layers.attach(number, layer)
-        if isinstance(getattr(layer, "mlp", None), SparseMlp) and degrees.pipeline == 1:
-            # The loss is divided by the number of micro-batches; a pipeline divides gradients.
+        if isinstance(getattr(layer, "mlp", None), SparseMlp):
+            # As the loss, which is a mean over the micro-batches.
             layer.mlp.balance_scale = 1 / workload.gradient_accumulation
     job = Job(
         workload=workload,
@@ -175,12 +172,6 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
     # As an exception, so that the recording is written on the way out.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit(143)
-
-
-def _write_json(path: Path, document: Any) -> None:
-    temporary = path.with_name(f".partial-{path.name}")
-    temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    temporary.replace(path)
 
 
 if __name__ == "__main__":

@@ -72,9 +72,16 @@ def cut(job: Job, schedule: Callable[..., Any], *, stages_per_rank: int = 1) -> 
         for stage in made:
             _annotate(stage)
             _infer_without_sync(stage)
-        argument = made if stages_per_rank > 1 else made[0]
+        micro_batches = job.workload.gradient_accumulation
+
+        def share_of_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            return next_token_loss(logits, labels) / micro_batches
+
         job.schedule = schedule(
-            argument, n_microbatches=job.workload.gradient_accumulation, loss_fn=next_token_loss
+            made if stages_per_rank > 1 else made[0],
+            n_microbatches=micro_batches,
+            loss_fn=share_of_loss,
+            scale_grads=False,  # the loss is scaled already, which needs no pass over gradients
         )
         job.is_first_stage = numbers[0] == 0
         job.is_last_stage = numbers[-1] == stages - 1

@@ -7,10 +7,12 @@ only for settings that mean MiB.
 from __future__ import annotations
 
 import math
+import re
 
 from advisor.report.clean import one_line
 
 _NS_PER_MS = 1e6
+_NUMBER_AND_UNIT = re.compile(r"(\d) ((?:%|[kMGT]?B/s|[kMGT]i?B|[mnµ]?s)(?!\w))")
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -75,6 +77,14 @@ def traffic(size_bytes: float | None) -> str:
     return f"{significant(size_bytes)} B"
 
 
+def scaled(value: float, unit: str) -> str:
+    """A number with a decimal prefix: '12.3 TFLOP/s', '45 kFLOP/B'."""
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{significant(value / factor)} {prefix}{unit}".strip()
+    return f"{significant(value)} {unit}".strip()
+
+
 def mebibytes(size_bytes: float | None) -> str:
     """A size in MiB, for settings such as ``bucket_cap_mb`` that mean MiB."""
     return "–" if size_bytes is None else f"{significant(size_bytes / 2**20)} MiB"
@@ -88,6 +98,11 @@ def bandwidth(gbps: float | None) -> str:
 def count(number: float | None) -> str:
     """A count with thousands separators."""
     return "–" if number is None else f"{int(number):,}"
+
+
+def bound(text: str) -> str:
+    """``text`` with no-break spaces between numbers and their units, for running text."""
+    return _NUMBER_AND_UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", text)
 
 
 def plural(number: int, noun: str, several: str = "") -> str:

@@ -22,6 +22,7 @@ from advisor.report.sections import (
     findings,
     quality,
     ranks,
+    size,
     strategies,
 )
 from advisor.report.sections.section import Section
@@ -78,7 +79,7 @@ def _sections(report: FindingsReport, store: Store | None) -> list[Section]:
         found += [breakdown.build(store, run, several=several) for run in runs]
     found.append(findings.build(report, store))
     if store is not None:
-        for section in (collectives, ranks, changes):
+        for section in (collectives, ranks, changes, size):
             found += [section.build(store, run, several=several) for run in runs]
     found.append(quality.build(report, store))
     return [section for section in found if section is not None]
@@ -110,6 +111,7 @@ def _environment() -> Environment:
     )
     environment.filters["placed"] = _placed
     environment.filters["px"] = _pixels
+    environment.filters["bound"] = numbers.bound
     environment.tests["command"] = is_command
     return environment
 

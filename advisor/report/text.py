@@ -163,8 +163,9 @@ def shorten_line(line: str, width: int) -> str:
 def _wrap(text: str, width: int) -> list[str]:
     lines: list[str] = []
     for paragraph in printable(text).splitlines():
-        lines += textwrap.wrap(paragraph, width, break_on_hyphens=False)
-    return lines
+        lines += textwrap.wrap(numbers.bound(paragraph), width, break_on_hyphens=False)
+    # The no-break spaces have done their work; plain ones are easier to search for.
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def _style(text: str, ansi: str, options: Options) -> str:

@@ -43,12 +43,13 @@ def left_axis(
     scale: Scale,
     *,
     title: str,
+    label: Callable[[float], str] | None = None,
     divisor: float = 1.0,
     about: int = 4,
 ) -> None:
     """Horizontal grid lines with labels in the left margin; the title stands over the plot."""
     ticks = scale.ticks(about)
-    label = significant if scale.log else _labels(ticks, divisor)
+    label = label or (significant if scale.log else _labels(ticks, divisor))
     for tick in ticks:
         y = scale(tick)
         scene.marks.append(Line(0, y, 100, y, "grid"))

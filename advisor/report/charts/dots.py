@@ -15,7 +15,7 @@ _PITCH = 30
 
 @dataclass(frozen=True)
 class StepTime:
-    """One setting's step time in ns with its interval; ``chosen`` is drawn filled and named."""
+    """One setting's step time in ns with its interval; ``chosen`` stands out."""
 
     label: str
     step_ns: float
@@ -53,8 +53,7 @@ def step_times(
         kind = "dot chosen" if time.chosen else "dot open" if time.guess else "dot"
         shown = f"{time.label}: {numbers.duration(time.step_ns)}"
         scene.marks.append(Dot(x, y, 5, kind, shown))
-        words = shown + (" (chosen)" if time.chosen else "")
         anchor = "start" if x < 30 else "end" if x > 70 else "middle"
         strong = "label strong" if time.chosen else "label"
-        scene.marks.append(Text(x, y - 9, words, strong, anchor))  # type: ignore[arg-type]
+        scene.marks.append(Text(x, y - 9, shown, strong, anchor))  # type: ignore[arg-type]
     return scene

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from advisor.config.hardware import find_device
 from advisor.metrics.operations import bus_factor
 from advisor.report import numbers
 from advisor.report.charts.busbw import CallGroup, Fit, busbw_plot
@@ -137,7 +138,7 @@ def _fit(store: Store, run: str, op: str, size: int | None) -> Fit | None:
     found = rows(
         store,
         "SELECT * FROM alpha_beta WHERE run = ? AND op = ? AND group_size = ?"
-        " AND alpha_ns IS NOT NULL AND beta_ns_per_byte IS NOT NULL AND k IS NOT NULL"
+        " AND alpha_ns IS NOT NULL AND beta_ns_per_byte > 0 AND k IS NOT NULL"
         " AND m IS NOT NULL AND sizes > 1 ORDER BY origin = 'trace' DESC, samples DESC LIMIT 1",
         [run, op, size],
     )
@@ -157,16 +158,28 @@ def _fit(store: Store, run: str, op: str, size: int | None) -> Fit | None:
 
 
 def _ceiling(store: Store, run: str, op: str, size: int | None) -> tuple[float | None, str]:
-    """The best that nccl-tests or a probe measured for this operation on as many ranks."""
+    """What the hardware gives: measured by nccl-tests or a probe, else the device's links.
+
+    The data sheet's figure counts only inside one host: no trace names the network's cards.
+    """
     found = rows(
         store,
         "SELECT max(busbw_gbps) AS best, any_value(tool) AS tool FROM bench"
         " WHERE run = ? AND op = ? AND ranks = ?",
         [run, op, size],
     )
-    if not found or not found[0]["best"]:
-        return None, ""
-    return float(found[0]["best"]), f"best in {found[0]['tool']}"
+    if found and found[0]["best"]:
+        return float(found[0]["best"]), f"best in {found[0]['tool']}"
+    devices = rows(
+        store,
+        "SELECT DISTINCT device_name, host FROM rank WHERE run = ? AND device_name IS NOT NULL",
+        [run],
+    )
+    if len(devices) == 1 and devices[0]["host"] is not None:
+        device = find_device(devices[0]["device_name"])
+        if device is not None and device.link_gbps:
+            return device.link_gbps, f"links of one {device.name}, data sheet"
+    return None, ""
 
 
 def _group_words(row: Row) -> str:

@@ -14,7 +14,7 @@ from advisor.store.store import Store
 
 _MAX_ROWS = 40
 # Ids of the page itself, which a finding must not take.
-_RESERVED = ("findings", "data", "breakdown", "collectives", "who", "changes", "strategies")
+_RESERVED = ("findings", "data", "breakdown", "collectives", "who", "changes", "size", "strategies")
 
 
 @dataclass(frozen=True)

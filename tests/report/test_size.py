@@ -1,0 +1,83 @@
+"""Traffic and roofline of our own recordings, against figures computed by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from advisor.report import render
+from advisor.report.sections.size import build, recorded
+from advisor.store.store import Store
+from tests.report.support import MS, RUN, make_report, make_store
+
+WORKLOAD = {
+    "micro_batch": 4,
+    "sequence_length": 64,
+    "gradient_accumulation": 2,
+    "precision": "fp32",
+    "world_size": 4,
+}
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """Four ranks of DDP with 40 MB of fp32 gradients: 10 M parameters, 512 tokens per rank."""
+    with make_store() as made:
+        buckets = {"advisor": {"buckets": [{"bytes": 15_000_000}, {"bytes": 25_000_000}]}}
+        made.con.execute(
+            "UPDATE run SET strategy = 'ddp', compute = 'real', workload = ?",
+            [json.dumps(WORKLOAD)],
+        )
+        made.con.execute(
+            "UPDATE rank SET metadata = ?, peak_memory_bytes = 200000000 + rank * 1000000",
+            [json.dumps(buckets)],
+        )
+        made.con.execute(
+            "INSERT INTO traffic (run, op, wire_bytes_per_step, transfer_ns_per_step)"
+            " VALUES (?, 'all_reduce', 60000000, ?)",
+            [RUN, 20 * MS],
+        )
+        yield made
+
+
+def test_recording_is_read(store: Store) -> None:
+    known = recorded(store, RUN)
+    assert known is not None
+    assert (known.parameters, known.tokens, known.gradient_bytes) == (10_000_000, 512, 40_000_000)
+
+
+def test_other_peoples_traces_have_no_theory_to_compare_with() -> None:
+    with make_store() as store:
+        assert recorded(store, RUN) is None
+        assert build(store, RUN) is None
+
+
+def test_figures_by_hand(store: Store) -> None:
+    page = render(make_report(), store, "html").replace("\N{NO-BREAK SPACE}", " ")
+    # 2(n-1)/n of 40 MB over 4 ranks is 60 MB.
+    assert "Each rank sends 60 MB per step, as theory says" in page
+    # 6 x 1e7 x 512 FLOP over 6e7 bytes; ridge = (3.072e10 / 50 ms) / (6e7 B / 20 ms).
+    assert "512 FLOP per byte sent: compute-bound" in page
+    assert "ridge 205 FLOP/B" in page
+    # Adam in fp32: 4 + 4 + 8 bytes per parameter.
+    assert "take 160 MB per rank by estimate" in page
+    assert "Rank 3 peaks highest: 203 MB" in page
+
+
+def test_more_traffic_than_theory_is_said(store: Store) -> None:
+    store.con.execute("UPDATE traffic SET wire_bytes_per_step = 120000000")
+    page = render(make_report(), store, "html")
+    assert "2 times what theory says" in page
+
+
+def test_emulated_compute_gets_no_roofline(store: Store) -> None:
+    store.con.execute("UPDATE run SET compute = 'emulated'")
+    assert 'id="roofline"' not in render(make_report(), store, "html")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "null", '{"micro_batch": "many"}'])
+def test_damaged_metadata_is_no_recording(store: Store, text: str) -> None:
+    store.con.execute("UPDATE run SET workload = ?", [text])
+    assert recorded(store, RUN) is None

@@ -210,3 +210,44 @@ def test_ll128_needs_close_paths() -> None:
         )
         row = predict(topology, "allreduce", MIB, version).row("Ring", "LL128")
         assert row.available is available, (intra, inter, capability)
+
+
+@pytest.mark.parametrize(
+    ("op", "proto", "latency_us", "bandwidth_gbps"),
+    [
+        ("broadcast", "LL", 6.3, 0.8),
+        ("broadcast", "LL128", 14.0, 0.0),
+        ("broadcast", "Simple", 18.0, 3.0),
+        ("allgather", "LL", 33.3, 0.8),
+        ("allgather", "LL128", 52.0, 0.0),
+        ("allgather", "Simple", 105.6, 3.2),
+    ],
+)
+def test_a_table_printed_by_an_old_release(
+    op: str, proto: str, latency_us: float, bandwidth_gbps: float
+) -> None:
+    # github.com/NVIDIA/nccl/issues/754 (2022). The header's single CollNet and Ring Simple's 9.6 us
+    # over the network say 2.8 to 2.11; the latencies fit 4 nodes x 4 PCIe GPUs and nothing else.
+    topology = build(
+        nodes=4,
+        ranks_per_node=4,
+        compute_capability=86,
+        ring={"channels": 1, "bw_intra": 3.0, "type_intra": "SYS", "type_inter": "SYS"},
+    )
+    row = predict(topology, op, MIB, parse_version("2.10.3")).row("Ring", proto)
+    assert row.latency_us == pytest.approx(latency_us, abs=0.0501)
+    assert row.bandwidth_gbps == pytest.approx(bandwidth_gbps, abs=0.0501)
+
+
+def test_the_tree_bandwidth_printed_on_h800_nodes() -> None:
+    # github.com/NVIDIA/nccl/issues/1154: Tree Simple 68.8 GB/s. H800's 8 NVLinks carry 8 x 22.
+    topology = build(
+        nodes=2,
+        ranks_per_node=8,
+        compute_capability=90,
+        ring={"channels": 8, "bw_intra": 22.0},
+        tree={"pattern": 3, "channels": 8, "bw_intra": 22.0},
+    )
+    for version, printed in [("2.18.5", 68.8), ("2.19.4", 68.8), ("2.18.1", 81.0)]:
+        row = predict(topology, "allreduce", MIB, parse_version(version)).row("Tree", "Simple")
+        assert row.bandwidth_gbps == pytest.approx(printed, abs=0.05)

@@ -19,6 +19,7 @@ MAX_HEAD_BYTES = 64 * 1024 * 1024
 MAX_TAIL_BYTES = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
+_OVERLAP = 4096
 _OPENING = re.compile(rb'"traceEvents"\s*:\s*\[')
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 _FIRST_KEYS = rb'"(?:ph|name|cat|pid|tid|ts|dur|id|args|bp|s|sf|cname|tdur|tts)"'
@@ -43,6 +44,7 @@ class NoEventsError(Exception):
 class Cutter:
     """Iterate over :meth:`chunks`; afterwards ``last`` is what followed the last safe cut.
 
+    ``ended_inside`` says that the last chunk runs to the end of the stream.
     ``head`` is the text of the top-level object before the events (empty for a bare array), and
     ``last`` (from ``last_start``) holds the last event, the end of the array and the tail.
     """
@@ -54,7 +56,7 @@ class Cutter:
         self.head = b""
         self.last = b""
         self.last_start = 0
-        self.skipped_bytes = 0
+        self.ended_inside = False
         self.total_bytes = 0
         self._first = self._find_events()
 
@@ -94,49 +96,43 @@ class Cutter:
         self._first = b""
         start = self.last_start
         separator = _separator(pending)
-        more = True
-        while more:
-            data = self._read()
-            more = bool(data)
-            searched = max(1, len(pending) - 4096)
+        while data := self._read():
+            searched = max(1, len(pending) - _OVERLAP)
             pending += data
-            cut = _last_cut(pending, separator, searched) if more else None
-            if cut is None and more and len(pending) > self._limits.event_bytes:
-                separator = _separator(pending) or separator
-                cut = self._skip_giant(pending, separator)
+            cut = _last_cut(pending, separator, searched)
             if cut is None:
-                continue
-            brace, comma = cut
-            rest = bytearray(b"[") + memoryview(pending)[comma + 1 :]
-            end = start + comma
-            pending[brace + 1 :] = b"]"
-            yield Chunk(self._number, start, end, pending)
+                if len(pending) <= self._limits.event_bytes:
+                    continue
+                # No end of an event within the largest one allowed: the repairing reader, which
+                # needs no more memory than that, gets everything up to the next boundary.
+                end, pending = self._pass_over(pending, separator)
+                yield Chunk(self._number, start, end, bytearray(b"["))
+            else:
+                brace, comma = cut
+                rest = bytearray(b"[") + memoryview(pending)[comma + 1 :]
+                end = start + comma - 1
+                pending[brace + 1 :] = b"]"
+                yield Chunk(self._number, start, end, pending)
+                pending = rest
             self._number += 1
             start = end + 1
-            pending = rest
             if separator is None:
                 separator = _separator(pending)
         self.last = bytes(pending[1:])
         self.last_start = start
 
-    def _skip_giant(self, pending: bytearray, separator: bytes | None) -> tuple[int, int] | None:
-        """No cut within the largest event allowed: pass over bytes until there is one.
-
-        What was read stays (the repairing reader looks at it), what is passed over is counted.
-        """
-        keep = len(pending)
+    def _pass_over(self, pending: bytearray, separator: bytes | None) -> tuple[int, bytearray]:
+        """Offset of the next boundary (or the end of the stream), and what follows it."""
+        window = pending[-_OVERLAP:]
         while data := self._read():
-            overlap = pending[-4096:]
-            pending[keep:] = b""
-            window = bytearray(overlap) + data
+            window += data
             cut = _last_cut(window, separator, 1)
             if cut is not None:
-                brace, comma = cut
-                self.skipped_bytes += brace - len(overlap)
-                pending += window[brace:]
-                return keep, keep + comma - brace
-            self.skipped_bytes += len(data)
-        return None
+                rest = window[cut[1] + 1 :]
+                return self.total_bytes - len(rest) - 1, bytearray(b"[") + rest
+            window = window[-_OVERLAP:]
+        self.ended_inside = True
+        return self.total_bytes, bytearray(b"[")
 
 
 def _opening(data: bytes) -> tuple[int, int] | None:

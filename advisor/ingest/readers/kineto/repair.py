@@ -18,7 +18,12 @@ from advisor.ingest.compression import Limits
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_RESYNC = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|bp|s)"\s*:)')
+_KEYS = rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|bp|s)"\s*:'
+_START = re.compile(_KEYS)
+_RESYNC = re.compile(rb"\}\s*,\s*(?=" + _KEYS + rb")")
+_LIST_END = re.compile(rb"\}\s*\](?=\s*[,}]|\s*$)")
+_SCALAR = re.compile(rb'(?:"(?:[^"\\]|\\.)*+"|[^\s,\[\]{}"]+)(?=\s*[,\]])')
+_OVERLAP = 4096
 _SKIPPED = re.compile(rb"[\s,]*")
 _PIECE = 1024 * 1024
 
@@ -105,7 +110,7 @@ class Repairer:
                 if event is not None:
                     yield event
             else:
-                self._resync("not an event")
+                self._skip_other()
 
     def _skip_blank(self) -> int:
         match = _SKIPPED.match(self._data, self._at)
@@ -143,15 +148,34 @@ class Repairer:
                 return event
         boundary = self._boundary()
         if boundary is None:
-            cut = end is None
-            self._drop("cut off" if cut and self._is_last else "malformed event")
-            self._at = len(self._data) if end is None else end
+            if len(self._data) - self._at > self._limits.event_bytes:
+                self._pass_over()
+            else:
+                cut = end is None and self._is_last and self._exhausted
+                self._drop("cut off" if cut else "malformed event")
+                self._at = len(self._data) if end is None else end
             return None
         event = parse_event(bytes(self._data[self._at : boundary + 1]))
         if event is None:
             self._drop("malformed event")
         self._at = boundary + 1
         return event
+
+    def _pass_over(self) -> None:
+        """Leave an event behind that is larger than allowed, without holding it."""
+        self._drop(f"event larger than {self._limits.event_bytes >> 20} MiB")
+        self._at = max(self._at, len(self._data) - _OVERLAP)
+        while True:
+            match = _RESYNC.search(self._data, self._at)
+            if match:
+                self._at = match.start() + 1
+                return
+            self._at = max(self._at, len(self._data) - _OVERLAP)
+            self._discard()
+            if not self._more():
+                end = _LIST_END.search(self._data, self._at)
+                self._at = end.end() - 1 if end else len(self._data)
+                return
 
     def _end_of_event(self) -> int | None:
         """Offset after the brace that closes the event at hand; reads on as needed."""
@@ -181,10 +205,22 @@ class Repairer:
             if len(self._data) - self._at > self._limits.event_bytes or not self._more():
                 return None
 
-    def _resync(self, reason: str) -> None:
-        boundary = self._boundary()
-        self._drop(reason)
-        self._at = len(self._data) if boundary is None else boundary + 1
+    def _skip_other(self) -> None:
+        """Pass over what is no object: a scalar, or garbage up to the next start of an event."""
+        self._drop("not an event")
+        scalar = _SCALAR.match(self._data, self._at)
+        while scalar is None and len(self._data) - self._at < _OVERLAP and self._more():
+            scalar = _SCALAR.match(self._data, self._at)
+        if scalar is not None:
+            self._at = scalar.end()
+            return
+        while (start := _START.search(self._data, self._at + 1)) is None:
+            self._at = max(self._at, len(self._data) - _OVERLAP)
+            self._discard()
+            if not self._more():
+                self._at = len(self._data)
+                return
+        self._at = start.start()
 
     def _drop(self, reason: str) -> None:
         self.dropped[reason] += 1

@@ -19,6 +19,7 @@ from advisor.ingest.source import Source
 
 _TAIL_HINT = 256 * 1024
 _REPAIRED_CHUNK = 128 * 1024
+_TAIL_KEYS = (b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"advisor"', b'"traceName"')
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*"?(\d{1,15}|[1-3]\d{15})(?!\d)')
 _ARGS_RANK = re.compile(rb'"args"\s*:\s*\{[^{}]*"rank"\s*:\s*\d')
 
@@ -41,6 +42,8 @@ class Trace:
     head: bytes = b""
     last: bytes = b""
     sha256: str | None = None
+    ended_in: int | None = None
+    ends_in_chunk: bool = False
 
     def peek(self) -> None:
         """Read the head (and the tail where seeking is cheap) for rank, base time and groups."""
@@ -56,22 +59,28 @@ class Trace:
                     hint="pass a trace written by torch.profiler or another Chrome trace",
                 ) from error
         self.info = trace_info(self.head, self._tail_hint(), source.path)
+        if self.info.rank_from != "distributedInfo" and source.compression != "none":
+            self.info = trace_info(self.head, _fields_at_end(self._last_bytes()), source.path)
         self._set_base()
         self.merged = self.info.rank_from != "distributedInfo" and bool(
             _ARGS_RANK.search(source.head)
         )
 
     def _tail_hint(self) -> bytes:
-        if self.source.compression != "none" or self.source.size < _TAIL_HINT:
+        """The fields at the end of a plain file, without reading the rest."""
+        if self.source.compression != "none":
             return b""
         with self.source.path.open("rb") as file:
-            file.seek(-_TAIL_HINT, 2)
-            end = file.read()
-        at = end.rfind(b"]")
-        for key in (b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"traceName"'):
-            found = end.rfind(key)
-            at = min(at, found) if found >= 0 else at
-        return end[at:] if at >= 0 else b""
+            file.seek(max(0, self.source.size - _TAIL_HINT))
+            return _fields_at_end(file.read())
+
+    def _last_bytes(self) -> bytes:
+        """The end of a compressed file: it has to be decompressed for that."""
+        end = b""
+        with self.source.open() as stream:
+            while data := stream.read(_TAIL_HINT):
+                end = (end + data)[-_TAIL_HINT:]
+        return end
 
     def _set_base(self) -> None:
         base = self.info.base_time_ns or 0
@@ -107,6 +116,7 @@ class Trace:
                 if progress is not None:
                     progress(str(source.path), raw.consumed_bytes, source.size)
             self.last = cutter.last
+            self.ends_in_chunk = cutter.ended_inside
             if raw.damage:
                 self.complete = False
                 self.notes.append(raw.damage)
@@ -125,13 +135,18 @@ class Trace:
 
     def last_events(self, normalise: Normalise) -> Iterator[Chunk]:
         """The events in the remainder; sets ``tail``."""
+        if self.ends_in_chunk:
+            return
         repairer = Repairer(iter([self.last]), self.source.limits, is_last=True)
         yield from self._written(repairer, len(self.offsets), normalise)
         if repairer.end is None:
-            self.complete = False
-            self._note_once("the file was cut off: its list of events has no end")
+            self._cut_off()
         self.tail = repairer.tail
         self.last = b""
+
+    def _cut_off(self) -> None:
+        self.complete = False
+        self._note_once("the file was cut off: its list of events has no end")
 
     def repairs(self, bad: list[int], normalise: Normalise) -> Iterator[Chunk]:
         """Read malformed chunks again, event by event, neighbours together.
@@ -140,15 +155,18 @@ class Trace:
         """
         for first, last in _runs(bad):
             start, end = self.offsets[first][0], self.offsets[last][1]
+            at_end = self.ends_in_chunk and last == len(self.offsets) - 1
             with self.source.open() as stream:
-                repairer = Repairer(_stretch(stream, start, end), self.source.limits, is_last=False)
+                repairer = Repairer(
+                    _stretch(stream, start, end), self.source.limits, is_last=at_end
+                )
                 yield from self._written(repairer, first, normalise)
                 if repairer.end is not None:
                     self.ended_in = last
                     self.tail = repairer.tail + stream.read(_TAIL_HINT)
                     return
-
-    ended_in: int | None = None
+                if at_end:
+                    self._cut_off()
 
     def _written(self, repairer: Repairer, number: int, normalise: Normalise) -> Iterator[Chunk]:
         """Readable events as chunks that the database parses like any other."""
@@ -178,6 +196,13 @@ class Trace:
         """SHA-256 of the file on disk."""
         with self.source.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _fields_at_end(end: bytes) -> bytes:
+    """A guess at the fields after the events; what is read in the end decides."""
+    found = [end.rfind(key) for key in _TAIL_KEYS]
+    at = min((place for place in found if place >= 0), default=-1)
+    return end[at:] if at >= 0 else b""
 
 
 @dataclass

@@ -1,0 +1,353 @@
+"""GIVEN a damaged or unusual file WHEN it is ingested THEN what can be read is kept."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from advisor.errors import AdvisorError
+from tests.support import traces
+from tests.support.traces import BASE_NS, LAYOUTS, dropped, event, kineto, names, notes, read
+
+_MANY = 3_000  # several chunks in every layout
+
+
+def _write(folder: Path, content: str | bytes, name: str = "trace.json") -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def _expected(count: int, *without: int) -> list[str]:
+    return [f"kernel_{number}" for number in range(count) if number not in without]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("count", [0, 1, 2, _MANY])
+def test_layouts(tmp_path: Path, layout: Callable[..., str], count: int) -> None:
+    store = read(_write(tmp_path, layout([event(number) for number in range(count)])))
+    assert names(store) == _expected(count)
+    assert dropped(store) == {}
+    rows = store.con.execute("SELECT min(start_ns), max(start_ns), sum(dur_ns) FROM event")
+    if count:
+        first = BASE_NS + 4_366_672_476_000_125
+        assert rows.fetchall() == [(first, first + (count - 1) * 1000, count * 500)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_a_file_cut_anywhere_keeps_all_whole_events(
+    tmp_path: Path, layout: Callable[..., str]
+) -> None:
+    text = layout([event(number) for number in range(40)])
+    first = text.index('"traceEvents"') + 20
+    for cut in range(first, len(text) - 1, 97):
+        whole = sum(text[:cut].count(f'"External id": {n}\n') for n in range(0))  # readability
+        kept = text[:cut]
+        store = read(_write(tmp_path, kept))
+        found = names(store)
+        # An event is whole when the start of the next one, or the end of the list, was written.
+        starts = sum(kept.count(f'"kernel_{number}"') for number in range(40))
+        assert len(found) in (starts, starts - 1), (cut, whole)
+        assert found == _expected(len(found))
+        assert store.con.execute("SELECT complete FROM rank").fetchall() == [
+            ("]" in text[text.rindex("kernel_39") : cut].split("}")[-1],)
+        ]
+
+
+def test_cut_in_the_middle_of_a_long_file(tmp_path: Path) -> None:
+    text = kineto([event(number) for number in range(_MANY)])
+    store = read(_write(tmp_path, text[: text.index('"kernel_2000"') + 3]))
+    assert names(store) == _expected(2000)
+    assert dropped(store) == {"cut off": 1}
+    assert "cut off" in notes(store)
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\x00\x01garbage", b"}]}]", b'{"a": 1}', b"\n\n\n", b"<html>"]
+)
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_trailing_garbage(tmp_path: Path, layout: Callable[..., str], garbage: bytes) -> None:
+    text = layout([event(number) for number in range(_MANY)]).encode()
+    assert names(read(_write(tmp_path, text + garbage))) == _expected(_MANY)
+
+
+_BROKEN = {
+    "nan": ('"dur": 0.5', '"dur": NaN', None, {}),
+    "infinity": ('"dur": 0.5', '"dur": -Infinity', None, {}),
+    "bad escape": ('"kernel_1500"', r'"kernel_1500\Users\x"', r"kernel_1500\Users\x", {}),
+    "lone surrogate": ('"kernel_1500"', r'"kernel_1500\ud800"', "kernel_1500\ufffd", {}),
+    "control character": ('"kernel_1500"', '"kernel_1500\t\x01"', "kernel_1500\t\x01", {}),
+    "nul": ('"kernel_1500"', r'"kernel_1500\u0000"', "kernel_1500\x00", {}),
+    "missing quote": ('"kernel_1500"', '"kernel_1500', "-", {"malformed event": 1}),
+    "stray quote": ('"kernel_1500"', '"kernel"_1500"', "-", {"malformed event": 1}),
+    "missing brace": ('"External id": 1500', '"External id": 1500}', "kernel_1500", None),
+    "raw bytes": ('"kernel_1500"', '"kernel_1500"RAW', "-", {"malformed event": 1}),
+}
+
+
+@pytest.mark.parametrize("kind", _BROKEN)
+@pytest.mark.parametrize("layout", [traces.kineto, traces.one_line, traces.line_each])
+def test_one_broken_event_costs_at_most_itself(
+    tmp_path: Path, layout: Callable[..., str], kind: str
+) -> None:
+    old, new, name, reasons = _BROKEN[kind]
+    text = layout([event(number) for number in range(_MANY)])
+    at = text.index('"kernel_1500"')
+    at = text.index(old, at)
+    store = read(_write(tmp_path, text[:at] + new + text[at + len(old) :]))
+    found = names(store)
+    expected = _expected(_MANY)
+    if name == "-":
+        expected.remove("kernel_1500")
+    elif name is not None:
+        expected[1500] = name
+    if reasons is None:
+        assert set(expected) - {"kernel_1500", "kernel_1501"} <= set(found)
+        return
+    assert found == expected
+    assert dropped(store) == reasons
+
+
+def test_invalid_utf8_is_replaced_and_noted(tmp_path: Path) -> None:
+    text = kineto([event(number) for number in range(_MANY)]).encode()
+    store = read(_write(tmp_path, text.replace(b'"kernel_7"', b'"kernel_\xff\xfe7"')))
+    found = names(store)
+    assert len(found) == _MANY
+    assert found[7] == "kernel_\ufffd\ufffd7"
+    assert "UTF-8" in notes(store)
+
+
+def test_utf8_and_bom_are_kept(tmp_path: Path) -> None:
+    text = kineto([event(0, name="größe 数 😀"), event(1)])
+    store = read(_write(tmp_path, b"\xef\xbb\xbf" + text.encode()))
+    assert names(store) == ["größe 数 😀", "kernel_1"]
+
+
+def test_a_bare_array(tmp_path: Path) -> None:
+    for text in (traces.bare([event(n) for n in range(_MANY)]), "[" + json.dumps(event(0))):
+        store = read(_write(tmp_path, text))
+        assert names(store) == _expected(len(names(store)))
+        assert len(names(store)) in (1, _MANY)
+
+
+def test_duplicate_keys_the_first_counts_on_every_path(tmp_path: Path) -> None:
+    twice = '{"ph": "X", "ts": 1, "dur": 1, "name": "first", "name": "second"}'
+    nan = '{"ph": "X", "ts": 2, "dur": NaN, "bad": "\\ud800", "name": "first", "name": "second"}'
+    for broken in (twice, nan):
+        store = read(_write(tmp_path, f'{{"traceEvents": [{twice}, {broken}]}}'))
+        assert names(store) == ["first", "first"]
+
+
+_TIMES = {
+    "integer": ("1694128201426602", 1694128201426602000),
+    "epoch with decimals": ("1694128201426602.123", 1694128201426602123),
+    "text": ('"1694128201426602.001"', 1694128201426602001),
+    "three decimals": ("4366672476196.905", 4366672476196905),
+    "small": ("0.001", 1),
+    "negative": ("-5.5", -5500),
+    "exponent": ("1.5e3", 1500000),
+}
+
+
+@pytest.mark.parametrize("kind", _TIMES)
+def test_timestamps_are_exact_to_the_nanosecond(tmp_path: Path, kind: str) -> None:
+    text, expected = _TIMES[kind]
+    far = '{"ph": "X", "ts": 12, "dur": 1, "name": "far"}'
+    own = f'{{"ph": "X", "ts": {text}, "dur": 1234567890123.457, "name": "own"}}'
+    for body in (f"{far}, {own}", f"{own}, {far}", own, own.replace("own", r"own\ud800")):
+        store = read(_write(tmp_path, f'{{"traceEvents": [{body}]}}'))
+        assert store.con.execute(
+            "SELECT start_ns, dur_ns FROM event WHERE name <> 'far'"
+        ).fetchall() == [(expected, 1234567890123457)]
+
+
+def test_what_has_no_time_is_counted(tmp_path: Path) -> None:
+    odd = [
+        {"ph": "X", "name": "no ts"},
+        {"ph": "X", "name": "too large", "ts": 10**18},
+        {"ph": "X", "name": "list", "ts": [1]},
+        {"name": "no phase", "ts": 1},
+        "text",
+        None,
+        5,
+    ]
+    store = read(_write(tmp_path, kineto([event(0), *odd, event(1)])))
+    assert names(store) == ["kernel_0", "kernel_1"]
+    assert dropped(store) == {"no timestamp": 3, "not an event": 4}
+
+
+def test_missing_duration_is_zero(tmp_path: Path) -> None:
+    one = event(0)
+    del one["dur"]
+    store = read(_write(tmp_path, kineto([one, event(1, dur="2.5"), event(2, dur=-1)])))
+    assert store.con.execute("SELECT dur_ns FROM event ORDER BY event_id").fetchall() == [
+        (0,),
+        (2500,),
+        (0,),
+    ]
+
+
+def test_begin_and_end_pairs_nest(tmp_path: Path) -> None:
+    def edge(phase: str, at: int, name: str = "") -> dict[str, object]:
+        return {"ph": phase, "ts": at, "pid": 1, "tid": 2, "name": name}
+
+    events = [
+        edge("E", 0),
+        edge("B", 1, "outer"),
+        edge("B", 2, "inner"),
+        edge("E", 5),
+        edge("E", 9),
+        edge("B", 10, "open"),
+    ]
+    store = read(_write(tmp_path, kineto(events)))
+    assert store.con.execute("SELECT name, dur_ns FROM event ORDER BY event_id").fetchall() == [
+        ("outer", 8000),
+        ("inner", 3000),
+    ]
+    assert dropped(store) == {"begin without end": 1, "end without begin": 1}
+
+
+def test_args_of_any_type(tmp_path: Path) -> None:
+    odd = [[], "text", 5, None, {"stream": {"a": [1]}}, {"correlation": "x"}, {"bytes": 1e300}]
+    events = [event(number, args=args) for number, args in enumerate(odd)]
+    assert names(read(_write(tmp_path, kineto(events)))) == _expected(len(odd))
+
+
+def test_hexadecimal_streams(tmp_path: Path) -> None:
+    store = read(_write(tmp_path, kineto([event(0, args={"device": 1, "stream": "0x1f"})])))
+    assert store.con.execute("SELECT device, stream FROM event").fetchall() == [(1, 31)]
+
+
+def test_names_are_data(tmp_path: Path) -> None:
+    hostile = ["<script>alert(1)</script>", "'; DROP TABLE event; --", "a" * 10_000, "", "\\"]
+    store = read(_write(tmp_path, kineto([event(n, name=name) for n, name in enumerate(hostile)])))
+    assert names(store) == hostile
+    quoted = read(_write(tmp_path, kineto([event(0)])), run="r'; DROP TABLE event; --")
+    assert names(quoted) == ["kernel_0"]
+
+
+def test_deep_nesting_costs_one_event(tmp_path: Path) -> None:
+    text = kineto([event(number) for number in range(3)])
+    deep = '{"ph": "X", "ts": 1, "name": "deep", "args": {"x": ' + "[" * 100_000
+    closed = deep + "]" * 100_000 + "}}"
+    for inserted, kept in ((closed, {3, 4}), (deep, {2, 3})):
+        at = text.index("  {", text.index("kernel_0"))
+        store = read(_write(tmp_path, text[:at] + inserted + ",\n" + text[at:]))
+        assert len(names(store)) in kept
+
+
+def test_objects_after_the_events_are_no_events(tmp_path: Path) -> None:
+    for layout in (traces.kineto, traces.compact):
+        text = layout([event(number) for number in range(_MANY)])
+        more = json.dumps([event(n, name="impostor") for n in range(_MANY)], indent=2)
+        text = text.rstrip()[:-1] + f', "otherEvents": {more}, "baseTimeNanoseconds": 5}}'
+        assert names(read(_write(tmp_path, text))) == _expected(_MANY)
+
+
+def test_fields_after_the_events_count(tmp_path: Path) -> None:
+    plain = [event(number) for number in range(_MANY)]
+    text = json.dumps(
+        {
+            "schemaVersion": 1,
+            "traceEvents": plain,
+            "baseTimeNanoseconds": BASE_NS,
+            "distributedInfo": {"rank": 5, "world_size": 8},
+            "advisor": {"strategy": "ddp", "compute": "real", "peak_memory_bytes": 7},
+        },
+        indent=1,
+    )
+    for path in (
+        _write(tmp_path, text),
+        _write(tmp_path, gzip.compress(text.encode()), "other.json.gz"),
+    ):
+        store = read(path)
+        rank = store.con.execute(
+            "SELECT rank, world_size, peak_memory_bytes, has_base_time FROM rank"
+        ).fetchall()
+        assert rank == [(5, 8, 7, True)]
+        assert store.con.execute("SELECT strategy, compute FROM run").fetchall() == [
+            ("ddp", "real")
+        ]
+        assert store.con.execute(
+            "SELECT DISTINCT rank, min(start_ns) FROM event GROUP BY 1"
+        ).fetchall() == [(5, BASE_NS + 4_366_672_476_000_125)]
+
+
+def _two_members(data: bytes) -> bytes:
+    half = len(data) // 2
+    return gzip.compress(data[:half]) + gzip.compress(data[half:])
+
+
+_CONTAINERS: dict[str, Callable[[bytes], bytes]] = {
+    "json named gz": lambda data: data,
+    "gzip": gzip.compress,
+    "gzip members": _two_members,
+    "gzip then zeros": lambda data: gzip.compress(data) + b"\x00" * 512,
+    "gzip then garbage": lambda data: gzip.compress(data) + b"garbage",
+    "gzip, wrong checksum": lambda data: gzip.compress(data)[:-8] + b"\x00" * 8,
+    "zstd": lambda data: zstandard.ZstdCompressor().compress(data),
+    "zstd frames": lambda data: (
+        zstandard.ZstdCompressor().compress(data[:5000])
+        + zstandard.ZstdCompressor().compress(data[5000:])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz", "trace.json.zst"])
+@pytest.mark.parametrize("kind", _CONTAINERS)
+def test_containers_whatever_the_name(tmp_path: Path, kind: str, name: str) -> None:
+    data = kineto([event(number) for number in range(_MANY)]).encode()
+    store = read(_write(tmp_path, _CONTAINERS[kind](data), name))
+    assert names(store) == _expected(_MANY)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.ZstdCompressor().compress])
+def test_a_cut_container_keeps_what_was_written(
+    tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
+    data = kineto([event(number) for number in range(20_000)]).encode()
+    packed = compress(data)
+    cut = packed[: len(packed) * 3 // 4]
+    store = read(_write(tmp_path, cut))
+    found = names(store)
+    assert found == _expected(len(found))
+    assert len(found) > 5_000
+    assert "cut" in notes(store)
+    assert store.con.execute("SELECT complete FROM rank").fetchall() == [(False,)]
+
+
+def test_a_corrupt_gzip_keeps_everything_before_the_damage(tmp_path: Path) -> None:
+    data = kineto([event(number) for number in range(20_000)]).encode()
+    packed = bytearray(gzip.compress(data))
+    at = len(packed) // 2
+    packed[at : at + 64] = b"\xff" * 64
+    inflater = zlib.decompressobj(31)
+    before = inflater.decompress(bytes(packed[:at]))
+    store = read(_write(tmp_path, bytes(packed)))
+    readable = before.count(b'"External id"') - 1
+    assert names(store)[:readable] == _expected(readable)
+    assert "damaged" in notes(store)
+
+
+def test_a_bomb_is_refused(tmp_path: Path) -> None:
+    start = b'{"schemaVersion": 1, "traceEvents": [\n' + b" " * (100 << 20)
+    for name, data in (
+        ("bomb.json.gz", gzip.compress(start)),
+        ("bomb.json.zst", zstandard.ZstdCompressor().compress(start)),
+    ):
+        with pytest.raises(AdvisorError, match="bomb"):
+            read(_write(tmp_path, data, name))
+
+
+def test_an_event_larger_than_allowed_is_counted(tmp_path: Path) -> None:
+    events = [event(0), event(1, big="x" * (20 << 20)), *(event(n) for n in range(2, _MANY))]
+    for layout in (traces.kineto, traces.compact):
+        store = read(_write(tmp_path, layout(events)))
+        assert names(store) == _expected(_MANY, 1)
+        assert list(dropped(store).values()) == [1]

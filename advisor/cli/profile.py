@@ -188,9 +188,10 @@ def run_one(
             click.echo(text, err=True)
 
     total = workload.warmup_steps + workload.timed_steps + workload.steps + 1
+    model = f"{workload.model.family} {workload.model.preset}"
     say(
-        f"{workload.name}: {workload.model.family} {workload.model.preset}, {workload.strategy},"
-        f" {workload.world_size} ranks on {workload.device}, {total} steps"
+        f"{workload.name}: {model if workload.compute == 'real' else 'emulated layers'},"
+        f" {workload.strategy}, {workload.world_size} ranks on {workload.device}, {total} steps"
     )
     try:
         launch.launch(workload, folder, nodes=nodes, faults=faults, timeout_s=timeout)

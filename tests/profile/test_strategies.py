@@ -190,7 +190,7 @@ def test_losses_agree_on_three_dimensions(
 
 @pytest.mark.slow
 def test_a_wrong_gradient_would_show(single: dict[str, Any]) -> None:
-    # A step twice as long is what a missing mean over two ranks does, the least mistake of its kind.
+    # A step twice as long is what a missing mean over two ranks does, the least such mistake.
     differences = [
         abs(right - wrong)
         for right, wrong in zip(single["gpt2"]["losses"], single["control"]["losses"], strict=True)

@@ -192,3 +192,29 @@ def test_timeline_never_draws_more_than_300_marks() -> None:
 )
 def test_commands_are_told_from_advice(text: str, expected: bool) -> None:
     assert is_command(text) is expected
+
+
+def test_two_runs_stand_beside_each_other() -> None:
+    with make_store() as store:
+        add_everything(store)
+        other = "fast/run 2"
+        for table in ("run", "rank", "step", "step_breakdown", "run_breakdown", "collective"):
+            store.con.execute(
+                f"INSERT INTO {table} SELECT * REPLACE (? AS run) FROM {table}", [other]
+            )
+        store.con.execute(
+            "UPDATE step_breakdown SET window_ns = 80000000, compute_ns = compute_ns - 20000000"
+            " WHERE run = ?",
+            [other],
+        )
+        report = make_report()
+        report.runs.append(report.runs[0].model_copy(update={"run": other}))
+        page = render(report, store, "html")
+    ids = re.findall(r'\sid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert '<section id="strategies"' in page
+    assert (
+        "fast/run 2 is fastest: 80 ms per step, 1.25 times as fast as the slowest"
+        in page.replace("\N{NO-BREAK SPACE}", " ")
+    )
+    assert '<section id="breakdown-fast-run-2"' in page

@@ -14,9 +14,15 @@ MAX_COLUMNS = 60
 _TOP, _BOTTOM = 24, 144
 
 
-def step_columns(columns: Sequence[Bar]) -> Scene:
-    """Columns from zero in ms; at most :data:`MAX_COLUMNS`, so fold longer runs before."""
-    highest = max((sum(column.parts_ns.values()) for column in columns), default=0.0) or 1.0
+def step_columns(columns: Sequence[Bar], *, longest_ns: float = 0.0) -> Scene:
+    """Columns from zero in ms; at most :data:`MAX_COLUMNS`, so fold longer runs before.
+
+    ``longest_ns`` widens the scale, so that pictures of several runs can be compared.
+    """
+    highest = (
+        max(longest_ns, max((sum(column.parts_ns.values()) for column in columns), default=0.0))
+        or 1.0
+    )
     height = Scale(0, highest, _BOTTOM, _TOP)
     scene = Scene(height=_BOTTOM + 40, margin=48)
     left_axis(scene, height, title="ms", divisor=1e6)

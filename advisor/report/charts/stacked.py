@@ -23,14 +23,20 @@ class Bar:
     emphasis: bool = False
 
 
-def stacked_bars(bars: Sequence[Bar], *, axis: str = "ms per step") -> Scene:
-    """Bars from zero on a common scale; a part is labelled where its text fits."""
-    longest = max((sum(bar.parts_ns.values()) for bar in bars), default=0.0) or 1.0
+def stacked_bars(
+    bars: Sequence[Bar], *, axis: str = "ms per step", longest_ns: float = 0.0
+) -> Scene:
+    """Bars from zero on a common scale; a part is labelled where its text fits.
+
+    ``longest_ns`` widens the scale, so that pictures of several runs can be compared.
+    """
+    longest = max(longest_ns, max((sum(bar.parts_ns.values()) for bar in bars), default=0.0)) or 1.0
     dense = len(bars) > 24
     bar_height, pitch = (12, 14) if dense else (_BAR, _PITCH)
     scale = Scale(0, longest)
     bottom = len(bars) * pitch + 4
-    scene = Scene(height=bottom + AXIS_HEIGHT)
+    wide = any(len(bar.label) > 9 for bar in bars)
+    scene = Scene(height=bottom + AXIS_HEIGHT, margin=104 if wide else 72)
     scene.marks += bottom_axis(scale, top=0, bottom=bottom, title=axis, divisor=1e6)
     for index, bar in enumerate(bars):
         y = index * pitch + 2

@@ -23,8 +23,10 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     if not by_rank:
         return None
     suffix = f"-{slug(run)}" if several else ""
-    figures = [figure for figure in (_steps_figure(store, run, suffix),) if figure]
-    figures.append(_ranks_figure(by_rank, basis, suffix))
+    longest_ns = _longest_step(store) if several else 0.0
+    steps = _steps_figure(store, run, suffix, longest_ns)
+    ranks = _ranks_figure(by_rank, basis, suffix, longest_ns)
+    figures = [figure for figure in (steps, ranks) if figure is not None]
     overlap = _overlap(store, run)
     return Section(
         id=f"breakdown{suffix}",
@@ -58,7 +60,7 @@ def _by_rank(store: Store, run: str) -> tuple[list[Row], str]:
     return whole, "the whole trace: it holds no complete step"
 
 
-def _steps_figure(store: Store, run: str, suffix: str) -> Figure | None:
+def _steps_figure(store: Store, run: str, suffix: str, longest_ns: float) -> Figure | None:
     steps = rows(
         store,
         f"SELECT step, bool_and(complete) AS complete, {PARTS_SQL} FROM step_breakdown"
@@ -90,14 +92,14 @@ def _steps_figure(store: Store, run: str, suffix: str) -> Figure | None:
         id=f"steps{suffix}",
         title=title,
         description="One stacked column per step, in ms: " + ", ".join(_kinds_used(steps)) + ".",
-        scenes=[step_columns(bars)],
+        scenes=[step_columns(bars, longest_ns=longest_ns)],
         legend=legend_for(_kinds(steps)),
         table=_table("step", [(_step_label(step), step) for step in steps[:200]]),
         note=note,
     )
 
 
-def _ranks_figure(by_rank: list[Row], basis: str, suffix: str) -> Figure:
+def _ranks_figure(by_rank: list[Row], basis: str, suffix: str, longest_ns: float) -> Figure:
     most = max(by_rank, key=_exposed)
     waits = [row for row in by_rank if row["wait"] > 0.02 * row["window_ns"]]
     part = _exposed(most) / most["window_ns"] if most["window_ns"] else 0.0
@@ -125,11 +127,22 @@ def _ranks_figure(by_rank: list[Row], basis: str, suffix: str) -> Figure:
         description="One horizontal stacked bar per rank on one scale, in ms per step: "
         + ", ".join(_kinds_used(by_rank))
         + ".",
-        scenes=[stacked_bars([_bar(f"rank {row['rank']}", row) for row in shown])],
+        scenes=[
+            stacked_bars([_bar(f"rank {row['rank']}", row) for row in shown], longest_ns=longest_ns)
+        ],
         legend=legend_for(_kinds(by_rank)),
         table=_table("rank", [(row["rank"], row) for row in by_rank[:1024]]),
         note=note,
     )
+
+
+def _longest_step(store: Store) -> float:
+    found = rows(
+        store,
+        "SELECT max(mean_ns) AS longest FROM (SELECT avg(window_ns) AS mean_ns"
+        " FROM step_breakdown WHERE complete GROUP BY run, step)",
+    )
+    return float(found[0]["longest"] or 0.0)
 
 
 def _overlap(store: Store, run: str) -> str:

@@ -11,6 +11,8 @@ from advisor.report.sections.section import Section
 from advisor.report.tables import PARTS_SQL, Row, rows
 from advisor.store.store import Store
 
+_LABEL_LETTERS = 15
+
 
 def build(store: Store, runs: Sequence[str]) -> Section | None:
     """One bar per run, fastest first; None for a single run."""
@@ -39,6 +41,11 @@ def build(store: Store, runs: Sequence[str]) -> Section | None:
     slowest = list(measured.values())[-1]
     kinds = [kind for kind in KINDS if any(row.get(kind) for row in measured.values())]
     ratio = slowest["window_ns"] / fastest["window_ns"]
+    # Names stand beside the bars where they fit, else their numbers in the table do.
+    labels = [_name(run, about) for run in measured]
+    fits = all(len(label) <= _LABEL_LETTERS for label in labels)
+    if not fits:
+        labels = [str(number) for number in range(1, len(measured) + 1)]
     figure = Figure(
         id="runs-compared",
         title=f"{_name(fastest['run'], about)} is fastest: {numbers.duration(fastest['window_ns'])}"
@@ -47,7 +54,7 @@ def build(store: Store, runs: Sequence[str]) -> Section | None:
         scenes=[
             stacked_bars(
                 [
-                    Bar(f"{number}", {kind: float(row.get(kind) or 0) for kind in KINDS})
+                    Bar(labels[number - 1], {kind: float(row.get(kind) or 0) for kind in KINDS})
                     for number, row in enumerate(measured.values(), 1)
                 ]
             )
@@ -71,7 +78,9 @@ def build(store: Store, runs: Sequence[str]) -> Section | None:
                 for number, (run, row) in enumerate(measured.items(), 1)
             ],
         ),
-        note="Numbers on the left are those of the list: "
+        note=""
+        if fits
+        else "Bars: "
         + "; ".join(f"{n} {_name(run, about)}" for n, run in enumerate(measured, 1)) + ".",
     )  # fmt: skip
     return Section(

@@ -15,10 +15,13 @@ from advisor.errors import AdvisorError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from advisor.model.nccl.settings import SettingCost
+    from advisor.tune.recommend import Recommendation
     from advisor.tune.sweep import Plan, Sweep
     from advisor.tune.trial import TrialResult
 
 _DEFAULT_BUDGET = "8m"
+_NCCL = "2.29.7"  # what torch 2.12 and 2.13 ship
 
 
 @click.command(
@@ -27,7 +30,9 @@ _DEFAULT_BUDGET = "8m"
 @click.argument("workload", required=False, type=click.Path(path_type=Path))
 @click.option("--sweep", is_flag=True, help="Run trials of the workload under other settings.")
 @click.option("--check-env", is_flag=True, help="Check the NCCL_* variables set in this shell.")
-@click.option("--nccl", "nccl_version", metavar="VERSION", help="NCCL version for --check-env.")
+@click.option(
+    "--nccl", "nccl_version", metavar="VERSION", help="NCCL version for --check-env and --topology."
+)
 @click.option("--space", type=click.Path(path_type=Path), help="YAML file of axes to try.")
 @click.option("--strategy", help="Strategy instead of the workload's.")
 @click.option("--nproc", type=click.IntRange(1), help="Ranks instead of the workload's.")
@@ -39,6 +44,12 @@ _DEFAULT_BUDGET = "8m"
     help="Trials (20) or time (8m); the search fits into it.",
 )
 @click.option("--timeout", default=120.0, show_default=True, help="Seconds without progress.")
+@click.option(
+    "--topology",
+    metavar="MACHINE",
+    help="Also model NCCL's settings on this machine (dgx-h100 ...); never counted as measured.",
+)
+@click.option("--nodes", default=1, show_default=True, help="Nodes of --topology.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the sweep.")
 @click.option("--resume", is_flag=True, help="Go on with the sweep in the folder.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the result.")
@@ -52,6 +63,8 @@ def command(
     nproc: int | None,
     budget: str,
     timeout: float,
+    topology: str | None,
+    nodes: int,
     output: Path | None,
     resume: bool,
     quiet: bool,
@@ -90,6 +103,7 @@ def command(
     result = outcome.recommend(plan, left_out)
     files = outcome.write_files(plan, result, folder)
     _print_result(plan, result)
+    files += _report(plan, result, topology, nodes, nccl_version or _NCCL)
     for file in files:
         click.echo(f"Wrote {file}", err=True)
     return 0
@@ -162,10 +176,9 @@ def _announce(sweep: Sweep, ignored: list[str], backend: str) -> None:
         click.echo(f"Not swept, this job on {backend} ignores them: {names}", err=True)
 
 
-def _print_result(sweep: Sweep, result: object) -> None:
-    from advisor.tune.recommend import Recommendation, describe
+def _print_result(sweep: Sweep, result: Recommendation) -> None:
+    from advisor.tune.recommend import describe
 
-    assert isinstance(result, Recommendation)
     click.echo(f"RESULT   {result.verdict}")
     if result.baseline_step_ns is not None:
         click.echo(f"NOW      {result.baseline_step_ns / 1e6:.2f} ms per step")
@@ -182,6 +195,45 @@ def _print_result(sweep: Sweep, result: object) -> None:
         click.echo(f"         {1 - ratio:+6.1%}  {describe(changes)}")
     if result.recommended:
         click.echo(f"NEXT     sh {sweep.folder / 'run.sh'}")
+
+
+def _report(
+    sweep: Sweep, result: Recommendation, topology: str | None, nodes: int, nccl: str
+) -> list[Path]:
+    """The store, the page, and what the model says of NCCL's settings on the named machine."""
+    from advisor.model.nccl.version import parse_version
+    from advisor.tune import modelled, page
+    from advisor.tune.plugin.rules import format_rules
+
+    version = parse_version(nccl)
+    store = page.build_store(sweep, [])
+    if store is None:
+        return []
+    with store:
+        calls = modelled.calls_of(store.con, sweep.workload.name)
+        if topology is not None:
+            settings = modelled.nccl_settings(calls, topology, nodes, version)
+            _print_modelled(settings, topology, nodes, nccl)
+            rows = modelled.trial_rows(sweep.workload.name, len(sweep.results), settings)
+            store.con.executemany("INSERT INTO trial VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        files = [page.write_report(store, sweep, result)]
+        rules = modelled.tuner_rules(result.changes, calls, version)
+        if rules:
+            files.append(sweep.folder / "tuner.csv")
+            files[-1].write_text(format_rules(rules, version, comments=[result.verdict]))
+        store.save()
+        return [*files, sweep.folder / "sweep.duckdb"]
+
+
+def _print_modelled(settings: list[SettingCost], topology: str, nodes: int, nccl: str) -> None:
+    click.echo(f"MODELLED NCCL {nccl} on {nodes} x {topology}, this job's calls; not measured")
+    for row in settings:
+        name = f"{row.variable}={row.value}" if row.variable else "NCCL's own choice"
+        if row.time_us is None:
+            click.echo(f"         {'fails':>10s}  {name}: breaks {', '.join(row.breaks)}")
+        else:
+            share = "" if row.extra_share is None else f"  {row.extra_share:+.1%}"
+            click.echo(f"         {row.time_us:8.1f} us  {name}{share}")
 
 
 def _check_env(nccl_version: str | None) -> int:

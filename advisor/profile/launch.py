@@ -89,13 +89,13 @@ def launch(
     )
     watch = _Watch(board, first_rank=nodes.rank * local_size, timeout_s=timeout_s)
     command = [sys.executable, "-u", "-m", "advisor.profile.worker", str(folder)]
-    with _quiet(logs / f"launcher-{nodes.rank}.log"), _environment(workload, nodes), watch:
+    quiet = _quiet(logs / f"launcher-{nodes.rank}.log")
+    # The board is closed last: the watch reads it until it has been joined.
+    with contextlib.closing(board), quiet, _environment(workload, nodes), watch:
         try:
             elastic_launch(config, command[0])(*command[1:])
         except ChildFailedError as error:
             raise _failure(error, watch, folder, workload) from error
-        finally:
-            board.close()
 
 
 def local_ranks(workload: Workload, nodes: Nodes) -> int:

@@ -1,0 +1,103 @@
+"""NCCL's axes where they cannot be measured: the calls of the traced baseline in NCCL's own model.
+
+The model is the one NCCL chooses by, so that no setting can beat its default here; what the table
+shows is what a setting would lose or break on the named machine. Always labelled ``modelled``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from advisor.config.hardware import machine
+from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
+from advisor.model.nccl.names import FUNCTIONS, algorithms, legal
+from advisor.model.nccl.settings import Call, SettingCost, rank_settings
+from advisor.model.nccl.version import NcclVersion
+from advisor.model.topology_machine import topology_of
+from advisor.tune.plugin.rules import Rule
+
+_OPS = {
+    "all_reduce": "allreduce",
+    "all_gather": "allgather",
+    "reduce_scatter": "reducescatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+}
+
+
+def calls_of(con: Any, run: str) -> list[Call]:
+    """The collectives of one step of the traced run that NCCL's model covers, from rank 0 up."""
+    rows = con.execute(
+        "SELECT op, bytes, count(*) / (SELECT count(*) FROM step WHERE run = ? AND complete AND "
+        "rank = (SELECT min(rank) FROM rank WHERE run = ?)) FROM collective JOIN step "
+        "USING (run, rank, step) WHERE run = ? AND complete AND bytes > 0 AND "
+        "rank = (SELECT min(rank) FROM rank WHERE run = ?) GROUP BY op, bytes ORDER BY op, bytes",
+        [run, run, run, run],
+    ).fetchall()
+    return [
+        Call(_OPS[op], int(size), max(1, round(count))) for op, size, count in rows if op in _OPS
+    ]
+
+
+def nccl_settings(
+    calls: Sequence[Call], machine_name: str, nodes: int, version: NcclVersion
+) -> list[SettingCost]:
+    """NCCL_ALGO and NCCL_PROTO settings by modelled cost on a machine of the hardware table."""
+    return rank_settings(topology_of(machine(machine_name), nodes), version, calls)
+
+
+def trial_rows(name: str, first: int, settings: Sequence[SettingCost]) -> list[tuple[Any, ...]]:
+    """Rows for the store's table ``trial``, origin ``modelled``: communication time per step."""
+    rows = []
+    for number, setting in enumerate(settings, first):
+        configuration = {f"{ENVIRONMENT_PREFIX}{setting.variable}": setting.value}
+        works = setting.time_us is not None
+        rows.append(
+            (
+                name,
+                number,
+                json.dumps(configuration if setting.variable else {}),
+                not setting.variable,
+                "ok" if works else "crash",
+                "modelled",
+                None,
+                round(setting.time_us * 1e3) if setting.time_us is not None else None,
+                None,
+                None,
+            )
+        )
+    return rows
+
+
+def tuner_rules(changes: Configuration, calls: Sequence[Call], version: NcclVersion) -> list[Rule]:
+    """A measured winner's NCCL_ALGO and NCCL_PROTO as tuner rules for the sizes that were run.
+
+    Only entries that name one function and one choice become rules (``allreduce:ring``); the
+    protocol defaults to Simple. Empty when the winner changes neither.
+    """
+    algorithm = _one(str(changes.get("env.NCCL_ALGO") or ""))
+    protocol = _one(str(changes.get("env.NCCL_PROTO") or ""))
+    rules = []
+    for function in FUNCTIONS:
+        name = function.lower()
+        if name not in algorithm:
+            continue
+        known = {item.lower(): item for item in algorithms(version)}
+        chosen = known.get(algorithm[name])
+        spelled = {"ll": "LL", "simple": "Simple"}.get(protocol.get(name, "simple"), "Simple")
+        sizes = [call.total_bytes for call in calls if call.op == name]
+        if chosen and sizes and legal(function, chosen, spelled, version):
+            rules.append(Rule(function, min(sizes), max(sizes), chosen, spelled))
+    return rules
+
+
+def _one(text: str) -> dict[str, str]:
+    """``allreduce:ring;allgather:ring`` as a mapping; entries with several choices are left out."""
+    found = {}
+    for entry in filter(None, text.lower().split(";")):
+        function, separator, value = entry.partition(":")
+        if separator and "," not in value and not value.startswith("^"):
+            found[function.strip()] = value.strip()
+    return found

@@ -1,0 +1,73 @@
+"""The sweep as a store and a report: the baseline's trace, every trial, the recommendation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from advisor import engine
+from advisor.errors import AdvisorError
+from advisor.findings import FindingsReport
+from advisor.ingest import ingest
+from advisor.metrics import derive
+from advisor.report import render
+from advisor.store import Store
+from advisor.tune.recommend import Recommendation, trial_rows
+from advisor.tune.sweep import Sweep
+from advisor.whatif import annotate
+
+
+def traced_baseline(sweep: Sweep) -> Path | None:
+    """The folder of the first baseline trial that ran; its trace stands for the sweep."""
+    good = next((r for r in sweep.results if r.is_baseline and r.status == "ok"), None)
+    return None if good is None else sweep.folder / "trials" / good.folder
+
+
+def build_store(sweep: Sweep, modelled: Sequence[tuple[Any, ...]]) -> Store | None:
+    """A store (sweep.duckdb, not saved yet) with the baseline's tables and all trials."""
+    folder = traced_baseline(sweep)
+    if folder is None:
+        return None
+    store = Store.create(sweep.folder / "sweep.duckdb", force=True)
+    try:
+        traces = [str(path) for path in sorted(folder.glob("rank*.json*"))]
+        ingest(traces, store, run=sweep.workload.name)
+        derive(store)
+        annotate(store)
+        rows = [*trial_rows(sweep), *modelled]
+        store.con.executemany(
+            "INSERT INTO trial (run, trial, settings, is_baseline, outcome, origin, steps, "
+            "step_ns_median, step_ns_mad, log) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
+        )
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> Path:
+    """report.html: the recommendation as the verdict, the sweep, and the baseline's diagnosis."""
+    report: FindingsReport = engine.diagnose(store, command="advisor tune --sweep")
+    verdict = report.verdict.model_copy(
+        update={
+            "title": f"{recommendation.verdict[:1].upper()}{recommendation.verdict[1:]}",
+            "why": f"Tried {recommendation.tried_points} of {recommendation.grid_points} "
+            f"combinations, each between two runs of the present settings. {report.verdict.title}",
+            "next_steps": [f"sh {sweep.folder / 'run.sh'}"] if recommendation.recommended else [],
+            "savings_ns": _saving(recommendation),
+        }
+    )
+    path = sweep.folder / "report.html"
+    text = render(report.model_copy(update={"verdict": verdict}), store, "html")
+    if not text:
+        raise AdvisorError("the report is empty", where=str(path))
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _saving(recommendation: Recommendation) -> int | None:
+    if recommendation.gain_share is None or recommendation.baseline_step_ns is None:
+        return None
+    return round(recommendation.gain_share * recommendation.baseline_step_ns)

@@ -383,7 +383,7 @@ def test_two_shard_groups_without_a_world_have_no_global_ranks(tmp_path: Path) -
         }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(sorted(LOGS.glob("*.log"))),
     st.lists(st.tuples(st.integers(0, 40_000), st.binary(max_size=6)), max_size=8),
@@ -400,3 +400,36 @@ def test_damaged_logs_never_crash(
     with stored(damaged) as store:
         ranks = rows(store, "SELECT count(*) FROM topology WHERE rank < 0")
     assert ranks == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "9",
+        "a",
+        " ",
+        "a:1:1 ",
+        "[0] ",
+        "1:",
+        "(",
+        "NCCL INFO ",
+        "- ",
+        "|",
+        "\t1",
+        "\x1b[",
+        "0/",
+        "->",
+    ],
+)
+def test_long_lines_cost_no_more_than_their_length(tmp_path: Path, piece: str) -> None:
+    """GIVEN long lines THEN no pattern takes quadratic time (which would be minutes)."""
+    line = piece * (20_000 // len(piece))
+    path = tmp_path / "x.log"
+    heads = ("", "a:1:1 [0] NCCL INFO ", "a:1:1 [0] NCCL INFO Channel 00/02 : ", "Trees [0] ")
+    tails = ("", " NCCL INFO x", " set by environment to", "x", " via P2P/IPC")
+    table = "# nThread 1 nGpus 2\n#  size count type redop root time algbw busbw #wrong time\n"
+    text = "".join(f"{head}{line}{tail}\n" for head in heads for tail in tails)
+    path.write_text(f"a:1:1 [0] NCCL INFO Using network IB\n{table}{text}8 2 float sum -1 {line}\n")
+    with Store.create() as store:
+        nccl_log.read([Source.of(path, 0)], ReadContext(store, "r"))
+        assert rows(store, "SELECT count(*) FROM topology WHERE kind = 'net'") == [(1,)]

@@ -43,7 +43,7 @@ def parse_line(text: str) -> list[Parsed]:
 
 def _communicator(text: str) -> list[Parsed]:
     pairs = {key.lower(): value for key, value in _PAIR.findall(text)}
-    if "rank" not in pairs or "nranks" not in pairs or not pairs["comm"].startswith("0x"):
+    if not {"comm", "rank", "nranks"} <= pairs.keys():
         return []
     rank, ranks = _int(pairs["rank"]), _int(pairs["nranks"])
     if rank is None or ranks is None or not 0 <= rank < ranks:

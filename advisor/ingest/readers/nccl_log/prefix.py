@@ -8,6 +8,7 @@ from dataclasses import dataclass
 _LEVEL = re.compile(r"NCCL (INFO|WARN|TRACE|ABORT) ")
 _THREAD = re.compile(r"(?:.*[^\w.\-])?([A-Za-z0-9_][\w.\-]*):(\d{1,10}):(\d{1,10})$")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\]$")
+_LONGEST_TOKEN = 512  # a host name has at most 253 characters
 _PLACE = re.compile(r"[\w./\-]{1,200}:\d{1,6}$")
 _VERSION = re.compile(r"NCCL version (?=\d)")
 _DATE = re.compile(r"\[\d{4}-\d\d-\d\d[ T][\d:.]+\]\s*$")
@@ -75,6 +76,8 @@ def _split_prefix(text: str) -> tuple[str, Thread | None, int | None, str | None
     rest = text.rstrip()
     for _ in range(3):
         head, _, last = rest.rpartition(" ")
+        if len(last) > _LONGEST_TOKEN:  # keeps the patterns' cost linear in the line
+            break
         if device is None and (match := _DEVICE.fullmatch(last)):
             device = int(match[1])
         elif place is None and device is None and _PLACE.fullmatch(last) and last.count(":") == 1:

@@ -23,13 +23,18 @@ _TYPE_NAMES_FP8 = "f8e4m3 f8e5m2 fp8_e4m3 fp8_e5m2"
 TYPES = frozenset(f"{_TYPE_NAMES} {_TYPE_NAMES_FP8}".split())
 """Type names that nccl-tests has printed (test_typenames in src/common.cu, all releases)."""
 
+_PREFIX = r":\d{1,10}:\d{1,10} \[-?\d{0,4}\] ?NCCL .*"
 _FOREIGN = re.compile(
-    r"(?:\[\d+\]\s|\[\d{4}-\d\d-\d\d [\d:]+\]\s)*[A-Za-z][\w.\-]*:\d+:\d+ \[-?\d*\] ?NCCL .*"
-    r"|\[\d+\]\s+\S+:\d+:\d+ \[-?\d*\] ?NCCL .*"
-    r"|NCCL version .*"
+    r"(?:\[\d{1,9}\]\s|\[\d{4}-\d\d-\d\d [\d:]{1,20}\]\s){0,4}[A-Za-z][\w.\-]{0,255}"
+    + _PREFIX
+    + r"|\[\d{1,9}\]\s{1,9}\S{1,255}"
+    + _PREFIX
+    + r"|NCCL version .*"
 )
-_TIMESTAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)|N/A", re.IGNORECASE)
+_TIMESTAMP = re.compile(r"\s\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s{0,9}$")
+_NUMBER = re.compile(
+    r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|inf)|N/A", re.IGNORECASE
+)
 _RANK_LINE = re.compile(r"#\s+Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+\s+on\b")
 _PROGRAM = re.compile(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|"
@@ -49,6 +54,7 @@ _IN_FILE_NAME = (
     ("scatter", r"scatter"),
     ("reduce", r"reduce"),
 )
+MAX_ROWS = 500_000
 _NULL_HALF_SPACES = 25  # writeBenchMarkLineNullBody prints 32 spaces for a half without figures
 
 
@@ -80,6 +86,7 @@ class TableParser:
         self._harvest = Harvest()
         self._pending: _Row | None = None
         self._devices_open = False
+        self._rows = 0
 
     def feed(self, line: str) -> bool:
         """Take one line (without colours); True when it belonged to nccl-tests."""
@@ -93,6 +100,10 @@ class TableParser:
             return self._comment(stripped)
         if (row := self._row_start(text)) is not None:
             self._close_pending()
+            self._rows += 1
+            if self._rows > MAX_ROWS:
+                self._harvest.drop("over the bound of kept rows")
+                return True
             self._tables[-1].rows.append(row)
             self._pending = row
             self._settle(row)

@@ -48,17 +48,18 @@ def _list(rules: Sequence[Rule], broken: Sequence[Outcome]) -> int:
 
 
 def _test(rules: Sequence[Rule], broken: Sequence[Outcome], *, verbose: bool) -> int:
-    from advisor.engine import check_examples
+    from advisor.engine import Sandbox, check_examples
 
     failures = [f"{outcome.rule}: {outcome.reason}" for outcome in broken]
     checked = 0
-    for rule in rules:
-        for result in check_examples(rule):
-            checked += 1
-            if result.problem:
-                failures.append(f"{rule.id}: '{result.example}': {result.problem}")
-            elif verbose:
-                click.echo(f"ok  {rule.id}: {result.example}")
+    with Sandbox(None, "example") as sandbox:
+        for rule in rules:
+            for result in check_examples(rule, sandbox):
+                checked += 1
+                if result.problem:
+                    failures.append(f"{rule.id}: '{result.example}': {result.problem}")
+                elif verbose:
+                    click.echo(f"ok  {rule.id}: {result.example}")
     for failure in failures:
         click.echo(f"FAIL {failure}", err=True)
     click.echo(

@@ -38,13 +38,15 @@ class ExampleResult:
     problem: str
 
 
-def check_examples(rule: Rule) -> list[ExampleResult]:
-    """Run every example of a rule."""
-    with Sandbox(None, _RUN) as sandbox:
-        return [
-            ExampleResult(rule.id, example.name, _check(rule, example, sandbox))
-            for example in rule.examples
-        ]
+def check_examples(rule: Rule, sandbox: Sandbox | None = None) -> list[ExampleResult]:
+    """Run every example of a rule; many rules may share one ``sandbox`` (it is emptied)."""
+    if sandbox is None:
+        with Sandbox(None, _RUN) as own:
+            return check_examples(rule, own)
+    return [
+        ExampleResult(rule.id, example.name, _check(rule, example, sandbox))
+        for example in rule.examples
+    ]
 
 
 def _check(rule: Rule, example: Example, sandbox: Sandbox) -> str:

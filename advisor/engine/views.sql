@@ -51,6 +51,14 @@ FROM spread;
 CREATE VIEW rank_step AS
 SELECT b.* FROM step_breakdown b SEMI JOIN used_step USING (step);
 
+-- One row: how much the waiting of all ranks varies from step to step. When pauses move between
+-- ranks, each rank's own cost varies widely and what all of them wait in a step hardly at all.
+CREATE VIEW wait_spread AS
+SELECT CASE WHEN count(wait_ns) >= 3 THEN
+    least(0.9, greatest(0.2, 1.96 * stddev_samp(wait_ns) / sqrt(count(*)) / nullif(avg(wait_ns), 0)))
+  END AS relative -- half width of the 95 % interval of the mean; at least 0.2: other waiting follows
+FROM (SELECT step, avg(exposed_wait_ns) AS wait_ns FROM rank_step GROUP BY step);
+
 -- Collective calls of used steps; exposed_transfer_ns leaves out waiting for peers.
 CREATE VIEW call AS
 SELECT c.*,
@@ -93,11 +101,15 @@ FROM gradient_call g GROUP BY g.process_group, g.op;
 
 -- Operations that could run under other compute: gradient reductions and parameter gathers. A group
 -- that reduces in the forward pass too (tensor parallelism) hands its result to the next operator.
+-- Without device streams FSDP2 waits for every reduce-scatter (and HSDP for the all-reduce after it):
+-- no setting overlaps them there.
 CREATE VIEW overlappable AS
 SELECT op, process_group FROM call
 WHERE op IN ('all_reduce', 'reduce_scatter', 'all_gather', 'reduce')
 GROUP BY op, process_group
-HAVING op <> 'all_reduce' OR NOT bool_or(coalesce(phase, '') = 'forward');
+HAVING (op <> 'all_reduce' OR NOT bool_or(coalesce(phase, '') = 'forward'))
+  AND NOT (op IN ('all_reduce', 'reduce_scatter') AND (SELECT timeline FROM facts) = 'host'
+    AND EXISTS (SELECT 1 FROM call WHERE op = 'reduce_scatter'));
 
 -- The best replayed bucket cap above (and below) the present one, where a replay was made.
 CREATE VIEW bucket_gain AS

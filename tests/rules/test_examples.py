@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from advisor.config.paths import shipped
-from advisor.engine import check_examples, load_rule, recipes, rule_files
+from advisor.engine import Sandbox, check_examples, load_rule, recipes, rule_files
 
 FILES = rule_files(shipped("rules"))
+by_file = pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 
 
-@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_examples(path: Path) -> None:
-    problems = [result for result in check_examples(load_rule(path)) if result.problem]
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(None, "example") as made:
+        yield made
+
+
+@by_file
+def test_examples(path: Path, sandbox: Sandbox) -> None:
+    problems = [result for result in check_examples(load_rule(path), sandbox) if result.problem]
     assert not problems
 
 
-@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+@by_file
 def test_references_exist(path: Path) -> None:
     rule = load_rule(path)
     known = {file.stem for file in FILES}
     assert set(rule.see) <= known | set(recipes())
     assert {claim.rule for claim in rule.explains} <= known
     assert {need.capture for need in rule.needs if need.capture} <= set(recipes())
+    assert rule.id not in {claim.rule for claim in rule.explains}

@@ -1,0 +1,110 @@
+"""Findings with one cause are one finding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from advisor.engine import load_catalogue
+from advisor.engine.causes import merge, rank_findings
+from advisor.findings import Finding, Severity
+
+RULES = {rule.id: rule for rule in load_catalogue()[0]}
+
+
+def finding(rule: str, savings: int | None, severity: str = "warning", **fields: Any) -> Finding:
+    return Finding(
+        id=f"{rule}-x",
+        run="run",
+        rule=rule,
+        severity=Severity(severity),
+        title=rule,
+        message="",
+        where=fields.pop("where", "here"),
+        savings_ns=savings,
+        **fields,
+    )
+
+
+def test_a_straggler_takes_what_it_causes() -> None:
+    found = merge(
+        [
+            finding("exposed-communication", 20_000_000),
+            finding("straggler-rank", 18_000_000, "critical", ranks=[7]),
+            finding("launch-bound", 5_000_000, ranks=[7]),
+            finding("jitter", 2_000_000),
+        ],
+        RULES,
+    )
+    assert [item.rule for item in found] == ["straggler-rank"]
+    assert found[0].merged == [
+        "exposed-communication (here)",
+        "launch-bound (here)",
+        "jitter (here)",
+    ]
+
+
+def test_a_small_cause_does_not_swallow_a_large_effect() -> None:
+    found = merge(
+        [
+            finding("exposed-communication", 40_000_000, "critical"),
+            finding("straggler-rank", 4_000_000, ranks=[7]),
+        ],
+        RULES,
+    )
+    assert [item.rule for item in found] == ["exposed-communication", "straggler-rank"]
+
+
+def test_other_groups_stay_apart() -> None:
+    found = merge(
+        [
+            finding("slow-ring-link", 20_000_000, process_group="1"),
+            finding("exposed-communication", 20_000_000, process_group="2"),
+        ],
+        RULES,
+    )
+    assert len(found) == 2
+
+
+def test_an_info_finding_never_hides_a_warning() -> None:
+    found = merge(
+        [
+            finding("straggler-rank", None, "info", ranks=[1]),
+            finding("launch-bound", None, "warning", ranks=[1]),
+        ],
+        RULES,
+    )
+    assert {item.rule for item in found} == {"straggler-rank", "launch-bound"}
+
+
+def test_mutual_claims_leave_one() -> None:
+    """pipeline-bubble and imbalanced-pipeline-stages both explain the straggler; chains end."""
+    found = merge(
+        [
+            finding("imbalanced-pipeline-stages", 20_000_000, "critical", ranks=[3]),
+            finding("pipeline-bubble", 10_000_000),
+            finding("straggler-rank", 9_000_000, ranks=[3]),
+        ],
+        RULES,
+    )
+    assert [item.rule for item in found] == ["imbalanced-pipeline-stages"]
+    assert len(found[0].merged) == 2
+
+
+def test_worst_first_and_anchors_differ() -> None:
+    items = [
+        finding("small-buckets", 1_000_000, "info"),
+        finding("small-buckets", 9_000_000, "warning"),
+        finding("env-override", None, "warning", where="NCCL_P2P_DISABLE"),
+    ]
+    ordered = rank_findings(items)
+    assert [item.savings_ns for item in ordered] == [9_000_000, None, 1_000_000]
+    assert len({item.id for item in merge(items, RULES)}) == 3
+
+
+def test_environment_settings_explain_only_their_own_effect() -> None:
+    effect = finding("no-gpudirect", None, "warning")
+    cause = finding("env-override", None, "warning", where="NCCL_ALGO")
+    cause.evidence.facts["name"] = "NCCL_ALGO"
+    assert len(merge([effect, cause], RULES)) == 2
+    cause.evidence.facts["name"] = "NCCL_NET_GDR_LEVEL"
+    assert [item.rule for item in merge([effect, cause], RULES)] == ["env-override"]

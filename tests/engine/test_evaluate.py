@@ -1,0 +1,110 @@
+"""One rule on one run: outcomes, noise floor, severity, evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from advisor.engine.catalogue import load_rule
+from advisor.engine.evaluate import Result, evaluate
+from advisor.engine.facts import read_facts
+from advisor.engine.rule import Need
+from advisor.engine.sandbox import Sandbox
+from advisor.findings import OutcomeKind, Severity
+from tests.engine.helpers import RUN, store_of, write_rule
+
+STEP_NS = 100_000_000
+
+
+def run_rule(tmp_path: Path, sql: str, *, need: Need | None = None, **words: str) -> Result:
+    rule = load_rule(write_rule(tmp_path, "mine", sql, **words))
+    if need is not None:
+        rule.needs = [need]
+    store = store_of(ranks=4, steps=8, step_ms=STEP_NS / 1e6)
+    with Sandbox(store, RUN) as sandbox:
+        result = evaluate(rule, sandbox, read_facts(sandbox))
+    store.close()
+    return result
+
+
+@pytest.mark.parametrize(
+    ("savings", "low", "expected"),
+    [
+        (10_000_000, 9_000_000, Severity.CRITICAL),
+        (9_900_000, 9_000_000, Severity.WARNING),
+        (3_000_000, 2_000_000, Severity.WARNING),
+        (2_900_000, 2_000_000, Severity.INFO),
+        (30_000_000, 0, Severity.INFO),  # the low end is under the noise floor: not sure enough
+    ],
+)
+def test_severity_follows_the_share_of_the_step(
+    tmp_path: Path, savings: int, low: int, expected: Severity
+) -> None:
+    result = run_rule(tmp_path, f"SELECT {savings} AS savings_ns, {low} AS savings_low_ns")
+    assert result.findings[0].severity == expected
+    assert result.findings[0].savings_share == pytest.approx(savings / STEP_NS)
+
+
+def test_gains_under_the_noise_floor_are_no_finding(tmp_path: Path) -> None:
+    result = run_rule(tmp_path, "SELECT 400000 AS savings_ns")
+    assert result.outcome.outcome == OutcomeKind.PASSED
+    assert "no measurable gain" in result.outcome.reason
+
+
+def test_no_rows_is_passed(tmp_path: Path) -> None:
+    assert run_rule(tmp_path, "SELECT 1 AS a WHERE false").outcome.outcome == OutcomeKind.PASSED
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("SELECT nothing FROM rank", {}),
+        ("DELETE FROM rank", {}),
+        ("SELECT 1 AS a", {"message": "{{ unknown }}"}),
+        ("SELECT 1 AS a", {"message": "{% if %}"}),
+        ("SELECT 1 AS a", {"headline": "{{ a.__class__.__mro__ }}"}),
+        ("SELECT 'x' AS savings_ns", {}),
+    ],
+)
+def test_a_broken_rule_is_an_error_and_nothing_else(
+    tmp_path: Path, sql: str, words: dict[str, str]
+) -> None:
+    result = run_rule(tmp_path, sql, **words)
+    assert result.outcome.outcome == OutcomeKind.ERROR
+    assert result.outcome.reason
+    assert not result.findings
+
+
+@pytest.mark.parametrize(
+    "need",
+    [
+        Need(ranks=5),
+        Need(steps=9),
+        Need(timeline="host"),
+        Need(table="alpha_beta"),
+        Need(table="rank", where="host = 'elsewhere'"),
+    ],
+)
+def test_missing_evidence_is_not_applicable_never_passed(tmp_path: Path, need: Need) -> None:
+    need.capture = "all-ranks"
+    result = run_rule(tmp_path, "SELECT 1 AS a", need=need)
+    assert result.outcome.outcome == OutcomeKind.NOT_APPLICABLE
+    assert result.outcome.reason
+    assert "advisor" in result.outcome.how_to_capture
+
+
+def test_findings_are_limited_and_worst_first(tmp_path: Path) -> None:
+    result = run_rule(tmp_path, "SELECT i * 1000000 AS savings_ns FROM range(1, 8) t(i)")
+    assert [finding.savings_ns for finding in result.findings] == [7_000_000, 6_000_000, 5_000_000]
+    assert "4 more" in result.outcome.reason
+
+
+def test_the_window_is_the_worst_step(tmp_path: Path) -> None:
+    (finding,) = run_rule(tmp_path, "SELECT 3 AS worst_step, 2 AS culprit_rank").findings
+    window = finding.evidence.window
+    assert window is not None
+    assert window.step == 3
+    assert window.start_ns < 3 * STEP_NS < 4 * STEP_NS < window.end_ns
+    assert window.culprit_rank == 2
+    assert finding.evidence.sql.startswith("SELECT 3")

@@ -1,0 +1,68 @@
+"""Which steps count, and how much two measurements of one run differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from advisor.engine.facts import read_facts
+from advisor.engine.sandbox import Sandbox
+from tests.engine.helpers import RUN, store_of
+
+
+def facts_of(**settings: object) -> tuple[object, list[int]]:
+    store = store_of(**settings)
+    with Sandbox(store, RUN) as sandbox:
+        used = [row["step"] for row in sandbox.records("SELECT step FROM used_step ORDER BY 1")]
+        facts = read_facts(sandbox)
+    store.close()
+    return facts, used
+
+
+def test_warm_up_and_partial_steps_do_not_count() -> None:
+    steps = [
+        {"rank": [0, 1], "step": [0], "step_ns": 900_000_000},
+        {"rank": [0, 1], "step": [1], "step_ns": 300_000_000},
+        {"rank": [0, 1], "step": [2, 3, 4, 5, 6], "step_ns": 100_000_000},
+        {"rank": 0, "step": [7], "step_ns": 100_000_000, "complete": True},
+        {"rank": 1, "step": [7], "step_ns": 50_000_000, "complete": False},
+    ]
+    facts, used = facts_of(ranks=2, tables={"step": steps})
+    assert used == [2, 3, 4, 5, 6]
+    assert facts.step_ns == 100_000_000
+
+
+def test_a_slow_step_in_the_middle_counts() -> None:
+    steps = [
+        {"rank": [0], "step": [0, 1, 3, 4], "step_ns": 100_000_000},
+        {"rank": [0], "step": [2], "step_ns": 400_000_000},
+    ]
+    _, used = facts_of(ranks=1, tables={"step": steps})
+    assert used == [0, 1, 2, 3, 4]
+
+
+def test_a_step_that_one_rank_lacks_does_not_count() -> None:
+    steps = [
+        {"rank": [0, 1], "step": [0, 1], "step_ns": 100_000_000},
+        {"rank": [0], "step": [2], "step_ns": 100_000_000},
+    ]
+    _, used = facts_of(ranks=2, tables={"step": steps})
+    assert used == [0, 1]
+
+
+def test_noise_floor_covers_a_against_a() -> None:
+    """Medians of two halves drawn from one distribution differ by less in about 95 % of cases."""
+    random = np.random.default_rng(3)
+    lengths = random.normal(100e6, 4e6, size=16)
+    steps = [
+        {"rank": 0, "step": step, "step_ns": int(length)} for step, length in enumerate(lengths)
+    ]
+    facts, _ = facts_of(ranks=1, tables={"step": steps})
+    draws = random.normal(100e6, 4e6, size=(4000, 2, 16))
+    differences = np.abs(np.diff(np.median(draws, axis=2), axis=1))
+    assert facts.noise_ns == pytest.approx(np.quantile(differences, 0.95), rel=0.6)
+
+
+def test_too_few_steps_take_three_percent() -> None:
+    facts, _ = facts_of(ranks=2, steps=2)
+    assert facts.noise_ns == pytest.approx(0.03 * facts.step_ns)

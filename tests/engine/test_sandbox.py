@@ -1,0 +1,84 @@
+"""A rule's SQL can read the run's tables and do nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from advisor.engine.sandbox import RuleSqlError, Sandbox
+from tests.engine.helpers import RUN, store_of
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    store = store_of(ranks=2, steps=3)
+    with Sandbox(store, RUN, timeout_s=20) as made:
+        yield made
+    store.close()
+
+
+def test_reads_the_rows_of_its_run_only() -> None:
+    store = store_of(ranks=2, steps=3)
+    store.con.execute("INSERT INTO rank (run, rank) VALUES ('other', 7)")
+    with Sandbox(store, RUN) as sandbox:
+        assert sandbox.records("SELECT rank FROM rank ORDER BY 1") == [{"rank": 0}, {"rank": 1}]
+    store.close()
+
+
+def test_binds_only_what_the_text_names(sandbox: Sandbox) -> None:
+    values = {"wanted": 1, "unused": 5}
+    assert sandbox.records("SELECT rank FROM rank WHERE rank = $wanted", values) == [{"rank": 1}]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM rank",
+        "SELECT 1; DELETE FROM rank",
+        "WITH gone AS (DELETE FROM rank RETURNING *) SELECT * FROM gone",
+        "CREATE TABLE mine (a INTEGER)",
+        "ATTACH '/tmp/other.duckdb'",
+        "INSTALL json",
+        "LOAD json",
+        "SET lock_configuration = false",
+        "PRAGMA database_list",
+        "COPY rank TO '/tmp/advisor-rule-test.csv'",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM read_text('/etc/hostname')",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM no_such_table",
+        "SELECT $missing",
+        "SELEC 1",
+        "",
+    ],
+)
+def test_refuses_everything_but_reading(sandbox: Sandbox, sql: str) -> None:
+    with pytest.raises(RuleSqlError):
+        sandbox.select(sql, {})
+    assert sandbox.records("SELECT count(*) AS ranks FROM rank") == [{"ranks": 2}]
+    assert not Path("/tmp/advisor-rule-test.csv").exists()
+
+
+def test_python_variables_are_out_of_reach(sandbox: Sandbox) -> None:
+    secret = sandbox.con.sql("SELECT 1 AS a").to_arrow_table()
+    assert secret.num_rows == 1
+    with pytest.raises(RuleSqlError):
+        sandbox.select("SELECT * FROM secret", {})
+
+
+def test_raw_events_and_own_results_are_not_there(sandbox: Sandbox) -> None:
+    for table in ("event", "activity", "finding", "source"):
+        with pytest.raises(RuleSqlError):
+            sandbox.select(f"SELECT * FROM {table}", {})
+
+
+def test_a_query_that_does_not_end_is_stopped() -> None:
+    with Sandbox(None, RUN, timeout_s=0.2) as sandbox:
+        with pytest.raises(RuleSqlError, match="longer than"):
+            sandbox.select(
+                "SELECT sum(a.range * b.range) FROM range(9999999) a, range(9999999) b", {}
+            )
+        assert sandbox.records("SELECT 1 AS alive") == [{"alive": 1}]

@@ -1,0 +1,64 @@
+"""Numbers in words: three significant digits, units, ranks in short."""
+
+from __future__ import annotations
+
+import jinja2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.engine.text import duration, percent, ranks_text, render, significant, size
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0 ms"),
+        (950, "0.95 µs"),
+        (38_240_000, "38.2 ms"),
+        (212_000_000, "212 ms"),
+        (99_000, "99 µs"),
+        (12_345_678_901, "12.3 s"),
+        (1_234_000_000, "1,230 ms"),
+    ],
+)
+def test_duration(ns: int, text: str) -> None:
+    assert duration(ns) == text
+
+
+def test_size_is_decimal() -> None:
+    assert size(1_048_576) == "1.05 MB"
+    assert size(4) == "4 B"
+
+
+def test_percent() -> None:
+    assert percent(0.183) == "18 %"
+    assert percent(0.0056) == "0.56 %"
+
+
+@given(st.floats(1e-9, 1e12))
+def test_significant_is_within_half_a_percent(value: float) -> None:
+    assert float(significant(value).replace(",", "")) == pytest.approx(value, rel=0.0051)
+
+
+@given(st.sets(st.integers(0, 40)))
+def test_ranks_read_back(ranks: set[int]) -> None:
+    found: set[int] = set()
+    for part in filter(None, ranks_text(ranks).split(",")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    assert found == ranks
+
+
+def test_an_unknown_value_is_an_error() -> None:
+    with pytest.raises(jinja2.UndefinedError):
+        render("{{ nothing }}", {})
+
+
+def test_templates_cannot_reach_python() -> None:
+    with pytest.raises(jinja2.exceptions.SecurityError):
+        render("{{ ().__class__.__mro__ }}", {})
+
+
+def test_names_from_traces_are_not_templates() -> None:
+    assert render("{{ name }}", {"name": "{{ 7 * 7 }}<b>"}) == "{{ 7 * 7 }}<b>"

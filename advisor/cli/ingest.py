@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from advisor.store.store import Store
 
 
 @click.command(
@@ -15,7 +22,7 @@ import click
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     required=True,
     help="Store to write: a DuckDB file, or a folder (ending in /) for Parquet by run and rank.",
 )
@@ -24,17 +31,22 @@ import click
 @click.option("--force", is_flag=True, help="Replace an existing store.")
 @click.option("--quiet", is_flag=True, help="No progress bar, no summary.")
 def command(
-    paths: tuple[Path, ...], output: Path, run: str, lean: bool, force: bool, quiet: bool
+    paths: tuple[Path, ...], output: str, run: str, lean: bool, force: bool, quiet: bool
 ) -> None:
     """Read PATHS (traces, logs, folders, patterns) of one run into a store."""
     from advisor.cli._progress import progress_bar
     from advisor.ingest import ingest
     from advisor.store.store import Store
 
-    with Store.create(output, force=force) as store:
+    place = Path(output)
+    as_folder = place.is_dir() or output.endswith("/")
+    with _scratch(place) if as_folder else Store.create(place, force=force) as store:
         with progress_bar(paths, enabled=not quiet) as progress:
             ingest(paths, store, run=run, lean=lean, progress=progress)
-        store.save()
+        if as_folder:
+            store.write_folder(place, force=force)
+        else:
+            store.save()
         summary = store.con.execute(
             "SELECT count(DISTINCT rank), sum(events_read), sum(events_dropped) FROM source"
         ).fetchall()
@@ -42,3 +54,16 @@ def command(
         ranks, read, dropped = (value or 0 for value in summary[0])
         lost = f", {dropped:,} lost (see the tables rank and source)" if dropped else ""
         click.echo(f"Wrote {output}: {ranks} ranks, {read:,} events{lost}", err=True)
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Store]:
+    """A store on disk for the time of writing a Parquet folder: traces may exceed the memory."""
+    from advisor.store.store import Store
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix=".advisor-", dir=folder.parent) as scratch,
+        Store.create(Path(scratch) / "scratch.duckdb") as store,
+    ):
+        yield store

@@ -7,6 +7,7 @@ what was wrong with the container, and refuses with an :class:`AdvisorError` to 
 
 from __future__ import annotations
 
+import hashlib
 import io
 import zlib
 from collections.abc import Callable
@@ -71,6 +72,7 @@ class DecompressedFile(io.RawIOBase):
         self._ready = memoryview(b"")
         self.consumed_bytes = 0
         self.produced_bytes = 0
+        self._hash: Any = None
 
     def readable(self) -> bool:
         """Always: it is an input."""
@@ -125,12 +127,28 @@ class DecompressedFile(io.RawIOBase):
         """The next bytes of the file on disk."""
         data = self._file.read(size) or b""
         self.consumed_bytes += len(data)
+        if self._hash is not None:
+            self._hash.update(data)
         return data
+
+    def start_hash(self) -> None:
+        """Hash the file on disk as it is read; call before the first read."""
+        self._hash = hashlib.sha256()
+
+    def hexdigest(self) -> str | None:
+        """SHA-256 of the whole file on disk; None when hashing was not asked for or undone."""
+        if self._hash is None:
+            return None
+        while self.read_compressed(_PIECE):
+            pass
+        return str(self._hash.hexdigest())
 
     def restart(self) -> None:
         """Back to the first byte on disk, to replay up to a damaged place."""
         self._file.seek(0)
         self.consumed_bytes = 0
+        if self._hash is not None:
+            self._hash = hashlib.sha256()
 
 
 def _plain(stream: DecompressedFile) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 
 from advisor.errors import AdvisorError
+from advisor.store.parquet import attach_parquet, is_parquet_store, write_parquet
 
 SCHEMA_VERSION = 1
 
@@ -58,6 +59,8 @@ class Store:
         """Open an existing store; a clear error for another schema version or a foreign file."""
         if not path.exists():
             raise AdvisorError("no such store", where=str(path), hint="make one: advisor ingest")
+        if path.is_dir():
+            return cls._open_folder(path)
         try:
             con = duckdb.connect(str(path), read_only=read_only)
             row = con.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
@@ -74,6 +77,34 @@ class Store:
                 hint="ingest the traces again",
             )
         return cls(con, path=path)
+
+    @classmethod
+    def _open_folder(cls, path: Path) -> Store:
+        """A Parquet store: its tables in memory, its events as a view of the files."""
+        if not is_parquet_store(path):
+            raise AdvisorError(
+                "this folder is no store", where=str(path), hint="make one: advisor ingest -o DIR/"
+            )
+        store = cls.create()
+        try:
+            attach_parquet(store.con, path, schema_version=SCHEMA_VERSION)
+        except BaseException:
+            store.close()
+            raise
+        store.path = path
+        return store
+
+    def write_folder(self, folder: Path, *, force: bool = False) -> None:
+        """Write the ingested tables as Parquet, or add their ranks to what ``folder`` holds."""
+        write_parquet(self.con, folder, schema_version=SCHEMA_VERSION, force=force)
+
+    def lock_down(self) -> None:
+        """From here on queries can reach nothing but this store, and cannot undo that."""
+        if self.path is not None and self.path.is_dir():
+            folder = str(self.path.resolve()).replace("'", "''")
+            self.con.execute(f"SET allowed_directories = ['{folder}']")
+        self.con.execute("SET enable_external_access = false")
+        self.con.execute("SET lock_configuration = true")
 
     def save(self) -> None:
         """Put a created store in its place, atomically."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -106,6 +105,7 @@ class Trace:
         """The file's chunks as cut; the remainder after the last safe cut is kept aside."""
         source = self.source
         stream, raw = source.open_raw()
+        raw.start_hash()
         with stream:
             cutter = Cutter(raw.read_piece, source.limits)
             for chunk in cutter.chunks():
@@ -115,6 +115,7 @@ class Trace:
                 yield chunk
                 if progress is not None:
                     progress(str(source.path), raw.consumed_bytes, source.size)
+            self.sha256 = raw.hexdigest()
             self.last = cutter.last
             self.ends_in_chunk = cutter.ended_inside
             if raw.damage:
@@ -191,11 +192,6 @@ class Trace:
         if self.info.rank is None:
             self.info.rank, self.info.rank_from = before
         self._set_base()
-
-    def hash_file(self) -> str:
-        """SHA-256 of the file on disk."""
-        with self.source.path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _fields_at_end(end: bytes) -> bytes:

@@ -1,0 +1,80 @@
+"""`advisor sql`: ask a store anything, read-only and without reach beyond it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from advisor.errors import AdvisorError
+
+
+@click.command(
+    epilog='Example:  advisor sql run.duckdb "SELECT op, count(*), sum(bytes) FROM collective '
+    'GROUP BY op"'
+)
+@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("query")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="How to print the rows.",
+)
+@click.option(
+    "--limit", type=click.IntRange(1), default=1000, show_default=True, help="Rows of a table."
+)
+def command(store: Path, query: str, format_: str, limit: int) -> None:
+    """Run one SQL QUERY on STORE (see `advisor schema` for its tables).
+
+    The connection is read-only and cannot touch files, extensions or the network.
+    """
+    import duckdb
+
+    from advisor.store.store import Store
+
+    with Store.open(store) as opened:
+        opened.lock_down()
+        try:
+            result = opened.con.execute(query)
+            columns = [item[0] for item in result.description or []]
+            rows = result.fetchmany(limit + 1) if format_ == "table" else result.fetchall()
+        except duckdb.Error as error:
+            raise AdvisorError(
+                str(error).splitlines()[0], where="query", hint="tables: advisor schema"
+            ) from error
+    if format_ == "json":
+        records = [dict(zip(columns, row, strict=True)) for row in rows]
+        click.echo(json.dumps(records, default=str, ensure_ascii=False, indent=1))
+    elif format_ == "csv":
+        writer = csv.writer(sys.stdout)
+        writer.writerow(columns)
+        writer.writerows(rows)
+    else:
+        _print_table(columns, rows, limit)
+
+
+def _print_table(columns: list[str], rows: list[tuple[Any, ...]], limit: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    numeric = [
+        all(isinstance(row[index], int | float) for row in rows if row[index] is not None)
+        for index in range(len(columns))
+    ]
+    for name, right in zip(columns, numeric, strict=True):
+        table.add_column(Text(name), justify="right" if right and rows else "left")
+    for row in rows[:limit]:
+        table.add_row(*(Text("" if value is None else str(value)) for value in row))
+    console = Console()
+    console.print(table)
+    if len(rows) > limit:
+        click.echo(f"(first {limit} rows; --limit or --format csv for more)", err=True)

@@ -1,0 +1,147 @@
+"""The exchange form of a store: a folder of Parquet files, one per table, run and rank.
+
+Every file is written beside its place and renamed into it, so that readers never see half of one,
+and ranks can be added by another process or on another day. Opening such a folder gives the same
+tables and views as a DuckDB file: events stay on disk, the small tables are loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import duckdb
+
+from advisor.errors import AdvisorError
+
+SCHEMA_VERSION_FILE = "advisor-store.json"
+PER_RANK = ("event", "rank")
+PER_RUN = ("run", "process_group", "topology", "link", "nccl_choice", "bench", "flight", "source")
+_MERGED = ("run", "process_group")  # every batch of ranks repeats them
+
+
+def is_parquet_store(path: Path) -> bool:
+    """Whether ``path`` is a folder written by :func:`write_parquet`."""
+    return (path / SCHEMA_VERSION_FILE).is_file()
+
+
+def write_parquet(con: Any, folder: Path, *, schema_version: int, force: bool = False) -> None:
+    """Write the base tables of ``con`` into ``folder``, beside what it holds already.
+
+    Raises :class:`AdvisorError` when a rank of a run is there already (unless ``force``) or the
+    folder holds something else.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    marker = folder / SCHEMA_VERSION_FILE
+    if not marker.exists() and any(folder.iterdir()):
+        raise AdvisorError(
+            "this folder is not empty and no store", where=str(folder), hint="choose a new one"
+        )
+    _check_version(folder, schema_version)
+    ranks = con.execute("SELECT run, rank FROM rank ORDER BY ALL").fetchall()
+    if not force:
+        for run, rank in ranks:
+            if _place(folder, "event", run, rank).exists():
+                raise AdvisorError(
+                    f"rank {rank} of run '{run}' is in this store already",
+                    where=str(folder),
+                    hint="pass --force to replace it, or another --run",
+                )
+    if not marker.exists():
+        _replace(marker, json.dumps({"schema_version": schema_version}).encode())
+    for run, rank in ranks:
+        for table in PER_RANK:
+            _copy(
+                con,
+                f"SELECT * FROM {table} WHERE run = $run AND rank = $rank"
+                + (" ORDER BY event_id" if table == "event" else ""),
+                {"run": run, "rank": rank},
+                _place(folder, table, run, rank),
+            )
+    for (run,) in con.execute("SELECT run FROM run ORDER BY ALL").fetchall():
+        mine = sorted(rank for its_run, rank in ranks if its_run == run)
+        batch = f"{mine[0]}-{mine[-1]}-{len(mine)}" if mine else "none"
+        for table in PER_RUN:
+            _copy(
+                con,
+                f"SELECT * FROM {table} WHERE run = $run",
+                {"run": run},
+                folder / table / f"run={_name(run)}" / f"ranks={batch}.parquet",
+            )
+
+
+def _name(run: str) -> str:
+    """A run's name as part of a path; no two names meet and none leaves the folder."""
+    return quote(run, safe="").replace(".", "%2E")[:200] or "%"
+
+
+def _place(folder: Path, table: str, run: str, rank: int) -> Path:
+    return folder / table / f"run={_name(run)}" / f"rank={rank}.parquet"
+
+
+def _copy(con: Any, query: str, values: dict[str, Any], place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".partial", dir=place.parent)
+    os.close(handle)
+    temporary = Path(name)
+    target = name.replace("'", "''")
+    try:
+        con.execute(f"COPY ({query}) TO '{target}' (FORMAT parquet, COMPRESSION zstd)", values)
+        temporary.replace(place)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _replace(place: Path, content: bytes) -> None:
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".partial", dir=place.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    Path(name).replace(place)
+
+
+def _check_version(folder: Path, schema_version: int) -> None:
+    marker = folder / SCHEMA_VERSION_FILE
+    if not marker.exists():
+        return
+    try:
+        found = json.loads(marker.read_bytes())["schema_version"]
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise AdvisorError("not a store of this tool", where=str(marker)) from error
+    if found != schema_version:
+        raise AdvisorError(
+            f"written with schema version {found}, this advisor reads {schema_version}",
+            where=str(folder),
+            hint="ingest the traces again",
+        )
+
+
+def attach_parquet(con: Any, folder: Path, *, schema_version: int) -> None:
+    """Fill ``con`` (which has the empty tables of schema.sql) from a Parquet store.
+
+    ``event`` becomes a view of the files, so that its size on disk does not matter.
+    """
+    _check_version(folder, schema_version)
+    try:
+        for table in (*PER_RUN, "rank", "event"):
+            if not any((folder / table).glob("run=*/*.parquet")):
+                continue
+            pattern = f"{folder.resolve()}/{table}/run=*/*.parquet".replace("'", "''")
+            files = f"read_parquet('{pattern}', hive_partitioning = false, union_by_name = true)"
+            if table == "event":
+                con.execute("DROP TABLE event")
+                con.execute(f"CREATE VIEW event AS SELECT * FROM {files}")
+            elif table in _MERGED:
+                keys = "run" if table == "run" else "run, process_group, ranks"
+                con.execute(
+                    f"INSERT INTO {table} BY NAME SELECT DISTINCT ON ({keys}) * FROM {files}"
+                )
+            else:
+                con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM {files}")
+    except duckdb.Error as error:
+        raise AdvisorError(
+            f"cannot be read: {str(error).splitlines()[0]}", where=str(folder)
+        ) from error

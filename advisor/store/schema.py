@@ -1,0 +1,59 @@
+"""Reads schema.sql as documentation: tables, columns and the comments that explain them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from advisor.store.store import schema_sql
+
+_TABLE = re.compile(r"^CREATE TABLE (\w+) \($")
+_COLUMN = re.compile(r"^  (\w+) (.*?),?\s*-- (.*)$")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: ``type`` is SQL's (NOT NULL left out), ``comment`` what it means."""
+
+    name: str
+    type: str
+    nullable: bool
+    comment: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table with its columns in order."""
+
+    name: str
+    comment: str
+    columns: tuple[Column, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dictionaries, for JSON."""
+        return asdict(self)
+
+
+def parse_schema(text: str | None = None) -> list[Table]:
+    """The tables of schema.sql (or of ``text`` in its layout), in its order."""
+    tables: list[Table] = []
+    comment: list[str] = []
+    name = ""
+    columns: list[Column] = []
+    for line in (schema_sql() if text is None else text).splitlines():
+        if opening := _TABLE.match(line):
+            name, columns = opening.group(1), []
+        elif name and (found := _COLUMN.match(line)):
+            kind = found.group(2)
+            nullable = "NOT NULL" not in kind
+            kind = kind.replace("NOT NULL", "").strip()
+            columns.append(Column(found.group(1), kind, nullable, found.group(3).strip()))
+        elif name and line.startswith(")"):
+            tables.append(Table(name, " ".join(comment), tuple(columns)))
+            name, comment = "", []
+        elif line.startswith("--"):
+            comment.append(line[2:].strip())
+        elif not line:
+            comment = []
+    return tables

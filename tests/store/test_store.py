@@ -1,0 +1,155 @@
+"""Stores: atomic files, versions, Parquet folders that grow, and queries that cannot reach out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+from advisor.cli import ingest as ingest_command
+from advisor.cli import schema as schema_command
+from advisor.cli import sql as sql_command
+from advisor.errors import AdvisorError
+from advisor.ingest import ingest
+from advisor.store.schema import parse_schema
+from advisor.store.store import Store
+from tests.support.traces import event, kineto
+
+
+def _trace(folder: Path, rank: int, count: int = 5) -> Path:
+    path = folder / f"r{rank}.json"
+    info = {"backend": "nccl", "rank": rank, "world_size": 4}
+    path.write_text(kineto([event(n) for n in range(count)], distributedInfo=info))
+    return path
+
+
+def test_a_failed_ingest_leaves_no_file_and_the_old_one(tmp_path: Path) -> None:
+    """GIVEN a store WHEN replacing it fails THEN the old one is there and nothing else."""
+    place = tmp_path / "out" / "run.duckdb"
+    with Store.create(place) as store:
+        ingest([_trace(tmp_path, 0)], store)
+        store.save()
+    before = place.read_bytes()
+    with (
+        pytest.raises(AdvisorError, match="no such file"),
+        Store.create(place, force=True) as store,
+    ):
+        ingest([_trace(tmp_path, 1), tmp_path / "absent.json"], store)
+    assert place.read_bytes() == before
+    assert [item.name for item in place.parent.iterdir()] == ["run.duckdb"]
+
+
+def test_a_failed_run_leaves_nothing_of_it_in_the_store(tmp_path: Path) -> None:
+    twice = [_trace(tmp_path, 0), tmp_path / "copy.json"]
+    twice[1].write_bytes(twice[0].read_bytes())
+    with Store.create() as store:
+        ingest([_trace(tmp_path, 1)], store, run="good")
+        with pytest.raises(AdvisorError, match="rank 0 is in two files") as caught:
+            ingest(twice, store, run="bad")
+        assert "r0.json" in str(caught.value)
+        assert "copy.json" in str(caught.value)
+        for table in ("run", "event", "rank", "source"):
+            assert store.con.execute(f"SELECT DISTINCT run FROM {table}").fetchall() == [("good",)]
+
+
+def test_parts_of_one_rank_are_joined(tmp_path: Path) -> None:
+    paths = []
+    for part in range(2):
+        path = tmp_path / f"part{part}.json"
+        path.write_text(kineto([event(n) for n in range(part * 100, part * 100 + 5)]))
+        paths.append(path)
+    with Store.create() as store:
+        ingest(paths[::-1], store)
+        assert store.con.execute("SELECT rank, events_read FROM rank").fetchall() == [(0, 10)]
+        notes = store.con.execute("SELECT note FROM source ORDER BY path").fetchall()
+        assert notes == [("part 1 of 2 of rank 0",), ("part 2 of 2 of rank 0",)]
+        ids = store.con.execute("SELECT count(DISTINCT event_id) FROM event").fetchall()
+        assert ids == [(10,)]
+
+
+def test_another_schema_version_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "old.duckdb"
+    with Store.create(place) as store:
+        store.con.execute("UPDATE meta SET value = '0' WHERE key = 'schema_version'")
+        store.save()
+    with pytest.raises(AdvisorError, match="schema version 0"):
+        Store.open(place)
+    with pytest.raises(AdvisorError, match="not a store"):
+        Store.open(_trace(tmp_path, 0))
+
+
+def test_a_parquet_folder_grows_by_ranks_and_reads_like_a_store(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    for ranks in ((0, 1), (2,), (3,)):
+        with Store.create() as store:
+            ingest([_trace(tmp_path, rank, 5 + rank) for rank in ranks], store, run="a/../b c'")
+            store.write_folder(folder)
+    with Store.open(folder) as opened, Store.create() as whole:
+        ingest([_trace(tmp_path, rank, 5 + rank) for rank in range(4)], whole, run="a/../b c'")
+        for columns, table in (
+            ("run, rank, name, start_ns, dur_ns, device, stream, class", "event"),
+            ("run, rank, world_size, events_read, complete", "rank"),
+            ("run, path, rank, sha256, events_read", "source"),
+        ):
+            query = f"SELECT {columns} FROM {table} ORDER BY ALL"
+            assert opened.con.execute(query).fetchall() == whole.con.execute(query).fetchall()
+        assert opened.con.execute("SELECT count(*) FROM run").fetchall() == [(1,)]
+        opened.lock_down()
+        assert opened.con.execute("SELECT count(*) FROM event").fetchall() == [(26,)]
+        with pytest.raises(duckdb.Error):
+            opened.con.execute(f"SELECT * FROM read_text('{_trace(tmp_path, 0)}')")
+
+
+def test_a_rank_is_not_written_twice_without_force(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    with Store.create() as store:
+        ingest([_trace(tmp_path, 0)], store)
+        store.write_folder(folder)
+        with pytest.raises(AdvisorError, match="rank 0"):
+            store.write_folder(folder)
+        store.write_folder(folder, force=True)
+    with Store.open(folder) as opened:
+        assert opened.con.execute("SELECT count(*) FROM event").fetchall() == [(5,)]
+    with pytest.raises(AdvisorError, match="not empty"), Store.create() as store:
+        store.write_folder(tmp_path)
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    """GIVEN traces WHEN ingested THEN `advisor sql` answers in every format and nothing leaks."""
+    runner = CliRunner()
+    trace = str(_trace(tmp_path, 0))
+    for place in (str(tmp_path / "run.duckdb"), f"{tmp_path}/folder/"):
+        made = runner.invoke(ingest_command.command, [trace, "-o", place])
+        assert made.exit_code == 0, made.output
+        assert "1 ranks, 5 events" in made.stderr
+        assert made.stdout == ""
+        query = "SELECT rank, count(*) AS n FROM event GROUP BY rank"
+        asked = runner.invoke(sql_command.command, [place, query, "--format", "json"])
+        assert asked.output.replace("\n", "").replace(" ", "") == '[{"rank":0,"n":5}]'
+        asked = runner.invoke(sql_command.command, [place, query, "--format", "csv"])
+        assert asked.output.splitlines() == ["rank,n", "0,5"]
+        asked = runner.invoke(sql_command.command, [place, query])
+        assert asked.output.split() == ["rank", "n", "0", "5"]
+        for reach in (f"SELECT * FROM read_text('{trace}')", "INSTALL httpfs", "SET threads = 9"):
+            refused = runner.invoke(sql_command.command, [place, reach])
+            assert isinstance(refused.exception, AdvisorError), reach
+
+
+def test_the_schema_is_documented(tmp_path: Path) -> None:
+    tables = {table.name: table for table in parse_schema()}
+    with Store.create() as store:
+        real = store.con.execute(
+            "SELECT table_name, list(column_name ORDER BY ordinal_position) "
+            "FROM information_schema.columns WHERE table_name <> 'meta' GROUP BY 1"
+        ).fetchall()
+    assert {name: list(columns) for name, columns in real} == {
+        name: [column.name for column in table.columns] for name, table in tables.items()
+    }
+    assert all(table.comment for table in tables.values())
+    shown = CliRunner().invoke(schema_command.command, ["event"])
+    assert "dur_ns" in shown.output
+    assert "duration" in shown.output
+    unknown = CliRunner().invoke(schema_command.command, ["nope"])
+    assert isinstance(unknown.exception, AdvisorError)

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from advisor.findings import FindingsReport, OutcomeKind
 from advisor.report import numbers, summary
@@ -112,8 +112,21 @@ def _environment() -> Environment:
     environment.filters["placed"] = _placed
     environment.filters["px"] = _pixels
     environment.filters["bound"] = numbers.bound
+    environment.filters["inline_code"] = inline_code
     environment.tests["command"] = is_command
     return environment
+
+
+def inline_code(text: str) -> Markup:
+    """Escaped text in which `words between backticks` are code, as rules write them."""
+    parts = printable(text).split("`")
+    if len(parts) % 2 == 0:
+        return escape("`".join(parts))
+    written = (
+        Markup("<code>{}</code>").format(part) if index % 2 else escape(part)
+        for index, part in enumerate(parts)
+    )
+    return Markup("").join(written)
 
 
 def is_command(text: str) -> bool:

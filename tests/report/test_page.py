@@ -9,7 +9,7 @@ import re
 import pytest
 
 from advisor.report import render
-from advisor.report.page import is_command
+from advisor.report.page import inline_code, is_command
 from advisor.store.store import Store
 from tests.report.support import (
     MS,
@@ -218,3 +218,9 @@ def test_two_runs_stand_beside_each_other() -> None:
         in page.replace("\N{NO-BREAK SPACE}", " ")
     )
     assert '<section id="breakdown-fast-run-2"' in page
+
+
+def test_backticks_become_code_and_nothing_else_becomes_markup() -> None:
+    assert inline_code("run `a < b` & see") == "run <code>a &lt; b</code> &amp; see"
+    assert inline_code("one ` alone <b>") == "one ` alone &lt;b&gt;"
+    assert inline_code("`<script>`") == "<code>&lt;script&gt;</code>"

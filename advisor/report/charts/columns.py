@@ -26,7 +26,7 @@ def step_columns(columns: Sequence[Bar], *, longest_ns: float = 0.0) -> Scene:
     height = Scale(0, highest, _BOTTOM, _TOP)
     scene = Scene(height=_BOTTOM + 40, margin=48)
     left_axis(scene, height, title="ms", divisor=1e6)
-    pitch = 100 / max(len(columns), 8)
+    pitch = 100 / max(len(columns), 5)
     every = max(1, len(columns) // 10)
     for index, column in enumerate(columns):
         x = index * pitch

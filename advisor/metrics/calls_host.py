@@ -2,15 +2,15 @@
 
 The backend's span starts when one of its threads takes the job; the ``c10d::*`` operator that asked
 for it stands on the calling thread and tells more: the operation as the program meant it (gloo runs
-a reduce_scatter as all_reduce), outputs and the peer. Both are in the same order for each group, so
-each span takes the earliest unused operator of its kind and size that began before it.
+a reduce_scatter as all_reduce), outputs and the peer. Both are in the same order for each kind and
+size, so that they can be paired.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,16 +53,50 @@ def host_calls(con: Any, run: str, rank: int) -> list[Call]:
         """,
         [run, rank],
     )
+    requests = [_request(found, row) for row in np.flatnonzero(~found["is_span"].astype(bool))]
+    spans = [int(row) for row in np.flatnonzero(found["is_span"].astype(bool))]
+    of_span = _assign(found, spans, requests)
+    return [_call(rank, found, row, of_span.get(row)) for row in spans]
+
+
+def _assign(
+    found: Mapping[str, Any], spans: Sequence[int], requests: Sequence[_Request]
+) -> dict[int, _Request]:
+    """Span row -> the request it serves, in order for each kind and size.
+
+    Where their numbers agree they pair off one to one. Where not (the recording began or ended in
+    between, or lost an event), each span takes the latest free request before it, from the last
+    span on, so that a loss shifts nothing beyond the next moment at which nothing was queued.
+    """
+    by_key: dict[tuple[str, int | None], list[int]] = defaultdict(list)
+    for row in spans:
+        by_key[_span_key(found, row)].append(row)
     waiting: dict[tuple[str, int | None], list[_Request]] = defaultdict(list)
-    calls = []
-    for row in range(len(found["start_ns"])):
-        if not found["is_span"][row]:
-            request = _request(found, row)
-            for key in _keys(request):
-                waiting[key].append(request)
+    for request in requests:
+        key = next((k for k in _keys(request) if k in by_key), None)
+        if key is not None:
+            waiting[key].append(request)
+    result: dict[int, _Request] = {}
+    for key, rows in by_key.items():
+        queue = waiting[key]
+        began = [int(found["start_ns"][row]) for row in rows]
+        if len(queue) == len(rows) and all(r.start <= t for r, t in zip(queue, began, strict=True)):
+            result.update(zip(rows, queue, strict=True))
             continue
-        calls.append(_call(rank, found, row, waiting))
-    return calls
+        place = len(queue) - 1
+        for row, start in zip(reversed(rows), reversed(began), strict=True):
+            while place >= 0 and queue[place].start > start:
+                place -= 1
+            if place < 0:
+                break
+            result[row] = queue[place]
+            place -= 1
+    return result
+
+
+def _span_key(found: Mapping[str, Any], row: int) -> tuple[str, int | None]:
+    wire = operation(str(found["name"][row]))
+    return wire, None if wire == "barrier" else elements_in(parse_json(found["input_dims"][row]))
 
 
 def _request(found: Mapping[str, Any], row: int) -> _Request:
@@ -117,16 +151,12 @@ def _call(
     rank: int,
     found: Mapping[str, Any],
     row: int,
-    waiting: Mapping[tuple[str, int | None], list[_Request]],
+    request: _Request | None,
 ) -> Call:
     dims = parse_json(found["input_dims"][row])
     elements = elements_in(dims)
     types = parse_json(found["input_types"][row])
     wire = operation(str(found["name"][row]))
-    queue = waiting.get((wire, None if wire == "barrier" else elements), [])
-    while queue and queue[0].op == "":
-        queue.pop(0)
-    request = queue[0] if queue else None
     call = Call(
         rank=rank,
         op=wire,
@@ -140,14 +170,12 @@ def _call(
         stream=int(found["tid"][row]),
     )
     if request is not None:
-        queue.pop(0)
         call.op = request.op
         call.enqueue, call.thread = request.start, request.thread
         call.in_elements = request.in_elements
         call.out_elements = request.out_elements
         call.dtype = request.dtype or call.dtype
         call.peer = request.peer
-        request.op = ""  # used; other queues that hold it skip it
         if call.op == "barrier":
             call.in_elements = call.out_elements = None
     return call

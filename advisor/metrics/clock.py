@@ -36,12 +36,17 @@ _STAGGER_SHARE = 0.6
 
 @dataclass(frozen=True)
 class Clock:
-    """Add ``offset_ns + drift_ppm * 1e-6 * (t - origin_ns)`` to a rank's time t."""
+    """Add ``offset_ns + drift_ppm * 1e-6 * (t - origin_ns)`` to a rank's time t.
+
+    ``ambiguous``: the offset was taken from messages of one size, so that it may hold stagger of a
+    slow edge, and the ends of this rank are no evidence of one.
+    """
 
     offset_ns: int
     drift_ppm: float
     residual_ns: int
     origin_ns: int = 0
+    ambiguous: bool = False
 
     def correction(self, time_ns: int) -> int:
         """What to add at a time of this rank, ns."""
@@ -204,11 +209,12 @@ def _by_host(
     return {
         rank: Clock(
             offset_ns=round(settled[rank] - reference),
-            drift_ppm=-found.drift if found.drift else 0.0,
-            residual_ns=round(2 * found.error),
+            drift_ppm=-raw[rank].drift if raw[rank].drift else 0.0,
+            residual_ns=round(2 * raw[rank].error),
             origin_ns=origin,
+            ambiguous=not found.identified and settled[rank] != 0.0,
         )
-        for rank, found in raw.items()
+        for rank, found in {**raw, min(raw): typical}.items()
     }
 
 

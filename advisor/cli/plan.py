@@ -48,28 +48,28 @@ def command(
 ) -> None:
     """Rank strategies for MODEL on HARDWARE by memory, traffic, roofline and NCCL's cost model.
 
-    MODEL is a preset (gpt2-large, llama2-70b, mixtral-8x7b ...) or a YAML file with a shape;
-    HARDWARE a machine (dgx-h100, aws-p4d ...) or a YAML file. All figures are modelled.
+    MODEL is a preset (gpt2-large, llama2-70b, mixtral-8x7b ...), a workload file, or a YAML file
+    with a shape; HARDWARE a machine (dgx-h100, aws-p4d ...) or a YAML file. All is modelled.
 
     Example:  advisor plan llama2-70b dgx-h100 --gpus 64
     """
     from advisor.errors import AdvisorError
     from advisor.model.nccl import parse_version
     from advisor.model.plan import make_plan
-    from advisor.model.presets import model_shape
+    from advisor.model.presets import read_model
 
-    shape = model_shape(model)
+    given = read_model(model)
     plans, skipped = [], []
     for count in (gpus,) if gpus else _SCALES:
         try:
             plans.append(
                 make_plan(
-                    shape,
+                    given.shape,
                     hardware,
                     count,
                     nccl=parse_version(nccl),
-                    global_batch=global_batch,
-                    sequence=sequence,
+                    global_batch=global_batch or given.global_batch,
+                    sequence=sequence or given.sequence,
                     efficiency=efficiency,
                     precision=precision,
                 )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from advisor.config.loader import load_model
+from advisor.config.loader import load_model, read_yaml
+from advisor.config.workload import Workload, load_workload
 from advisor.errors import AdvisorError
 from advisor.model.transformer import TransformerShape
 
@@ -16,6 +20,7 @@ _GPT3 = "Brown et al. 2020, arXiv:2005.14165, table 2.1"
 _LLAMA1 = "Touvron et al. 2023, arXiv:2302.13971, table 2; FFN widths of the released params.json"
 _LLAMA2 = "Touvron et al. 2023, arXiv:2307.09288; FFN widths of the released params.json"
 _LLAMA3 = "Llama team 2024, arXiv:2407.21783, table 3"
+_LLAMA32 = "Meta's Llama 3.2 1B model card and config.json, 2024"
 _MIXTRAL = "Jiang et al. 2024, arXiv:2401.04088, table 1"
 
 
@@ -89,6 +94,18 @@ _ALL = (
     _llama("llama2-7b", 32, 4096, 32, 11008, _LLAMA2, sequence=4096),
     _llama("llama2-13b", 40, 5120, 40, 13824, _LLAMA2, sequence=4096),
     _llama("llama2-70b", 80, 8192, 64, 28672, _LLAMA2, kv_heads=8, sequence=4096),
+    _llama(
+        "llama3.2-1b",
+        16,
+        2048,
+        32,
+        8192,
+        _LLAMA32,
+        kv_heads=8,
+        vocab=128256,
+        sequence=131072,
+        tied=True,
+    ),
     _llama("llama3-8b", 32, 4096, 32, 14336, _LLAMA3, kv_heads=8, vocab=128256, sequence=8192),
     _llama("llama3-70b", 80, 8192, 64, 28672, _LLAMA3, kv_heads=8, vocab=128256, sequence=8192),
     _llama("llama3-405b", 126, 16384, 128, 53248, _LLAMA3, kv_heads=8, vocab=128256, sequence=8192),
@@ -113,6 +130,7 @@ _ALIASES = {
     "gpt3": "gpt3-175b",
     "llama-70b": "llama2-70b",
     "llama2-70b-gqa": "llama2-70b",
+    "llama-1b": "llama3.2-1b",
     "mixtral": "mixtral-8x7b",
 }
 
@@ -154,11 +172,73 @@ class _ShapeFile(BaseModel):
     source: str = ""
 
 
-def model_shape(name: str) -> TransformerShape:
-    """A preset by name, or the shape in a YAML file. Raises AdvisorError (file and line)."""
+# What a workload file calls them (model.family, model.preset).
+_WORKLOAD_PRESETS = {
+    ("gpt2", "small"): "gpt2",
+    ("gpt2", "medium"): "gpt2-medium",
+    ("gpt2", "large"): "gpt2-large",
+    ("gpt2", "xl"): "gpt2-xl",
+    ("llama", "1b"): "llama3.2-1b",
+    ("llama", "7b"): "llama-7b",
+    ("llama", "13b"): "llama-13b",
+    ("llama", "70b"): "llama2-70b",
+    ("moe", "8x7b"): "mixtral-8x7b",
+}
+
+
+@dataclass(frozen=True)
+class ModelInput:
+    """A shape, and the sequence length and global batch that came with it, if any."""
+
+    shape: TransformerShape
+    sequence: int | None = None
+    global_batch: int | None = None
+
+
+def read_model(name: str) -> ModelInput:
+    """A preset by name, a YAML file with a shape, or a workload file of `advisor profile`.
+
+    Raises AdvisorError (file and line).
+    """
     if not name.endswith((".yaml", ".yml")):
-        return preset(name)
+        return ModelInput(preset(name))
+    document = read_yaml(Path(name))
+    if isinstance(document, Mapping) and "model" in document:
+        return _from_workload(name, load_workload(Path(name)))
     try:
-        return TransformerShape(**load_model(Path(name), _ShapeFile).model_dump())
+        return ModelInput(TransformerShape(**load_model(Path(name), _ShapeFile).model_dump()))
     except ValueError as error:
         raise AdvisorError(str(error), where=name) from error
+
+
+def _from_workload(path: str, workload: Workload) -> ModelInput:
+    choice = workload.model
+    key = _WORKLOAD_PRESETS.get((choice.family, choice.preset))
+    if key is None:
+        known = ", ".join(f"{family}/{size}" for family, size in _WORKLOAD_PRESETS)
+        raise AdvisorError(
+            f"no plan for the preset {choice.family}/{choice.preset}",
+            where=path,
+            hint=f"known: {known}; tiny presets are for trials on CPUs",
+        )
+    shape = PRESETS[key]
+    changed: dict[str, Any] = {
+        own: value
+        for own, value in (
+            ("layers", choice.layers),
+            ("hidden", choice.hidden),
+            ("heads", choice.heads),
+            ("vocab", choice.vocabulary),
+        )
+        if value is not None
+    }
+    if choice.family == "gpt2" and choice.hidden is not None:
+        changed["ffn_hidden"] = 4 * choice.hidden
+    if choice.heads is not None:
+        changed["kv_heads"] = min(shape.kv_heads, choice.heads)
+    if changed:
+        try:
+            shape = replace(shape, **changed, head_dim=0, name=workload.name)
+        except ValueError as error:
+            raise AdvisorError(str(error), where=path) from error
+    return ModelInput(shape, workload.sequence_length, workload.global_batch)

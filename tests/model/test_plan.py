@@ -39,7 +39,7 @@ from advisor.model.plan_traffic import (
     pipeline_boundary_bytes,
     tensor_parallel_layer_bytes,
 )
-from advisor.model.presets import model_shape, preset
+from advisor.model.presets import preset, read_model
 from advisor.model.transformer import flops_per_token, parameters
 
 NCCL = (2, 29, 7)
@@ -354,7 +354,7 @@ def test_impossible_requests_say_what_to_change(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("name: mine\nlayers: 2\nhidden: 64\nheads: 4\nffn_hiden: 256\n")
     with pytest.raises(AdvisorError, match=r"mine.yaml:5: unknown setting 'ffn_hiden'"):
-        model_shape(str(path))
+        read_model(str(path))
 
 
 def test_a_model_of_ones_own(tmp_path: Path) -> None:
@@ -362,7 +362,23 @@ def test_a_model_of_ones_own(tmp_path: Path) -> None:
     shape = preset("gpt2")
     fields = replace(shape, name="mine").__dict__
     path.write_text(json.dumps(fields))
-    assert parameters(model_shape(str(path))) == parameters(shape)
+    assert parameters(read_model(str(path)).shape) == parameters(shape)
+
+
+def test_a_workload_file_is_a_model(tmp_path: Path) -> None:
+    path = tmp_path / "work.yaml"
+    path.write_text(
+        "name: mine\nmodel: {family: gpt2, preset: large}\nsequence_length: 512\n"
+        "strategy: ddp\nworld_size: 8\nmicro_batch: 4\n"
+    )
+    given = read_model(str(path))
+    assert given.shape == preset("gpt2-large")
+    assert given.sequence == 512
+    path.write_text("model: {family: gpt2, preset: large, hidden: 640, layers: 2}\n")
+    assert parameters(read_model(str(path)).shape).mlp == 2 * (8 * 640**2 + 5 * 640)
+    path.write_text("model: {family: gpt2, preset: tiny}\n")
+    with pytest.raises(AdvisorError, match="no plan for the preset gpt2/tiny"):
+        read_model(str(path))
 
 
 def test_the_command_shows_one_size_in_full() -> None:

@@ -1,0 +1,166 @@
+"""The small parts of profiling: data, faults, progress, summary, printed commands, environment."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.config.workload import Workload
+from advisor.errors import AdvisorError
+from advisor.profile import commands, data, environment, files, names, summary
+from advisor.profile.inject import Fault
+from advisor.profile.launch import Nodes, is_out_of_memory, local_ranks
+from advisor.profile.progress import PHASES, Board, Position, laggards
+
+
+def batch(**changes: int) -> tuple[torch.Tensor, torch.Tensor]:
+    settings = {
+        "seed": 1, "step": 2, "index": 3, "micro_batch": 2, "sequence_length": 8,
+        "vocabulary": 100,
+    }  # fmt: skip
+    return data.tokens(**{**settings, **changes})
+
+
+def test_tokens_are_the_same_for_the_same_place_and_no_other() -> None:
+    inputs, labels = batch()
+    assert torch.equal(inputs, batch()[0])
+    assert torch.equal(inputs[:, 1:], labels[:, :-1])
+    assert inputs.min() >= 0
+    assert inputs.max() < 100
+    for other in ({"seed": 2}, {"step": 3}, {"index": 4}):
+        assert not torch.equal(inputs, batch(**other)[0])
+
+
+@given(st.integers(0, 99), st.floats(0.5, 1e6), st.integers(0, 99))
+def test_a_fault_reads_back_as_written(rank: int, ms: float, step: int) -> None:
+    fault = Fault.parse(f"sleep:rank={rank},ms={ms:g},step={step}")
+    assert Fault.parse(str(fault)) == fault
+    assert (fault.rank, fault.from_step) == (rank, step)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "sleep", "nap:rank=1", "sleep:rank=x,ms=1", "sleep:rank=1", "die:rank=1,when=3"]
+)
+def test_a_wrong_fault_shows_how_to_write_one(text: str) -> None:
+    with pytest.raises(AdvisorError) as refused:
+        Fault.parse(text)
+    assert "--inject sleep:rank=1,ms=30" in str(refused.value)
+
+
+def _report(path: Path, slot: int, step: int, phase: str) -> None:
+    Board(path, 3).write(slot, 1000 + slot, step, phase)
+
+
+def test_the_board_shows_other_processes_positions(tmp_path: Path) -> None:
+    path = tmp_path / "board"
+    board = Board(path, 3)
+    context = multiprocessing.get_context("spawn")
+    for slot, step, phase in ((0, 7, "backward"), (2, 7, "forward")):
+        writer = context.Process(target=_report, args=(path, slot, step, phase))
+        writer.start()
+        writer.join()
+    found = board.read(first_rank=8)
+    assert [(p.rank, p.pid, p.step, p.phase) for p in found] == [
+        (8, 1000, 7, "backward"), (9, 0, 0, "start"), (10, 1002, 7, "forward"),
+    ]  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(PHASES)), min_size=1, max_size=8))
+def test_laggards_are_those_nobody_running_is_behind(places: list[tuple[int, str]]) -> None:
+    positions = [Position(r, 1, step, phase, 0) for r, (step, phase) in enumerate(places)]
+    behind = laggards(positions)
+    running = [position for position in positions if position.phase != "done"]
+    assert bool(behind) == bool(running)
+    for position in running:
+        assert (position in behind) == all(position.order <= other.order for other in running)
+
+
+def write_result(folder: Path, rank: int, timed_ns: list[int], losses: list[float]) -> None:
+    document = {
+        "rank": rank, "timed_ns": timed_ns, "profiled_ns": [2 * t for t in timed_ns],
+        "losses": losses, "data_ranks": 2, "peak_rss_bytes": 100 + rank,
+        "environment": {}, "versions": {},
+    }  # fmt: skip
+    files.write_json(files.result(folder, rank), document)
+
+
+def test_the_summary_takes_the_slowest_rank_of_each_step(tmp_path: Path) -> None:
+    workload = Workload.model_validate({"micro_batch": 4, "sequence_length": 50})
+    write_result(tmp_path, 0, [100, 300, 200], [4.0, 3.0])
+    write_result(tmp_path, 1, [150, 250, 200], [2.0, 1.0])
+    files.trace(tmp_path, 1).write_bytes(b"")
+    found = summary.write(tmp_path, workload)
+    assert found["step_ns"] == {"median": 200, "mad": 50, "samples": [150, 300, 200]}
+    assert found["profiler_overhead"] == 1.0
+    assert found["tokens_per_step"] == 4 * 50 * 2
+    assert found["tokens_per_second"] == 400 / 200e-9
+    assert found["losses"] == [3.0, 2.0]
+    assert found["peak_memory_bytes"] == 101
+    assert [rank["trace"] for rank in found["ranks"]] == [None, "rank1.json.gz"]
+    assert json.loads((tmp_path / "profile.json").read_text()) == found
+
+
+def test_a_failed_run_lists_what_is_there(tmp_path: Path) -> None:
+    write_result(tmp_path, 1, [5], [1.0])
+    found = summary.write(tmp_path, Workload(), error="rank 0 died")
+    assert (found["status"], found["error"]) == ("failed", "rank 0 died")
+    assert [rank["rank"] for rank in found["ranks"]] == [0, 1]
+
+
+def test_printed_commands_start_every_node(tmp_path: Path) -> None:
+    workload = Workload.model_validate({"world_size": 16, "device": "cuda"})
+    lines = commands.torchrun(workload, tmp_path, nodes=2, endpoint="first:1234")
+    assert len(lines) == 2
+    for node, line in enumerate(lines):
+        for part in ("--nnodes=2", f"--node-rank={node}", "--nproc-per-node=8",
+                     "--master-addr=first", "--master-port=1234", str(tmp_path)):  # fmt: skip
+            assert part in line.split()
+    script = commands.slurm(workload, tmp_path, nodes=2)
+    assert "#SBATCH --nodes=2\n" in script
+    assert "#SBATCH --gpus-per-node=8\n" in script
+
+
+def test_ranks_divide_evenly_over_nodes() -> None:
+    assert local_ranks(Workload.model_validate({"world_size": 6}), Nodes(3)) == 2
+    with pytest.raises(AdvisorError, match="world_size 6 does not divide over nnodes 4"):
+        local_ranks(Workload.model_validate({"world_size": 6}), Nodes(4))
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("rank 0 failed: torch.OutOfMemoryError: CUDA out of memory. Tried", True),
+        ("rank 0 failed: RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate", True),
+        ("rank 3 was killed by SIGKILL", True),
+        ("rank 1 exited with status 17", False),
+    ],
+)
+def test_out_of_memory_is_recognised(message: str, expected: bool) -> None:
+    text = message + (" memory: you tried" if message.endswith("allocate") else "")
+    assert is_out_of_memory(AdvisorError(text)) == expected
+
+
+def test_only_listed_variables_are_recorded() -> None:
+    found = environment.variables(
+        {"NCCL_ALGO": "Ring", "NCCL_NET_TOKEN": "x", "HOME": "/root", "OMP_NUM_THREADS": "1",
+         "AWS_SECRET_ACCESS_KEY": "x", "PYTORCH_ALLOC_CONF": "a"}
+    )  # fmt: skip
+    assert found == {"NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "1", "PYTORCH_ALLOC_CONF": "a"}
+
+
+def test_range_names_read_back() -> None:
+    for number in (0, 17):
+        layer = names.LAYER_PATTERN.match(names.layer(number))
+        bucket = names.BUCKET_PATTERN.match(names.bucket(number))
+        assert layer is not None
+        assert bucket is not None
+        assert int(layer[1]) == int(bucket[1]) == number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,9 @@ HELD_OUT_SEED = 2
 
 def all_cases(seed: int) -> list[Case]:
     """Every fault case and control of a seed, in the order of recording (edited ones last)."""
-    faults = [case for kind in KINDS for case in _of_kind(kind, seed)]
+    of_kinds = [_of_kind(kind, seed) for kind in KINDS]
+    # Every kind's first, then every kind's second: a recording that is stopped is still balanced.
+    faults = [case for row in itertools.zip_longest(*of_kinds) for case in row if case]
     controls = _controls(seed)
     return [*_interleaved(faults, controls), *_edited(faults, controls, seed)]
 

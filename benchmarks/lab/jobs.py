@@ -28,7 +28,7 @@ def _per_host(ranks: int, chance: random.Random) -> int:
 def _data_parallel(strategy: str, chance: random.Random, ranks: int | None) -> RunConfig:
     ranks = ranks or chance.choice((2, 3, 4, 4, 4, 6, 8))
     forward_ms = chance.choice((2.5, 3.0, 4.0))
-    layer_bytes = chance.choice((128, 192, 256)) * KIB
+    layer_bytes = chance.choice((96, 128, 192)) * KIB
     if strategy == "zero1":
         layer_bytes //= 2  # the updated parameters are broadcast with nothing to hide behind
     layers = chance.choice((8, 10, 12))
@@ -41,18 +41,19 @@ def _data_parallel(strategy: str, chance: random.Random, ranks: int | None) -> R
         forward_ms=forward_ms,
         backward_ms=2 * forward_ms,
         link_mbit=chance.choice((1500.0, 2000.0, 2500.0)),
-        bucket_cap_mb=2 * layer_bytes / (1 << 20),
+        bucket_cap_mb=layer_bytes / (1 << 20),
     )
 
 
 def _sharded(strategy: str, chance: random.Random, ranks: int | None) -> RunConfig:
     ranks = ranks or chance.choice((2, 4, 4, 6) if strategy != "hsdp" else (4, 4, 8))
-    forward_ms = chance.choice((8.0, 10.0))
+    # Long layers: on a CPU every reduce-scatter is waited for, so that each costs about 1 ms.
+    forward_ms = chance.choice((13.0, 16.0))
     return RunConfig(
         strategy=strategy,
         ranks=ranks,
         ranks_per_host=2 if strategy == "hsdp" else _per_host(ranks, chance),
-        layers=chance.choice((6, 8)),
+        layers=chance.choice((4, 5)),
         layer_bytes=chance.choice((48, 64)) * KIB,
         forward_ms=forward_ms,
         backward_ms=2 * forward_ms,

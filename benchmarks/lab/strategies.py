@@ -85,10 +85,16 @@ def _ddp_wrap(config: RunConfig, model: nn.Module, group: Any = None) -> Any:
         gradient_as_bucket_view=True,
     )
     if config.gradient_dtype == "bfloat16":
-        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
-
-        wrapped.register_comm_hook(group, bf16_compress_hook)
+        wrapped.register_comm_hook(group, _reduce_in_bfloat16)
     return wrapped
+
+
+def _reduce_in_bfloat16(group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """What torch's bf16_compress_hook does; that one refuses gloo."""
+    buffer = bucket.buffer()
+    narrow = buffer.to(torch.bfloat16).div_(dist.get_world_size(group))
+    work = dist.all_reduce(narrow, group=group, async_op=True)
+    return work.get_future().then(lambda done: buffer.copy_(done.value()[0]))
 
 
 def _ddp_quiet(model: Any) -> Callable[[bool], contextlib.AbstractContextManager[Any]]:

@@ -31,7 +31,7 @@ class Call:
 class SettingCost:
     """One setting: modelled time of the step's calls, and what it adds to the default's.
 
-    `time_us` is None when a call would fail; `breaks` names the functions.
+    `time_us` is None when nothing is left for a call; `breaks` names the functions.
     """
 
     variable: str
@@ -98,10 +98,10 @@ def _time(
 ) -> tuple[float | None, tuple[str, ...]]:
     total, broken = 0.0, set()
     for call in calls:
-        choice = predict(
-            topology, call.op, call.total_bytes, version, algo=algo, proto=proto
-        ).choice
-        if choice is None:
+        prediction = predict(topology, call.op, call.total_bytes, version, algo=algo, proto=proto)
+        choice = prediction.choice
+        # 2.19 to 2.23 then fall back to rings of every protocol, LL128 included where it is unsafe.
+        if choice is None or prediction.row(choice.algo, choice.proto).reason:
             broken.add(function_name(call.op))
         else:
             total += call.count * choice.time_us

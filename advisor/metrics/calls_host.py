@@ -53,7 +53,7 @@ def host_calls(con: Any, run: str, rank: int) -> list[Call]:
         """,
         [run, rank],
     )
-    requests = [_request(found, row) for row in np.flatnonzero(~found["is_span"].astype(bool))]
+    requests = [_request(found, int(row)) for row in np.flatnonzero(~found["is_span"].astype(bool))]
     spans = [int(row) for row in np.flatnonzero(found["is_span"].astype(bool))]
     of_span = _assign(found, spans, requests)
     return [_call(rank, found, row, of_span.get(row)) for row in spans]

@@ -55,7 +55,7 @@ class Inputs:
 
 def link_rows(data: Inputs) -> list[dict[str, Any]]:
     """Rows of ``link_excess``: the place first, then what it rests on. Empty when all is alike."""
-    edges = [e for e in _edges(data) if _believable(e)] if data.gloo else []
+    edges = _sure([e for e in _edges(data) if _believable(e)], data) if data.gloo else []
     peers = peer_excess(data.columns, data.groups, data.infos, data.exclusive)
     slow = [p for p in peers if p.slow]
     if not edges and not slow:
@@ -138,6 +138,21 @@ def _edges(data: Inputs) -> list[SlowEdge]:
         if edge is not None:
             found.append(edge)
     return found
+
+
+def _sure(edges: Sequence[SlowEdge], data: Inputs) -> list[SlowEdge]:
+    """Without edges that a clock may feign: one operation's ends, one of the clocks ambiguous.
+
+    Operations that go around the ring in opposite ways cannot be feigned by one offset.
+    """
+    result = []
+    for edge in edges:
+        group = data.groups.get(edge.group) if edge.group is not None else None
+        ranks = group.ranks if group is not None and group.ranks else tuple(data.infos)
+        unsure = any(r in data.clocks and data.clocks[r].ambiguous for r in ranks)
+        if not unsure or len({e.op for e in edges if e.group == edge.group}) > 1:
+            result.append(edge)
+    return result
 
 
 def _believable(edge: SlowEdge) -> bool:

@@ -63,8 +63,6 @@ def slow_edge(
     usable = [c for c in columns if len(c) == count and _large(c)]
     if op not in _GLOO_RINGS or count < 2 or len(usable) < _FEWEST_CALLS:
         return None
-    if any(rank in clocks and clocks[rank].ambiguous for rank in ranks):
-        return None
     direction, rounds = _GLOO_RINGS[op]
     ends = np.array(
         [[aligned(c[rank].end, rank, clocks) for rank in ranks] for c in usable], dtype=np.int64

@@ -52,6 +52,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             sections=sections,
             verdict=report.verdict,
             state=_state(report),
+            subject=_subject(report),
             amount=numbers.duration(report.verdict.savings_ns),
             share=numbers.share(best.savings_share) if best and best.savings_share else "",
             confidence=summary.CONFIDENCE_WORDS[best.confidence] if best else "",
@@ -83,6 +84,14 @@ def _sections(report: FindingsReport, store: Store | None) -> list[Section]:
             found += [section.build(store, run, several=several) for run in runs]
     found.append(quality.build(report, store))
     return [section for section in found if section is not None]
+
+
+def _subject(report: FindingsReport) -> str:
+    """What the page is about: the runs when there are several, else what was read."""
+    if len(report.runs) == 1 and report.runs[0].inputs:
+        inputs = report.runs[0].inputs
+        return ", ".join(inputs[:3]) + (f" and {len(inputs) - 3} more" if len(inputs) > 3 else "")
+    return ", ".join(run.run for run in report.runs)
 
 
 def _state(report: FindingsReport) -> str:

@@ -26,7 +26,8 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     longest_ns = _longest_step(store) if several else 0.0
     steps = _steps_figure(store, run, suffix, longest_ns)
     ranks = _ranks_figure(by_rank, basis, suffix, longest_ns)
-    figures = [figure for figure in (steps, ranks) if figure is not None]
+    worst = _worst_figure(store, run, suffix, longest_ns)
+    figures = [figure for figure in (steps, ranks, worst) if figure is not None]
     overlap = _overlap(store, run)
     return Section(
         id=f"breakdown{suffix}",
@@ -133,6 +134,44 @@ def _ranks_figure(by_rank: list[Row], basis: str, suffix: str, longest_ns: float
         legend=legend_for(_kinds(by_rank)),
         table=_table("rank", [(row["rank"], row) for row in by_rank[:1024]]),
         note=note,
+    )
+
+
+def _worst_figure(store: Store, run: str, suffix: str, longest_ns: float) -> Figure | None:
+    """The ranks in the slowest complete step, if it stands out from at least two others."""
+    steps = rows(
+        store,
+        f"SELECT step, {PARTS_SQL} FROM step_breakdown WHERE run = ? AND complete GROUP BY step"
+        " ORDER BY avg(window_ns)",
+        [run],
+    )
+    if len(steps) < 3:
+        return None
+    worst, typical = steps[-1], steps[len(steps) // 2]
+    if worst["window_ns"] < (1 + _BAD_STEP) * typical["window_ns"]:
+        return None
+    grown = max(_kinds([worst]), key=lambda kind: worst[kind] - typical[kind])
+    by_rank = rows(
+        store,
+        f"SELECT rank, {PARTS_SQL} FROM step_breakdown WHERE run = ? AND step = ?"
+        " GROUP BY rank ORDER BY rank",
+        [run, worst["step"]],
+    )
+    return Figure(
+        id=f"worst-step{suffix}",
+        title=f"In the worst step, {worst['step']}, it is {KINDS[grown]} that grew: "
+        f"{numbers.duration(worst[grown])} instead of {numbers.duration(typical[grown])}",
+        description=f"One horizontal stacked bar per rank for step {worst['step']}, in ms.",
+        scenes=[
+            stacked_bars(
+                [_bar(f"rank {row['rank']}", row) for row in by_rank[:MAX_RANKS]],
+                axis="ms",
+                longest_ns=longest_ns,
+            )
+        ],
+        legend=legend_for(_kinds(by_rank)),
+        table=_table("rank", [(row["rank"], row) for row in by_rank[:1024]]),
+        note=f"Compared with step {typical['step']}, the median one (mean over ranks).",
     )
 
 

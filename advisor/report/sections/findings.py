@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -32,14 +34,16 @@ class FindingView:
     facts: DataTable | None
     timeline: Figure | None
     see: list[tuple[str, str]]
+    open_command: str
 
 
 def build(report: FindingsReport, store: Store | None) -> Section:
     """Always present: without findings it says that there is nothing to do."""
     taken = set(_RESERVED)
     rules = {outcome.rule for outcome in report.outcomes}
+    inputs = {run.run: run.inputs for run in report.runs}
     views = [
-        _view(number, finding, store, taken, rules)
+        _view(number, finding, store, taken, rules, inputs.get(finding.run, []))
         for number, finding in enumerate(report.findings, 1)
     ]
     counts = summary.severity_counts(report)
@@ -64,7 +68,12 @@ def anchor(text: str, taken: set[str]) -> str:
 
 
 def _view(
-    number: int, finding: Finding, store: Store | None, taken: set[str], rules: set[str]
+    number: int,
+    finding: Finding,
+    store: Store | None,
+    taken: set[str],
+    rules: set[str],
+    inputs: Sequence[str],
 ) -> FindingView:
     name = anchor(finding.id, taken)
     picture = crop.figure(store, finding) if store is not None else None
@@ -90,6 +99,7 @@ def _view(
         ],
         facts=_facts(finding),
         timeline=picture,
+        open_command=shlex.join(["advisor", "open", finding.id, *(inputs or ["PATH"])]),
         see=[(link, _see_kind(link, rules)) for link in finding.see],
     )
 

@@ -1,0 +1,152 @@
+"""Pictures keep to their scales: nothing leaves the plot, and parts add up to their bar."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.report.charts.busbw import CallGroup, Fit, busbw_plot
+from advisor.report.charts.columns import step_columns
+from advisor.report.charts.dots import StepTime, step_times
+from advisor.report.charts.heatmap import lateness_level, lateness_map, shortfall_level
+from advisor.report.charts.ring import ring_drawing
+from advisor.report.charts.savings import Saving, savings_bars
+from advisor.report.charts.scale import Scale
+from advisor.report.charts.scene import KINDS, Dot, Line, Rect, Text
+from advisor.report.charts.stacked import Bar, stacked_bars
+from advisor.report.charts.timeline import RankLane, Span, timeline
+from advisor.report.numbers import decimals
+
+values = st.floats(min_value=1e-3, max_value=1e12)
+parts = st.dictionaries(st.sampled_from(sorted(KINDS)), values, min_size=1)
+
+
+@given(low=values, factor=st.floats(min_value=1.001, max_value=1e6), log=st.booleans())
+def test_ticks_lie_on_the_scale_in_order(low: float, factor: float, log: bool) -> None:
+    scale = Scale(low, low * factor, log=log)
+    ticks = scale.ticks(5)
+    assert ticks == sorted(set(ticks))
+    assert len(ticks) <= 14
+    for tick in ticks:
+        assert -0.01 <= scale(tick) <= 100.01
+
+
+@given(low=st.floats(min_value=-1e6, max_value=1e6), width=st.floats(min_value=1e-3, max_value=1e6))
+def test_neighbouring_ticks_have_different_labels(low: float, width: float) -> None:
+    ticks = Scale(low, low + width).ticks(6)
+    labels = [decimals(tick, ticks[1] - ticks[0]) for tick in ticks] if len(ticks) > 1 else []
+    assert len(set(labels)) == len(labels)
+
+
+@given(st.lists(parts, min_size=1, max_size=30))
+def test_parts_fill_their_bar_without_gap_or_overlap(bars: list[dict[str, float]]) -> None:
+    scene = stacked_bars([Bar(f"rank {i}", bar) for i, bar in enumerate(bars)])
+    longest = max(sum(bar.values()) for bar in bars)
+    rows: dict[float, list[Rect]] = {}
+    for mark in scene.marks:
+        if isinstance(mark, Rect):
+            rows.setdefault(mark.y, []).append(mark)
+    assert len(rows) == len(bars)
+    for bar, row in zip(bars, (rows[y] for y in sorted(rows)), strict=True):
+        assert sum(rect.width for rect in row) == pytest.approx(100 * sum(bar.values()) / longest)
+        assert row[0].x == 0
+        for left, right in itertools.pairwise(row):
+            assert right.x == pytest.approx(left.x + left.width)
+
+
+@given(st.lists(parts, min_size=1, max_size=60))
+def test_columns_stand_on_the_axis_and_stay_in_the_plot(steps: list[dict[str, float]]) -> None:
+    scene = step_columns([Bar(str(i), step) for i, step in enumerate(steps)])
+    rects = [mark for mark in scene.marks if isinstance(mark, Rect)]
+    assert all(0 <= rect.x <= rect.x + rect.width <= 100.001 for rect in rects)
+    assert all(rect.height >= 0 for rect in rects)
+    assert min(rect.y for rect in rects) == pytest.approx(24)
+    assert max(rect.y + rect.height for rect in rects) == pytest.approx(144)
+
+
+def test_an_empty_or_idle_run_draws_axes_only() -> None:
+    for scene in (stacked_bars([]), step_columns([]), stacked_bars([Bar("rank 0", {})])):
+        assert not [mark for mark in scene.marks if isinstance(mark, Rect)]
+
+
+def test_timeline_clips_at_its_ends_and_keeps_lanes_apart() -> None:
+    lane = RankLane(
+        3,
+        [Span("compute", -50, 30), Span("wait", 20, 60), Span("transfer", 60, 900)],
+        culprit=True,
+    )
+    scene = timeline([lane], length_ns=100, from_ns=0, since="a step")
+    compute, wait, transfer = (mark for mark in scene.marks if isinstance(mark, Rect))
+    assert (compute.x, compute.width) == (0, 30)
+    assert (wait.x, wait.width) == (20, 40)
+    assert (transfer.x, transfer.width) == (60, 40)
+    assert wait.y == transfer.y >= compute.y + compute.height
+
+
+@given(st.floats(min_value=0, max_value=1e9), st.floats(min_value=1, max_value=1e9))
+def test_lateness_colours_are_symmetric_and_monotone(value: float, full: float) -> None:
+    late, early = lateness_level(value, full), lateness_level(-value, full)
+    assert late.replace("late", "early") == early
+    assert lateness_level(full, full) == "late4"
+    assert lateness_level(full * 0.01, full) == ""
+    assert lateness_level(None, full) == ""
+
+
+def test_equal_cells_of_the_heat_map_are_drawn_once() -> None:
+    scene = lateness_map(
+        [0, 1], [[9.0] * 50, [0.0] * 50], full_ns=9, first_label="a", last_label="b"
+    )
+    cells = [m for m in scene.marks if isinstance(m, Rect) and m.kind != "cell-ground"]
+    assert [(cell.x, cell.width, cell.kind) for cell in cells] == [(0, 100, "late4")]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "level"),
+    [(1.2, "cell-ok"), (0.96, "cell-ok"), (0.9, "late1"), (0.26, "late3"), (0, "late4")],
+)
+def test_links_darken_with_what_is_missing(ratio: float, level: str) -> None:
+    assert shortfall_level(ratio) == level
+
+
+def test_ring_is_closed_and_the_slow_edge_is_widest() -> None:
+    scene = ring_drawing([0, 2, 1, 3], {(2, 1): 8e6, (3, 0): 2e6})
+    lines = [mark for mark in scene.marks if isinstance(mark, Line)]
+    assert [line.kind for line in lines] == ["edge edge0", "edge edge4", "edge edge0", "edge edge1"]
+    assert (lines[0].x1, lines[0].y1) == (lines[-1].x2, lines[-1].y2)
+    assert [m.text for m in scene.marks if isinstance(m, Text)][:2] == ["8 ms", "2 ms"]
+
+
+def test_busbw_curve_is_the_fit_and_saturates_at_the_bandwidth() -> None:
+    # alpha 1 us, beta 0.1 ns/B over 4 ranks: k = 6, m = 1.5, bus factor 1.5.
+    fit = Fit(1000, 0.1, 6, 1.5, 1.5, 40_000, 1e9)
+    # At n* = k alpha / (m beta) latency and transfer are equal: half of the limit of 10 GB/s.
+    assert fit.busbw_gbps(40_000) == pytest.approx(5)
+    assert fit.busbw_gbps(1e12) == pytest.approx(10, rel=1e-4)
+    scatter, histogram = busbw_plot(
+        [CallGroup(1e4, 2.0, 10, 5e4), CallGroup(1e6, 9.0, 30, 3e6)], fit, None
+    )
+    dots = [mark for mark in scatter.marks if isinstance(mark, Dot)]
+    assert dots[0].x < dots[1].x
+    assert dots[0].y > dots[1].y
+    bars = [mark.title for mark in histogram.marks if isinstance(mark, Rect)]
+    assert any("25 % of calls" in title for title in bars)
+    assert any("75 % of calls" in title for title in bars)
+
+
+def test_savings_and_step_times_keep_their_whiskers_in_the_plot() -> None:
+    savings = savings_bars(
+        [Saving("1", 20e6, 5e6, 60e6, "critical"), Saving("2", 1e6, None, None, "info")]
+    )
+    times = step_times(
+        [StepTime("a", 90e6, 70e6, 140e6), StepTime("b", 100e6)],
+        band_ns=(95e6, 105e6),
+        baseline_ns=100e6,
+    )
+    for scene in (savings, times):
+        for mark in scene.marks:
+            if isinstance(mark, Line):
+                assert 0 <= mark.x1 <= 100
+                assert 0 <= mark.x2 <= 100

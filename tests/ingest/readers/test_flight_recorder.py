@@ -228,6 +228,12 @@ def test_a_dump_of_unknown_rank_is_counted(tmp_path: Path) -> None:
         assert rows(store, "SELECT rank, events_read, events_dropped FROM source") == [(None, 0, 3)]
 
 
+def test_one_group_under_a_number_and_its_text() -> None:
+    """GIVEN keys 0 and "0" with values that cannot be compared THEN it is read all the same."""
+    status = {0: {"last_enqueued_collective": 1}, "0": "x"}
+    assert len(parse_dump({**DUMP, "pg_status": status}).entries) == 3
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),

@@ -160,7 +160,10 @@ def _status(status: Any, names_by_id: dict[int, str], dump: Dump) -> list[tuple[
     """
     if not isinstance(status, dict):
         return []
-    by_number = sorted((int(key), value) for key, value in status.items() if _is_number(key))
+    by_number = sorted(
+        ((int(key), value) for key, value in status.items() if _is_number(key)),
+        key=lambda item: item[0],
+    )
     names = sorted((g.name for g in dump.groups if g.name.isdecimal()), key=int)
     mapping = dict(names_by_id)
     if len(names) == len(by_number) == len(dump.groups):

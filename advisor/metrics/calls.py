@@ -44,6 +44,7 @@ class Call:
     algbw: float | None = None
     busbw: float | None = None
     mismatched: bool = False
+    seq_is_counted: bool = False  # by matching, not recorded
     fitted: int | None = None
     latency_share: float | None = None
 

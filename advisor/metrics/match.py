@@ -82,7 +82,7 @@ def _columns(
 ) -> list[dict[int, Call]]:
     """Matched calls of one group."""
     everything = [call for own in members.values() for call in own]
-    recorded = all(call.seq is not None for call in everything)
+    recorded = all(call.seq is not None and not call.seq_is_counted for call in everything)
     if recorded and _unique(members):
         by_seq: dict[int, dict[int, Call]] = defaultdict(dict)
         for call in everything:
@@ -100,7 +100,8 @@ def _columns(
     columns.sort(key=_order)
     for index, column in enumerate(columns):
         for call in column.values():
-            call.seq = index if call.seq is None else call.seq
+            if call.seq is None or call.seq_is_counted:
+                call.seq, call.seq_is_counted = index, True
     return columns
 
 

@@ -168,8 +168,8 @@ def _failure(error: Any, watch: _Watch, folder: Path, workload: Workload) -> Adv
             f"rank {ranks} made no progress for {watch.timeout_s:g} s, {where}; all ranks ended",
             hint=f"its stacks are in its stderr.log; {hint}",
         )
-    failure = _root_cause(error.failures)
-    return AdvisorError(f"rank {failure.rank} {_how(failure)}; the others were ended", hint=hint)
+    rank, failure = _root_cause(error.failures)
+    return AdvisorError(f"rank {rank} {_how(failure)}; the others were ended", hint=hint)
 
 
 def is_out_of_memory(error: AdvisorError) -> bool:
@@ -177,12 +177,15 @@ def is_out_of_memory(error: AdvisorError) -> bool:
     return bool(_OUT_OF_MEMORY.search(error.message))
 
 
-def _root_cause(failures: dict[int, Any]) -> Any:
-    """The first failure that is not the echo of another rank's: a lost connection, our own stop."""
-    return min(
-        failures.values(),
-        key=lambda f: (bool(_ECHO.search(_text(f))) or f.exitcode == -signal.SIGTERM, f.timestamp),
-    )
+def _root_cause(failures: dict[int, Any]) -> tuple[int, Any]:
+    """The first rank whose failure is not the echo of another's: a lost connection, our own stop."""
+
+    def order(item: tuple[int, Any]) -> tuple[bool, int]:
+        failure = item[1]
+        is_echo = bool(_ECHO.search(_text(failure))) or failure.exitcode == -signal.SIGTERM
+        return is_echo, int(failure.timestamp)
+
+    return min(failures.items(), key=order)
 
 
 def _how(failure: Any) -> str:

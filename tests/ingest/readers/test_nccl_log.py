@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -433,3 +434,25 @@ def test_long_lines_cost_no_more_than_their_length(tmp_path: Path, piece: str) -
     with Store.create() as store:
         nccl_log.read([Source.of(path, 0)], ReadContext(store, "r"))
         assert rows(store, "SELECT count(*) FROM topology WHERE kind = 'net'") == [(1,)]
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "9" * 25, "-1", "1.2.3", "1e999", ""])
+def test_numbers_of_any_length_are_survived(tmp_path: Path, digits: str) -> None:
+    """GIVEN each number of a line replaced in turn (Python refuses int() beyond 4,300 digits)."""
+    seen = set()
+    out = []
+    for path in sorted(LOGS.glob("*.log")):
+        for line in path.read_text().splitlines():
+            start = line.find("NCCL INFO")
+            shape = re.sub(r"[0-9a-f]+", "0", line[start:])
+            if shape in seen:
+                continue
+            seen.add(shape)
+            numbers = list(re.finditer(r"\d+", line[start:]))
+            for number in numbers[:12]:
+                a, b = start + number.start(), start + number.end()
+                out.append(line[:a] + digits + line[b:])
+    path = tmp_path / "x.log"
+    path.write_text("\n".join(out))
+    with stored(path) as store:
+        assert rows(store, "SELECT count(*) FROM source") == [(1,)]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from pathlib import Path
 
@@ -249,3 +250,10 @@ def test_files_end_in_the_bench_table(tmp_path: Path) -> None:
     assert ("all_reduce", 2, 4096, True, 26.01) in rows
     assert reports == [(0, "nccl-tests", 2, 0), (1, "nccl-tests", 3, 0)]
     assert versions == [("nccl", "2.27.7")] * 2
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "9" * 25, "1.2.3", "1e999"])
+def test_numbers_of_any_length_are_survived(digits: str) -> None:
+    text = HEADER + ROW
+    for number in re.finditer(r"\d+", text):
+        parse(text[: number.start()] + digits + text[number.end() :])

@@ -29,8 +29,7 @@ _MATRIX_ROW = re.compile(r"^\s*(\w{4,20}) \|([\d\s|]*)$")
 def algorithm_name(text: str) -> str:
     """NCCL's spellings (``CollNetDirect``, ``NVLSTree``, ``1``) → the store's."""
     if text.isdecimal():
-        number = int(text)
-        return ALGORITHMS[number] if number < len(ALGORITHMS) else text
+        return dict(enumerate(ALGORITHMS)).get(int(text[:9]), text)
     key = text.upper().replace("_", "")
     if key == "COLLNET":  # up to 2.13 there was one
         return "COLLNET_DIRECT"
@@ -40,7 +39,7 @@ def algorithm_name(text: str) -> str:
 def protocol_name(text: str) -> str:
     """``Simple``, ``SIMPLE`` or ``2`` → ``SIMPLE``."""
     if text.isdecimal():
-        return PROTOCOLS[int(text)] if int(text) < len(PROTOCOLS) else text
+        return dict(enumerate(PROTOCOLS)).get(int(text[:9]), text)
     return text.upper()
 
 

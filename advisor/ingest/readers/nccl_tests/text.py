@@ -35,7 +35,7 @@ _TIMESTAMP = re.compile(r"\s\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s{0,9}$")
 _NUMBER = re.compile(
     r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|inf)|N/A", re.IGNORECASE
 )
-_RANK_LINE = re.compile(r"#\s+Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+\s+on\b")
+_RANK_LINE = re.compile(r"#\s+Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?Pid\s+\d{1,10}\s+on\b")
 _PROGRAM = re.compile(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|"
     r"gather|scatter|sendrecv|hypercube)_perf)\b"

@@ -1,14 +1,25 @@
 """The analysis core: derived tables computed from what was read; pure functions over arrays.
 
-``derive(store)`` rebuilds every derived table of every run:
+``derive(store)`` rebuilds every derived table of every run. load.py reads the events and matches
+the calls, derive.py and write.py fill the tables:
 
-| table | filled by | from |
+| table | worked out by | from |
 |---|---|---|
-| activity | derive.py | timeline.py: device events, or outermost operators and backend spans |
-| step | derive.py | steps.py |
-| run_breakdown, step_breakdown | derive.py | breakdown.py over intervals.py |
-| collective | derive.py | calls_device.py, calls_host.py, groups.py, match.py, waiting.py |
-| unmatched | derive.py | match.py |
+| activity | timeline.py | device events, or outermost operators and backend spans (CPU) |
+| step | steps.py, periods.py | annotations, else the period of the collectives, else all |
+| run_breakdown, step_breakdown | breakdown.py, host.py | unions of intervals.py |
+| collective | calls_device.py, calls_host.py, groups.py, phases.py | kernels or spans, requests |
+| its call_id, wait, transfer | match.py, align.py, waiting.py | sequence numbers or alignment |
+| its fitted_ns; alpha_beta | fits.py, contention.py, model/alpha_beta.py | transfer times |
+| rank.clock_* | clock.py | ends of synchronising collectives |
+| unmatched | match.py | |
+| lateness | blame.py, lateness.py, reasons.py | own time between releases and arrivals |
+| link_excess | rings.py, peers.py, links.py, savings.py | stagger of ends, groups among peers |
+| param_bucket, gradient_sync | phases.py | gradient reductions and backward passes |
+| traffic, redundant, expert_balance | summaries.py | collective |
+| pipeline_stage | pipeline.py | sends and receives |
+| host_gap | host.py | gaps of the device, host spans |
+| overlap_slowdown | overlap.py | kernels beside communication and alone |
 """
 
 from __future__ import annotations

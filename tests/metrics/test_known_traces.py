@@ -45,6 +45,15 @@ def test_dlrm_rank_1_waits_for_rank_7_in_collective_0(dlrm: Store) -> None:
     assert one(dlrm, sql) == (10_000,)
 
 
+def test_dlrm_rank_7_is_the_one_systematic_straggler(dlrm: Store) -> None:
+    rows = dlrm.con.execute(
+        "SELECT rank, times_last, calls, reason FROM lateness WHERE systematic"
+    ).fetchall()
+    assert rows == [(7, 5, 8, "late-launch")]
+    # One machine, one clock: nothing is corrected.
+    assert one(dlrm, "SELECT max(abs(clock_offset_ns)) FROM rank") == (0,)
+
+
 def test_a100_window_of_three_steps_splits_as_known(shared_data: Path) -> None:
     store = store_of({0: load_trace(shared_data / "ddp_2xA100_metadata" / "rank0.json.gz")})
     derive(store)

@@ -142,7 +142,14 @@ def _lanes(found: list[Row], ranks: list[int], window: Window) -> list[RankLane]
                 label += f" {numbers.traffic(row['bytes'])}"
         guilty = window.culprit_rank is None or row["rank"] == window.culprit_rank
         lanes[row["rank"]].spans.append(
-            Span(row["kind"], row["b"], row["f"], label, culprit=bool(row["marked"] and guilty))
+            Span(
+                row["kind"],
+                row["b"],
+                row["f"],
+                label,
+                culprit=bool(row["marked"] and guilty),
+                folded=row["n"] > 1,
+            )
         )
     return list(lanes.values())
 

@@ -90,13 +90,14 @@ def _subject(report: FindingsReport) -> str:
     """What the page is about: the runs when there are several, else what was read."""
     if len(report.runs) == 1 and report.runs[0].inputs:
         inputs = report.runs[0].inputs
-        return ", ".join(inputs[:3]) + (f" and {len(inputs) - 3} more" if len(inputs) > 3 else "")
+        first = summary.what_was_read(inputs)
+        return first or f"{inputs[0]} and {numbers.plural(len(inputs) - 1, 'other file')}"
     return ", ".join(run.run for run in report.runs)
 
 
 def _state(report: FindingsReport) -> str:
-    if report.verdict.cause == "healthy":
-        return "healthy"
+    if report.verdict.cause in ("healthy", "unknown"):
+        return report.verdict.cause
     return report.findings[0].severity.value if report.findings else "unknown"
 
 

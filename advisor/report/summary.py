@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePath
 
 from advisor.findings import Confidence, Finding, FindingsReport, OutcomeKind, Severity
 from advisor.report import numbers
@@ -53,6 +55,14 @@ def place(finding: Finding) -> str:
     if finding.ranks:
         return ("rank " if len(finding.ranks) == 1 else "ranks ") + rank_list(finding.ranks)
     return f"group {finding.process_group}" if finding.process_group else ""
+
+
+def what_was_read(inputs: Sequence[str]) -> str:
+    """One name for the inputs, as a command may be given it again; '' when there is none."""
+    if len(inputs) == 1:
+        return inputs[0]
+    folders = {str(PurePath(path).parent) for path in inputs}
+    return folders.pop() if len(folders) == 1 else ""
 
 
 def rank_list(ranks: list[int]) -> str:

@@ -18,6 +18,7 @@ from advisor.store.store import Store
 _LABEL = 9
 _ANSI = {Severity.CRITICAL: "31;1", Severity.WARNING: "33", Severity.INFO: "36"}
 _MAX_ROWS = 12
+_MAX_INPUT = 36
 
 
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
@@ -104,11 +105,9 @@ def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
 
 
 def _inputs(report: FindingsReport) -> str:
-    """What `advisor open` must be given: the one input, or a word for several."""
-    inputs = report.runs[0].inputs if len(report.runs) == 1 else []
-    if len(inputs) == 1 and len(inputs[0]) <= 24:
-        return shlex.quote(one_line(inputs[0]))
-    return "PATH"
+    """What `advisor open` must be given: the one input or folder, or a word for several."""
+    read = summary.what_was_read(report.runs[0].inputs) if len(report.runs) == 1 else ""
+    return shlex.quote(one_line(read)) if read and len(read) <= _MAX_INPUT else "PATH"
 
 
 def _details(number: int, finding: Finding, options: Options) -> Iterator[str]:

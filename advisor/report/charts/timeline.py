@@ -20,13 +20,18 @@ _COMM_KINDS = ("comm", "transfer", "wait")
 
 @dataclass(frozen=True)
 class Span:
-    """Activity of one kind; times in ns from the crop's start. ``label`` is written if it fits."""
+    """Activity of one kind; times in ns from the crop's start. ``label`` is written if it fits.
+
+    A ``folded`` span stands for several with gaps between them, in which others may lie: in
+    the communication lane its label is for hovering only.
+    """
 
     kind: str
     start_ns: float
     end_ns: float
     label: str = ""
     culprit: bool = False
+    folded: bool = False
 
 
 @dataclass
@@ -68,7 +73,8 @@ def timeline(lanes: Sequence[RankLane], *, length_ns: float, from_ns: float, sin
             scene.marks.append(Rect(x, y, max(width, 0.1), _LANE, kind, title))
             label = span.label or numbers.duration(span.end_ns - span.start_ns)
             # About 0.75 % of a wide plot per letter, three times that on a telephone.
-            if width > 0.85 * len(label) + 1:
+            mixed = span.folded and span.kind in _COMM_KINDS
+            if width > 0.85 * len(label) + 1 and not mixed:
                 fits = "in" if width > 2.6 * len(label) + 3 else "in wide-only"
                 scene.marks.append(
                     Text(x + width / 2, y + 12, label, f"{fits} on-{span.kind}", "middle")

@@ -159,7 +159,7 @@ def _worst_figure(store: Store, run: str, suffix: str, longest_ns: float) -> Fig
     )
     return Figure(
         id=f"worst-step{suffix}",
-        title=f"In the worst step, {worst['step']}, it is {KINDS[grown]} that grew: "
+        title=f"In the slowest step, {worst['step']}, this grew most: {KINDS[grown]}, "
         f"{numbers.duration(worst[grown])} instead of {numbers.duration(typical[grown])}",
         description=f"One horizontal stacked bar per rank for step {worst['step']}, in ms.",
         scenes=[

@@ -99,7 +99,9 @@ def _view(
         ],
         facts=_facts(finding),
         timeline=picture,
-        open_command=shlex.join(["advisor", "open", finding.id, *(inputs or ["PATH"])]),
+        open_command=shlex.join(
+            ["advisor", "open", finding.id, summary.what_was_read(inputs) or "PATH"]
+        ),
         see=[(link, _see_kind(link, rules)) for link in finding.see],
     )
 

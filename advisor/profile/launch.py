@@ -28,7 +28,7 @@ from advisor.profile import files, strategies
 from advisor.profile.inject import Fault
 from advisor.profile.progress import Board, Position, laggards
 
-_GRACE_S = 5.0  # from SIGTERM to SIGKILL
+_GRACE_S = 20.0  # from SIGTERM to SIGKILL: time to write a trace
 _ECHO = re.compile(
     r"Connection (closed|reset) by peer|Broken pipe|remote process exited|Socket (closed|Timeout)|"
     r"Timed out waiting|timed out|DistNetworkError|SystemExit: 143",
@@ -85,7 +85,7 @@ def launch(
         max_restarts=0,
         monitor_interval=0.1,
         logs_specs=DefaultLogsSpecs(log_dir=str(logs), redirects=Std.ALL),
-        shutdown_timeout=int(_GRACE_S) + 5,
+        shutdown_timeout=int(_GRACE_S),
     )
     watch = _Watch(board, first_rank=nodes.rank * local_size, timeout_s=timeout_s)
     command = [sys.executable, "-u", "-m", "advisor.profile.worker", str(folder)]
@@ -178,7 +178,7 @@ def is_out_of_memory(error: AdvisorError) -> bool:
 
 
 def _root_cause(failures: dict[int, Any]) -> tuple[int, Any]:
-    """The first rank whose failure is not the echo of another's: a lost connection, our own stop."""
+    """The first failure that is no echo of another rank's: a lost connection, our own stop."""
 
     def order(item: tuple[int, Any]) -> tuple[bool, int]:
         failure = item[1]

@@ -8,7 +8,10 @@ reader never sees half a file; what was recorded before an exception is exported
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -64,8 +67,9 @@ class Recording:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._annotate()
-        self._profiler.__exit__(kind, error, trace)
+        with _undisturbed():
+            self._annotate()
+            self._profiler.__exit__(kind, error, trace)
 
     @property
     def done(self) -> bool:
@@ -77,7 +81,8 @@ class Recording:
         self._steps_done += 1
         if self._steps_done >= self.steps:
             self._annotate()
-        self._profiler.step()
+        with _undisturbed():
+            self._profiler.step()
 
     def _annotate(self) -> None:
         if self._steps_done < 0 or self._annotated:
@@ -92,6 +97,22 @@ class Recording:
         temporary = self.path.with_name(f".partial-{self.path.name}")
         profiler.export_chrome_trace(str(temporary))
         temporary.replace(self.path)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold SIGTERM back until the body is done: a launcher sends it when another rank died."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    previous = signal.signal(signal.SIGTERM, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)
+        if came:
+            signal.raise_signal(signal.SIGTERM)
 
 
 def gloo_threads(groups: list[str]) -> dict[str, str]:

@@ -97,10 +97,14 @@ class _BucketMarks:
             data = part._get_ddp_logging_data()
             if data.get("has_rebuilt_buckets"):
                 self._waiting.remove(entry)
-                self._details.setdefault("buckets", []).extend(self._mark(parameters, data))
+                buckets = self._mark(part, parameters, data)
+                self._details.setdefault("buckets", []).extend(buckets)
 
     def _mark(
-        self, parameters: list[tuple[str, nn.Parameter]], data: dict[str, Any]
+        self,
+        part: DistributedDataParallel,
+        parameters: list[tuple[str, nn.Parameter]],
+        data: dict[str, Any],
     ) -> list[dict[str, Any]]:
         members = str(data["rebuilt_per_bucket_param_indices"]).split(",")
         sizes = str(data["rebuilt_bucket_sizes"]).split(",")
@@ -109,7 +113,7 @@ class _BucketMarks:
         for number, (indices, size) in enumerate(zip(members, sizes, strict=True), start=first):
             named_parameters = [parameters[int(index)] for index in indices.split()]
             # Rebuilt in the order in which gradients became ready: the last one fills the bucket.
-            named_parameters[-1][1].register_post_accumulate_grad_hook(_marker(number))
+            named_parameters[-1][1].register_post_accumulate_grad_hook(_marker(part, number))
             own = [name for name, _ in named_parameters]
             buckets.append({"bucket": number, "bytes": int(size), "parameters": own})
         return buckets
@@ -123,9 +127,10 @@ def _reduced_parameters(part: DistributedDataParallel) -> list[tuple[str, nn.Par
     ]
 
 
-def _marker(number: int) -> Any:
+def _marker(part: DistributedDataParallel, number: int) -> Any:
     def mark(_parameter: nn.Parameter) -> None:
-        with named(names.bucket(number)):
-            pass
+        if part.require_backward_grad_sync:  # not under no_sync, where nothing is launched
+            with named(names.bucket(number)):
+                pass
 
     return mark

@@ -316,3 +316,17 @@ JOIN (SELECT *, unnest(phrases) AS phrase FROM ref_device) d
   ON regexp_matches(r.device_name, '(^|[^a-z0-9])' || regexp_escape(d.phrase) || '($|[^a-z0-9])', 'i')
   AND NOT regexp_matches(r.device_name, '\b(laptop|max-q|mig)\b', 'i')
 QUALIFY row_number() OVER (PARTITION BY r.device_name ORDER BY length(d.phrase) DESC) = 1;
+
+-- Exposed transfers that have other work after them in the same queue of calls. Calls at the end of
+-- the queue (the last bucket, and what waits in line before it) have none left to hide under.
+CREATE VIEW hideable_call AS
+WITH ordered AS (
+  SELECT rank, step, process_group, op, call_id, start_ns, dur_ns, exposed_transfer_ns,
+    coalesce(greatest(0, lead(start_ns) OVER w - end_ns), 0) AS gap_ns
+  FROM call WINDOW w AS (PARTITION BY rank, step, process_group, op ORDER BY start_ns)
+), later AS (
+  SELECT *, sum(gap_ns) OVER (PARTITION BY rank, step, process_group, op ORDER BY start_ns
+    ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS later_gap_ns
+  FROM ordered)
+SELECT rank, step, process_group, op, call_id, least(exposed_transfer_ns, later_gap_ns) AS hideable_ns
+FROM later WHERE later_gap_ns > 0.25 * dur_ns;

@@ -224,3 +224,13 @@ def test_backticks_become_code_and_nothing_else_becomes_markup() -> None:
     assert inline_code("run `a < b` & see") == "run <code>a &lt; b</code> &amp; see"
     assert inline_code("one ` alone <b>") == "one ` alone &lt;b&gt;"
     assert inline_code("`<script>`") == "<code>&lt;script&gt;</code>"
+
+
+def test_a_single_rank_gets_no_fitted_curve() -> None:
+    with make_store() as store:
+        add_everything(store)
+        assert "Curve: fitted" in render(make_report(), store, "html")
+        store.con.execute("UPDATE collective SET t_is = 'upper bound'")
+        page = render(make_report(), store, "html")
+    assert "Curve: fitted" not in page
+    assert "the bandwidth is a lower bound" in page

@@ -77,7 +77,9 @@ def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
                   bool(row["upper_bound"]))
         for row in shown
     ]  # fmt: skip
-    fit = _fit(store, run, op, size)
+    # Times that include waiting for missing ranks say nothing about the network: no curve.
+    alone = all(group.upper_bound for group in groups)
+    fit = None if alone else _fit(store, run, op, size)
     ceiling, ceiling_words = _ceiling(store, run, op, size)
     best = max(shown, key=lambda row: row["busbw"])
     where = _group_words(first)

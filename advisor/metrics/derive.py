@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from advisor.metrics.critical_path import critical_path_rows
 from advisor.metrics.fits import fit_record
 from advisor.metrics.host import gap_rows
 from advisor.metrics.lateness import Ranks, lateness_rows
@@ -35,6 +36,7 @@ TABLES = (
     "expert_balance",
     "host_gap",
     "overlap_slowdown",
+    "critical_path",
 )
 
 
@@ -65,6 +67,17 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     write_breakdowns(con, data)
     insert_rows(con, "lateness", lateness_rows(run, data.matched.columns, _lateness_input(data)))
     _write_summaries(con, data)
+    insert_rows(
+        con,
+        "critical_path",
+        critical_path_rows(
+            run,
+            data.calls,
+            {rank: one.occupancy for rank, one in data.ranks.items()},
+            {rank: one.steps for rank, one in data.ranks.items()},
+            data.clocks,
+        ),
+    )
     insert_rows(con, "link_excess", link_rows(_link_input(con, data)))
     insert_rows(
         con, "alpha_beta", [fit_record(run, kind, found) for kind, found in data.fits.items()]

@@ -194,6 +194,24 @@ def test_steps_are_found_without_annotations(slow_rank: Traces) -> None:
     assert stragglers(store) == [(2, "slow-compute")]
 
 
+def test_critical_path_covers_the_step_and_runs_through_the_slow_rank(slow_rank: Traces) -> None:
+    con = derived(slow_rank).con
+    path = con.execute(
+        "SELECT rank, kind, start_ns, end_ns FROM critical_path ORDER BY position"
+    ).fetchall()
+    assert all(end > start for _, _, start, end in path)
+    length = sum(end - start for _, _, start, end in path)
+    (step,) = con.execute(
+        "SELECT max(window_ns) FROM step_breakdown WHERE step = (SELECT any_value(step) "
+        "FROM critical_path)"
+    ).fetchone()
+    assert length == pytest.approx(step, rel=0.1)
+    compute = dict.fromkeys(range(4), 0)
+    for rank, kind, start, end in path:
+        compute[rank] += end - start if kind == "compute" else 0
+    assert compute[2] > 0.8 * sum(compute.values())
+
+
 def test_evidence_is_json(slow_rank: Traces) -> None:
     rows = derived(slow_rank).con.execute("SELECT reason_evidence FROM lateness").fetchall()
     assert rows and all("stretches" in json.loads(text) for (text,) in rows)

@@ -8,7 +8,6 @@ names the ranks or the host that were at fault and no other.
 from __future__ import annotations
 
 import fnmatch
-import os
 import re
 import statistics
 from collections.abc import Callable, Iterable
@@ -87,7 +86,7 @@ def score_all(folder: Path, *, only: str = "*", say: Callable[[str], None]) -> l
         if fnmatch.fnmatch(path.parent.name, only)
     )
     scores = []
-    with ProcessPoolExecutor(WORKERS, initializer=os.nice, initargs=(10,)) as pool:
+    with ProcessPoolExecutor(WORKERS) as pool:
         for result in pool.map(score_folder, folders):
             scores.append(result)
             say(f"{result.id}: {result.top}")

@@ -89,7 +89,8 @@ def _ddp_wrap(config: RunConfig, model: nn.Module, group: Any = None) -> Any:
     return wrapped
 
 
-def _reduce_in_bfloat16(group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+# No annotations: torch compares them with its own types, and here they would be strings.
+def _reduce_in_bfloat16(group, bucket):  # type: ignore[no-untyped-def]
     """What torch's bf16_compress_hook does; that one refuses gloo."""
     buffer = bucket.buffer()
     narrow = buffer.to(torch.bfloat16).div_(dist.get_world_size(group))

@@ -1,0 +1,1 @@
+"""Long-running mutation tests of readers of untrusted input."""

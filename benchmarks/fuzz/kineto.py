@@ -1,0 +1,140 @@
+"""Mutates small traces and reads them: no crash, no hang, no event lost before the damage.
+
+    python -m benchmarks.fuzz.kineto --inputs 1000000
+
+Exercises the parts that run on damaged text (cutter and repairing reader) without the database, so
+that a million inputs take minutes. Prints inputs, rate and failures; exits 1 on a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.ingest.compression import DEFAULT_LIMITS
+from advisor.ingest.readers.kineto.cutter import Cutter, NoEventsError
+from advisor.ingest.readers.kineto.metadata import trace_info
+from advisor.ingest.readers.kineto.repair import Repairer
+
+_TOKENS = [
+    b'"',
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\\",
+    b"\n",
+    b"\x00",
+    b"\xff",
+    b"NaN",
+    b"\\ud800",
+]
+_SLOW_S = 5.0
+
+
+def _templates() -> list[tuple[bytes, list[int]]]:
+    """Traces in several layouts with the offsets at which their events end."""
+    events = [
+        {"ph": "X", "name": f'k{n} "q" \\', "ts": 10**15 + n / 8, "dur": n, "args": {"stream": [n]}}
+        for n in range(4)
+    ]
+    made = []
+    for separator, indent in ((", ", None), (",\n", None), (",\n  ", 1)):
+        text = '{"distributedInfo": {"rank": 1}, "traceEvents": ['
+        ends = []
+        for number, event in enumerate(events):
+            text += (separator if number else "") + json.dumps(event, indent=indent)
+            ends.append(len(text.encode()))
+        made.append(((text + '], "baseTimeNanoseconds": 7}').encode(), ends))
+    return made
+
+
+def _mutated(text: bytes, rng: random.Random) -> tuple[bytes, int]:
+    """A damaged copy and the offset of its first difference."""
+    at = rng.randrange(len(text))
+    kind = rng.randrange(5)
+    if kind == 0:
+        return text[:at], at
+    if kind == 1:
+        return text[:at] + rng.choice(_TOKENS) + text[at:], at
+    if kind == 2:
+        return text[:at] + text[at + rng.randrange(1, 20) :], at
+    if kind == 3:
+        return text[:at] + rng.randbytes(rng.randrange(1, 8)) + text[at + 4 :], at
+    source = rng.randrange(len(text))
+    return text[:at] + text[source : source + 60] + text[at:], at
+
+
+def _read(data: bytes) -> Iterator[dict[str, Any]]:
+    parts = iter((data,))
+    try:
+        cutter = Cutter(lambda: next(parts, b""), DEFAULT_LIMITS)
+    except NoEventsError:
+        return
+    if any(True for _ in cutter.chunks()):
+        raise AssertionError("one block cannot be cut")
+    repairer = Repairer(iter((cutter.last,)), DEFAULT_LIMITS, is_last=True)
+    yield from repairer.events()
+    trace_info(cutter.head, repairer.tail, _PATH)
+
+
+class _Name:
+    """Enough of a path for the rank from a name."""
+
+    name = "x"
+    parent: Any = None
+
+
+_PATH: Any = _Name()
+_PATH.parent = _Name()
+
+
+def run(inputs: int, seed: int) -> int:
+    """Read ``inputs`` mutated traces; returns the number of failures."""
+    rng = random.Random(seed)
+    templates = _templates()
+    truth = [list(_read(text)) for text, _ in templates]
+    started = time.perf_counter()
+    failures = 0
+    for number in range(inputs):
+        which = rng.randrange(len(templates))
+        text, ends = templates[which]
+        data, at = _mutated(text, rng)
+        whole = sum(end < at for end in ends)
+        begun = time.perf_counter()
+        try:
+            found = list(_read(data))
+            # A mutation inside the header may hide the list of events; behind it nothing may go.
+            fine = at < text.index(b"[") + 1 or found[:whole] == truth[which][:whole]
+        except Exception as error:  # noqa: BLE001
+            print(f"input {number}: {error!r}: {data!r}", file=sys.stderr)
+            fine = False
+        if time.perf_counter() - begun > _SLOW_S:
+            print(f"input {number}: slow: {data!r}", file=sys.stderr)
+            fine = False
+        elif not fine:
+            print(f"input {number}: lost an event before the damage: {data!r}", file=sys.stderr)
+        failures += not fine
+    elapsed = time.perf_counter() - started
+    print(f"{inputs:,} inputs, {inputs / elapsed:,.0f}/s, {failures} failures, seed {seed}")
+    return failures
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inputs", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    sys.exit(1 if run(arguments.inputs, arguments.seed) else 0)
+
+
+if __name__ == "__main__":
+    main()

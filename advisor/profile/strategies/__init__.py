@@ -11,6 +11,9 @@ the model first; tensor and expert parallelism replace parts of its layers; acti
 wraps the layers as they then are; data parallelism goes around everything, because it reduces
 whatever gradients come out; the pipeline's schedule and the optimizer are made last, of what all of
 this left.
+
+DeepSpeed is not supported: its engine takes over the optimizer and the backward pass, which leaves
+nothing to join from outside. Its ZeRO stages 1, 2 and 3 are zero1, fsdp2-zero2 and fsdp2 here.
 """
 
 from __future__ import annotations

@@ -173,8 +173,9 @@ def no_prefetch(chance: random.Random, strategy: str) -> Fault:
 
 
 def needless_reshard(chance: random.Random, strategy: str) -> Fault:
-    # Without prefetch in either: what resharding costs is the second all-gather.
-    job = _busy(healthy(strategy, chance), chance.choice((12, 16))).but(prefetch=False)
+    # Prefetched in both runs, over links too slow to hide the second all-gather.
+    job = _busy(healthy(strategy, chance), chance.choice((12, 16)))
+    job = job.but(link_mbit=job.link_mbit / 4)
     return Fault(
         job.but(reshard=False), job.but(reshard=True), f"{job.layer_bytes // KIB} KiB layers"
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -97,20 +97,30 @@ def score_folder(folder: Path) -> Score:
     """Diagnose one recording and compare."""
     case, truth = lab_case.read(folder), lab_case.read_truth(folder)
     try:
-        report = _diagnose(folder / TRACES)
+        report, groups = _diagnose(folder / TRACES)
     except Exception as error:  # noqa: BLE001 - one broken case is a miss, not the end of all
         return _result(case, truth, None, error=f"{type(error).__name__}: {error}")
-    return _result(case, truth, report)
+    return _result(case, truth, report, groups)
 
 
-def _diagnose(traces: Path) -> FindingsReport:
+def _diagnose(traces: Path) -> tuple[FindingsReport, dict[str, str]]:
+    """The report, and the descriptions of the process groups by name."""
     import advisor
 
     with advisor.load(traces) as run:
-        return run.report
+        rows = run.sql("SELECT process_group, description FROM process_group")
+        groups = dict(zip(rows["process_group"], rows["description"], strict=True))
+        return run.report, groups
 
 
-def _result(case: Case, truth: Truth, report: FindingsReport | None, *, error: str = "") -> Score:
+def _result(
+    case: Case,
+    truth: Truth,
+    report: FindingsReport | None,
+    groups: dict[str, str] | None = None,
+    *,
+    error: str = "",
+) -> Score:
     alarms = [
         finding
         for finding in (report.findings if report else ())
@@ -132,7 +142,7 @@ def _result(case: Case, truth: Truth, report: FindingsReport | None, *, error: s
         place=describe_place(case),
         top=alarms[0].rule if alarms else "healthy",
         rank_of_truth=None if position is None else position + 1,
-        place_found=None if found is None else judge_place(case, found),
+        place_found=None if found is None else judge_place(case, found, groups or {}),
         said="" if found is None else _said(found),
         predicted_gain_ns=None if found is None else found.savings_ns,
         interval=_interval(found),
@@ -162,11 +172,14 @@ def describe_place(case: Case) -> str:
     return place.group
 
 
-def judge_place(case: Case, finding: Finding) -> str | None:
+def judge_place(
+    case: Case, finding: Finding, groups: Mapping[str, str] | None = None
+) -> str | None:
     """'right', 'candidates' (the truth is in a set that excludes somebody), 'wrong' or None."""
     place = case.place
     if place.group:
-        return "right" if place.group in f"{finding.process_group} {finding.where}" else "wrong"
+        described = (groups or {}).get(finding.process_group or "", "")
+        return "right" if place.group in described else "wrong"
     if place.hosts:
         return _judge_host(case, finding)
     if place.ranks:

@@ -114,6 +114,15 @@ def test_place_of_a_host_with_two_ranks():
     assert score.judge_place(where, finding("slow-ring-link", links=["6 -> 7"])) == "wrong"
 
 
+def test_place_of_a_group_is_told_by_its_description():
+    where = case("tensor-across-hosts", Place(group="tp"))
+    groups = {"1": "mesh_tp", "2": "mesh_dp"}
+    found = finding("tensor-parallel-across-nodes", process_group="1")
+    assert score.judge_place(where, found, groups) == "right"
+    found = finding("tensor-parallel-across-nodes", process_group="2")
+    assert score.judge_place(where, found, groups) == "wrong"
+
+
 @pytest.mark.parametrize(
     ("low", "high", "within"), [(40, 60, True), (53, 60, True), (54, 60, False), (1, 48, False)]
 )

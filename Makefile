@@ -10,7 +10,7 @@ help:
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[profile,tune,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[profile,tune,dev,docs,lightning,transformers]'
 	@touch $@
 
 demo: $(VENV)/.installed ## profile a tiny GPT-2 on two processes, diagnose it, write report.html
@@ -22,6 +22,7 @@ test: $(VENV)/.installed ## format, lint, types, layers, rule examples, tests, b
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/advisor rules --test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	$(BIN)/pytest
 
 lab: $(VENV)/.installed ## root: record faults and healthy runs for real (40 min), score the diagnosis
@@ -31,6 +32,9 @@ lab: $(VENV)/.installed ## root: record faults and healthy runs for real (40 min
 lab-quick: $(VENV)/.installed ## root: the same for a few cases, under 5 minutes
 	$(BIN)/python -m benchmarks.lab record --quick --out build/lab-quick
 	$(BIN)/python -m benchmarks.lab score build/lab-quick --results build/lab-quick/results.json
+
+docs: $(VENV)/.installed ## build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean: ## remove what was built, not .venv
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache site

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from advisor.whatif.predict import Prediction
     from advisor.whatif.program import Program
 
+_SHARDED = ("resharding", "prefetch_forward", "prefetch_backward", "wrap_layers")
+
 
 @click.command(
     epilog="Example:  advisor whatif runs/ddp --set bucket_cap_mb=100 --set link.bandwidth=x2"
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     "changes",
     multiple=True,
     metavar="NAME=VALUE",
-    help="bucket_cap_mb=N|default, link.bandwidth=xF|NGb, late_rank=R. Default: the bucket caps.",
+    help="bucket_cap_mb=N|default, link.bandwidth=xF|NGb, late_rank=R, resharding=off, "
+    "prefetch_forward=N, prefetch_backward=N, wrap_layers=N. Default: the bucket caps.",
 )
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
@@ -73,10 +76,13 @@ def _one(steps: list[Program], change: str) -> Prediction:
         return _bandwidth(steps, value)
     if name == "late_rank":
         return _late_rank(steps, value)
+    if name in _SHARDED:
+        return _sharded(steps, name, value)
     raise AdvisorError(
         f"cannot predict a change of '{name}'",
         where=f"--set {change}",
-        hint="known: bucket_cap_mb=N, link.bandwidth=x2 or 10Gb, late_rank=R",
+        hint="known: bucket_cap_mb=N, link.bandwidth=x2 or 10Gb, late_rank=R, resharding=off, "
+        "prefetch_forward=N, prefetch_backward=N, wrap_layers=N",
     )
 
 
@@ -134,6 +140,31 @@ def _link_gbps(steps: list[Program]) -> float:
             hint="give it relative to now, e.g. link.bandwidth=x2",
         )
     return best
+
+
+def _sharded(steps: list[Program], name: str, value: str) -> Prediction:
+    """FSDP: resharding, prefetch depth, units wrapped together (relative to now)."""
+    from advisor.whatif import sharded
+    from advisor.whatif.predict import predict, service_models
+
+    models = service_models(steps)
+    number = 0 if name == "resharding" else int(_positive(value, name))
+
+    def change(program: Program) -> Program | None:
+        if name == "resharding":
+            return sharded.without_resharding(program) if value == "off" else None
+        if name == "wrap_layers":
+            return sharded.with_wrapping(program, number, models)
+        return sharded.with_prefetch(program, name.removeprefix("prefetch_"), number)
+
+    found = predict(steps, change)
+    if found is None:
+        raise AdvisorError(
+            "the trace does not show the calls that this changes",
+            where=f"{name}={value}",
+            hint="needs FSDP, phases in the trace, and the traces of all ranks",
+        )
+    return found
 
 
 def _late_rank(steps: list[Program], value: str) -> Prediction:

@@ -46,6 +46,7 @@ class _CallRow:
     op: str
     bytes: int | None
     is_gradient: bool
+    phase: str | None
 
 
 def programs(store: Store, run: str, *, max_steps: int = 8) -> list[Program]:
@@ -114,11 +115,14 @@ def _program(
                 op=row.op,
                 bytes=row.bytes,
                 is_gradient=row.is_gradient,
+                phase=row.phase,
             )
     items: dict[int, list[Item]] = {}
     for rank, window in windows.items():
         busy = _busy(con, run, rank, window)
-        items[rank] = compact(_walk(window, busy, rows[rank], marks[rank], optimizer[rank]))
+        needed = _copy_outs(con, run, rank, window, rows[rank]) if timeline == "host" else []
+        walk = _walk(window, busy, rows[rank], marks[rank], optimizer[rank], needed)
+        items[rank] = compact(walk)
     return Program(
         items=items,
         calls=calls,
@@ -163,7 +167,15 @@ def _calls(
         gradient = op == "all_reduce" and in_backward and (size or 0) > _SCALAR_BYTES
         result.append(
             _CallRow(
-                int(call_id), arrival, int(start), int(end), str(group), str(op), size, gradient
+                int(call_id),
+                arrival,
+                int(start),
+                int(end),
+                str(group),
+                str(op),
+                size,
+                gradient,
+                phase,
             )
         )
     return result
@@ -261,6 +273,24 @@ def _optimizer_start(
     return times[0] if times else None
 
 
+def _copy_outs(
+    con: Any, run: str, rank: int, window: tuple[int, int], calls: list[_CallRow]
+) -> list[tuple[int, int]]:
+    """(time, call) at which FSDP2 copies a gathered unit out: by then the gather is waited for.
+
+    The annotations and the gathers come in the same order; without one for each there are none.
+    """
+    rows = con.execute(
+        "SELECT start_ns FROM event WHERE run = ? AND rank = ? AND start_ns >= ? AND start_ns < ? "
+        "AND name LIKE 'FSDP::all_gather_copy_out%' ORDER BY start_ns",
+        [run, rank, *window],
+    ).fetchall()
+    order = sorted((c for c in calls if c.op == "all_gather"), key=lambda c: c.arrival)
+    if len(rows) != len(order):
+        return []
+    return [(int(at), call.call_id) for (at,), call in zip(rows, order, strict=True)]
+
+
 def _on_device(
     con: Any, run: str, rank: int, window: tuple[int, int], host_times: list[int]
 ) -> list[int]:
@@ -300,6 +330,7 @@ def _walk(
     calls: list[_CallRow],
     marks: list[tuple[int, int]],
     optimizer: int | None,
+    needed: list[tuple[int, int]],
 ) -> Iterator[Item]:
     """The timeline of one rank as items, in order of time."""
     arrivals = sorted(
@@ -310,6 +341,8 @@ def _walk(
     )
     if optimizer is not None:
         bisect.insort(points, (optimizer, 2, 0))
+    for at, call in needed:
+        bisect.insort(points, (at, 3, call))
     issued: set[int] = set()
     waited: set[int] = set()
     cursor = window[0]
@@ -321,6 +354,10 @@ def _walk(
         elif kind == 1:
             issued.add(index)
             yield Issue(index)
+        elif kind == 3:
+            if index in issued - waited:
+                waited.add(index)
+                yield Wait(index)
         else:
             # Gradient calls that ended unnoticed under compute are waited for here at the latest.
             yield Mark("optimizer", 0)

@@ -59,6 +59,7 @@ class Call:
     op: str = "other"
     bytes: int | None = None
     is_gradient: bool = False
+    phase: str | None = None
 
 
 @dataclass(frozen=True)

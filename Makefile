@@ -3,20 +3,26 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test check lab lab-quick docs clean
+.PHONY: help demo test lab lab-quick docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[profile,tune,dev,docs,lightning,transformers]'
+	$(PIP) --editable '.[profile,tune]'
+	@touch $@
+
+$(VENV)/.developed: $(VENV)/.installed
+	$(PIP) --editable '.[profile,tune,dev,docs,lightning,transformers]'
 	@touch $@
 
 demo: $(VENV)/.installed ## profile a tiny GPT-2 on two processes, diagnose it, write report.html
 	$(BIN)/advisor demo
 
-test: $(VENV)/.installed ## format, lint, types, layers, rule examples, tests, build
+test: $(VENV)/.developed ## format, lint, types, layers, rule examples, tests, build
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -33,7 +39,7 @@ lab-quick: $(VENV)/.installed ## root: the same for a few cases, under 5 minutes
 	$(BIN)/python -m benchmarks.lab record --quick --out build/lab-quick
 	$(BIN)/python -m benchmarks.lab score build/lab-quick --results build/lab-quick/results.json
 
-docs: $(VENV)/.installed ## build the documentation into site/
+docs: $(VENV)/.developed ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean: ## remove what was built, not .venv

@@ -1,0 +1,122 @@
+"""Properties of the reader that must hold for any trace, cut or damage."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from advisor.errors import AdvisorError
+from advisor.ingest.compression import DEFAULT_LIMITS
+from advisor.ingest.readers.kineto.cutter import Cutter, NoEventsError
+from advisor.ingest.readers.kineto.repair import Repairer
+from tests.support.traces import LAYOUTS, names, read
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+_NAMES = st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=30)
+_EVENTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "ph": st.just("X"),
+            "ts": st.integers(0, 10**15),
+            "name": _NAMES | st.sampled_from(['},{"ph":', '\n  },\n  {"ph"', "]}", "\\", '"']),
+        },
+        optional={"args": _JSON, "dur": st.integers(0, 10**9), "cat": _NAMES},
+    ),
+    max_size=12,
+)
+
+
+def _pieces(data: bytes, size: int) -> Any:
+    parts = iter([data[at : at + size] for at in range(0, len(data), size)])
+    return lambda: next(parts, b"")
+
+
+def _all_events(data: bytes, size: int) -> list[dict[str, Any]]:
+    """What cutter and repairing reader find together, without the database."""
+    cutter = Cutter(_pieces(data, size), DEFAULT_LIMITS)
+    found: list[dict[str, Any]] = []
+    bad: list[bytes] = []
+
+    def flush() -> None:
+        if bad:
+            repairer = Repairer(iter([b",".join(bad)]), DEFAULT_LIMITS, is_last=False)
+            found.extend(repairer.events())
+            assert not repairer.dropped
+            bad.clear()
+
+    for chunk in cutter.chunks():
+        try:
+            events = json.loads(bytes(chunk.text))
+        except ValueError:
+            bad.append(data[chunk.start : chunk.end])
+            continue
+        flush()
+        found.extend(events)
+        assert (
+            data[chunk.start : chunk.end] == bytes(chunk.text)[1:-1].ljust(chunk.end - chunk.start)
+            or json.loads(b"[" + data[chunk.start : chunk.end] + b"]") == events
+        )
+    repairer = Repairer(iter([b",".join([*bad, cutter.last])]), DEFAULT_LIMITS, is_last=True)
+    found.extend(repairer.events())
+    assert not repairer.dropped
+    assert repairer.end is not None
+    return found
+
+
+@given(_EVENTS, st.sampled_from(sorted(LAYOUTS)), st.integers(8, 4000))
+@settings(max_examples=40, deadline=None)
+def test_cutting_anywhere_loses_nothing(
+    events: list[dict[str, Any]], layout: str, size: int
+) -> None:
+    """GIVEN any events, layout and block size THEN the pieces hold exactly those events."""
+    data = LAYOUTS[layout](events).encode()
+    assert _all_events(data, size) == json.loads(json.dumps(events), parse_float=str)
+
+
+@given(_EVENTS, st.sampled_from(sorted(LAYOUTS)), st.data())
+@settings(max_examples=40, deadline=None)
+def test_no_event_before_the_damage_is_lost(
+    events: list[dict[str, Any]], layout: str, data: st.DataObject
+) -> None:
+    """GIVEN bytes overwritten from some place on THEN all events that end before it are found."""
+    text = LAYOUTS[layout](events).encode()
+    at = data.draw(st.integers(0, len(text)))
+    damaged = text[:at] + data.draw(st.binary(max_size=40))
+    try:
+        cutter = Cutter(_pieces(damaged, 4096), DEFAULT_LIMITS)
+    except NoEventsError:
+        assert at < text.index(b"traceEvents") + 20
+        return
+    assert list(cutter.chunks()) == []  # one block: everything is in the remainder
+    found = list(Repairer(iter([cutter.last]), DEFAULT_LIMITS, is_last=True).events())
+    whole = 0
+    for count in range(len(events) + 1):
+        start = LAYOUTS[layout](events[:count])
+        body = start[: start.rindex("]")].rstrip().encode()
+        if count and text.startswith(body) and len(body) <= at:
+            whole = count
+    expected = json.loads(json.dumps(events[:whole]))
+    assert found[:whole] == expected
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_bytes_end_in_events_or_one_clear_error(noise: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        path.write_bytes(b'{"traceEvents": [{"ph": "X", "ts": 1, "name": "first"}, ' + noise)
+        try:
+            assert names(read(path))[:1] == ["first"]
+        except AdvisorError as error:
+            raise AssertionError(f"refused: {error}") from error

@@ -111,17 +111,21 @@ HAVING (op <> 'all_reduce' OR NOT bool_or(coalesce(phase, '') = 'forward'))
   AND NOT (op IN ('all_reduce', 'reduce_scatter') AND (SELECT timeline FROM facts) = 'host'
     AND EXISTS (SELECT 1 FROM call WHERE op = 'reduce_scatter'));
 
--- The best replayed bucket cap above (and below) the present one, where a replay was made.
+-- Replayed bucket caps against the present one (its setting, else its median size). Replays beyond
+-- twice the largest size seen count only where no other was made.
 CREATE VIEW bucket_gain AS
 WITH caps AS (
   SELECT try_cast(value AS DOUBLE) AS cap_mb, *, replayed_step_ns - step_ns AS gain_ns,
     replayed_step_ns - step_high_ns AS gain_low_ns, replayed_step_ns - step_low_ns AS gain_high_ns
-  FROM whatif WHERE setting = 'bucket_cap_mb' AND NOT extrapolates)
-SELECT w.cap_mb, c.cap_mb AS current_mb, w.gain_ns, w.gain_low_ns, w.gain_high_ns
-FROM caps w JOIN caps c ON c.is_current WHERE NOT w.is_current AND w.gain_ns IS NOT NULL;
+  FROM whatif WHERE setting = 'bucket_cap_mb'
+), present AS (
+  SELECT coalesce((SELECT max(cap_mb) FROM caps WHERE is_current), (SELECT median(bytes) / 1048576 FROM gradient_call)) AS current_mb)
+SELECT cap_mb, current_mb, gain_ns, gain_low_ns, gain_high_ns, extrapolates FROM caps, present
+WHERE NOT is_current AND gain_ns IS NOT NULL
+  AND (NOT extrapolates OR NOT EXISTS (SELECT 1 FROM caps WHERE NOT extrapolates AND NOT is_current));
 
 CREATE VIEW larger_bucket AS
-SELECT * FROM bucket_gain WHERE cap_mb > current_mb ORDER BY gain_ns DESC LIMIT 1;
+SELECT * FROM bucket_gain WHERE cap_mb > current_mb ORDER BY gain_ns DESC, cap_mb LIMIT 1;
 
 CREATE VIEW smaller_bucket AS
 SELECT * FROM bucket_gain WHERE cap_mb < current_mb ORDER BY gain_ns DESC LIMIT 1;

@@ -53,3 +53,19 @@ def test_block_runs(language: str, body: str, status: int, tmp_path: Path) -> No
     )
     assert done.returncode == status, done.stdout[-2000:] + done.stderr[-2000:]
     assert "Traceback" not in done.stderr
+
+
+def test_the_terminal_output_in_the_readme_is_what_the_command_prints() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    match = re.search(
+        r"```sh\nadvisor (diagnose fixtures/\S+)\n```\n+```text\n(.*?)```", text, re.S
+    )
+    assert match
+    done = subprocess.run(
+        [sys.executable, "-m", "advisor", *match[1].split(), "--quiet"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == match[2].strip()

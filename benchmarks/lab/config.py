@@ -55,6 +55,8 @@ class RunConfig:
     """Noisy neighbours: processes that spin on the machine's cores."""
 
     bucket_cap_mb: float = 25.0
+    gradient_as_bucket_view: bool = True
+    static_graph: bool = False
     extra_all_reduces: int = 0
     """Scalar all-reduces per step, as careless metric logging does."""
     sync_every_micro_batch: bool = False
@@ -64,6 +66,8 @@ class RunConfig:
     """FSDP: all-gathers started one layer ahead, asynchronously."""
     reshard: bool | None = None
     """FSDP: reshard after forward; None = what the strategy's name says."""
+    wrap_layers: int = 1
+    """FSDP: neighbouring layers that form one unit."""
     barrier: bool = False
     stage_layers: tuple[int, ...] = ()
     """Pipeline: layers of each stage; empty = equal."""

@@ -82,7 +82,8 @@ def _ddp_wrap(config: RunConfig, model: nn.Module, group: Any = None) -> Any:
         process_group=group,
         bucket_cap_mb=config.bucket_cap_mb,
         find_unused_parameters=config.find_unused_parameters,
-        gradient_as_bucket_view=True,
+        gradient_as_bucket_view=config.gradient_as_bucket_view,
+        static_graph=config.static_graph,
     )
     if config.gradient_dtype == "bfloat16":
         wrapped.register_comm_hook(group, _reduce_in_bfloat16)
@@ -159,13 +160,16 @@ def _fsdp(config: RunConfig, rank: int) -> Job:
     )
     model: Any = make_model(config, rank)
     layers = list(model.layers)
-    for layer in layers:
-        fully_shard(layer, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
+    wide = config.wrap_layers
+    units = [layers[first : first + wide] for first in range(0, len(layers), wide)]
+    for unit in units:
+        whole = unit if wide > 1 else unit[0]
+        fully_shard(whole, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
     fully_shard(model, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
     if config.prefetch:
         # On a CPU all-gathers overlap only when asked for ahead and asynchronously.
         model._set_unshard_async_op(True)
-        for layer, following in itertools.pairwise(layers):
+        for (layer, *_), (following, *_) in itertools.pairwise(units):
             layer.set_modules_to_forward_prefetch([following])
             following.set_modules_to_backward_prefetch([layer])
 

@@ -41,7 +41,20 @@ def ingest(
             f"the store already holds a run '{run}'", hint="choose another --run name"
         )
     context = ReadContext(store, run, lean=lean, progress=progress)
-    chosen, skipped = _choose(expand(paths))
+    read_sources(context, *_choose(expand(paths)))
+
+
+def read_sources(
+    context: ReadContext,
+    chosen: list[tuple[Source, Reader]],
+    skipped: list[tuple[Source, str]],
+) -> None:
+    """Fill the base tables from ``chosen``; ``skipped`` only get their row in ``source``.
+
+    Raises :class:`AdvisorError` for input that cannot be used; the store then holds nothing of
+    this run.
+    """
+    con, run = context.con, context.run
     try:
         con.execute(
             "INSERT INTO run (run, created_at, advisor_version) VALUES (?, ?, ?)",

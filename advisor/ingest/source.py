@@ -71,6 +71,19 @@ class Source:
         return open_decompressed(self.path, self.compression, self.limits)
 
 
+@dataclass(frozen=True)
+class RankHint:
+    """What a trace says of its rank before its events are read.
+
+    ``rank`` is None when it does not say; ``certain``: it stands in the file, where no later part
+    overrules it; ``several``: the file may hold several ranks.
+    """
+
+    rank: int | None
+    certain: bool
+    several: bool
+
+
 @dataclass
 class ReadContext:
     """Where a reader writes. ``con`` is the store's DuckDB connection."""
@@ -79,6 +92,8 @@ class ReadContext:
     run: str
     lean: bool = False
     progress: Progress | None = None
+    ranks: Mapping[Path, int] = field(default_factory=dict)
+    """Ranks for files that do not say theirs, where one reader does not see all of the run."""
 
     @property
     def con(self) -> Any:
@@ -117,7 +132,11 @@ class ReadContext:
 
 
 class Reader(Protocol):
-    """What a reader module provides."""
+    """What a reader module provides.
+
+    A reader whose files can be read apart from the run's other files, rank by rank, also has
+    ``rank_hint(source) -> RankHint``.
+    """
 
     FORMAT: str
     SUMMARY: str

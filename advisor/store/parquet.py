@@ -29,11 +29,10 @@ def is_parquet_store(path: Path) -> bool:
     return (path / SCHEMA_VERSION_FILE).is_file()
 
 
-def write_parquet(con: Any, folder: Path, *, schema_version: int, force: bool = False) -> None:
-    """Write the base tables of ``con`` into ``folder``, beside what it holds already.
+def prepare_parquet(folder: Path, *, schema_version: int) -> None:
+    """Make ``folder`` a store if it is new or empty.
 
-    Raises :class:`AdvisorError` when a rank of a run is there already (unless ``force``) or the
-    folder holds something else.
+    Raises :class:`AdvisorError` when it holds something else or another schema version.
     """
     folder.mkdir(parents=True, exist_ok=True)
     marker = folder / SCHEMA_VERSION_FILE
@@ -42,17 +41,31 @@ def write_parquet(con: Any, folder: Path, *, schema_version: int, force: bool = 
             "this folder is not empty and no store", where=str(folder), hint="choose a new one"
         )
     _check_version(folder, schema_version)
+    if not marker.exists():
+        _replace(marker, json.dumps({"schema_version": schema_version}).encode())
+
+
+def write_parquet(
+    con: Any, folder: Path, *, schema_version: int, force: bool = False, batch: str | None = None
+) -> None:
+    """Write the base tables of ``con`` into ``folder``, beside what it holds already.
+
+    A rank's ``rank`` file is written after its events: where it is, the rank is whole. ``batch``
+    names the files of the tables by run; by default it is made of the ranks.
+
+    Raises :class:`AdvisorError` when a rank of a run is there already (unless ``force``) or the
+    folder holds something else.
+    """
+    prepare_parquet(folder, schema_version=schema_version)
     ranks = con.execute("SELECT run, rank FROM rank ORDER BY ALL").fetchall()
     if not force:
         for run, rank in ranks:
-            if _place(folder, "event", run, rank).exists():
+            if rank_place(folder, "event", run, rank).exists():
                 raise AdvisorError(
                     f"rank {rank} of run '{run}' is in this store already",
                     where=str(folder),
                     hint="pass --force to replace it, or another --run",
                 )
-    if not marker.exists():
-        _replace(marker, json.dumps({"schema_version": schema_version}).encode())
     for run, rank in ranks:
         for table in PER_RANK:
             _copy(
@@ -60,18 +73,20 @@ def write_parquet(con: Any, folder: Path, *, schema_version: int, force: bool = 
                 f"SELECT * FROM {table} WHERE run = $run AND rank = $rank"
                 + (" ORDER BY event_id" if table == "event" else ""),
                 {"run": run, "rank": rank},
-                _place(folder, table, run, rank),
+                rank_place(folder, table, run, rank),
             )
     for (run,) in con.execute("SELECT run FROM run ORDER BY ALL").fetchall():
         mine = sorted(rank for its_run, rank in ranks if its_run == run)
-        batch = f"{mine[0]}-{mine[-1]}-{len(mine)}" if mine else "none"
+        own_batch = f"{mine[0]}-{mine[-1]}-{len(mine)}" if mine else "none"
         for table in PER_RUN:
-            _copy(
-                con,
-                f"SELECT * FROM {table} WHERE run = $run",
-                {"run": run},
-                folder / table / f"run={_name(run)}" / f"ranks={batch}.parquet",
-            )
+            place = run_folder(folder, table, run) / f"ranks={batch or own_batch}.parquet"
+            (filled,) = con.execute(
+                f"SELECT count(*) > 0 FROM {table} WHERE run = ?", [run]
+            ).fetchone()
+            if filled:
+                _copy(con, f"SELECT * FROM {table} WHERE run = $run", {"run": run}, place)
+            else:
+                place.unlink(missing_ok=True)
 
 
 def _name(run: str) -> str:
@@ -79,13 +94,19 @@ def _name(run: str) -> str:
     return quote(run, safe="").replace(".", "%2E")[:200] or "%"
 
 
-def _place(folder: Path, table: str, run: str, rank: int) -> Path:
-    return folder / table / f"run={_name(run)}" / f"rank={rank}.parquet"
+def run_folder(folder: Path, table: str, run: str) -> Path:
+    """Where the files of one table of one run are."""
+    return folder / table / f"run={_name(run)}"
+
+
+def rank_place(folder: Path, table: str, run: str, rank: int) -> Path:
+    """The file of one rank in ``event`` or ``rank``."""
+    return run_folder(folder, table, run) / f"rank={rank}.parquet"
 
 
 def _copy(con: Any, query: str, values: dict[str, Any], place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".", suffix=".partial", dir=place.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{place.stem}.", suffix=".partial", dir=place.parent)
     os.close(handle)
     temporary = Path(name)
     target = name.replace("'", "''")

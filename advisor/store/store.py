@@ -94,9 +94,9 @@ class Store:
         store.path = path
         return store
 
-    def write_folder(self, folder: Path, *, force: bool = False) -> None:
+    def write_folder(self, folder: Path, *, force: bool = False, batch: str | None = None) -> None:
         """Write the ingested tables as Parquet, or add their ranks to what ``folder`` holds."""
-        write_parquet(self.con, folder, schema_version=SCHEMA_VERSION, force=force)
+        write_parquet(self.con, folder, schema_version=SCHEMA_VERSION, force=force, batch=batch)
 
     def lock_down(self) -> None:
         """From here on queries can reach nothing but this store, and cannot undo that."""

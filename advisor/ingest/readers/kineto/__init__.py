@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 
 from advisor.ingest.readers.kineto.load import load
-from advisor.ingest.source import ReadContext, Source
+from advisor.ingest.readers.kineto.trace import Trace
+from advisor.ingest.source import RankHint, ReadContext, Source
 
 FORMAT = "kineto"
 SUMMARY = "Kineto (torch.profiler) and other Chrome traces in JSON, plain, gzip or zstd"
@@ -28,6 +29,14 @@ def detect(source: Source) -> bool:
     if head.startswith(b"{"):
         return bool(_EVENTS.search(head)) or sum(mark in head for mark in _MARKS) >= 2
     return bool(_EVENT_START.match(head))
+
+
+def rank_hint(source: Source) -> RankHint:
+    """The rank that a trace names. Raises :class:`AdvisorError` when it holds no events."""
+    trace = Trace(source)
+    trace.peek()
+    info = trace.info
+    return RankHint(info.rank, info.rank_from == "distributedInfo", trace.merged)
 
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:

@@ -33,7 +33,7 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
     traces = [Trace(source, number) for number, source in enumerate(sources)]
     for trace in traces:
         trace.peek()
-    assign_ranks(traces)
+    assign_ranks(traces, context.ranks)
     for key in (_KEY, _OLD_KEY):
         for merged in (False, True):
             chosen = [

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto import events_sql as sql
@@ -18,11 +19,11 @@ _EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlie
 _MAX_THREAD_NAMES = 1_000
 
 
-def assign_ranks(traces: Sequence[Trace]) -> None:
+def assign_ranks(traces: Sequence[Trace], given: Mapping[Path, int]) -> None:
     """Give every trace its rank; several files may have the same one (see check_parts).
 
-    Files that do not say their rank get the smallest free numbers in order of their paths, and
-    their note says so.
+    Files that do not say their rank get the one in ``given``, else the smallest free numbers in
+    order of their paths, and their note says so.
     """
     taken = {trace.info.rank for trace in traces}
     free = 0
@@ -32,13 +33,15 @@ def assign_ranks(traces: Sequence[Trace]) -> None:
             if trace.info.rank_from != "distributedInfo":
                 trace.notes.append(f"rank {trace.rank} from {trace.info.rank_from}")
         elif not trace.merged:
-            while free in taken:
-                free += 1
-            trace.rank = free
-            taken.add(free)
+            told = given.get(trace.source.path)
+            if told is None:
+                while free in taken:
+                    free += 1
+            trace.rank = free if told is None else told
+            taken.add(trace.rank)
             trace.notes.append(
-                f"the trace does not say its rank: taken as rank {free}"
-                + (" in order of the files' names" if len(traces) > 1 else "")
+                f"the trace does not say its rank: taken as rank {trace.rank}"
+                + (" in order of the files' names" if len(traces) > 1 or told is not None else "")
             )
 
 

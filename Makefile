@@ -29,7 +29,7 @@ test: $(VENV)/.developed ## format, lint, types, layers, rule examples, tests, b
 	$(BIN)/lint-imports
 	$(BIN)/advisor rules --test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadscope
 
 lab: $(VENV)/.installed ## root: record faults and healthy runs for real (40 min), score the diagnosis
 	$(BIN)/python -m benchmarks.lab record

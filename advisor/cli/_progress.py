@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from advisor.ingest.ray_map import ClusterProgress
     from advisor.ingest.source import Progress
 
 
@@ -18,6 +21,36 @@ def progress_bar(paths: Sequence[Path], *, enabled: bool = True) -> Iterator[Pro
     if not enabled or not sys.stderr.isatty():
         yield None
         return
+    from advisor.ingest.paths import expand
+
+    total = sum(found.path.stat().st_size for found in expand(paths))
+    done: dict[str, int] = {}
+    with _bar() as bar:
+        task = bar.add_task("reading", total=total)
+
+        def advance(path: str, read_bytes: int, size_bytes: int) -> None:
+            done[path] = min(read_bytes, size_bytes)
+            bar.update(task, completed=sum(done.values()), description=Path(path).name[:40])
+
+        yield advance
+
+
+@contextmanager
+def cluster_bar(*, enabled: bool = True) -> Iterator[ClusterProgress | None]:
+    """As :func:`progress_bar`, for the bytes of the files that a cluster has done."""
+    if not enabled or not sys.stderr.isatty():
+        yield None
+        return
+    with _bar() as bar:
+        task = bar.add_task("reading", total=None)
+
+        def advance(done_bytes: int, total_bytes: int) -> None:
+            bar.update(task, completed=done_bytes, total=total_bytes)
+
+        yield advance
+
+
+def _bar() -> Bar:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -28,9 +61,6 @@ def progress_bar(paths: Sequence[Path], *, enabled: bool = True) -> Iterator[Pro
     )
     from rich.progress import Progress as Bar
 
-    from advisor.ingest.paths import expand
-
-    total = sum(found.path.stat().st_size for found in expand(paths))
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -38,12 +68,4 @@ def progress_bar(paths: Sequence[Path], *, enabled: bool = True) -> Iterator[Pro
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    done: dict[str, int] = {}
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=total)
-
-        def advance(path: str, read_bytes: int, size_bytes: int) -> None:
-            done[path] = min(read_bytes, size_bytes)
-            bar.update(task, completed=sum(done.values()), description=Path(path).name[:40])
-
-        yield advance
+    return Bar(*columns, console=Console(stderr=True), transient=True)

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog="Examples:  advisor ingest traces/ -o run.duckdb\n\n"
-    "           advisor ingest 'rank*.json.gz' nccl.log -o run.duckdb --lean"
+    "           advisor ingest 'rank*.json.gz' nccl.log -o run.duckdb --lean\n\n"
+    "           advisor ingest s3://bucket/run/ -o /shared/run/ --ray 10.0.0.1:6379"
 )
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, type=click.Path())
 @click.option(
     "-o",
     "--output",
@@ -29,17 +30,43 @@ if TYPE_CHECKING:
 @click.option("--run", default="run", show_default=True, help="Name of the run in the store.")
 @click.option("--lean", is_flag=True, help="Keep device events, collectives and annotations only.")
 @click.option("--force", is_flag=True, help="Replace an existing store.")
+@click.option(
+    "--ray",
+    "ray_address",
+    is_flag=False,
+    flag_value="",
+    metavar="[ADDRESS]",
+    help="Spread the work over a Ray cluster (put last: without ADDRESS the running one, else a "
+    "local one). PATHS may then be fsspec URLs, and the output is a folder that all see.",
+)
 @click.option("--quiet", is_flag=True, help="No progress bar, no summary.")
 def command(
-    paths: tuple[Path, ...], output: str, run: str, lean: bool, force: bool, quiet: bool
+    paths: tuple[str, ...],
+    output: str,
+    run: str,
+    lean: bool,
+    force: bool,
+    ray_address: str | None,
+    quiet: bool,
 ) -> None:
     """Read PATHS (traces, logs, folders, patterns) of one run into a store."""
+    place = Path(output)
+    as_folder = place.is_dir() or output.endswith("/")
+    if ray_address is None:
+        _here([Path(path) for path in paths], place, as_folder, run, lean, force, quiet)
+    elif as_folder:
+        _on_ray(paths, output, run, lean, force, ray_address or None, quiet)
+    else:
+        raise click.UsageError("--ray writes a folder: let --output end in /")
+
+
+def _here(
+    paths: list[Path], place: Path, as_folder: bool, run: str, lean: bool, force: bool, quiet: bool
+) -> None:
     from advisor.cli._progress import progress_bar
     from advisor.ingest import ingest
     from advisor.store.store import Store
 
-    place = Path(output)
-    as_folder = place.is_dir() or output.endswith("/")
     with _scratch(place) if as_folder else Store.create(place, force=force) as store:
         with progress_bar(paths, enabled=not quiet) as progress:
             ingest(paths, store, run=run, lean=lean, progress=progress)
@@ -51,9 +78,41 @@ def command(
             "SELECT count(DISTINCT rank), sum(events_read), sum(events_dropped) FROM source"
         ).fetchall()
     if not quiet:
-        ranks, read, dropped = (value or 0 for value in summary[0])
-        lost = f", {dropped:,} lost (see the tables rank and source)" if dropped else ""
-        click.echo(f"Wrote {output}: {ranks} ranks, {read:,} events{lost}", err=True)
+        _say(f"{place}/" if as_folder else str(place), *(value or 0 for value in summary[0]))
+
+
+def _on_ray(
+    paths: tuple[str, ...],
+    output: str,
+    run: str,
+    lean: bool,
+    force: bool,
+    address: str | None,
+    quiet: bool,
+) -> None:
+    from advisor.cli._progress import cluster_bar
+    from advisor.ingest.ray_map import ingest_on_ray
+
+    with cluster_bar(enabled=not quiet) as progress:
+        summary = ingest_on_ray(
+            paths,
+            Path(output),
+            run=run,
+            lean=lean,
+            force=force,
+            address=address,
+            progress=progress,
+        )
+    if not quiet:
+        _say(output, summary.ranks, summary.events_read, summary.events_dropped)
+    error = summary.error(output)
+    if error is not None:
+        raise error
+
+
+def _say(output: str, ranks: int, read: int, dropped: int) -> None:
+    lost = f", {dropped:,} lost (see the tables rank and source)" if dropped else ""
+    click.echo(f"Wrote {output}: {ranks} ranks, {read:,} events{lost}", err=True)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -46,12 +47,19 @@ def prepare_parquet(folder: Path, *, schema_version: int) -> None:
 
 
 def write_parquet(
-    con: Any, folder: Path, *, schema_version: int, force: bool = False, batch: str | None = None
+    con: Any,
+    folder: Path,
+    *,
+    schema_version: int,
+    force: bool = False,
+    batch: str | None = None,
+    rows_only: Collection[int] = (),
 ) -> None:
     """Write the base tables of ``con`` into ``folder``, beside what it holds already.
 
     A rank's ``rank`` file is written after its events: where it is, the rank is whole. ``batch``
-    names the files of the tables by run; by default it is made of the ranks.
+    names the files of the tables by run; by default it is made of the ranks. Of the ranks in
+    ``rows_only`` the events stay as they are.
 
     Raises :class:`AdvisorError` when a rank of a run is there already (unless ``force``) or the
     folder holds something else.
@@ -67,7 +75,7 @@ def write_parquet(
                     hint="pass --force to replace it, or another --run",
                 )
     for run, rank in ranks:
-        for table in PER_RANK:
+        for table in PER_RANK if rank not in rows_only else ("rank",):
             _copy(
                 con,
                 f"SELECT * FROM {table} WHERE run = $run AND rank = $rank"
@@ -76,7 +84,7 @@ def write_parquet(
                 rank_place(folder, table, run, rank),
             )
     for (run,) in con.execute("SELECT run FROM run ORDER BY ALL").fetchall():
-        mine = sorted(rank for its_run, rank in ranks if its_run == run)
+        mine = [rank for its_run, rank in ranks if its_run == run]
         own_batch = f"{mine[0]}-{mine[-1]}-{len(mine)}" if mine else "none"
         for table in PER_RUN:
             place = run_folder(folder, table, run) / f"ranks={batch or own_batch}.parquet"
@@ -166,3 +174,34 @@ def attach_parquet(con: Any, folder: Path, *, schema_version: int) -> None:
         raise AdvisorError(
             f"cannot be read: {str(error).splitlines()[0]}", where=str(folder)
         ) from error
+
+
+def forget_replaced(
+    con: Any, folder: Path, run: str, ranks: Collection[int], written: Collection[str]
+) -> None:
+    """After ranks were written again under other batch names: drop their former rows of ``source``.
+
+    ``written`` are the names of the batches that hold the new rows.
+    """
+    for file in sorted(run_folder(folder, "source", run).glob("ranks=*.parquet")):
+        if file.stem.removeprefix("ranks=") in written:
+            continue
+        rows = "FROM read_parquet($file, hive_partitioning = false)"
+        values = {"file": str(file), "ranks": list(ranks)}
+        gone, kept = con.execute(
+            f"SELECT count(*) FILTER (rank IN (SELECT unnest($ranks))), count(*) {rows}", values
+        ).fetchone()
+        if gone == kept:
+            file.unlink()
+        elif gone:
+            keep = "rank IS NULL OR rank NOT IN (SELECT unnest($ranks))"
+            _copy(con, f"SELECT * {rows} WHERE {keep}", values, file)
+
+
+def clear_partial(folder: Path, run: str, ranks: Collection[int], written: Collection[str]) -> None:
+    """Remove what writers that died left beside these ranks' and batches' files."""
+    names = {f"rank={rank}" for rank in ranks} | {f"ranks={batch}" for batch in written}
+    for table in (*PER_RANK, *PER_RUN):
+        for file in run_folder(folder, table, run).glob(".*.partial"):
+            if file.name[1:].split(".")[0] in names:
+                file.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
@@ -94,9 +95,26 @@ class Store:
         store.path = path
         return store
 
-    def write_folder(self, folder: Path, *, force: bool = False, batch: str | None = None) -> None:
-        """Write the ingested tables as Parquet, or add their ranks to what ``folder`` holds."""
-        write_parquet(self.con, folder, schema_version=SCHEMA_VERSION, force=force, batch=batch)
+    def write_folder(
+        self,
+        folder: Path,
+        *,
+        force: bool = False,
+        batch: str | None = None,
+        rows_only: Collection[int] = (),
+    ) -> None:
+        """Write the ingested tables as Parquet, or add their ranks to what ``folder`` holds.
+
+        ``batch`` and ``rows_only`` as in :func:`~advisor.store.parquet.write_parquet`.
+        """
+        write_parquet(
+            self.con,
+            folder,
+            schema_version=SCHEMA_VERSION,
+            force=force,
+            batch=batch,
+            rows_only=rows_only,
+        )
 
     def lock_down(self) -> None:
         """From here on queries can reach nothing but this store, and cannot undo that."""

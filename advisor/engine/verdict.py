@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from advisor.engine.evaluate import WARNING_SHARE
 from advisor.engine.facts import Facts
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.text import duration, percent
+from advisor.engine.text import duration, percent, significant, size
 from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
+
+# A device idle for half of the step has a problem, though not one of communication.
+_MOSTLY_IDLE = 0.5
+_HEALTHY_STEPS = 2  # one step alone is no ground to call a run healthy that waits
 
 
 def verdict_of(
@@ -21,7 +25,7 @@ def verdict_of(
     where = _where_time_goes(sandbox, facts)
     if where is None:
         return _unknown_without_steps(findings, outcomes, sandbox)
-    exposed_share, wait_known, numbers = where
+    exposed_share, idle_share, wait_known, numbers = where
     if exposed_share >= WARNING_SHARE and not wait_known and not facts.all_ranks:
         world = f" of {facts.world_size}" if facts.world_size else ""
         return Verdict(
@@ -31,6 +35,26 @@ def verdict_of(
             cause="unknown",
             why=numbers,
             next_steps=["record all ranks over the same steps and pass the folder to diagnose"],
+        )
+    if facts.steps < _HEALTHY_STEPS and exposed_share >= WARNING_SHARE:
+        return Verdict(
+            title=f"{percent(exposed_share)} of the step is exposed communication; "
+            "one recorded step is too little to say what it loses every time.",
+            cause="unknown",
+            why=numbers,
+            next_steps=["record at least 5 steps with prof.step(): advisor explain steps"],
+        )
+    if idle_share >= _MOSTLY_IDLE:
+        return Verdict(
+            title=f"The device idles for {percent(idle_share)} of the step, and communication is "
+            f"not why: {percent(exposed_share)} of the step is exposed.",
+            cause="unknown",
+            why=numbers,
+            next_steps=[
+                "see what the host does in that time: advisor explain launch-bound, "
+                "advisor explain data-loader-stall",
+                *(["record at least 5 steps: advisor explain steps"] if facts.steps < 5 else []),
+            ],
         )
     if exposed_share < WARNING_SHARE:
         title = (
@@ -42,7 +66,11 @@ def verdict_of(
             f"{percent(exposed_share)} of the step is exposed, and no rule finds a cause that a "
             "change would remove."
         )
-    hints = [item.title for item in findings if item.savings_ns][:2]
+    hints = [
+        f"worth a try, for about {duration(item.savings_ns)} per step: {item.fix[0]}"
+        for item in findings
+        if item.savings_ns and item.fix
+    ][:2]
     return Verdict(title=title, cause="healthy", savings_ns=0, why=numbers, next_steps=hints)
 
 
@@ -70,15 +98,48 @@ def _unknown_without_steps(
         title = "No complete step was found, so nothing can be said per step."
         step = "record at least 5 steps with prof.step(): advisor explain steps"
     else:
-        hints = f"{len(findings)} to look at" if findings else "none to look at"
-        title = f"Logs and dumps alone show no urgent finding ({hints}); no trace was given."
+        benchmark = _benchmark(sandbox)
+        if benchmark is not None:
+            return benchmark
+        seen = f" ({len(findings)} to look at)" if findings else ""
+        title = f"Logs and dumps alone show no urgent finding{seen}; no trace was given."
         step = "add traces of all ranks: advisor explain all-ranks"
     why = f"{broken} rules failed." if broken else ""
     return Verdict(title=title, cause="unknown", why=why, next_steps=[step])
 
 
-def _where_time_goes(sandbox: Sandbox, facts: Facts) -> tuple[float, bool, str] | None:
-    """Share of exposed communication, whether waiting is known, and the numbers in words."""
+def _benchmark(sandbox: Sandbox) -> Verdict | None:
+    """What a benchmark alone shows: the best bandwidth of each collective, and wrong results."""
+    rows = sandbox.records(
+        "SELECT op, max(ranks) AS ranks, max(busbw_gbps) AS best, "
+        "arg_max(bytes, busbw_gbps) AS best_bytes, arg_min(time_us, bytes) AS smallest_us, "
+        "coalesce(sum(wrong), 0) AS wrong FROM bench WHERE tool IN ('nccl-tests', 'probe') "
+        "AND src IS NULL AND busbw_gbps IS NOT NULL AND bytes > 0 "
+        "GROUP BY op ORDER BY op <> 'all_reduce', op"
+    )
+    if not rows:
+        return None
+    first = rows[0]
+    on = f" on {first['ranks']} ranks" if first["ranks"] else ""
+    wrong = [row["op"] for row in rows if row["wrong"]]
+    title = (
+        f"The benchmark found wrong results in {', '.join(wrong)}."
+        if wrong
+        else f"{first['op']} reaches {significant(first['best'])} GB/s bus bandwidth"
+        f"{on} (at {size(first['best_bytes'])}); what a training step loses needs a trace."
+    )
+    reached = ", ".join(f"{row['op']} {significant(row['best'])} GB/s" for row in rows)
+    return Verdict(
+        title=title,
+        cause="unknown",
+        why=f"Best bus bandwidth: {reached}. The smallest {first['op']} takes "
+        f"{duration(first['smallest_us'] * 1e3)}.",
+        next_steps=["pass these files together with traces of the job: advisor explain all-ranks"],
+    )
+
+
+def _where_time_goes(sandbox: Sandbox, facts: Facts) -> tuple[float, float, bool, str] | None:
+    """Shares of exposed communication and idle, whether waiting is known, the numbers in words."""
     if not facts.steps or not facts.step_ns:
         return None
     (row,) = sandbox.records(
@@ -97,4 +158,4 @@ def _where_time_goes(sandbox: Sandbox, facts: Facts) -> tuple[float, bool, str] 
         f"communication {percent(row['exposed'])}, idle {percent(row['idle'])}{overlap} "
         f"({facts.steps} step{'s' if facts.steps != 1 else ''}{noise})."
     )
-    return float(row["exposed"]), bool(row["wait_known"]), numbers
+    return float(row["exposed"]), float(row["idle"]), bool(row["wait_known"]), numbers

@@ -285,6 +285,11 @@ CREATE VIEW sequence_evidence AS
 SELECT rank FROM flight WHERE op IS NOT NULL
 UNION ALL SELECT rank FROM collective WHERE matched_ranks > 1;
 
+-- Anything that compares links: calls that several ranks share, or a place already found (a probe).
+CREATE VIEW link_evidence AS
+SELECT call_id FROM collective WHERE matched_ranks > 1
+UNION ALL SELECT NULL FROM link_excess;
+
 -- What a recording says of its own workload; empty for other people's traces.
 CREATE VIEW workload AS
 SELECT any_value(m ->> '$.advisor.workload.precision') AS precision,

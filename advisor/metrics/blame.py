@@ -8,6 +8,7 @@ inherited: from a slow transfer before, from another rank that kept it waiting.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -48,11 +49,11 @@ def arrivals(
     on_device: Mapping[int, bool],
     clocks: Mapping[int, Clock],
 ) -> Arrivals | None:
-    """Arrivals at the calls of one group that all its ranks have; None without any."""
+    """Arrivals at the calls of one group, of the ranks that can be compared; None without any."""
     if not columns:
         return None
-    ranks = tuple(sorted(columns[0]))
-    own = [c for c in columns if tuple(sorted(c)) == ranks]
+    ranks = widest(columns)
+    own = [{rank: c[rank] for rank in ranks} for c in columns if c.keys() >= set(ranks)]
     shape = (len(own), len(ranks))
     arrival: Int64s = np.empty(shape, dtype=np.int64)
     end: Int64s = np.empty(shape, dtype=np.int64)
@@ -83,6 +84,17 @@ def arrivals(
     excess = np.where(release[:, None] >= 0, spent - _median(spent), lateness)
     segment = np.cumsum(np.diff(release, prepend=-2) != 0) - 1
     return Arrivals(group, ranks, tuple(own), arrival, begin, lateness, excess, segment)
+
+
+def widest(columns: Sequence[Mapping[int, Call]]) -> tuple[int, ...]:
+    """The ranks that share most calls: where a file was cut, either its rank or its steps go.
+
+    Most means ranks times calls; of equals the larger set of ranks.
+    """
+    sets = Counter(frozenset(column) for column in columns)
+    shared = {one: sum(n for other, n in sets.items() if other >= one) for one in sets}
+    best = max(shared, key=lambda one: (len(one) * shared[one], len(one), sorted(one)))
+    return tuple(sorted(best))
 
 
 def _median(values: Int64s) -> Int64s:

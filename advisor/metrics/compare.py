@@ -64,6 +64,7 @@ class RunFigures:
     window_ns: int
     peak_memory_bytes: int | None
     tokens_per_step: int | None = None
+    on_host: bool = False
     collectives: list[CollectiveTotal] = field(default_factory=list)
 
     @property
@@ -79,7 +80,8 @@ class RunFigures:
     @property
     def non_compute_ns(self) -> int:
         """Device busy, but not with compute."""
-        return self.busy_ns - self.compute_ns
+        # The parts are means that were rounded one by one.
+        return max(0, self.busy_ns - self.compute_ns)
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -127,7 +129,7 @@ def figures(
     middle = float(np.median(samples))
     about = con.execute(
         "SELECT any_value(r.strategy), any_value(r.compute), max(k.world_size), "
-        "max(k.peak_memory_bytes) FROM run r LEFT JOIN rank k USING (run) WHERE r.run = ?",
+        "max(k.peak_memory_bytes), bool_or(k.timeline = 'host') FROM run r LEFT JOIN rank k USING (run) WHERE r.run = ?",
         [run],
     ).fetchone()
     return RunFigures(
@@ -151,6 +153,7 @@ def figures(
         window_ns=round(split[10]),
         peak_memory_bytes=about[3],
         tokens_per_step=tokens_per_step,
+        on_host=bool(about[4]),
         collectives=_collectives(con, run),
     )
 

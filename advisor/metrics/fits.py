@@ -36,9 +36,12 @@ def link_kind(call: Call, groups: Mapping[str, Group], infos: Mapping[int, RankI
     else:
         group = groups.get(call.group) if call.group is not None else None
         ranks = group.ranks if group is not None else None
-    if ranks is None or any(rank not in infos or infos[rank].host is None for rank in ranks):
+    if ranks is None:
         return None
-    return "intra" if len({host_of(rank, infos) for rank in ranks}) == 1 else "inter"
+    known = [rank for rank in ranks if rank in infos and infos[rank].host is not None]
+    if len({host_of(rank, infos) for rank in known}) > 1:
+        return "inter"  # whatever hosts the ranks have that were not read
+    return "intra" if len(known) == len(ranks) else None
 
 
 def wire_name(call: Call) -> str:

@@ -39,11 +39,15 @@ class Ranks:
 def lateness_rows(
     run: str, columns: Sequence[Mapping[int, Call]], ranks: Ranks
 ) -> list[dict[str, Any]]:
-    """Rows of ``lateness``: per group, and over all groups where there are several."""
+    """Rows of ``lateness``: per group, and over all groups where there are several.
+
+    Calls that lack a rank (a file is missing or cut) count too: who kept the ranks that were read
+    waiting kept them waiting, whatever the others did.
+    """
     by_group: dict[str | None, list[Mapping[int, Call]]] = defaultdict(list)
     for column in columns:
         call = next(iter(column.values()))
-        if call.op in SYNCHRONISING and call.t_is == "matched":
+        if call.op in SYNCHRONISING and call.last_rank is not None:
             by_group[call.group].append(column)
     on_device = {rank: line.on_device for rank, line in ranks.lines.items()}
     found = [
@@ -151,8 +155,8 @@ def _costs(
         excess = {rank: item.excess[:, place] for place, rank in enumerate(item.ranks)}
         for row, column in enumerate(item.columns):
             last = column[item.ranks[0]].last_rank
-            if last is None:
-                continue
+            if last not in excess:
+                continue  # a rank that was left out, because its file is cut
             guilt = int(excess[last][row])
             for rank, call in column.items():
                 if rank == last or not call.wait or guilt <= 0:

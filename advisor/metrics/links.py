@@ -77,7 +77,7 @@ def link_rows(data: Inputs) -> list[dict[str, Any]]:
         "run": data.run,
         "src": best,
         "dst": None,
-        "host": data.infos[best].host,
+        "host": data.infos[best].host if best in data.infos else None,
         "process_group": None,
         "candidates": json.dumps([best, *near]) if near else None,
         "calls": sum(e.calls for e in edges) + sum(p.calls for p in slow),
@@ -126,7 +126,8 @@ def _edges(data: Inputs) -> list[SlowEdge]:
     by_kind: dict[tuple[str, str], list[Mapping[int, Call]]] = defaultdict(list)
     for column in data.columns:
         call = next(iter(column.values()))
-        if call.op not in POINT_TO_POINT and call.group is not None and call.t_is == "matched":
+        compared = call.last_rank is not None and call.op not in POINT_TO_POINT
+        if compared and call.group is not None:
             by_kind[call.group, wire_name(call)].append(column)
     found = []
     for (name, _), columns in sorted(by_kind.items()):

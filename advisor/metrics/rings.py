@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.metrics.blame import widest
 from advisor.metrics.calls import Call
 from advisor.metrics.clock import Clock, aligned
 from advisor.metrics.fits import wire_name
@@ -57,24 +58,33 @@ def slow_edge(
     columns: Sequence[Mapping[int, Call]],
     clocks: Mapping[int, Clock],
 ) -> SlowEdge | None:
-    """The edge that the calls of one operation and group point at; None without a sign of one."""
+    """The edge that the calls of one operation and group point at; None without a sign of one.
+
+    One of the group's ranks may be missing (its file was lost or cut): the ends of the others still
+    show the pattern, where at least three are left.
+    """
     op = wire_name(next(iter(columns[0].values())))
     count = len(ranks)
-    usable = [c for c in columns if len(c) == count and _large(c)]
-    if op not in _GLOO_RINGS or count < 2 or len(usable) < _FEWEST_CALLS:
+    large = [c for c in columns if _large(c)]
+    if op not in _GLOO_RINGS or count < 2 or len(large) < _FEWEST_CALLS:
+        return None
+    known = [rank for rank in ranks if rank in widest(large)]
+    usable = [c for c in large if c.keys() >= set(known)]
+    if len(known) < max(count - 1, min(count, 3)) or len(usable) < _FEWEST_CALLS:
         return None
     direction, rounds = _GLOO_RINGS[op]
     ends = np.array(
-        [[aligned(c[rank].end, rank, clocks) for rank in ranks] for c in usable], dtype=np.int64
+        [[aligned(c[rank].end, rank, clocks) for rank in known] for c in usable], dtype=np.int64
     )
     lags = (ends - ends.min(axis=1, keepdims=True)).astype(np.float64)
-    times = np.array([max(c[rank].transfer or 0 for rank in ranks) for c in usable])
+    times = np.array([max(c[rank].transfer or 0 for rank in known) for c in usable])
     keep = times > 0
     shares = lags[keep] / times[keep][:, None]
     if len(shares) < _FEWEST_CALLS:
         return None
     shares -= shares.mean(axis=1, keepdims=True)
-    tents = _tents(count)
+    tents = _tents(count)[:, [ranks.index(rank) for rank in known]]
+    tents -= tents.mean(axis=1, keepdims=True)
     typical = np.median(shares, axis=0)
     center, next_amplitude = _best(typical, tents)
     steps = rounds * (count - 1)
@@ -84,7 +94,8 @@ def slow_edge(
 
     share = total(shares)
     low, high = bootstrap(shares, total)
-    votes = (shares @ tents.T).argmax(axis=1)
+    # Without a rank the tents are not equally high.
+    votes = (shares @ (tents / np.linalg.norm(tents, axis=1, keepdims=True)).T).argmax(axis=1)
     near = {center, (center + 1) % count} if next_amplitude > 0 else {center}
     hits = int(np.isin(votes, list(near)).sum())
     p_value = min(1.0, count * binomial_tail(hits, len(votes), len(near) / count))
@@ -107,7 +118,7 @@ def slow_edge(
 
 def _large(column: Mapping[int, Call]) -> bool:
     call = next(iter(column.values()))
-    return call.t_is == "matched" and (call.bytes or 0) >= _SMALLEST_BYTES
+    return call.last_rank is not None and (call.bytes or 0) >= _SMALLEST_BYTES
 
 
 def _tents(count: int) -> Floats:

@@ -1,8 +1,9 @@
 """Waiting for the last rank against transferring data, and the bandwidth that follows.
 
 For a matched call, on the aligned clock: wait = from a rank's own start to the last rank's start;
-transfer = from there to its own end (METRICS sections 3 and 4). A call whose ranks were not all
-read has no wait, and its transfer time is the shortest duration seen: an upper bound.
+transfer = from there to its own end (METRICS sections 3 and 4). Where some of a call's ranks were not
+read (a file is missing or cut), the last of those that were stands in: the wait is then at least
+that and the transfer at most, and the call's own time is the shortest duration seen, an upper bound.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from advisor.metrics.calls import Call
 from advisor.metrics.clock import Clock, aligned
 from advisor.metrics.groups import Group
+from advisor.metrics.operations import POINT_TO_POINT
 
 
 def split_waiting(
@@ -22,13 +24,18 @@ def split_waiting(
     """Fill wait, transfer, t_is, last_rank, algbw and busbw of matched calls."""
     for column in columns:
         some = next(iter(column.values()))
-        if len(column) > 1 and len(column) == _expected(some, groups):
-            _matched(column, clocks)
-        else:
+        whole = len(column) > 1 and len(column) == _expected(some, groups)
+        if whole or (len(column) > 1 and some.op not in POINT_TO_POINT):
+            _compare(column, clocks)
+        if not whole:
             shortest = min(call.end - call.start for call in column.values())
             for call in column.values():
-                call.transfer, call.t_is = shortest, "upper bound"
-        slowest = max(call.transfer or 0 for call in column.values())
+                call.t_is = "upper bound"
+                if call.wait is None:
+                    call.transfer = shortest
+            slowest = shortest
+        else:
+            slowest = max(call.transfer or 0 for call in column.values())
         for call in column.values():
             if call.bytes and slowest > 0:
                 call.algbw = call.bytes / slowest
@@ -45,7 +52,7 @@ def _expected(call: Call, groups: Mapping[str, Group]) -> int | None:
     return call.group_size
 
 
-def _matched(column: Mapping[int, Call], clocks: Mapping[int, Clock]) -> None:
+def _compare(column: Mapping[int, Call], clocks: Mapping[int, Clock]) -> None:
     starts = {rank: aligned(call.start, rank, clocks) for rank, call in column.items()}
     last_rank = max(starts, key=lambda rank: (starts[rank], -rank))
     for rank, call in column.items():

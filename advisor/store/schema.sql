@@ -147,10 +147,10 @@ CREATE TABLE collective (
   stream BIGINT,                    -- stream or thread that ran it
   event_id BIGINT,                  -- event it comes from
   matched_ranks INTEGER,            -- how many ranks of the group this call was matched on (1 = alone)
-  wait_ns BIGINT,                   -- this rank waiting for the last to arrive; null when not matched
+  wait_ns BIGINT,                   -- this rank waiting for the last to arrive; null when not matched; at least that when a rank is missing
   transfer_ns BIGINT,               -- from the last rank's start to this rank's end; see t_is
-  t_is VARCHAR,                     -- 'matched' or 'upper bound'
-  last_rank INTEGER,                -- which rank arrived last; null when not matched
+  t_is VARCHAR,                     -- 'matched' or 'upper bound' (a rank of the call was not read)
+  last_rank INTEGER,                -- which rank arrived last, of those read; null when not matched
   step INTEGER,                     -- step; null outside steps
   phase VARCHAR,                    -- forward backward optimizer other; null if unknown
   module VARCHAR,                   -- module, layer or 'bucket N' where known

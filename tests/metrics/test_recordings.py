@@ -168,11 +168,38 @@ def test_a_missing_rank_is_said_and_leaves_the_rest(slow_rank: Traces) -> None:
     assert {
         r for (r,) in store.con.execute("SELECT DISTINCT reason FROM unmatched").fetchall()
     } == {"missing rank"}
-    assert store.con.execute(
-        "SELECT DISTINCT t_is, wait_ns, matched_ranks FROM collective"
-    ).fetchall() == [("upper bound", None, 3)]
-    # Without all ranks nobody can be called late.
-    assert stragglers(store) == []
+    assert store.con.execute("SELECT DISTINCT t_is, matched_ranks FROM collective").fetchall() == [
+        ("upper bound", 3)
+    ]
+    # Who kept the others waiting did so, whatever the missing rank was doing.
+    assert stragglers(store) == [(2, "slow-compute")]
+    whole = dict(
+        derived(slow_rank)
+        .con.execute("SELECT (rank, start_ns), wait_ns FROM collective WHERE rank <> 3")
+        .fetchall()
+    )
+    waits = store.con.execute("SELECT (rank, start_ns), wait_ns FROM collective").fetchall()
+    assert all(wait <= whole[call] + 1_000_000 for call, wait in waits)  # the clocks are refitted
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2, 3])
+def test_a_missing_rank_hides_no_slow_edge(slow_link: Traces, missing: int) -> None:
+    ((_, *ends),) = places(derived(slow_link))
+    left = places(derived({rank: t for rank, t in slow_link.items() if rank != missing}))
+    # Without the receiver of four ranks' edge, its stagger and a clock look alike.
+    assert len(left) == (missing != ends[1])
+    assert all(src in ends or dst in ends for _, src, dst in left)
+
+
+def test_a_cut_file_hides_no_straggler(slow_rank: Traces) -> None:
+    cut = copy.deepcopy(slow_rank)
+    events = cut[1]["traceEvents"]
+    last = max(e["ts"] for e in events if "ts" in e)
+    first = min(e["ts"] for e in events if "ts" in e)
+    cut[1]["traceEvents"] = [
+        e for e in events if e.get("ts", first) < first + (last - first) * 6 / 10
+    ]
+    assert stragglers(derived(cut)) == [(2, "slow-compute")]
 
 
 def test_one_rank_alone_blames_nobody(slow_link: Traces) -> None:

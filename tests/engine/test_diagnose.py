@@ -90,6 +90,40 @@ def test_partial_steps_give_no_verdict() -> None:
     assert "No complete step" in report.verdict.title
 
 
+def test_a_benchmark_alone_is_told_by_its_numbers() -> None:
+    rows = [
+        {"tool": "nccl-tests", "op": op, "ranks": 8, "bytes": size, "time_us": us, "busbw_gbps": bw}
+        for op, size, us, bw in [
+            ("all_gather", 8, 30.0, 0.0),
+            ("all_reduce", 8, 34.5, 0.0),
+            ("all_reduce", 8_000_000_000, 60_000.0, 232.0),
+        ]
+    ]
+    verdict = report_of(ranks=0, tables={"bench": rows}).verdict
+    assert verdict.title.startswith(
+        "all_reduce reaches 232 GB/s bus bandwidth on 8 ranks (at 8 GB)"
+    )
+    assert "34.5 µs" in verdict.why
+    rows[0]["wrong"] = 3
+    verdict = report_of(ranks=0, tables={"bench": rows}).verdict
+    assert verdict.title == "The benchmark found wrong results in all_gather."
+
+
+def test_a_device_that_mostly_idles_is_not_called_healthy() -> None:
+    idle = {"rank": [0, 1], "step": [0, 1, 2, 3], "window_ns": 100_000_000}
+    tables = {"step_breakdown": [{**idle, "compute_ns": 1_000_000, "idle_ns": 99_000_000}]}
+    verdict = report_of(ranks=2, steps=4, tables=tables).verdict
+    assert verdict.cause == "unknown"
+    assert verdict.title.startswith("The device idles for 99 % of the step")
+
+
+def test_one_step_with_waiting_is_not_called_healthy() -> None:
+    one = [{**EXPOSED["step_breakdown"][0], "step": 0, "exposed_wait_ns": 24_000_000}]
+    verdict = report_of(ranks=4, steps=1, tables={"step_breakdown": one}).verdict
+    assert verdict.cause == "unknown"
+    assert "24 % of the step is exposed" in verdict.title
+
+
 def test_a_shifted_clock_changes_nothing_here() -> None:
     """Residuals, not offsets, enter the rules: an aligned shift must not show."""
     tables = {**EXPOSED, "lateness": LATE}

@@ -3,26 +3,42 @@
 Fitted on the service times of the traced calls (never on their raw durations, which contain the
 waiting for late ranks and the sharing with other calls). ``a`` holds the latency terms
 (k * alpha), ``b`` the bytes each link carries (m * beta) of METRICS section 7.
+
+Calls that were in flight together are taken as one observation (their number, their bytes, their
+time): how they shared the network is a guess, that it was busy all the while is not. Where the
+trace does not tell latency from bandwidth (calls of one size, or nearly), a prior does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.whatif.program import Call, Program
 
+Floats = NDArray[np.float64]
+
 # Beyond this many times the largest size seen a prediction is called extrapolation.
 EXTRAPOLATION = 2.0
-# Relative uncertainty of a cost known at one size only.
-_ONE_SIZE_SPREAD = 0.3
+# Latency of one hop that is assumed before any call is seen, and its uncertainty as a share: a
+# message between two sockets and the wake-up of the thread that reads it (gloo over TCP); a hop of
+# NCCL between two GPUs (its own tuning constants hold 0.6 to 14 us per hop, by link and protocol).
+_HOP_NS = {"sockets": 75_000.0, "device": 5_000.0}
+_HOP_SPREAD = 1.0
+# Relative error of one observation that no repetition removes: the model is a straight line.
+_MODEL_SPREAD = 0.03
 
 
 @dataclass(frozen=True)
 class ServiceModel:
-    """``a_ns`` + ``b_ns_per_byte`` * bytes, with what it rests on."""
+    """``a_ns`` + ``b_ns_per_byte`` * bytes, with what it rests on.
+
+    ``a_sigma_ns`` is the uncertainty of the latency; a larger latency goes with a smaller
+    ``b_ns_per_byte``, such that a call of ``typical_bytes`` costs the same.
+    """
 
     a_ns: float
     b_ns_per_byte: float
@@ -30,6 +46,14 @@ class ServiceModel:
     samples: int
     largest_bytes: int
     spread: float
+    a_sigma_ns: float = 0.0
+    typical_bytes: float = 1.0
+
+    def with_latency(self, a_ns: float) -> ServiceModel:
+        """The same calls explained by another latency (kept between 0 and the typical call)."""
+        typical = self.service_ns(round(self.typical_bytes))
+        a = min(max(a_ns, 0.0), typical)
+        return replace(self, a_ns=a, b_ns_per_byte=(typical - a) / self.typical_bytes)
 
     def service_ns(self, size: int) -> float:
         """Time of a call of ``size`` bytes that has the network for itself."""
@@ -43,44 +67,58 @@ class ServiceModel:
 def fit_service(programs: Sequence[Program], op: str, group_size: int) -> ServiceModel | None:
     """Fit the calls of one operation and group size; None when there are none with a size.
 
-    Medians per size (robust against single slow calls), then least squares on relative errors
-    with both terms kept non-negative. ``spread`` is the median relative deviation of the calls.
-    With one size only the latency cannot be told: it is taken as zero, which understates what
-    merging calls gives, and the spread says so.
+    Observations are bursts of calls in flight together, as medians over the bursts of the same
+    make-up; least squares on relative errors with the prior on the latency, both terms kept
+    non-negative. ``spread`` is the median relative deviation of the observations.
     """
-    calls = [
-        call
-        for program in programs
-        for call in program.calls.values()
-        if _fits(call, op, group_size)
-    ]
-    by_size: dict[int, list[float]] = {}
-    for call in calls:
-        by_size.setdefault(int(call.bytes or 0), []).append(call.service_ns)
-    by_size.pop(0, None)
-    if not by_size:
+    observed: dict[tuple[int, int], list[float]] = {}
+    sizes: set[int] = set()
+    for program in programs:
+        for count, size, time in _observations(program, op, group_size, sizes):
+            observed.setdefault((count, size), []).append(time)
+    if not observed:
         return None
-    sizes = np.array(sorted(by_size), dtype=float)
-    times = np.array([float(np.median(by_size[int(size)])) for size in sizes])
-    counts = np.array([len(by_size[int(size)]) for size in sizes], dtype=float)
-    one_size = len(sizes) == 1
-    a, b = (
-        (0.0, float(times[0] / sizes[0]))
-        if one_size
-        else (_fit_relative(sizes, times, np.sqrt(counts)))
-    )
+    counts = np.array([key[0] for key in observed], dtype=float)
+    volumes = np.array([key[1] for key in observed], dtype=float)
+    times = np.array([float(np.median(values)) for values in observed.values()])
+    repeats = np.array([len(values) for values in observed.values()], dtype=float)
+    hop = _HOP_NS["sockets" if any(program.shared for program in programs) else "device"]
+    prior = hop * _hops(op, group_size)
+    sigma = np.sqrt(_MODEL_SPREAD**2 + (_scatter(observed) ** 2) / repeats)
+    a, b, a_sigma = _fit(counts, volumes, times, sigma, prior)
     deviation = [
-        abs(call.service_ns - (a + b * int(call.bytes or 0))) / max(a + b * int(call.bytes or 0), 1)
-        for call in calls
+        abs(value - (a * count + b * volume)) / max(a * count + b * volume, 1.0)
+        for (count, volume), values in observed.items()
+        for value in values
     ]
     return ServiceModel(
         a_ns=a,
         b_ns_per_byte=b,
         sizes=len(sizes),
-        samples=len(calls),
-        largest_bytes=int(sizes[-1]),
-        spread=max(float(np.median(deviation)), _ONE_SIZE_SPREAD if one_size else 0.0),
+        samples=sum(count * len(values) for (count, _), values in observed.items()),
+        largest_bytes=max(sizes),
+        spread=float(np.median(deviation)),
+        a_sigma_ns=a_sigma,
+        typical_bytes=float((volumes * repeats).sum() / (counts * repeats).sum()),
     )
+
+
+def _observations(
+    program: Program, op: str, group_size: int, sizes: set[int]
+) -> Iterator[tuple[int, int, float]]:
+    """(calls, bytes, ns) of each burst that holds calls of this kind only; their sizes noted."""
+    bursts: dict[tuple[int, int], list[Call]] = {}
+    for key, call in program.calls.items():
+        # Calls of unknown burst stand for themselves.
+        bursts.setdefault((call.burst, key if call.burst < 0 else 0), []).append(call)
+    pure = [calls for calls in bursts.values() if all(_fits(c, op, group_size) for c in calls)]
+    if not pure:
+        pure = [[call] for call in program.calls.values() if _fits(call, op, group_size)]
+    for calls in pure:
+        volumes = [int(call.bytes or 0) for call in calls]
+        if sum(volumes):
+            sizes.update(volumes)
+            yield len(calls), sum(volumes), sum(call.service_ns for call in calls)
 
 
 def _fits(call: Call, op: str, group_size: int) -> bool:
@@ -92,15 +130,43 @@ def _fits(call: Call, op: str, group_size: int) -> bool:
     )
 
 
-def _fit_relative(sizes: np.ndarray, times: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Non-negative least squares of (a + b*size - time) / time, for two terms in closed form."""
-    scale = weight / times
-    design = np.stack([scale, sizes * scale], axis=1)
-    target = times * scale
-    solution, *_ = np.linalg.lstsq(design, target, rcond=None)
-    a, b = float(solution[0]), float(solution[1])
+def _hops(op: str, group_size: int) -> int:
+    """Messages in a row of a ring."""
+    return max(1, (2 if op == "all_reduce" else 1) * (group_size - 1))
+
+
+def _scatter(observed: dict[tuple[int, int], list[float]]) -> float:
+    """Relative scatter of observations of the same make-up: 1.4826 * median deviation."""
+    deviations = [
+        abs(value / float(np.median(values)) - 1)
+        for values in observed.values()
+        if len(values) > 1
+        for value in values
+    ]
+    return 1.4826 * float(np.median(deviations)) if deviations else 0.1
+
+
+def _fit(
+    counts: Floats, volumes: Floats, times: Floats, sigma: Floats, prior_ns: float
+) -> tuple[float, float, float]:
+    """a, b >= 0 and the uncertainty of a: least squares of (a*count + b*volume - time) / time.
+
+    The prior is one more observation of a: ``prior_ns`` with _HOP_SPREAD.
+    """
+    scale = 1 / (times * sigma)
+    prior_scale = 1 / (_HOP_SPREAD * prior_ns)
+    design = np.stack(
+        [np.append(counts * scale, prior_scale), np.append(volumes * scale, 0.0)], axis=1
+    )
+    target = np.append(times * scale, prior_ns * prior_scale)
+    # Columns of like size, or the normal equations lose their digits.
+    unit = np.linalg.norm(design, axis=0)
+    solution, *_ = np.linalg.lstsq(design / unit, target, rcond=None)
+    a, b = (float(value) for value in solution / unit)
+    inverse = np.linalg.inv((design / unit).T @ (design / unit))
+    a_sigma = float(np.sqrt(inverse[0, 0]) / unit[0])
     if a < 0:
-        return 0.0, float((design[:, 1] @ target) / (design[:, 1] @ design[:, 1]))
+        return 0.0, float((design[:, 1] @ target) / (design[:, 1] @ design[:, 1])), a_sigma
     if b < 0:
-        return float((design[:, 0] @ target) / (design[:, 0] @ design[:, 0])), 0.0
-    return a, b
+        return float((design[:, 0] @ target) / (design[:, 0] @ design[:, 0])), 0.0, a_sigma
+    return a, b, a_sigma

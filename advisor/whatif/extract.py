@@ -30,6 +30,8 @@ _SHORTEST_GAP_NS = 20_000
 _SCALAR_BYTES = 64
 # gloo runs two collectives of a group at once (two worker threads per process group by default).
 _SLOTS = {"gloo": 2}
+# Passes over the ring: an all-reduce is a reduce-scatter and an all-gather.
+_PASSES = {"all_reduce": 2}
 _DTYPE_BYTES = {
     "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2,
     "c10::half": 2, "c10::bfloat16": 2, "bfloat16": 2,
@@ -102,7 +104,9 @@ def _program(
     if not any(rows.values()):
         return None
     origin = min(start + offsets[rank] for rank, (start, _) in windows.items())
-    service = _service_times(rows, offsets)
+    spans = _spans(rows, offsets)
+    service = _service_times(rows, spans)
+    burst = _bursts(spans)
     calls: dict[int, Call] = {}
     for rank, of_rank in rows.items():
         for row in of_rank:
@@ -116,6 +120,7 @@ def _program(
                 bytes=row.bytes,
                 is_gradient=row.is_gradient,
                 phase=row.phase,
+                burst=burst[row.call_id],
             )
     items: dict[int, list[Item]] = {}
     for rank, window in windows.items():
@@ -181,36 +186,61 @@ def _calls(
     return result
 
 
-def _service_times(rows: dict[int, list[_CallRow]], offsets: dict[int, int]) -> dict[int, float]:
-    """Per call: its time with the network for itself.
-
-    The transfer runs from the last rank's start to the last rank's end; while n transfers run at
-    once on a rank each gets 1/n of the network, so service = integral of 1/n over the transfer.
-    """
+def _spans(
+    rows: dict[int, list[_CallRow]], offsets: dict[int, int]
+) -> dict[int, tuple[int, int]]:
+    """Per call its transfer: from the last rank's start to the last rank's end, aligned clocks."""
     spans: dict[int, tuple[int, int]] = {}
-    members: dict[int, set[int]] = {}
     for rank, of_rank in rows.items():
         for row in of_rank:
             start, end = row.start + offsets[rank], row.end + offsets[rank]
             old = spans.get(row.call_id)
             spans[row.call_id] = (max(old[0], start), max(old[1], end)) if old else (start, end)
+    return spans
+
+
+def _bursts(spans: dict[int, tuple[int, int]]) -> dict[int, int]:
+    """Number the stretches of overlapping transfers; call to its stretch."""
+    bursts: dict[int, int] = {}
+    reach, number = -1, -1
+    for call, (start, end) in sorted(spans.items(), key=lambda entry: entry[1]):
+        if start >= reach:
+            number += 1
+        bursts[call] = number
+        reach = max(reach, end)
+    return bursts
+
+
+def _service_times(
+    rows: dict[int, list[_CallRow]], spans: dict[int, tuple[int, int]]
+) -> dict[int, float]:
+    """Per call: its time with the network for itself.
+
+    Transfers that run at once on a rank share the network in proportion to the bytes they move
+    (see simulate.py), so service = integral of own bytes / all bytes over the transfer.
+    """
+    members: dict[int, set[int]] = {}
+    weight: dict[int, float] = {}
+    for rank, of_rank in rows.items():
+        for row in of_rank:
             members.setdefault(row.call_id, set()).add(rank)
+            weight[row.call_id] = float(max(row.bytes or 0, 1)) * _PASSES.get(row.op, 1)
     service: dict[int, float] = {}
     ordered = sorted(spans.items(), key=lambda entry: entry[1])
     for call, (start, end) in ordered:
         others = [
-            span
+            (*span, weight[other])
             for other, span in ordered
             if other != call
             and span[0] < end
             and span[1] > start
             and members[other] & members[call]
         ]
-        cuts = sorted({start, end, *(t for span in others for t in span if start < t < end)})
+        cuts = sorted({start, end, *(t for span in others for t in span[:2] if start < t < end)})
         total = 0.0
         for left, right in pairwise(cuts):
-            active = 1 + sum(1 for span in others if span[0] <= left and span[1] >= right)
-            total += (right - left) / active
+            rest = sum(of for since, until, of in others if since <= left and until >= right)
+            total += (right - left) * weight[call] / (weight[call] + rest)
         service[call] = max(total, 0.0)
     return service
 

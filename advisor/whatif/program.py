@@ -60,6 +60,7 @@ class Call:
     bytes: int | None = None
     is_gradient: bool = False
     phase: str | None = None
+    burst: int = -1
 
 
 @dataclass(frozen=True)

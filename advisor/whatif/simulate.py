@@ -2,7 +2,9 @@
 
 A call may run when all its ranks issued it and it is among the first ``slots`` unfinished calls of
 its channel (gloo runs two at a time per process group, NCCL one per communicator). Calls that run
-at the same time and share a rank share the network equally where ``shared`` is set.
+at the same time and share a rank share the network where ``shared`` is set, in proportion to their
+service times: rings go in rounds, and in each round every call puts one chunk of its own size into
+the same queue, so that all advance by the same fraction of themselves.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class _Network:
         self.arrivals: dict[int, int] = dict.fromkeys(program.calls, 0)
         self.queues: dict[str, deque[int]] = {}
         self.active: dict[int, float] = {}
-        self.share: dict[int, int] = {}
+        # How many times its own length a running call takes at present.
+        self.slowdown: dict[int, float] = {}
         self.done: dict[int, float] = {}
         self.started: dict[int, float] = {}
 
@@ -65,20 +68,22 @@ class _Network:
 
     def _reshare(self) -> None:
         if not self.shared:
-            self.share = dict.fromkeys(self.active, 1)
+            self.slowdown = dict.fromkeys(self.active, 1.0)
             return
         members = {call: set(self.calls[call].ranks) for call in self.active}
-        self.share = {
-            call: sum(1 for other in members.values() if ranks & other)
+        weight = {call: max(self.calls[call].service_ns, 1.0) for call in self.active}
+        self.slowdown = {
+            call: sum(weight[other] for other, theirs in members.items() if ranks & theirs)
+            / weight[call]
             for call, ranks in members.items()
         }
 
     def next_end(self, now: float) -> float:
-        return now + min(left * self.share[call] for call, left in self.active.items())
+        return now + min(left * self.slowdown[call] for call, left in self.active.items())
 
     def advance(self, elapsed: float) -> None:
         for call in self.active:
-            self.active[call] -= elapsed / self.share[call]
+            self.active[call] -= elapsed / self.slowdown[call]
 
     def finish(self, now: float) -> list[int]:
         # Rounding of the sharing arithmetic must not leave a call with 1e-9 ns to go.

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -55,7 +53,9 @@ def command(
     checks = [_parse_gate(text) for text in gates]
     outputs = plan_outputs(formats, output, force=force)
     from advisor import api
+    from advisor.cli import _compare_tables as tables
     from advisor.metrics import compare
+    from advisor.metrics.theory import theory
 
     loaded = api.load_runs(runs)
     with loaded:
@@ -76,14 +76,16 @@ def command(
         changes = {
             row.run: compare.operators(con, base.run, row.run, limit=operators) for row in others
         }
-        document = _document(found, differences, changes)
+        theories = [theory(con, row.run) for row in found]
+        document = tables.document(found, differences, changes, theories)
         for item in outputs:
             if item.format == "html":
                 text = loaded.render("html")
             elif item.format == "json":
                 text = json.dumps(document, indent=1)
             else:
-                text = _table(found, differences) + _changes(changes)
+                text = tables.table(found, differences, theories) + tables.traffic(found, theories)
+                text += tables.operators(changes)
             _emit(item, text, quiet=quiet)
     failed = [line for check in checks for line in _failures(check, base, others, differences)]
     for line in failed:
@@ -103,80 +105,6 @@ def _profile(path: Path) -> tuple[list[int], int | None]:
         return [int(value) for value in samples], None if tokens is None else int(tokens)
     except (ValueError, AttributeError, TypeError) as error:
         raise AdvisorError(f"cannot be read: {error}", where=str(file)) from error
-
-
-def _table(found: list[RunFigures], differences: list[Difference]) -> str:
-    from advisor.metrics.compare import scaling_efficiency
-
-    base = found[0]
-    lines: list[tuple[str, list[str]]] = [
-        ("strategy", [row.strategy or "-" for row in found]),
-        ("ranks", [str(row.world_size or row.ranks) for row in found]),
-        ("step ms", [f"{row.step_ns / 1e6:.2f}" for row in found]),
-        ("  MAD ms", [f"{row.step_mad_ns / 1e6:.2f}" for row in found]),
-        ("  vs base", ["base", *(f"{d.share:+.1%}" for d in differences)]),
-        ("  95 % low", ["", *(f"{d.low:+.1%}" for d in differences)]),
-        ("  95 % high", ["", *(f"{d.high:+.1%}" for d in differences)]),
-        ("  significant", ["", *("yes" if d.significant else "no" for d in differences)]),
-        ("tokens/s", [_optional(row.tokens_per_second, "{:,.0f}") for row in found]),
-        ("speed-up", [_ratio(base, row) for row in found]),
-        ("efficiency", [_optional(scaling_efficiency(base, row), "{:.1%}") for row in found]),
-        ("compute ms", [f"{row.compute_ns / 1e6:.2f}" for row in found]),
-        ("compute %", [f"{row.compute_ns / row.window_ns:.1%}" for row in found]),
-        ("non-compute ms", [f"{row.non_compute_ns / 1e6:.2f}" for row in found]),
-        ("busy ms", [f"{row.busy_ns / 1e6:.2f}" for row in found]),
-        ("idle ms", [f"{row.idle_ns / 1e6:.2f}" for row in found]),
-        ("exposed comm ms", [f"{row.exposed_comm_ns / 1e6:.2f}" for row in found]),
-        ("overlap %", [_optional(row.overlap, "{:.1%}") for row in found]),
-        ("peak memory MB", [_optional(row.peak_memory_bytes, "{:,.0f}", 1e6) for row in found]),
-    ]
-    ops = sorted({total.op for row in found for total in row.collectives})
-    for op in ops:
-        totals = [next((t for t in row.collectives if t.op == op), None) for row in found]
-        lines += [(title, [_total(t, show) for t in totals]) for title, show in _columns(op)]
-    names = [row.run for row in found]
-    width = max(14, *(len(name) + 2 for name in names))
-    head = f"{'per step':18s}" + "".join(f"{name:>{width}s}" for name in names)
-    body = [f"{title:18s}" + "".join(f"{v:>{width}s}" for v in values) for title, values in lines]
-    sources = {row.samples_from for row in found}
-    return "\n".join([head, *body, "", f"step times: {'; '.join(sorted(sources))}", ""])
-
-
-def _changes(changes: dict[str, Any]) -> str:
-    parts = []
-    for run, rows in changes.items():
-        parts.append(f"\noperators, {run} against the base (per step and rank)")
-        for row in rows:
-            delta = (row.ns_other - row.ns_base) / 1e6
-            calls = f"{row.calls_base:g} -> {row.calls_other:g}"
-            parts.append(f"  {row.change:8s} {delta:+9.3f} ms  calls {calls:14s} {row.name[:60]}")
-    return "\n".join(parts)
-
-
-def _document(
-    found: list[RunFigures], differences: list[Difference], changes: dict[str, Any]
-) -> dict[str, Any]:
-    return {
-        "schema_version": 1,
-        "base": found[0].run,
-        "runs": [
-            {
-                **asdict(row),
-                "overlap": row.overlap,
-                "busy_ns": row.busy_ns,
-                "non_compute_ns": row.non_compute_ns,
-                "tokens_per_second": row.tokens_per_second,
-                "difference": None
-                if index == 0
-                else {
-                    **asdict(differences[index - 1]),
-                    "significant": differences[index - 1].significant,
-                },
-            }
-            for index, row in enumerate(found)
-        ],
-        "operators": {run: [asdict(row) for row in rows] for run, rows in changes.items()},
-    }
 
 
 def _parse_gate(text: str) -> tuple[str, float]:
@@ -228,26 +156,3 @@ def _emit(item: Output, text: str, *, quiet: bool) -> None:
     item.write(text)
     if not quiet:
         click.echo(f"Wrote {item.path}", err=True)
-
-
-def _ratio(base: RunFigures, row: RunFigures) -> str:
-    if base.tokens_per_second and row.tokens_per_second:
-        return f"{row.tokens_per_second / base.tokens_per_second:.2f}x"
-    return f"{base.step_ns / row.step_ns:.2f}x"
-
-
-def _optional(value: float | None, form: str, scale: float = 1.0) -> str:
-    return "-" if value is None else form.format(value / scale)
-
-
-def _total(total: Any, form: Callable[[Any], str]) -> str:
-    return "-" if total is None else form(total)
-
-
-def _columns(op: str) -> list[tuple[str, Callable[[Any], str]]]:
-    return [
-        (f"{op} calls", lambda total: f"{total.calls_per_step:g}"),
-        ("  total ms", lambda total: f"{total.total_ns_per_step / 1e6:.2f}"),
-        ("  average us", lambda total: f"{total.average_ns / 1e3:.0f}"),
-        ("  MB", lambda total: _optional(total.bytes_per_step, "{:.2f}", 1e6)),
-    ]

@@ -113,13 +113,16 @@ def command(
     workload = workload.with_settings({**chosen, **dict(_parse(text) for text in settings)})
     _require_torch()
     from advisor.profile.inject import Fault
-    from advisor.profile.launch import Nodes
+    from advisor.profile.launch import Nodes, local_ranks, threads_per_rank
 
     if nnodes > 1 and not rdzv_endpoint and not print_command:
         raise AdvisorError("needs --rdzv-endpoint HOST:PORT of the first node", where="--nnodes")
     nodes = Nodes(nnodes, node_rank, rdzv_endpoint)
     faults = tuple(Fault.parse(text) for text in inject)
     jobs = _jobs(workload, say=lambda text: None if quiet else click.echo(text, err=True))
+    # One share for the ranks of every strategy: `single` on all cores would be no base to compare
+    # with, as one GPU is the base of several.
+    threads = threads_per_rank(max(local_ranks(job, nodes) for job in jobs.values()))
     for name, job in jobs.items():
         folder = _folder(output, job.name, list(jobs), name)
         if print_command:
@@ -129,8 +132,9 @@ def command(
             _sweep(job, sizes, folder, timeout=timeout, force=force, quiet=quiet)
         else:
             run_one(
-                job, folder, faults=faults, timeout=timeout, force=force, quiet=quiet, nodes=nodes
-            )
+                job, folder, faults=faults, timeout=timeout, force=force, quiet=quiet, nodes=nodes,
+                threads=threads,
+            )  # fmt: skip
 
 
 def _jobs(workload: Workload, *, say: Callable[[str], None]) -> dict[str, Workload]:
@@ -175,6 +179,7 @@ def run_one(
     force: bool,
     quiet: bool,
     nodes: Any = None,
+    threads: int | None = None,
 ) -> dict[str, Any]:
     """Run one job to the end and return its profile.json. Raises AdvisorError naming the rank."""
     from advisor.profile import files, launch, strategies, summary
@@ -194,7 +199,9 @@ def run_one(
         f" {workload.strategy}, {workload.world_size} ranks on {workload.device}, {total} steps"
     )
     try:
-        launch.launch(workload, folder, nodes=nodes, faults=faults, timeout_s=timeout)
+        launch.launch(
+            workload, folder, nodes=nodes, faults=faults, timeout_s=timeout, threads=threads
+        )
     except AdvisorError as error:
         summary.write(folder, workload, error=error.message)
         raise

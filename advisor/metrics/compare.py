@@ -129,7 +129,8 @@ def figures(
     middle = float(np.median(samples))
     about = con.execute(
         "SELECT any_value(r.strategy), any_value(r.compute), max(k.world_size), "
-        "max(k.peak_memory_bytes), bool_or(k.timeline = 'host') FROM run r LEFT JOIN rank k USING (run) WHERE r.run = ?",
+        "max(k.peak_memory_bytes), bool_or(k.timeline = 'host') "
+        "FROM run r LEFT JOIN rank k USING (run) WHERE r.run = ?",
         [run],
     ).fetchone()
     return RunFigures(

@@ -143,7 +143,7 @@ def _close(left: float, right: float) -> bool:
 def _advisor(metadata: str | None) -> dict[str, Any]:
     document = (parse_json(metadata) or {}).get("advisor")
     found = parse_json(document) if isinstance(document, str) else document
-    return dict(found)
+    return dict(found or {})
 
 
 def _rank(document: dict[str, Any]) -> _Rank:

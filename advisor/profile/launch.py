@@ -56,12 +56,19 @@ def launch(
     faults: tuple[Fault, ...] = (),
     timeout_s: float = 120.0,
     record: bool = True,
+    threads: int | None = None,
 ) -> None:
     """Run all ranks of this node to the end; traces and results are in ``folder``.
 
-    Raises AdvisorError naming the rank that died or hung; what was recorded stays.
+    ``threads`` is each rank's OMP_NUM_THREADS where that is not set (None: cores / ranks). Raises
+    AdvisorError naming the rank that died or hung, or the signal that stopped the launch; what was
+    recorded stays.
     """
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+    from torch.distributed.elastic.multiprocessing import (
+        DefaultLogsSpecs,
+        SignalException,
+        Std,
+    )
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -91,11 +98,16 @@ def launch(
     command = [sys.executable, "-u", "-m", "advisor.profile.worker", str(folder)]
     quiet = _quiet(logs / f"launcher-{nodes.rank}.log")
     # The board is closed last: the watch reads it until it has been joined.
-    with contextlib.closing(board), quiet, _environment(workload, nodes), watch:
+    with contextlib.closing(board), quiet, _environment(workload, nodes, threads), watch:
         try:
             elastic_launch(config, command[0])(*command[1:])
         except ChildFailedError as error:
             raise _failure(error, watch, folder, workload) from error
+        except SignalException as error:
+            raise AdvisorError(
+                f"stopped by {signal.Signals(error.sigval).name}; all ranks were ended",
+                hint=_kept(folder, workload),
+            ) from error
 
 
 def local_ranks(workload: Workload, nodes: Nodes) -> int:
@@ -157,10 +169,7 @@ def _signal_all(pids: list[int], number: signal.Signals) -> None:
 
 
 def _failure(error: Any, watch: _Watch, folder: Path, workload: Workload) -> AdvisorError:
-    kept = [r for r in range(workload.world_size) if files.trace(folder, r).exists()]
-    hint = f"logs in {folder / 'logs'}; " + (
-        f"kept what ranks {_list(kept)} recorded" if kept else "nothing was recorded yet"
-    )
+    hint = _kept(folder, workload)
     if watch.hung:
         ranks = _list([position.rank for position in watch.hung])
         where = watch.hung[0]
@@ -170,6 +179,13 @@ def _failure(error: Any, watch: _Watch, folder: Path, workload: Workload) -> Adv
         )
     rank, failure = _root_cause(error.failures)
     return AdvisorError(f"rank {rank} {_how(failure)}; the others were ended", hint=hint)
+
+
+def _kept(folder: Path, workload: Workload) -> str:
+    kept = [r for r in range(workload.world_size) if files.trace(folder, r).exists()]
+    return f"logs in {folder / 'logs'}; " + (
+        f"kept what ranks {_list(kept)} recorded" if kept else "nothing was recorded yet"
+    )
 
 
 def is_out_of_memory(error: AdvisorError) -> bool:
@@ -226,9 +242,9 @@ def write_job(
 
 
 @contextlib.contextmanager
-def _environment(workload: Workload, nodes: Nodes) -> Iterator[None]:
+def _environment(workload: Workload, nodes: Nodes, threads: int | None) -> Iterator[None]:
     """Defaults that a variable already set overrides; restored afterwards."""
-    defaults = {"OMP_NUM_THREADS": str(_threads_per_rank(workload, nodes))}
+    defaults = {"OMP_NUM_THREADS": str(threads or threads_per_rank(local_ranks(workload, nodes)))}
     if workload.device == "cpu" and nodes.count == 1:
         defaults["GLOO_SOCKET_IFNAME"] = "lo"
     added = {name: value for name, value in defaults.items() if name not in os.environ}
@@ -240,9 +256,9 @@ def _environment(workload: Workload, nodes: Nodes) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def _threads_per_rank(workload: Workload, nodes: Nodes) -> int:
-    cores = len(os.sched_getaffinity(0))
-    return max(1, cores // local_ranks(workload, nodes))
+def threads_per_rank(ranks: int) -> int:
+    """An equal share of this machine's cores for each of ``ranks``, at least one."""
+    return max(1, len(os.sched_getaffinity(0)) // ranks)
 
 
 @contextlib.contextmanager

@@ -12,8 +12,8 @@ wraps the layers as they then are; data parallelism goes around everything, beca
 whatever gradients come out; the pipeline's schedule and the optimizer are made last, of what all of
 this left.
 
-DeepSpeed is not supported: its engine takes over the optimizer and the backward pass, which leaves
-nothing to join from outside. Its ZeRO stages 1, 2 and 3 are zero1, fsdp2-zero2 and fsdp2 here.
+DeepSpeed is not supported: docs/strategies.md says why. Its ZeRO stages 1, 2 and 3 are zero1,
+fsdp2-zero2 and fsdp2 here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from torch.utils.checkpoint import checkpoint
 
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
-from advisor.profile import models
+from advisor.profile import models, sizes
 from advisor.profile.strategies import mesh
 from advisor.profile.strategies.base import Case, Degrees, Job, default_optimizer, layers_of
 
@@ -112,6 +112,7 @@ def apply(job: Job) -> None:
         for part in job.parts:
             for layer in layers_of(part):
                 layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
+    job.details |= sizes.held(job)
     for module in around:
         module.apply(job)
     if job.build_schedule is not None:

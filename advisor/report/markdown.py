@@ -45,11 +45,9 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
 def _details(number: int, finding: Finding) -> Iterator[str]:
     yield from (f"<details><summary>{number}. {_escape(finding.title)}</summary>", "")
     yield from (_escape(finding.message), "")
-    yield from (
-        f"**Gives** {_escape(summary.gain(finding))} "
-        f"({_escape(summary.CONFIDENCE_WORDS[finding.confidence])}).",
-        "",
-    )
+    sure = summary.confidence(finding)
+    yield f"**Gives** {_escape(summary.gain(finding))}{f' ({_escape(sure)})' if sure else ''}."
+    yield ""
     for table in finding.evidence.tables:
         yield from _table(table)
     if finding.fix:

@@ -55,7 +55,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             subject=_subject(report),
             amount=numbers.duration(report.verdict.savings_ns),
             share=numbers.share(best.savings_share) if best and best.savings_share else "",
-            confidence=summary.CONFIDENCE_WORDS[best.confidence] if best else "",
+            confidence=summary.confidence(best) if best else "",
             quality=quality.one_line_quality(report),
             counts=summary.outcome_counts(report),
             kinds=OutcomeKind,

@@ -44,6 +44,11 @@ def gain(finding: Finding) -> str:
     return f"{per_step(finding)} per step"
 
 
+def confidence(finding: Finding) -> str:
+    """How the gain was found out; '' where no gain is claimed."""
+    return CONFIDENCE_WORDS[finding.confidence] if finding.savings_ns is not None else ""
+
+
 def place(finding: Finding) -> str:
     """Where a finding is, in a few words."""
     if finding.where:
@@ -61,8 +66,10 @@ def what_was_read(inputs: Sequence[str]) -> str:
     """One name for the inputs, as a command may be given it again; '' when there is none."""
     if len(inputs) == 1:
         return inputs[0]
-    folders = {str(PurePath(path).parent) for path in inputs}
-    return folders.pop() if len(folders) == 1 else ""
+    folders = {PurePath(path).parent for path in inputs}
+    # The folder that holds all others and a file of its own: that one was given, or might be.
+    around = (top for top in folders if all(one.is_relative_to(top) for one in folders))
+    return str(next(around, ""))
 
 
 def rank_list(ranks: list[int]) -> str:

@@ -18,7 +18,7 @@ from advisor.store.store import Store
 _LABEL = 9
 _ANSI = {Severity.CRITICAL: "31;1", Severity.WARNING: "33", Severity.INFO: "36"}
 _MAX_ROWS = 12
-_MAX_INPUT = 36
+_LEADS = ("Next: ", "      ")
 
 
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
@@ -77,7 +77,8 @@ def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
     text = f"{passed} passed · {counts[OutcomeKind.NOT_APPLICABLE]} not applicable"
     missing = summary.missing_evidence(report)
     if missing and not options.verbose:
-        text += f" ({shorten(missing[0][0], 48)}; --verbose says how to capture it)"
+        mostly = "mostly: " if len(missing) > 1 else ""
+        text += f" ({mostly}{shorten(missing[0][0], 120)}; --verbose says how to capture it)"
     text += f" · {numbers.plural(counts[OutcomeKind.ERROR], 'error')}"
     yield from _wrap(text, options.width)
     if options.verbose:
@@ -101,13 +102,14 @@ def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
     if len(together) <= options.width:
         yield from filter(None, [together])
     else:
-        yield from (f"Next: {command}" for command in follow)
+        # Commands are for copying: never cut, whatever the width.
+        yield from (f"{lead}{command}" for lead, command in zip(_LEADS, follow, strict=True))
 
 
 def _inputs(report: FindingsReport) -> str:
     """What `advisor open` must be given: the one input or folder, or a word for several."""
     read = summary.what_was_read(report.runs[0].inputs) if len(report.runs) == 1 else ""
-    return shlex.quote(one_line(read)) if read and len(read) <= _MAX_INPUT else "PATH"
+    return shlex.quote(one_line(read)) if read else "PATH"
 
 
 def _details(number: int, finding: Finding, options: Options) -> Iterator[str]:
@@ -117,9 +119,8 @@ def _details(number: int, finding: Finding, options: Options) -> Iterator[str]:
     if finding.savings_share is not None:
         amount += f" ({numbers.share(finding.savings_share)} of the step)"
     yield from _indented("what", finding.message, options)
-    yield from _indented(
-        "gives", f"{amount}; {summary.CONFIDENCE_WORDS[finding.confidence]}", options
-    )
+    sure = summary.confidence(finding)
+    yield from _indented("gives", f"{amount}; {sure}" if sure else amount, options)
     if finding.assumes:
         yield from _indented("if", finding.assumes, options)
     for table in finding.evidence.tables:

@@ -69,6 +69,25 @@ def test_verbose_text_shows_evidence_fix_and_doubts() -> None:
         assert expected not in render(make_report(), None, "text")
 
 
+def test_commands_to_copy_are_never_cut_and_have_one_label() -> None:
+    report = make_report()
+    folder = "/data/recordings/of/a/long/lasting/job/with/many/ranks"
+    files = [f"{folder}/rank0.json.gz", f"{folder}/logs/a.log", f"{folder}/logs/b.log"]
+    report.runs[0].inputs[:] = files
+    tail = render(report, None, "text").splitlines()[-2:]
+    assert tail == [f"Next: advisor open 1 {folder}", "      advisor explain straggler-rank"]
+
+
+def test_no_gain_is_claimed_with_no_confidence() -> None:
+    report = make_report()
+    silent = report.findings[0].model_copy(update={"savings_ns": None, "savings_share": None})
+    report = report.model_copy(update={"findings": [silent]})
+    for format in ("text", "markdown", "html"):
+        text = render(report, None, format, **({"verbose": True} if format == "text" else {}))
+        assert "no estimate of the gain" in text
+        assert "replayed: the traced step" not in text
+
+
 def test_tail_counts_outcomes_and_names_the_broken_rule() -> None:
     tail = " ".join(render(make_report(), None, "text").split())
     assert "1 rule passed · 1 not applicable (no NCCL log; --verbose says how" in tail

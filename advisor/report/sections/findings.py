@@ -85,7 +85,7 @@ def _view(
         finding=finding,
         amount=summary.gain(finding),
         share=numbers.share(finding.savings_share) if finding.savings_share is not None else "",
-        confidence=summary.CONFIDENCE_WORDS[finding.confidence],
+        confidence=summary.confidence(finding),
         place=summary.place(finding),
         tables=[
             (

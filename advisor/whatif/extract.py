@@ -186,9 +186,7 @@ def _calls(
     return result
 
 
-def _spans(
-    rows: dict[int, list[_CallRow]], offsets: dict[int, int]
-) -> dict[int, tuple[int, int]]:
+def _spans(rows: dict[int, list[_CallRow]], offsets: dict[int, int]) -> dict[int, tuple[int, int]]:
     """Per call its transfer: from the last rank's start to the last rank's end, aligned clocks."""
     spans: dict[int, tuple[int, int]] = {}
     for rank, of_rank in rows.items():

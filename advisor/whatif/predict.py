@@ -24,12 +24,13 @@ from advisor.whatif.cost import ServiceModel, fit_service
 from advisor.whatif.program import Call, Program
 from advisor.whatif.simulate import simulate
 
-# Of a prediction's change, at least this share is uncertain: second-order effects of a change
-# (host overhead, cache, memory bandwidth) that no replay of a trace holds. Set from the lab's
-# predictions (benchmarks/lab, section Predictions).
-_CHANGE_UNCERTAINTY = 0.25
-# And at least this share of the step (run to run).
-_STEP_UNCERTAINTY = 0.015
+# 90 % half-widths. Of a prediction's change, this share is uncertain: second-order effects (host
+# overhead, cache, memory bandwidth, bursts that a link lets through) that no replay of a trace
+# holds. And this share of the step: the profiler's own cost in the traced steps (0 to 5 % in the
+# lab) and what differs from run to run. Set so that the intervals of the lab's predictions hold
+# at least 85 % of the measured steps (benchmarks/lab/predictions.json).
+_CHANGE_UNCERTAINTY = 0.20
+_STEP_UNCERTAINTY = 0.035
 _Z90 = 1.645
 
 
@@ -58,13 +59,14 @@ def predict(
     change: Change,
     *,
     base: Change | None = None,
-    model_spread: float = 0.0,
+    extremes: Sequence[tuple[Change, Change | None]] = (),
     extrapolates: bool = False,
 ) -> Prediction | None:
     """Replay every step with and without the change; None when the change cannot be made.
 
     ``base`` builds the unchanged step where it should go through the same model as the changed
-    one (so that the model's bias cancels); the default is the traced step itself.
+    one (so that the model's bias cancels); the default is the traced step itself. ``extremes``
+    are the same (change, base) under the model's parameters one sigma to either side.
     """
     deltas, replays, measured = [], [], []
     for program in programs:
@@ -83,13 +85,15 @@ def predict(
         return None
     step = float(np.median(measured))
     delta = float(np.median(deltas))
+    others = [_median_delta(programs, *pair) for pair in extremes]
+    of_model = max((abs(other - delta) for other in others if other is not None), default=0.0)
     noise = _sigma(deltas) / np.sqrt(len(deltas))
     replay_error = abs(float(np.median(replays)) - step)
     sigma = float(
         np.sqrt(
             noise**2
             + (_CHANGE_UNCERTAINTY * delta / _Z90) ** 2
-            + (model_spread * delta) ** 2
+            + of_model**2
             + (_STEP_UNCERTAINTY * step / _Z90) ** 2
             + (0.25 * replay_error) ** 2
         )
@@ -103,6 +107,19 @@ def predict(
         replayed_ns=float(np.median(replays)),
         extrapolates=extrapolates,
     )
+
+
+def _median_delta(programs: Sequence[Program], change: Change, base: Change | None) -> float | None:
+    deltas = []
+    for program in programs:
+        changed, unchanged = change(program), base(program) if base else program
+        if changed is None or unchanged is None:
+            return None
+        try:
+            deltas.append(simulate(changed).step_ns - simulate(unchanged).step_ns)
+        except AdvisorError:
+            continue
+    return float(np.median(deltas)) if deltas else None
 
 
 @dataclass(frozen=True)
@@ -133,17 +150,22 @@ def predict_bucket_cap(
 ) -> Prediction | None:
     """The step with another ``bucket_cap_mb`` (None = torch's default of 1 MiB then 25 MiB)."""
     current = ddp.current_cap_mb
-    base: Change | None = None
-    if not isinstance(current, str):
-        present: float | None = current
-        base = lambda p: with_bucket_cap(p, present, ddp.model)  # noqa: E731
+    model = ddp.model
+
+    def pair(service: ServiceModel) -> tuple[Change, Change | None]:
+        changed: Change = lambda program: with_bucket_cap(program, cap_mb, service)  # noqa: E731
+        if isinstance(current, str):
+            return changed, None
+        return changed, lambda program: with_bucket_cap(program, current, service)
+
+    change, base = pair(model)
     largest = min(sum(ddp.gradient_bytes), int((25.0 if cap_mb is None else cap_mb) * 1024 * 1024))
     return predict(
         programs,
-        lambda p: with_bucket_cap(p, cap_mb, ddp.model),
+        change,
         base=base,
-        model_spread=ddp.model.spread,
-        extrapolates=ddp.model.extrapolates(largest),
+        extremes=[pair(model.with_latency(model.a_ns + s * model.a_sigma_ns)) for s in (-1, 1)],
+        extrapolates=model.extrapolates(largest),
     )
 
 
@@ -165,17 +187,18 @@ def predict_bandwidth(
     model could be fitted the whole call is taken as bandwidth, which overstates the effect.
     """
 
-    def change(program: Program) -> Program:
+    def at(sigmas: float) -> Change:
         def service(_: int, call: Call) -> float:
             if not affects(call.ranks):
                 return call.service_ns
             model = models.get((call.op, len(call.ranks)))
-            latency = min(model.a_ns, call.service_ns) if model else 0.0
+            latency = max(model.a_ns + sigmas * model.a_sigma_ns, 0.0) if model else 0.0
+            latency = min(latency, call.service_ns)
             return latency + (call.service_ns - latency) / factor
 
-        return with_service(program, service)
+        return lambda program: with_service(program, service)
 
-    return predict(programs, change)
+    return predict(programs, at(0), extremes=[(at(-1), None), (at(1), None)])
 
 
 def service_models(programs: Sequence[Program]) -> dict[tuple[str, int], ServiceModel]:

@@ -12,6 +12,7 @@ from benchmarks.lab.cases import DEVELOPMENT_SEED, all_cases, quick_cases
 
 DEFAULT_OUT = Path.home() / ".cache" / "advisor-lab"
 RESULTS = Path(__file__).with_name("results.json")
+PREDICTIONS = Path(__file__).with_name("predictions.json")
 
 
 def main() -> int:
@@ -33,6 +34,13 @@ def main() -> int:
     commands.add_parser("list", help="the cases of a seed").add_argument(
         "--seed", type=int, default=DEVELOPMENT_SEED
     )
+    predicting = commands.add_parser(
+        "predict", help="predictions from one trace, against the truth"
+    )
+    predicting.add_argument("--out", type=Path, default=DEFAULT_OUT / "predictions")
+    predicting.add_argument("--only", default="*", help="pattern of family names")
+    predicting.add_argument("--again", action="store_true", help="measure once more")
+    predicting.add_argument("--results", type=Path, default=PREDICTIONS, help="file to write")
     commands.add_parser("clean", help="remove what a killed lab left behind")
     return _COMMANDS[(arguments := parser.parse_args()).command](arguments)
 
@@ -74,6 +82,25 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _predict(arguments: argparse.Namespace) -> int:
+    """Record what is not recorded yet (where the lab can run), then score everything recorded."""
+    from benchmarks.lab import predictions
+    from benchmarks.lab.families import families
+    from benchmarks.lab.measure import record_families
+
+    chosen = [family for family in families() if fnmatch.fnmatch(family.name, arguments.only)]
+    reason = hosts.unavailable()
+    if reason:
+        print(f"the lab cannot record here: {reason}", file=sys.stderr)
+        failed = []
+    else:
+        failed = record_families(chosen, arguments.out, again=arguments.again, say=_say)
+    results = predictions.score_all(chosen, arguments.out, say=_say)
+    predictions.write(results, arguments.results)
+    print(predictions.render(results))
+    return 1 if failed else 0
+
+
 def _clean(_arguments: argparse.Namespace) -> int:
     removed = hosts.clean()
     print("\n".join(removed) if removed else "nothing left behind")
@@ -89,6 +116,7 @@ _COMMANDS = {
     "score": _score,
     "show": _show,
     "list": _list,
+    "predict": _predict,
     "clean": _clean,
 }
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from benchmarks.lab import runs
 from benchmarks.lab.config import RunConfig
+from benchmarks.lab.families import Family
 from benchmarks.lab.hosts import Network
+from benchmarks.lab.record import import_once
 from benchmarks.lab.worker import Phase
 
 ROUNDS = 2
@@ -54,6 +56,28 @@ def measure(
         (folder / name / "config.json").write_text(config.to_json() + "\n")
     for name, of_rounds in times.items():
         (folder / name / STEPS_FILE).write_text(json.dumps(of_rounds) + "\n")
+
+
+def is_recorded(family: Family, folder: Path) -> bool:
+    """Whether all of a family was measured into ``folder``."""
+    return all((folder / family.name / name / STEPS_FILE).exists() for name in family.configs)
+
+
+def record_families(
+    families: Iterable[Family], folder: Path, *, again: bool, say: Callable[[str], None]
+) -> list[str]:
+    """Measure the families into ``folder/<name>``; the names that failed. Present ones are kept."""
+    import_once()
+    failed = []
+    for family in families:
+        if is_recorded(family, folder) and not again:
+            continue
+        try:
+            measure(family.configs, family.traced, folder / family.name, say=say)
+        except runs.PhaseError as error:
+            failed.append(family.name)
+            say(f"{family.name}: failed: {error}")
+    return failed
 
 
 def round_medians_ns(folder: Path) -> list[int]:

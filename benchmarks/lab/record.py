@@ -29,7 +29,7 @@ def record(
     again: bool = False,
 ) -> list[str]:
     """Record every case into ``out/<id>``; the ids that failed. Present ones are kept."""
-    _import_once()
+    import_once()
     failed = []
     for case in cases:
         folder = out / case.id
@@ -92,7 +92,7 @@ def record_case(case: Case, folder: Path) -> Truth:
     return truth
 
 
-def _import_once() -> None:
+def import_once() -> None:
     """Import and warm up in this process what its forks will need."""
     import torch.distributed.fsdp
     import torch.distributed.optim

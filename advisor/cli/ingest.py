@@ -96,7 +96,7 @@ def _on_ray(
     with cluster_bar(enabled=not quiet) as progress:
         summary = ingest_on_ray(
             paths,
-            Path(output),
+            output,
             run=run,
             lean=lean,
             force=force,

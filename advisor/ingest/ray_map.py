@@ -59,7 +59,7 @@ class Summary:
 
 def ingest_on_ray(
     paths: Iterable[str | Path],
-    folder: Path,
+    folder: str | Path,
     *,
     run: str = "run",
     lean: bool = False,
@@ -79,7 +79,7 @@ def ingest_on_ray(
     """
     if is_url(str(folder)):
         raise AdvisorError("the output must be a folder on a shared path", where=str(folder))
-    folder = folder.resolve()
+    folder = Path(folder).resolve()
     with _cluster(address) as ray:
         prepare_parquet(folder, schema_version=SCHEMA_VERSION)
         items = list_inputs(paths, first_number=_next_number(folder, run))

@@ -189,7 +189,7 @@ def _read_good(
         return _read(loaded.pieces, job, scratch / "all.duckdb", notes, ranks), loaded.pieces
     except AdvisorError as error:
         if len(loaded.pieces) == 1:
-            loaded.failed += [(item, error.message) for item in loaded.pieces[0][0].items]
+            loaded.failed += _failures(loaded.pieces[0], error)
             loaded.pieces = []
     good = []
     for number, entry in enumerate(loaded.pieces):
@@ -197,8 +197,20 @@ def _read_good(
             _read([entry], job, scratch / f"{number}.duckdb", (), ranks).close()
             good.append(entry)
         except AdvisorError as error:
-            loaded.failed += [(item, error.message) for item in entry[0].items]
+            loaded.failed += _failures(entry, error)
     return _read(good, job, scratch / "good.duckdb", notes, ranks), good
+
+
+def _failures(
+    entry: tuple[Piece, list[tuple[Source, Reader]]], error: AdvisorError
+) -> list[tuple[Item, str]]:
+    """The files of a piece that failed, with the reason in terms of the paths as given."""
+    piece, chosen = entry
+    places = {item.number: item.place for item in piece.items}
+    reason = error.message
+    for source, _ in chosen:
+        reason = reason.replace(str(source.path), places[source.source_id])
+    return [(item, reason) for item in piece.items]
 
 
 def _read(
@@ -235,6 +247,13 @@ def _read(
         read_sources(context, chosen, blanks)
         for item in (*items.values(), *(item for item, _ in notes)):
             con.execute("UPDATE source SET path = ? WHERE source_id = ?", [item.place, item.number])
+        for source, _ in chosen:
+            place_of = items[source.source_id].place
+            if is_url(place_of):  # facts name their file and line: not of the copy read here
+                con.execute(
+                    "UPDATE topology SET source = replace(source, ?, ?) WHERE source IS NOT NULL",
+                    [str(source.path), place_of],
+                )
         _check_ranks(store, job, entries, ranks)
     except BaseException:
         store.close()

@@ -82,26 +82,7 @@ KEPT_FIELDS = frozenset(_EVENT)
 KEPT_ARGS = frozenset(_ARGS)
 # Flows (arrows between events), counters, samples, object snapshots and async spans carry no
 # time on a stream or thread; letters of the Trace Event Format.
-IGNORED_PHASES = (
-    "s",
-    "t",
-    "f",
-    "C",
-    "P",
-    "N",
-    "O",
-    "D",
-    "b",
-    "n",
-    "e",
-    "S",
-    "T",
-    "p",
-    "F",
-    "c",
-    "v",
-    "V",
-)
+IGNORED_PHASES = "stfCPNODbneSTpFcvV"
 INSTANTS = ("i", "I", "R")
 LARGEST_NS = 4_600_000_000_000_000_000
 """Base time and timestamps up to this (year 2115) add up to no more than 64 bits."""
@@ -184,7 +165,8 @@ FROM (
       )
     )
   )
-  WHERE e.ph = 'X' OR bad OR e.ph IS NULL OR NOT {one_of("e.ph", IGNORED_PHASES)}
+  WHERE e.ph = 'X' OR bad OR e.ph IS NULL
+    OR NOT (contains({literal(IGNORED_PHASES)}, e.ph) AND length(e.ph) = 1)
 ) AS t({", ".join(_inner_columns())})
 WHERE {wanted}
 """

@@ -24,6 +24,10 @@ _ARROW = pa.schema(
         ("first_id", pa.int64()),
     ]
 )
+# A thread fills a row group of its own (122,880 events, about 35 MB before compression) and holds
+# the parse of one chunk. More only delays writing: the result is written once in any case.
+_MEMORY_MB = 200
+_MEMORY_MB_PER_THREAD = 100
 _OLD_KEY, _KEY = "external id", "External id"
 
 
@@ -115,7 +119,10 @@ def _insert(
     # A connection of its own: registering fails while another has an unread result.
     con = context.con.cursor()
     con.register("kineto_chunks", reader)
+    limited = context.store.path is not None
     try:
+        if limited:
+            con.execute(f"SET memory_limit = '{_memory_limit_mb(con)}MB'")
         con.execute("SET preserve_insertion_order = false")
         con.execute(
             sql.insert_sql(
@@ -134,7 +141,15 @@ def _insert(
     finally:
         con.unregister("kineto_chunks")
         con.execute("RESET preserve_insertion_order")
+        if limited:
+            con.execute("RESET memory_limit")
         con.close()
+
+
+def _memory_limit_mb(con: Any) -> int:
+    """What the database may hold while it streams into a file, whatever the traces' size."""
+    (threads,) = con.execute("SELECT current_setting('threads')").fetchone()
+    return max(_MEMORY_MB, _MEMORY_MB_PER_THREAD * threads)
 
 
 def _batch(trace: Trace, chunk: Chunk) -> pa.RecordBatch:

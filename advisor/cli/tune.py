@@ -137,12 +137,13 @@ class _Progress:
         start = self._sweep.start
         changes = {k: v for k, v in result.configuration.items() if v != start[k]}
         name = describe(changes) or "present settings"
-        if result.status == "ok":
+        if result.is_timed:
             ratio = next(
                 (r for t, r in self._sweep.with_ratios() if t.number == result.number), None
             )
             gain = "" if ratio is None else f"  {1 - ratio:+.1%}"
-            figure = f"{result.median_ns / 1e6:9.2f} ms ±{result.mad_ns / 1e6:.2f}{gain}"
+            note = "" if result.status == "ok" else f"  {result.status}"
+            figure = f"{result.median_ns / 1e6:9.2f} ms ±{result.mad_ns / 1e6:.2f}{gain}{note}"
         else:
             reason = result.message.splitlines()[0] if result.message else ""
             figure = f"{result.status}: {reason}"[:60]

@@ -57,12 +57,14 @@ def launch(
     timeout_s: float = 120.0,
     record: bool = True,
     threads: int | None = None,
+    stop_above_ns_per_token: float | None = None,
 ) -> None:
     """Run all ranks of this node to the end; traces and results are in ``folder``.
 
-    ``threads`` is each rank's OMP_NUM_THREADS where that is not set (None: cores / ranks). Raises
-    AdvisorError naming the rank that died or hung, or the signal that stopped the launch; what was
-    recorded stays.
+    ``threads`` is each rank's OMP_NUM_THREADS where that is not set (None: cores / ranks). With
+    ``stop_above_ns_per_token`` the ranks end early, untraced, once their timed steps are clearly
+    slower than that (advisor.profile.race). Raises AdvisorError naming the rank that died or hung,
+    or the signal that stopped the launch; what was recorded stays.
     """
     from torch.distributed.elastic.multiprocessing import (
         DefaultLogsSpecs,
@@ -77,7 +79,14 @@ def launch(
     local_size = local_ranks(workload, nodes)
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    write_job(workload, folder, faults=faults, timeout_s=timeout_s, record=record)
+    write_job(
+        workload,
+        folder,
+        faults=faults,
+        timeout_s=timeout_s,
+        record=record,
+        stop_above_ns_per_token=stop_above_ns_per_token,
+    )
     files.board(folder, nodes.rank).unlink(missing_ok=True)
     board = Board(files.board(folder, nodes.rank), local_size)
     config = LaunchConfig(
@@ -230,6 +239,7 @@ def write_job(
     faults: tuple[Fault, ...] = (),
     timeout_s: float = 120.0,
     record: bool = True,
+    stop_above_ns_per_token: float | None = None,
 ) -> None:
     """Tell the ranks what to run."""
     document = {
@@ -237,6 +247,7 @@ def write_job(
         "faults": [str(fault) for fault in faults],
         "timeout_s": timeout_s,
         "record": record,
+        "stop_above_ns_per_token": stop_above_ns_per_token,
     }
     files.write_json(folder / files.JOB_FILE, document)
 

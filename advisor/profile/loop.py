@@ -16,6 +16,7 @@ import torch
 from advisor.config.workload import Workload
 from advisor.profile import data, names
 from advisor.profile.models.decoder import next_token_loss
+from advisor.profile.race import STEPS_BETWEEN_LOOKS, Race
 from advisor.profile.ranges import LayerRanges, named
 from advisor.profile.recording import Recording
 from advisor.profile.strategies.base import Job
@@ -23,11 +24,15 @@ from advisor.profile.strategies.base import Job
 
 @dataclass
 class StepTimes:
-    """Durations in ns of the steps outside and inside the profiled window, and every loss."""
+    """Durations in ns of the steps outside and inside the profiled window, and every loss.
+
+    ``stopped_early``: the trial was losing, so that timed steps and the recording are missing.
+    """
 
     timed_ns: list[int] = field(default_factory=list)
     profiled_ns: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
+    stopped_early: bool = False
 
 
 class Clock:
@@ -73,20 +78,34 @@ class Loop:
         self.steps_done = 0
         self._losses: list[torch.Tensor] = []
 
-    def run(self, recording: Callable[[], Recording] | None) -> StepTimes:
-        """All steps of the workload; ``recording`` makes the recorder of the last ones."""
+    def run(self, recording: Callable[[], Recording] | None, race: Race | None = None) -> StepTimes:
+        """All steps of the workload; ``recording`` makes the recorder of the last ones.
+
+        With a ``race`` they end once it is lost.
+        """
         workload = self.job.workload
         times = StepTimes()
         for _ in range(workload.warmup_steps):
             self.step()
-        self._timed(workload.timed_steps, times.timed_ns, after=lambda: None)
-        if recording is not None:
+        times.stopped_early = self._race(workload.timed_steps, times.timed_ns, race)
+        if recording is not None and not times.stopped_early:
             with recording() as recorder:
                 self.step()
                 recorder.step()
                 self._timed(workload.steps, times.profiled_ns, after=recorder.step)
         times.losses = [float(loss) for loss in self._losses]
         return times
+
+    def _race(self, steps: int, into: list[int], race: Race | None) -> bool:
+        """The timed steps; whether they were ended early. Looks are taken off the clock."""
+        if race is None:
+            self._timed(steps, into, after=lambda: None)
+            return False
+        while len(into) < steps:
+            self._timed(min(STEPS_BETWEEN_LOOKS, steps - len(into)), into, after=lambda: None)
+            if len(into) < steps and race.is_lost(into):
+                return True
+        return False
 
     def _timed(self, steps: int, into: list[int], after: Callable[[], None]) -> None:
         clock = Clock(self.job.device)

@@ -30,6 +30,7 @@ from advisor.profile.inject import Fault
 from advisor.profile.loop import Loop
 from advisor.profile.models.moe import SparseMlp
 from advisor.profile.progress import Board
+from advisor.profile.race import Race, Store
 from advisor.profile.ranges import LayerRanges
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
 from advisor.profile.strategies.base import Job
@@ -74,7 +75,8 @@ def main(folder: Path) -> None:
                 record_memory=workload.record_memory,
             )
 
-        times = loop.run(recording if document["record"] else None)
+        race = _race(job, rank, document.get("stop_above_ns_per_token"))
+        times = loop.run(recording if document["record"] else None, race)
         report(loop.steps_done, "export")
         result = {
             "rank": rank,
@@ -82,6 +84,7 @@ def main(folder: Path) -> None:
             "timed_ns": times.timed_ns,
             "profiled_ns": times.profiled_ns,
             "losses": times.losses,
+            "stopped_early": times.stopped_early,
             "data_ranks": job.data_ranks,
             "parameters": sum(p.numel() for p in job.parameters()),
             **peak_memory(device),
@@ -105,6 +108,25 @@ def _join(device: torch.device, timeout: datetime.timedelta) -> None:
         dist.init_process_group("nccl", timeout=timeout, device_id=device)
     else:
         dist.init_process_group("gloo", timeout=timeout)
+
+
+def _race(job: Job, rank: int, stop_above_ns_per_token: float | None) -> Race | None:
+    """The race against the best trial so far, through the default group's store."""
+    if stop_above_ns_per_token is None:
+        return None
+    workload = job.workload
+    tokens = (
+        workload.micro_batch
+        * workload.sequence_length
+        * workload.gradient_accumulation
+        * job.data_ranks
+    )
+    store: Store = (
+        dist.PrefixStore("advisor-race", dist.distributed_c10d._get_default_store())
+        if dist.is_initialized()
+        else dist.HashStore()
+    )
+    return Race(store, rank, workload.world_size, stop_above_ns_per_token * tokens)
 
 
 def peak_memory(device: torch.device) -> dict[str, int]:

@@ -146,7 +146,7 @@ def trial_rows(sweep: Sweep) -> list[tuple[Any, ...]]:
     """Rows for the store's table ``trial``."""
     rows = []
     for result in sweep.results:
-        good = result.status == "ok"
+        good = result.is_timed
         rows.append(
             (
                 sweep.workload.name,
@@ -166,7 +166,7 @@ def trial_rows(sweep: Sweep) -> list[tuple[Any, ...]]:
 
 def _leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
     if step is None:
-        failed = next((r for r in sweep.results if r.status != "ok"), None)
+        failed = next((r for r in sweep.results if not r.is_timed), None)
         why = f": {failed.message.splitlines()[0]}" if failed and failed.message else ""
         return f"the workload itself does not run{why}"
     if floor is None:

@@ -23,6 +23,8 @@ CONFIRMATION_PAIRS = 4
 # Candidates that go into a confirmation when the first one fails it.
 _CANDIDATES = 2
 _FIRST_BASELINES = 3
+# A trial is stopped early only when it is slower than the best by this share at least.
+LEAST_LEAD = 0.05
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Sweep:
         pairs = []
         for index, result in enumerate(self.results):
             ratio = None
-            if result.status == "ok" and not result.is_baseline:
+            if result.is_timed and not result.is_baseline:
                 ratio = ratio_to_neighbours(
                     result.cost, self._baseline(index, -1), self._baseline(index, 1)
                 )
@@ -90,6 +92,19 @@ class Sweep:
     def spent_s(self) -> float:
         """Time of all trials so far, also those of an interrupted sitting."""
         return sum(result.seconds for result in self.results)
+
+    def stop_above_cost(self, plan: Plan) -> float | None:
+        """Cost at which a search trial has lost: the best so far and clearly more, ns per token.
+
+        The best is its ratio to the baselines around it times the last baseline, so that a machine
+        that drifts does not end trials. None for all other trials and before the resolution is
+        known.
+        """
+        last = self._baseline(len(self.results), -1)
+        if plan.purpose != "search" or last is None or self.resolution is None:
+            return None
+        best = min((t.ratio for t in self.tried() if t.ratio is not None), default=1.0)
+        return last * min(best, 1.0) * (1 + max(2 * self.resolution, LEAST_LEAD))
 
     def candidates(self) -> list[Tried]:
         """Configurations worth a confirmation, best first: faster by more than the resolution."""
@@ -235,6 +250,7 @@ def run(
             is_baseline=plan.purpose in ("baseline", "confirm-a"),
             purpose=plan.purpose,
             timeout_s=sweep.timeout_s,
+            stop_above_cost=sweep.stop_above_cost(plan),
         )
         journal.add(result)
         notify(None, result)

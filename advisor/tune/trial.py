@@ -44,6 +44,11 @@ class TrialResult:
     seconds: float = 0.0
 
     @property
+    def is_timed(self) -> bool:
+        """Whether it gave step times: it ran to its end, or was stopped because it was losing."""
+        return self.status in ("ok", "stopped early")
+
+    @property
     def median_ns(self) -> float:
         """Median step, ns."""
         return median_and_mad(self.step_ns)[0]
@@ -77,8 +82,13 @@ def run_trial(
     is_baseline: bool,
     purpose: str,
     timeout_s: float,
+    stop_above_cost: float | None = None,
 ) -> TrialResult:
-    """Run ``workload`` with ``configuration`` to the end, a crash, a hang or out of memory."""
+    """Run ``workload`` with ``configuration`` to the end, a crash, a hang or out of memory.
+
+    A trial whose cost (ns per token) is clearly above ``stop_above_cost`` is 'stopped early': its
+    steps so far are kept, there is no trace.
+    """
     from advisor.profile.launch import launch
 
     started = time.monotonic()
@@ -106,7 +116,7 @@ def run_trial(
     folder.mkdir(parents=True)
     try:
         with _environment(configuration):
-            launch(job, folder, timeout_s=timeout_s)
+            launch(job, folder, timeout_s=timeout_s, stop_above_ns_per_token=stop_above_cost)
     except AdvisorError as error:
         return result(_status(error, folder), str(error))
     per_rank = _results(folder, job.world_size)
@@ -117,8 +127,10 @@ def run_trial(
         return result("crash", "no timed steps")
     data_ranks = int(per_rank[0].get("data_ranks") or 1)
     memory = [r.get("peak_allocated_bytes", r.get("peak_rss_bytes")) for r in per_rank]
+    stopped = any(r.get("stopped_early") for r in per_rank)
     return result(
-        "ok",
+        "stopped early" if stopped else "ok",
+        f"clearly slower than the best after {len(steps)} steps" if stopped else "",
         step_ns=[int(step) for step in steps],
         tokens_per_step=job.micro_batch
         * job.sequence_length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,26 @@ def test_time_is_kept_for_the_confirmation(tmp_path: Path) -> None:
     purposes = play(sweep, {1.0: 90, 5.0: 80, 25.0: 100})
     assert purposes.count("search") == 1
     assert purposes.count("confirm-b") == CONFIRMATION_PAIRS
+
+
+def test_only_clear_losers_of_the_search_are_stopped_and_they_still_count(tmp_path: Path) -> None:
+    sweep = make(tmp_path)
+    plan = Plan("search", {"bucket_cap_mb": 5.0})
+    # GIVEN no baselines THEN nothing is known to lose against
+    assert sweep.stop_above_cost(plan) is None
+    # GIVEN baselines of 100 and a best trial of 80
+    for step in (100e6, 100e6, 100e6):
+        sweep.results.append(finish(Plan("baseline", sweep.start), len(sweep.results), step))
+    sweep.results.append(finish(plan, 3, 80e6))
+    sweep.results.append(finish(Plan("baseline", sweep.start), 4, 100e6))
+    # THEN search trials lose from 5 % above the best on; confirmations run to their end
+    limit = sweep.stop_above_cost(Plan("search", {"bucket_cap_mb": 1.0}))
+    assert limit == pytest.approx(80e6 / 100 * 1.05, rel=1e-6)
+    assert sweep.stop_above_cost(Plan("confirm-b", plan.configuration)) is None
+    # WHEN a trial was stopped THEN the search knows its ratio
+    stopped = finish(Plan("search", {"bucket_cap_mb": 1.0}), 5, 130e6)
+    sweep.results.append(replace(stopped, status="stopped early", step_ns=[int(130e6)] * 5))
+    assert sweep.tried()[-1].ratio == pytest.approx(1.3, rel=1e-6)
 
 
 def test_files_of_a_winner(tmp_path: Path) -> None:

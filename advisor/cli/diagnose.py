@@ -134,6 +134,10 @@ def _note_what_was_read(report: FindingsReport, seconds: float) -> None:
             f"{run.events_read:,} events{dropped} in {seconds:.1f} s",
             err=True,
         )
+        for note in run.notes:
+            # What was lost in reading; other notes can wait for the report.
+            if note.startswith(("the recording of rank", "rank ")):
+                click.echo(f"  {note}", err=True)
 
 
 def _command_line() -> str:

@@ -12,6 +12,8 @@ import click
 
 from advisor.errors import AdvisorError
 
+_TABLE_WIDTH = 10_000
+
 
 @click.command(
     epilog='Example:  advisor sql run.duckdb "SELECT op, count(*), sum(bytes) FROM collective '
@@ -74,7 +76,8 @@ def _print_table(columns: list[str], rows: list[tuple[Any, ...]], limit: int) ->
         table.add_column(Text(name), justify="right" if right and rows else "left")
     for row in rows[:limit]:
         table.add_row(*(Text("" if value is None else str(value)) for value in row))
-    console = Console()
+    # Wider than any terminal: a cut column name or number would be worse than a folded line.
+    console = Console(width=_TABLE_WIDTH)
     console.print(table)
     if len(rows) > limit:
         click.echo(f"(first {limit} rows; --limit or --format csv for more)", err=True)

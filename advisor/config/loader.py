@@ -105,7 +105,13 @@ def _describe(problem: Any, location: list[int | str], model: type[BaseModel]) -
     if problem["type"] == "extra_forbidden":
         known = _fields_at(model, location[:-1])
         close = get_close_matches(str(location[-1]), known, n=1)
-        tail = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
+        inside = _section_with(str(location[-1]), model) if len(location) == 1 else ""
+        if inside:
+            tail = f"; it belongs under '{inside}'"
+        elif close:
+            tail = f"; did you mean '{close[0]}'?"
+        else:
+            tail = f"; known: {', '.join(known)}"
         return f"unknown setting '{name}'{tail}"
     if problem["type"] == "missing":
         return f"missing setting '{name}'"
@@ -114,6 +120,12 @@ def _describe(problem: Any, location: list[int | str], model: type[BaseModel]) -
     if isinstance(shown, str | int | float | bool) or shown is None:
         return f"{name}: {message} (got {shown!r})"
     return f"{name}: {message}"
+
+
+def _section_with(name: str, model: type[BaseModel]) -> str:
+    """The section of ``model`` that has a setting ``name``; '' when none has."""
+    sections = (top for top in model.model_fields if name in _fields_at(model, [top]))
+    return next(sections, "")
 
 
 def _fields_at(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:

@@ -96,7 +96,7 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
                 raise AdvisorError(
                     "is no trace or log that this tool knows",
                     where=str(item.path),
-                    hint="formats: " + "; ".join(reader.SUMMARY for reader in readers()),
+                    hint="known formats: " + ", ".join(reader.FORMAT for reader in readers()),
                 )
             skipped.append((source, "not a format that is read"))
             continue

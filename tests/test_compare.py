@@ -85,3 +85,21 @@ def test_an_unknown_metric_is_refused(runs: list[str]) -> None:
             command, [*runs, "--fail-if", "step_tyme>3%"], standalone_mode=False,
             catch_exceptions=False,
         )  # fmt: skip
+
+
+def test_every_column_of_a_study_is_printed(runs: list[str]) -> None:
+    done = CliRunner().invoke(command, runs, standalone_mode=False)
+    for title in (
+        "training s", "speed-up", "tokens/s", "idle ms", "compute ms", "non-compute ms",
+        "busy (kernel) ms", "compute %", "overlap %", "exposed comm ms", "peak memory MB",
+        "all_reduce calls", "  total ms", "  average us", "MFU", "  estimate MB",
+    ):  # fmt: skip
+        assert f"\n{title} " in done.stdout, title
+
+
+def test_theory_is_left_out_of_recordings_that_do_not_say_enough(runs: list[str]) -> None:
+    done = CliRunner().invoke(command, [*runs, "--format", "json"], standalone_mode=False)
+    document = json.loads(done.stdout)
+    # These were recorded before the sizes were.
+    assert [row["theory"] for row in document["runs"]] == [None, None]
+    assert document["runs"][0]["speed_up"] == 1

@@ -103,3 +103,17 @@ def test_a_step_is_never_shorter_than_its_longest_chain(
     # Blocking calls: the step is the sum over calls of the slowest work plus the service.
     expected = sum(max(work[r][i] for r in ranks) + service[i] for i in range(3))
     assert simulate(program).step_ns == pytest.approx(expected)
+
+
+def test_calls_of_other_sizes_advance_by_the_same_fraction() -> None:
+    # Calls of 30 and 10 issued together share 3 : 1, so that both end at 40.
+    items = [Issue(1), Issue(2), Wait(1), Wait(2)]
+    program = Program(
+        items={0: list(items), 1: list(items)},
+        calls={1: Call((0, 1), "g", 30), 2: Call((0, 1), "g", 10)},
+        start_ns={0: 0, 1: 0},
+        slots=2,
+        shared=True,
+    )
+    replay = simulate(program)
+    assert replay.call_end_ns == {1: pytest.approx(40), 2: pytest.approx(40)}

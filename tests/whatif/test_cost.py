@@ -1,0 +1,86 @@
+"""The cost model on calls whose latency and bandwidth are set."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.whatif.cost import fit_service
+from advisor.whatif.program import Call, Program
+
+A_NS, B_NS = 400_000.0, 8.0
+
+
+def program(sizes: list[int], *, bursts: list[int] | None = None, shared: bool = True) -> Program:
+    """Calls of four ranks that cost A + B * bytes each."""
+    of = bursts or [-1] * len(sizes)
+    calls = {
+        number: Call(
+            (0, 1, 2, 3), "g", A_NS + B_NS * size, op="all_reduce", bytes=size, burst=of[number]
+        )
+        for number, size in enumerate(sizes)
+    }
+    return Program(items={}, calls=calls, start_ns={}, shared=shared)
+
+
+def test_sizes_far_apart_tell_latency_from_bandwidth() -> None:
+    model = fit_service([program([1_000, 100_000, 10_000_000])], "all_reduce", 4)
+    assert model is not None
+    assert model.a_ns == pytest.approx(A_NS, rel=0.05)
+    assert model.b_ns_per_byte == pytest.approx(B_NS, rel=0.05)
+
+
+def test_one_size_leaves_the_latency_to_the_prior_and_says_how_unsure_it_is() -> None:
+    # GIVEN calls of one size WHEN fitted THEN the latency is six hops of 75 us over sockets,
+    # the call costs what it cost, and the uncertainty is as large as the prior
+    model = fit_service([program([1 << 20] * 12)], "all_reduce", 4)
+    assert model is not None
+    assert model.a_ns == pytest.approx(450_000, rel=0.01)
+    assert model.a_sigma_ns == pytest.approx(450_000, rel=0.01)
+    assert model.service_ns(1 << 20) == pytest.approx(A_NS + B_NS * (1 << 20), rel=0.01)
+    device = fit_service([program([1 << 20] * 12, shared=False)], "all_reduce", 4)
+    assert device is not None
+    assert device.a_ns == pytest.approx(30_000, rel=0.01)
+
+
+def test_calls_in_flight_together_count_by_their_sum() -> None:
+    # GIVEN a burst whose time was shared out wrongly between a large and a small call
+    good = program([1_000_000, 2_000_000, 1_500_000], bursts=[0, 0, 1])
+    first, second = good.calls[0], good.calls[1]
+    wrong = {
+        **good.calls,
+        0: Call(first.ranks, "g", first.service_ns + 5e6, "all_reduce", first.bytes, burst=0),
+        1: Call(second.ranks, "g", second.service_ns - 5e6, "all_reduce", second.bytes, burst=0),
+    }
+    # WHEN fitted THEN it makes no difference
+    expected = fit_service([good], "all_reduce", 4)
+    assert expected is not None
+    found = fit_service([good.with_items({}, wrong)], "all_reduce", 4)
+    assert found is not None
+    assert (found.a_ns, found.b_ns_per_byte) == pytest.approx(
+        (expected.a_ns, expected.b_ns_per_byte)
+    )
+
+
+@given(
+    sizes=st.lists(st.integers(1, 1 << 28), min_size=1, max_size=20),
+    latency=st.floats(0, 1e9),
+)
+def test_another_latency_keeps_the_typical_call(sizes: list[int], latency: float) -> None:
+    model = fit_service([program(sizes)], "all_reduce", 4)
+    assert model is not None
+    assert model.a_ns >= 0
+    assert model.b_ns_per_byte >= 0
+    other = model.with_latency(latency)
+    assert other.a_ns >= 0
+    assert other.b_ns_per_byte >= 0
+    typical = model.a_ns + model.b_ns_per_byte * model.typical_bytes
+    assert other.a_ns + other.b_ns_per_byte * other.typical_bytes == pytest.approx(
+        typical, rel=1e-2, abs=model.b_ns_per_byte + 1
+    )
+
+
+def test_nothing_to_fit() -> None:
+    assert fit_service([program([])], "all_reduce", 4) is None
+    assert fit_service([program([100])], "all_gather", 4) is None

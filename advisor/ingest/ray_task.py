@@ -245,6 +245,7 @@ def _read(
         ]
         context = ReadContext(store, job.run, lean=job.lean, ranks=given)
         read_sources(context, chosen, blanks)
+        con.execute(f"SET memory_limit = '{_MEMORY_LIMIT}'")  # readers may have put their own
         for item in (*items.values(), *(item for item, _ in notes)):
             con.execute("UPDATE source SET path = ? WHERE source_id = ?", [item.place, item.number])
         for source, _ in chosen:

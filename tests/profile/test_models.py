@@ -14,7 +14,7 @@ from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.model import presets
 from advisor.model.transformer import parameters
-from advisor.profile import models
+from advisor.profile import models, sizes
 from advisor.profile.models import llama, moe
 from advisor.profile.models.decoder import next_token_loss
 
@@ -157,3 +157,16 @@ def test_impossible_shapes_are_refused(model: dict[str, Any], said: str) -> None
     with pytest.raises(AdvisorError) as refused:
         models.shape_of(Workload.model_validate({"model": model}))
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("family", "preset"),
+    [("gpt2", "tiny"), ("gpt2", "large"), ("llama", "1b"), ("llama", "70b"), ("moe", "8x7b")],
+)
+def test_the_recorded_shape_counts_the_same_parameters(family: str, preset: str) -> None:
+    workload = Workload.model_validate({"model": {"family": family, "preset": preset}})
+    shape = sizes.transformer(workload, models.shape_of(workload))
+    with torch.device("meta"):
+        model = models.build(workload)
+    assert shape is not None
+    assert parameters(shape).total == sum(p.numel() for p in model.parameters())

@@ -181,15 +181,23 @@ FROM per GROUP BY process_group;
 -- Device time lost to the host per step, by kind: median over ranks of the mean over used steps.
 CREATE VIEW gap_kind AS
 WITH used AS (SELECT count(*) AS steps FROM used_step),
+in_step AS (
+  SELECT rank, kind, step, sum(idle_ns) AS idle_ns, count(*) AS gaps, arg_max(name, idle_ns) AS name, max(idle_ns) AS longest_ns
+  FROM host_gap g SEMI JOIN used_step USING (step) GROUP BY rank, kind, step),
+-- A gap of every step is cut off at one end of the recording: missing once, it counts as never missing.
 per AS (
-  SELECT g.rank, g.kind, sum(g.idle_ns) / any_value(steps) AS idle_ns, count(*) / any_value(steps) AS gaps,
-    arg_max(g.name, g.idle_ns) AS name, max(g.idle_ns) AS longest_ns, arg_max(g.step, g.idle_ns) AS worst_step
-  FROM host_gap g SEMI JOIN used_step USING (step), used GROUP BY g.rank, g.kind)
+  SELECT rank, kind, sum(idle_ns) / any_value(over) AS idle_ns, sum(gaps) / any_value(over) AS gaps,
+    sqrt(greatest(0, sum(idle_ns::DOUBLE * idle_ns) / any_value(over) - (sum(idle_ns) / any_value(over)) ** 2) / any_value(over)) AS error_ns,
+    arg_max(name, longest_ns) AS name, max(longest_ns) AS longest_ns, arg_max(step, longest_ns) AS worst_step
+  FROM (SELECT i.*, CASE WHEN steps >= 4 AND count(*) OVER (PARTITION BY i.rank, i.kind) = steps - 1 THEN steps - 1 ELSE steps END AS over
+        FROM in_step i, used)
+  GROUP BY rank, kind)
 SELECT kind,
   median(idle_ns) AS idle_ns,               -- per step
   min(idle_ns) AS least_ns,                 -- of the rank that lost least
   max(idle_ns) AS most_ns,                  -- of the rank that lost most
   arg_max(rank, idle_ns) AS worst_rank,     -- that rank
+  arg_max(error_ns, idle_ns) AS most_error_ns, -- standard error over steps of its mean
   arg_max(name, idle_ns) AS name,           -- what its host did in the longest gap
   arg_max(worst_step, longest_ns) AS worst_step,
   max(longest_ns) AS longest_ns,            -- longest single gap

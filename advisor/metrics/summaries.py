@@ -68,15 +68,20 @@ SELECT $1 AS run, kind, process_group, op, bytes, median(calls / steps) AS calls
 FROM per_rank JOIN steps USING (rank) GROUP BY kind, process_group, op, bytes ORDER BY ALL
 """
 
-# What a rank receives is its output; the call lasts as long as the busiest rank's part.
+# What a rank receives is its output, and what it sends back after computing its input: either may
+# be the uneven side. The call lasts as long as the busiest rank's part.
 EXPERT_BALANCE = f"""
 INSERT INTO expert_balance BY NAME
 {_CALLS},
 balance AS (
-  SELECT call_id, process_group, max(out_elements) / avg(out_elements) AS imbalance,
-    arg_max(rank, out_elements) AS busiest, max(transfer_ns) AS transfer_ns
-  FROM call WHERE op = 'all_to_all' AND t_is = 'matched' AND out_elements > 0
-  GROUP BY call_id, process_group HAVING count(*) = max(group_size)),
+  SELECT call_id, process_group, transfer_ns, greatest(received, coalesce(sent, 0)) AS imbalance,
+    CASE WHEN received >= coalesce(sent, 0) THEN receiver ELSE sender END AS busiest
+  FROM (
+    SELECT call_id, process_group, max(transfer_ns) AS transfer_ns,
+      max(out_elements) / avg(out_elements) AS received, arg_max(rank, out_elements) AS receiver,
+      max(in_elements) / nullif(avg(in_elements), 0) AS sent, arg_max(rank, in_elements) AS sender
+    FROM call WHERE op = 'all_to_all' AND t_is = 'matched' AND out_elements > 0
+    GROUP BY call_id, process_group HAVING count(*) = max(group_size))),
 top AS (
   SELECT process_group, busiest, count(*) AS times,
     row_number() OVER (PARTITION BY process_group ORDER BY count(*) DESC, busiest) AS place

@@ -1,9 +1,10 @@
 """Waiting for the last rank against transferring data, and the bandwidth that follows.
 
 For a matched call, on the aligned clock: wait = from a rank's own start to the last rank's start;
-transfer = from there to its own end (METRICS sections 3 and 4). Where some of a call's ranks were not
-read (a file is missing or cut), the last of those that were stands in: the wait is then at least
-that and the transfer at most, and the call's own time is the shortest duration seen, an upper bound.
+transfer = from there to its own end (METRICS sections 3 and 4). Where some of a call's ranks were
+not read (a file is missing or cut), the last of those that were stands in: the wait is then at
+least that, the transfer at most, and the call's own time is the shortest duration seen, an upper
+bound.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Fill the table ``whatif`` that rules use: other bucket caps, and the step without a late rank."""
+"""Fill the table ``whatif`` that rules use: other bucket caps, the step without a late rank, and
+with a slow link as fast as its peers."""
 
 from __future__ import annotations
 
@@ -11,8 +12,10 @@ from advisor.whatif.predict import (
     DataParallel,
     Prediction,
     data_parallel,
+    predict_bandwidth,
     predict_bucket_cap,
     predict_without_lateness,
+    service_models,
 )
 from advisor.whatif.program import Program
 
@@ -59,6 +62,28 @@ def _rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
         prediction = predict_without_lateness(steps, int(rank))
         if prediction is not None:
             yield "without-lateness", str(rank), False, prediction
+    yield from _link_rows(con, run, steps)
+
+
+def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
+    """The step with every call of the slow rank at the bandwidth expected of its link.
+
+    A ring moves at the speed of its slowest edge, so that all calls the rank takes part in count.
+    """
+    slow = con.execute(
+        "SELECT DISTINCT src, expected_gbps / measured_gbps FROM link_excess WHERE run = ? "
+        "AND src IS NOT NULL AND measured_gbps > 0 AND expected_gbps > measured_gbps ORDER BY 1, 2",
+        [run],
+    ).fetchall()
+    models = service_models(steps) if slow else {}
+    for src, factor in slow:
+        if not any(int(src) in step.items for step in steps):
+            continue  # the slow rank's own recording is missing: its calls cannot be told
+        prediction = predict_bandwidth(
+            steps, models, float(factor), affects=lambda ranks, own=int(src): own in ranks
+        )
+        if prediction is not None:
+            yield "restore-link", str(src), False, prediction
 
 
 def _bucket_rows(steps: list[Program], ddp: DataParallel) -> Iterator[Row]:

@@ -34,6 +34,8 @@ from advisor.whatif.program import Program
 from benchmarks.lab.families import Family, Question
 from benchmarks.lab.measure import TRACES, is_recorded, round_medians_ns
 
+HELD_OUT = "held-out"
+"""Families of this prefix had no part in settling the model or its intervals."""
 COUNTED_EFFECT = 0.03
 """Changes of the step by this share or more must be predicted with the right sign."""
 
@@ -158,6 +160,7 @@ def summarise(scores: Sequence[Score]) -> dict[str, Any]:
     return {
         "summary": {
             "all": _figures(scores),
+            "held-out": _figures([score for score in scores if score.family.startswith(HELD_OUT)]),
             **{
                 setting: _figures([score for score in scores if score.setting == setting])
                 for setting in sorted({score.setting for score in scores})

@@ -1,0 +1,69 @@
+"""The figures of the predictions' score, on scores whose truth is set; the families make sense."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+
+from benchmarks.lab.families import families
+from benchmarks.lab.grids import CAPS_MB, START, grids, point_name
+from benchmarks.lab.predictions import Score, render, summarise
+
+
+def score(start: int, real: int, predicted: int | None, half_width: int = 5) -> Score:
+    return Score(
+        family="f",
+        traced="a",
+        target="b",
+        setting="bucket_cap_mb",
+        value=1.0,
+        start_ns=start,
+        real_ns=real,
+        traced_step_ns=None if predicted is None else start,
+        predicted_ns=predicted,
+        low_ns=None if predicted is None else predicted - half_width,
+        high_ns=None if predicted is None else predicted + half_width,
+        noise=0.01,
+    )
+
+
+def test_errors_signs_and_intervals() -> None:
+    # GIVEN one prediction 10 % too high whose effect has the wrong sign, one right, one missing
+    wrong, right, none = score(100, 90, 99 + 2), score(100, 110, 111), score(100, 110, None)
+    # THEN each figure is what a hand would compute
+    assert wrong.error == pytest.approx(101 / 90 - 1)
+    assert (wrong.right_sign, wrong.held) == (False, False)
+    assert (right.right_sign, right.held) == (True, True)
+    assert (none.error, none.right_sign, none.held) == (None, None, None)
+    assert score(100, 102, 99).right_sign is None  # too small an effect to have a sign
+    row = summarise([wrong, right, none])["summary"]["all"]
+    assert (row["questions"], row["answered"], row["right_signs"]) == (3, 2, "1/2")
+    assert row["intervals_held"] == 0.5
+    assert row["worst_error"] == pytest.approx(101 / 90 - 1, abs=1e-4)
+    assert "worst:" in render(summarise([wrong, right, none]))
+
+
+def test_a_question_differs_from_its_trace_in_what_it_asks_only() -> None:
+    fields = {
+        "bucket_cap_mb": {"bucket_cap_mb"},
+        "link.bandwidth": {"link_mbit"},
+        "late_rank": {"time_scale", "loader_ms"},
+        "resharding": {"reshard"},
+        "prefetch": {"prefetch"},
+        "wrap_layers": {"wrap_layers"},
+    }
+    for family in families():
+        for question in family.questions:
+            one, other = family.configs[question.traced], family.configs[question.target]
+            differing = {name for name in vars(one) if getattr(one, name) != getattr(other, name)}
+            assert differing, question
+            assert differing <= fields[question.setting], question
+
+
+def test_grids_hold_their_start() -> None:
+    start = (START["bucket_cap_mb"], START["gradient_as_bucket_view"], START["static_graph"])
+    for grid in grids():
+        assert len(grid.configs) == 4 * len(CAPS_MB)
+        assert grid.traced == {point_name(*start)}  # type: ignore[arg-type]
+        assert grid.traced <= set(grid.configs)

@@ -1,0 +1,35 @@
+"""Which ranks are compared when files are missing or cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.metrics.blame import widest
+from advisor.metrics.calls import Call
+
+
+def columns(*ranks: str) -> list[Mapping[int, Call]]:
+    return cast("list[Mapping[int, Call]]", [dict.fromkeys(map(int, one)) for one in ranks])
+
+
+def test_a_rank_cut_early_is_left_out() -> None:
+    assert widest(columns("0123", *["012"] * 9)) == (0, 1, 2)
+
+
+def test_steps_that_a_late_cut_lacks_are_left_out() -> None:
+    assert widest(columns(*["0123"] * 9, "012")) == (0, 1, 2, 3)
+
+
+@given(st.lists(st.frozensets(st.sampled_from("01234"), min_size=2), min_size=1, max_size=20))
+def test_no_other_set_seen_shares_more(sets: list[frozenset[str]]) -> None:
+    chosen = frozenset(map(str, widest(columns(*("".join(sorted(s)) for s in sets)))))
+
+    def shared(ranks: frozenset[str]) -> int:
+        return len(ranks) * sum(other >= ranks for other in sets)
+
+    assert chosen in sets
+    assert shared(chosen) == max(shared(one) for one in sets)

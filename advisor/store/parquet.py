@@ -7,6 +7,7 @@ tables and views as a DuckDB file: events stay on disk, the small tables are loa
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -85,7 +86,7 @@ def write_parquet(
             )
     for (run,) in con.execute("SELECT run FROM run ORDER BY ALL").fetchall():
         mine = [rank for its_run, rank in ranks if its_run == run]
-        own_batch = f"{mine[0]}-{mine[-1]}-{len(mine)}" if mine else "none"
+        own_batch = f"{mine[0]}-{mine[-1]}-{len(mine)}" if mine else f"none-{_inputs(con, run)}"
         for table in PER_RUN:
             place = run_folder(folder, table, run) / f"ranks={batch or own_batch}.parquet"
             (filled,) = con.execute(
@@ -95,6 +96,14 @@ def write_parquet(
                 _copy(con, f"SELECT * FROM {table} WHERE run = $run", {"run": run}, place)
             else:
                 place.unlink(missing_ok=True)
+
+
+def _inputs(con: Any, run: str) -> str:
+    """A short name for the inputs of a batch without ranks (logs): others differ."""
+    rows = con.execute(
+        "SELECT path, bytes FROM source WHERE run = ? ORDER BY ALL", [run]
+    ).fetchall()
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12]
 
 
 def _name(run: str) -> str:

@@ -1,7 +1,8 @@
-"""Ingest side by side with its floor and with HolisticTraceAnalysis; medians and ratios.
+r"""Ingest side by side with its floor and with HolisticTraceAnalysis; medians and ratios.
 
     python -m benchmarks.ingest.generate rank0.json.gz /tmp/big.json --megabytes 500
-    python -m benchmarks.ingest.run /tmp/big.json [--hta-python VENV/bin/python] [--repeats 5]
+    python -m benchmarks.ingest.run /tmp/big.json [--hta-python VENV/bin/python] [--repeats 5] \\
+        [--diagnose]
 
 Every measurement is a fresh process; the contenders take turns, so that a busy machine slows all
 of them. The floor is what no design can avoid: parse the chunks
@@ -24,9 +25,10 @@ _MEASURE = """
 import json, resource, sys, time
 started, cpu = time.perf_counter(), time.process_time()
 {body}
-usage = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps(dict(wall_s=time.perf_counter() - started, cpu_s=time.process_time() - cpu,
-    rss_mb=usage.ru_maxrss / 1024)))
+own, child = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+print(json.dumps(dict(wall_s=time.perf_counter() - started,
+    cpu_s=time.process_time() - cpu + child.ru_utime + child.ru_stime,
+    rss_mb=max(own.ru_maxrss, child.ru_maxrss) / 1024)))
 """
 _INGEST = """
 from pathlib import Path
@@ -65,10 +67,16 @@ con.execute("CREATE TABLE copy.event AS SELECT * FROM event")
 con.execute("CHECKPOINT copy")
 os.unlink('{out}.copy')
 """
+_DIAGNOSE = """
+import subprocess
+done = subprocess.run([sys.executable, "-m", "advisor", "diagnose", {path!r}], capture_output=True)
+assert done.returncode in (0, 1), done.stderr
+"""
 _HTA = """
 from hta.common.trace_parser import parse_trace_dataframe
 parse_trace_dataframe({path!r})
 """
+_ONCE = ("diagnose", "HolisticTraceAnalysis")  # slow, and far from the limits they are held to
 
 
 def _measure(python: str, body: str) -> dict[str, float]:
@@ -87,6 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("trace", type=Path, help="an uncompressed trace (see generate.py)")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--diagnose", action="store_true", help="time `advisor diagnose` too, once")
     parser.add_argument("--hta-python", help="interpreter of an environment with `traceinsight`")
     arguments = parser.parse_args()
     trace: Path = arguments.trace
@@ -101,12 +110,15 @@ def main() -> None:
             "parse only": (sys.executable, _PARSE.format(path=str(trace))),
             "append only": (sys.executable, _APPEND.format(out=out)),
         }
+        if arguments.diagnose:
+            bodies["diagnose"] = (sys.executable, _DIAGNOSE.format(path=str(trace)))
         if arguments.hta_python:
             bodies["HolisticTraceAnalysis"] = (arguments.hta_python, _HTA.format(path=str(trace)))
         runs: dict[str, list[dict[str, float]]] = {name: [] for name in bodies}
-        for _ in range(arguments.repeats):
+        for turn in range(arguments.repeats):
             for name, (python, body) in bodies.items():
-                runs[name].append(_measure(python, body))
+                if turn == 0 or name not in _ONCE:
+                    runs[name].append(_measure(python, body))
         store_mb = Path(out).stat().st_size / 1e6
     median = {
         name: {key: statistics.median(run[key] for run in done) for key in done[0]}
@@ -124,6 +136,8 @@ def main() -> None:
         print(f"{key}: {own / floor:.2f} x floor, gz at {own / median['ingest .json.gz'][key]:.0%}")
         if arguments.hta_python:
             print(f"{key}: {median['HolisticTraceAnalysis'][key] / own:.1f} x faster than HTA")
+        if arguments.diagnose:
+            print(f"{key}: diagnose takes {median['diagnose'][key] / own:.1f} x the ingest")
     print(f"store: {store_mb:.1f} MB, {store_mb / size_mb:.1%} of the JSON")
 
 

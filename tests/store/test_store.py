@@ -153,3 +153,27 @@ def test_the_schema_is_documented(tmp_path: Path) -> None:
     assert "duration" in shown.output
     unknown = CliRunner().invoke(schema_command.command, ["nope"])
     assert isinstance(unknown.exception, AdvisorError)
+
+
+def test_batches_without_ranks_stand_beside_each_other(tmp_path: Path) -> None:
+    """GIVEN two batches that name no rank WHEN both are written THEN neither replaces the other."""
+    folder = tmp_path / "set"
+    for name, size in (("one", 1024), ("two", 2048), ("two", 2048)):
+        with Store.create() as store:
+            con = store.con
+            con.execute("INSERT INTO run (run, created_at, advisor_version) VALUES ('r', '', '')")
+            con.execute(
+                "INSERT INTO source (run, source_id, path, format, bytes, events_read, "
+                "events_dropped) VALUES ('r', 0, ?, 'nccl-tests', ?, 0, 0)",
+                [name, size],
+            )
+            con.execute(
+                "INSERT INTO bench (run, tool, op, bytes) VALUES ('r', 'nccl-tests', ?, ?)",
+                [name, size],
+            )
+            store.write_folder(folder)
+    with Store.open(folder) as opened:
+        assert opened.con.execute("SELECT op, bytes FROM bench ORDER BY ALL").fetchall() == [
+            ("one", 1024),
+            ("two", 2048),
+        ]

@@ -149,7 +149,7 @@ def _insert(
 def _memory_limit_mb(con: Any) -> int:
     """What the database may hold while it streams into a file, whatever the traces' size."""
     (threads,) = con.execute("SELECT current_setting('threads')").fetchone()
-    return max(_MEMORY_MB, _MEMORY_MB_PER_THREAD * threads)
+    return max(_MEMORY_MB, _MEMORY_MB_PER_THREAD * int(threads))
 
 
 def _batch(trace: Trace, chunk: Chunk) -> pa.RecordBatch:

@@ -3,7 +3,7 @@ with a slow link as fast as its peers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from advisor.store import Store
@@ -79,11 +79,13 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
     for src, factor in slow:
         if not any(int(src) in step.items for step in steps):
             continue  # the slow rank's own recording is missing: its calls cannot be told
-        prediction = predict_bandwidth(
-            steps, models, float(factor), affects=lambda ranks, own=int(src): own in ranks
-        )
+        prediction = predict_bandwidth(steps, models, float(factor), affects=_takes_part(int(src)))
         if prediction is not None:
             yield "restore-link", str(src), False, prediction
+
+
+def _takes_part(rank: int) -> Callable[[tuple[int, ...]], bool]:
+    return lambda ranks: rank in ranks
 
 
 def _bucket_rows(steps: list[Program], ddp: DataParallel) -> Iterator[Row]:

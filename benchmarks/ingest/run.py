@@ -74,7 +74,9 @@ assert done.returncode in (0, 1), done.stderr
 """
 _HTA = """
 from hta.common.trace_parser import parse_trace_dataframe
-parse_trace_dataframe({path!r})
+from hta.configs.parser_config import ParserConfig
+started, cpu = time.perf_counter(), time.process_time()
+parse_trace_dataframe({path!r}, ParserConfig.get_default_cfg())
 """
 _ONCE = ("diagnose", "HolisticTraceAnalysis")  # slow, and far from the limits they are held to
 

@@ -227,9 +227,9 @@ FROM raw;
 
 -- Ranks with the host that a log or a trace names.
 CREATE VIEW rank_host AS
-SELECT rank, any_value(host) AS host FROM (
-  SELECT rank, host FROM topology WHERE kind = 'rank' AND rank IS NOT NULL
-  UNION ALL SELECT rank, host FROM rank) WHERE host IS NOT NULL GROUP BY rank;
+SELECT rank, arg_min(host, origin) AS host FROM ( -- what a log says of the fabric comes first
+  SELECT rank, host, 0 AS origin FROM topology WHERE kind = 'rank' AND rank IS NOT NULL
+  UNION ALL SELECT rank, host, 1 FROM rank) WHERE host IS NOT NULL GROUP BY rank;
 
 -- NCCL's printed choices beside the best entry of its own tuning table at that size.
 CREATE VIEW choice_cost AS

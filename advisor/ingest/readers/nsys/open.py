@@ -22,6 +22,8 @@ from advisor.ingest.source import Source
 MAX_CELL_BYTES = 16 * 1024 * 1024
 MAX_DATABASE_BYTES = 64 * 1024**3
 _PIECE = 4 * 1024 * 1024
+# A damaged schema also shows as an error message that sqlite3 itself cannot decode.
+_DAMAGE = (sqlite3.Error, UnicodeDecodeError)
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
 _FUNCTIONS = {"coalesce", "like"}
 
@@ -49,7 +51,7 @@ class Database:
         """The rows of a query, up to where the file is damaged."""
         try:
             yield from self.connection.execute(sql)
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             self.drop("table cut or damaged")
             self.notes.append(f"reading stopped in a table: {error}")
 
@@ -80,7 +82,7 @@ def opened(source: Source) -> Iterator[Database]:
             connection.execute("PRAGMA cell_size_check = ON")
             tables = _tables(connection)
             connection.set_authorizer(_authorize)
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise AdvisorError(
                 f"cannot be read as a sqlite database: {error}",
                 where=str(source.path),

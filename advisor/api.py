@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -152,20 +152,9 @@ def load(
     if not paths:
         raise AdvisorError("nothing to read", hint="name a trace, a directory or a glob")
     if len(paths) == 1 and _is_store(Path(paths[0])):
-        return Run(_open_for_analysis(Path(paths[0])), command=command)
-    from advisor.ingest import ingest
-    from advisor.metrics import derive
-    from advisor.whatif import annotate
-
+        return Run(Store.open(Path(paths[0])), command=command)
     made = Store.create(Path(store) if store is not None else None, force=force)
-    try:
-        ingest([str(path) for path in paths], made, run=run, lean=lean, progress=progress)
-        derive(made)
-        annotate(made)
-    except BaseException:
-        made.close()
-        raise
-    return Run(made, command=command)
+    return _read(made, {run: paths}, lean=lean, command=command, progress=progress)
 
 
 def run_names(paths: Sequence[PathLike]) -> list[str]:
@@ -181,14 +170,26 @@ def run_names(paths: Sequence[PathLike]) -> list[str]:
 
 def load_runs(paths: Sequence[PathLike], *, command: str = "", lean: bool = False) -> Run:
     """Read several runs into one store, each under its name (:func:`run_names`)."""
+    runs = {name: [path] for name, path in zip(run_names(paths), paths, strict=True)}
+    return _read(Store.create(), runs, lean=lean, command=command)
+
+
+def _read(
+    made: Store,
+    runs: Mapping[str, Sequence[PathLike]],
+    *,
+    lean: bool,
+    command: str,
+    progress: Any = None,
+) -> Run:
+    """Ingest each run into ``made`` and derive everything; a failure leaves nothing behind."""
     from advisor.ingest import ingest
     from advisor.metrics import derive
     from advisor.whatif import annotate
 
-    made = Store.create()
     try:
-        for name, path in zip(run_names(paths), paths, strict=True):
-            ingest([str(path)], made, run=name, lean=lean)
+        for name, paths in runs.items():
+            ingest([str(path) for path in paths], made, run=name, lean=lean, progress=progress)
         derive(made)
         annotate(made)
     except BaseException:
@@ -199,7 +200,3 @@ def load_runs(paths: Sequence[PathLike], *, command: str = "", lean: bool = Fals
 
 def _is_store(path: Path) -> bool:
     return (path.suffix == ".duckdb" and path.is_file()) or (path / "_advisor.json").is_file()
-
-
-def _open_for_analysis(path: Path) -> Store:
-    return Store.open(path)

@@ -9,7 +9,7 @@ A step is turned into one list of items per rank and a table of calls shared by 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,6 @@ class Program:
     shared: bool = False
     measured_ns: float = 0.0
     step: int = 0
-    final_wait: dict[int, int] = field(default_factory=dict)
 
     def with_items(
         self, items: dict[int, list[Item]], calls: dict[int, Call] | None = None

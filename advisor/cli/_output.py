@@ -42,41 +42,48 @@ class Output:
         Path(name).replace(self.path)
 
 
-def plan_outputs(formats: str, output: Path | None, *, force: bool) -> list[Output]:
+def plan_outputs(formats: str, output: str | None, *, force: bool) -> list[Output]:
     """Turn ``--format a,b -o WHERE`` into outputs; refuse unknown formats and existing files.
 
-    One format goes to ``output`` (a file), or to standard output (html: report.html). Several
-    formats take ``output`` as a folder; text among several stays on standard output.
+    One format goes to ``output`` (a file, or into a folder that exists or is written with a final
+    slash), or to standard output (html: report.html). Text beside others stays on standard output;
+    with one other format ``output`` is that one's file, with several it is a folder.
     """
-    names = [name.strip() for name in formats.split(",") if name.strip()]
+    names = list(dict.fromkeys(name.strip() for name in formats.split(",") if name.strip()))
     for name in names:
         if name not in _DEFAULT_NAMES:
             known = ", ".join(sorted(_DEFAULT_NAMES))
             raise AdvisorError(f"unknown format '{name}'", hint=f"known: {known}")
     if not names:
         raise AdvisorError("no format named", hint="for example --format text,html")
-    if len(names) == 1:
-        name = names[0]
-        path = output if output is not None else (Path("report.html") if name == "html" else None)
-        if path is not None and path.is_dir():
-            path /= _DEFAULT_NAMES[name]
-        outputs = [Output(name, path)]
-    else:
-        folder = output if output is not None else Path()
-        if folder.is_file():
-            raise AdvisorError(
-                "several formats need a folder", where=str(folder), hint="pass -o FOLDER"
-            )
-        outputs = [
-            Output(name, None if name == "text" else folder / _DEFAULT_NAMES[name])
-            for name in dict.fromkeys(names)
-        ]
+    if output is None and len(names) == 1 and names != ["html"]:
+        return [Output(names[0], None)]
+    places = _places([name for name in names if name != "text" or len(names) == 1], output)
+    outputs = [Output(name, places.get(name)) for name in names]
     for item in outputs:
         if item.path is not None and item.path.exists() and not force:
             raise AdvisorError(
                 "already exists", where=str(item.path), hint="pass --force to replace it"
             )
     return outputs
+
+
+def _places(names: list[str], output: str | None) -> dict[str, Path]:
+    """Where each format that goes to a file is written."""
+    if output is None:
+        return {name: Path(_DEFAULT_NAMES[name]) for name in names}
+    place = Path(output)
+    if place.is_dir() or output.endswith(("/", os.sep)):
+        return {name: place / _DEFAULT_NAMES[name] for name in names}
+    if len(names) == 1:
+        return {names[0]: place}
+    if place.exists() or place.suffix:
+        raise AdvisorError(
+            f"{len(names)} formats ({', '.join(names)}) do not fit into one file",
+            where=output,
+            hint="name a folder: -o FOLDER/",
+        )
+    return {name: place / _DEFAULT_NAMES[name] for name in names}
 
 
 def use_color(choice: str) -> bool:

@@ -23,7 +23,7 @@ _GATES = ("step_time", "exposed_comm", "idle", "memory")
 )
 @click.argument("runs", nargs=-1, required=True, metavar="BASE RUN...")
 @click.option("--format", "formats", default="text", show_default=True, help="text, json, html.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File, or directory.")
+@click.option("-o", "--output", type=click.Path(), help="File; a folder for several formats.")
 @click.option(
     "--fail-if",
     "gates",
@@ -37,7 +37,7 @@ _GATES = ("step_time", "exposed_comm", "idle", "memory")
 def command(
     runs: tuple[str, ...],
     formats: str,
-    output: Path | None,
+    output: str | None,
     gates: tuple[str, ...],
     operators: int,
     quiet: bool,

@@ -32,7 +32,7 @@ _FAIL_ORDER = {"critical": 0, "warning": 1, "info": 2}
     show_default=True,
     help="text, html, json, junit, github, markdown; several with commas.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File, or directory.")
+@click.option("-o", "--output", type=click.Path(), help="File; a folder for several formats.")
 @click.option("--store", type=click.Path(path_type=Path), help="Keep the tables in this file.")
 @click.option(
     "--fail-on",
@@ -58,7 +58,7 @@ def command(
     nccl_log: tuple[str, ...],
     nsys: tuple[str, ...],
     formats: str,
-    output: Path | None,
+    output: str | None,
     store: Path | None,
     fail_on: str,
     select: tuple[str, ...],

@@ -1,0 +1,75 @@
+"""Where results go is decided before any work starts, and a file never turns into a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from advisor.cli._output import plan_outputs
+from advisor.errors import AdvisorError
+
+
+def planned(formats: str, output: str | None) -> dict[str, str | None]:
+    outputs = plan_outputs(formats, output, force=False)
+    return {item.format: item.path and str(item.path) for item in outputs}
+
+
+@pytest.mark.parametrize(
+    ("formats", "output", "expected"),
+    [
+        ("text", None, {"text": None}),
+        ("text", "a.txt", {"text": "a.txt"}),
+        ("json", None, {"json": None}),
+        ("html", None, {"html": "report.html"}),
+        ("html", "x.html", {"html": "x.html"}),
+        ("html", "new/", {"html": "new/report.html"}),
+        ("text,html", None, {"text": None, "html": "report.html"}),
+        ("text,json", None, {"text": None, "json": "findings.json"}),
+        ("text,html", "x.html", {"text": None, "html": "x.html"}),
+        ("html,text,html", "x.html", {"text": None, "html": "x.html"}),
+        ("text,html", "new/", {"text": None, "html": "new/report.html"}),
+        ("text,html,json", "new", {"text": None, "html": "new/report.html",
+                                   "json": "new/findings.json"}),
+        ("html,junit", "new/", {"html": "new/report.html", "junit": "new/junit.xml"}),
+    ],
+)  # fmt: skip
+def test_each_format_has_its_place(
+    formats: str,
+    output: str | None,
+    expected: dict[str, str | None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert planned(formats, output) == expected
+
+
+def test_a_folder_that_exists_takes_any_format(tmp_path: Path) -> None:
+    assert planned("text,html", str(tmp_path)) == {
+        "text": None,
+        "html": str(tmp_path / "report.html"),
+    }
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_several_formats_do_not_go_into_one_file(exists: bool, tmp_path: Path) -> None:
+    place = tmp_path / ("report" if exists else "report.html")
+    if exists:
+        place.touch()
+    with pytest.raises(AdvisorError, match=r"(?s)2 formats \(html, json\).*-o FOLDER/"):
+        plan_outputs("text,html,json", str(place), force=False)
+
+
+def test_nothing_is_replaced_without_force(tmp_path: Path) -> None:
+    place = tmp_path / "x.html"
+    place.touch()
+    with pytest.raises(AdvisorError, match="--force"):
+        plan_outputs("text,html", str(place), force=False)
+    assert plan_outputs("text,html", str(place), force=True)[1].path == place
+
+
+@pytest.mark.parametrize("formats", ["", "pdf", "text,pdf"])
+def test_unknown_formats_are_refused_with_the_known_ones(formats: str) -> None:
+    with pytest.raises(AdvisorError, match="html"):
+        plan_outputs(formats, None, force=False)

@@ -76,7 +76,8 @@ def command(
     """Say what costs the time in PATH... and what to change.
 
     PATH is a trace (Chrome/Kineto JSON, .gz or not), a directory, a glob, an NCCL log, an nsys
-    sqlite export, nccl-tests output, a flight-recorder dump, or a store; any mix of one run.
+    sqlite export, nccl-tests output, a flight-recorder dump, an op table, or a store; any mix of
+    one run.
     """
     from advisor import api
 

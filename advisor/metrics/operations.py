@@ -17,10 +17,10 @@ _OPERATIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), operation)
     for pattern, operation in (
         (r"sendrecv|send_recv|batch_isend|coalesced_p2p", "other"),
-        (r"all_?reduce|cross_device_reduce|multimem_all_reduce", "all_reduce"),
-        (r"reduce_?scatter", "reduce_scatter"),
-        (r"all_?gather", "all_gather"),
-        (r"all_?to_?all", "all_to_all"),
+        (r"all[_-]?reduce|cross_device_reduce|multimem_all_reduce", "all_reduce"),
+        (r"reduce[_-]?scatter", "reduce_scatter"),
+        (r"all[_-]?gather", "all_gather"),
+        (r"all[_-]?to[_-]?all", "all_to_all"),
         (r"broad_?cast|bcast", "broadcast"),
         (r"barrier", "barrier"),
         (r"reduce", "reduce"),

@@ -100,11 +100,14 @@ def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
     if not line.on_device or not steps:
         return Steps(tuple(steps))
     launched = line.launch != MISSING
+    asked = line.launch
+    if not launched.any():  # the trace has no launches: a device event belongs to its time
+        launched, asked = np.ones(len(line), dtype=bool), line.start
     firsts: list[int | None] = []
     lasts: list[int | None] = []
     for step in steps:
         assert step.host_start is not None and step.host_end is not None
-        own = launched & (line.launch >= step.host_start) & (line.launch <= step.host_end)
+        own = launched & (asked >= step.host_start) & (asked <= step.host_end)
         firsts.append(int(line.start[own].min()) if own.any() else None)
         lasts.append(int(line.end[own].max()) if own.any() else None)
     moved = []

@@ -21,6 +21,8 @@ from advisor.metrics.operations import (
         ("reduce_scatter_tensor_coalesced", "reduce_scatter"),
         ("c10d::alltoall_base_", "all_to_all"),
         ("all_to_allv", "all_to_all"),
+        ("grads-reduce-scatter", "reduce_scatter"),
+        ("embedding-grads-all-reduce", "all_reduce"),
         ("gloo:barrier", "barrier"),
         ("c10d::send", "send"),
         ("c10d::recv_", "recv"),

@@ -1,0 +1,66 @@
+"""Op tables of pipeline jobs (Parquet, one row per rank, step and operation) → ``event``.
+
+Megatron-style jobs are published so: what each rank computed, sent, received and reduced, with a
+time that counts from the step's own begin. Steps are therefore laid one after the other in the
+order of their numbers. Who talks to whom follows from the columns ``dp_rank`` and ``stage``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from advisor.errors import AdvisorError
+from advisor.ingest.readers.op_table.write import write_table
+from advisor.ingest.source import ReadContext, Source
+
+FORMAT = "op-table"
+SUMMARY = "op tables (Parquet) of pipeline-parallel jobs: one row per rank, step and operation"
+PRIORITY = 30
+
+MAX_ROWS = 50_000_000
+_COLUMNS = frozenset({"dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration"})
+
+
+def detect(source: Source) -> bool:
+    """A Parquet file with the columns of an op table; their names stand in its footer."""
+    if source.compression != "none" or not source.head.startswith(b"PAR1"):
+        return False
+    try:
+        return set(pq.read_schema(source.path).names) >= _COLUMNS
+    except (pa.ArrowException, OSError):
+        return False
+
+
+def read(sources: Sequence[Source], context: ReadContext) -> None:
+    """Write the operations of the first table; a run has one."""
+    for place, source in enumerate(sources):
+        rows = pq.read_metadata(source.path).num_rows
+        if place:
+            context.report(
+                source,
+                FORMAT,
+                events_dropped=rows,
+                drop_reasons={"second op table": rows},
+                note="a run has one op table; the first was read",
+            )
+            continue
+        if rows > MAX_ROWS:
+            raise AdvisorError(
+                f"holds {rows:,} rows, more than {MAX_ROWS:,}",
+                where=str(source.path),
+                hint="cut the table to fewer steps",
+            )
+        kept, dropped = write_table(context, source.path)
+        if not kept:
+            raise AdvisorError("holds no usable operation", where=str(source.path))
+        context.report(
+            source,
+            FORMAT,
+            events_read=kept,
+            events_dropped=sum(dropped.values()),
+            drop_reasons=dropped,
+            note="its times count from each step's begin: the steps are laid one after the other",
+        )

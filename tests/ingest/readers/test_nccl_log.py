@@ -83,8 +83,8 @@ def test_old_logs_tie_lines_to_ranks_that_are_named_only_at_the_end(old: Store) 
         (3, "nodeb", "f000"),
     }
     assert facts(old, "tree")[2, "nodeb", "trees"] == [
-        {"channel": 0, "children": [3], "parent": 0},
-        {"channel": 1, "children": [3, 0], "parent": None},
+        {"channel": 0, "children": [3], "parent": 0, "root": False, "communicator": "world"},
+        {"channel": 1, "children": [3, 0], "parent": None, "root": True, "communicator": "world"},
     ]
     graph = facts(old, "graph")[0, "nodea", "ring"]
     assert (graph["channels"], graph["bw_intra"], graph["bw_inter"]) == (1, 1.2, 1.2)

@@ -49,6 +49,8 @@ def _topology(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
         value = fact.value
         if fact.kind == "graph" and member is not None:
             value = {**value, "communicator": ranks.name(member), "ranks": member.line.ranks}
+        if fact.kind == "tree" and member is not None:
+            value = [_tree_of_run(entry, ranks, member) for entry in value]
         host = None if fact.per == "run" else kept.slot.host or None
         key = (fact.kind, rank, host, fact.name, _text(value))
         if key not in seen:
@@ -137,6 +139,18 @@ def _rings(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
                 "communicator": name,
             }
             yield (run, "ring", None, None, f"ring {channel}", _text(value), None)
+
+
+def _tree_of_run(entry: dict[str, Any], ranks: Ranks, member: Member) -> dict[str, Any]:
+    """One channel of a rank's trees with the ranks of the run instead of the communicator's."""
+    parent = entry["parent"]
+    return {
+        **entry,
+        "children": [ranks.of_peer(member, child) for child in entry["children"]],
+        "parent": None if parent is None else ranks.of_peer(member, parent),
+        "root": parent is None,
+        "communicator": ranks.name(member),
+    }
 
 
 def _links(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:

@@ -21,7 +21,9 @@ from advisor.store import Store
 from advisor.store.store import schema_sql
 
 # Raw events are millions of rows and are summarised by the metrics; rules see the summaries.
-HIDDEN_TABLES = frozenset({"event", "activity", "outcome", "finding", "trial", "source"})
+HIDDEN_TABLES = frozenset(
+    {"event", "comm_event", "activity", "outcome", "finding", "trial", "source"}
+)
 
 _LOCKDOWN = (
     "SET memory_limit = '4GB'",

@@ -17,7 +17,7 @@ from advisor.ingest.source import Progress, ReadContext, Reader, Source
 from advisor.store.store import Store
 
 _RUN_TABLES = (
-    *("run", "source", "rank", "process_group", "event"),
+    *("run", "source", "rank", "process_group", "event", "comm_event"),
     *("topology", "link", "nccl_choice", "bench", "flight"),
 )
 

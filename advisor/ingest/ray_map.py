@@ -22,6 +22,7 @@ from advisor.ingest import ray_task
 from advisor.ingest.ray_plan import Item, Look, Piece, batches, is_url, list_inputs, pieces
 from advisor.ingest.ray_task import Done, Job
 from advisor.store.parquet import (
+    PER_RANK,
     clear_partial,
     forget_replaced,
     prepare_parquet,
@@ -265,12 +266,13 @@ def _clear_halves(apart: Sequence[Piece], job: Job) -> None:
     for piece in apart:
         rank = -1 if piece.rank is None else piece.rank
         if not rank_place(job.folder, "rank", job.run, rank).exists():
-            rank_place(job.folder, "event", job.run, rank).unlink(missing_ok=True)
+            for table in PER_RANK:
+                rank_place(job.folder, table, job.run, rank).unlink(missing_ok=True)
 
 
 def _check_written(ranks: Iterable[int], job: Job) -> None:
     for rank in sorted(ranks):
-        for table in ("event", "rank"):
+        for table in PER_RANK:
             if not rank_place(job.folder, table, job.run, rank).exists():
                 raise AdvisorError(
                     f"a worker wrote rank {rank}, but it is not here",

@@ -54,6 +54,7 @@ def device_calls(con: Any, run: str, rank: int) -> list[Call]:
         SELECT name, start_ns, start_ns + dur_ns AS end_ns, stream, event_id, external_id,
                launch_ns, launch_tid, {_METADATA}
         FROM event LEFT JOIN launch USING (correlation)
+          LEFT JOIN comm_event USING (run, rank, event_id)
         WHERE run = $1 AND rank = $2 AND class = 'comm' AND device IS NOT NULL
           AND category IS DISTINCT FROM 'gpu_user_annotation'
           AND start_ns IS NOT NULL AND dur_ns >= 0
@@ -68,7 +69,7 @@ def device_calls(con: Any, run: str, rank: int) -> list[Call]:
         f"""
         SELECT name, category, start_ns, start_ns + dur_ns AS end_ns, tid, stream, external_id,
                input_dims, input_types, {_METADATA}
-        FROM event
+        FROM event LEFT JOIN comm_event USING (run, rank, event_id)
         WHERE run = ? AND rank = ? AND start_ns IS NOT NULL
           AND (name = 'record_param_comms' OR starts_with(name, 'nccl:'))
         ORDER BY start_ns, event_id

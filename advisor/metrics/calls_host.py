@@ -46,7 +46,7 @@ def host_calls(con: Any, run: str, rank: int) -> list[Call]:
         SELECT name, coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns, event_id,
                input_dims, input_types, concrete_inputs, src_rank, dst_rank,
                regexp_matches(name, '{BACKEND_SPAN}') AS is_span
-        FROM event
+        FROM event LEFT JOIN comm_event USING (run, rank, event_id)
         WHERE run = ? AND rank = ? AND start_ns IS NOT NULL AND dur_ns >= 0
           AND (regexp_matches(name, '{BACKEND_SPAN}') OR starts_with(name, 'c10d::'))
         ORDER BY start_ns, event_id

@@ -37,7 +37,7 @@ WITH crop AS (
   SELECT unnest(?::INTEGER[]) AS rank, unnest(?::BIGINT[]) AS s, unnest(?::BIGINT[]) AS e)
 SELECT rank, event_id, name, category, class, device, stream, tid, start_ns, dur_ns, collective,
   dtype, in_elements, out_elements, process_group, group_size, seq, bytes, count(*) OVER () AS total
-FROM event JOIN crop USING (rank)
+FROM event JOIN crop USING (rank) LEFT JOIN comm_event USING (run, rank, event_id)
 WHERE run = ? AND start_ns < e AND start_ns + dur_ns > s
 ORDER BY dur_ns DESC, rank, event_id LIMIT ?
 """

@@ -21,7 +21,8 @@ import duckdb
 from advisor.errors import AdvisorError
 
 SCHEMA_VERSION_FILE = "advisor-store.json"
-PER_RANK = ("event", "rank")
+PER_RANK = ("event", "comm_event", "rank")
+_AS_VIEWS = ("event", "comm_event")
 PER_RUN = ("run", "process_group", "topology", "link", "nccl_choice", "bench", "flight", "source")
 _MERGED = ("run", "process_group")  # every batch of ranks repeats them
 
@@ -80,7 +81,7 @@ def write_parquet(
             _copy(
                 con,
                 f"SELECT * FROM {table} WHERE run = $run AND rank = $rank"
-                + (" ORDER BY event_id" if table == "event" else ""),
+                + (" ORDER BY event_id" if table in _AS_VIEWS else ""),
                 {"run": run, "rank": rank},
                 rank_place(folder, table, run, rank),
             )
@@ -117,7 +118,7 @@ def run_folder(folder: Path, table: str, run: str) -> Path:
 
 
 def rank_place(folder: Path, table: str, run: str, rank: int) -> Path:
-    """The file of one rank in ``event`` or ``rank``."""
+    """The file of one rank in a table of :data:`PER_RANK`."""
     return run_folder(folder, table, run) / f"rank={rank}.parquet"
 
 
@@ -160,18 +161,18 @@ def _check_version(folder: Path, schema_version: int) -> None:
 def attach_parquet(con: Any, folder: Path, *, schema_version: int) -> None:
     """Fill ``con`` (which has the empty tables of schema.sql) from a Parquet store.
 
-    ``event`` becomes a view of the files, so that its size on disk does not matter.
+    The tables of events become views of the files, so that their size on disk does not matter.
     """
     _check_version(folder, schema_version)
     try:
-        for table in (*PER_RUN, "rank", "event"):
+        for table in (*PER_RUN, *PER_RANK):
             if not any((folder / table).glob("run=*/*.parquet")):
                 continue
             pattern = f"{folder.resolve()}/{table}/run=*/*.parquet".replace("'", "''")
             files = f"read_parquet('{pattern}', hive_partitioning = false, union_by_name = true)"
-            if table == "event":
-                con.execute("DROP TABLE event")
-                con.execute(f"CREATE VIEW event AS SELECT * FROM {files}")
+            if table in _AS_VIEWS:
+                con.execute(f"DROP TABLE {table}")
+                con.execute(f"CREATE VIEW {table} AS SELECT * FROM {files}")
             elif table in _MERGED:
                 keys = "run" if table == "run" else "run, process_group, ranks"
                 con.execute(

@@ -79,6 +79,15 @@ CREATE TABLE event (
   dur_ns BIGINT,                    -- duration; 0 for instants
   correlation BIGINT,               -- links a runtime launch and its device event
   external_id BIGINT,               -- links a cpu_op and what it launched
+  bytes BIGINT                      -- 'bytes' of a memcpy/memset/allocation event
+);
+
+-- What an event says of a collective, in a table of its own because few events do: one row per
+-- event that carries any of this.
+CREATE TABLE comm_event (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  event_id BIGINT NOT NULL,         -- its event
   collective VARCHAR,               -- 'Collective name' of the profiler's NCCL metadata
   dtype VARCHAR,                    -- element type as recorded ('Float', 'BFloat16', 'float')
   in_elements BIGINT,               -- 'In msg nelems'
@@ -94,7 +103,6 @@ CREATE TABLE event (
   out_split VARCHAR,                -- 'Out split size'
   input_dims VARCHAR,               -- 'Input Dims' as JSON; only kept for communication events
   input_types VARCHAR,              -- 'Input type' as JSON; only kept for communication events
-  bytes BIGINT,                     -- 'bytes' of a memcpy/memset/allocation event
   concrete_inputs VARCHAR           -- 'Concrete Inputs' as JSON (peer of a c10d::send/recv_, root); only kept for communication events
 );
 

@@ -16,7 +16,7 @@ import duckdb
 from advisor.errors import AdvisorError
 from advisor.store.parquet import attach_parquet, is_parquet_store, write_parquet
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Store:

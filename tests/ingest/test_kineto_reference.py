@@ -23,7 +23,9 @@ def stored_events(store: Store, rank: int) -> list[dict[str, object]]:
     """The rows of one rank, in file order, with the reference's columns."""
     names = list(reference_loader.COLUMNS)
     rows = store.con.execute(
-        f"SELECT {', '.join(names)} FROM event WHERE rank = ? ORDER BY event_id", [rank]
+        f"SELECT {', '.join(names)} FROM event LEFT JOIN comm_event USING (run, rank, event_id) "
+        "WHERE rank = ? ORDER BY event_id",
+        [rank],
     ).fetchall()
     return [dict(zip(names, row, strict=True)) for row in rows]
 

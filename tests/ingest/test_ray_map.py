@@ -29,6 +29,7 @@ pytestmark = [
 
 _TABLES = {
     "event": "event_id, run, path",  # event ids count per store
+    "comm_event": "event_id, run",
     "rank": "run",
     "process_group": "run",
     "topology": "run, source",
@@ -258,7 +259,7 @@ def test_a_trace_that_kills_every_worker_is_named_and_the_others_are_read(
 def _assert_same_without(folder: Path, paths: Sequence[Path]) -> None:
     with Store.create() as expected, Store.open(folder) as found:
         ingest(paths, expected)
-        for table in ("event", "rank"):
+        for table in ("event", "comm_event", "rank"):
             assert _rows(found, table) == _rows(expected, table)
 
 

@@ -83,12 +83,24 @@ def store_of(traces: dict[int, dict[str, Any]], *, hosts: dict[int, str] | None 
 
 
 def insert_events(store: Store, events: Sequence[dict[str, Any]]) -> None:
-    """Append event rows."""
+    """Append event rows; what they say of collectives goes into its own table."""
     import pyarrow as pa
 
-    store.con.register("rows_in", pa.Table.from_pylist(list(events)))
-    store.con.execute("INSERT INTO event BY NAME SELECT * FROM rows_in")
-    store.con.unregister("rows_in")
+    said = (*_COLUMNS, "input_dims", "input_types", "concrete_inputs")
+    keys = ("run", "rank", "event_id")
+    tables = {
+        "event": [{k: v for k, v in row.items() if k not in said} for row in events],
+        "comm_event": [
+            {k: row[k] for k in (*keys, *said) if k in row}
+            for row in events
+            if any(row.get(k) is not None for k in said)
+        ],
+    }
+    for table, rows in tables.items():
+        if rows:
+            store.con.register("rows_in", pa.Table.from_pylist(rows))
+            store.con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM rows_in")
+            store.con.unregister("rows_in")
 
 
 def event_rows(rank: int, trace: dict[str, Any]) -> list[dict[str, Any]]:

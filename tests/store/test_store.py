@@ -50,7 +50,7 @@ def test_a_failed_run_leaves_nothing_of_it_in_the_store(tmp_path: Path) -> None:
             ingest(twice, store, run="bad")
         assert "r0.json" in str(caught.value)
         assert "copy.json" in str(caught.value)
-        for table in ("run", "event", "rank", "source"):
+        for table in ("run", "event", "comm_event", "rank", "source"):
             assert store.con.execute(f"SELECT DISTINCT run FROM {table}").fetchall() == [("good",)]
 
 

@@ -51,6 +51,31 @@ def insert(con: Any, table: str, columns: Sequence[str], rows: Iterable[Sequence
     return total
 
 
+def insert_events(con: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
+    """Append rows that have columns of ``event`` and of ``comm_event``; how many there were.
+
+    An event gets its row in ``comm_event`` when one of that table's own columns is not null.
+    """
+    described = con.execute(
+        "SELECT table_name, column_name FROM duckdb_columns() "
+        "WHERE table_name IN ('event', 'comm_event')"
+    ).fetchall()
+    places = {
+        table: [at for at, name in enumerate(columns) if (table, name) in described]
+        for table in ("event", "comm_event")
+    }
+    own = set(places["comm_event"]) - set(places["event"])
+    iterator = iter(rows)
+    total = 0
+    while batch := list(islice(iterator, _BATCH)):
+        spoken = [row for row in batch if any(row[at] is not None for at in own)]
+        for table, chosen in (("event", batch), ("comm_event", spoken)):
+            names = [columns[at] for at in places[table]]
+            insert(con, table, names, ([row[at] for at in places[table]] for row in chosen))
+        total += len(batch)
+    return total
+
+
 def _fit(value: Any, kind: str) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", errors="replace").decode("utf-8")

@@ -157,7 +157,7 @@ def test_verbose_records_become_events_on_global_ranks(tmp_path: Path) -> None:
         assert rows(
             store,
             "SELECT rank, collective, start_ns, dur_ns, group_size, process_group, seq, dst_rank "
-            "FROM event ORDER BY start_ns",
+            "FROM event JOIN comm_event USING (run, rank, event_id) ORDER BY start_ns",
         ) == [
             (5, "_reduce_scatter_base", 1752867229235180000, 40632000, 2, "0xpair", 1231, None),
             (5, "send", 1752867229300000000, 1154000, 8, "0x7f8c", 4, 3),

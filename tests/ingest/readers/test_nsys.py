@@ -166,7 +166,8 @@ def test_ranks_and_collectives_from_nccls_payload(tmp_path: Path) -> None:
         assert rows(
             store,
             "SELECT rank, collective, dtype, in_elements, out_elements, group_size, process_group, "
-            "start_ns, dur_ns FROM event WHERE class = 'comm' ORDER BY 1",
+            "start_ns, dur_ns FROM event JOIN comm_event USING (run, rank, event_id) "
+            "WHERE class = 'comm' ORDER BY 1",
         ) == [
             (rank, "allreduce", "Byte", 4096, 4096, 8, f"{0xABC:#018x}", EPOCH + 4000, 1000)
             for rank in (3, 5)
@@ -205,7 +206,9 @@ def test_without_payloads_ranks_follow_the_devices(tmp_path: Path) -> None:
             (3, 1),
         ]
         assert rows(
-            store, "SELECT DISTINCT collective, in_elements FROM event WHERE class = 'comm'"
+            store,
+            "SELECT DISTINCT collective, in_elements "
+            "FROM event LEFT JOIN comm_event USING (run, rank, event_id) WHERE class = 'comm'",
         ) == [("allreduce", None)]
         assert "order of GPUs" in rows(store, "SELECT note FROM source")[0][0]
 

@@ -69,6 +69,8 @@ _SHAPE_COLUMNS = {
     "input_types": "Input type",
     "concrete_inputs": "Concrete Inputs",
 }
+_COMM_COLUMNS = _COLLECTIVE_COLUMNS | _SHAPE_COLUMNS
+STAGED = "kineto_comm"
 _EVENT = {
     "ph": "VARCHAR",
     "cat": "VARCHAR",
@@ -96,6 +98,10 @@ def event_schema(external_key: str = "External id") -> str:
     return json.dumps([fields])
 
 
+def _comm_schema() -> str:
+    return json.dumps({column: _ARGS[key] for column, key in _COMM_COLUMNS.items()})
+
+
 def insert_sql(
     run: str,
     chunks: str,
@@ -107,15 +113,16 @@ def insert_sql(
 ) -> str:
     """INSERT INTO event from a relation ``chunks``(chunk, rank, base_ns, first_id).
 
+    One statement fills one table: what belongs to ``comm_event`` goes through a column that
+    ``event`` has meanwhile (:data:`STAGE_SQL`, then :data:`MOVE_SQL` and :data:`UNSTAGE_SQL`).
+
     ``origin_us``: a timestamp near all others. Within eleven days of it the arithmetic stays in
     64 bits, which is 25 times faster than in 128; the result is the same.
     ``merged``: the file holds several ranks, and ``args.rank`` says whose an event is.
     """
     is_device = on_device_sql("category")
     class_ = class_sql("category", "e.name", "e.args.stream IS NOT NULL")
-    args = ", ".join(f'e.args."{key}"' for key in _COLLECTIVE_COLUMNS.values())
-    shapes = ", ".join(f'e.args."{key}"' for key in _SHAPE_COLUMNS.values())
-    has_shape = " OR ".join(f'e.args."{key}" IS NOT NULL' for key in _SHAPE_COLUMNS.values())
+    comm = ", ".join(f'e.args."{key}"' for key in _COMM_COLUMNS.values())
     schema = literal(event_schema(external_key))
     wanted = "class NOT IN ('python', 'cpu_op', 'runtime')" if lean else "true"
     rank = "coalesce(e.args.rank, rank)" if merged else "rank"
@@ -123,7 +130,7 @@ def insert_sql(
     return f"""
 INSERT INTO event (
   run, rank, event_id, name, category, class, device, stream, pid, tid, start_ns, dur_ns,
-  correlation, external_id, {", ".join(_COLLECTIVE_COLUMNS)}, {", ".join(_SHAPE_COLUMNS)}, bytes
+  correlation, external_id, bytes, {STAGED}
 )
 SELECT {literal(run)}, rank, first_id + position, name, category, class,
   CASE WHEN on_device THEN coalesce(device, TRY_CAST(pid AS INTEGER)) END,
@@ -132,8 +139,7 @@ SELECT {literal(run)}, rank, first_id + position, name, category, class,
     {origin_us * 1000} + CAST({near} * 1000 AS BIGINT), CAST(ts * 1000 AS BIGINT)
   ),
   coalesce(CAST(TRY_CAST(dur AS DECIMAL(15, 3)) * 1000 AS BIGINT), CAST(dur * 1000 AS BIGINT)),
-  correlation, external_id, {", ".join(_COLLECTIVE_COLUMNS)},
-  {", ".join(f"CASE WHEN shapes THEN {column} END" for column in _SHAPE_COLUMNS)}, bytes
+  correlation, external_id, bytes, {_comm_json()}
 FROM (
   SELECT {rank}, first_id, base_ns, position, e.name,
     CASE WHEN e.ph = 'M' THEN e.args.name ELSE category END,
@@ -150,8 +156,8 @@ FROM (
     {is_device}, e.args.device, e.args.stream, e.pid, e.tid,
     CASE WHEN e.ts BETWEEN -{_LARGEST_US} AND {_LARGEST_US} THEN e.ts ELSE 0 END,
     CASE WHEN e.dur BETWEEN 0 AND {_LARGEST_US} THEN e.dur ELSE 0 END,
-    e.args.correlation, e.args."{external_key}", {args},
-    CASE WHEN {has_shape} THEN {enqueue_sql("e.name")} END, {shapes}, e.args.bytes
+    e.args.correlation, e.args."{external_key}",
+    {enqueue_sql("e.name")}, {comm}, e.args.bytes
   FROM (
     SELECT rank, base_ns, first_id, bad, e, e.cat AS category, position
     FROM (
@@ -176,11 +182,29 @@ def _inner_columns() -> list[str]:
     return [
         *("rank", "first_id", "base_ns", "position", "name", "category", "class", "on_device"),
         *("device", "stream", "pid", "tid", "ts", "dur", "correlation", "external_id"),
-        *_COLLECTIVE_COLUMNS,
-        "shapes",
-        *_SHAPE_COLUMNS,
-        "bytes",
+        *("asks", *_COMM_COLUMNS, "bytes"),
     ]
+
+
+def _comm_json() -> str:
+    """The columns of ``comm_event`` as JSON text, null for the many events without any of them.
+
+    Shapes are kept where communication is asked for; other operators have them too.
+    """
+    shapes = " OR ".join(f"{column} IS NOT NULL" for column in _SHAPE_COLUMNS)
+    facts = " OR ".join(f"{column} IS NOT NULL" for column in _COLLECTIVE_COLUMNS)
+    fields = [f"{column}: {column}" for column in _COLLECTIVE_COLUMNS]
+    fields += [f"{column}: CASE WHEN asks THEN {column} END" for column in _SHAPE_COLUMNS]
+    return f"CASE WHEN {facts} OR (asks AND ({shapes})) THEN to_json({{{', '.join(fields)}}}) END"
+
+
+STAGE_SQL = f"ALTER TABLE event ADD COLUMN {STAGED} VARCHAR"
+UNSTAGE_SQL = f"ALTER TABLE event DROP COLUMN {STAGED}"
+MOVE_SQL = f"""
+INSERT INTO comm_event BY NAME
+SELECT run, rank, event_id, unnest(from_json({STAGED}, {literal(_comm_schema())}))
+FROM event WHERE {STAGED} IS NOT NULL AND (NOT starts_with(class, '!') OR class = '{BEGIN}')
+"""
 
 
 _PROBES = (

@@ -120,6 +120,7 @@ def _insert(
     con = context.con.cursor()
     con.register("kineto_chunks", reader)
     limited = context.store.path is not None
+    con.execute(sql.STAGE_SQL)
     try:
         if limited:
             con.execute(f"SET memory_limit = '{_memory_limit_mb(con)}MB'")
@@ -134,12 +135,14 @@ def _insert(
                 merged=merged,
             )
         )
+        con.execute(sql.MOVE_SQL)
     except Exception:
         if failure:
             raise failure[0] from None
         raise
     finally:
         con.unregister("kineto_chunks")
+        con.execute(sql.UNSTAGE_SQL)
         con.execute("RESET preserve_insertion_order")
         if limited:
             con.execute("RESET memory_limit")
@@ -195,10 +198,11 @@ def _forget_after_end(traces: list[Trace], context: ReadContext) -> None:
     for trace in traces:
         if trace.ended_in is not None:
             first = trace.first_id + (trace.ended_in + 1) * sql.IDS_PER_CHUNK
-            context.con.execute(
-                "DELETE FROM event WHERE run = ? AND event_id BETWEEN ? AND ?",
-                [context.run, first, trace.last_id],
-            )
+            for table in ("event", "comm_event"):
+                context.con.execute(
+                    f"DELETE FROM {table} WHERE run = ? AND event_id BETWEEN ? AND ?",
+                    [context.run, first, trace.last_id],
+                )
 
 
 def _apply_tail(trace: Trace, context: ReadContext) -> None:

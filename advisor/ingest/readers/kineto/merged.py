@@ -36,4 +36,11 @@ def split_by_process(traces: Sequence[Trace], context: ReadContext) -> None:
                 "UPDATE event SET rank = ? WHERE run = ? AND event_id BETWEEN ? AND ? AND pid = ?",
                 [rank, context.run, trace.first_id, trace.last_id, pid],
             )
+        con.execute(
+            "UPDATE comm_event SET rank = event.rank FROM event "
+            "WHERE event.run = $run AND comm_event.run = $run "
+            "AND event.event_id = comm_event.event_id "
+            "AND event.event_id BETWEEN $first AND $last",
+            {"run": context.run, "first": trace.first_id, "last": trace.last_id},
+        )
         trace.merged = True

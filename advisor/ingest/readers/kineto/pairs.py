@@ -51,6 +51,11 @@ def pair_begin_end(traces: Sequence[Trace], context: ReadContext) -> None:
         [context.run],
     )
     con.execute(
+        "DELETE FROM comm_event WHERE run = $1 AND (rank, event_id) IN "
+        "(SELECT (rank, event_id) FROM event WHERE run = $1 AND class = $2)",
+        [context.run, sql.BEGIN],
+    )
+    con.execute(
         "DELETE FROM event WHERE run = ? AND class IN (?, ?)", [context.run, sql.BEGIN, sql.END]
     )
     con.execute("DROP TABLE kineto_span")

@@ -1,4 +1,4 @@
-"""The Inspector's records into ``nccl_choice``, ``bench``, ``event`` and ``rank``."""
+"""The Inspector's records into ``nccl_choice``, ``bench``, ``comm_event``, ``event``, ``rank``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.ingest.readers._ops import busbw_factor
-from advisor.ingest.readers._rows import insert
+from advisor.ingest.readers._rows import insert, insert_events
 from advisor.ingest.readers.nccl_inspector.records import Inspector, Member, Operation
 from advisor.ingest.source import ReadContext
 
@@ -102,7 +102,7 @@ def _events(context: ReadContext, inspector: Inspector) -> dict[str, int]:
         rows.append(_event(context.run, rank, counts.get(rank, 0), operation))
         counts[rank] = counts.get(rank, 0) + 1
         hosts[rank] = member.host
-    insert(context.con, "event", _EVENT, rows)
+    insert_events(context.con, _EVENT, rows)
     world = max(member.ranks for member in inspector.members)
     insert(
         context.con,

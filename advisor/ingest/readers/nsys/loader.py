@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from advisor.ingest.readers._rows import insert
+from advisor.ingest.readers._rows import insert_events
 from advisor.ingest.readers.nsys.nccl_ranges import NcclRanges
 from advisor.ingest.readers.nsys.open import Database
 from advisor.ingest.readers.nsys.processes import Process
@@ -71,8 +71,8 @@ class Loader:
         return tuple({**fixed, **values}.get(column) for column in _EVENT)
 
     def insert(self, rows: Iterator[tuple[Any, ...]]) -> None:
-        """Append rows to ``event``."""
-        self.outcome.read += insert(self.context.con, "event", _EVENT, rows)
+        """Append rows to ``event`` and ``comm_event``."""
+        self.outcome.read += insert_events(self.context.con, _EVENT, rows)
 
 
 def string_column(database: Database, table: str, column: str) -> tuple[str, str]:

@@ -133,7 +133,8 @@ def _with_segments(items: list[Item], lengths: dict[tuple[str, int], float]) -> 
         total = sum(item.ns for item in pending if isinstance(item, Work))
         factor = min(1.0, lengths.get(key, total) / total) if total else 1.0
         result.extend(
-            Work(item.ns * factor) if isinstance(item, Work) else item for item in pending
+            replace(item, ns=item.ns * factor) if isinstance(item, Work) else item
+            for item in pending
         )
         pending.clear()
 

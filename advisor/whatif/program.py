@@ -10,6 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
+
+Share = Literal["call", "bytes", "unit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The call that some work is done for, and how it depends on that call.
+
+    ``call`` work vanishes with the call and is done once for calls that become one; ``bytes`` work
+    (copies) vanishes with the call too but grows with its bytes; ``unit`` work (the hooks of a
+    sharded unit) stays when the call vanishes and is done once for units that become one.
+    """
+
+    call: int
+    share: Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +33,7 @@ class Work:
     """Time that passes on the rank: compute, host overhead, anything that is not waiting."""
 
     ns: float
+    owner: Owner | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +100,15 @@ class Program:
 
 
 def compact(items: Iterable[Item]) -> list[Item]:
-    """Join neighbouring work and drop work of no length."""
+    """Join neighbouring work of one owner and drop work of no length."""
     result: list[Item] = []
     for item in items:
         if isinstance(item, Work):
             if item.ns <= 0:
                 continue
-            if result and isinstance(result[-1], Work):
-                result[-1] = Work(result[-1].ns + item.ns)
+            last = result[-1] if result else None
+            if isinstance(last, Work) and last.owner == item.owner:
+                result[-1] = replace(last, ns=last.ns + item.ns)
                 continue
         result.append(item)
     return result

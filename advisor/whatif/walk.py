@@ -1,0 +1,156 @@
+"""One rank's timeline as items: what it computes, what it issues, and where it waits.
+
+Work is what the device computes and the gaps that no call explains; a gap that ends when a call
+in flight ends is a wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from advisor.whatif.host_work import Span
+from advisor.whatif.program import Issue, Item, Mark, Wait, Work
+from advisor.whatif.queries import SHORTEST_GAP_NS, WAKE_NS, CallRow, Int
+
+# What happens at a point in time, in the order in which it does when times are equal.
+_GRADIENT, _ISSUE, _OPTIMIZER, _NEEDED = range(4)
+
+
+@dataclass
+class Timeline:
+    """What is known of one rank's step; times on the rank's own clock, ns.
+
+    ``busy``: starts and ends of everything but communication, merged. ``gradients``: (ready time,
+    bytes). ``needed``: (time, call) by which a call has been waited for. ``owned``: stretches of
+    work done for a call.
+    """
+
+    window: tuple[int, int]
+    busy: tuple[Int, Int]
+    calls: Sequence[CallRow]
+    gradients: Sequence[tuple[int, int]] = ()
+    optimizer: int | None = None
+    needed: Sequence[tuple[int, int]] = ()
+    owned: Sequence[Span] = ()
+
+
+def walk(line: Timeline) -> list[Item]:
+    """The items of the step, in order of time."""
+    return list(_Walk(line).items())
+
+
+@dataclass
+class _Walk:
+    line: Timeline
+    points: list[tuple[int, int, int]] = field(default_factory=list)
+    issued: set[int] = field(default_factory=set)
+    waited: set[int] = field(default_factory=set)
+    cursor: int = 0
+    place: int = 0
+    owned_place: int = 0
+
+    def __post_init__(self) -> None:
+        line = self.line
+        self.cursor = line.window[0]
+        self.points = [
+            *((ready, _GRADIENT, i) for i, (ready, _) in enumerate(line.gradients)),
+            *((max(c.arrival, line.window[0]), _ISSUE, c.call_id) for c in line.calls),
+            *((at, _NEEDED, call) for at, call in line.needed),
+        ]
+        if line.optimizer is not None:
+            self.points.append((line.optimizer, _OPTIMIZER, 0))
+        # Calls that arrive together keep the order in which they ran: the sort is stable.
+        self.points.sort(key=lambda point: point[:2])
+
+    def items(self) -> Iterator[Item]:
+        starts, ends = self.line.busy
+        window_end = self.line.window[1]
+        edges = [(int(s), int(e)) for s, e in zip(starts, ends, strict=True)]
+        for start, end in [*edges, (window_end, window_end)]:
+            if start - self.cursor > SHORTEST_GAP_NS:
+                yield from self._gap(start)
+            yield from self._upto(max(end, self.cursor))
+        for row in self._by_end():
+            if self._is_open(row.call_id) and row.end <= window_end + WAKE_NS:
+                yield Wait(row.call_id)
+        for row in self.line.calls:
+            if row.call_id not in self.issued:
+                yield Issue(row.call_id)
+
+    def _gap(self, until: int) -> Iterator[Item]:
+        """A gap that calls in flight explain becomes waiting for them; any other one stays."""
+        ending = [
+            row
+            for row in self.line.calls
+            if row.call_id not in self.waited
+            and self.cursor < row.end <= until + WAKE_NS
+            and row.start < until
+        ]
+        woken_within = max(WAKE_NS, (until - self.cursor) // 5)
+        blocking = [row for row in ending if until - row.end <= woken_within]
+        if not blocking:
+            return
+        last = max(row.end for row in blocking)
+        # The wait began at the gap's start, or when the call was issued inside the gap.
+        begin = max(self.cursor, min(max(row.arrival for row in blocking), until))
+        yield from self._upto(begin)
+        self.cursor = max(self.cursor, min(last, until))
+        yield from self._points_upto(self.cursor)
+        for row in sorted(ending, key=lambda r: r.end):
+            if row.end <= last and row.call_id in self.issued:
+                self.waited.add(row.call_id)
+                yield Wait(row.call_id)
+
+    def _upto(self, limit: int) -> Iterator[Item]:
+        while self.place < len(self.points) and self.points[self.place][0] <= limit:
+            yield from self._work(self.points[self.place][0])
+            self.place += 1
+            yield from self._at(self.points[self.place - 1])
+        yield from self._work(limit)
+
+    def _points_upto(self, limit: int) -> Iterator[Item]:
+        while self.place < len(self.points) and self.points[self.place][0] <= limit:
+            self.place += 1
+            yield from self._at(self.points[self.place - 1])
+
+    def _work(self, limit: int) -> Iterator[Item]:
+        """Work from the cursor to ``limit``, cut where its owner changes."""
+        owned = self.line.owned
+        while self.cursor < limit:
+            while self.owned_place < len(owned) and owned[self.owned_place][1] <= self.cursor:
+                self.owned_place += 1
+            until, owner = limit, None
+            if self.owned_place < len(owned):
+                first, last, candidate = owned[self.owned_place]
+                if first > self.cursor:
+                    until = min(limit, first)
+                else:
+                    until, owner = min(limit, last), candidate
+            yield Work(until - self.cursor, owner)
+            self.cursor = until
+
+    def _at(self, point: tuple[int, int, int]) -> Iterator[Item]:
+        _, kind, index = point
+        if kind == _GRADIENT:
+            yield Mark("gradient", index, self.line.gradients[index][1])
+        elif kind == _ISSUE:
+            self.issued.add(index)
+            yield Issue(index)
+        elif kind == _NEEDED:
+            if self._is_open(index):
+                self.waited.add(index)
+                yield Wait(index)
+        else:
+            # Gradient calls that ended unnoticed under compute are waited for here at the latest.
+            yield Mark("optimizer", 0)
+            for row in self._by_end():
+                if self._is_open(row.call_id) and row.is_gradient:
+                    self.waited.add(row.call_id)
+                    yield Wait(row.call_id)
+
+    def _is_open(self, call: int) -> bool:
+        return call in self.issued and call not in self.waited
+
+    def _by_end(self) -> list[CallRow]:
+        return sorted(self.line.calls, key=lambda row: row.end)

@@ -8,6 +8,8 @@ rank 0, 1, 3: compute 50, wait 20, transfer 20, idle 10;   rank 2: compute 70, t
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 
 from advisor.findings import (
@@ -249,6 +251,27 @@ def _bulk(store: Store, table: str, columns: str, rows: list[tuple[object, ...]]
     store.con.unregister("block")
 
 
+def add_fabric(store: Store, order: list[int]) -> None:
+    """Two channels with the ring ``order`` and two chains, as the log reader writes them."""
+    for channel in (0, 1):
+        ring = {"channel": channel, "ranks": order, "complete": True, "communicator": "world"}
+        store.con.execute(
+            "INSERT INTO topology VALUES (?, 'ring', NULL, NULL, ?, ?, NULL)",
+            [RUN, f"ring {channel}", json.dumps(ring)],
+        )
+    for place, rank in enumerate(order):
+        after, before = order[place + 1 : place + 2], order[:place][-1:]
+        trees = [
+            {"channel": channel, "children": down, "parent": (up or [None])[0], "root": not up,
+             "communicator": "world"}
+            for channel, down, up in ((0, after, before), (1, before, after))
+        ]  # fmt: skip
+        store.con.execute(
+            "INSERT INTO topology VALUES (?, 'tree', ?, NULL, 'trees', ?, 'nccl.log:12')",
+            [RUN, rank, json.dumps(trees)],
+        )
+
+
 def add_everything(store: Store, ranks: int = 4) -> None:
     """Rows for every other picture, added to :func:`make_store`'s: fits, links, sweep, ring."""
     con = store.con
@@ -273,10 +296,7 @@ def add_everything(store: Store, ranks: int = 4) -> None:
                 17 * MS if slow else -1 * MS, 19 * MS if slow else 1 * MS, 1e-5 if slow else 0.7,
             ],
         )  # fmt: skip
-    con.execute(
-        "INSERT INTO topology VALUES (?, 'ring', NULL, NULL, 'ring 0', ?, 'nccl.log:12')",
-        [RUN, " ".join(str(rank) for rank in range(ranks))],
-    )
+    add_fabric(store, list(range(ranks)))
     for value, step_ms, current in ((1, 100, True), (25, 88, False), (100, 86, False)):
         con.execute(
             "INSERT INTO whatif VALUES (?, 'bucket_cap_mb', ?, ?, ?, ?, ?, ?, ?, ?)",

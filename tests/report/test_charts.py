@@ -112,11 +112,13 @@ def test_links_darken_with_what_is_missing(ratio: float, level: str) -> None:
 
 
 def test_ring_is_closed_and_the_slow_edge_is_widest() -> None:
-    scene = ring_drawing([0, 2, 1, 3], {(2, 1): 8e6, (3, 0): 2e6})
+    names = {rank: f"rank {rank}" for rank in range(4)}
+    scene = ring_drawing([0, 2, 1, 3], {(2, 1): 8e6, (3, 0): 2e6}, names, caption="Channel 0")
     lines = [mark for mark in scene.marks if isinstance(mark, Line)]
     assert [line.kind for line in lines] == ["edge edge0", "edge edge4", "edge edge0", "edge edge1"]
     assert (lines[0].x1, lines[0].y1) == (lines[-1].x2, lines[-1].y2)
-    assert [m.text for m in scene.marks if isinstance(m, Text)][:2] == ["8 ms", "2 ms"]
+    words = [m.text for m in scene.marks if isinstance(m, Text)]
+    assert words == ["Channel 0", "8 ms", "2 ms", "0", "2", "1", "3"]
 
 
 def test_busbw_curve_is_the_fit_and_saturates_at_the_bandwidth() -> None:

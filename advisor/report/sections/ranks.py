@@ -1,14 +1,11 @@
-"""Is one rank or link to blame? Lateness over calls, bandwidth between places, the ring."""
+"""Is one rank or link to blame? Lateness over calls, bandwidth between places, rings and trees."""
 
 from __future__ import annotations
 
-import re
-
 from advisor.report import numbers
-from advisor.report.charts.heatmap import lateness_map, shortfall_matrix
-from advisor.report.charts.ring import ring_drawing
+from advisor.report.charts.heatmap import lateness_map
 from advisor.report.charts.scene import DataTable, Figure
-from advisor.report.clean import shorten
+from advisor.report.sections import fabric, links
 from advisor.report.sections.section import Section, slug
 from advisor.report.tables import Row, rows
 from advisor.store.store import Store
@@ -16,7 +13,6 @@ from advisor.store.store import Store
 MAX_RANKS = 64
 MAX_CELLS = 2400
 _MAX_COLUMNS = 120
-_MAX_PLACES = 16
 
 # Mean lateness per rank and bucket of consecutive calls. quantile_disc keeps the median an
 # integer: epoch nanoseconds do not fit a double.
@@ -46,15 +42,9 @@ _REASONS = {
 def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     """The section of one run; None with one rank, where nobody can be compared."""
     suffix = f"-{slug(run)}" if several else ""
-    figures = [
-        figure
-        for figure in (
-            _lateness(store, run, suffix),
-            _matrix(store, run, suffix),
-            _ring(store, run, suffix),
-        )
-        if figure is not None
-    ]
+    pictures = (_lateness(store, run, suffix), links.figure(store, run, suffix))
+    figures = [figure for figure in pictures if figure is not None]
+    figures += fabric.figures(store, run, suffix)
     if not figures:
         return None
     return Section(
@@ -147,145 +137,3 @@ def _lateness_title(who: list[Row]) -> str:
     )
     reason = _REASONS.get(worst["reason"] or "")
     return f"{title}: {reason}" if reason else title
-
-
-def _matrix(store: Store, run: str, suffix: str) -> Figure | None:
-    found = rows(
-        store,
-        "SELECT * FROM link_excess WHERE run = ? ORDER BY excess_ns_per_step DESC NULLS LAST"
-        " LIMIT 200",
-        [run],
-    )
-    edges = [row for row in found if row["kind"] == "edge" and row["src"] is not None]
-    places = sorted({row["src"] for row in edges} | {row["dst"] for row in edges})
-    if len(places) < 2 or len(places) > _MAX_PLACES:
-        return _excess_list(found, suffix)
-    hosts = {
-        row["rank"]: row["host"]
-        for row in rows(store, "SELECT rank, host FROM rank WHERE run = ?", [run])
-    }
-    names = [
-        shorten(f"{rank} · {hosts[rank]}" if hosts.get(rank) else f"rank {rank}", 14)
-        for rank in places
-    ]
-    at = {rank: index for index, rank in enumerate(places)}
-    ratio: list[list[float | None]] = [[None] * len(places) for _ in places]
-    text = [[""] * len(places) for _ in places]
-    for row in edges:
-        if row["measured_gbps"] and row["expected_gbps"]:
-            i, j = at[row["src"]], at[row["dst"]]
-            ratio[i][j] = row["measured_gbps"] / row["expected_gbps"]
-            text[i][j] = (
-                f"{numbers.significant(row['measured_gbps'])} of "
-                f"{numbers.significant(row['expected_gbps'])} GB/s"
-            )
-    if not any(value is not None for line in ratio for value in line):
-        return _excess_list(found, suffix)
-    return Figure(
-        id=f"links{suffix}",
-        title=_link_title(found),
-        description="Grid of senders by receivers: measured bandwidth as a share of the expected.",
-        scenes=[shortfall_matrix(names, ratio, text)],
-        legend=[("cell-ok", "as expected"), ("late1", "slower"), ("late4", "much slower")],
-        table=_excess_table(found),
-        note="Cells show the measured GB/s; the table has what was expected and from where.",
-    )
-
-
-def _excess_list(found: list[Row], suffix: str) -> Figure | None:
-    if not found:
-        return None
-    return Figure(
-        id=f"links{suffix}",
-        title=_link_title(found),
-        description="Places compared for excess transfer time.",
-        scenes=[],
-        table=_excess_table(found),
-    )
-
-
-def _link_title(found: list[Row]) -> str:
-    sure = [row for row in found if (row["excess_low_ns"] or 0) > 0]
-    if not sure:
-        return "No link is measurably slower than its peers"
-    worst = sure[0]
-    title = f"{_place(worst)} costs {numbers.duration(worst['excess_ns_per_step'])} per step"
-    if worst["measured_gbps"] and worst["expected_gbps"]:
-        title += (
-            f": {numbers.bandwidth(worst['measured_gbps'])} where "
-            f"{numbers.bandwidth(worst['expected_gbps'])} is expected"
-        )
-    return title
-
-
-def _place(row: Row) -> str:
-    if row["kind"] == "edge":
-        return f"The link {row['src']} → {row['dst']}"
-    if row["kind"] == "rank":
-        return f"The link of rank {row['src']}"
-    if row["kind"] == "host":
-        return f"The network of host {row['host']}"
-    if row["kind"] == "group":
-        return f"Group {row['process_group']}"
-    return f"One of {row['candidates'] or 'several links'}"
-
-
-def _excess_table(found: list[Row]) -> DataTable:
-    return DataTable(
-        ["place", "group", "calls", "measured, GB/s", "expected, GB/s", "expected from",
-         "costs per step", "interval", "p"],
-        [
-            [
-                _place(row),
-                row["process_group"] or "–",
-                numbers.count(row["calls"]),
-                numbers.cell(row["measured_gbps"]),
-                numbers.cell(row["expected_gbps"]),
-                row["expected_from"] or "–",
-                numbers.duration(row["excess_ns_per_step"]),
-                f"{numbers.duration(row['excess_low_ns'])} to "
-                f"{numbers.duration(row['excess_high_ns'])}",
-                numbers.cell(row["p_value"]),
-            ]
-            for row in found[:64]
-        ],
-    )  # fmt: skip
-
-
-def _ring(store: Store, run: str, suffix: str) -> Figure | None:
-    found = rows(
-        store,
-        "SELECT name, value, source FROM topology WHERE run = ? AND kind = 'ring'"
-        " ORDER BY name LIMIT 1",
-        [run],
-    )
-    order = [int(part) for part in re.findall(r"\d+", found[0]["value"] or "")] if found else []
-    if not 3 <= len(order) <= MAX_RANKS or len(set(order)) != len(order):
-        return None
-    lost = {
-        (row["src"], row["dst"]): float(row["excess_ns_per_step"])
-        for row in rows(
-            store,
-            "SELECT src, dst, max(excess_ns_per_step) AS excess_ns_per_step FROM link_excess"
-            " WHERE run = ? AND kind = 'edge' AND excess_ns_per_step > 0 GROUP BY src, dst",
-            [run],
-        )
-    }
-    name = found[0]["name"] or "ring"
-    if lost:
-        (src, dst), worst = max(lost.items(), key=lambda item: item[1])
-        title = f"In {name}, the edge {src} → {dst} loses {numbers.duration(worst)} per step"
-    else:
-        title = f"The order of ranks in {name}; no edge loses time measurably"
-    return Figure(
-        id=f"ring{suffix}",
-        title=title,
-        description=f"Ranks in ring order {' → '.join(map(str, order))}; edges as wide as the "
-        "time lost on them.",
-        scenes=[ring_drawing(order, lost)],
-        table=DataTable(
-            ["from", "to", "lost per step"],
-            [[src, dst, numbers.duration(value)] for (src, dst), value in sorted(lost.items())],
-        ),
-        note=f"Read from {found[0]['source']}." if found[0]["source"] else "",
-    )

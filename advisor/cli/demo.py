@@ -37,7 +37,7 @@ def command(output: Path, nproc: int, inject: tuple[str, ...], color: str) -> in
             "torch is not installed", hint="pip install 'nccl-advisor[profile]'"
         ) from error
     from advisor import api
-    from advisor.cli import profile as profiling
+    from advisor.cli._profile_run import How, run_one
     from advisor.config.paths import shipped
     from advisor.config.workload import load_workload
     from advisor.profile.inject import Fault
@@ -48,7 +48,7 @@ def command(output: Path, nproc: int, inject: tuple[str, ...], color: str) -> in
     workload = workload.with_settings({"world_size": nproc, "strategy": "ddp"})
     faults = tuple(Fault.parse(text) for text in inject)
     click.echo(f"Profiling a tiny GPT-2 under DDP on {nproc} processes (gloo, CPU) ...", err=True)
-    profiling.run_one(workload, run_folder, faults=faults, timeout=120.0, force=True, quiet=True)
+    run_one(workload, run_folder, How(faults=faults, force=True, quiet=True))
     click.echo("Diagnosing the traces ...", err=True)
     with api.load(
         run_folder, store=output / "run.duckdb", force=True, command="advisor demo"

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from advisor.errors import AdvisorError
-
-if TYPE_CHECKING:
-    from advisor.config.workload import Workload
 
 _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -83,6 +79,12 @@ def _setting(flag: str, help_text: str, kind: Any = int) -> _Decorator:
     metavar="FAULT",
     help="For trying the tool out: a real fault in one rank, e.g. sleep:rank=1,ms=30.",
 )
+@click.option(
+    "--memory-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MIB",
+    help="What each rank may allocate: private memory on a CPU, device memory on a GPU.",
+)
 @click.option("--force", is_flag=True, help="Replace an output folder that has a recording.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def command(
@@ -96,6 +98,7 @@ def command(
     sweep_micro_batch: str | None,
     timeout: float,
     inject: tuple[str, ...],
+    memory_limit: float | None,
     force: bool,
     quiet: bool,
     **flags: Any,
@@ -112,193 +115,40 @@ def command(
     chosen = {_FLAGS.get(name, name): value for name, value in flags.items() if value is not None}
     workload = workload.with_settings({**chosen, **dict(_parse(text) for text in settings)})
     _require_torch()
+    from advisor.cli import _profile_run as runs
+    from advisor.cli._profile_sweep import sizes, sweep
     from advisor.profile.inject import Fault
     from advisor.profile.launch import Nodes, local_ranks, threads_per_rank
 
     if nnodes > 1 and not rdzv_endpoint and not print_command:
         raise AdvisorError("needs --rdzv-endpoint HOST:PORT of the first node", where="--nnodes")
+    if sweep_micro_batch and (nnodes > 1 or print_command):
+        other = "--nnodes" if nnodes > 1 else "--print-command"
+        raise AdvisorError(f"--sweep-micro-batch and {other}: a sweep runs on this machine only")
     nodes = Nodes(nnodes, node_rank, rdzv_endpoint)
-    faults = tuple(Fault.parse(text) for text in inject)
-    jobs = _jobs(workload, say=lambda text: None if quiet else click.echo(text, err=True))
+    how = runs.How(
+        faults=tuple(Fault.parse(text) for text in inject),
+        timeout_s=timeout,
+        force=force,
+        quiet=quiet,
+        nodes=nodes,
+        memory_limit_bytes=None if memory_limit is None else int(memory_limit * 2**20),
+    )
+    batches = sizes(sweep_micro_batch) if sweep_micro_batch else []
+    jobs = runs.jobs(workload, say=how.say)
     # One share for the ranks of every strategy: `single` on all cores would be no base to compare
     # with, as one GPU is the base of several.
-    threads = threads_per_rank(max(local_ranks(job, nodes) for job in jobs.values()))
+    how = replace(
+        how, threads=threads_per_rank(max(local_ranks(job, nodes) for job in jobs.values()))
+    )
     for name, job in jobs.items():
-        folder = _folder(output, job.name, list(jobs), name)
+        folder = runs.folder_of(output, job.name, list(jobs), name)
         if print_command:
-            _print_command(job, folder, nodes, force=force)
-        elif sweep_micro_batch:
-            sizes = _sizes(sweep_micro_batch)
-            _sweep(job, sizes, folder, timeout=timeout, force=force, quiet=quiet)
+            runs.print_command(job, folder, how)
+        elif batches:
+            sweep(job, batches, folder, how, global_batch=workload.global_batch)
         else:
-            run_one(
-                job, folder, faults=faults, timeout=timeout, force=force, quiet=quiet, nodes=nodes,
-                threads=threads,
-            )  # fmt: skip
-
-
-def _jobs(workload: Workload, *, say: Callable[[str], None]) -> dict[str, Workload]:
-    """The workload under each of its strategies; what cannot run is refused before any starts.
-
-    Of ``all``, what cannot run here is left out with its reason instead.
-    """
-    from advisor.profile import strategies
-
-    names = workload.strategy.split(",")
-    is_all = names == ["all"]
-    if is_all:
-        names = ["single", *(name for name in strategies.available() if name != "single")]
-    if len(names) > 1 and workload.global_batch is None:
-        batch = workload.micro_batch * workload.gradient_accumulation * workload.world_size
-        workload = workload.model_copy(update={"global_batch": batch})
-    jobs = {}
-    for name in names:
-        ranks = 1 if name == "single" else workload.world_size
-        job = workload.model_copy(update={"strategy": name, "world_size": ranks})
-        try:
-            jobs[name], _ = strategies.prepare(job)
-        except AdvisorError as error:
-            if not is_all:
-                raise
-            say(f"left out {name}: {'; '.join(error.message.splitlines())}")
-    return jobs
-
-
-def _folder(output: Path | None, workload: str, names: list[str], name: str) -> Path:
-    if output is None:
-        return Path("runs") / f"{workload}-{name}"
-    return output if len(names) == 1 else output / name
-
-
-def run_one(
-    workload: Workload,
-    folder: Path,
-    *,
-    faults: Any,
-    timeout: float,
-    force: bool,
-    quiet: bool,
-    nodes: Any = None,
-    threads: int | None = None,
-) -> dict[str, Any]:
-    """Run one job to the end and return its profile.json. Raises AdvisorError naming the rank."""
-    from advisor.profile import files, launch, strategies, summary
-
-    nodes = nodes or launch.Nodes()
-    workload, _ = strategies.prepare(workload)
-    _prepare(folder, force=force, is_first=nodes.rank == 0)
-
-    def say(text: str) -> None:
-        if not quiet:
-            click.echo(text, err=True)
-
-    total = workload.warmup_steps + workload.timed_steps + workload.steps + 1
-    model = f"{workload.model.family} {workload.model.preset}"
-    say(
-        f"{workload.name}: {model if workload.compute == 'real' else 'emulated layers'},"
-        f" {workload.strategy}, {workload.world_size} ranks on {workload.device}, {total} steps"
-    )
-    try:
-        launch.launch(
-            workload, folder, nodes=nodes, faults=faults, timeout_s=timeout, threads=threads
-        )
-    except AdvisorError as error:
-        summary.write(folder, workload, error=error.message)
-        raise
-    document: dict[str, Any] = json.loads((folder / files.PROFILE_FILE).read_text("utf-8"))
-    step = document["step_ns"] or document["profiled_step_ns"]
-    say(
-        f"{step['median'] / 1e6:.1f} ms per step (MAD {step['mad'] / 1e6:.1f}),"
-        f" {document['tokens_per_second']:,.0f} tokens/s"
-    )
-    click.echo(f"Wrote {folder}")
-    say(f"Next: advisor diagnose {folder}")
-    return document
-
-
-def _print_command(workload: Workload, folder: Path, nodes: Any, *, force: bool) -> None:
-    from advisor.profile import commands, launch
-
-    launch.local_ranks(workload, nodes)
-    _prepare(folder, force=force, is_first=True)
-    launch.write_job(workload, folder)
-    click.echo(f"# {workload.strategy}: on each node in turn, with {folder} shared by all")
-    for line in commands.torchrun(workload, folder, nodes=nodes.count, endpoint=nodes.endpoint):
-        click.echo(line)
-    click.echo("\n# or as a Slurm batch script")
-    click.echo(commands.slurm(workload, folder, nodes=nodes.count))
-
-
-def _sweep(
-    workload: Workload, sizes: list[int], folder: Path, *, timeout: float, force: bool, quiet: bool
-) -> None:
-    """One run per micro-batch; running out of memory is a row, and ends the sweep."""
-    from advisor.profile import files, launch
-
-    rows: list[dict[str, Any]] = []
-    for size in sizes:
-        job = workload.model_copy(update={"micro_batch": size})
-        row: dict[str, Any] = {"micro_batch": size, "status": "ok"}
-        rows.append(row)
-        try:
-            document = run_one(
-                job, folder / f"micro-batch-{size}", faults=(), timeout=timeout, force=force,
-                quiet=quiet,
-            )  # fmt: skip
-        except AdvisorError as error:
-            if not launch.is_out_of_memory(error):
-                raise
-            row |= {"status": "out of memory", "message": error.message}
-            break
-        step = document["step_ns"] or document["profiled_step_ns"]
-        row |= {
-            "step_ns": step["median"],
-            "tokens_per_second": document["tokens_per_second"],
-            "peak_memory_bytes": document["peak_memory_bytes"],
-        }
-    files.write_json(folder / "micro-batches.json", rows)
-    click.echo("micro-batch   step ms   tokens/s   peak MiB")
-    for row in rows:
-        if row["status"] != "ok":
-            click.echo(f"{row['micro_batch']:>11}   {row['status']}")
-            continue
-        click.echo(
-            f"{row['micro_batch']:>11} {row['step_ns'] / 1e6:>9.1f}"
-            f" {row['tokens_per_second']:>10,.0f} {row['peak_memory_bytes'] / (1 << 20):>10,.0f}"
-        )
-
-
-def _sizes(text: str) -> list[int]:
-    try:
-        sizes = [int(part) for part in text.split(",")]
-    except ValueError:
-        sizes = [0]
-    if min(sizes) < 1:
-        raise AdvisorError(
-            f"cannot read '{text}'", where="--sweep-micro-batch", hint="e.g. 1,2,4,8"
-        )
-    return sorted(sizes)
-
-
-def _prepare(folder: Path, *, force: bool, is_first: bool) -> None:
-    if not is_first:
-        folder.mkdir(parents=True, exist_ok=True)  # the first node's to check and to clear
-        return
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / "logs" / "job.json").exists():
-            raise AdvisorError(
-                "is not empty and not a recording of this tool",
-                where=str(folder),
-                hint="choose another folder with -o",
-            )
-        if not force:
-            raise AdvisorError(
-                "has a recording already", where=str(folder), hint="pass --force to replace it"
-            )
-        for trace in [*folder.glob("rank*.json.gz"), folder / "profile.json"]:
-            trace.unlink(missing_ok=True)
-        shutil.rmtree(folder / "logs", ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
+            runs.run_one(job, folder, how)
 
 
 def _parse(text: str) -> tuple[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import signal
 import sys
 import threading
@@ -20,22 +19,21 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import advisor
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.profile import files, strategies
+from advisor.profile.failures import LaunchError, kept, kernel_kills, listed, rank_that_failed
 from advisor.profile.inject import Fault
 from advisor.profile.progress import Board, Position, laggards
 
 _GRACE_S = 20.0  # from SIGTERM to SIGKILL: time to write a trace
-_ECHO = re.compile(
-    r"Connection (closed|reset) by peer|Broken pipe|remote process exited|Socket (closed|Timeout)|"
-    r"Timed out waiting|timed out|DistNetworkError|SystemExit: 143",
-    re.IGNORECASE,
-)
-_OUT_OF_MEMORY = re.compile(
-    r"out of memory|OutOfMemoryError|can't allocate memory|MemoryError|was killed by SIGKILL"
+# Python does not look for modules in the working folder (-P), where another `advisor` may be; the
+# package that launches is the one that runs, installed or not.
+_START = (
+    "import runpy, sys; root = sys.argv.pop(1); root in sys.path or sys.path.insert(0, root); "
+    "runpy.run_module('advisor.profile.worker', run_name='__main__', alter_sys=True)"
 )
 
 
@@ -58,13 +56,15 @@ def launch(
     record: bool = True,
     threads: int | None = None,
     stop_above_ns_per_token: float | None = None,
+    memory_limit_bytes: int | None = None,
 ) -> None:
     """Run all ranks of this node to the end; traces and results are in ``folder``.
 
     ``threads`` is each rank's OMP_NUM_THREADS where that is not set (None: cores / ranks). With
     ``stop_above_ns_per_token`` the ranks end early, untraced, once their timed steps are clearly
-    slower than that (advisor.profile.race). Raises AdvisorError naming the rank that died or hung,
-    or the signal that stopped the launch; what was recorded stays.
+    slower than that (advisor.profile.race). ``memory_limit_bytes`` is what each rank may take.
+    Raises LaunchError naming the rank that died or hung, AdvisorError naming the signal that
+    stopped the launch; what was recorded stays.
     """
     from torch.distributed.elastic.multiprocessing import (
         DefaultLogsSpecs,
@@ -86,6 +86,7 @@ def launch(
         timeout_s=timeout_s,
         record=record,
         stop_above_ns_per_token=stop_above_ns_per_token,
+        memory_limit_bytes=memory_limit_bytes,
     )
     files.board(folder, nodes.rank).unlink(missing_ok=True)
     board = Board(files.board(folder, nodes.rank), local_size)
@@ -104,18 +105,25 @@ def launch(
         shutdown_timeout=int(_GRACE_S),
     )
     watch = _Watch(board, first_rank=nodes.rank * local_size, timeout_s=timeout_s)
-    command = [sys.executable, "-u", "-m", "advisor.profile.worker", str(folder)]
+    root = str(Path(advisor.__file__).resolve().parent.parent)
+    command = [sys.executable, "-u", "-P", "-c", _START, root, str(folder)]
+    killed_before = kernel_kills()
     quiet = _quiet(logs / f"launcher-{nodes.rank}.log")
     # The board is closed last: the watch reads it until it has been joined.
     with contextlib.closing(board), quiet, _environment(workload, nodes, threads), watch:
         try:
             elastic_launch(config, command[0])(*command[1:])
         except ChildFailedError as error:
-            raise _failure(error, watch, folder, workload) from error
+            hint = kept(folder, workload.world_size)
+            if watch.hung:
+                raise _hung(watch, hint) from error
+            raise rank_that_failed(
+                error.failures, logs, hint=hint, killed_before=killed_before
+            ) from error
         except SignalException as error:
             raise AdvisorError(
                 f"stopped by {signal.Signals(error.sigval).name}; all ranks were ended",
-                hint=_kept(folder, workload),
+                hint=kept(folder, workload.world_size),
             ) from error
 
 
@@ -177,59 +185,13 @@ def _signal_all(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _failure(error: Any, watch: _Watch, folder: Path, workload: Workload) -> AdvisorError:
-    hint = _kept(folder, workload)
-    if watch.hung:
-        ranks = _list([position.rank for position in watch.hung])
-        where = watch.hung[0]
-        return AdvisorError(
-            f"rank {ranks} made no progress for {watch.timeout_s:g} s, {where}; all ranks ended",
-            hint=f"its stacks are in its stderr.log; {hint}",
-        )
-    rank, failure = _root_cause(error.failures)
-    return AdvisorError(f"rank {rank} {_how(failure)}; the others were ended", hint=hint)
-
-
-def _kept(folder: Path, workload: Workload) -> str:
-    kept = [r for r in range(workload.world_size) if files.trace(folder, r).exists()]
-    return f"logs in {folder / 'logs'}; " + (
-        f"kept what ranks {_list(kept)} recorded" if kept else "nothing was recorded yet"
+def _hung(watch: _Watch, hint: str) -> LaunchError:
+    ranks = listed([position.rank for position in watch.hung])
+    return LaunchError(
+        f"rank {ranks} made no progress for {watch.timeout_s:g} s, {watch.hung[0]}; "
+        "all ranks ended",
+        hint=f"its stacks are in its stderr.log; {hint}",
     )
-
-
-def is_out_of_memory(error: AdvisorError) -> bool:
-    """Whether a launch failed because memory ran out, on a GPU or on the host."""
-    return bool(_OUT_OF_MEMORY.search(error.message))
-
-
-def _root_cause(failures: dict[int, Any]) -> tuple[int, Any]:
-    """The first failure that is no echo of another rank's: a lost connection, our own stop."""
-
-    def order(item: tuple[int, Any]) -> tuple[bool, int]:
-        failure = item[1]
-        is_echo = bool(_ECHO.search(_text(failure))) or failure.exitcode == -signal.SIGTERM
-        return is_echo, int(failure.timestamp)
-
-    return min(failures.items(), key=order)
-
-
-def _how(failure: Any) -> str:
-    exitcode = int(failure.exitcode)
-    text = _text(failure)
-    if text:
-        return f"failed: {text.splitlines()[0][:300]}"
-    if exitcode < 0:
-        return f"was killed by {signal.Signals(-exitcode).name}"
-    return f"exited with status {exitcode}"
-
-
-def _text(failure: Any) -> str:
-    message = failure.message
-    return str(message.get("message", "")).strip() if isinstance(message, dict) else ""
-
-
-def _list(ranks: list[int]) -> str:
-    return ", ".join(str(rank) for rank in ranks)
 
 
 def write_job(
@@ -240,6 +202,7 @@ def write_job(
     timeout_s: float = 120.0,
     record: bool = True,
     stop_above_ns_per_token: float | None = None,
+    memory_limit_bytes: int | None = None,
 ) -> None:
     """Tell the ranks what to run."""
     document = {
@@ -248,6 +211,7 @@ def write_job(
         "timeout_s": timeout_s,
         "record": record,
         "stop_above_ns_per_token": stop_above_ns_per_token,
+        "memory_limit_bytes": memory_limit_bytes,
     }
     files.write_json(folder / files.JOB_FILE, document)
 

@@ -53,6 +53,8 @@ def main(folder: Path) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     signal.signal(signal.SIGTERM, _stop)
     device = _device(workload, local_rank)
+    if document.get("memory_limit_bytes") is not None:
+        limit_memory(device, int(document["memory_limit_bytes"]))
     timeout = datetime.timedelta(seconds=float(document["timeout_s"]))
     if workload.world_size > 1:
         _join(device, timeout)
@@ -136,6 +138,17 @@ def peak_memory(device: torch.device) -> dict[str, int]:
         peak["peak_allocated_bytes"] = torch.cuda.max_memory_allocated(device)
         peak["peak_reserved_bytes"] = torch.cuda.max_memory_reserved(device)
     return peak
+
+
+def limit_memory(device: torch.device, limit_bytes: int) -> None:
+    """Let this process allocate no more than that: on the host, or of its GPU's memory."""
+    if device.type == "cuda":
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limit_bytes / total), device)
+        return
+    # Private writable memory: the whole address space (RLIMIT_AS) holds gigabytes of libraries.
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, hard))
 
 
 def build(workload: Workload, device: torch.device, rank: int) -> tuple[Job, LayerRanges]:

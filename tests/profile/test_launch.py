@@ -17,8 +17,9 @@ pytest.importorskip("torch")
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.profile import files
+from advisor.profile.failures import LaunchError
 from advisor.profile.inject import Fault
-from advisor.profile.launch import Nodes, is_out_of_memory, launch
+from advisor.profile.launch import Nodes, launch
 
 pytestmark = pytest.mark.slow
 
@@ -130,9 +131,20 @@ def test_a_rank_that_hangs_is_named_with_its_place(tmp_path: Path) -> None:
 
 
 def test_memory_running_out_is_recognised(tmp_path: Path) -> None:
-    with pytest.raises(AdvisorError) as failed:
+    with pytest.raises(LaunchError) as failed:
         launch(workload(micro_batch=10**10), tmp_path, timeout_s=PATIENCE_S)
-    assert is_out_of_memory(failed.value)
+    assert failed.value.out_of_memory
+
+
+def test_another_package_of_that_name_in_the_working_folder_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "advisor").mkdir()
+    (tmp_path / "advisor" / "__init__.py").write_text("raise SystemExit('the wrong advisor')")
+    (tmp_path / "torch.py").write_text("raise SystemExit('the wrong torch')")
+    monkeypatch.chdir(tmp_path)
+    launch(workload(strategy="single", world_size=1), Path("run"), timeout_s=PATIENCE_S)
+    assert files.trace(Path("run"), 0).exists()
 
 
 def test_two_nodes_meet(tmp_path: Path) -> None:

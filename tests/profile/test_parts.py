@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from hypothesis import strategies as st
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.profile import commands, data, environment, files, names, summary
+from advisor.profile import failures as failures_module
+from advisor.profile.failures import rank_that_failed
 from advisor.profile.inject import Fault
-from advisor.profile.launch import Nodes, is_out_of_memory, local_ranks
+from advisor.profile.launch import Nodes, local_ranks
 from advisor.profile.progress import PHASES, Board, Position, laggards
 
 
@@ -135,18 +138,58 @@ def test_ranks_divide_evenly_over_nodes() -> None:
         local_ranks(Workload.model_validate({"world_size": 6}), Nodes(4))
 
 
+@dataclass
+class Ended:
+    """As torch's elastic agent tells how a rank ended."""
+
+    exitcode: int
+    said: str = ""
+    timestamp: int = 0
+    local_rank: int = 0
+
+    @property
+    def message(self) -> object:
+        return {"message": self.said} if self.said else f"Signal {-self.exitcode}"
+
+
 @pytest.mark.parametrize(
-    ("message", "expected"),
+    ("said", "expected"),
     [
-        ("rank 0 failed: torch.OutOfMemoryError: CUDA out of memory. Tried", True),
-        ("rank 0 failed: RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate", True),
-        ("rank 3 was killed by SIGKILL", True),
-        ("rank 1 exited with status 17", False),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", True),
+        ("RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to", True),
+        ("MemoryError", True),
+        ("RuntimeError: shape '[2]' is invalid", False),
     ],
 )
-def test_out_of_memory_is_recognised(message: str, expected: bool) -> None:
-    text = message + (" memory: you tried" if message.endswith("allocate") else "")
-    assert is_out_of_memory(AdvisorError(text)) == expected
+def test_out_of_memory_is_told_from_other_errors(said: str, expected: bool, tmp_path: Path) -> None:
+    lost = Ended(1, "RuntimeError: Connection closed by peer [127.0.0.1]:9", timestamp=1)
+    failures = {0: lost, 1: Ended(1, said, timestamp=2)}
+    error = rank_that_failed(failures, tmp_path, hint="", killed_before=0)
+    assert "rank 1 failed" in error.message
+    assert error.out_of_memory == expected
+
+
+def test_a_killed_rank_ran_out_of_memory_only_if_the_kernel_did_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures_module, "kernel_kills", lambda: 7)
+    killed = {3: Ended(-9)}
+    by_kernel = rank_that_failed(killed, tmp_path, hint="", killed_before=6)
+    by_hand = rank_that_failed(killed, tmp_path, hint="", killed_before=7)
+    untold = rank_that_failed(killed, tmp_path, hint="", killed_before=None)
+    assert by_kernel.out_of_memory
+    assert "rank 3 was killed by SIGKILL" in by_hand.message
+    assert not by_hand.out_of_memory
+    assert not untold.out_of_memory
+
+
+def test_an_abort_for_want_of_memory_is_read_from_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "run" / "attempt_0" / "0" / "stderr.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("terminate called after throwing an instance of 'std::bad_alloc'\n")
+    error = rank_that_failed({0: Ended(-6)}, tmp_path, hint="", killed_before=0)
+    assert error.out_of_memory
+    assert "SIGABRT: terminate called" in error.message
 
 
 def test_only_listed_variables_are_recorded() -> None:

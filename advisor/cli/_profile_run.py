@@ -1,0 +1,151 @@
+"""What ``advisor profile`` and ``advisor demo`` run: jobs of a workload, their folders, one run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from advisor.config.workload import Workload
+
+
+@dataclass(frozen=True)
+class How:
+    """How a job is launched, beside what its workload says; ``nodes`` None is this machine."""
+
+    faults: Any = ()
+    timeout_s: float = 120.0
+    force: bool = False
+    quiet: bool = False
+    nodes: Any = None
+    threads: int | None = None
+    memory_limit_bytes: int | None = None
+
+    def say(self, text: str) -> None:
+        """Progress, on stderr."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+
+def jobs(workload: Workload, *, say: Callable[[str], None]) -> dict[str, Workload]:
+    """The workload under each of its strategies; what cannot run is refused before any starts.
+
+    Of ``all``, what cannot run here is left out with its reason instead.
+    """
+    from advisor.profile import strategies
+
+    names = workload.strategy.split(",")
+    is_all = names == ["all"]
+    if is_all:
+        names = ["single", *(name for name in strategies.available() if name != "single")]
+    if len(names) > 1 and workload.global_batch is None:
+        batch = workload.micro_batch * workload.gradient_accumulation * workload.world_size
+        workload = workload.model_copy(update={"global_batch": batch})
+    found = {}
+    for name in names:
+        ranks = 1 if name == "single" else workload.world_size
+        job = workload.model_copy(update={"strategy": name, "world_size": ranks})
+        try:
+            found[name], _ = strategies.prepare(job)
+        except AdvisorError as error:
+            if not is_all:
+                raise
+            say(f"left out {name}: {'; '.join(error.message.splitlines())}")
+    return found
+
+
+def folder_of(output: Path | None, workload: str, names: list[str], name: str) -> Path:
+    """Where a job's recording goes: the output folder, or one in it where there are several."""
+    if output is None:
+        return Path("runs") / f"{workload}-{name}"
+    return output if len(names) == 1 else output / name
+
+
+def run_one(workload: Workload, folder: Path, how: How) -> dict[str, Any]:
+    """Run one job to the end and return its profile.json. Raises AdvisorError naming the rank."""
+    from advisor.profile import files, launch, strategies, summary
+
+    nodes = how.nodes or launch.Nodes()
+    workload, _ = strategies.prepare(workload)
+    prepare_folder(folder, force=how.force, is_first=nodes.rank == 0)
+    total = workload.warmup_steps + workload.timed_steps + workload.steps + 1
+    model = f"{workload.model.family} {workload.model.preset}"
+    count = workload.world_size
+    how.say(
+        f"{workload.name}: {model if workload.compute == 'real' else 'emulated layers'},"
+        f" {workload.strategy}, {count} rank{'s' if count > 1 else ''} on {workload.device},"
+        f" {total} steps"
+    )
+    try:
+        launch.launch(
+            workload,
+            folder,
+            nodes=nodes,
+            faults=how.faults,
+            timeout_s=how.timeout_s,
+            threads=how.threads,
+            memory_limit_bytes=how.memory_limit_bytes,
+        )
+    except AdvisorError as error:
+        summary.write(folder, workload, error=error.message)
+        raise
+    document: dict[str, Any] = json.loads((folder / files.PROFILE_FILE).read_text("utf-8"))
+    step = document["step_ns"] or document["profiled_step_ns"]
+    how.say(
+        f"{step['median'] / 1e6:.1f} ms per step (MAD {step['mad'] / 1e6:.1f}),"
+        f" {document['tokens_per_second']:,.0f} tokens/s"
+    )
+    click.echo(f"Wrote {folder}")
+    how.say(f"Next: advisor diagnose {folder}")
+    return document
+
+
+def print_command(workload: Workload, folder: Path, how: How) -> None:
+    """Prepare the folder, and print the lines that start the same job on each node."""
+    from advisor.profile import commands, launch
+
+    nodes = how.nodes or launch.Nodes()
+    launch.local_ranks(workload, nodes)
+    prepare_folder(folder, force=how.force, is_first=True)
+    launch.write_job(
+        workload,
+        folder,
+        faults=how.faults,
+        timeout_s=how.timeout_s,
+        memory_limit_bytes=how.memory_limit_bytes,
+    )
+    click.echo(f"# {workload.strategy}: on each node in turn, with {folder} shared by all")
+    for line in commands.torchrun(workload, folder, nodes=nodes.count, endpoint=nodes.endpoint):
+        click.echo(line)
+    click.echo("\n# or as a Slurm batch script")
+    click.echo(commands.slurm(workload, folder, nodes=nodes.count))
+
+
+def prepare_folder(folder: Path, *, force: bool, is_first: bool) -> None:
+    """Make the folder; an earlier recording in it is replaced with ``force``, else refused."""
+    if not is_first:
+        folder.mkdir(parents=True, exist_ok=True)  # the first node's to check and to clear
+        return
+    if folder.exists() and any(folder.iterdir()):
+        if not (folder / "logs" / "job.json").exists():
+            raise AdvisorError(
+                "is not empty and not a recording of this tool",
+                where=str(folder),
+                hint="choose another folder with -o",
+            )
+        if not force:
+            raise AdvisorError(
+                "has a recording already", where=str(folder), hint="pass --force to replace it"
+            )
+        for trace in [*folder.glob("rank*.json.gz"), folder / "profile.json"]:
+            trace.unlink(missing_ok=True)
+        shutil.rmtree(folder / "logs", ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)

@@ -19,8 +19,19 @@ def edit_recording(base: Path, folder: Path, case: Case) -> None:
     traces = folder / TRACES
     shutil.copytree(base / TRACES, traces)
     shutil.copy(base / TRUTH_FILE, folder / TRUTH_FILE)
-    edit_trace(traces / f"rank{case.edit.rank}.trace.json.gz", case.edit)
+    for rank in edited_ranks(case):
+        edit_trace(traces / f"rank{rank}.trace.json.gz", case.edit)
     case.write(folder)
+
+
+def edited_ranks(case: Case) -> list[int]:
+    """The ranks whose files change: a clock is the host's, so that all of its ranks shift."""
+    if case.edit is None:
+        return []
+    if case.edit.kind != "shift-clock":
+        return [case.edit.rank]
+    host = case.faulty.host_of(case.edit.rank)
+    return [rank for rank in range(case.faulty.ranks) if case.faulty.host_of(rank) == host]
 
 
 def edit_trace(path: Path, edit: Edit) -> None:

@@ -8,8 +8,9 @@ import zlib
 
 import pytest
 
-from benchmarks.lab.case import Edit
-from benchmarks.lab.edits import edit_trace
+from benchmarks.lab.case import Case, Edit
+from benchmarks.lab.config import RunConfig
+from benchmarks.lab.edits import edit_trace, edited_ranks
 
 TRACE = {"baseTimeNanoseconds": 1790857026000000000, "traceEvents": [{"ts": 4368326979624.900}]}
 
@@ -45,3 +46,12 @@ def test_a_trace_without_base_time_is_refused(trace):
     trace.write_bytes(gzip.compress(b"{}"))
     with pytest.raises(ValueError, match="base times"):
         edit_trace(trace, Edit("shift-clock", 1, 5.0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "ranks"), [("shift-clock", [2, 3]), ("drop-rank", [3]), ("truncate", [3])]
+)
+def test_a_host_has_one_clock(kind, ranks):
+    job = RunConfig(ranks=6, ranks_per_host=2)
+    case = Case("c", kind, "", 0, job, job, edit=Edit(kind, 3, 0.5))
+    assert edited_ranks(case) == ranks

@@ -101,11 +101,20 @@ class Truth:
     """Measured without the profiler: medians of the phases, ns per step.
 
     ``gain_ns`` is the median faulty step less the median healthy one; ``noise_ns`` the largest
-    difference between two phases of the same kind.
+    difference between two phases of the same kind. ``recorded_step_ns`` is the step of the traces.
     """
 
     faulty_step_ns: tuple[int, ...]
     healthy_step_ns: tuple[int, ...]
+    recorded_step_ns: int | None = None
+
+    @property
+    def disturbance(self) -> float:
+        """Largest relative difference between steps that should take the same time."""
+        faulty = self.faulty_step_ns
+        if self.recorded_step_ns:
+            faulty = (*faulty, self.recorded_step_ns)
+        return max(max(p) / min(p) - 1 for p in (faulty, self.healthy_step_ns))
 
     @property
     def gain_ns(self) -> int:
@@ -130,7 +139,11 @@ class Truth:
 def read_truth(folder: Path) -> Truth:
     """The inverse of :meth:`Truth.write`."""
     record = json.loads((folder / TRUTH_FILE).read_text())
-    return Truth(tuple(record["faulty_step_ns"]), tuple(record["healthy_step_ns"]))
+    return Truth(
+        tuple(record["faulty_step_ns"]),
+        tuple(record["healthy_step_ns"]),
+        record.get("recorded_step_ns"),
+    )
 
 
 def _middle(values: tuple[int, ...]) -> int:

@@ -1,7 +1,8 @@
 """What one lab run is: the job, its hosts and links, and the switches of the faults.
 
 The healthy and the faulty run of a case are two of these that differ in the fault only. Nothing
-of it enters the recorded trace except strategy, ``compute``, host names and process groups.
+of it enters the recorded trace except strategy, ``compute``, ``precision``, host names and process
+groups.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class RunConfig:
     tensor_across_hosts: bool = False
     find_unused_parameters: bool = False
     gradient_dtype: str = "float32"
+    precision: str = "float32"
+    """What the job says it computes in (``bf16``), as its emulated arithmetic cannot show it."""
     expert_skew: float = 0.0
     """EP: share of all tokens that goes to expert 0 beyond its fair part."""
 

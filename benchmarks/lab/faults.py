@@ -231,7 +231,8 @@ def unused_parameter_scan(chance: random.Random, strategy: str) -> Fault:
 
 
 def wide_gradients(chance: random.Random, strategy: str) -> Fault:
-    job = _busy(healthy(strategy, chance), chance.choice((8, 10)))
+    # A job that computes in bf16: only then is the width of its gradients surely more than needed.
+    job = _busy(healthy(strategy, chance), chance.choice((8, 10))).but(precision="bf16")
     return Fault(job.but(gradient_dtype="bfloat16"), job, f"{job.layer_bytes // KIB} KiB layers")
 
 

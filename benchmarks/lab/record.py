@@ -17,6 +17,10 @@ from benchmarks.lab.layers import product_ns
 from benchmarks.lab.worker import Phase
 
 PHASES_EACH = 2
+ATTEMPTS = 3
+CALM = 0.10
+"""Steps of one kind may differ by this much between phases, and traced from timed ones."""
+RESTLESS = ("noisy-neighbours",)  # disturbed on purpose
 TIMED_STEPS = 10
 RECORDED_STEPS = 7
 
@@ -61,6 +65,26 @@ def record(
 
 
 def record_case(case: Case, folder: Path) -> Truth:
+    """Record a case, again where other work on the machine disturbed it; the calmest is kept.
+
+    What is compared are steps of one kind with each other, never what a fault costs.
+    """
+    attempts = []
+    for number in range(ATTEMPTS):
+        attempt = folder / f"attempt{number}"
+        attempts.append((_record_once(case, attempt), attempt))
+        if attempts[-1][0].disturbance <= CALM or case.kind in RESTLESS:
+            break
+    truth, kept = min(attempts, key=lambda item: item[0].disturbance)
+    (kept / TRACES).rename(folder / TRACES)
+    for _, attempt in attempts:
+        shutil.rmtree(attempt)
+    truth.write(folder)
+    case.write(folder)
+    return truth
+
+
+def _record_once(case: Case, folder: Path) -> Truth:
     """One case: healthy, faulty, healthy, faulty; the last faulty run is recorded too.
 
     A control whose two configurations are equal is timed twice and recorded.
@@ -70,6 +94,7 @@ def record_case(case: Case, folder: Path) -> Truth:
     if case.healthy == case.faulty:
         kinds = kinds[1:]
     times: dict[str, list[int]] = {"healthy": [], "faulty": []}
+    recorded_ns = 0
     hosts = max(case.healthy.hosts, case.faulty.hosts)
     with Network(hosts) as network:
         for repeat in range(PHASES_EACH):
@@ -81,15 +106,14 @@ def record_case(case: Case, folder: Path) -> Truth:
                     recorded=RECORDED_STEPS if is_last and name == "faulty" else 0,
                 )
                 times[name].append(runs.step_ns(runs.run_phase(network, config, phase)))
+                if phase.recorded:
+                    recorded_ns = runs.step_ns(runs.recorded_steps(config, phase))
     traces = folder / TRACES
     traces.mkdir(parents=True, exist_ok=True)
     for path in sorted((scratch / f"faulty{PHASES_EACH - 1}").glob("*.trace.json.gz")):
         path.rename(traces / path.name)
     shutil.rmtree(scratch)
-    truth = Truth(tuple(times["faulty"]), tuple(times["healthy"] or times["faulty"]))
-    truth.write(folder)
-    case.write(folder)
-    return truth
+    return Truth(tuple(times["faulty"]), tuple(times["healthy"] or times["faulty"]), recorded_ns)
 
 
 def import_once() -> None:

@@ -47,10 +47,16 @@ def run_phase(network: Network, config: RunConfig, phase: worker.Phase) -> list[
                 )  # fmt: skip
             children[pid] = rank
         _wait(children, phase)
-    return [
-        json.loads((phase.folder / f"rank{rank}.json").read_text())["step_ns"]
-        for rank in range(config.ranks)
-    ]
+    return _times(phase, "step_ns", config.ranks)
+
+
+def recorded_steps(config: RunConfig, phase: worker.Phase) -> list[list[int]]:
+    """Per rank the steps in ns that a phase traced, once it has run."""
+    return _times(phase, "recorded_ns", config.ranks)
+
+
+def _times(phase: worker.Phase, name: str, ranks: int) -> list[list[int]]:
+    return [json.loads((phase.folder / f"rank{r}.json").read_text())[name] for r in range(ranks)]
 
 
 def step_ns(times: list[list[int]]) -> int:
@@ -110,6 +116,9 @@ def _burners(count: int) -> Iterator[None]:
 
 
 QUOTA_PERIOD_US = 20_000
+# The quota alone is to hold a rank back, not other work on the machine.
+MOST_SHARES = 262_144
+MOST_WEIGHT = 10_000
 CGROUP_V1 = Path("/sys/fs/cgroup/cpu")
 CGROUP_V2 = Path("/sys/fs/cgroup")
 
@@ -128,8 +137,10 @@ def _quotas(config: RunConfig) -> Iterator[dict[int, Path]]:
             if root == CGROUP_V1:
                 (group / "cpu.cfs_period_us").write_text(str(QUOTA_PERIOD_US))
                 (group / "cpu.cfs_quota_us").write_text(quota)
+                (group / "cpu.shares").write_text(str(MOST_SHARES))
             else:
                 (group / "cpu.max").write_text(f"{quota} {QUOTA_PERIOD_US}")
+                (group / "cpu.weight").write_text(str(MOST_WEIGHT))
         yield {rank: group / "cgroup.procs" for rank, group in made.items()}
     finally:
         for group in made.values():

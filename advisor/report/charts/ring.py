@@ -13,6 +13,8 @@ from advisor.report.charts.scene import Dot, Line, Scene, Text
 SIZE = 360
 CAPTION = 24
 _RADIUS = 128
+# More places than this have small circles and room for some labels only.
+_CROWDED = 24
 
 
 def ring_drawing(
@@ -48,12 +50,18 @@ def ring_drawing(
                 Text(middle_x + x * scale, middle_y + y * scale + 4, numbers.duration(lost),
                      "label strong", "middle")
             )  # fmt: skip
-    radius = 14 if len(order) <= 24 else 7
-    for node in order:
+    crowded = len(order) > _CROWDED
+    for index, node in enumerate(order):
         x, y = place[node]
-        scene.marks.append(Dot(x, y, radius, "node", names[node]))
-        if radius == 14 and len(str(node)) <= 4:
-            scene.marks.append(Text(x, y + 4, str(node), "label", "middle"))
+        scene.marks.append(Dot(x, y, 5 if crowded else 14, "node", names[node]))
+        label = Text(x, y + 4, str(node), "label", "middle")
+        if crowded:
+            # Every few nodes, outside the circle.
+            out = (_RADIUS + 18) / _RADIUS
+            x, y = middle_x + (x - middle_x) * out, middle_y + (y - middle_y) * out
+            label = Text(x, y + 4, str(node), "label", "middle")
+        if len(label.text) <= 4 and (not crowded or index % (len(order) // 12) == 0):
+            scene.marks.append(label)
     return scene
 
 

@@ -41,7 +41,7 @@ def tree_drawing(
             continue
         (x1, y1), (x2, y2) = place[parent], place[node]
         lost = max(lost_ns.get((parent, node), 0.0), lost_ns.get((node, parent), 0.0))
-        scene.marks.append(Line(x1, y1, x1, y2, "edge"))
+        scene.marks.append(Line(x1, y1, x1, y2, "edge edge0"))
         scene.marks.append(Line(x1, y2, x2, y2, edge_class(lost, worst)))
     for node, (x, y) in place.items():
         scene.marks.append(Dot(x, y, 5, "node", names[node]))
@@ -71,5 +71,6 @@ def _label(
 ) -> str:
     parent = parents[node]
     up, down = lost_ns.get((node, parent), 0.0), lost_ns.get((parent, node), 0.0)
-    lost = max(up, down)
-    return names[node] + (f": loses {numbers.duration(lost)}" if lost > 0 else "")
+    lost, inside = max(up, down), lost_ns.get((node, node), 0.0)
+    text = names[node] + (f": loses {numbers.duration(lost)}" if lost > 0 else "")
+    return text + (f" (inside: {numbers.duration(inside)})" if inside > 0 else "")

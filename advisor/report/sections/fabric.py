@@ -21,6 +21,8 @@ from advisor.store.store import Store
 
 MAX_PLACES = 64
 MAX_SHAPES = 4
+# A tree has a line per rank: beyond this many, hosts say more, unless there are only a few.
+_MAX_LINES, _FEW_HOSTS = 32, 4
 _Edge = tuple[Any, Any]
 
 
@@ -102,7 +104,7 @@ def _figure(
     suffix: str,
 ) -> Figure:
     size = max(len(shape.order) for shape in shapes)
-    places = Places(host, by_host=size > MAX_PLACES and set(shapes[0].order) <= set(host))
+    places = Places(host, by_host=_by_host(kind, shapes[0].order, host))
     total = sum(len(shape.channels) for shape in shapes)
     drawn = [shape for shape in shapes if _nodes(shape, places) <= MAX_PLACES][:MAX_SHAPES]
     costs = _by_place(lost, places)
@@ -128,6 +130,13 @@ def _figure(
         ),
         note=" ".join(note),
     )
+
+
+def _by_host(kind: str, order: Sequence[int], host: Mapping[int, str]) -> bool:
+    if not set(order) <= set(host):
+        return False
+    several = len({host[rank] for rank in order}) >= _FEW_HOSTS
+    return len(order) > MAX_PLACES or (kind == "tree" and len(order) > _MAX_LINES and several)
 
 
 def _title(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from advisor.whatif.cost import ServiceModel
-from advisor.whatif.program import Call, Issue, Item, Program, Wait, compact
+from advisor.whatif.program import Call, Issue, Item, Program, Wait, Work, compact
 
 GATHER, SCATTER = "all_gather", "reduce_scatter"
 
@@ -45,83 +45,101 @@ def without_resharding(program: Program) -> Program | None:
     if not dropped or not gathers(program, "forward"):
         return None
     items = {
-        rank: compact(
-            item
-            for item in of_rank
-            if not (isinstance(item, Issue | Wait) and item.call in dropped)
-        )
+        rank: compact(item for item in of_rank if not _is_for(item, dropped))
         for rank, of_rank in program.items.items()
     }
     calls = {key: call for key, call in program.calls.items() if key not in dropped}
     return program.with_items(items, calls)
 
 
+def _is_for(item: Item, calls: set[int]) -> bool:
+    """Whether the item goes when these calls go: the calls, and the work done for them."""
+    if isinstance(item, Work):
+        return item.owner is not None and item.owner.call in calls and item.owner.share != "unit"
+    return isinstance(item, Issue | Wait) and item.call in calls
+
+
 def with_prefetch(program: Program, phase: str, depth: int) -> Program | None:
     """Every gather of ``phase`` is issued as soon as the unit ``depth`` before it is there.
 
     That is where FSDP2's explicit prefetching puts it: after the wait for the earlier unit, before
-    its compute. None without such gathers.
+    its compute; the first unit fetches the ``depth`` that follow it. None without such gathers.
     """
     order = gathers(program, phase)
     if len(order) < 2 or depth < 1:
         return None
-    follower = {order[place - depth]: call for place, call in enumerate(order) if place >= depth}
-    items = {rank: _prefetch(of_rank, follower) for rank, of_rank in program.items.items()}
+    leader = {call: order[max(0, place - depth)] for place, call in enumerate(order) if place}
+    items = {rank: _prefetch(of_rank, leader) for rank, of_rank in program.items.items()}
     return program.with_items(items)
 
 
-def _prefetch(items: Sequence[Item], follower: Mapping[int, int]) -> list[Item]:
+def _prefetch(items: Sequence[Item], leader: Mapping[int, int]) -> list[Item]:
     wait_at = {item.call: place for place, item in enumerate(items) if isinstance(item, Wait)}
-    # Where the trace shows the waits in another order, a gather must not be moved behind its own.
-    moved = {
-        call
-        for leader, call in follower.items()
-        if leader in wait_at and wait_at[leader] < wait_at.get(call, len(items))
-    }
-    issued: set[int] = set()
+    followers: dict[int, list[int]] = {}
+    for call, first in leader.items():
+        # Where the trace shows the waits in another order, none must move behind its own wait.
+        if first in wait_at and wait_at[first] < wait_at.get(call, len(items)):
+            followers.setdefault(first, []).append(call)
+    moved = {call for calls in followers.values() for call in calls}
     result: list[Item] = []
     for item in items:
         if isinstance(item, Issue) and item.call in moved:
             continue
         result.append(item)
-        if isinstance(item, Wait) and item.call in follower:
-            call = follower[item.call]
-            if call in moved and call not in issued:
-                issued.add(call)
-                result.append(Issue(call))
+        if isinstance(item, Wait):
+            result += [Issue(call) for call in followers.pop(item.call, [])]
     return compact(result)
 
 
 def with_wrapping(
     program: Program, units: int, models: Mapping[tuple[str, int], ServiceModel]
 ) -> Program | None:
-    """``units`` neighbouring units become one: fewer, larger calls. None without cost models."""
-    calls = dict(program.calls)
-    renamed: dict[int, int] = {}
-    first_of: set[int] = set()
-    last_of: set[int] = set()
-    for order in (gathers(program, "forward"), gathers(program, "backward"), scatters(program)):
-        for start in range(0, len(order), units):
-            group = order[start : start + units]
-            merged = _merge([program.calls[call] for call in group], models)
-            if merged is None:
-                return None
-            for call in group:
-                renamed[call] = group[0]
-                calls.pop(call, None)
-            calls[group[0]] = merged
-            first_of.add(group[0])
-            last_of.add(group[-1])
-    if not renamed:
+    """``units`` neighbouring units become one: fewer, larger calls. None without cost models.
+
+    A gather that was issued ahead of its unit's turn stays as many units ahead.
+    """
+    forward, backward = gathers(program, "forward"), gathers(program, "backward")
+    # Units are counted from the model's front, where the backward pass ends.
+    groups = [
+        *_front_to_back(forward, units),
+        *_back_to_front(backward, units),
+        *_back_to_front(scatters(program), units),
+    ]
+    if not groups:
         return None
-    items = {
-        rank: compact(_rename(of_rank, renamed, first_of, last_of, program.calls))
-        for rank, of_rank in program.items.items()
-    }
+    calls = dict(program.calls)
+    merged_into: dict[int, int] = {}
+    for group in groups:
+        merged = _merge([program.calls[call] for call in group], models)
+        if merged is None:
+            return None
+        for call in group:
+            merged_into[call] = group[0]
+            calls.pop(call, None)
+        calls[group[0]] = merged
+    items = {}
+    for rank, of_rank in program.items.items():
+        issue_at = _issue_places(of_rank, program, groups, (forward, backward))
+        wait_at = {
+            (group[0] if program.calls[group[0]].op == GATHER else group[-1]): group[0]
+            for group in groups
+        }
+        items[rank] = compact(_rewrap(of_rank, merged_into, issue_at, wait_at))
     return program.with_items(items, calls)
 
 
+def _front_to_back(order: Sequence[int], units: int) -> list[Sequence[int]]:
+    return [order[start : start + units] for start in range(0, len(order), units)]
+
+
+def _back_to_front(order: Sequence[int], units: int) -> list[Sequence[int]]:
+    ends = range(len(order), 0, -units)
+    return [order[max(0, end - units) : end] for end in ends][::-1]
+
+
 def _merge(group: Sequence[Call], models: Mapping[tuple[str, int], ServiceModel]) -> Call | None:
+    if len(group) == 1:
+        return group[0]
     model = models.get((group[0].op, len(group[0].ranks)))
     if model is None or any(call.bytes is None for call in group):
         return None
@@ -129,20 +147,88 @@ def _merge(group: Sequence[Call], models: Mapping[tuple[str, int], ServiceModel]
     return replace(group[0], bytes=total, service_ns=model.service_ns(total))
 
 
-def _rename(
+def _issue_places(
     items: Sequence[Item],
-    renamed: Mapping[int, int],
-    first_of: set[int],
-    last_of: set[int],
-    calls: Mapping[int, Call],
+    program: Program,
+    groups: Sequence[Sequence[int]],
+    orders: Sequence[Sequence[int]],
+) -> dict[int, int]:
+    """The call at whose issue each merged call is issued: {traced call: merged call}.
+
+    A scatter goes with its last member. A gather goes with its first, unless it was prefetched:
+    then ``ahead`` units before that, of the merged ones.
+    """
+    ahead = {call: count for order in orders for call, count in _ahead(items, order).items()}
+    places: dict[int, int] = {}
+    for order in orders:
+        merged = [group for group in groups if group and group[0] in order]
+        for number, group in enumerate(merged):
+            distance = ahead.get(group[0], 0)
+            if distance and number >= distance:
+                leader = merged[number - distance]
+                follower = order.index(leader[0]) + distance
+                places[order[min(follower, order.index(group[0]))]] = group[0]
+            else:
+                places[group[0]] = group[0]
+    for group in groups:
+        if program.calls[group[0]].op == SCATTER:
+            places[group[-1]] = group[0]
+    return places
+
+
+def _ahead(items: Sequence[Item], order: Sequence[int]) -> dict[int, int]:
+    """By how many units each gather was issued before its own unit's turn (0: at its turn).
+
+    At its turn means that less is computed between the wait before it and its issue than between
+    its issue and its own wait.
+    """
+    known = set(order)
+    done = 0.0
+    last_wait: int | None = None
+    issued: dict[int, float] = {}
+    waited: dict[int, float] = {}
+    before: dict[int, int | None] = {}
+    for item in items:
+        if isinstance(item, Work):
+            done += item.ns
+        elif isinstance(item, Issue) and item.call in known:
+            issued[item.call] = done
+            before[item.call] = last_wait
+        elif isinstance(item, Wait) and item.call in known:
+            last_wait = item.call
+            waited.setdefault(item.call, done)
+    result = {}
+    for place, call in enumerate(order):
+        last = before.get(call)
+        if last is None or call not in waited:
+            continue
+        if waited[call] - issued[call] > issued[call] - waited[last]:
+            result[call] = max(place - order.index(last), 0)
+    return result
+
+
+def _rewrap(
+    items: Sequence[Item],
+    merged_into: Mapping[int, int],
+    issue_at: Mapping[int, int],
+    wait_at: Mapping[int, int],
 ) -> list[Item]:
-    """Gathers keep the first member's issue and wait; scatters keep the last member's."""
+    """One rank's items with merged calls, and the hooks of the other members gone."""
     result: list[Item] = []
     for item in items:
-        if not isinstance(item, Issue | Wait) or item.call not in renamed:
+        if isinstance(item, Work):
+            owner = item.owner
+            kept = owner is None or owner.share == "bytes" or _leads(owner.call, merged_into)
+            if kept:
+                result.append(item)
+        elif isinstance(item, Issue | Wait) and item.call in merged_into:
+            places = issue_at if isinstance(item, Issue) else wait_at
+            if item.call in places:
+                result.append(type(item)(places[item.call]))
+        else:
             result.append(item)
-            continue
-        keep = first_of if calls[item.call].op == GATHER else last_of
-        if item.call in keep:
-            result.append(type(item)(renamed[item.call]))
     return result
+
+
+def _leads(call: int, merged_into: Mapping[int, int]) -> bool:
+    return merged_into.get(call, call) == call

@@ -39,7 +39,8 @@ def verdict_of(
     if facts.steps < _HEALTHY_STEPS and exposed_share >= WARNING_SHARE:
         return Verdict(
             title=f"{percent(exposed_share)} of the step is exposed communication; "
-            "one recorded step is too little to say what it loses every time.",
+            f"{_suspicion(findings)}one recorded step is too little to say what it loses "
+            "every time.",
             cause="unknown",
             why=numbers,
             next_steps=["record at least 5 steps with prof.step(): advisor explain steps"],
@@ -72,6 +73,14 @@ def verdict_of(
         if item.savings_ns and item.fix
     ][:2]
     return Verdict(title=title, cause="healthy", savings_ns=0, why=numbers, next_steps=hints)
+
+
+def _suspicion(findings: Sequence[Finding]) -> str:
+    """The finding that explains the exposed communication, though not for sure."""
+    for item in findings:
+        if any(effect.startswith("exposed-communication") for effect in item.merged):
+            return f"{item.title[:1].lower()}{item.title[1:].rstrip('.')}, but "
+    return ""
 
 
 def _blame(top: Finding) -> Verdict:

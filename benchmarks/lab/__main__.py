@@ -13,6 +13,7 @@ from benchmarks.lab.cases import DEVELOPMENT_SEED, all_cases, quick_cases
 DEFAULT_OUT = Path.home() / ".cache" / "advisor-lab"
 RESULTS = Path(__file__).with_name("results.json")
 PREDICTIONS = Path(__file__).with_name("predictions.json")
+SHARED = Path(__file__).with_name("shared.json")
 
 
 def main() -> int:
@@ -41,6 +42,9 @@ def main() -> int:
     predicting.add_argument("--only", default="*", help="pattern of family names")
     predicting.add_argument("--again", action="store_true", help="measure once more")
     predicting.add_argument("--results", type=Path, default=PREDICTIONS, help="file to write")
+    others = commands.add_parser("shared", help="score other people's recordings of known truth")
+    others.add_argument("folder", type=Path, nargs="?", help="default: ../shared/data")
+    others.add_argument("--results", type=Path, default=SHARED, help="file to write")
     commands.add_parser("clean", help="remove what a killed lab left behind")
     return _COMMANDS[(arguments := parser.parse_args()).command](arguments)
 
@@ -101,6 +105,19 @@ def _predict(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+def _shared(arguments: argparse.Namespace) -> int:
+    from benchmarks.lab import shared
+
+    folder = arguments.folder or shared.DEFAULT_DATA
+    if not folder.is_dir():
+        print(f"no recordings at {folder}", file=sys.stderr)
+        return 0
+    results = shared.score_all(folder, say=_say)
+    shared.write(results, arguments.results)
+    print(shared.render(results))
+    return 0
+
+
 def _clean(_arguments: argparse.Namespace) -> int:
     removed = hosts.clean()
     print("\n".join(removed) if removed else "nothing left behind")
@@ -117,6 +134,7 @@ _COMMANDS = {
     "show": _show,
     "list": _list,
     "predict": _predict,
+    "shared": _shared,
     "clean": _clean,
 }
 

@@ -21,7 +21,10 @@ from tests.support.traces import event, kineto
 def _trace(folder: Path, rank: int, count: int = 5) -> Path:
     path = folder / f"r{rank}.json"
     info = {"backend": "nccl", "rank": rank, "world_size": 4}
-    path.write_text(kineto([event(n) for n in range(count)], distributedInfo=info))
+    events = [event(n) for n in range(count)]
+    for made in events[::2]:
+        made["args"] |= {"Collective name": "allreduce", "In msg nelems": 7}
+    path.write_text(kineto(events, distributedInfo=info))
     return path
 
 
@@ -90,6 +93,7 @@ def test_a_parquet_folder_grows_by_ranks_and_reads_like_a_store(tmp_path: Path) 
         ingest([_trace(tmp_path, rank, 5 + rank) for rank in range(4)], whole, run="a/../b c'")
         for columns, table in (
             ("run, rank, name, start_ns, dur_ns, device, stream, class", "event"),
+            ("run, rank, collective, in_elements, count(*)", "comm_event GROUP BY ALL"),
             ("run, rank, world_size, events_read, complete", "rank"),
             ("run, path, rank, sha256, events_read", "source"),
         ):

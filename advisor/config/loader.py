@@ -1,10 +1,13 @@
 """Read YAML 1.2 into pydantic models; every mistake in a file is reported at once, with its line.
 
-PyYAML's YAML 1.1 reads ``on:`` as a boolean and ``1e-4`` as text, hence ruamel.yaml.
+PyYAML's YAML 1.1 reads ``on:`` as a boolean and ``1e-4`` as text, hence ruamel.yaml. Its parser in
+C knows no lines of keys but is seven times as fast: a file is read with it first, and with the
+other one only when there is something to report.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,14 +27,33 @@ _MAX_YAML_BYTES = 4 * 1024 * 1024
 
 def read_yaml(path: Path) -> Any:
     """Parse one YAML file; mappings keep their line numbers. Raises AdvisorError with the line."""
+    return _with_lines(path, _text(path))
+
+
+def read_plain(path: Path) -> Any:
+    """Parse one YAML file into dicts, lists and scalars. Raises AdvisorError with the line."""
+    text = _text(path)
+    with contextlib.suppress(YAMLError):
+        return plain(_quickly(text))
+    return plain(_with_lines(path, text))
+
+
+def _text(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_YAML_BYTES:
             raise AdvisorError("this YAML file is larger than 4 MiB", where=str(path))
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise AdvisorError("no such file", where=str(path), hint="check the path") from error
     except (OSError, UnicodeDecodeError) as error:
         raise AdvisorError(f"cannot be read: {error}", where=str(path)) from error
+
+
+def _quickly(text: str) -> Any:
+    return YAML(typ="safe").load(text)
+
+
+def _with_lines(path: Path, text: str) -> Any:
     try:
         return YAML(typ="rt").load(text)
     except MarkedYAMLError as error:
@@ -90,7 +112,10 @@ def validate(document: Any, model: type[M], *, source: str, node: Any = None) ->
 
 def load_model(path: Path, model: type[M]) -> M:
     """Read and validate one YAML file. Raises AdvisorError (file, line, what to write)."""
-    document = read_yaml(path)
+    text = _text(path)
+    with contextlib.suppress(YAMLError, ValidationError):
+        return model.model_validate(plain(_quickly(text)))
+    document = _with_lines(path, text)
     if not isinstance(document, Mapping):
         raise AdvisorError("expected a mapping of settings at the top level", where=f"{path}:1")
     return validate(document, model, source=str(path))

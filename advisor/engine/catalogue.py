@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from advisor.config.loader import load_model, plain, read_yaml
+from advisor.config.loader import load_model, read_plain
 from advisor.config.paths import shipped
 from advisor.engine.rule import Rule
 from advisor.errors import AdvisorError
@@ -98,4 +98,4 @@ def recipes() -> Mapping[str, Recipe]:
 @cache
 def rule_data(name: str) -> Any:
     """A data file beside the rules (``rules/data/NAME.yaml``), as plain lists and dicts."""
-    return plain(read_yaml(shipped("rules") / "data" / f"{name}.yaml"))
+    return read_plain(shipped("rules") / "data" / f"{name}.yaml")

@@ -1,0 +1,63 @@
+"""YAML files: the quick reading gives what the one with line numbers gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+import advisor
+from advisor.config.loader import load_model, plain, read_plain, read_yaml
+from advisor.config.paths import shipped
+from advisor.errors import AdvisorError
+
+
+class _Numbers(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    value: int
+
+
+def _files() -> list[Path]:
+    folders = [shipped("rules"), shipped("workloads"), Path(advisor.__file__).parent]
+    return sorted(path for folder in folders for path in folder.rglob("*.yaml"))
+
+
+def test_the_quick_reading_of_every_shipped_file_is_the_careful_one() -> None:
+    files = _files()
+    assert len(files) > 50
+    for path in files:
+        # As text too: 1 and 1.0 and True are equal otherwise.
+        assert repr(read_plain(path)) == repr(plain(read_yaml(path))), path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "on: 1e-4", "a: yes", "a: 0o14", "a: 014", "a: 0x1F", "a: 1_000", "a: ~", "a: 1:30",
+        "? a\n: b", "- &x 1\n- *x", "a: 0.10", "a: |\n  x\n  y\n", "a: >-\n  x\n  y\n", "a: .inf",
+        "a: [a:b, c:1]", "a: 'on'", "", "a: !note text",
+    ],
+)  # fmt: skip
+def test_it_reads_yaml_1_2(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "some.yaml"
+    path.write_text(text)
+    assert repr(read_plain(path)) == repr(plain(read_yaml(path)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("value: 1\nvalue: 2\n", r"\.yaml:2: not valid YAML: found duplicate key"),
+        ("value: [1\n", r"\.yaml:2: not valid YAML"),
+        ("\nvalue: x\n", r"\.yaml:2: value: .*integer"),
+        ("value: 1\n\nother: 2\n", r"\.yaml:3: unknown setting 'other'"),
+        ("- 1\n", r"\.yaml:1: expected a mapping"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text)
+    with pytest.raises(AdvisorError, match=message):
+        load_model(path, _Numbers)

@@ -124,11 +124,14 @@ def score_all(data: Path, *, say: Callable[[str], None]) -> list[Result]:
 
 
 def diagnose(inputs: list[Path]) -> dict[str, Any]:
-    """findings.json of the command."""
+    """findings.json of the command; a failed command is a report without findings."""
     command = [sys.executable, "-m", "advisor", "diagnose", *map(str, inputs)]
     run = subprocess.run(
-        [*command, "--format", "json", "--quiet"], check=True, capture_output=True, text=True
+        [*command, "--format", "json", "--quiet"], check=False, capture_output=True, text=True
     )
+    if run.returncode:
+        last = (run.stderr.strip().splitlines() or ["no message"])[-1]
+        return {"findings": [], "outcomes": [], "failed": f"exit {run.returncode}: {last}"}
     report: dict[str, Any] = json.loads(run.stdout)
     return report
 

@@ -59,6 +59,11 @@ def test_no_finding_and_a_failed_rule_are_misses() -> None:
     ]
 
 
+def test_a_command_that_fails_is_a_miss_even_where_nobody_is_to_blame(tmp_path: Path) -> None:
+    (wrong,) = shared.judge(NOBODY, shared.diagnose([tmp_path / "absent.json"])).wrong
+    assert wrong.startswith("exit 2: ")
+
+
 def test_where_nobody_is_to_blame_only_blame_is_wrong() -> None:
     assert shared.judge(NOBODY, report(finding(rule="launch-bound"))).wrong == []
     result = shared.judge(NOBODY, report(finding(rule="launch-bound"), finding(severity="info")))

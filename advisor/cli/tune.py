@@ -13,10 +13,9 @@ import click
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from advisor.model.nccl.settings import SettingCost
     from advisor.tune.recommend import Recommendation
+    from advisor.tune.search import Predicted
     from advisor.tune.sweep import Plan, Sweep
     from advisor.tune.trial import TrialResult
 
@@ -158,14 +157,15 @@ class _Progress:
         return f"  (at most {left / 60:.0f} min left)"
 
 
-def _predictions(sweep: Sweep, traced: TrialResult) -> Mapping[str, Mapping[str, float]]:
+def _predictions(sweep: Sweep, traced: TrialResult) -> Predicted:
     from advisor.tune.predictions import from_trace
+    from advisor.tune.search import Predicted
 
     try:
-        return from_trace(sweep.folder / "trials" / traced.folder, list(sweep.axes))
+        return from_trace(sweep.folder / "trials" / traced.folder, sweep.axes, sweep.start)
     except AdvisorError as error:
         click.echo(f"no predictions from the baseline's trace: {error}", err=True)
-        return {}
+        return Predicted()
 
 
 def _announce(sweep: Sweep, ignored: list[str], backend: str) -> None:

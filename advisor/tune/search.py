@@ -15,8 +15,10 @@ from advisor.config.sweep import Axis, Configuration, Value, grid
 
 # Share of a grid that is tried when it is too large to exhaust.
 GRID_SHARE = 0.2
-# Predicted values per axis that are tried first.
+# Combinations that the predictions rank best and that are tried first, at least.
 _PREDICTED_FIRST = 2
+# A change that is predicted to be slower than the best by more than this factor is not tried.
+_HOPELESS = 1.1
 
 Key = tuple[tuple[str, str], ...]
 
@@ -34,14 +36,30 @@ class Tried:
     ratio: float | None
 
 
+@dataclass(frozen=True)
+class Predicted:
+    """What models say of the ``settings`` that they cover: step relative to the present one.
+
+    ``ratios`` is keyed by :func:`key_of` the covered settings alone.
+    """
+
+    settings: frozenset[str] = frozenset()
+    ratios: Mapping[Key, float] = field(default_factory=dict)
+
+    def of(self, configuration: Configuration) -> float | None:
+        """The prediction for a configuration, its other settings left aside; None without one."""
+        covered = {name: configuration[name] for name in configuration if name in self.settings}
+        return self.ratios.get(key_of(covered)) if covered else None
+
+
 @dataclass
 class Search:
-    """``predictions``: setting -> {repr(value): predicted step relative to the present one}."""
+    """What to try next over ``axes`` from the present settings ``start``, ``limit`` at most."""
 
     axes: Sequence[Axis]
     start: Configuration
     limit: int
-    predictions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    predictions: Predicted = field(default_factory=Predicted)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -68,33 +86,43 @@ class Search:
         return [present, *(value for value in axis.values if value != present)]
 
     def _predicted(self, tried: Sequence[Tried]) -> list[Configuration]:
-        """The best predicted values of each predicted axis, alone, best first."""
+        """The combinations of covered settings that are predicted best, the others as they are.
+
+        Two of them, or as many as leave a trial for every single change that is not covered.
+        """
         del tried
-        ranked: list[tuple[float, Configuration]] = []
-        for axis in self.axes:
-            known = self.predictions.get(axis.setting, {})
-            values = [value for value in self._values(axis)[1:] if repr(value) in known]
-            values.sort(key=lambda value: known[repr(value)])
-            ranked += [
-                (known[repr(value)], {**self.start, axis.setting: value})
-                for value in values[:_PREDICTED_FIRST]
-            ]
-        ranked.sort(key=lambda entry: entry[0])
-        return [configuration for _, configuration in ranked]
+        ranked = [
+            (ratio, index, point)
+            for index, point in enumerate(self.points)
+            if all(
+                value == self.start[name]
+                for name, value in point.items()
+                if name not in self.predictions.settings
+            )
+            and (ratio := self.predictions.of(point)) is not None
+        ]
+        not_covered = sum(
+            len(self._values(axis)) - 1
+            for axis in self.axes
+            if axis.setting not in self.predictions.settings
+        )
+        ranked.sort(key=lambda entry: entry[:2])
+        count = max(_PREDICTED_FIRST, self.limit - not_covered)
+        return [point for _, _, point in ranked[:count]]
 
     def _one_change(self, tried: Sequence[Tried]) -> list[Configuration]:
-        """One change at a time from the best so far; predicted losers of an axis come last."""
+        """One change at a time from the best so far; predicted losers come last or not at all."""
         best = self.best(tried)
-        changes: list[tuple[float, Configuration]] = []
+        present = self.predictions.of(best) or 1.0
+        changes: list[tuple[float, int, Configuration]] = []
         for axis in self.axes:
-            known = self.predictions.get(axis.setting, {})
-            changes += [
-                (known.get(repr(value), 1.0), {**best, axis.setting: value})
-                for value in self._values(axis)
-                if value != best[axis.setting]
-            ]
-        changes.sort(key=lambda entry: entry[0])
-        return [configuration for predicted, configuration in changes if predicted <= 1.1]
+            for value in self._values(axis):
+                point = {**best, axis.setting: value}
+                ratio = (self.predictions.of(point) or present) / present
+                if value != best[axis.setting] and ratio <= _HOPELESS:
+                    changes.append((ratio, len(changes), point))
+        changes.sort(key=lambda entry: entry[:2])
+        return [point for _, _, point in changes]
 
     def best(self, tried: Sequence[Tried]) -> Configuration:
         """The fastest configuration so far, the present one included (ratio 1)."""

@@ -6,7 +6,7 @@ configuration is recommended only when fresh interleaved pairs confirm it above 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from advisor.config.sweep import Axis, Configuration, baseline, grid
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.tune.journal import Journal
-from advisor.tune.search import Search, Tried, default_limit, key_of
+from advisor.tune.search import Predicted, Search, Tried, default_limit, key_of
 from advisor.tune.statistics import Gain, paired_gain, ratio_to_neighbours, resolution
 from advisor.tune.trial import TrialResult, run_trial
 
@@ -46,13 +46,13 @@ class Sweep:
     limit: int
     seconds: float | None = None
     timeout_s: float = 120.0
-    predictions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    predictions: Predicted | None = None
     results: list[TrialResult] = field(default_factory=list)
 
     @property
     def search(self) -> Search:
         """The search over this sweep's axes."""
-        return Search(self.axes, self.start, self.limit, self.predictions)
+        return Search(self.axes, self.start, self.limit, self.predictions or Predicted())
 
     def tried(self) -> list[Tried]:
         """Every search trial with its ratio to the baselines around it."""
@@ -220,13 +220,13 @@ def run(
     sweep: Sweep,
     *,
     resume: bool,
-    predict: Callable[[Sweep, TrialResult], Mapping[str, Mapping[str, float]]],
+    predict: Callable[[Sweep, TrialResult], Predicted],
     notify: Callable[[Plan | None, TrialResult | None], None],
 ) -> None:
     """Run to the end, keeping every finished trial in the journal.
 
-    ``predict`` turns the traced baseline into predictions per setting and value; ``notify`` is
-    called before a trial (plan, None) and after it (None, result).
+    ``predict`` turns the traced baseline into predictions; ``notify`` is called before a trial
+    (plan, None) and after it (None, result).
     """
     header = {
         "workload": sweep.workload.model_dump(mode="json"),
@@ -256,11 +256,9 @@ def run(
         notify(None, result)
 
 
-def _refresh_predictions(
-    sweep: Sweep, predict: Callable[[Sweep, TrialResult], Mapping[str, Mapping[str, float]]]
-) -> None:
-    if sweep.predictions:
+def _refresh_predictions(sweep: Sweep, predict: Callable[[Sweep, TrialResult], Predicted]) -> None:
+    if sweep.predictions is not None:
         return
     traced = next((r for r in sweep.results if r.is_baseline and r.status == "ok"), None)
     if traced is not None:
-        sweep.predictions = predict(sweep, traced) or {"": {}}
+        sweep.predictions = predict(sweep, traced)

@@ -65,6 +65,8 @@ class RunConfig:
     """Gradients all-reduced by hand, each waited for at once."""
     prefetch: bool = True
     """FSDP: all-gathers started one layer ahead, asynchronously."""
+    prefetch_forward: int = 1
+    """FSDP: units gathered ahead in the forward pass, where ``prefetch`` is on."""
     reshard: bool | None = None
     """FSDP: reshard after forward; None = what the strategy's name says."""
     wrap_layers: int = 1

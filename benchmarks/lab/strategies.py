@@ -169,9 +169,13 @@ def _fsdp(config: RunConfig, rank: int) -> Job:
     if config.prefetch:
         # On a CPU all-gathers overlap only when asked for ahead and asynchronously.
         model._set_unshard_async_op(True)
-        for (layer, *_), (following, *_) in itertools.pairwise(units):
-            layer.set_modules_to_forward_prefetch([following])
-            following.set_modules_to_backward_prefetch([layer])
+        leaders: list[Any] = [unit[0] for unit in units]
+        for place, layer in enumerate(leaders):
+            following = leaders[place + 1 : place + 1 + config.prefetch_forward]
+            if following:
+                layer.set_modules_to_forward_prefetch(following)
+        for layer, after in itertools.pairwise(leaders):
+            after.set_modules_to_backward_prefetch([layer])
 
     @contextlib.contextmanager
     def quiet(sync: bool) -> Any:

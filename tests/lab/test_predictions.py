@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 pytest.importorskip("torch")
 
 from benchmarks.lab.families import families
-from benchmarks.lab.grids import CAPS_MB, START, grids, point_name
+from benchmarks.lab.grids import grids, point_name
 from benchmarks.lab.predictions import Score, render, summarise
 
 
@@ -61,9 +63,11 @@ def test_a_question_differs_from_its_trace_in_what_it_asks_only() -> None:
             assert differing <= fields[question.setting], question
 
 
-def test_grids_hold_their_start() -> None:
-    start = (START["bucket_cap_mb"], START["gradient_as_bucket_view"], START["static_graph"])
-    for grid in grids():
-        assert len(grid.configs) == 4 * len(CAPS_MB)
-        assert grid.traced == {point_name(*start)}  # type: ignore[arg-type]
-        assert grid.traced <= set(grid.configs)
+def test_three_jobs_two_links_two_strategies_and_each_grid_holds_its_start() -> None:
+    found = grids()
+    assert len(found) == 3 * 2 * 2
+    for grid in found:
+        size = math.prod(len(axis.values) for axis in grid.axes)
+        assert len(grid.points) == len(grid.family.configs) == size
+        assert grid.family.traced == {point_name(grid.start)}
+        assert grid.family.traced <= set(grid.points)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.config.sweep import Axis, Configuration, grid
-from advisor.tune.search import Search, Tried, default_limit, key_of
+from advisor.tune.search import Predicted, Search, Tried, default_limit, key_of
 
 AXES = [
     Axis(setting="bucket_cap_mb", values=[0.5, 1, 2, 5, 10, 25, 50, 100]),
@@ -43,11 +43,15 @@ def test_a_small_grid_is_tried_whole_and_nothing_twice() -> None:
 def test_predictions_lead_to_the_best_within_a_fifth_of_the_grid() -> None:
     pytest.importorskip("optuna", reason="needs the [tune] extra")
     # GIVEN predictions of the cap that are 10 % off but ordered right
-    predicted = {repr(cap): cost({**START, "bucket_cap_mb": cap}) * 1.1 for cap in AXES[0].values}
+    ratios = {
+        key_of({"bucket_cap_mb": cap}): cost({**START, "bucket_cap_mb": cap}) * 1.1
+        for cap in AXES[0].values
+    }
+    predicted = Predicted(frozenset({"bucket_cap_mb"}), ratios)
     limit = default_limit(31, len(AXES))
     assert limit <= 0.2 * 32 + 1
     # WHEN searched
-    tried = run(Search(AXES, START, limit=limit, predictions={"bucket_cap_mb": predicted}))
+    tried = run(Search(AXES, START, limit=limit, predictions=predicted))
     # THEN the best found is within 1 % of the grid's best
     best = min(cost(point) for point in grid(AXES, START))
     assert min(t.ratio or 9 for t in tried) <= best * 1.01

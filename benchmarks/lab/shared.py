@@ -141,7 +141,8 @@ def judge(case: Known, report: dict[str, Any]) -> Result:
     findings = report["findings"]
     blamed = [finding for finding in findings if finding["rule"] in _BLAME]
     first = next(iter(findings if case.rules else blamed), None)
-    wrong = [
+    wrong = [report["failed"]] if "failed" in report else []
+    wrong += [
         f"error in {item['rule']}" for item in report["outcomes"] if item["outcome"] == "error"
     ]
     interval = None

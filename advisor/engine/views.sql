@@ -61,11 +61,11 @@ FROM (SELECT step, avg(exposed_wait_ns) AS wait_ns FROM rank_step GROUP BY step)
 
 -- Collective calls of used steps; exposed_transfer_ns leaves out waiting for peers.
 CREATE VIEW call AS
-SELECT c.*,
+SELECT c.* EXCLUDE (exposed_transfer_ns),
   c.end_ns - c.start_ns AS dur_ns,                                            -- on this rank
   coalesce(c.exposed_ns, c.end_ns - c.start_ns) AS exposed_all_ns,            -- not under compute
-  greatest(0, coalesce(c.exposed_ns, c.end_ns - c.start_ns) - coalesce(c.wait_ns, 0))
-    AS exposed_transfer_ns                                                    -- the same without waiting
+  coalesce(c.exposed_transfer_ns, greatest(0, coalesce(c.exposed_ns, c.end_ns - c.start_ns) - coalesce(c.wait_ns, 0)))
+    AS exposed_transfer_ns -- the same without waiting; time that calls share is split between them
 FROM collective c SEMI JOIN used_step USING (step);
 
 -- Gradient reductions: known buckets, else reductions in the backward pass of a group that does

@@ -33,7 +33,7 @@ class Call:
     module: str | None = None
     in_split: str | None = None
     is_gradient: bool = False
-    exposed: int = 0
+    exposed_transfer: int = 0  # shared with calls that transfer at the same time
     # Filled by matching.
     call_id: int = -1
     matched: int = 1

@@ -9,12 +9,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from advisor.metrics.intervals import Int64s
+from advisor.metrics.intervals import Int64s, Intervals
 from advisor.metrics.robust import Floats
 
 
-def exclusive_ns(start: ArrayLike, end: ArrayLike) -> Floats:
-    """For each span ``[start, end)`` the integral over it of dt / (spans open at t), ns."""
+def exclusive_ns(start: ArrayLike, end: ArrayLike, *, within: Intervals | None = None) -> Floats:
+    """For each span ``[start, end)`` the integral over it of dt / (spans open at t), ns.
+
+    With ``within`` only that time counts: the results then add up to what all spans cover of it.
+    """
     starts = np.asarray(start, dtype=np.int64)
     ends = np.asarray(end, dtype=np.int64)
     if not len(starts):
@@ -24,9 +27,8 @@ def exclusive_ns(start: ArrayLike, end: ArrayLike) -> Floats:
     np.add.at(change, np.searchsorted(points, starts), 1.0)
     np.add.at(change, np.searchsorted(points, ends), -1.0)
     open_spans = np.cumsum(change)[:-1]
-    share = np.divide(
-        np.diff(points), open_spans, out=np.zeros(len(points) - 1), where=open_spans > 0.5
-    )
+    length = np.diff(points) if within is None else within.covered(points[:-1], points[1:])
+    share = np.divide(length, open_spans, out=np.zeros(len(length)), where=open_spans > 0.5)
     total = np.concatenate([[0.0], np.cumsum(share)])
     result: Floats = total[np.searchsorted(points, ends)] - total[np.searchsorted(points, starts)]
     return result

@@ -203,7 +203,7 @@ def sync_rows(
                     "syncs": len(np.intersect1d(used, inside)),
                     "bytes": sum(c.bytes or 0 for c in own),
                     "gathers": max(gathers.values()) if gathers and "" not in gathers else None,
-                    "exposed_ns": sum(max(c.exposed - (c.wait or 0), 0) for c in own),
+                    "exposed_ns": sum(c.exposed_transfer for c in own),
                 }
             )
     return rows

@@ -11,8 +11,7 @@ WITH call AS (
          WHEN c.op IN ('all_gather', 'reduce_scatter', 'all_to_all')
            THEN (c.group_size - 1.0) / c.group_size
          WHEN c.op IN ('broadcast', 'reduce', 'send') THEN 1.0
-         WHEN c.op = 'recv' THEN 0.0 END AS factor,
-    greatest(c.exposed_ns - coalesce(c.wait_ns, 0), 0) AS exposed_transfer_ns
+         WHEN c.op = 'recv' THEN 0.0 END AS factor
   FROM collective c JOIN step s ON s.run = c.run AND s.rank = c.rank AND s.step = c.step
   WHERE c.run = $1 AND s.complete),
 steps AS (SELECT rank, count(*) AS steps FROM step WHERE run = $1 AND complete GROUP BY rank)

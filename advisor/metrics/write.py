@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.calls import Call
+from advisor.metrics.contention import exclusive_ns
 from advisor.metrics.host import IdleSplit, split_idle
 from advisor.metrics.intervals import Int64s, Intervals
 from advisor.metrics.load import RankData, RunData
@@ -71,10 +72,13 @@ def write_clocks(con: Any, data: RunData) -> None:
 def write_collectives(con: Any, data: RunData) -> None:
     records = []
     for rank, calls in sorted(data.calls.items()):
-        compute = data.ranks[rank].occupancy.compute
-        hidden = compute.covered([c.start for c in calls], [c.end for c in calls])
-        for call, covered in zip(calls, hidden, strict=True):
-            call.exposed = call.end - call.start - int(covered)
+        occupancy = data.ranks[rank].occupancy
+        ends = [c.end for c in calls]
+        hidden = occupancy.compute.covered([c.start for c in calls], ends)
+        transfers = [c.start + (c.wait or 0) for c in calls]
+        exposed = exclusive_ns(transfers, ends, within=occupancy.exposed_comm)
+        for call, covered, moving in zip(calls, hidden, exposed, strict=True):
+            call.exposed_transfer = round(float(moving))
             records.append(_record(data.run, call, int(covered)))
     insert_rows(con, "collective", records)
 
@@ -109,6 +113,7 @@ def _record(run: str, call: Call, hidden: int) -> dict[str, Any]:
         "module": call.module,
         "exposed_ns": call.end - call.start - hidden,
         "hidden_ns": hidden,
+        "exposed_transfer_ns": call.exposed_transfer,
         "algbw_gbps": call.algbw,
         "busbw_gbps": call.busbw,
         "fitted_ns": call.fitted,

@@ -164,6 +164,7 @@ CREATE TABLE collective (
   module VARCHAR,                   -- module, layer or 'bucket N' where known
   exposed_ns BIGINT,                -- part not covered by compute on this rank
   hidden_ns BIGINT,                 -- part covered by compute on this rank
+  exposed_transfer_ns BIGINT,       -- exposed part after the last rank came; what calls share is split between them, so that it adds up
   algbw_gbps DOUBLE,                -- bytes / transfer_ns, decimal GB/s; of the slowest rank when matched
   busbw_gbps DOUBLE,               -- algbw times the op's factor
   fitted_ns BIGINT,                 -- transfer time that the run's alpha-beta fit gives for it; null without a fit
@@ -497,6 +498,12 @@ CREATE TABLE trial (
   step_ns_median BIGINT,            -- median step
   step_ns_mad BIGINT,               -- median absolute deviation
   log VARCHAR                       -- path of its log
+);
+
+-- What a sweep came to.
+CREATE TABLE sweep (
+  run VARCHAR NOT NULL,             -- sweep it belongs to
+  recommendation VARCHAR NOT NULL   -- JSON: recommendation.json
 );
 
 -- One rule's result on one run.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,3 +82,11 @@ def test_shares_of_a_link_add_up_to_the_time_it_is_used(spans: list[Pair]) -> No
     alone = exclusive_ns(start, end)
     assert abs(alone.sum() - Intervals.of(start, end).length) < 1e-6
     assert (alone <= np.array(end) - np.array(start) + 1e-9).all()
+
+
+@given(pairs, pairs)
+def test_shares_of_exposed_time_add_up_to_the_union(spans: list[Pair], within: list[Pair]) -> None:
+    """Time that several calls share is split between them, never counted once for each."""
+    ordered = [(min(s, e), max(s, e)) for s, e in spans]
+    shares = exclusive_ns([s for s, _ in ordered], [e for _, e in ordered], within=build(within))
+    assert float(shares.sum()) == pytest.approx(len(moments(ordered) & moments(within)), abs=1e-6)

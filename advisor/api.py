@@ -183,13 +183,14 @@ def _read(
     progress: Any = None,
 ) -> Run:
     """Ingest each run into ``made`` and derive everything; a failure leaves nothing behind."""
-    from advisor.ingest import ingest
+    from advisor.ingest import ingest, refuse_nothing
     from advisor.metrics import derive
     from advisor.whatif import annotate
 
     try:
         for name, paths in runs.items():
             ingest([str(path) for path in paths], made, run=name, lean=lean, progress=progress)
+            refuse_nothing(made, name)
         derive(made)
         annotate(made)
     except BaseException:

@@ -65,6 +65,29 @@ def test_a_truncated_trace_is_read_as_far_as_it_goes(tmp_path: Path, fixtures_di
     assert "the recording of rank 0 is cut or damaged" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("cut.json", b'{"traceEvents": [{"ph":"X","name":"a"'),
+        ("list.json", b"[]"),
+        ("half.sqlite", b"SQLite format 3\0" + bytes(200)),
+        ("notes.txt", b"dear diary"),
+        ("cut.json.gz", gzip.compress(b'{"traceEvents": []}')[:12]),
+        ("half.parquet", b"PAR1" + bytes(100)),
+    ],
+)
+@pytest.mark.parametrize("command", ["diagnose", "ingest"])
+def test_what_holds_nothing_is_refused_with_what_to_do(
+    tmp_path: Path, name: str, content: bytes, command: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    place = ["-o", "store.duckdb"] if command == "ingest" else []
+    done = advisor(command, name, *place, cwd=tmp_path)
+    assert_one_clear_error(done, name)
+    assert done.stderr.splitlines()[-1].startswith("  "), "a hint"
+    assert not (tmp_path / "store.duckdb").exists()
+
+
 def test_an_existing_output_is_not_overwritten(tmp_path: Path, fixtures_dir: Path) -> None:
     (tmp_path / "out.json").write_text("precious")
     run = fixtures_dir / "gpt2-tiny-ddp-2"

@@ -64,12 +64,13 @@ def _here(
     paths: list[Path], place: Path, as_folder: bool, run: str, lean: bool, force: bool, quiet: bool
 ) -> None:
     from advisor.cli._progress import progress_bar
-    from advisor.ingest import ingest
+    from advisor.ingest import ingest, refuse_nothing
     from advisor.store.store import Store
 
     with _scratch(place) if as_folder else Store.create(place, force=force) as store:
         with progress_bar(paths, enabled=not quiet) as progress:
             ingest(paths, store, run=run, lean=lean, progress=progress)
+            refuse_nothing(store, run)
         if as_folder:
             store.write_folder(place, force=force)
         else:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from advisor.ingest.pipeline import ingest
+from advisor.ingest.pipeline import ingest, refuse_nothing
 
-__all__ = ["ingest"]
+__all__ = ["ingest", "refuse_nothing"]

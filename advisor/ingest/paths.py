@@ -40,7 +40,11 @@ def _expand_one(path: Path) -> list[Found]:
     if path.is_dir():
         inside = [item for item in path.rglob("*") if item.is_file() and not _hidden(item, path)]
         if not inside:
-            raise AdvisorError("this folder holds no files", where=str(path))
+            raise AdvisorError(
+                "this folder holds no files",
+                where=str(path),
+                hint="name the folder that the profiler wrote to: advisor explain steps",
+            )
         return [Found(item, named=False) for item in sorted(inside, key=natural_key)]
     if path.exists():
         return [Found(path, named=True)]
@@ -50,7 +54,9 @@ def _expand_one(path: Path) -> list[Found]:
         matches = sorted((Path(name) for name in names), key=natural_key)
         files = [item for match in matches for item in _expand_one(match)]
         if not files:
-            raise AdvisorError("no file matches this pattern", where=str(path))
+            raise AdvisorError(
+                "no file matches this pattern", where=str(path), hint="ls shows what is there"
+            )
         return files
     raise AdvisorError("no such file", where=str(path), hint="check the path")
 

@@ -16,6 +16,10 @@ from advisor.ingest.paths import Found, expand
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
 from advisor.store.store import Store
 
+_KNOWN = (
+    "what is read: PyTorch profiler traces (.json or .json.gz), Nsight Systems exports (sqlite), "
+    "NCCL logs, nccl-tests output, flight-recorder dumps: advisor diagnose --help"
+)
 _RUN_TABLES = (
     *("run", "source", "rank", "process_group", "event", "comm_event"),
     *("topology", "link", "nccl_choice", "bench", "flight"),
@@ -87,7 +91,11 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
             continue
         if source.size == 0:
             if item.named:
-                raise AdvisorError("is empty", where=str(item.path), hint="was the job killed?")
+                raise AdvisorError(
+                    "is empty",
+                    where=str(item.path),
+                    hint="the job was killed before it wrote, or the disk is full: record again",
+                )
             skipped.append((source, "empty file"))
             continue
         reader = detect(source)
@@ -96,15 +104,37 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
                 raise AdvisorError(
                     "is no trace or log that this tool knows",
                     where=str(item.path),
-                    hint="known formats: " + ", ".join(reader.FORMAT for reader in readers()),
+                    hint=_KNOWN,
                 )
             skipped.append((source, "not a format that is read"))
             continue
         chosen.append((source, reader))
     if not chosen:
         names = ", ".join(str(item.path) for item in found[:3])
-        raise AdvisorError(f"nothing to read among {len(found)} files ({names} ...)")
+        more = " ..." if len(found) > 3 else ""
+        raise AdvisorError(
+            f"none of the {len(found)} files is a trace or log ({names}{more})", hint=_KNOWN
+        )
     return chosen, skipped
+
+
+def refuse_nothing(store: Store, run: str) -> None:
+    """Raise AdvisorError when the files of ``run`` gave nothing: there is nothing to diagnose."""
+    con = store.con
+    for table in ("topology", "link", "nccl_choice", "bench", "flight", "event", "collective"):
+        if con.execute(f"SELECT 1 FROM {table} WHERE run = ? LIMIT 1", [run]).fetchall():
+            return
+    sources = con.execute(
+        "SELECT path, note FROM source WHERE run = ? ORDER BY format = 'unknown', source_id", [run]
+    ).fetchall()
+    path, note = sources[0]
+    reason = " ".join((note or "").removeprefix(f"{path}: ").split())
+    raise AdvisorError(
+        "holds nothing that can be read" + (f" ({reason})" if reason else ""),
+        where=path if len(sources) == 1 else f"{path} (and {len(sources) - 1} more)",
+        hint="copy it again if it was cut in transfer; else record again and let the job end: "
+        "advisor explain steps",
+    )
 
 
 def _describe_run(context: ReadContext) -> None:

@@ -140,11 +140,58 @@ def _describe(problem: Any, location: list[int | str], model: type[BaseModel]) -
         return f"unknown setting '{name}'{tail}"
     if problem["type"] == "missing":
         return f"missing setting '{name}'"
-    message = str(problem["msg"]).removeprefix("Value error, ")
     shown = problem.get("input")
-    if isinstance(shown, str | int | float | bool) or shown is None:
-        return f"{name}: {message} (got {shown!r})"
-    return f"{name}: {message}"
+    got = "nothing" if shown is None else _written(shown)
+    return f"{name}: {_expected(problem)}" + (f" (got {got})" if got else "")
+
+
+# The library's types of mistakes in the words of whoever writes YAML; {…} is the limit it gives.
+_EXPECTED = {
+    "string_type": "write a word or text",
+    "int_type": "write a whole number",
+    "int_parsing": "write a whole number",
+    "int_from_float": "write a whole number",
+    "float_type": "write a number",
+    "float_parsing": "write a number",
+    "finite_number": "write a finite number",
+    "bool_type": "write true or false",
+    "bool_parsing": "write true or false",
+    "list_type": "write a list: [a, b]",
+    "tuple_type": "write a list: [a, b]",
+    "set_type": "write a list: [a, b]",
+    "dict_type": "write settings under it, as name: value",
+    "model_type": "write settings under it, as name: value",
+    "mapping_type": "write settings under it, as name: value",
+    "literal_error": "write {expected}",
+    "enum": "write {expected}",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be {le} or less",
+    "too_short": "needs {min_length} or more of them",
+    "too_long": "takes {max_length} or fewer of them",
+    "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must match {pattern}",
+}
+
+
+def _expected(problem: Any) -> str:
+    known = _EXPECTED.get(problem["type"])
+    if known is None:
+        return str(problem["msg"]).removeprefix("Value error, ")
+    limits = {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in (problem.get("ctx") or {}).items()
+    }
+    return known.format_map(limits)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"'{value}'"
+    return str(value) if isinstance(value, int | float) else ""
 
 
 def _section_with(name: str, model: type[BaseModel]) -> str:

@@ -22,7 +22,7 @@ def load_settings(path: Path | None) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise AdvisorError("no such file", where=str(path)) from error
+        raise AdvisorError("no such file", where=str(path), hint="check --config") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise AdvisorError(f"not valid TOML: {error}", where=str(path)) from error
 
@@ -50,7 +50,9 @@ def check_settings(
                 continue
             defaults.setdefault(command, {})[options[command][flag]] = value
     if mistakes:
-        raise AdvisorError("\n".join(mistakes), where=where)
+        raise AdvisorError(
+            "\n".join(mistakes), where=where, hint="advisor COMMAND --help lists the options"
+        )
     return defaults
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 import advisor
 from advisor.config.loader import load_model, plain, read_plain, read_yaml
@@ -51,7 +52,7 @@ def test_it_reads_yaml_1_2(tmp_path: Path, text: str) -> None:
     [
         ("value: 1\nvalue: 2\n", r"\.yaml:2: not valid YAML: found duplicate key"),
         ("value: [1\n", r"\.yaml:2: not valid YAML"),
-        ("\nvalue: x\n", r"\.yaml:2: value: .*integer"),
+        ("\nvalue: x\n", r"\.yaml:2: value: write a whole number \(got 'x'\)"),
         ("value: 1\n\nother: 2\n", r"\.yaml:3: unknown setting 'other'"),
         ("- 1\n", r"\.yaml:1: expected a mapping"),
     ],
@@ -61,3 +62,40 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, message: st
     path.write_text(text)
     with pytest.raises(AdvisorError, match=message):
         load_model(path, _Numbers)
+
+
+class _Every(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = ""
+    number: float = 0
+    switch: bool = False
+    names: list[str] = Field(default=[], max_length=2)
+    inside: _Numbers | None = None
+    kind: Literal["a", "b"] = "a"
+    share: float = Field(default=0, ge=0, lt=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("text: 7", "text: write a word or text (got 7)"),
+        ("number: many", "number: write a number (got 'many')"),
+        ("switch: perhaps", "switch: write true or false (got 'perhaps')"),
+        ("names: x", "names: write a list: [a, b] (got 'x')"),
+        ("names: [a, b, c]", "names: takes 2 or fewer of them"),
+        ("inside: 3", "inside: write settings under it, as name: value (got 3)"),
+        ("kind: c", "kind: write 'a' or 'b' (got 'c')"),
+        ("share: -1", "share: must be 0 or more (got -1)"),
+        ("share: 1.5", "share: must be less than 1 (got 1.5)"),
+        ("text:", "text: write a word or text (got nothing)"),
+    ],
+)
+def test_mistakes_are_told_in_the_words_of_the_file(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text)
+    with pytest.raises(AdvisorError) as caught:
+        load_model(path, _Every)
+    assert caught.value.message == f"{path}:1: {message}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
+
 from advisor.whatif.queries import CallRow
 
 # Passes over the ring: an all-reduce is a reduce-scatter and an all-gather.
@@ -51,14 +53,15 @@ def service_times(
             weight[row.call_id] = float(max(row.bytes or 0, 1)) * _PASSES.get(row.op, 1)
     service: dict[int, float] = {}
     ordered = sorted(spans.items(), key=lambda entry: entry[1])
+    starts = np.array([start for _, (start, _) in ordered], dtype=np.int64)
+    ends = np.array([end for _, (_, end) in ordered], dtype=np.int64)
     for call, (start, end) in ordered:
+        begun = int(np.searchsorted(starts, end, side="left"))
+        at_once = [ordered[place] for place in np.flatnonzero(ends[:begun] > start)]
         others = [
             (*span, weight[other])
-            for other, span in ordered
-            if other != call
-            and span[0] < end
-            and span[1] > start
-            and members[other] & members[call]
+            for other, span in at_once
+            if other != call and members[other] & members[call]
         ]
         cuts = sorted({start, end, *(t for span in others for t in span[:2] if start < t < end)})
         total = 0.0

@@ -6,8 +6,11 @@ in flight ends is a wait for it.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from advisor.whatif.host_work import Span
 from advisor.whatif.program import Issue, Item, Mark, Wait, Work
@@ -44,6 +47,8 @@ def walk(line: Timeline) -> list[Item]:
 class _Walk:
     line: Timeline
     points: list[tuple[int, int, int]] = field(default_factory=list)
+    by_end: list[CallRow] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
     issued: set[int] = field(default_factory=set)
     waited: set[int] = field(default_factory=set)
     cursor: int = 0
@@ -62,30 +67,44 @@ class _Walk:
             self.points.append((line.optimizer, _OPTIMIZER, 0))
         # Calls that arrive together keep the order in which they ran: the sort is stable.
         self.points.sort(key=lambda point: point[:2])
+        self.by_end = sorted(line.calls, key=lambda row: row.end)
+        self.ends = [row.end for row in self.by_end]
 
     def items(self) -> Iterator[Item]:
-        starts, ends = self.line.busy
         window_end = self.line.window[1]
-        edges = [(int(s), int(e)) for s, e in zip(starts, ends, strict=True)]
-        for start, end in [*edges, (window_end, window_end)]:
+        for start, end in self._stretches():
             if start - self.cursor > SHORTEST_GAP_NS:
                 yield from self._gap(start)
             yield from self._upto(max(end, self.cursor))
-        for row in self._by_end():
+        for row in self.by_end:
             if self._is_open(row.call_id) and row.end <= window_end + WAKE_NS:
                 yield Wait(row.call_id)
         for row in self.line.calls:
             if row.call_id not in self.issued:
                 yield Issue(row.call_id)
 
+    def _stretches(self) -> list[tuple[int, int]]:
+        """What was busy, and the window's end; joined over gaps in which no call ended."""
+        begin, end = self.line.window
+        starts, ends = (np.append(edge, end) for edge in self.line.busy)
+        before = np.concatenate(([begin], ends[:-1]))
+        ended = np.searchsorted(self.ends, starts + WAKE_NS, side="right")
+        apart = ended > np.searchsorted(self.ends, before, side="right")
+        first = np.flatnonzero(apart & (starts - before > SHORTEST_GAP_NS))
+        first = np.union1d(first, [0])
+        last = np.append(first[1:], len(starts)) - 1
+        return list(zip(starts[first].tolist(), ends[last].tolist(), strict=True))
+
     def _gap(self, until: int) -> Iterator[Item]:
         """A gap that calls in flight explain becomes waiting for them; any other one stays."""
+        ended = slice(
+            bisect.bisect_right(self.ends, self.cursor),
+            bisect.bisect_right(self.ends, until + WAKE_NS),
+        )
         ending = [
             row
-            for row in self.line.calls
-            if row.call_id not in self.waited
-            and self.cursor < row.end <= until + WAKE_NS
-            and row.start < until
+            for row in self.by_end[ended]
+            if row.call_id not in self.waited and row.start < until
         ]
         woken_within = max(WAKE_NS, (until - self.cursor) // 5)
         blocking = [row for row in ending if until - row.end <= woken_within]
@@ -97,7 +116,7 @@ class _Walk:
         yield from self._upto(begin)
         self.cursor = max(self.cursor, min(last, until))
         yield from self._points_upto(self.cursor)
-        for row in sorted(ending, key=lambda r: r.end):
+        for row in ending:
             if row.end <= last and row.call_id in self.issued:
                 self.waited.add(row.call_id)
                 yield Wait(row.call_id)
@@ -144,13 +163,10 @@ class _Walk:
         else:
             # Gradient calls that ended unnoticed under compute are waited for here at the latest.
             yield Mark("optimizer", 0)
-            for row in self._by_end():
+            for row in self.by_end:
                 if self._is_open(row.call_id) and row.is_gradient:
                     self.waited.add(row.call_id)
                     yield Wait(row.call_id)
 
     def _is_open(self, call: int) -> bool:
         return call in self.issued and call not in self.waited
-
-    def _by_end(self) -> list[CallRow]:
-        return sorted(self.line.calls, key=lambda row: row.end)

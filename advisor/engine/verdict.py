@@ -161,7 +161,10 @@ def _where_time_goes(sandbox: Sandbox, facts: Facts) -> tuple[float, float, bool
     if row["exposed"] is None:
         return None
     overlap = f", {percent(row['overlap'])} of communication hidden" if row["overlap"] else ""
-    noise = f", noise floor {duration(facts.noise_ns)}" if facts.noise_ns is not None else ""
+    noise = ""
+    if facts.noise_ns is not None and facts.steps > 1:
+        # One step shows no scatter: the floor that rules use there is assumed, not measured.
+        noise = f"; differences under {duration(facts.noise_ns)} are noise"
     numbers = (
         f"A step takes {duration(facts.step_ns)}: compute {percent(row['compute'])}, exposed "
         f"communication {percent(row['exposed'])}, idle {percent(row['idle'])}{overlap} "

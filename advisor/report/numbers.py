@@ -47,17 +47,31 @@ def milliseconds(ns: float | None) -> str:
 
 
 def duration_with_spread(ns: float | None, low_ns: float | None, high_ns: float | None) -> str:
-    """'38.2 ms ±1.4' when the interval is about symmetric, else '9 ms (6–12)'."""
+    """'38.2 ms ±1.4' when the interval is about symmetric, else '9 ms (6–12)'.
+
+    An interval is printed in order, and left out when it does not hold the value: two numbers that
+    contradict each other are worse than one.
+    """
     if ns is None:
         return "–"
     if low_ns is None or high_ns is None:
         return duration(ns)
+    if not min(low_ns, high_ns) <= ns <= max(low_ns, high_ns):
+        return duration(ns)
+    low_ns, high_ns = min(low_ns, high_ns), max(low_ns, high_ns)
     divisor, unit = _time_unit(ns)
     value, low, high = (part / divisor for part in (ns, low_ns, high_ns))
     below, above = value - low, high - value
-    if below >= 0 and above >= 0 and abs(above - below) <= 0.2 * max(above, below):
+    if abs(above - below) <= 0.2 * max(above, below):
         return f"{significant(value)} {unit} ±{significant((high - low) / 2, 2)}"
     return f"{significant(value)} {unit} ({significant(low, 2)}–{significant(high, 2)})"
+
+
+def interval(low_ns: float | None, high_ns: float | None) -> str:
+    """'1.2 ms to 3 ms', in order; '–' when an end is unknown."""
+    if low_ns is None or high_ns is None:
+        return "–"
+    return f"{duration(min(low_ns, high_ns))} to {duration(max(low_ns, high_ns))}"
 
 
 def share(fraction: float | None) -> str:

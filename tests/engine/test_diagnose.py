@@ -90,6 +90,14 @@ def test_partial_steps_give_no_verdict() -> None:
     assert "No complete step" in report.verdict.title
 
 
+@pytest.mark.parametrize(("steps", "known"), [(1, False), (8, True)])
+def test_noise_is_told_only_where_steps_show_it(steps: int, known: bool) -> None:
+    quiet = [{**EXPOSED["step_breakdown"][0], "exposed_comm_ns": 0, "rank": [0, 1]}]
+    report = report_of(ranks=2, steps=steps, tables={"step_breakdown": quiet})
+    assert "A step takes" in report.verdict.why
+    assert ("are noise" in report.verdict.why) is known
+
+
 def test_a_benchmark_alone_is_told_by_its_numbers() -> None:
     rows = [
         {"tool": "nccl-tests", "op": op, "ranks": 8, "bytes": size, "time_us": us, "busbw_gbps": bw}

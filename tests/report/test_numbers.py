@@ -68,6 +68,24 @@ def test_spread_is_symmetric_only_when_the_interval_is(
     assert numbers.duration_with_spread(value, low, high) == text
 
 
+@given(st.tuples(*[st.integers(-(10**12), 10**12)] * 3))
+def test_an_interval_is_in_order_and_holds_its_value(parts: tuple[int, int, int]) -> None:
+    value, low, high = parts
+    text = numbers.duration_with_spread(value, low, high)
+    inside = min(low, high) <= value <= max(low, high)
+    assert ("(" in text or "±" in text) is inside
+    if "(" in text:
+        first, last = text.split("(")[1].rstrip(")").split("–")
+        assert float(first.replace(",", "")) <= float(last.replace(",", ""))
+
+
+def test_an_interval_that_contradicts_its_value_is_left_out() -> None:
+    assert numbers.duration_with_spread(331e6, 170e6, 110e6) == "331 ms"
+    assert numbers.duration_with_spread(150e6, 170e6, 110e6) == "150 ms (110–170)"
+    assert numbers.interval(3e6, 1e6) == "1 ms to 3 ms"
+    assert numbers.interval(None, 1e6) == "–"
+
+
 def test_traffic_is_decimal_and_settings_are_binary() -> None:
     assert numbers.traffic(25 * 2**20) == "26.2 MB"
     assert numbers.mebibytes(25 * 2**20) == "25 MiB"

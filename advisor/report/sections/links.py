@@ -138,8 +138,7 @@ def excess_table(found: list[Row]) -> DataTable:
                 numbers.cell(row["expected_gbps"]),
                 row["expected_from"] or "–",
                 numbers.duration(row["excess_ns_per_step"]),
-                f"{numbers.duration(row['excess_low_ns'])} to "
-                f"{numbers.duration(row['excess_high_ns'])}",
+                numbers.interval(row["excess_low_ns"], row["excess_high_ns"]),
                 numbers.cell(row["p_value"]),
             ]
             for row in found[:64]

@@ -111,8 +111,7 @@ def _lateness(store: Store, run: str, suffix: str) -> Figure | None:
                     numbers.cell(row["p_value"]),
                     numbers.duration(row["median_lateness_ns"]),
                     numbers.duration(row["cost_ns_per_step"]),
-                    f"{numbers.duration(row['cost_low_ns'])} to "
-                    f"{numbers.duration(row['cost_high_ns'])}",
+                    numbers.interval(row["cost_low_ns"], row["cost_high_ns"]),
                     numbers.cell(row["systematic"]),
                     row["reason"] or "–",
                 ]

@@ -1,16 +1,15 @@
-"""The passive sign of a slow edge: ranks leave a ring collective in a pattern that points at it.
+"""The passive sign of a slow link: ranks leave a ring collective in a pattern that points at it.
 
-With one edge of a ring slow, the rank that receives over it ends last, and every other rank ends
-earlier by one unit per hop that it is away from it around the ring; the unit is the extra time that
-one chunk takes on the edge, so the stagger grows with the message. Measured on torch 2.13's gloo
-with 2, 3, 4 and 8 hosts, either side of one link shaped: the tent fits, its unit is 1.2 times the
-extra time of a chunk, and a call's excess is the number of chunks that cross the edge times that.
-gloo's all_reduce sends to the previous rank of the group, its all_gather to the next.
+The pattern that each possible place would give comes from ring_model.py: a host that sends slowly,
+receives slowly, or both, and a single edge between two hosts. Ranks of one host reach each other
+through memory, so that only edges between hosts can be slow. All rings of a run (groups, and
+operations that go around the other way) must agree on the place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,143 +18,285 @@ from advisor.metrics.blame import widest
 from advisor.metrics.calls import Call
 from advisor.metrics.clock import Clock, aligned
 from advisor.metrics.fits import wire_name
-from advisor.metrics.robust import Floats, binomial_tail, bootstrap
+from advisor.metrics.ring_model import GLOO_RINGS, SHARES, edges, ends
+from advisor.metrics.robust import Floats, binomial_tail, spread
 
-# Operation on the wire -> (place of the sender relative to the receiver, chunks over each edge).
-_GLOO_RINGS = {"all_reduce": (1, 2), "all_gather": (-1, 1)}
-_UNIT = 1.2
 _FEWEST_CALLS = 5
-# A second edge beside the first must carry this share of the stagger.
-_SECOND_EDGE = 0.3
 # Messages of less than this are over before a token bucket or a slow NIC shows.
 _SMALLEST_BYTES = 65_536
+# The model's ends are off by this part of the stagger it predicts, and ranks wake up this late.
+_MODEL_ERROR = 0.15
+_WAKE_NS = 150_000
+# A clock that may hold stagger says nothing of its rank's ends.
+_UNKNOWN = 10.0
+# What is not stagger makes a call longer: its ends are as far apart as the model has them, or less.
+_SCALES: Floats = np.array([0.8, 0.9, 1.0])
+# A place must explain this share of the squares of the ends' pattern, and be this much likelier
+# (twice the logarithm) than no place.
+_MOST = 0.3
+_EXPLAINS = 6.0
+# Places that fit this little worse than the best are as likely.
+_AS_GOOD = 4.0
+
+Home = Hashable
 
 
 @dataclass(frozen=True)
-class SlowEdge:
-    """A ring edge that the stagger of the ends points at. ``share`` of a call's time is excess.
-
-    ``second`` is the sender of an adjacent slow edge when two in a row fit better: then the rank
-    between them is slow both ways.
-    """
+class Ring:
+    """The ends of one group's calls of one operation: ``lags`` has a row per call, in shares of
+    the call's time, a column per rank of ``known``; ``units_ns`` are the typical ones in ns."""
 
     group: str | None
     op: str
-    sender: int
-    receiver: int
-    second: int | None
-    calls: int
-    share: float
-    share_low: float
-    share_high: float
-    p_value: float
+    ranks: tuple[int, ...]
+    known: tuple[int, ...]
+    lags: Floats
+    errors: Floats
     units_ns: tuple[float, ...]
 
 
-def slow_edge(
+@dataclass(frozen=True)
+class Place:
+    """``kind``: 'both', 'out' or 'in' (of ``homes[0]``), or 'edge' (``homes[0]`` to the other)."""
+
+    kind: str
+    homes: tuple[Home, ...]
+
+    def slow(self, edge: tuple[int, int], home: Mapping[int, Home]) -> bool:
+        """Whether an edge (sender, receiver) is slow if this place is."""
+        source, target = home[edge[0]], home[edge[1]]
+        if source == target:
+            return False
+        if self.kind == "edge":
+            return (source, target) == self.homes
+        sends, receives = source == self.homes[0], target == self.homes[0]
+        return (sends and self.kind != "in") or (receives and self.kind != "out")
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What the rings say: ``places`` fit alike, the best first.
+
+    ``edges`` are the rings' slow ones at the best place.
+    ``share`` is (5 %, middle, 95 %) of the time of a call over the slow link that is excess.
+    """
+
+    places: tuple[Place, ...]
+    edges: tuple[tuple[int, int], ...]
+    share: tuple[float, float, float]
+    explains: float
+    p_value: float
+    calls: int
+
+
+def observe(
     group: str | None,
     ranks: Sequence[int],
     columns: Sequence[Mapping[int, Call]],
     clocks: Mapping[int, Clock],
-) -> SlowEdge | None:
-    """The edge that the calls of one operation and group point at; None without a sign of one.
+) -> Ring | None:
+    """The ends of the calls of one operation and group; None where they can show nothing.
 
     One of the group's ranks may be missing (its file was lost or cut): the ends of the others still
     show the pattern, where at least three are left.
     """
     op = wire_name(next(iter(columns[0].values())))
     count = len(ranks)
-    large = [c for c in columns if _large(c)]
-    if op not in _GLOO_RINGS or count < 2 or len(large) < _FEWEST_CALLS:
+    large = [column for column in columns if _large(column)]
+    if op not in GLOO_RINGS or count < 2 or len(large) < _FEWEST_CALLS:
         return None
     known = [rank for rank in ranks if rank in widest(large)]
     usable = [c for c in large if c.keys() >= set(known)]
-    if len(known) < max(count - 1, min(count, 3)) or len(usable) < _FEWEST_CALLS:
+    if len(known) < max(count - 1, min(count, 3)):
         return None
-    direction, rounds = _GLOO_RINGS[op]
-    ends = np.array(
+    last = np.array(
         [[aligned(c[rank].end, rank, clocks) for rank in known] for c in usable], dtype=np.int64
-    )
-    lags = (ends - ends.min(axis=1, keepdims=True)).astype(np.float64)
-    times = np.array([max(c[rank].transfer or 0 for rank in known) for c in usable])
-    keep = times > 0
-    shares = lags[keep] / times[keep][:, None]
-    if len(shares) < _FEWEST_CALLS:
+    ).reshape(len(usable), len(known))
+    times = np.array([max(c[rank].transfer or 0 for rank in known) for c in usable], dtype=float)
+    last, times = last[times > 0], times[times > 0]
+    if len(last) < _FEWEST_CALLS:
         return None
-    shares -= shares.mean(axis=1, keepdims=True)
-    tents = _tents(count)[:, [ranks.index(rank) for rank in known]]
-    tents -= tents.mean(axis=1, keepdims=True)
-    typical = np.median(shares, axis=0)
-    center, next_amplitude = _best(typical, tents)
-    steps = rounds * (count - 1)
-
-    def total(rows: Floats) -> float:
-        return float(steps / _UNIT * _amplitudes(np.median(rows, axis=0), tents, center).sum())
-
-    share = total(shares)
-    low, high = bootstrap(shares, total)
-    # Without a rank the tents are not equally high.
-    votes = (shares @ (tents / np.linalg.norm(tents, axis=1, keepdims=True)).T).argmax(axis=1)
-    near = {center, (center + 1) % count} if next_amplitude > 0 else {center}
-    hits = int(np.isin(votes, list(near)).sum())
-    p_value = min(1.0, count * binomial_tail(hits, len(votes), len(near) / count))
-    sender = ranks[(center + direction) % count]
-    second = ranks[(center + 1 + direction) % count] if next_amplitude > 0 and count > 2 else None
-    return SlowEdge(
+    late = (last - last.min(axis=1, keepdims=True)).astype(np.float64)
+    lags = late / times[:, None]
+    typical = float(np.median(times))
+    doubt = np.array([0.5 * clocks[r].residual_ns if r in clocks else 0.0 for r in known])
+    scatter = np.array([spread(column) for column in (lags - lags.mean(axis=1)[:, None]).T])
+    noise = 1.25 * scatter / np.sqrt(len(lags))
+    errors = np.sqrt(noise**2 + (doubt**2 + _WAKE_NS**2) / typical**2)
+    errors[[r in clocks and clocks[r].ambiguous for r in known]] = _UNKNOWN
+    return Ring(
         group=group,
         op=op,
-        sender=sender,
-        receiver=ranks[center],
-        second=second,
-        calls=len(shares),
-        share=share,
-        share_low=low,
-        share_high=high,
-        p_value=p_value,
-        units_ns=tuple(float(v) for v in np.round(np.median(lags, axis=0))),
+        ranks=tuple(ranks),
+        known=tuple(known),
+        lags=_centred(lags, errors),
+        errors=errors,
+        units_ns=tuple(float(value) for value in np.round(np.median(late, axis=0))),
     )
+
+
+def explain(rings: Sequence[Ring], home: Mapping[int, Home]) -> Explained | None:
+    """The place that explains the ends of all rings best; None when no place explains them."""
+    nothing = min(sum(_flat(ring) for ring in rings), _marginal(_alike(rings, home)))
+    fits = {place: _losses(rings, place, home) for place in _places(rings, home)}
+    total = {place: _marginal(losses) for place, losses in fits.items() if losses is not None}
+    if not total:
+        return None
+    near = sorted(total, key=lambda place: total[place])
+    best = near[0]
+    explains = nothing - total[best]
+    losses = fits[best]
+    assert losses is not None
+    if explains < _EXPLAINS or _explained_share(rings, best, home, losses) < _MOST:
+        return None
+    touched = [(ring, slow) for ring in rings if (slow := _receivers(ring, best, home))]
+    level = int(np.argmin(losses.min(axis=0)))
+    return Explained(
+        places=tuple(place for place in near if total[place] <= total[best] + _AS_GOOD),
+        edges=tuple(
+            sorted({e for ring in rings for e in edges(ring.op, ring.ranks) if best.slow(e, home)})
+        ),
+        share=_share(losses),
+        explains=float(explains),
+        p_value=min(1.0, len(touched) * min(_chance(*item, level, home) for item in touched)),
+        calls=sum(len(ring.lags) for ring, _ in touched),
+    )
+
+
+def _places(rings: Sequence[Ring], home: Mapping[int, Home]) -> list[Place]:
+    """Every host as sender, receiver and both, and every pair of hosts next to each other."""
+    pairs = {
+        (home[source], home[target])
+        for ring in rings
+        for source, target in edges(ring.op, ring.ranks)
+        if home[source] != home[target]
+    }
+    hosts = sorted({one for pair in pairs for one in pair}, key=str)
+    found = [Place(kind, (host,)) for host, kind in itertools.product(hosts, ("both", "out", "in"))]
+    return [*found, *(Place("edge", pair) for pair in sorted(pairs, key=str))]
+
+
+def _receivers(ring: Ring, place: Place, home: Mapping[int, Home]) -> frozenset[int]:
+    """Places in the ring whose incoming edge is slow."""
+    slow = (place.slow(edge, home) for edge in edges(ring.op, ring.ranks))
+    return frozenset(number for number, is_slow in enumerate(slow) if is_slow)
+
+
+def _patterns(ring: Ring, receivers: frozenset[int], inside: frozenset[int]) -> Floats:
+    """Row per share: the ends of the known ranks, centred."""
+    columns = [ring.ranks.index(rank) for rank in ring.known]
+    pattern = ends(ring.op, len(ring.ranks), receivers, inside)[:, columns]
+    return _centred(pattern, ring.errors)
+
+
+def _centred(rows: Floats, errors: Floats) -> Floats:
+    centred: Floats = rows - np.average(rows, axis=1, weights=errors**-2.0)[:, None]
+    return centred
+
+
+def _inside(ring: Ring, home: Mapping[int, Home]) -> frozenset[int]:
+    """Places in the ring whose sender is on the same host."""
+    own = (home[source] == home[target] for source, target in edges(ring.op, ring.ranks))
+    return frozenset(number for number, is_own in enumerate(own) if is_own)
+
+
+def _flat(ring: Ring) -> float:
+    """Chi squared (with its normalisation) if all ranks leave together."""
+    return float(_loss(np.median(ring.lags, axis=0), ring.errors))
+
+
+def _loss(left: Floats, errors: Floats) -> Floats:
+    result: Floats = ((left / errors) ** 2 + 2 * np.log(errors)).sum(axis=-1)
+    return result
+
+
+def _losses(rings: Sequence[Ring], place: Place, home: Mapping[int, Home]) -> Floats | None:
+    """Chi squared of all rings, row per scale, column per share; None where the place is in none.
+
+    A place that is every connection between hosts is none: there is nothing that it is slower than.
+    """
+    result = np.zeros((len(_SCALES), len(SHARES)))
+    shows = False
+    for ring in rings:
+        receivers, inside = _receivers(ring, place, home), _inside(ring, home)
+        if receivers and len(receivers) + len(inside) < len(ring.ranks):
+            shows = True
+            result += _chi_squared(ring, receivers, inside)
+        else:
+            result += _flat(ring)
+    return result if shows else None
+
+
+def _alike(rings: Sequence[Ring], home: Mapping[int, Home]) -> Floats:
+    """The same if all connections between hosts are alike, and slower than those inside."""
+    result = np.zeros((len(_SCALES), len(SHARES)))
+    for ring in rings:
+        inside = _inside(ring, home)
+        between = frozenset(range(len(ring.ranks))) - inside
+        result += _chi_squared(ring, between, inside)
+    return result
+
+
+def _chi_squared(ring: Ring, receivers: frozenset[int], inside: frozenset[int]) -> Floats:
+    pattern = _SCALES[:, None, None] * _patterns(ring, receivers, inside)[None, :, :]
+    off = _MODEL_ERROR * np.ptp(pattern, axis=2, keepdims=True)
+    left = np.median(ring.lags, axis=0) - pattern
+    return _loss(left, np.sqrt(ring.errors**2 + off**2))
+
+
+def _explained_share(
+    rings: Sequence[Ring], place: Place, home: Mapping[int, Home], losses: Floats
+) -> float:
+    """Of the squares of all rings' ends, the part that the place's best pattern takes away."""
+    scale, level = np.unravel_index(int(np.argmin(losses)), losses.shape)
+    left = whole = 0.0
+    for ring in rings:
+        typical = np.median(ring.lags, axis=0)
+        whole += float(((typical / ring.errors) ** 2).sum())
+        receivers = _receivers(ring, place, home)
+        if receivers:
+            typical = (
+                typical - _SCALES[scale] * _patterns(ring, receivers, _inside(ring, home))[level]
+            )
+        left += float(((typical / ring.errors) ** 2).sum())
+    return 1.0 - left / whole if whole > 0 else 0.0
+
+
+def _marginal(losses: Floats) -> float:
+    """Chi squared with the share left open: every slowdown is as likely as its double."""
+    least = float(losses.min())
+    return least - 2 * float(np.log(np.exp(-(losses - least) / 2).mean()))
+
+
+def _share(losses: Floats) -> tuple[float, float, float]:
+    """5 %, mean and 95 % of the share of a call's time that is excess."""
+    weights = np.exp(-(losses - losses.min()) / 2).sum(axis=0)
+    reached = np.cumsum(weights) / weights.sum()
+    low, middle, high = np.interp([0.05, 0.5, 0.95], reached, SHARES)
+    return float(low), float(middle), float(high)
+
+
+def _chance(ring: Ring, receivers: frozenset[int], level: int, home: Mapping[int, Home]) -> float:
+    """That the calls would point at one and the same turn of the pattern by chance."""
+    count = len(ring.ranks)
+    inside = _inside(ring, home)
+    turned = np.stack(
+        [
+            _patterns(ring, _turned(receivers, turn, count), _turned(inside, turn, count))[level]
+            for turn in range(count)
+        ]
+    )
+    norms = np.linalg.norm(turned, axis=1, keepdims=True)
+    if not norms.all():
+        return 1.0
+    hits = int(((ring.lags @ (turned / norms).T).argmax(axis=1) == 0).sum())
+    return min(1.0, count * binomial_tail(hits, len(ring.lags), 1 / count))
+
+
+def _turned(places: frozenset[int], turn: int, count: int) -> frozenset[int]:
+    return frozenset((place + turn) % count for place in places)
 
 
 def _large(column: Mapping[int, Call]) -> bool:
     call = next(iter(column.values()))
     return call.last_rank is not None and (call.bytes or 0) >= _SMALLEST_BYTES
-
-
-def _tents(count: int) -> Floats:
-    """Row p: centred pattern of ends with the receiver of the slow edge at place p."""
-    places = np.arange(count)
-    apart = np.abs(places[:, None] - places[None, :])
-    tents = (count // 2 - np.minimum(apart, count - apart)).astype(np.float64)
-    centred: Floats = tents - tents.mean(axis=1, keepdims=True)
-    return centred
-
-
-def _amplitudes(pattern: Floats, tents: Floats, center: int) -> Floats:
-    """Non-negative units of the tent at ``center`` and the next one that fit a pattern best."""
-    first, second = tents[center], tents[(center + 1) % len(tents)]
-    alone = max(float(pattern @ first) / float(first @ first), 0.0)
-    if len(tents) < 4:
-        return np.array([alone, 0.0])
-    both, *_ = np.linalg.lstsq(np.stack([first, second], axis=1), pattern, rcond=None)
-    if (both > 0).all():
-        return np.asarray(both, dtype=np.float64)
-    return np.array([alone, 0.0])
-
-
-def _best(pattern: Floats, tents: Floats) -> tuple[int, float]:
-    """The place whose tent, alone or with the next one's, leaves least; the next one's units.
-
-    Two edges are believed when each has a good part of the whole.
-    """
-    best, least, beside = 0, np.inf, 0.0
-    for place in range(len(tents)):
-        units = _amplitudes(pattern, tents, place)
-        if units.min() < _SECOND_EDGE * units.sum():
-            units = np.array(
-                [max(float(pattern @ tents[place]) / float(tents[place] @ tents[place]), 0.0), 0.0]
-            )
-        left = pattern - units[0] * tents[place] - units[1] * tents[(place + 1) % len(tents)]
-        loss = float(left @ left)
-        if loss < least - 1e-12:
-            best, least, beside = place, loss, float(units[1])
-    return best, beside

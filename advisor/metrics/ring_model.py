@@ -1,0 +1,65 @@
+"""When each rank leaves a ring collective of gloo, if some of the ring's edges are slow.
+
+Both of gloo's rings move a chunk per rank and round in two segments and keep two segments in
+flight: a rank asks for segment i when segment i - 2 has come and gone, and the sender holds it back
+until it was asked for (allreduce.cc, allgather.cc; the rendezvous of its unbound buffers). From
+that follow the ends that recordings show, with 2 to 8 ranks, one slow direction or both, one or two
+ranks to a host: the receiver of the slow edge ends last, its sender one chunk before it, and ranks
+further away on either side earlier by up to a chunk each. How much slower the edge is moves the
+ends little once it is 1.5 times as slow, which is why a share of excess read off them has a wide
+interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from advisor.metrics.robust import Floats
+
+# Operation on the wire -> (place of the sender relative to the receiver, passes over the ring).
+GLOO_RINGS = {"all_reduce": (1, 2), "all_gather": (-1, 1)}
+SEGMENTS = 2
+# An edge inside a host takes this part of the time of one between hosts, at most.
+INSIDE = 0.2
+# Shares of a slow edge's time that are excess, evenly spaced in the logarithm of its slowdown.
+SHARES: Floats = 1.0 - np.exp(-np.linspace(0.03, 3.4, 50))
+
+
+def edges(op: str, ranks: Sequence[int]) -> list[tuple[int, int]]:
+    """(sender, receiver) of every edge of the ring, the receivers in the order of ``ranks``."""
+    direction, _ = GLOO_RINGS[op]
+    count = len(ranks)
+    return [(ranks[(place + direction) % count], ranks[place]) for place in range(count)]
+
+
+@lru_cache(maxsize=1024)
+def ends(op: str, count: int, slow: frozenset[int], inside: frozenset[int]) -> Floats:
+    """Row per share of ``SHARES``, column per place: end over the last end, ``slow`` receivers.
+
+    The edges into the places in ``slow`` take 1 per segment, all others 1 - share, those into the
+    places in ``inside`` (the sender is on the same host) a part of that.
+    """
+    places = np.arange(count)
+    other = np.where(np.isin(places, list(inside)), INSIDE, 1.0) * (1.0 - SHARES[:, None])
+    takes = np.where(np.isin(places, list(slow)), 1.0, other)
+    direction, passes = GLOO_RINGS[op]
+    done = np.zeros_like(takes)
+    free = np.zeros_like(takes)
+    for _ in range(passes):
+        asked = done
+        arrived: list[Floats] = []
+        sent: list[Floats] = []
+        for segment in range(SEGMENTS * (count - 1)):
+            if segment >= SEGMENTS:
+                before = np.maximum(arrived[segment - SEGMENTS], sent[segment - SEGMENTS])
+                asked = np.maximum(asked, before)
+            leaves = np.maximum(np.roll(asked, -direction, axis=1), asked)
+            free = np.maximum(leaves, free) + takes
+            arrived.append(free)
+            sent.append(np.roll(leaves, direction, axis=1))
+        done = np.maximum.reduce([*arrived[-SEGMENTS:], *sent[-SEGMENTS:]])
+    result: Floats = done / done.max(axis=1, keepdims=True)
+    return result

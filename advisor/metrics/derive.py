@@ -71,8 +71,10 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
         con,
         "critical_path",
         critical_path_rows(
+            con,
             run,
             data.calls,
+            {rank: one.line for rank, one in data.ranks.items()},
             {rank: one.occupancy for rank, one in data.ranks.items()},
             {rank: one.steps for rank, one in data.ranks.items()},
             data.clocks,

@@ -394,7 +394,8 @@ CREATE TABLE critical_path (
   rank INTEGER NOT NULL,            -- rank
   kind VARCHAR NOT NULL,            -- 'compute' 'comm' 'wait' 'memory' 'host' 'launch' 'idle'
   name VARCHAR,                     -- event's name
-  event_id BIGINT,                  -- its event; null for idle
+  event_id BIGINT,                  -- its event; null for idle, and for a host between operators
+  lane BIGINT,                      -- thread (host, launch) or stream (the rest) it ran on; null if unknown
   start_ns BIGINT NOT NULL,         -- start
   end_ns BIGINT NOT NULL            -- end
 );

@@ -72,7 +72,7 @@ def main(folder: Path) -> None:
                 files.trace(folder, rank),
                 steps=workload.steps,
                 device=device.type,
-                metadata=lambda: _metadata(job, faults),
+                metadata=lambda: metadata(job, faults),
                 record_shapes=workload.record_shapes,
                 record_memory=workload.record_memory,
             )
@@ -183,7 +183,8 @@ def _device(workload: Workload, local_rank: int) -> torch.device:
     return device
 
 
-def _metadata(job: Job, faults: list[Fault]) -> dict[str, Any]:
+def metadata(job: Job, faults: list[Fault]) -> dict[str, Any]:
+    """What the recording says of itself beside the events (see advisor.profile.recording)."""
     workload, memory = job.workload, peak_memory(job.device)
     groups = gloo_groups() if dist.is_initialized() else []
     return {

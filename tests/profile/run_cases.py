@@ -1,7 +1,8 @@
 """Trains many workloads one after another in the same processes; run by test_strategies.py.
 
-``torchrun ... run_cases.py CASES.json LOSSES.json``: starting processes takes longer than training
-these models, so that all strategies share them. Losses are means over the ranks that know them.
+``torchrun ... run_cases.py CASES.json LOSSES.json [TRACES]``: starting processes takes longer than
+training these models, so that all strategies share them. Losses are means over the ranks that know
+them. With a folder TRACES the workload's ``steps`` are recorded into TRACES/name.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,10 @@ import torch.distributed as dist
 from advisor.config.workload import Workload
 from advisor.profile import worker
 from advisor.profile.loop import Loop
-from advisor.profile.recording import gloo_groups, gloo_threads
+from advisor.profile.recording import Recording, gloo_groups, gloo_threads
 
 
-def main(cases_file: Path, losses_file: Path) -> None:
+def main(cases_file: Path, losses_file: Path, traces: Path | None = None) -> None:
     """Train every case, write {name: losses}."""
     rank = int(os.environ["RANK"])
     cases = [Workload.model_validate(case) for case in json.loads(cases_file.read_text())]
@@ -30,7 +32,16 @@ def main(cases_file: Path, losses_file: Path) -> None:
     for workload in cases:
         job, layers = worker.build(workload, torch.device("cpu"), rank)
         loop = Loop(job, layers, report=lambda _step, _phase: None, strike=lambda _step: None)
-        own = loop.run(None).losses
+        record = None
+        if traces is not None:
+            record = partial(
+                Recording,
+                traces / workload.name / f"rank{rank}.json.gz",
+                steps=workload.steps,
+                device="cpu",
+                metadata=partial(worker.metadata, job, []),
+            )
+        own = loop.run(record).losses
         groups = gloo_groups()
         everyone: list[Any] = [None] * workload.world_size
         dist.all_gather_object(everyone, (own, len(gloo_threads(groups)), len(groups)))
@@ -46,4 +57,4 @@ def main(cases_file: Path, losses_file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(*map(Path, sys.argv[1:]))

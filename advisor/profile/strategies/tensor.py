@@ -9,10 +9,11 @@ reduce-scatter and an all-gather, and the norms work on a slice of the sequence 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from torch import nn
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -62,6 +63,8 @@ def cut(job: Job, *, sequence: bool) -> None:
             parallelize_module(layer, ranks, _plan(layer, sequence=sequence))
         if sequence:
             _cut_sequence_around(part, ranks)
+    if sequence:
+        job.after_backward.append(partial(_add_up_slices, job))
 
 
 def _plan(layer: nn.Module, *, sequence: bool) -> dict[str, Any]:
@@ -81,6 +84,19 @@ def _plan(layer: nn.Module, *, sequence: bool) -> dict[str, Any]:
     if sequence:
         plan |= dict.fromkeys(_NORMS, SequenceParallel())
     return plan
+
+
+def _add_up_slices(job: Job) -> None:
+    """Make the norms' gradients whole, once: each rank saw its slice of the sequence.
+
+    Left as they are, DTensor adds them up anew wherever the optimizer uses them (AdamW: three
+    times). Data parallelism has done it already where there is any.
+    """
+    for parameter in job.parameters():
+        gradient = parameter.grad
+        if isinstance(gradient, DTensor) and any(p.is_partial() for p in gradient.placements):
+            whole = [Replicate() if p.is_partial() else p for p in gradient.placements]
+            parameter.grad = gradient.redistribute(placements=whole)
 
 
 def _cut_sequence_around(part: nn.Module, ranks: Any) -> None:

@@ -19,7 +19,7 @@ the calls, derive.py and write.py fill the tables:
 | traffic, redundant, expert_balance | summaries.py | collective |
 | pipeline_stage | pipeline.py | sends and receives |
 | host_gap | host.py | gaps of the device, host spans |
-| critical_path | critical_path.py, host_threads.py | calls to their last rank, idle devices to their hosts |
+| critical_path | critical_path.py, host_threads.py | calls, hosts that launched late |
 | overlap_slowdown | overlap.py | kernels beside communication and alone |
 """
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from functools import cache
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from advisor.findings import FindingsReport, OutcomeKind
+from advisor.metrics.comparison import Comparison
 from advisor.report import numbers, summary
 from advisor.report.clean import printable
+from advisor.report.commands import inline_code, is_command
 from advisor.report.options import Options
 from advisor.report.sections import (
     breakdown,
@@ -28,19 +29,11 @@ from advisor.report.sections import (
 from advisor.report.sections.section import Section
 from advisor.store.store import Store
 
-# A program we or the rules name, VARIABLE=value, name=value without further words, or a call.
-_COMMAND = re.compile(
-    r"(?:\$ )?(?:advisor|torchrun|python3?|export|nvidia-smi|ibstat|ethtool)\s+\S(?!.*: )"
-    r"|(?:[A-Z][A-Z0-9_]*=\S+\s*)+"
-    r"|[a-z_][\w.]*=\S+$"
-    r"|[A-Za-z_][\w.]*\(.*\)$"
-)
-
 
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
     """The page; ``store`` adds pictures and tables to what findings.json holds."""
     style = _style()
-    sections = _sections(report, store)
+    sections = _sections(report, store, options.comparison)
     best = report.findings[0] if report.findings else None
     return (
         _environment()
@@ -53,7 +46,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             verdict=report.verdict,
             state=_state(report),
             subject=_subject(report),
-            amount=numbers.duration(report.verdict.savings_ns),
+            amount=summary.per_step(best) if best else numbers.duration(report.verdict.savings_ns),
             share=numbers.share(best.savings_share) if best and best.savings_share else "",
             confidence=summary.confidence(best) if best else "",
             quality=quality.one_line_quality(report),
@@ -71,12 +64,14 @@ def content_policy(style: str) -> str:
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
-def _sections(report: FindingsReport, store: Store | None) -> list[Section]:
+def _sections(
+    report: FindingsReport, store: Store | None, comparison: Comparison | None = None
+) -> list[Section]:
     found: list[Section | None] = []
     runs = [run.run for run in report.runs] if store is not None else []
     several = len(runs) > 1
     if store is not None:
-        found.append(strategies.build(store, runs))
+        found.append(strategies.build(store, runs, comparison))
         found += [breakdown.build(store, run, several=several) for run in runs]
     found.append(findings.build(report, store))
     if store is not None:
@@ -125,23 +120,6 @@ def _environment() -> Environment:
     environment.filters["inline_code"] = inline_code
     environment.tests["command"] = is_command
     return environment
-
-
-def inline_code(text: str) -> Markup:
-    """Escaped text in which `words between backticks` are code, as rules write them."""
-    parts = printable(text).split("`")
-    if len(parts) % 2 == 0:
-        return escape("`".join(parts))
-    written = (
-        Markup("<code>{}</code>").format(part) if index % 2 else escape(part)
-        for index, part in enumerate(parts)
-    )
-    return Markup("").join(written)
-
-
-def is_command(text: str) -> bool:
-    """Whether a step is something to paste (a command, setting or call) and not advice in words."""
-    return bool(_COMMAND.match(text.strip()))
 
 
 def _finalize(value: object) -> object:

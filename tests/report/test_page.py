@@ -9,7 +9,7 @@ import re
 import pytest
 
 from advisor.report import render
-from advisor.report.page import inline_code, is_command
+from advisor.report.commands import inline_code, is_command
 from advisor.store.store import Store
 from tests.report.support import (
     MS,
@@ -186,6 +186,10 @@ def test_timeline_never_draws_more_than_300_marks() -> None:
         ("DistributedDataParallel(model, bucket_cap_mb=25)", True),
         ("nvidia-smi -q -d CLOCK", True),
         ("advisor compare OLD NEW: the step time must fall", False),
+        ("advisor probe between the two ends, then advisor compare OLD NEW", False),
+        ("advisor whatif RUN --set bucket_cap_mb=100", True),
+        ("advisor explain data-loader-stall", True),
+        ("NCCL_DEBUG=INFO must show NET/IB", False),
         ("Check the NIC and cable (ibstat)", False),
         ("own code: launch with async_op=True", False),
     ],
@@ -222,6 +226,15 @@ def test_two_runs_stand_beside_each_other() -> None:
 
 def test_backticks_become_code_and_nothing_else_becomes_markup() -> None:
     assert inline_code("run `a < b` & see") == "run <code>a &lt; b</code> &amp; see"
+    assert (
+        inline_code("prove it: advisor probe between both, then advisor compare OLD NEW: <b>")
+        == "prove it: <code>advisor probe</code> between both, then "
+        "<code>advisor compare OLD NEW</code>: &lt;b&gt;"
+    )
+    assert (
+        inline_code("advisor profile --strategy ddp,fsdp2, then NCCL_DEBUG=INFO")
+        == "<code>advisor profile --strategy ddp,fsdp2</code>, then <code>NCCL_DEBUG=INFO</code>"
+    )
     assert inline_code("one ` alone <b>") == "one ` alone &lt;b&gt;"
     assert inline_code("`<script>`") == "<code>&lt;script&gt;</code>"
 

@@ -59,7 +59,8 @@ def timeline(lanes: Sequence[RankLane], *, length_ns: float, from_ns: float, sin
         scene.marks.append(
             Line(0, top + 2 * _LANE + _GAP + 3, 100, top + 2 * _LANE + _GAP + 3, "grid")
         )
-        for span in lane.spans:
+        # What the finding is about lies over what happens at the same time on other streams.
+        for span in sorted(lane.spans, key=lambda span: span.culprit):
             x = max(scale(span.start_ns), 0.0)
             width = min(scale(span.end_ns), 100.0) - x
             if width <= 0:

@@ -26,13 +26,21 @@ def build(report: FindingsReport, store: Store | None) -> Section:
         id="data",
         title="What was read?",
         template="quality.html.j2",
-        count=numbers.plural(sum(run.ranks_read for run in report.runs), "rank"),
+        count=numbers.plural(sum(run.ranks_read for run in report.runs), "rank")
+        if any(run.ranks_read for run in report.runs)
+        else numbers.plural(sum(len(run.inputs) for run in report.runs), "file"),
         data={
             "tables": tables,
             "missing": _missing(report),
             "failed": [(outcome.rule, outcome.reason) for outcome in failed],
             "passed": list(dict.fromkeys(passed)),
-            "notes": [(run.run, note) for run in report.runs for note in run.notes],
+            "notes": [
+                (run.run, note)
+                for run in report.runs
+                for note in run.notes
+                # The table of files says so already.
+                if not note.endswith(": not a format that is read")
+            ],
         },
     )
 
@@ -41,6 +49,10 @@ def one_line_quality(report: FindingsReport) -> str:
     """The data quality in one sentence, for the top of the page."""
     parts = []
     for run in report.runs:
+        if not run.ranks_read:
+            text = f"{numbers.plural(len(run.inputs), 'file')}, none of them a trace"
+            parts.append(f"{run.run}: {text}" if len(report.runs) > 1 else text)
+            continue
         ranks = numbers.plural(run.ranks_read, "rank")
         if run.world_size and run.world_size != run.ranks_read:
             ranks = f"{run.ranks_read} of {numbers.plural(run.world_size, 'rank')}"

@@ -1,0 +1,51 @@
+"""What in a step of advice is to be pasted: our own commands, settings, calls, code."""
+
+from __future__ import annotations
+
+import re
+
+from markupsafe import Markup, escape
+
+from advisor.report.clean import printable
+
+_CODE = Markup("<code>{}</code>")
+# One of our commands inside a sentence: its arguments are flags, numbers, paths and CAPITALS.
+_FLAG = r"--?[a-z][\w-]*(?:[ =](?=\S*[^a-z\s;:.])[^\s;:]*[^\s;:,.])?"
+_PATH = r"[^\s,;:]*[./*=](?=\S)[^\s,;:]*|[\w.-]+/(?=\s|$)"
+_OURS = (
+    r"advisor (?:explain [a-z]+(?:-[a-z0-9]+)*|[a-z]+(?:-[a-z]+)*"
+    rf"(?: (?:{_FLAG}|…|[A-Z]{{2,}}\b|\d+\b|[a-z]+(?:-[a-z0-9]+)+|{_PATH}))*+)"
+)
+_SETTING = r"\b[A-Z][A-Z0-9_]{2,}=[^\s,;:)]+"
+_INLINE = re.compile(f"{_OURS}|{_SETTING}")
+# A program we or the rules name, VARIABLE=value, name=value without further words, or a call.
+_COMMAND = re.compile(
+    rf"{_OURS}$|(?:\$ )?(?:torchrun|python3?|export|nvidia-smi|ibstat|ethtool)\s+\S(?!.*: )"
+    r"|[A-Z][A-Z0-9_]*=\S+(?:\s+[A-Z][A-Z0-9_]*=\S+)*$"
+    r"|[a-z_][\w.]*=\S+$"
+    r"|[A-Za-z_][\w.]*\(.*\)$"
+)
+
+
+def inline_code(text: str) -> Markup:
+    """Escaped text in which `words between backticks`, our commands and settings are code."""
+    parts = printable(text).split("`")
+    if len(parts) % 2 == 0:
+        return escape("`".join(parts))
+    return Markup("").join(
+        _CODE.format(part) if index % 2 else _with_commands(part)
+        for index, part in enumerate(parts)
+    )
+
+
+def _with_commands(text: str) -> Markup:
+    written, after = [], 0
+    for match in _INLINE.finditer(text):
+        written += [escape(text[after : match.start()]), _CODE.format(match[0])]
+        after = match.end()
+    return Markup("").join([*written, escape(text[after:])])
+
+
+def is_command(text: str) -> bool:
+    """Whether a step is something to paste (a command, setting or call) and not advice in words."""
+    return bool(_COMMAND.match(text.strip()))

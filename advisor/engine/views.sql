@@ -298,6 +298,27 @@ CREATE VIEW link_evidence AS
 SELECT call_id FROM collective WHERE matched_ranks > 1
 UNION ALL SELECT NULL FROM link_excess;
 
+-- Slow links with what restoring them gives: replayed where it could be, else from the calls alone.
+CREATE VIEW slow_place AS
+WITH placed AS (
+  SELECT *, coalesce(excess_low_ns, excess_ns_per_step / 2) AS own_low_ns, -- low end from the calls alone
+    try_cast(evidence AS JSON) -> '$.share' AS share, try_cast(candidates AS INTEGER[]) AS open_ranks,
+    CASE kind WHEN 'edge' THEN 0 WHEN 'rank' THEN 1 WHEN 'host' THEN 2 WHEN 'group' THEN 3 ELSE 4 END AS precision_order
+  FROM link_excess)
+SELECT p.*, (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_high, -- excess, of a call's time
+  CASE WHEN w.step_ns IS NULL THEN 'modelled' ELSE 'replayed' END AS confidence,
+  CASE WHEN w.step_ns IS NULL THEN excess_ns_per_step ELSE greatest(w.measured_step_ns - w.step_ns, 0) END AS savings_ns,
+  greatest(coalesce(w.measured_step_ns - w.step_high_ns, own_low_ns), least(own_low_ns, excess_ns_per_step) / 2) AS savings_low_ns,
+  greatest(w.measured_step_ns - w.step_low_ns, excess_high_ns, excess_ns_per_step) AS savings_high_ns,
+  CASE kind WHEN 'edge' THEN [src, dst] WHEN 'rank' THEN [src] WHEN 'candidates' THEN coalesce(open_ranks, [])
+    WHEN 'host' THEN (SELECT list(r.rank ORDER BY r.rank) FROM rank r WHERE r.host = p.host) ELSE [] END AS ranks,
+  CASE WHEN kind <> 'candidates' THEN [p.host] ELSE (SELECT list(DISTINCT r.host) FROM rank r WHERE list_contains(open_ranks, r.rank)) END AS hosts,
+  CASE WHEN kind = 'edge' THEN src || ' -> ' || dst END AS link,
+  CASE WHEN kind IN ('edge', 'rank') THEN src END AS culprit_rank,
+  (SELECT any_value(r.host) FROM rank r WHERE r.rank = p.src) AS src_host,
+  (SELECT any_value(r.host) FROM rank r WHERE r.rank = p.dst) AS dst_host
+FROM placed p LEFT JOIN whatif w ON w.setting = 'restore-link' AND w.value = p.src::VARCHAR;
+
 -- What a recording says of its own workload; empty for other people's traces.
 CREATE VIEW workload AS
 SELECT any_value(m ->> '$.advisor.workload.precision') AS precision,

@@ -3,6 +3,7 @@ with a slow link as fast as its peers."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,10 +13,9 @@ from advisor.whatif.predict import (
     DataParallel,
     Prediction,
     data_parallel,
-    predict_bandwidth,
     predict_bucket_cap,
+    predict_restored,
     predict_without_lateness,
-    service_models,
 )
 from advisor.whatif.program import Program
 
@@ -66,26 +66,32 @@ def _rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
 
 
 def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
-    """The step with every call of the slow rank at the bandwidth expected of its link.
+    """The step with every call over a slow link as fast as over its peers, the chains behind too.
 
-    A ring moves at the speed of its slowest edge, so that all calls the rank takes part in count.
+    The evidence holds the ranks on the slow place's near side, those on its far side (null: any
+    other), and how much of a call's time is excess: low, middle, high.
     """
     slow = con.execute(
-        "SELECT DISTINCT src, expected_gbps / measured_gbps FROM link_excess WHERE run = ? "
-        "AND src IS NOT NULL AND measured_gbps > 0 AND expected_gbps > measured_gbps ORDER BY 1, 2",
+        "SELECT src, evidence FROM link_excess WHERE run = ? AND src IS NOT NULL ORDER BY src",
         [run],
     ).fetchall()
-    models = service_models(steps) if slow else {}
-    for src, factor in slow:
-        if not any(int(src) in step.items for step in steps):
-            continue  # the slow rank's own recording is missing: its calls cannot be told
-        prediction = predict_bandwidth(steps, models, float(factor), affects=_takes_part(int(src)))
+    for src, evidence in slow:
+        found = json.loads(evidence or "{}")
+        near, far = frozenset(found.get("near", ())), found.get("far")
+        if "share" not in found or not any(near & step.items.keys() for step in steps):
+            continue  # the recordings of the slow ranks are missing: their calls cannot be told
+        low, middle, high = found["share"]
+        prediction = predict_restored(steps, (low, middle, high), _uses(near, far))
         if prediction is not None:
             yield "restore-link", str(src), False, prediction
 
 
-def _takes_part(rank: int) -> Callable[[tuple[int, ...]], bool]:
-    return lambda ranks: rank in ranks
+def _uses(near: frozenset[int], far: list[int] | None) -> Callable[[tuple[int, ...]], bool]:
+    def uses(ranks: tuple[int, ...]) -> bool:
+        others = set(ranks) - near if far is None else set(ranks) & set(far)
+        return bool(others) and not near.isdisjoint(ranks)
+
+    return uses
 
 
 def _bucket_rows(steps: list[Program], ddp: DataParallel) -> Iterator[Row]:

@@ -7,7 +7,7 @@ what the replay does not explain cancels. Nothing is fitted on the run that is p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -200,6 +200,34 @@ def predict_bandwidth(
         return lambda program: with_service(program, service)
 
     return predict(programs, at(0), extremes=[(at(-1), None), (at(1), None)])
+
+
+def predict_restored(
+    programs: Sequence[Program],
+    share: tuple[float, float, float],
+    affects: Callable[[tuple[int, ...]], bool],
+) -> Prediction | None:
+    """The step if the calls that ``affects`` names lost a share (low, middle, high) of their time.
+
+    The interval holds what the share leaves open and what the replay does.
+    """
+
+    def without(part: float) -> Change:
+        def service(_: int, call: Call) -> float:
+            return call.service_ns * (1 - part if affects(call.ranks) else 1.0)
+
+        return lambda program: with_service(program, service)
+
+    least, found, most = (predict(programs, without(part)) for part in share)
+    if least is None or found is None or most is None:
+        return None
+    longer = np.hypot(found.high_ns - found.step_ns, max(least.step_ns - found.step_ns, 0.0))
+    shorter = np.hypot(found.step_ns - found.low_ns, max(found.step_ns - most.step_ns, 0.0))
+    return replace(
+        found,
+        low_ns=max(found.step_ns - float(shorter), 0.0),
+        high_ns=found.step_ns + float(longer),
+    )
 
 
 def service_models(programs: Sequence[Program]) -> dict[tuple[str, int], ServiceModel]:

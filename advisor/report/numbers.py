@@ -16,11 +16,17 @@ _NUMBER_AND_UNIT = re.compile(r"(\d) ((?:%|[kMGT]?B/s|[kMGT]i?B|[mnµ]?s)(?!\w))
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """``value`` rounded to ``digits`` significant digits, without exponent or trailing zeros."""
+    """``value`` rounded to ``digits`` significant digits, without trailing zeros.
+
+    Without an exponent too, down to a millionth.
+    """
     if not math.isfinite(value):
         return "–"
     if value == 0:
         return "0"
+    if abs(value) < 1e-6:
+        # A probability, say: nobody counts its zeros.
+        return f"{value:.{digits - 1}e}".replace("e-0", "e-")
     decimals = digits - 1 - math.floor(math.log10(abs(value)))
     rounded = round(value, decimals)
     text = f"{rounded:,.{max(decimals, 0)}f}"
@@ -64,7 +70,11 @@ def duration_with_spread(ns: float | None, low_ns: float | None, high_ns: float 
     below, above = value - low, high - value
     if abs(above - below) <= 0.2 * max(above, below):
         return f"{significant(value)} {unit} ±{significant((high - low) / 2, 2)}"
-    return f"{significant(value)} {unit} ({significant(low, 2)}–{significant(high, 2)})"
+    # Two digits, but three where two would round an end past the value.
+    low_digits = 3 if float(f"{low:.2g}") > float(f"{value:.3g}") else 2
+    high_digits = 3 if float(f"{high:.2g}") < float(f"{value:.3g}") else 2
+    ends = f"{significant(low, low_digits)}–{significant(high, high_digits)}"
+    return f"{significant(value)} {unit} ({ends})"
 
 
 def interval(low_ns: float | None, high_ns: float | None) -> str:

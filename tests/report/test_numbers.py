@@ -81,6 +81,7 @@ def test_an_interval_is_in_order_and_holds_its_value(parts: tuple[int, int, int]
 
 def test_an_interval_that_contradicts_its_value_is_left_out() -> None:
     assert numbers.duration_with_spread(331e6, 170e6, 110e6) == "331 ms"
+    assert numbers.duration_with_spread(160.79e6, 80.4e6, 160.79e6) == "161 ms (80–161)"
     assert numbers.duration_with_spread(150e6, 170e6, 110e6) == "150 ms (110–170)"
     assert numbers.interval(3e6, 1e6) == "1 ms to 3 ms"
     assert numbers.interval(None, 1e6) == "–"

@@ -56,6 +56,11 @@ def summarise(store: Store, sandbox: Sandbox, facts: Facts) -> RunSummary:
         notes.append(
             f"step {ranks_text(warm_up)} took over 1.5 times the median and counts as warm-up"
         )
+    notes += [
+        f"step {row['step']} took {row['times']:.0f} times the median and is left out of all "
+        "figures per step"
+        for row in sandbox.records("SELECT step, times FROM odd_step ORDER BY step LIMIT 3")
+    ]
     notes += _notes(sandbox, facts)
     return RunSummary(
         run=run,

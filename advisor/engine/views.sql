@@ -1,6 +1,6 @@
 -- Views that rules select from, beside the tables of schema.sql. They exist only in the engine's
 -- sandbox, which holds a single run: nothing here filters by run. "Used" steps are complete on
--- every recorded rank and past the warm-up; all per-step figures rest on them alone.
+-- every recorded rank, past the warm-up and not odd; all per-step figures rest on them alone.
 
 -- Step times of the run: one row per step number, before warm-up is set apart.
 CREATE VIEW all_step AS
@@ -21,10 +21,17 @@ WITH timed AS (
 )
 SELECT step FROM slow WHERE steps >= 3 AND slow_so_far = place;
 
+-- Steps of over 5 times the median after the warm-up: an evaluation, a checkpoint, an annotation that
+-- spans many steps. One of them would rule every mean per step.
+CREATE VIEW odd_step AS
+SELECT step, step_ns / typical_ns AS times FROM (
+  SELECT step, step_ns, median(step_ns) OVER () AS typical_ns, count(*) OVER () AS steps FROM all_step WHERE complete)
+WHERE steps >= 3 AND step_ns > 5 * typical_ns AND step NOT IN (SELECT step FROM warm_up_step);
+
 -- Steps that count.
 CREATE VIEW used_step AS
 SELECT step, step_ns, source FROM all_step
-WHERE complete AND step NOT IN (SELECT step FROM warm_up_step);
+WHERE complete AND step NOT IN (SELECT step FROM warm_up_step) AND step NOT IN (SELECT step FROM odd_step);
 
 -- One row: the run at a glance. noise_ns is what two measurements of this same run would differ by
 -- at the 95 % level: 1.96 * sqrt(2) standard errors of a median (1.2533 sigma / sqrt(n)), with

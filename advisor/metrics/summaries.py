@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-# Calls of complete steps, with the factor from message size to bytes that each rank sends
+# A step of so many times the median is none of the training's (views.sql: odd_step).
+ODD = 5
+
+# Calls of complete and not odd steps, with the factor from message size to bytes that each rank sends
 # (METRICS section 4), and exposure without the part that is waiting for a late rank.
-_CALLS = """
-WITH call AS (
+_CALLS = f"""
+WITH usual AS (
+  SELECT rank, step FROM step WHERE run = $1 AND complete
+  QUALIFY end_ns - start_ns <= {ODD} * median(end_ns - start_ns) OVER (PARTITION BY rank)),
+call AS (
   SELECT c.*,
     CASE WHEN c.op = 'all_reduce' THEN 2.0 * (c.group_size - 1) / c.group_size
          WHEN c.op IN ('all_gather', 'reduce_scatter', 'all_to_all')
            THEN (c.group_size - 1.0) / c.group_size
          WHEN c.op IN ('broadcast', 'reduce', 'send') THEN 1.0
          WHEN c.op = 'recv' THEN 0.0 END AS factor
-  FROM collective c JOIN step s ON s.run = c.run AND s.rank = c.rank AND s.step = c.step
-  WHERE c.run = $1 AND s.complete),
-steps AS (SELECT rank, count(*) AS steps FROM step WHERE run = $1 AND complete GROUP BY rank)
+  FROM collective c JOIN usual s ON s.rank = c.rank AND s.step = c.step WHERE c.run = $1),
+steps AS (SELECT rank, count(*) AS steps FROM usual GROUP BY rank)
 """
 
 TRAFFIC = f"""

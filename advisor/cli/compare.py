@@ -13,7 +13,8 @@ from advisor.cli._output import Output, plan_outputs
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from advisor.metrics.compare import Difference, RunFigures
+    from advisor.metrics.compare import RunFigures
+    from advisor.metrics.comparison import Comparison, Timed
 
 _GATES = ("step_time", "exposed_comm", "idle", "memory")
 
@@ -54,55 +55,39 @@ def command(
     outputs = plan_outputs(formats, output, force=force)
     from advisor import api
     from advisor.cli import _compare_tables as tables
-    from advisor.metrics import compare
-    from advisor.metrics.theory import theory
+    from advisor.metrics.comparison import comparison
 
+    names = api.run_names(runs)
+    timed = {name: _timed(Path(path)) for name, path in zip(names, runs, strict=True)}
     loaded = api.load_runs(runs)
     with loaded:
-        con = loaded.store.con
-        found = []
-        for name, path in zip(api.run_names(runs), runs, strict=True):
-            timed, tokens = _profile(Path(path))
-            row = compare.figures(con, name, timed_ns=timed, tokens_per_step=tokens)
-            if row is None:
-                raise AdvisorError(
-                    "no complete step in this run", where=path, hint="record at least two steps"
-                )
-            found.append(row)
-        base, others = found[0], found[1:]
-        differences = [
-            compare.difference(base.step_samples_ns, row.step_samples_ns) for row in others
-        ]
-        changes = {
-            row.run: compare.operators(con, base.run, row.run, limit=operators) for row in others
-        }
-        theories = [theory(con, row.run) for row in found]
-        document = tables.document(found, differences, changes, theories)
+        found = comparison(loaded.store.con, timed, operators=operators)
         for item in outputs:
             if item.format == "html":
-                text = loaded.render("html")
+                text = loaded.render("html", comparison=found)
             elif item.format == "json":
-                text = json.dumps(document, indent=1)
+                text = json.dumps(tables.document(found), indent=1)
             else:
-                text = tables.table(found, differences, theories) + tables.traffic(found, theories)
-                text += tables.operators(changes)
+                text = tables.text(found)
             _emit(item, text, quiet=quiet)
-    failed = [line for check in checks for line in _failures(check, base, others, differences)]
+    failed = [line for check in checks for line in _failures(check, found)]
     for line in failed:
         click.echo(f"FAILED   {line}", err=True)
     return 1 if failed else 0
 
 
-def _profile(path: Path) -> tuple[list[int], int | None]:
+def _timed(path: Path) -> Timed:
     """Step times and tokens per step from profile.json beside the traces, if there is one."""
+    from advisor.metrics.comparison import Timed
+
     file = path / "profile.json"
     if not file.is_file():
-        return [], None
+        return Timed()
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
         samples = (document.get("step_ns") or {}).get("samples") or []
         tokens = document.get("tokens_per_step")
-        return [int(value) for value in samples], None if tokens is None else int(tokens)
+        return Timed([int(value) for value in samples], None if tokens is None else int(tokens))
     except (ValueError, AttributeError, TypeError) as error:
         raise AdvisorError(f"cannot be read: {error}", where=str(file)) from error
 
@@ -117,15 +102,10 @@ def _parse_gate(text: str) -> tuple[str, float]:
     return match[1], float(match[2]) / 100
 
 
-def _failures(
-    gate: tuple[str, float],
-    base: RunFigures,
-    others: list[RunFigures],
-    differences: list[Difference],
-) -> list[str]:
+def _failures(gate: tuple[str, float], found: Comparison) -> list[str]:
     metric, limit = gate
     lines = []
-    for row, step in zip(others, differences, strict=True):
+    for row, step in zip(found.runs[1:], found.differences, strict=True):
         if metric == "step_time":
             # Noise must not fail a build: the whole interval has to be above no change.
             if step.share > limit and step.low > 0:
@@ -134,7 +114,7 @@ def _failures(
                     f"is worse than {limit:.1%}"
                 )
             continue
-        before, after = _value(base, metric), _value(row, metric)
+        before, after = _value(found.base, metric), _value(row, metric)
         if before and after is not None and after / before - 1 > limit:
             lines.append(f"{row.run}: {metric} {after / before - 1:+.1%} is worse than {limit:.1%}")
     return lines

@@ -72,6 +72,11 @@ class Recorded:
         return int(self.workload["sequence_length"])
 
     @property
+    def tokens_per_step(self) -> int:
+        """Of the whole job."""
+        return self.micro_batch * self.sequence * self.micro_batches * self.ranks[0].data
+
+    @property
     def syncs(self) -> int:
         """How often per step gradients are reduced over the data-parallel ranks."""
         return self.micro_batches if self.workload["sync_every_micro_batch"] else 1
@@ -85,6 +90,11 @@ class Recorded:
     def compute_width(self) -> int:
         """Bytes of an element where the model computes."""
         return 2 if self.workload["precision"] == "bf16" else FP32
+
+    @property
+    def stream_width(self) -> int:
+        """Bytes of an element of the residual stream: autocast keeps it in float32, FSDP casts."""
+        return self.compute_width if self.zero_stage >= 2 else FP32
 
     @property
     def reduce_width(self) -> int:

@@ -43,9 +43,9 @@ class OpTheory:
             return "not measured"
         if _close(self.measured_bytes, self.theory_bytes):
             return "equal"
-        if self.unpredictable:
-            return "not predicted"
-        return "explained" if _close(self.measured_bytes, self.expected_bytes) else "differs"
+        if _close(self.measured_bytes, self.expected_bytes):
+            return "explained"
+        return "not predicted" if self.unpredictable else "differs"
 
     @property
     def explanation(self) -> str:
@@ -70,6 +70,7 @@ class Theory:
     ops: list[OpTheory]
     memory_bytes: float | None
     flops_per_step: float | None
+    tokens_per_step: int
     peak_flops: float | None
     peak_source: str | None
 
@@ -102,6 +103,7 @@ def theory(con: Any, run: str) -> Theory | None:
         ops=sorted(ops.values(), key=lambda item: -(item.measured_bytes or 0)),
         memory_bytes=memory,
         flops_per_step=flops,
+        tokens_per_step=found.tokens_per_step,
         peak_flops=None if peak is None else peak[0] * len(rows),
         peak_source=None if peak is None else peak[1],
     )

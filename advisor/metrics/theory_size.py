@@ -47,5 +47,4 @@ def flops_per_step(run: Recorded) -> float | None:
     """Forward and backward of all data-parallel ranks; None for emulated layers."""
     if run.shape is None:
         return None
-    tokens = run.micro_batch * run.sequence * run.micro_batches * run.ranks[0].data
-    return float(flops_per_token(run.shape, run.sequence)) * tokens
+    return float(flops_per_token(run.shape, run.sequence)) * run.tokens_per_step

@@ -27,6 +27,7 @@ def corrections(run: Recorded, rank: Rank) -> Terms:
         *_tied_embedding(run, rank),
         *_sequence_parallel(run, rank),
         *_sent_slices(run, rank),
+        *_autocast(run, rank),
         *_recomputed(run, rank),
     ]
 
@@ -146,7 +147,7 @@ def _sequence_parallel(run: Recorded, rank: Rank) -> Terms:
     if rank.tensor == 1 or run.shape is None or "tp-sp" not in run.names:
         return []
     found: Terms = []
-    micro_batch = _slice(run, rank) * run.micro_batches
+    micro_batch = _slice(run, rank) * run.micro_batches * run.stream_width / run.compute_width
     if rank.has_embedding:
         why = "the embedding's gradient is collected from the slices of the sequence"
         found.append(("all_gather", why, micro_batch))
@@ -168,18 +169,33 @@ def _sent_slices(run: Recorded, rank: Rank) -> Terms:
     return [(op, why, size * (1 / rank.tensor - 1)) for op, _, size in _pipeline(run, rank)]
 
 
+def _autocast(run: Recorded, rank: Rank) -> Terms:
+    """Half of what layers exchange is the residual stream or its gradient, as is what stages do."""
+    more = run.stream_width / run.compute_width - 1
+    if not more:
+        return []
+    why = "autocast keeps the residual stream in float32"
+    cut = rank.tensor if "tp-sp" in run.names else 1
+    return [
+        *((op, why, size * more / 2) for op, _, size in _tensor(run, rank)),
+        *((op, why, size * more / 2) for op, _, size in _expert(run, rank)),
+        *((op, why, size * more / cut) for op, _, size in _pipeline(run, rank)),
+    ]
+
+
 def _recomputed(run: Recorded, rank: Rank) -> Terms:
     """Activation checkpointing communicates again, up to the last tensor that backward needs."""
-    if rank.tensor == 1 or run.shape is None or not run.is_checkpointed:
+    if not run.is_checkpointed:
         return []
     why = "activation checkpointing runs the layers' forward pass again"
-    layers = rank.layers * run.micro_batches
+    in_stream = run.stream_width / run.compute_width
+    again = [(op, why, size * (1 + in_stream) / 4) for op, _, size in _expert(run, rank)]
+    if rank.tensor == 1 or run.shape is None:
+        return again
+    once = rank.layers * run.micro_batches * _slice(run, rank)
     if "tp-sp" not in run.names:
-        return [("all_reduce", why, 2 * layers * _slice(run, rank))]
-    return [
-        ("all_gather", why, 2 * layers * _slice(run, rank)),
-        ("reduce_scatter", why, layers * _slice(run, rank)),
-    ]
+        return [("all_reduce", why, 2 * once)]
+    return [("all_gather", why, 2 * once * in_stream), ("reduce_scatter", why, once)]
 
 
 def _gather_rounds(run: Recorded) -> int:

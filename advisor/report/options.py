@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from advisor.findings import Severity
+
+if TYPE_CHECKING:
+    from advisor.metrics.comparison import Comparison
 
 
 @dataclass(frozen=True)
@@ -14,7 +18,8 @@ class Options:
     ``color``: ANSI colours in text. ``verbose``: evidence in text. ``width``: columns of text.
     ``wrote``: file just written, named in the text's last line. ``fail_on``: lowest severity
     that JUnit counts as a failure. ``generated_at``: time printed in the HTML report's last
-    section; empty leaves it out, so that equal input gives equal bytes.
+    section; empty leaves it out, so that equal input gives equal bytes. ``comparison``: of the
+    store's runs, with steps timed without the profiler, which traces do not hold.
     """
 
     color: bool = False
@@ -23,3 +28,4 @@ class Options:
     wrote: str = ""
     fail_on: Severity | str = Severity.WARNING
     generated_at: str = ""
+    comparison: Comparison | None = None

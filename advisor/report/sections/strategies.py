@@ -1,26 +1,32 @@
-"""Several runs beside each other: where the step of each goes, on one scale."""
+"""Several runs beside each other: where the step of each goes, every figure against the base."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from advisor.metrics.comparison import Comparison, Timed, comparison
+from advisor.report import comparison as rows
 from advisor.report import numbers
 from advisor.report.charts.scene import KINDS, DataTable, Figure, legend_for
 from advisor.report.charts.stacked import Bar, stacked_bars
 from advisor.report.sections.section import Section
-from advisor.report.tables import PARTS_SQL, Row, rows
+from advisor.report.tables import PARTS_SQL, Row
+from advisor.report.tables import rows as query
 from advisor.store.store import Store
 
 _LABEL_LETTERS = 15
 
 
-def build(store: Store, runs: Sequence[str]) -> Section | None:
-    """One bar per run, fastest first; None for a single run."""
+def build(store: Store, runs: Sequence[str], compared: Comparison | None = None) -> Section | None:
+    """One bar per run, fastest first, and the tables of `advisor compare`; None for a single run.
+
+    ``compared`` has steps timed without the profiler; without it the traced ones are compared.
+    """
     if len(runs) < 2:
         return None
     measured = {
         row["run"]: row
-        for row in rows(
+        for row in query(
             store,
             f"SELECT run, count(DISTINCT step) AS steps, {PARTS_SQL} FROM step_breakdown"
             " WHERE complete AND list_contains(?, run) GROUP BY run ORDER BY window_ns",
@@ -31,7 +37,7 @@ def build(store: Store, runs: Sequence[str]) -> Section | None:
         return None
     about = {
         row["run"]: row
-        for row in rows(
+        for row in query(
             store,
             "SELECT r.run, r.strategy, r.compute, max(k.peak_memory_bytes) AS peak,"
             " count(*) AS ranks FROM run r LEFT JOIN rank k USING (run) GROUP BY ALL",
@@ -83,13 +89,68 @@ def build(store: Store, runs: Sequence[str]) -> Section | None:
         else "Bars: "
         + "; ".join(f"{n} {_name(run, about)}" for n, run in enumerate(measured, 1)) + ".",
     )  # fmt: skip
+    if compared is None:
+        compared = comparison(store.con, {run: Timed() for run in runs if run in measured})
     return Section(
         id="strategies",
         title="Which run is faster, and where?",
         template="figures.html.j2",
         count=numbers.plural(len(measured), "run"),
-        data={"figures": [figure]},
+        data={"figures": [figure, *_compared(compared)]},
     )
+
+
+def _compared(found: Comparison) -> list[Figure]:
+    """The tables of `advisor compare`: runs are columns, as strategies are in studies."""
+    names = [row.run for row in found.runs]
+    surely = sum(change.significant for change in found.differences)
+    others = numbers.plural(len(found.differences), "other run")
+    figures = [
+        Figure(
+            id="runs-figures",
+            title=f"{surely} of {others} differ in step time from {found.base.run} beyond noise",
+            description="Every figure of every run, per step; the first run is the base.",
+            scenes=[],
+            table=DataTable(
+                ["per step", *names], [[title, *values] for title, values in rows.figures(found)]
+            ),
+            note="; ".join(rows.notes(found)).capitalize() + ".",
+        )
+    ]
+    traffic = rows.traffic(found)
+    if traffic:
+        unexplained = sum(row[4] == "differs" for row in traffic)
+        figures.append(
+            Figure(
+                id="runs-traffic",
+                title="Traffic is what theory says, or the difference is explained"
+                if not unexplained
+                else f"Traffic differs from theory without explanation in {unexplained} "
+                f"of {len(traffic)} cases",
+                description="Bytes that each rank sends per step, measured and by theory.",
+                scenes=[],
+                table=DataTable(
+                    ["run", "operation", "measured, MB", "theory, MB", "verdict", "formula",
+                     "difference"],
+                    [list(row) for row in traffic],
+                ),
+            )
+        )  # fmt: skip
+    changes = rows.operators(found)
+    if changes:
+        figures.append(
+            Figure(
+                id="runs-operators",
+                title=f"What the other runs added, removed or changed against {found.base.run}",
+                description="Operators or kernels whose time changed most, per step and rank.",
+                scenes=[],
+                table=DataTable(
+                    ["run", "change", "time, ms", "calls", "operator"],
+                    [list(row) for row in changes],
+                ),
+            )
+        )
+    return figures
 
 
 def _name(run: str, about: dict[str, Row]) -> str:

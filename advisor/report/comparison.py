@@ -1,0 +1,127 @@
+"""Runs beside each other as rows of text: what `advisor compare` prints and the HTML page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from advisor.metrics.compare import RunFigures, scaling_efficiency
+from advisor.metrics.comparison import Comparison
+from advisor.metrics.theory import Theory
+
+Lines = list[tuple[str, list[str]]]
+
+
+def figures(found: Comparison) -> Lines:
+    """(title, one value per run), the base first; indented titles belong to the one above."""
+    base, runs, theories = found.base, found.runs, found.theories
+    lines: Lines = [
+        ("strategy", [row.strategy or "-" for row in runs]),
+        ("ranks", [str(row.world_size or row.ranks) for row in runs]),
+        ("step ms", [f"{row.step_ns / 1e6:.2f}" for row in runs]),
+        ("  MAD ms", [f"{row.step_mad_ns / 1e6:.2f}" for row in runs]),
+        ("  vs base", ["base", *(f"{d.share:+.1%}" for d in found.differences)]),
+        ("  95 % low", ["", *(f"{d.low:+.1%}" for d in found.differences)]),
+        ("  95 % high", ["", *(f"{d.high:+.1%}" for d in found.differences)]),
+        ("  significant", ["", *("yes" if d.significant else "no" for d in found.differences)]),
+        ("training s", [_training(row) for row in runs]),
+        ("tokens/s", [_optional(row.tokens_per_second, "{:,.0f}") for row in runs]),
+        ("speed-up", [f"{speed_up(base, row):.2f}x" for row in runs]),
+        ("efficiency", [_optional(scaling_efficiency(base, row), "{:.1%}") for row in runs]),
+        ("compute ms", [f"{row.compute_ns / 1e6:.2f}" for row in runs]),
+        ("compute %", [f"{row.compute_ns / row.window_ns:.1%}" for row in runs]),
+        ("non-compute ms", [f"{row.non_compute_ns / 1e6:.2f}" for row in runs]),
+        ("busy (kernel) ms", [f"{row.busy_ns / 1e6:.2f}" for row in runs]),
+        ("idle ms", [f"{row.idle_ns / 1e6:.2f}" for row in runs]),
+        ("exposed comm ms", [f"{row.exposed_comm_ns / 1e6:.2f}" for row in runs]),
+        ("overlap %", [_optional(row.overlap, "{:.1%}") for row in runs]),
+        ("peak memory MB", [_optional(row.peak_memory_bytes, "{:,.0f}", 1e6) for row in runs]),
+        ("  estimate MB", [_memory(known) for known in theories]),
+        ("MFU", [_mfu(row, known) for row, known in zip(runs, theories, strict=True)]),
+    ]
+    for op in sorted({total.op for row in runs for total in row.collectives}):
+        totals = [next((t for t in row.collectives if t.op == op), None) for row in runs]
+        lines += [
+            (title, ["-" if total is None else show(total) for total in totals])
+            for title, show in _of_collective(op)
+        ]
+    return lines
+
+
+def notes(found: Comparison) -> list[str]:
+    """Where the figures come from, one sentence each."""
+    sources = "; ".join(sorted({row.samples_from for row in found.runs}))
+    said = [
+        f"step times: {sources}; training s is their sum (and number)",
+        "times and collectives: mean over ranks and complete steps, with the profiler on",
+    ]
+    if any(row.on_host for row in found.runs):
+        said.append(
+            "peak memory on a CPU is the process with Python and its libraries; the estimate is"
+            " the model's state and activations alone"
+        )
+    return said
+
+
+def traffic(found: Comparison) -> list[list[str]]:
+    """Rows of run, operation, MB measured, MB by theory, verdict, formula, explanation."""
+    return [
+        [
+            row.run,
+            item.op,
+            _optional(item.measured_bytes, "{:.3f}", 1e6),
+            f"{item.theory_bytes / 1e6:.3f}",
+            item.verdict,
+            " + ".join(item.formulas),
+            item.explanation,
+        ]
+        for row, known in zip(found.runs, found.theories, strict=True)
+        for item in (known.ops if known else [])
+    ]
+
+
+def operators(found: Comparison) -> list[list[str]]:
+    """Rows of run, change, ms per step more or less, calls before and after, operator."""
+    return [
+        [
+            run,
+            row.change,
+            f"{(row.ns_other - row.ns_base) / 1e6:+.3f}",
+            f"{row.calls_base:g} -> {row.calls_other:g}",
+            row.name,
+        ]
+        for run, changes in found.operators.items()
+        for row in changes
+    ]
+
+
+def speed_up(base: RunFigures, row: RunFigures) -> float:
+    """Of throughput, where tokens are known for both, else of step time."""
+    if base.tokens_per_second and row.tokens_per_second:
+        return row.tokens_per_second / base.tokens_per_second
+    return base.step_ns / row.step_ns
+
+
+def _training(row: RunFigures) -> str:
+    return f"{sum(row.step_samples_ns) / 1e9:.2f} ({len(row.step_samples_ns)})"
+
+
+def _memory(known: Theory | None) -> str:
+    return _optional(known.memory_bytes if known else None, "{:,.0f}", 1e6)
+
+
+def _mfu(row: RunFigures, known: Theory | None) -> str:
+    return _optional(known.mfu(row.step_ns) if known else None, "{:.1%}")
+
+
+def _optional(value: float | None, form: str, scale: float = 1.0) -> str:
+    return "-" if value is None else form.format(value / scale)
+
+
+def _of_collective(op: str) -> list[tuple[str, Callable[[Any], str]]]:
+    return [
+        (f"{op} calls", lambda total: f"{total.calls_per_step:g}"),
+        ("  total ms", lambda total: f"{total.total_ns_per_step / 1e6:.2f}"),
+        ("  average us", lambda total: f"{total.average_ns / 1e3:.0f}"),
+        ("  MB", lambda total: _optional(total.bytes_per_step, "{:.2f}", 1e6)),
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from advisor.metrics.operations import bus_factor, element, message_bytes
+from advisor.metrics.operations import bus_factor, element, message_bytes, split_bytes
 
 
 @dataclass(slots=True)
@@ -31,7 +31,8 @@ class Call:
     step: int | None = None
     phase: str | None = None
     module: str | None = None
-    in_split: str | None = None
+    in_split: str | None = None  # as recorded
+    split_bytes: tuple[int, ...] | None = None
     is_gradient: bool = False
     exposed_transfer: int = 0  # shared with calls that transfer at the same time
     # Filled by matching.
@@ -49,8 +50,10 @@ class Call:
     latency_share: float | None = None
 
     def set_size(self) -> None:
-        """Work out dtype name and message size from the element counts."""
+        """Work out dtype name, message size and its parts from the element counts."""
         name, width = element(self.dtype)
+        if self.op == "all_to_all":
+            self.split_bytes = split_bytes(self.in_split, self.in_elements, width)
         self.dtype = name
         self.bytes = message_bytes(
             self.op, self.in_elements, self.out_elements, self.group_size, width

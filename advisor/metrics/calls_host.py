@@ -36,6 +36,7 @@ class _Request:
     out_elements: int | None
     dtype: str | None
     peer: int | None
+    in_split: str | None
 
 
 def host_calls(con: Any, run: str, rank: int) -> list[Call]:
@@ -117,7 +118,15 @@ def _request(found: Mapping[str, Any], row: int) -> _Request:
         out_elements=first,
         dtype=None if dtype in (None, "TensorList", "") else dtype,
         peer=_peer(op, found, row),
+        in_split=_in_split(op, found, row),
     )
+
+
+def _in_split(op: str, found: Mapping[str, Any], row: int) -> str | None:
+    # c10d::alltoall_base_(Tensor output, Tensor input, ProcessGroup group,
+    # int[] output_split_sizes, int[] input_split_sizes, ...): lists are recorded as text.
+    inputs = parse_json(found["concrete_inputs"][row]) if op == "all_to_all" else None
+    return str(inputs[4]) if isinstance(inputs, list) and len(inputs) > 4 else None
 
 
 def _peer(op: str, found: Mapping[str, Any], row: int) -> int | None:
@@ -176,6 +185,7 @@ def _call(
         call.out_elements = request.out_elements
         call.dtype = request.dtype or call.dtype
         call.peer = request.peer
+        call.in_split = request.in_split
         if call.op == "barrier":
             call.in_elements = call.out_elements = None
     return call

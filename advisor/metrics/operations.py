@@ -123,6 +123,27 @@ def parse_json(text: str | None) -> Any:
         return None
 
 
+def split_bytes(
+    splits: str | None, elements: int | None, width: int | None
+) -> tuple[int, ...] | None:
+    """Bytes to each member of the group, in its order, of an uneven all_to_all.
+
+    ``splits`` is the recorded text ``[160, 32, 32]``: elements, or rows of equal length
+    (c10d's ``input_split_sizes`` count along the first dimension). None for even splits (``[]``),
+    for lists that the profiler cut (over 30 members) and for numbers that do not fit ``elements``.
+    """
+    counts = parse_json(splits)
+    if not isinstance(counts, list) or elements is None or width is None:
+        return None
+    if not counts or not all(type(count) is int and count >= 0 for count in counts):
+        return None
+    total = sum(counts)
+    if not total or elements % total:
+        return None
+    row = elements // total * width
+    return tuple(count * row for count in counts)
+
+
 def elements_in(dims: Any) -> int | None:
     """Elements of one recorded argument: a shape ``[64, 512]`` or (nested) lists of shapes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -118,6 +119,7 @@ def _record(run: str, call: Call, hidden: int) -> dict[str, Any]:
         "busbw_gbps": call.busbw,
         "fitted_ns": call.fitted,
         "latency_share": call.latency_share,
+        "split_bytes": None if call.split_bytes is None else json.dumps(call.split_bytes),
     }
 
 

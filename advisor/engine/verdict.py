@@ -12,6 +12,7 @@ from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
 
 # A device idle for half of the step has a problem, though not one of communication.
 _MOSTLY_IDLE = 0.5
+_WORTH_A_TRY = 0.01
 _HEALTHY_STEPS = 2  # one step alone is no ground to call a run healthy that waits
 
 
@@ -70,7 +71,8 @@ def verdict_of(
     hints = [
         f"worth a try, for about {duration(item.savings_ns)} per step: {item.fix[0]}"
         for item in findings
-        if item.savings_ns and item.fix
+        # Less than a percent of the step is not worth anybody's afternoon.
+        if item.savings_ns and item.fix and item.savings_ns >= _WORTH_A_TRY * (facts.step_ns or 0)
     ][:2]
     return Verdict(title=title, cause="healthy", savings_ns=0, why=numbers, next_steps=hints)
 

@@ -56,13 +56,13 @@ def duration_with_spread(ns: float | None, low_ns: float | None, high_ns: float 
     """'38.2 ms ±1.4' when the interval is about symmetric, else '9 ms (6–12)'.
 
     An interval is printed in order, and left out when it does not hold the value: two numbers that
-    contradict each other are worse than one.
+    contradict each other are worse than one. Nor is one of no width printed.
     """
     if ns is None:
         return "–"
     if low_ns is None or high_ns is None:
         return duration(ns)
-    if not min(low_ns, high_ns) <= ns <= max(low_ns, high_ns):
+    if low_ns == high_ns == ns or not min(low_ns, high_ns) <= ns <= max(low_ns, high_ns):
         return duration(ns)
     low_ns, high_ns = min(low_ns, high_ns), max(low_ns, high_ns)
     divisor, unit = _time_unit(ns)

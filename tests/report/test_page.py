@@ -125,8 +125,8 @@ def test_timeline_draws_waiting_transfer_and_outlines_the_culprit(page: str) -> 
 def test_healthy_run_says_that_there_is_nothing_to_do() -> None:
     with make_store(late_rank=-1) as store:
         page = render(make_healthy_report(), store, "html")
-    assert "Nothing to fix" in page
-    assert "There is nothing to do." in page
+    assert "Nothing found to fix" in page
+    assert "Nothing to do on this evidence." in page
     assert "<article" not in page
 
 

@@ -81,3 +81,10 @@ def test_emulated_compute_gets_no_roofline(store: Store) -> None:
 def test_damaged_metadata_is_no_recording(store: Store, text: str) -> None:
     store.con.execute("UPDATE run SET workload = ?", [text])
     assert recorded(store, RUN) is None
+
+
+def test_a_run_without_a_roofline_says_what_to_record(store: Store) -> None:
+    wanted = "notes the model&#39;s size and the tokens per step"
+    assert wanted not in render(make_report(), store, "html")
+    store.con.execute("UPDATE run SET compute = 'emulated'")
+    assert wanted in render(make_report(), store, "html")

@@ -8,6 +8,7 @@ from typing import Any
 from advisor.findings import FindingsReport, OutcomeKind
 from advisor.report import numbers, summary
 from advisor.report.charts.scene import DataTable
+from advisor.report.sections import size
 from advisor.report.sections.section import Section
 from advisor.report.tables import rows
 from advisor.store.store import Store
@@ -31,7 +32,7 @@ def build(report: FindingsReport, store: Store | None) -> Section:
         else numbers.plural(sum(len(run.inputs) for run in report.runs), "file"),
         data={
             "tables": tables,
-            "missing": _missing(report),
+            "missing": _missing(report) + _no_roofline(report, store),
             "failed": [(outcome.rule, outcome.reason) for outcome in failed],
             "passed": list(dict.fromkeys(passed)),
             "notes": [
@@ -72,6 +73,26 @@ def _missing(report: FindingsReport) -> list[tuple[str, list[tuple[str, str]]]]:
     for reason, how, rules in summary.missing_evidence(report):
         ways.setdefault(how, []).append((", ".join(rules), reason or "evidence missing"))
     return sorted(ways.items(), key=lambda way: (not way[0], -len(way[1])))
+
+
+def _no_roofline(
+    report: FindingsReport, store: Store | None
+) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What a roofline would need, where steps were recorded but none can be drawn."""
+    if store is None:
+        return []
+    without = [
+        run.run
+        for run in report.runs
+        if run.steps_complete and size.roofline_input(store, run.run) is None
+    ]
+    if not without:
+        return []
+    how = (
+        "Record with `advisor profile` on the real device (DDP or ZeRO-1): it notes the model's "
+        "size and the tokens per step, which a trace does not hold."
+    )
+    return [(how, [("roofline", "how much arithmetic a step does is not recorded")])]
 
 
 def _runs(report: FindingsReport) -> DataTable:

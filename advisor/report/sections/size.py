@@ -10,9 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.metrics.theory import OpTheory, Theory, theory
 from advisor.model.plan_roofline import regime
-from advisor.model.plan_traffic import ddp_bytes
-from advisor.model.transformer import ADAM_BYTES, state_bytes
 from advisor.report import numbers
 from advisor.report.charts.roofline import Level, flops, roofline
 from advisor.report.charts.scene import DataTable, Figure
@@ -20,7 +19,8 @@ from advisor.report.sections.section import Section, slug
 from advisor.report.tables import Row, rows
 from advisor.store.store import Store
 
-_ZERO_STAGES = {"ddp": 0, "zero1": 1}
+_REPLICATED = ("ddp", "zero1")
+_FP32 = 4  # bytes of a gradient's element, under autocast as well
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Recorded:
 def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     """The section of one run; None when nothing was measured that has a size."""
     suffix = f"-{slug(run)}" if several else ""
-    known = recorded(store, run)
+    expected = theory(store.con, run)
     figures = [
         figure
         for figure in (
-            _roofline(store, run, known, suffix),
-            _traffic(store, run, known, suffix),
-            _memory(store, run, known, suffix),
+            _roofline(store, run, roofline_input(store, run), suffix),
+            _traffic(expected, suffix),
+            _memory(store, run, expected, suffix),
         )
         if figure is not None
     ]
@@ -67,7 +67,7 @@ def recorded(store: Store, run: str) -> Recorded | None:
         " WHERE run = ? ORDER BY k.rank LIMIT 1",
         [run],
     )
-    if not found or found[0]["strategy"] not in _ZERO_STAGES:
+    if not found or found[0]["strategy"] not in _REPLICATED:
         return None
     workload, metadata = _document(found[0]["workload"]), _document(found[0]["metadata"])
     buckets = _document(metadata.get("advisor")).get("buckets")
@@ -82,12 +82,11 @@ def recorded(store: Store, run: str) -> Recorded | None:
         world_size = int(workload["world_size"])
     except (KeyError, TypeError, ValueError):
         return None
-    width = {"fp32": 4, "mixed": 4, "bf16": 2}.get(precision)
-    if not gradient_bytes or width is None:
+    if not gradient_bytes:
         return None
     return Recorded(
         found[0]["strategy"],
-        gradient_bytes // width,
+        gradient_bytes // _FP32,
         gradient_bytes,
         tokens,
         precision,
@@ -96,8 +95,14 @@ def recorded(store: Store, run: str) -> Recorded | None:
     )
 
 
+def roofline_input(store: Store, run: str) -> Recorded | None:
+    """What the roofline needs beside times and traffic; None where compute was not real either."""
+    known = recorded(store, run)
+    return None if known is None or known.emulated else known
+
+
 def _roofline(store: Store, run: str, known: Recorded | None, suffix: str) -> Figure | None:
-    if known is None or known.emulated:
+    if known is None:
         return None
     measured = rows(
         store,
@@ -146,41 +151,51 @@ def _roofline(store: Store, run: str, known: Recorded | None, suffix: str) -> Fi
     )
 
 
-def _traffic(store: Store, run: str, known: Recorded | None, suffix: str) -> Figure | None:
-    if known is None or known.world_size < 2:
+def _traffic(known: Theory | None, suffix: str) -> Figure | None:
+    found = [item for item in (known.ops if known else []) if item.measured_bytes is not None]
+    if not found:
         return None
-    found = rows(
-        store,
-        "SELECT sum(wire_bytes_per_step) AS bytes FROM traffic WHERE run = ?",
-        [run],
-    )
-    measured = found[0]["bytes"] if found else None
-    if not measured:
-        return None
-    theory = ddp_bytes(known.gradient_bytes, known.world_size)
-    ratio = float(measured) / theory
+    total = sum(item.measured_bytes or 0.0 for item in found)
     return Figure(
         id=f"traffic{suffix}",
-        title=f"Each rank sends {numbers.traffic(measured)} per step, "
-        + (
-            "as theory says"
-            if abs(ratio - 1) < 0.02
-            else f"{numbers.significant(ratio)} times what theory says"
-        ),
+        title=f"Each rank sends {numbers.traffic(total)} per step, {_agreement(found, total)}",
         description="Bytes that a rank sends per step, measured and by theory.",
         scenes=[],
         table=DataTable(
-            ["", "per rank and step"],
+            ["operation", "measured", "theory", "formula", "verdict", "difference"],
             [
-                ["measured, sizes times bus factor", numbers.traffic(measured)],
-                [f"{known.strategy}: 2(n−1)/n times the gradients", numbers.traffic(theory)],
-                ["gradients", numbers.traffic(known.gradient_bytes)],
+                [
+                    item.op,
+                    numbers.traffic(item.measured_bytes),
+                    numbers.traffic(item.theory_bytes),
+                    " + ".join(item.formulas) or "none",
+                    item.verdict,
+                    item.explanation or "none",
+                ]
+                for item in found
             ],
         ),
+        note="Measured: message sizes times bus factor, mean over ranks and complete steps.",
     )
 
 
-def _memory(store: Store, run: str, known: Recorded | None, suffix: str) -> Figure | None:
+def _agreement(found: list[OpTheory], total: float) -> str:
+    verdicts = {item.verdict for item in found}
+    if verdicts <= {"equal"}:
+        return "as theory says"
+    if verdicts <= {"equal", "explained"}:
+        return "which theory and what torch does otherwise explain"
+    if "differs" not in verdicts:
+        return "in part not to be predicted"
+    expected = sum(item.expected_bytes for item in found)
+    return (
+        f"{numbers.significant(total / expected)} times what theory says"
+        if expected
+        else "where theory says none"
+    )
+
+
+def _memory(store: Store, run: str, known: Theory | None, suffix: str) -> Figure | None:
     found: list[Row] = rows(
         store,
         "SELECT rank, peak_memory_bytes AS peak, total_memory_bytes AS total, timeline FROM rank"
@@ -196,12 +211,11 @@ def _memory(store: Store, run: str, known: Recorded | None, suffix: str) -> Figu
     note = ""
     if any(row["timeline"] == "host" for row in found):
         note = "On CPU the peak is the whole process, with Python and libraries."
-    state = None
-    if known is not None and known.precision in ADAM_BYTES:
-        state = _state(known)
+    estimate = known.memory_bytes if known is not None else None
+    if estimate is not None:
         note += (
-            f" Parameters, gradients and Adam's state take {numbers.traffic(state)} per rank by "
-            "estimate; the rest is activations and the runtime."
+            f" Parameters, gradients, optimizer state and activations take "
+            f"{numbers.traffic(estimate)} on the fullest rank by estimate."
         )
     return Figure(
         id=f"memory{suffix}",
@@ -209,29 +223,19 @@ def _memory(store: Store, run: str, known: Recorded | None, suffix: str) -> Figu
         description="Peak memory of every rank.",
         scenes=[],
         table=DataTable(
-            ["rank", "peak", "device has", "estimated state"],
+            ["rank", "peak", "device has", "estimate of the fullest"],
             [
                 [
                     row["rank"],
                     numbers.traffic(row["peak"]),
                     numbers.traffic(row["total"]),
-                    numbers.traffic(state),
+                    numbers.traffic(estimate),
                 ]
                 for row in found[:128]
             ],
         ),
         note=note.strip(),
     )
-
-
-def _state(known: Recorded) -> float:
-    kept: Any = state_bytes(
-        known.parameters,
-        _ZERO_STAGES[known.strategy],
-        known.world_size,
-        precision=known.precision,  # type: ignore[arg-type]
-    )
-    return float(kept.parameters + kept.gradients + kept.optimizer)
 
 
 def _document(value: object) -> dict[str, Any]:

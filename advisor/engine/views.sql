@@ -309,7 +309,9 @@ UNION ALL SELECT NULL FROM link_excess;
 CREATE VIEW slow_place AS
 WITH placed AS (
   SELECT *, coalesce(excess_low_ns, excess_ns_per_step / 2) AS own_low_ns, -- low end from the calls alone
-    try_cast(evidence AS JSON) -> '$.share' AS share, try_cast(candidates AS INTEGER[]) AS open_ranks,
+    try_cast(evidence AS JSON) -> '$.share' AS share, try_cast(evidence AS JSON) ->> '$.probe' AS probe,
+    (try_cast(evidence AS JSON) ->> '$.probe_gbps')::DOUBLE AS probe_gbps, (try_cast(evidence AS JSON) ->> '$.probe_expected_gbps')::DOUBLE AS probe_expected_gbps,
+    try_cast(candidates AS INTEGER[]) AS open_ranks,
     CASE kind WHEN 'edge' THEN 0 WHEN 'rank' THEN 1 WHEN 'host' THEN 2 WHEN 'group' THEN 3 ELSE 4 END AS precision_order
   FROM link_excess)
 SELECT p.*, (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_high, -- excess, of a call's time

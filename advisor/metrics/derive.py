@@ -8,11 +8,13 @@ from advisor.metrics.critical_path import critical_path_rows
 from advisor.metrics.fits import fit_record
 from advisor.metrics.host import gap_rows
 from advisor.metrics.lateness import Ranks, lateness_rows
-from advisor.metrics.links import Inputs, link_rows
+from advisor.metrics.link_cost import Inputs
+from advisor.metrics.links import link_rows
 from advisor.metrics.load import RunData, load_run
 from advisor.metrics.overlap import overlap_row
 from advisor.metrics.phases import bucket_rows, sync_rows
 from advisor.metrics.pipeline import pipeline_rows
+from advisor.metrics.probes import probe_fits, read_probe
 from advisor.metrics.summaries import EXPERT_BALANCE, REDUNDANT, TRAFFIC
 from advisor.metrics.tables import insert_rows
 from advisor.metrics.write import write_breakdowns, write_clocks, write_collectives, write_rank
@@ -47,11 +49,8 @@ def derive(store: Store, *, step_annotation: str | None = None) -> None:
     """
     con = store.con
     for table in TABLES:
-        # A probe or nccl-tests write fits too; those are not this module's to remove.
-        conditions = {
-            "alpha_beta": " WHERE origin = 'trace'",
-            "link_excess": " WHERE expected_from IS DISTINCT FROM 'probe'",
-        }
+        # nccl-tests write fits too; those are not this module's to remove.
+        conditions = {"alpha_beta": " WHERE origin IN ('trace', 'probe')"}
         condition = conditions.get(table, "")
         con.execute(f"DELETE FROM {table}{condition}")
     for (run,) in con.execute("SELECT run FROM run ORDER BY run").fetchall():
@@ -80,10 +79,9 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
             data.clocks,
         ),
     )
-    insert_rows(con, "link_excess", link_rows(_link_input(con, data)))
-    insert_rows(
-        con, "alpha_beta", [fit_record(run, kind, found) for kind, found in data.fits.items()]
-    )
+    insert_rows(con, "link_excess", link_rows(_link_input(con, data), read_probe(con, run)))
+    own_fits = [fit_record(run, kind, found) for kind, found in data.fits.items()]
+    insert_rows(con, "alpha_beta", own_fits + probe_fits(con, run))
     insert_rows(
         con,
         "unmatched",

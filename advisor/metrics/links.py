@@ -8,24 +8,19 @@ explain it alike the host is named, where several hosts do they stay candidates.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from advisor.metrics.breakdown import Occupancy
 from advisor.metrics.calls import Call
-from advisor.metrics.clock import Clock
 from advisor.metrics.fits import link_kind, wire_name
-from advisor.metrics.groups import Group, RankInfo
+from advisor.metrics.link_cost import Culprit, Inputs, Share, link_row, of_host
 from advisor.metrics.operations import POINT_TO_POINT
 from advisor.metrics.peers import PeerExcess, peer_excess
+from advisor.metrics.probes import Probe, probe_rows
 from advisor.metrics.rings import Explained, Home, Ring, explain, observe
-from advisor.metrics.savings import interval, saved_per_step
-from advisor.metrics.steps import Steps
 
 _SIGNIFICANCE = 0.01
 # Excess under this share of a call's time is within what healthy links differ by.
@@ -34,90 +29,39 @@ _SMALLEST_SHARE = 0.04
 _CLEAR = 1.05
 # What groups' medians are good for, of what is left of a call without the excess.
 _PEER_SPREAD = 0.2
-# Messages of less than this cost latency, which a slow link need not add to.
-_SMALLEST_BYTES = 65_536
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What the attribution needs of a run."""
+def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
+    """Rows of ``link_excess``: places and what they rest on. Empty when all is alike.
 
-    run: str
-    columns: Sequence[Mapping[int, Call]]
-    calls: Mapping[int, Sequence[Call]]
-    groups: Mapping[str, Group]
-    infos: Mapping[int, RankInfo]
-    clocks: Mapping[int, Clock]
-    exclusive: Mapping[int, Mapping[int, float]]
-    occupancy: Mapping[int, Occupancy]
-    steps: Mapping[int, Steps]
-    gloo: bool
-
-
-@dataclass(frozen=True)
-class Culprit:
-    """A place: calls with a rank of ``near`` and one of ``far`` (None: any other host's) use it."""
-
-    kind: str
-    src: int
-    dst: int | None
-    near: frozenset[int]
-    far: frozenset[int] | None
-    candidates: tuple[int, ...] = ()
-
-    def used_by(self, ranks: Sequence[int]) -> bool:
-        """Whether a call of these ranks goes over the slow place."""
-        others = set(ranks) - self.near if self.far is None else set(ranks) & self.far
-        return bool(others) and not self.near.isdisjoint(ranks)
-
-
-def link_rows(data: Inputs) -> list[dict[str, Any]]:
-    """Rows of ``link_excess``: the place and what it rests on. Empty when all is alike."""
+    ``probe`` is a measurement of the same links: it settles place and share, or says that the
+    links are alike by now.
+    """
     home = homes(data)
     found = _explained(data, home)
     peers = peer_excess(data.columns, data.groups, data.infos, data.exclusive)
     slow = [peer for peer in peers if peer.slow]
-    if found is None and not slow:
-        return []
     culprit = _by_rank(peers, found, home) if slow else _by_ring(found, home)
+    probed = probe.places(home) if probe is not None else None
     if culprit is None:
-        return []
-    share = _share(found, [p for p in slow if culprit.used_by(p.ranks)])
-    cuts = [_shorter(data, culprit, value) for value in share]
-    saved = [
-        interval(saved_per_step(data.calls, data.exclusive, cut, data.occupancy, data.steps))
-        for cut in cuts
-    ]
-    measured = _bandwidth(data, cuts[1])
-    return [
-        {
-            "run": data.run,
-            "kind": culprit.kind,
-            "src": culprit.src,
-            "dst": culprit.dst,
-            "host": data.infos[culprit.src].host if culprit.src in data.infos else None,
-            "process_group": None,
-            "candidates": json.dumps(culprit.candidates) if culprit.candidates else None,
-            "calls": (found.calls if found else 0) + sum(p.calls for p in slow),
-            "measured_gbps": measured,
-            "expected_gbps": None if measured is None else measured / (1 - share[1]),
-            "expected_from": "peer groups" if slow else "stagger",
-            "excess_ns_per_step": round(saved[1][0]),
-            "excess_low_ns": round(saved[0][1]),
-            "excess_high_ns": round(saved[2][2]),
-            "p_value": min([found.p_value if found else 1.0, *(p.p_value for p in slow)]),
-            "evidence": json.dumps(
-                {
-                    "share": [round(value, 3) for value in share],
-                    "near": sorted(culprit.near),
-                    "far": None if culprit.far is None else sorted(culprit.far),
-                    "places": [[p.kind, *map(str, p.homes)] for p in found.places] if found else [],
-                    "groups": [vars(peer) for peer in peers],
-                },
-                default=str,
-            ),
-        }
-    ]
+        return probe_rows(data, probed or ())
+    same = next((one for one in probed or () if one.is_at(culprit)), None)
+    share = same.share if same else _share(found, [p for p in slow if culprit.used_by(p.ranks)])
+    row = link_row(
+        data,
+        same.culprit if same else culprit,
+        share,
+        calls=(found.calls if found else 0) + sum(p.calls for p in slow),
+        expected_from="probe" if same else "peer groups" if slow else "stagger",
+        p_value=min([found.p_value if found else 1.0, *(p.p_value for p in slow)]),
+        evidence={
+            "probe": None if probed is None else "denies" if same is None else "confirms",
+            **(same.numbers() if same else {}),
+            "places": [[p.kind, *map(str, p.homes)] for p in found.places] if found else [],
+            "groups": [vars(peer) for peer in peers],
+        },
+    )
+    return [row] if same else [row, *probe_rows(data, probed or ())]
 
 
 def homes(data: Inputs) -> dict[int, Home]:
@@ -178,7 +122,7 @@ def _by_ring(found: Explained | None, home: Mapping[int, Home]) -> Culprit | Non
     whole = {place.homes[0] for place in found.places if place.kind != "edge"}
     edges = {place.homes for place in found.places if place.kind == "edge"}
     if len(whole) == 1 and not edges:
-        return _of_host(ranks[whole.pop()])
+        return of_host(ranks[whole.pop()])
     if len(edges) == 1:
         ((source, target),) = edges
         if whole <= {source, target}:
@@ -189,11 +133,6 @@ def _by_ring(found: Explained | None, home: Mapping[int, Home]) -> Culprit | Non
     first = ranks[found.places[0].homes[0]]
     open_ranks = tuple(sorted(rank for host in hosts for rank in ranks[host]))
     return Culprit("candidates", first[0], None, frozenset(first), None, open_ranks)
-
-
-def _of_host(ranks: Sequence[int]) -> Culprit:
-    kind = "rank" if len(ranks) == 1 else "host"
-    return Culprit(kind, ranks[0], None, frozenset(ranks), None)
 
 
 def _by_rank(
@@ -213,14 +152,14 @@ def _by_rank(
         return None
     near = [rank for rank in ranked if scores[rank] * _CLEAR >= scores[ranked[0]]]
     if len(near) == 1:
-        return _of_host(near)
+        return of_host(near)
     if len({home.get(rank) for rank in near}) == 1:
-        return _of_host(sorted(near))
+        return of_host(sorted(near))
     culprits = frozenset(near)
     return Culprit("candidates", near[0], None, frozenset(near[:1]), None, tuple(sorted(culprits)))
 
 
-def _share(found: Explained | None, slow: Sequence[PeerExcess]) -> tuple[float, float, float]:
+def _share(found: Explained | None, slow: Sequence[PeerExcess]) -> Share:
     """Low, middle and high of the part of a call over the place that is excess."""
     if not slow:
         assert found is not None
@@ -232,35 +171,3 @@ def _share(found: Explained | None, slow: Sequence[PeerExcess]) -> tuple[float, 
         float(np.median(shares)),
         1 - (1 - high) * (1 - _PEER_SPREAD),
     )
-
-
-def _shorter(data: Inputs, culprit: Culprit, share: float) -> dict[tuple[int, int], float]:
-    """(rank, event_id) -> time that each call over the slow place would be shorter."""
-    result = {}
-    for column in data.columns:
-        call = next(iter(column.values()))
-        ranks = _members(call, data.groups) or tuple(sorted(column))
-        if culprit.used_by(ranks) and (call.bytes or 0) >= _SMALLEST_BYTES:
-            for rank, own in column.items():
-                result[rank, own.event_id] = share * data.exclusive[rank][own.event_id]
-    return result
-
-
-def _members(call: Call, groups: Mapping[str, Group]) -> tuple[int, ...] | None:
-    if call.op in POINT_TO_POINT:
-        if call.peer is None:
-            return None
-        return (call.rank, call.peer) if call.op == "send" else (call.peer, call.rank)
-    group = groups.get(call.group) if call.group is not None else None
-    return group.ranks if group is not None else None
-
-
-def _bandwidth(data: Inputs, shorter: Mapping[tuple[int, int], float]) -> float | None:
-    """Bus bandwidth of the calls over the slow place."""
-    measured = []
-    for column in data.columns:
-        rank, call = max(column.items(), key=lambda item: data.exclusive[item[0]][item[1].event_id])
-        factor, time = call.factor, data.exclusive[rank][call.event_id]
-        if (rank, call.event_id) in shorter and factor and call.bytes and time > 0:
-            measured.append(call.bytes * factor / time)
-    return float(np.median(measured)) if measured else None

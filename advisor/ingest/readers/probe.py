@@ -1,4 +1,8 @@
-"""The result of ``advisor probe`` → ``bench``: collectives by size, and single links."""
+"""The result of ``advisor probe`` → ``bench``: collectives by size, and single links.
+
+The host of each of the probe's ranks goes to ``topology`` as ``probe-rank``: it need not be the
+host of the job's rank of that number.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +47,7 @@ class _Probe(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     world_size: int = Field(ge=1)
+    hosts: list[str] = []
     collectives: list[_Collective] = []
     pairs: list[_Pair] = []
 
@@ -53,7 +58,7 @@ def detect(source: Source) -> bool:
 
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:
-    """Write ``bench`` rows; a file that does not fit is counted and noted."""
+    """Write ``bench`` and ``topology`` rows; a file that does not fit is counted and noted."""
     for source in sources:
         try:
             probe = _Probe.model_validate_json(read_document(source)[0])
@@ -64,6 +69,8 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             )
             continue
         count = insert(context.con, "bench", _COLUMNS, _rows(context.run, probe))
+        hosts = [(context.run, "probe-rank", *place) for place in enumerate(probe.hosts)]
+        insert(context.con, "topology", ("run", "kind", "rank", "host"), hosts)
         context.report(source, FORMAT, events_read=count)
 
 

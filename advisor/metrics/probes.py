@@ -1,0 +1,161 @@
+"""What a probe of the same links adds to a diagnosis: places that are slow, and fitted costs.
+
+The probe's ranks are brought to the trace's hosts by name, or by rank where both have as many.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from advisor.metrics.fits import fit_record
+from advisor.metrics.link_cost import Culprit, Inputs, Share, bandwidth, link_row, of_host
+from advisor.metrics.pair_timings import Pair, Suspect, suspects
+from advisor.metrics.rings import Home
+from advisor.model.alpha_beta import fit
+
+# What a pair's rate is good for.
+_SPREAD = 0.2
+# Calls that move this much more than a slow link gives did not go over it when it was slow.
+_FASTER = 1.25
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A place that the probe found slow; rates in GB/s."""
+
+    culprit: Culprit
+    gbps: float
+    expected_gbps: float
+    pairs: int
+
+    @property
+    def share(self) -> Share:
+        """Excess of a call that the link limits."""
+        left = self.gbps / self.expected_gbps
+        return max(1 - (1 + _SPREAD) * left, 0.0), 1 - left, 1 - (1 - _SPREAD) * left
+
+    def is_at(self, other: Culprit) -> bool:
+        """Whether this is the other place, or the end of it that is slow."""
+        theirs = other.near | (other.far or frozenset()) | frozenset(other.candidates)
+        return not self.culprit.near.isdisjoint(theirs) and (
+            self.culprit.far is None or not self.culprit.far.isdisjoint(theirs)
+        )
+
+    def numbers(self) -> dict[str, Any]:
+        """For the evidence."""
+        return {
+            "probe_gbps": round(self.gbps, 4),
+            "probe_expected_gbps": round(self.expected_gbps, 4),
+            "probe_pairs": self.pairs,
+        }
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Single links, and the host of each of the probe's ranks."""
+
+    pairs: tuple[Pair, ...]
+    hosts: Mapping[int, str]
+
+    def places(self, home: Mapping[int, Home]) -> list[Probed] | None:
+        """Slow places among the trace's ranks; None where the probe was of other hosts."""
+        if self.hosts and set(self.hosts.values()) <= set(home.values()):
+            where: Mapping[int, Home] = self.hosts
+        elif set(self.hosts) == set(home):
+            where = home
+        else:
+            return None
+        if len(set(where.values())) == 1:
+            where = {rank: rank for rank in where}  # one machine: its ranks are the places
+            home = {rank: rank for rank in home}
+        ranks: dict[Home, list[int]] = defaultdict(list)
+        for rank, own in home.items():
+            ranks[own].append(rank)
+        names = sorted(set(where.values()), key=str)
+        between: dict[tuple[int, int], list[Pair]] = defaultdict(list)
+        for pair in self.pairs:
+            ends = names.index(where[pair.src]), names.index(where[pair.dst])
+            if ends[0] != ends[1]:
+                between[ends].append(pair)
+        merged = [
+            Pair(
+                *ends,
+                median(pair.ns_per_byte for pair in found),
+                median(pair.latency_ns for pair in found),
+            )
+            for ends, found in sorted(between.items())
+        ]
+        if len(merged) < 3:
+            return None  # too few to compare
+        by_place: dict[tuple[int, ...], Probed] = {}
+        for suspect in suspects(merged):
+            by_place.setdefault(suspect.ranks, _probed(suspect, [ranks[n] for n in names]))
+        return list(by_place.values())
+
+
+def _probed(suspect: Suspect, ranks: Sequence[Sequence[int]]) -> Probed:
+    near = ranks[suspect.ranks[0]]
+    if suspect.kind in ("sender", "receiver"):
+        culprit = of_host(near)
+    else:
+        far = ranks[suspect.ranks[1]]
+        culprit = Culprit("edge", near[0], far[0], frozenset(near), frozenset(far),
+                          (near[0], far[0]))  # fmt: skip
+    return Probed(culprit, suspect.gbps, suspect.expected_gbps, suspect.pairs)
+
+
+def probe_rows(data: Inputs, probed: Sequence[Probed]) -> list[dict[str, Any]]:
+    """Rows of the places that only the probe shows, where the traced calls ran at their rate."""
+    rows = []
+    for one in probed:
+        moved = bandwidth(data, one.culprit)
+        if moved is not None and moved <= _FASTER * one.gbps:
+            evidence = {"probe": "shows", **one.numbers()}
+            rows.append(link_row(data, one.culprit, one.share, calls=one.pairs,
+                                 expected_from="probe", evidence=evidence))  # fmt: skip
+    return rows
+
+
+def read_probe(con: Any, run: str) -> Probe | None:
+    """The pairs of a probe's result that was given along with the traces; None without one."""
+    hosts = con.execute(
+        "SELECT rank, host FROM topology WHERE run = ? AND kind = 'probe-rank'", [run]
+    ).fetchall()
+    rows = con.execute(
+        "SELECT src, dst, bytes, median(time_us) FROM bench WHERE run = ? AND tool = 'probe' "
+        "AND src IS NOT NULL GROUP BY ALL ORDER BY ALL",
+        [run],
+    ).fetchall()
+    times: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
+    for src, dst, size, time_us in rows:
+        times[src, dst][size] = 1e3 * time_us
+    pairs = []
+    for (src, dst), by_size in times.items():
+        small, large = min(by_size), max(by_size)
+        if large > small:
+            slope = max(by_size[large] - by_size[small], 1.0) / (large - small)
+            pairs.append(Pair(src, dst, slope, by_size[small]))
+    return Probe(tuple(pairs), dict(hosts)) if pairs else None
+
+
+def probe_fits(con: Any, run: str) -> list[dict[str, Any]]:
+    """Rows of ``alpha_beta`` from the probe's collectives."""
+    (hosts,) = con.execute(
+        "SELECT count(DISTINCT host) FROM topology WHERE run = ? AND kind = 'probe-rank'", [run]
+    ).fetchone()
+    rows = con.execute(
+        "SELECT op, ranks, list(bytes ORDER BY bytes), list(1e3 * time_us ORDER BY bytes) "
+        "FROM bench WHERE run = ? AND tool = 'probe' AND src IS NULL GROUP BY ALL ORDER BY ALL",
+        [run],
+    ).fetchall()
+    found = []
+    for op, ranks, sizes, times in rows:
+        fitted = fit(op, ranks, sizes, times)
+        if fitted is not None:
+            kind = (op, ranks, None if not hosts else "inter" if hosts > 1 else "intra")
+            found.append({**fit_record(run, kind, fitted), "origin": "probe"})
+    return found

@@ -118,15 +118,42 @@ def enqueue_sql(name: str) -> str:
     return f"regexp_matches({name}, {literal(pattern)})"
 
 
+def _known(category: str | None) -> CategoryRule | None:
+    return next((rule for rule in event_classes().categories if category in rule.names), None)
+
+
+def runs_on_device(category: str | None) -> bool:
+    """What :func:`on_device_sql` yields."""
+    known = _known(category)
+    return known is not None and known.device
+
+
+def keeps_shapes(name: str) -> bool:
+    """What :func:`enqueue_sql` yields."""
+    return any(_found(rule, name) for rule in event_classes().enqueue_names)
+
+
+def decided_by_category(category: str | None) -> bool:
+    """Whether all events of a category are of one class, whatever their names."""
+    known = _known(category)
+    return known is not None and not (
+        known.class_ in ("compute", "other") or (known.class_ == "annotation" and not known.device)
+    )
+
+
+def _found(rule: NameRule, name: str) -> bool:
+    return re.search(rule.pattern, name, re.ASCII) is not None  # RE2's \\w and \\b are ASCII's
+
+
 def classify(category: str | None, name: str | None, *, device: bool) -> str:
-    """The same decision in Python, for readers of other formats and as a reference in tests."""
+    """What :func:`class_sql` yields, decided in Python."""
     classes = event_classes()
-    known = next((rule for rule in classes.categories if category in rule.names), None)
+    known = _known(category)
     base = known.class_ if known else ("other" if device else "annotation")
-    on_device = known.device if known else device
-    if base not in ("compute", "other", "annotation") or (base == "annotation" and on_device):
+    if known and decided_by_category(category):
         return base
+    on_device = known.device if known else device
     for rule in classes.device_names if on_device else classes.host_names:
-        if re.search(rule.pattern, name or ""):
+        if _found(rule, name or ""):
             return rule.class_
     return base

@@ -15,6 +15,8 @@ from advisor.errors import AdvisorError
 from tests.support import traces
 from tests.support.traces import BASE_NS, LAYOUTS, dropped, event, kineto, names, notes, read
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 _MANY = 3_000  # several chunks in every layout
 
 

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from advisor.ingest.compression import DEFAULT_LIMITS
 from advisor.ingest.readers.kineto.cutter import Cutter, NoEventsError
 from advisor.ingest.readers.kineto.repair import Repairer
 from tests.support.traces import LAYOUTS, names, read
+
+pytestmark = pytest.mark.usefixtures("both_paths")
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),

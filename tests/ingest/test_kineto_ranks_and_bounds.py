@@ -14,6 +14,8 @@ from advisor.ingest.compression import Limits, open_decompressed
 from advisor.store.store import Store
 from tests.support.traces import event, kineto, one_line, read
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 _HOST = {"pid": 900, "tid": 901, "args": {}}
 _KINDS = {
     "cpu_op": "aten::add",

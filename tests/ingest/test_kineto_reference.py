@@ -10,6 +10,8 @@ from advisor.ingest import ingest
 from advisor.store.store import Store
 from tests.support import reference_loader
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 _FOLDERS = [
     "dlrm_8xV100",
     "ddp_2xA100_metadata",

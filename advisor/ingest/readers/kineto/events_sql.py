@@ -24,7 +24,7 @@ METADATA = "!metadata"
 NO_TIME = "!no timestamp"
 NO_PHASE = "!not an event"
 
-_ARGS = {
+ARGS = {
     "device": "INTEGER",
     "stream": "BIGINT",
     "correlation": "BIGINT",
@@ -64,12 +64,12 @@ _COLLECTIVE_COLUMNS = {
     "in_split": "In split size",
     "out_split": "Out split size",
 }
-_SHAPE_COLUMNS = {
+SHAPE_COLUMNS = {
     "input_dims": "Input Dims",
     "input_types": "Input type",
     "concrete_inputs": "Concrete Inputs",
 }
-_COMM_COLUMNS = _COLLECTIVE_COLUMNS | _SHAPE_COLUMNS
+COMM_COLUMNS = _COLLECTIVE_COLUMNS | SHAPE_COLUMNS
 STAGED = "kineto_comm"
 _EVENT = {
     "ph": "VARCHAR",
@@ -81,7 +81,9 @@ _EVENT = {
     "dur": "DECIMAL(19,3)",
 }
 KEPT_FIELDS = frozenset(_EVENT)
-KEPT_ARGS = frozenset(_ARGS)
+KEPT_ARGS = frozenset(ARGS)
+NOT_LEAN = ("python", "cpu_op", "runtime")
+"""Classes that ``--lean`` leaves out."""
 # Flows (arrows between events), counters, samples, object snapshots and async spans carry no
 # time on a stream or thread; letters of the Trace Event Format.
 IGNORED_PHASES = "stfCPNODbneSTpFcvV"
@@ -93,13 +95,13 @@ _LARGEST_US = LARGEST_NS // 1000
 
 def event_schema(external_key: str = "External id") -> str:
     """The type of a chunk for ``from_json``. Key names are data of the format, not of a trace."""
-    args = {(external_key if key == "External id" else key): kind for key, kind in _ARGS.items()}
+    args = {(external_key if key == "External id" else key): kind for key, kind in ARGS.items()}
     fields: dict[str, Any] = dict(_EVENT, args=args)
     return json.dumps([fields])
 
 
 def _comm_schema() -> str:
-    return json.dumps({column: _ARGS[key] for column, key in _COMM_COLUMNS.items()})
+    return json.dumps({column: ARGS[key] for column, key in COMM_COLUMNS.items()})
 
 
 def insert_sql(
@@ -113,6 +115,7 @@ def insert_sql(
 ) -> str:
     """INSERT INTO event from a relation ``chunks``(chunk, rank, base_ns, first_id).
 
+    ``dur_ns`` is null where a span does not say a usable one, to be counted.
     One statement fills one table: what belongs to ``comm_event`` goes through a column that
     ``event`` has meanwhile (:data:`STAGE_SQL`, then :data:`MOVE_SQL` and :data:`UNSTAGE_SQL`).
 
@@ -122,9 +125,9 @@ def insert_sql(
     """
     is_device = on_device_sql("category")
     class_ = class_sql("category", "e.name", "e.args.stream IS NOT NULL")
-    comm = ", ".join(f'e.args."{key}"' for key in _COMM_COLUMNS.values())
+    comm = ", ".join(f'e.args."{key}"' for key in COMM_COLUMNS.values())
     schema = literal(event_schema(external_key))
-    wanted = "class NOT IN ('python', 'cpu_op', 'runtime')" if lean else "true"
+    wanted = f"NOT {one_of('class', NOT_LEAN)}" if lean else "true"
     rank = "coalesce(e.args.rank, rank)" if merged else "rank"
     near = f"TRY_CAST(ts - CAST({origin_us} AS DECIMAL(19, 3)) AS DECIMAL(15, 3))"
     return f"""
@@ -155,7 +158,7 @@ FROM (
     END,
     {is_device}, e.args.device, e.args.stream, e.pid, e.tid,
     CASE WHEN e.ts BETWEEN -{_LARGEST_US} AND {_LARGEST_US} THEN e.ts ELSE 0 END,
-    CASE WHEN e.dur BETWEEN 0 AND {_LARGEST_US} THEN e.dur ELSE 0 END,
+    CASE WHEN e.dur BETWEEN 0 AND {_LARGEST_US} THEN e.dur WHEN e.ph = 'X' THEN NULL ELSE 0 END,
     e.args.correlation, e.args."{external_key}",
     {enqueue_sql("e.name")}, {comm}, e.args.bytes
   FROM (
@@ -182,7 +185,7 @@ def _inner_columns() -> list[str]:
     return [
         *("rank", "first_id", "base_ns", "position", "name", "category", "class", "on_device"),
         *("device", "stream", "pid", "tid", "ts", "dur", "correlation", "external_id"),
-        *("asks", *_COMM_COLUMNS, "bytes"),
+        *("asks", *COMM_COLUMNS, "bytes"),
     ]
 
 
@@ -191,10 +194,10 @@ def _comm_json() -> str:
 
     Shapes are kept where communication is asked for; other operators have them too.
     """
-    shapes = " OR ".join(f"{column} IS NOT NULL" for column in _SHAPE_COLUMNS)
+    shapes = " OR ".join(f"{column} IS NOT NULL" for column in SHAPE_COLUMNS)
     facts = " OR ".join(f"{column} IS NOT NULL" for column in _COLLECTIVE_COLUMNS)
     fields = [f"{column}: {column}" for column in _COLLECTIVE_COLUMNS]
-    fields += [f"{column}: CASE WHEN asks THEN {column} END" for column in _SHAPE_COLUMNS]
+    fields += [f"{column}: CASE WHEN asks THEN {column} END" for column in SHAPE_COLUMNS]
     return f"CASE WHEN {facts} OR (asks AND ({shapes})) THEN to_json({{{', '.join(fields)}}}) END"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,7 @@ class Trace:
     sha256: str | None = None
     ended_in: int | None = None
     ends_in_chunk: bool = False
+    no_duration: int = 0
 
     def peek(self) -> None:
         """Read the head (and the tail where seeking is cheap) for rank, base time and groups."""
@@ -121,6 +122,18 @@ class Trace:
             if raw.damage:
                 self.complete = False
                 self.notes.append(raw.damage)
+
+    def chunks_again(self, numbers: Collection[int]) -> Iterator[Chunk]:
+        """Chunks of the numbers given, as :meth:`chunks` gave them."""
+        stream, raw = self.source.open_raw()
+        with stream:
+            for chunk in Cutter(raw.read_piece, self.source.limits).chunks():
+                if chunk.number in numbers:
+                    if not chunk.text.isascii():
+                        chunk.text = self._valid_utf8(chunk.text)
+                    yield chunk
+                if chunk.number >= max(numbers):
+                    return
 
     def _valid_utf8(self, text: bytearray) -> bytearray:
         try:

@@ -1,0 +1,205 @@
+"""One scanner and the batch that it fills: chunks in, Arrow batches of both tables out."""
+
+from __future__ import annotations
+
+import ctypes
+import secrets
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from advisor.ingest.classes import (
+    classify,
+    decided_by_category,
+    event_classes,
+    keeps_shapes,
+    runs_on_device,
+)
+from advisor.ingest.readers.kineto import events_sql as sql
+
+Status = Literal["done", "refused", "full"]
+_DONE, _REFUSED, _FULL, _ASK = range(4)
+_ON_STREAM, _NO_CATEGORY, _WITH_SHAPES = 1, 2, 8
+_MOST_ASKED = 100_000
+"""Distinct names after which the database's regular expressions are faster than asking here."""
+ROWS = 65_536
+
+# In the order of scan.c: (column, type, may be null).
+_COLUMNS = (
+    ("code", pa.int32(), False),
+    ("rank", pa.int32(), False),
+    ("event_id", pa.int64(), False),
+    ("start_ns", pa.int64(), False),
+    ("dur_ns", pa.int64(), False),
+    ("device", pa.int32(), True),
+    ("stream", pa.int64(), True),
+    ("pid", pa.int64(), True),
+    ("tid", pa.int64(), True),
+    ("correlation", pa.int64(), True),
+    ("external_id", pa.int64(), True),
+    ("bytes", pa.int64(), True),
+)
+_NAMES = pa.dictionary(pa.int32(), pa.string())
+EVENTS = pa.schema(
+    [(name, _NAMES) for name in ("name", "category", "class")]
+    + [(name, kind) for name, kind, _ in _COLUMNS[1:]]
+)
+_KINDS = {"VARCHAR": "t", "BIGINT": "l", "INTEGER": "i"}
+_COMM = {column: _KINDS[sql.ARGS[key]] for column, key in sql.COMM_COLUMNS.items()}
+COMM_EVENTS = pa.schema(
+    [("rank", pa.int32()), ("event_id", pa.int64())]
+    + [(column, pa.string() if kind == "t" else pa.int64()) for column, kind in _COMM.items()]
+)
+_DATA, _BITS, _NAME, _CATEGORY, _NAME_ENDS, _CATEGORY_ENDS, _CLASSES = range(7)
+_COMM_RANK, _COMM_ID, _COMM_DATA, _COMM_ENDS, _COMM_BITS = range(7, 12)
+
+
+class _Batch:
+    """Owns the C side's memory; Arrow's buffers keep it alive."""
+
+    def __init__(self, library: Any, rows: int) -> None:
+        self._library = library
+        self.handle = library.advisor_batch_new(rows)
+        if not self.handle:
+            raise MemoryError("no room for a batch of events")
+
+    def __del__(self) -> None:
+        self._library.advisor_batch_free(self.handle)
+
+    def counts(self) -> tuple[int, int, int]:
+        """Rows of ``event``, names, rows of ``comm_event``."""
+        counts = (ctypes.c_int32 * 3)()
+        self._library.advisor_counts(self.handle, counts)
+        return counts[0], counts[1], counts[2]
+
+    def buffer(self, which: int, at: int = 0) -> Any:
+        """A buffer of the batch, not copied."""
+        size = ctypes.c_int64()
+        address = self._library.advisor_buffer(self.handle, which, at, size)
+        if not size.value:
+            return pa.py_buffer(b"")
+        return pa.foreign_buffer(address, size.value, base=self)
+
+
+class Scanner:
+    """Scans chunks one after the other; not to be shared by threads."""
+
+    def __init__(self, library: Any, external_key: str, *, lean: bool, merged: bool) -> None:
+        self._library = library
+        self._lean = lean
+        self._classes = [*_class_names(), sql.METADATA]
+        self._asked = 0
+        names = ("device", "stream", "correlation", external_key, "bytes", "name", "rank")
+        keys = [key.encode() for key in (*names, *sql.COMM_COLUMNS.values())]
+        self._handle = library.advisor_scanner_new(
+            (ctypes.c_char_p * len(keys))(*keys),
+            len(keys),
+            "".join(_COMM.values()).encode(),
+            len(sql.SHAPE_COLUMNS),
+            "".join(sql.INSTANTS).encode(),
+            sql.IGNORED_PHASES.encode(),
+            merged,
+            len(self._classes) - 1,
+            secrets.randbits(64),
+        )
+        if not self._handle:
+            raise MemoryError("no room for a scanner")
+        self.no_duration = 0
+        self._batch = self._next_batch()
+
+    def __del__(self) -> None:
+        self._library.advisor_scanner_free(self._handle)
+
+    def _next_batch(self) -> _Batch:
+        self._library.advisor_next_batch(self._handle)
+        return _Batch(self._library, ROWS)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits for :meth:`take`."""
+        return self._batch.counts()[0] == 0
+
+    def scan(self, text: bytearray, rank: int, base_ns: int, first_id: int) -> Status:
+        """Add a chunk's rows; unless ``done`` there are none of it. ``full``: take, then again.
+
+        ``no_duration`` is then how many spans of the chunk did not say how long they took.
+        """
+        library, scanner, batch = self._library, self._handle, self._batch.handle
+        held = (ctypes.c_char * len(text)).from_buffer(text)
+        address = ctypes.addressof(held)
+        library.advisor_begin(scanner, batch, address, len(text), rank, base_ns, first_id)
+        while (status := library.advisor_scan(scanner, batch)) == _ASK:
+            if self._asked >= _MOST_ASKED or not self._answer():
+                library.advisor_undo(scanner, batch)
+                status = _REFUSED if self._asked >= _MOST_ASKED else _FULL
+                break
+        self.no_duration = library.advisor_no_duration(scanner) if status == _DONE else 0
+        if status == _FULL and self.empty:
+            return "refused"
+        return "done" if status == _DONE else "full" if status == _FULL else "refused"
+
+    def _answer(self) -> bool:
+        self._asked += 1
+        places, sizes = (ctypes.c_void_p * 2)(), (ctypes.c_int64 * 2)()
+        flags = self._library.advisor_question(self._handle, places, sizes)
+        texts = [
+            ctypes.string_at(place, size).decode() if size else ""
+            for place, size in zip(places, sizes, strict=True)
+        ]
+        category = None if flags & _NO_CATEGORY else texts[0]
+        name = texts[1]
+        class_ = classify(category, name, device=bool(flags & _ON_STREAM))
+        return bool(
+            self._library.advisor_answer(
+                self._handle,
+                self._classes.index(class_),
+                runs_on_device(category),
+                keeps_shapes(name),
+                self._lean and class_ in sql.NOT_LEAN,
+                decided_by_category(category),
+            )
+        )
+
+    def take(self) -> tuple[Any, Any]:
+        """The rows so far as record batches of ``event`` and ``comm_event``; a new batch begins."""
+        batch, self._batch = self._batch, self._next_batch()
+        rows, names, comm_rows = batch.counts()
+        codes = batch.buffer(_DATA)
+        index = pa.Array.from_buffers(pa.int32(), rows, [None, codes])
+        categorised = pa.Array.from_buffers(pa.int32(), rows, [batch.buffer(_BITS), codes])
+        classes = pa.Array.from_buffers(pa.int32(), names, [None, batch.buffer(_CLASSES)])
+        ends, category_ends = batch.buffer(_NAME_ENDS), batch.buffer(_CATEGORY_ENDS)
+        texts = (
+            (index, _strings(names, None, ends, batch.buffer(_NAME))),
+            (categorised, _strings(names, None, category_ends, batch.buffer(_CATEGORY))),
+            (index, pa.array(self._classes).take(classes)),
+        )
+        columns = [pa.DictionaryArray.from_arrays(*pair, safe=False) for pair in texts]
+        for at, (_, kind, may_be_null) in enumerate(_COLUMNS[1:], 1):
+            bits = batch.buffer(_BITS, at) if may_be_null else None
+            columns.append(pa.Array.from_buffers(kind, rows, [bits, batch.buffer(_DATA, at)]))
+        return pa.record_batch(columns, schema=EVENTS), _comm_batch(batch, comm_rows)
+
+
+def _class_names() -> list[str]:
+    classes = event_classes()
+    by_name = {rule.class_ for rule in (*classes.device_names, *classes.host_names)}
+    return sorted({"annotation", "other"} | by_name | {rule.class_ for rule in classes.categories})
+
+
+def _strings(rows: int, bits: Any, ends: Any, data: Any) -> Any:
+    return pa.StringArray.from_buffers(rows, ends, data, bits)
+
+
+def _comm_batch(batch: _Batch, rows: int) -> Any:
+    columns = [
+        pa.Array.from_buffers(pa.int32(), rows, [None, batch.buffer(_COMM_RANK)]),
+        pa.Array.from_buffers(pa.int64(), rows, [None, batch.buffer(_COMM_ID)]),
+    ]
+    for at, kind in enumerate(_COMM.values()):
+        bits, data = batch.buffer(_COMM_BITS, at), batch.buffer(_COMM_DATA, at)
+        if kind == "t":
+            columns.append(_strings(rows, bits, batch.buffer(_COMM_ENDS, at), data))
+        else:
+            columns.append(pa.Array.from_buffers(pa.int64(), rows, [bits, data]))
+    return pa.record_batch(columns, schema=COMM_EVENTS)

@@ -1,0 +1,49 @@
+"""Builds the scanner of traces (plain C, no Python.h) with the C compiler at hand.
+
+Without one the package installs all the same: the database's parser then does all the work.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+FOLDER = Path("advisor/ingest/readers/kineto/native")
+FLAGS = ("-std=c11", "-O3", "-shared", "-fPIC")
+
+
+class CustomBuildHook(BuildHookInterface[Any]):
+    """Adds ``_scan.so`` to wheels and beside the sources of editable installations."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile; ``ADVISOR_NATIVE=0`` leaves it out."""
+        folder = Path(self.root) / FOLDER
+        library = folder / "_scan.so"
+        if os.environ.get("ADVISOR_NATIVE") == "0" or not self._compiled(folder, library):
+            library.unlink(missing_ok=True)
+            return
+        build_data["artifacts"].append(str(FOLDER / library.name))
+        build_data["pure_python"] = False
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        build_data["tag"] = f"py3-none-{platform}"
+
+    def _compiled(self, folder: Path, library: Path) -> bool:
+        compiler = shlex.split(os.environ.get("CC", "cc"))
+        if shutil.which(compiler[0]) is None:
+            self.app.display_warning(f"{compiler[0]} not found: traces will be read more slowly")
+            return False
+        partial = library.with_suffix(f".{os.getpid()}")
+        command = [*compiler, *FLAGS, "-o", str(partial), str(folder / "scan.c")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            self.app.display_warning(f"{shlex.join(command)} failed:\n{done.stderr[-2000:]}")
+            return False
+        partial.replace(library)  # a running process keeps the file it has loaded
+        return True

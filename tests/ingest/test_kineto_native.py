@@ -1,0 +1,319 @@
+"""The scanner in C reads what it accepts exactly as the database's parser does, and safely."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.ingest import ingest
+from advisor.ingest.classes import (
+    class_sql,
+    classify,
+    enqueue_sql,
+    event_classes,
+    keeps_shapes,
+    on_device_sql,
+    runs_on_device,
+)
+from advisor.ingest.readers.kineto.native import pipeline
+from advisor.ingest.readers.kineto.native.library import library, missing
+from advisor.store.store import Store
+from benchmarks.fuzz.differential import Differential
+from tests.support.traces import LAYOUTS, event, kineto, notes, one_line, read
+
+NATIVE = Path(pipeline.__file__).parent
+_TABLES = ("event", "comm_event", "rank", "process_group", "source")
+
+pytestmark = pytest.mark.skipif(
+    library() is None and shutil.which("cc") is None, reason="there is no C compiler here"
+)
+
+
+def test_it_is_built_where_there_is_a_compiler() -> None:
+    assert missing() is None
+
+
+def _tables(monkeypatch: pytest.MonkeyPatch, native: bool, *paths: Path, **options: Any) -> Any:
+    monkeypatch.setenv("ADVISOR_NATIVE", "1" if native else "0")
+    with Store.create() as store:
+        ingest(paths, store, **options)
+        select = "SELECT * FROM {} ORDER BY ALL"
+        return {table: store.con.execute(select.format(table)).fetchall() for table in _TABLES}
+
+
+def _left(monkeypatch: pytest.MonkeyPatch) -> list[pipeline.Leftover]:
+    """Collects what the scanners gave up."""
+    found = []
+    stop = pipeline.Scanning.stop
+
+    def noted(self: pipeline.Scanning) -> None:
+        stop(self)
+        found.append(self.leftover)
+
+    monkeypatch.setattr(pipeline.Scanning, "stop", noted)
+    return found
+
+
+@pytest.mark.parametrize("lean", [False, True])
+def test_our_recordings(fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch, *, lean: bool) -> None:
+    """GIVEN regular traces THEN both give the same tables and the scanner read all of it."""
+    left = _left(monkeypatch)
+    folders = {path.parent for path in fixtures_dir.glob("*/rank*.json.gz")}
+    for folder in sorted(folders):
+        scanned = _tables(monkeypatch, True, folder, lean=lean)
+        assert scanned == _tables(monkeypatch, False, folder, lean=lean)
+        assert scanned["event"]
+    assert len(left) >= len(folders)
+    assert not any(left)
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["dlrm_8xV100", "ddp_2xA100_metadata", "ddp_8xMI300", "cuda_sync_alexnet", "cpu_only_rank34"],
+)
+def test_other_peoples_traces(
+    shared_data: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = _left(monkeypatch)
+    scanned = _tables(monkeypatch, True, shared_data / folder)
+    assert scanned == _tables(monkeypatch, False, shared_data / folder)
+    assert left
+    assert not any(left)
+
+
+_MANY = 4_000
+
+
+def _irregular(number: int) -> dict[str, Any]:
+    return event(number, args={"stream": 7.5, "device": None})
+
+
+@pytest.mark.parametrize("layout", [kineto, one_line])
+@pytest.mark.parametrize("every", [1, 7, 900])
+def test_irregular_chunks_go_through_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Any, every: int
+) -> None:
+    """GIVEN a few, many or only irregular chunks THEN the tables are as without the scanner."""
+    events = [_irregular(n) if n % every == 0 else event(n) for n in range(_MANY)]
+    path = tmp_path / "trace.json"
+    path.write_text(layout(events))
+    left = _left(monkeypatch)
+    scanned = _tables(monkeypatch, True, path)
+    assert scanned == _tables(monkeypatch, False, path)
+    assert len(scanned["event"]) == _MANY
+    assert left[0].numbers
+
+
+def test_more_names_than_it_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GIVEN a hundred thousand distinct names THEN batches end early and nothing is lost."""
+    monkeypatch.setattr("advisor.ingest.readers.kineto.native.scanner._MOST_ASKED", 200)
+    events = [event(n, cat=["python_function", "kernel"][n % 300 == 0]) for n in range(100_000)]
+    path = tmp_path / "trace.json"
+    path.write_text(one_line(events))
+    scanned = _tables(monkeypatch, True, path)
+    assert scanned == _tables(monkeypatch, False, path)
+    assert len(scanned["event"]) == 100_000
+
+
+def test_collectives_beyond_one_insert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.ingest.readers.kineto.insert._COMM_ROWS", 100)
+    events = [event(n, args={"Collective name": "allreduce", "Seq": n}) for n in range(_MANY)]
+    path = tmp_path / "trace.json"
+    path.write_text(kineto(events))
+    scanned = _tables(monkeypatch, True, path)
+    assert scanned == _tables(monkeypatch, False, path)
+    assert len(scanned["comm_event"]) == _MANY
+
+
+def test_a_failure_in_a_thread_comes_out_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("advisor.ingest.readers.kineto.native.scanner.Scanner.scan", broken)
+    path = tmp_path / "trace.json"
+    path.write_text(kineto([event(n) for n in range(_MANY)]))
+    with Store.create() as store:
+        with pytest.raises(ZeroDivisionError):
+            ingest([path], store)
+        for table in ("run", "event", "comm_event"):
+            assert store.con.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_events_without_a_duration_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: str
+) -> None:
+    """Of ten spans three do not say how long they took; an instant need not."""
+    monkeypatch.setenv("ADVISOR_NATIVE", native)
+    events = [event(n) for n in range(10)]
+    del events[0]["dur"]
+    events[4]["dur"] = -1
+    events[5]["dur"] = None
+    events.append({"ph": "i", "name": "mark", "ts": 5, "pid": 1, "tid": 1})
+    path = tmp_path / "trace.json"
+    path.write_text(kineto(events))
+    with read(path) as store:
+        assert "3 events without a usable duration: taken as 0" in notes(store)
+        assert store.con.execute(
+            "SELECT count(*) FILTER (dur_ns = 0), count(*) FROM event"
+        ).fetchall() == [(4, 11)]
+    path.write_text(kineto([event(n) for n in range(10)]))
+    with read(path) as store:
+        assert "duration" not in notes(store)
+
+
+# Values for the fields that are read: usual ones, and those on which parsers differ.
+_TEXT = st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=12)
+_ODD = st.sampled_from(
+    [
+        *(None, True, "", " 7", "7", "-7", "007", "0x1f", "0xg", "Spans", "1e3", "inf", "1_000"),
+        *(
+            0,
+            -1,
+            7.0,
+            7.5,
+            2**31,
+            -(2**31),
+            2**63,
+            10**18,
+            10**25,
+            1e300,
+            -0.0,
+            [],
+            {},
+            [[1, "a b"]],
+        ),
+        *([1.5, None, True, {"a b": ["\\", "é"]}], {"x": [1]}, "é\u20ac\U0001f600", "\x7f", "a/b"),
+    ]
+)
+_WHOLE = st.integers(-5, 10**7) | st.integers() | _ODD
+_TIME = (
+    st.integers(0, 10**15).map(lambda ns: ns / 1000)
+    | st.integers(0, 5 * 10**15)
+    | st.sampled_from(["4366672476196.905", "4600000000000000", "4600000000000000.001", "1.2345"])
+    | _ODD
+)
+_NAME = st.sampled_from(
+    [
+        *("ncclDevKernel_AllReduce", "void gemm<4>", "éncclFoo", "gloo:all_reduce", "c10d::send"),
+        *("nccl:broadcast", "torch::autograd::AccumulateGrad", "aten::mm", "record_param_comms"),
+    ]
+)
+_CATEGORY = st.sampled_from(
+    [name for rule in event_classes().categories for name in rule.names] + ["Trace", "new", "é"]
+)
+_ARGS = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(("device", "stream", "correlation", "External id", "bytes"), _WHOLE),
+        **dict.fromkeys(("In msg nelems", "Group size", "Seq", "Src Rank", "rank"), _WHOLE),
+        **dict.fromkeys(("Collective name", "Process Group Ranks", "name"), _TEXT | _ODD),
+        **dict.fromkeys(("Input Dims", "Input type", "In split size"), _ODD | st.lists(_ODD)),
+        "other": _ODD,
+    },
+)
+_EVENT = st.fixed_dictionaries(
+    {"ph": st.sampled_from("XXXXXXXXiMsC") | _ODD, "ts": _TIME, "name": _NAME | _TEXT | _ODD},
+    optional={
+        "cat": _CATEGORY | _TEXT | _ODD,
+        "pid": _WHOLE,
+        "tid": _WHOLE,
+        "dur": _TIME,
+        "args": _ARGS | _ODD,
+        "id": _ODD,
+    },
+)
+_ONE_ODD = st.tuples(_EVENT, _EVENT, st.integers(0, 6))
+
+
+def _mostly_usual(drawn: tuple[dict[str, Any], dict[str, Any], int]) -> list[dict[str, Any]]:
+    """An event of which few fields are odd: all odd ones are refused at the first."""
+    odd, other, few = drawn
+    usual = event(3, ph="X", args={"device": 0, "stream": 7, "Collective name": "allreduce"})
+    changed = dict(list(odd.items())[few : few + 2])
+    args = odd.get("args")
+    if isinstance(args, dict) and few > 2:
+        changed["args"] = dict(list(args.items())[few - 3 : few])
+    return [event(0), {**usual, **changed}, *([other] if few == 6 else [])]
+
+
+@pytest.mark.parametrize(("lean", "merged"), [(False, False), (True, False), (False, True)])
+def test_any_event_is_read_alike_or_refused(*, lean: bool, merged: bool) -> None:
+    both = Differential(lean=lean, merged=merged)
+
+    @settings(max_examples=60)
+    @given(st.lists(_ONE_ODD.map(_mostly_usual), min_size=20, max_size=40))
+    def check(chunks: list[list[dict[str, Any]]]) -> None:
+        texts = [
+            json.dumps(
+                chunk,
+                ensure_ascii=bool(at % 2),
+                indent=[None, 2][at % 3 == 0],
+                separators=[None, (",", ":")][at % 3 == 1],
+            ).encode()
+            for at, chunk in enumerate(chunks)
+        ]
+        wrong = both.mismatches(texts)
+        assert not wrong, texts[wrong[0]]
+
+    check()
+    assert both.accepted > 100
+    assert both.refused > 100
+
+
+def test_classes_are_those_of_the_database() -> None:
+    """GIVEN every category and names around the patterns THEN Python and SQL decide alike."""
+    names = ["", "x", "éncclFoo", "_ncclX", "ncclFoo é", "gloo:x", "xgloo:x", "c10d::a", "a c10d::"]
+    classes = event_classes()
+    for rule in (*classes.device_names, *classes.host_names, *classes.enqueue_names):
+        plain = rule.pattern.replace("\\b", "").replace("\\w*", "ab").replace("^", "").rstrip("$")
+        names += [plain, f"void {plain}<int>", plain.split("|")[0].strip("()"), plain[1:]]
+    categories = [name for rule in classes.categories for name in rule.names] + ["unknown", None]
+    with Store.create() as store:
+        for category in categories:
+            for device in (False, True):
+                rows = store.con.execute(
+                    f"SELECT name, {class_sql('c', 'name', 'd')}, {on_device_sql('c')}, "
+                    f"{enqueue_sql('name')} FROM (SELECT unnest(?) AS name, ?::VARCHAR AS c, "
+                    "?::BOOLEAN AS d)",
+                    [names, category, device],
+                ).fetchall()
+                for name, class_, on_device, asks in rows:
+                    assert classify(category, name, device=device) == class_, (category, name)
+                    assert runs_on_device(category) == on_device
+                    assert keeps_shapes(name) == asks, name
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_mutations_under_the_address_sanitizer(tmp_path: Path) -> None:
+    """GIVEN damaged chunks in buffers of their exact size THEN nothing is read beyond them."""
+    program = tmp_path / "harness"
+    flags = "-std=c11 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all"
+    warnings = "-Wall -Wextra -Werror"
+    source = Path(__file__).with_name("scan_harness.c")
+    subprocess.run(
+        ["cc", *flags.split(), *warnings.split(), f"-I{NATIVE}", "-o", program, source], check=True
+    )
+    seeds = []
+    for name, layout in LAYOUTS.items():
+        text = layout(
+            [event(1), event(2, cat="cpu_op", name="c10d::x", args={"Input Dims": [[2]]})]
+        )
+        seeds.append(tmp_path / f"{name}.json")
+        seeds[-1].write_text(text[text.index("[") : text.rindex("]") + 1])
+    done = subprocess.run(
+        [str(program), "60000", "1", *map(str, seeds)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    accepted, refused = (int(part.split()[0]) for part in done.stdout.split(": ")[1].split(", "))
+    assert accepted > 1000
+    assert refused > 1000

@@ -25,14 +25,10 @@ _FP32 = 4  # bytes of a gradient's element, under autocast as well
 
 @dataclass(frozen=True)
 class Recorded:
-    """What `advisor profile` wrote about the run: the strategy, and the model it trained."""
+    """What `advisor profile` wrote about the model that the run trained, per rank."""
 
-    strategy: str
     parameters: int
-    gradient_bytes: int
     tokens: int
-    precision: str
-    world_size: int
     emulated: bool
 
 
@@ -60,7 +56,7 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
 
 
 def recorded(store: Store, run: str) -> Recorded | None:
-    """The run's recording if it is our own data-parallel one; None for everything else."""
+    """The run's recording if it is our own of replicas; None for everything else."""
     found = rows(
         store,
         "SELECT r.strategy, r.compute, r.workload, k.metadata FROM run r JOIN rank k USING (run)"
@@ -78,21 +74,11 @@ def recorded(store: Store, run: str) -> Recorded | None:
             * int(workload["sequence_length"])
             * int(workload["gradient_accumulation"])
         )
-        precision = str(workload["precision"])
-        world_size = int(workload["world_size"])
     except (KeyError, TypeError, ValueError):
         return None
     if not gradient_bytes:
         return None
-    return Recorded(
-        found[0]["strategy"],
-        gradient_bytes // _FP32,
-        gradient_bytes,
-        tokens,
-        precision,
-        world_size,
-        found[0]["compute"] == "emulated",
-    )
+    return Recorded(gradient_bytes // _FP32, tokens, found[0]["compute"] == "emulated")
 
 
 def roofline_input(store: Store, run: str) -> Recorded | None:

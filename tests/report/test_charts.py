@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.report.charts.busbw import CallGroup, Fit, busbw_plot
+from advisor.report.charts.busbw import CallGroup, Fit, bench_plot, busbw_plot
 from advisor.report.charts.columns import step_columns
 from advisor.report.charts.dots import StepTime, step_times
 from advisor.report.charts.heatmap import lateness_level, lateness_map, shortfall_level
@@ -152,3 +152,14 @@ def test_savings_and_step_times_keep_their_whiskers_in_the_plot() -> None:
             if isinstance(mark, Line):
                 assert 0 <= mark.x1 <= 100
                 assert 0 <= mark.x2 <= 100
+
+
+def test_a_benchmark_alone_is_drawn_with_its_sizes_on_the_axis() -> None:
+    sizes = [(2.0**power, 40.0 * power) for power in range(10, 20)]
+    scene = bench_plot([CallGroup(size, gbps, 1, 0.0) for size, gbps in sizes], None)
+    dots = [mark for mark in scene.marks if isinstance(mark, Dot)]
+    assert [dot.x for dot in dots] == sorted(dot.x for dot in dots)
+    assert [dot.y for dot in dots] == sorted((dot.y for dot in dots), reverse=True)
+    assert all(0 <= dot.x <= 100 and 0 < dot.y < scene.height for dot in dots)
+    words = [mark.text for mark in scene.marks if isinstance(mark, Text)]
+    assert {"message size (log)", "10 kB", "100 kB"} <= set(words)

@@ -7,7 +7,7 @@ import re
 from advisor.config.hardware import find_device
 from advisor.metrics.operations import bus_factor
 from advisor.report import numbers
-from advisor.report.charts.busbw import CallGroup, Fit, busbw_plot
+from advisor.report.charts.busbw import CallGroup, Fit, bench_plot, busbw_plot
 from advisor.report.charts.scene import DataTable, Figure
 from advisor.report.sections.section import Section, slug
 from advisor.report.tables import Row, rows
@@ -51,6 +51,12 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
         _panel(store, run, panel, f"busbw-{number}{suffix}")
         for number, panel in enumerate(list(panels.values())[:MAX_PANELS], 1)
     ]
+    known = {(panel[0]["op"], panel[0]["group_size"]) for panel in panels.values()}
+    measured = _benchmarks(store, run, known)
+    figures += [
+        _bench_panel(store, run, panel, f"bench-{number}{suffix}")
+        for number, panel in enumerate(measured[: MAX_PANELS - len(figures)], 1)
+    ]
     traffic = _traffic(store, run)
     if not figures and not traffic.rows:
         return None
@@ -59,7 +65,7 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
         id=f"collectives{suffix}",
         title="Are collectives as fast as they should be?" + (f" ({run})" if several else ""),
         template="collectives.html.j2",
-        count=numbers.plural(calls, "call"),
+        count=numbers.plural(calls, "call") if calls else "benchmark",
         data={
             "figures": figures,
             "traffic": traffic,
@@ -96,11 +102,7 @@ def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         )
     notes = []
     if fit is not None:
-        notes.append(
-            f"Curve: fitted α = {numbers.duration(fit.alpha_ns)} per hop, β = "
-            f"{numbers.significant(fit.beta_ns_per_byte)} ns/B; dashed beyond twice the largest "
-            "size seen."
-        )
+        notes.append(_curve_words(fit))
     if any(group.upper_bound for group in groups):
         notes.append(
             "Open dots: other ranks are missing, so the time includes waiting and the bandwidth "
@@ -134,6 +136,60 @@ def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         ),
         note=" ".join(notes),
     )  # fmt: skip
+
+
+def _benchmarks(store: Store, run: str, known: set[tuple[str, int | None]]) -> list[list[Row]]:
+    """Sizes measured by a benchmark, by operation and ranks, where no traced call shows them."""
+    found = rows(
+        store,
+        "SELECT op, ranks, any_value(tool) AS tool, bytes, median(busbw_gbps) AS busbw,"
+        " median(time_us) AS time_us FROM bench WHERE run = ? AND src IS NULL AND bytes > 0"
+        " AND busbw_gbps > 0 GROUP BY op, ranks, bytes ORDER BY op <> 'all_reduce', op, bytes",
+        [run],
+    )
+    panels: dict[tuple[str, int | None], list[Row]] = {}
+    for row in found:
+        panels.setdefault((row["op"], row["ranks"]), []).append(row)
+    return [panel for key, panel in panels.items() if key not in known and len(panel) > 1]
+
+
+def _bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
+    first, best = panel[0], max(panel, key=lambda row: row["busbw"])
+    fit = _fit(store, run, first["op"], first["ranks"])
+    title = (
+        f"{first['op']} over {numbers.plural(first['ranks'] or 0, 'rank')} reaches "
+        f"{numbers.bandwidth(best['busbw'])} at {numbers.traffic(best['bytes'])} in {first['tool']}"
+    )
+    if fit is not None and fit.n_star_bytes:
+        title += f"; below n* = {numbers.traffic(fit.n_star_bytes)} latency costs more"
+    return Figure(
+        id=name,
+        title=title,
+        description=f"Bus bandwidth in GB/s against message size, both logarithmic, for "
+        f"{first['op']} as a benchmark measured it.",
+        scenes=[bench_plot([CallGroup(row["bytes"], row["busbw"], 1, 0.0) for row in panel], fit)],
+        table=DataTable(
+            ["size", "bytes", "busbw, GB/s", "time, µs"],
+            [
+                [
+                    numbers.traffic(row["bytes"]),
+                    numbers.count(row["bytes"]),
+                    numbers.cell(row["busbw"]),
+                    numbers.cell(row["time_us"]),
+                ]
+                for row in panel
+            ],
+        ),
+        note=_curve_words(fit) if fit is not None else "",
+    )
+
+
+def _curve_words(fit: Fit) -> str:
+    return (
+        f"Curve: fitted α = {numbers.duration(fit.alpha_ns)} per hop, β = "
+        f"{numbers.significant(fit.beta_ns_per_byte)} ns/B; dashed beyond twice the largest "
+        "size seen."
+    )
 
 
 def _fit(store: Store, run: str, op: str, size: int | None) -> Fit | None:

@@ -207,6 +207,8 @@ def unbalanced_stages(chance: random.Random, strategy: str) -> Fault:
 def few_micro_batches(chance: random.Random, strategy: str) -> Fault:
     job = healthy(strategy, chance, ranks=chance.choice((2, 3, 4)))
     count = chance.choice((2, 4))
+    if strategy == "pp" and count < job.ranks:
+        count = 4  # 1F1B refuses fewer micro-batches than stages
     merged = job.micro_batches / count
     faulty = job.but(
         micro_batches=count, forward_ms=job.forward_ms * merged,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,6 +80,7 @@ def command(
     from advisor.config.paths import shipped
     from advisor.config.sweep import default_space, load_space
     from advisor.config.workload import load_workload
+    from advisor.profile.failures import LaunchStoppedError
     from advisor.tune import recommend as outcome
     from advisor.tune import sweep as engine
 
@@ -97,7 +97,13 @@ def command(
     if not quiet:
         _announce(plan, [axis.setting for axis in ignored], backend)
     progress = _Progress(plan, quiet=quiet)
-    engine.run(plan, resume=resume, predict=_predictions, notify=progress)
+    try:
+        engine.run(plan, resume=resume, predict=_predictions, notify=progress)
+    except LaunchStoppedError as error:
+        raise AdvisorError(
+            f"{error.message}; finished trials: {len(plan.results)}",
+            hint="the same command with --resume goes on from there",
+        ) from error
     left_out = [f"{axis.setting} ({backend} or {job.strategy} ignores it)" for axis in ignored]
     result = outcome.recommend(plan, left_out)
     files = outcome.write_files(plan, result, folder)
@@ -126,7 +132,6 @@ class _Progress:
     def __init__(self, sweep: Sweep, *, quiet: bool) -> None:
         self._sweep = sweep
         self._quiet = quiet
-        self._started = time.monotonic()
 
     def __call__(self, plan: Plan | None, result: TrialResult | None) -> None:
         if self._quiet or result is None:
@@ -150,11 +155,14 @@ class _Progress:
         click.echo(f"{number} {result.purpose:9s} {name:44s} {figure}{self._left()}", err=True)
 
     def _left(self) -> str:
-        seconds = self._sweep.seconds
+        seconds = self._sweep.left_s
         if seconds is None:
             return ""
-        left = max(0.0, seconds - self._sweep.spent_s)
-        return f"  (at most {left / 60:.0f} min left)"
+        return (
+            f"  (about {seconds / 60:.0f} min left)"
+            if seconds >= 90
+            else f"  ({seconds:.0f} s left)"
+        )
 
 
 def _predictions(sweep: Sweep, traced: TrialResult) -> Predicted:

@@ -22,7 +22,7 @@ from advisor.store.store import schema_sql
 
 # Raw events are millions of rows and are summarised by the metrics; rules see the summaries.
 HIDDEN_TABLES = frozenset(
-    {"event", "comm_event", "activity", "outcome", "finding", "trial", "source"}
+    {"event", "comm_event", "activity", "outcome", "finding", "trial", "sweep", "source"}
 )
 
 _LOCKDOWN = (

@@ -34,6 +34,10 @@ class LaunchError(AdvisorError):
         self.out_of_memory = out_of_memory
 
 
+class LaunchStoppedError(AdvisorError):
+    """Somebody ended the launch (Ctrl-C, SIGTERM): nothing is to be concluded from it."""
+
+
 def rank_that_failed(
     failures: dict[int, Any], logs: Path, *, hint: str, killed_before: int | None
 ) -> LaunchError:

@@ -24,7 +24,14 @@ import advisor
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.profile import files, strategies
-from advisor.profile.failures import LaunchError, kept, kernel_kills, listed, rank_that_failed
+from advisor.profile.failures import (
+    LaunchError,
+    LaunchStoppedError,
+    kept,
+    kernel_kills,
+    listed,
+    rank_that_failed,
+)
 from advisor.profile.inject import Fault
 from advisor.profile.progress import Board, Position, laggards
 
@@ -63,7 +70,7 @@ def launch(
     ``threads`` is each rank's OMP_NUM_THREADS where that is not set (None: cores / ranks). With
     ``stop_above_ns_per_token`` the ranks end early, untraced, once their timed steps are clearly
     slower than that (advisor.profile.race). ``memory_limit_bytes`` is what each rank may take.
-    Raises LaunchError naming the rank that died or hung, AdvisorError naming the signal that
+    Raises LaunchError naming the rank that died or hung, LaunchStoppedError naming the signal that
     stopped the launch; what was recorded stays.
     """
     from torch.distributed.elastic.multiprocessing import (
@@ -121,7 +128,7 @@ def launch(
                 error.failures, logs, hint=hint, killed_before=killed_before
             ) from error
         except SignalException as error:
-            raise AdvisorError(
+            raise LaunchStoppedError(
                 f"stopped by {signal.Signals(error.sigval).name}; all ranks were ended",
                 hint=kept(folder, workload.world_size),
             ) from error
@@ -164,9 +171,12 @@ class _Watch(threading.Thread):
             self.last = self._board.read(self._first_rank)
             running = [position for position in self.last if position.phase != "done"]
             newest_ns = max((p.changed_ns for p in running), default=time.monotonic_ns())
-            if time.monotonic_ns() - max(newest_ns, self._started_ns) > self.timeout_s * 1e9:
+            late = time.monotonic_ns() - max(newest_ns, self._started_ns) > self.timeout_s * 1e9
+            # Before a rank has come up there is nobody to end; one that dies then ends the launch.
+            if late and any(position.pid for position in running):
                 self.hung = laggards(self.last)
-                self._end(self.hung)
+                known = [position for position in self.hung if position.pid]
+                self._end(known or running)
                 return
 
     def _end(self, positions: list[Position]) -> None:

@@ -25,6 +25,7 @@ from advisor.report.sections import (
     ranks,
     size,
     strategies,
+    sweep,
 )
 from advisor.report.sections.section import Section
 from advisor.store.store import Store
@@ -75,7 +76,7 @@ def _sections(
         found += [breakdown.build(store, run, several=several) for run in runs]
     found.append(findings.build(report, store))
     if store is not None:
-        for section in (collectives, ranks, changes, size):
+        for section in (collectives, ranks, changes, sweep, size):
             found += [section.build(store, run, several=several) for run in runs]
     found.append(quality.build(report, store))
     return [section for section in found if section is not None]

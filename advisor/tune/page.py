@@ -49,6 +49,10 @@ def build_store(sweep: Sweep, modelled: Sequence[tuple[Any, ...]]) -> Store | No
 
 def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> Path:
     """report.html: the recommendation as the verdict, the sweep, and the baseline's diagnosis."""
+    store.con.execute(
+        "INSERT INTO sweep VALUES (?, ?)",
+        [sweep.workload.name, recommendation.model_dump_json()],
+    )
     report: FindingsReport = engine.diagnose(store, command="advisor tune --sweep")
     verdict = report.verdict.model_copy(
         update={

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import shlex
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from ruamel.yaml import YAML
 
 from advisor import __version__
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
+from advisor.tune.search import Key, key_of
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import CONFIRMATION_PAIRS, Sweep
+from advisor.tune.trial import TrialResult
 
 
 class Recommendation(BaseModel):
@@ -43,6 +46,7 @@ class Recommendation(BaseModel):
     tried_points: int
     not_tried: list[str]
     surrogate: dict[str, Any] | None = None
+    frontier: list[dict[str, Any]] = []
 
 
 def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
@@ -68,6 +72,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
             *([] if search.exhaustive else [_untried(len(search.points) - len(tried))]),
         ],
         "surrogate": None if surrogate is None else _as_dict(surrogate),
+        "frontier": _frontier(sweep),
         "assumes": [
             f"{sweep.workload.world_size} ranks on this machine, {sweep.workload.name}, "
             f"strategy {sweep.workload.strategy}",
@@ -76,7 +81,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
     }
     if winner is not None:
         configuration, gain = winner
-        changes = {k: v for k, v in configuration.items() if v != sweep.start[k]}
+        changes = _changes(sweep, configuration)
         return Recommendation(
             verdict=f"set {describe(changes)}: the step is {gain.share:.1%} shorter "
             f"({gain.low:.1%} to {gain.high:.1%}, {CONFIRMATION_PAIRS} fresh A/B pairs)",
@@ -151,7 +156,7 @@ def trial_rows(sweep: Sweep) -> list[tuple[Any, ...]]:
             (
                 sweep.workload.name,
                 result.number,
-                json.dumps(result.configuration),
+                json.dumps(_changes(sweep, result.configuration)),
                 result.is_baseline,
                 result.status,
                 "measured",
@@ -162,6 +167,43 @@ def trial_rows(sweep: Sweep) -> list[tuple[Any, ...]]:
             )
         )
     return rows
+
+
+def _changes(sweep: Sweep, configuration: Configuration) -> Configuration:
+    return {k: v for k, v in configuration.items() if v != sweep.start[k]}
+
+
+def _frontier(sweep: Sweep) -> list[dict[str, Any]]:
+    """Step and peak memory of every configuration that ran to its end, the median of its trials.
+
+    ``on_frontier``: no other one is both faster (per token) and smaller.
+    """
+    groups: dict[Key, list[TrialResult]] = {}
+    for result in sweep.results:
+        if result.status == "ok" and result.peak_memory_bytes is not None:
+            groups.setdefault(key_of(result.configuration), []).append(result)
+    points: list[dict[str, Any]] = []
+    for of_one in groups.values():
+        changes = _changes(sweep, of_one[0].configuration)
+        points.append(
+            {
+                "settings": describe(changes) or "present settings",
+                "cost": statistics.median(r.cost for r in of_one),
+                "step_ns": round(statistics.median(r.median_ns for r in of_one)),
+                "peak_memory_bytes": round(
+                    statistics.median(r.peak_memory_bytes or 0 for r in of_one)
+                ),
+            }
+        )
+    for point in points:
+        point["on_frontier"] = not any(
+            (other["cost"], other["peak_memory_bytes"])
+            != (point["cost"], point["peak_memory_bytes"])
+            and other["cost"] <= point["cost"]
+            and other["peak_memory_bytes"] <= point["peak_memory_bytes"]
+            for other in points
+        )
+    return [{k: v for k, v in point.items() if k != "cost"} for point in points]
 
 
 def _leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:

@@ -93,6 +93,20 @@ class Sweep:
         """Time of all trials so far, also those of an interrupted sitting."""
         return sum(result.seconds for result in self.results)
 
+    @property
+    def left_s(self) -> float | None:
+        """About how long the rest will take, a confirmation included; None before any trial."""
+        usual = [result.seconds for result in self.results if result.is_timed]
+        if not usual:
+            return None
+        confirming = [r for r in self.results if r.purpose.startswith("confirm")]
+        trials = 2 * CONFIRMATION_PAIRS - len(confirming)
+        if not confirming:
+            trials += max(0, _FIRST_BASELINES - len(self.results))
+            trials += 2 * (min(self.limit, len(self.search.points)) - len(self.tried()))
+        left = max(trials, 0) * sum(usual) / len(usual)
+        return left if self.seconds is None else max(0.0, min(left, self.seconds - self.spent_s))
+
     def stop_above_cost(self, plan: Plan) -> float | None:
         """Cost at which a search trial has lost: the best so far and clearly more, ns per token.
 

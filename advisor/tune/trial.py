@@ -14,12 +14,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.tune.statistics import median_and_mad
+
+if TYPE_CHECKING:
+    from advisor.profile.failures import LaunchError
 
 Status = Literal["ok", "crash", "hang", "oom", "refused", "stopped early"]
 
@@ -87,8 +90,10 @@ def run_trial(
     """Run ``workload`` with ``configuration`` to the end, a crash, a hang or out of memory.
 
     A trial whose cost (ns per token) is clearly above ``stop_above_cost`` is 'stopped early': its
-    steps so far are kept, there is no trace.
+    steps so far are kept, there is no trace. Raises LaunchStoppedError when somebody ends it: an
+    interrupted trial says nothing of its configuration.
     """
+    from advisor.profile.failures import LaunchError, LaunchStoppedError
     from advisor.profile.launch import launch
 
     started = time.monotonic()
@@ -117,8 +122,12 @@ def run_trial(
     try:
         with _environment(configuration):
             launch(job, folder, timeout_s=timeout_s, stop_above_ns_per_token=stop_above_cost)
+    except LaunchStoppedError:
+        raise
+    except LaunchError as error:
+        return result(_status(error), str(error))
     except AdvisorError as error:
-        return result(_status(error, folder), str(error))
+        return result("refused", str(error))
     per_rank = _results(folder, job.world_size)
     if not per_rank:
         return result("crash", "no rank left a result")
@@ -140,15 +149,10 @@ def run_trial(
     )
 
 
-def _status(error: AdvisorError, folder: Path) -> Status:
-    text = str(error)
-    if "made no progress" in text:
+def _status(error: LaunchError) -> Status:
+    if "made no progress" in str(error):
         return "hang"
-    if "out of memory" in text.lower() or "outofmemory" in text.lower() or "SIGKILL" in text:
-        return "oom"
-    if not any((folder / "logs").glob("rank*")) and not any(folder.glob("logs/*/*")):
-        return "refused"
-    return "crash"
+    return "oom" if error.out_of_memory else "crash"
 
 
 def _results(folder: Path, world_size: int) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ def page() -> str:
 
 def test_sections_come_in_the_promised_order(page: str) -> None:
     ids = re.findall(r'<section id="([^"]+)"', page)
-    assert ids == ["breakdown", "findings", "collectives", "who", "changes", "data"]
+    assert ids == ["breakdown", "findings", "collectives", "who", "changes", "sweep", "data"]
     assert page.index("<h1>rank 2 is slow") < page.index("What to do first") < page.index("<nav")
 
 

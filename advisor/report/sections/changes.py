@@ -1,9 +1,6 @@
-"""What change would help? Predictions from replaying the trace, and the trials of a sweep."""
+"""What change would help? Predictions from replaying the trace."""
 
 from __future__ import annotations
-
-import json
-from typing import Any
 
 from advisor.report import numbers
 from advisor.report.charts.dots import StepTime, step_times
@@ -14,17 +11,12 @@ from advisor.store.store import Store
 
 _MAX_DOTS = 24
 _WHISKERS = "Whiskers: 90 % interval. Dotted line: the measured step."
-# Median absolute deviation to standard deviation for normal noise: 1 / Phi^-1(3/4).
-_MAD_TO_SIGMA = 1.4826
 
 
 def build(store: Store, run: str, *, several: bool = False) -> Section | None:
-    """The section of one run; None without predictions and trials."""
+    """The section of one run; None without predictions."""
     suffix = f"-{slug(run)}" if several else ""
-    figures = [
-        *_predictions(store, run, suffix),
-        *(figure for figure in (_sweep(store, run, suffix),) if figure is not None),
-    ]
+    figures = _predictions(store, run, suffix)
     if not figures:
         return None
     return Section(
@@ -111,74 +103,3 @@ def _by_value(row: Row) -> tuple[bool, float, str]:
         return True, float(row["value"]), ""
     except ValueError:
         return False, 0.0, row["value"]
-
-
-def _sweep(store: Store, run: str, suffix: str) -> Figure | None:
-    trials = rows(store, "SELECT * FROM trial WHERE run = ? ORDER BY trial", [run])
-    timed = [trial for trial in trials if trial["step_ns_median"]]
-    if not timed:
-        return None
-    baselines = [trial for trial in timed if trial["is_baseline"]]
-    baseline = (
-        sum(trial["step_ns_median"] for trial in baselines) / len(baselines) if baselines else None
-    )
-    spread = [t["step_ns_mad"] for t in baselines if t["step_ns_mad"] is not None]
-    band = None
-    if baseline is not None and spread:
-        two_sigma = 2 * _MAD_TO_SIGMA * max(spread)
-        band = (baseline - two_sigma, baseline + two_sigma)
-    best = min(timed, key=lambda trial: trial["step_ns_median"])
-    wins = not best["is_baseline"] and (band is None or best["step_ns_median"] < band[0])
-    if wins and baseline is not None:
-        gain = numbers.duration(baseline - best["step_ns_median"])
-        title = f"{_settings(best)} won: {gain} per step less than the unchanged workload"
-    else:
-        title = "No trial beats the unchanged workload by more than its noise: leave it"
-    shown = sorted(timed, key=lambda trial: trial["step_ns_median"])[:_MAX_DOTS]
-    return Figure(
-        id=f"sweep{suffix}",
-        title=title,
-        description="Median step time in ms of every trial; shaded: the baseline's noise.",
-        scenes=[
-            step_times(
-                [
-                    StepTime(
-                        "unchanged" if trial["is_baseline"] else _settings(trial),
-                        trial["step_ns_median"],
-                        chosen=wins and trial is best,
-                        guess=trial["origin"] != "measured",
-                    )
-                    for trial in shown
-                ],
-                band_ns=band,
-                baseline_ns=baseline,
-            )
-        ],
-        table=DataTable(
-            ["trial", "settings", "outcome", "measured or modelled", "steps", "median step",
-             "median absolute deviation"],
-            [
-                [
-                    trial["trial"],
-                    "unchanged" if trial["is_baseline"] else _settings(trial),
-                    trial["outcome"],
-                    trial["origin"],
-                    numbers.cell(trial["steps"]),
-                    numbers.duration(trial["step_ns_median"]),
-                    numbers.duration(trial["step_ns_mad"]),
-                ]
-                for trial in trials[:200]
-            ],
-        ),
-        note="Band: unchanged workload ± 2 σ. Open dots are modelled, not measured.",
-    )  # fmt: skip
-
-
-def _settings(trial: Row) -> str:
-    try:
-        settings: Any = json.loads(trial["settings"] or "{}")
-    except ValueError:
-        return str(trial["settings"])
-    if not isinstance(settings, dict) or not settings:
-        return "unchanged"
-    return ", ".join(f"{name}={value}" for name, value in settings.items())

@@ -112,7 +112,8 @@ def _compared(found: Comparison) -> list[Figure]:
             description="Every figure of every run, per step; the first run is the base.",
             scenes=[],
             table=DataTable(
-                ["per step", *names], [[title, *values] for title, values in rows.figures(found)]
+                ["per step", *names],
+                [[title, *values] for title, values in _whole_titles(rows.figures(found))],
             ),
             note="; ".join(rows.notes(found)).capitalize() + ".",
         )
@@ -151,6 +152,17 @@ def _compared(found: Comparison) -> list[Figure]:
             )
         )
     return figures
+
+
+def _whole_titles(lines: rows.Lines) -> rows.Lines:
+    """Indented titles with what they belong to: a page has no columns to indent by."""
+    found: rows.Lines = []
+    about = ""
+    for title, values in lines:
+        if not title.startswith(" "):
+            about = title.rpartition(" ")[0]
+        found.append((f"{about} {title.strip()}" if title.startswith(" ") else title, values))
+    return found
 
 
 def _name(run: str, about: dict[str, Row]) -> str:

@@ -1,0 +1,235 @@
+"""What did the sweep try, what does each setting do, and what was left out?"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from advisor.report import numbers
+from advisor.report.charts.dots import StepTime, step_times
+from advisor.report.charts.effects import Share, share_bars
+from advisor.report.charts.frontier import Outcome, time_against_memory
+from advisor.report.charts.scene import DataTable, Figure
+from advisor.report.sections.section import Section, slug
+from advisor.report.tables import Row, rows
+from advisor.store.store import Store
+
+_MAX_DOTS = 24
+# Median absolute deviation to standard deviation for normal noise: 1 / Phi^-1(3/4).
+_MAD_TO_SIGMA = 1.4826
+
+
+def build(store: Store, run: str, *, several: bool = False) -> Section | None:
+    """The section of one run; None without timed trials."""
+    suffix = f"-{slug(run)}" if several else ""
+    trials = rows(store, "SELECT * FROM trial WHERE run = ? ORDER BY trial", [run])
+    if not any(trial["step_ns_median"] for trial in trials):
+        return None
+    result = _result(store, run)
+    figures = [_trials(trials, result, suffix)]
+    surrogate = result.get("surrogate")
+    if surrogate and surrogate["effects"]:
+        figures.append(_effects(surrogate, suffix))
+    if surrogate and surrogate["interactions"]:
+        figures.append(_interactions(surrogate, suffix))
+    frontier = result.get("frontier") or []
+    if len(frontier) > 1:
+        figures.append(_frontier(frontier, suffix))
+    return Section(
+        id=f"sweep{suffix}",
+        title="What did the sweep try?" + (f" ({run})" if several else ""),
+        template="sweep.html.j2",
+        data={"figures": figures, "not_tried": result.get("not_tried") if result else None},
+    )
+
+
+def _result(store: Store, run: str) -> dict[str, Any]:
+    """recommendation.json of the sweep; {} where there are only trials."""
+    found = rows(store, "SELECT recommendation FROM sweep WHERE run = ?", [run])
+    result: dict[str, Any] = json.loads(found[0]["recommendation"]) if found else {}
+    return result
+
+
+def _trials(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
+    timed = [trial for trial in trials if trial["step_ns_median"]]
+    baselines = [trial for trial in timed if trial["is_baseline"]]
+    baseline = (
+        sum(trial["step_ns_median"] for trial in baselines) / len(baselines) if baselines else None
+    )
+    band = _band(baseline, baselines, result.get("resolution_share"))
+    best = min(timed, key=lambda trial: trial["step_ns_median"])
+    seen = not best["is_baseline"] and (band is None or best["step_ns_median"] < band[0])
+    if result:
+        # What counts is the confirmation in fresh pairs, not the best single trial.
+        verdict = str(result["verdict"])
+        title, wins = f"{verdict[:1].upper()}{verdict[1:]}", bool(result["recommended"])
+    elif seen and baseline is not None:
+        gain = numbers.duration(baseline - best["step_ns_median"])
+        title, wins = f"{_settings(best)} won: {gain} per step less than the present settings", True
+    else:
+        title, wins = "No trial beats the present settings by more than its noise: leave it", False
+    chosen = result.get("changes") or {}
+    shown = sorted(timed, key=lambda trial: trial["step_ns_median"])[:_MAX_DOTS]
+    return Figure(
+        id=f"trials{suffix}",
+        title=title,
+        description="Median step time in ms of every trial; shaded: the noise.",
+        scenes=[
+            step_times(
+                [
+                    StepTime(
+                        _settings(trial),
+                        trial["step_ns_median"],
+                        *_spread(trial),
+                        chosen=wins and (_has(trial, chosen) if result else trial is best),
+                        guess=trial["origin"] != "measured",
+                    )
+                    for trial in shown
+                ],
+                band_ns=band,
+                baseline_ns=baseline,
+            )
+        ],
+        table=DataTable(
+            ["trial", "settings", "outcome", "measured or modelled", "steps", "median step",
+             "median absolute deviation"],
+            [
+                [
+                    trial["trial"],
+                    _settings(trial),
+                    trial["outcome"],
+                    trial["origin"],
+                    numbers.cell(trial["steps"]),
+                    numbers.duration(trial["step_ns_median"]),
+                    numbers.duration(trial["step_ns_mad"]),
+                ]
+                for trial in trials[:200]
+            ],
+        ),
+        note="Whiskers: ± 1 σ of the trial's steps. Band: the present settings ± 2 σ. "
+        "Open dots are modelled, not measured.",
+    )  # fmt: skip
+
+
+def _band(
+    baseline: float | None, baselines: list[Row], resolution: float | None
+) -> tuple[float, float] | None:
+    """The sweep's own resolution (baseline trials against one another), else the steps' spread."""
+    if baseline is None:
+        return None
+    if resolution is not None:
+        return baseline * (1 - resolution), baseline * (1 + resolution)
+    spread = [t["step_ns_mad"] for t in baselines if t["step_ns_mad"] is not None]
+    if not spread:
+        return None
+    two_sigma = 2 * _MAD_TO_SIGMA * max(spread)
+    return baseline - two_sigma, baseline + two_sigma
+
+
+def _spread(trial: Row) -> tuple[float | None, float | None]:
+    if trial["step_ns_mad"] is None:
+        return None, None
+    sigma = _MAD_TO_SIGMA * trial["step_ns_mad"]
+    return trial["step_ns_median"] - sigma, trial["step_ns_median"] + sigma
+
+
+def _effects(surrogate: dict[str, Any], suffix: str) -> Figure:
+    error = surrogate["out_of_sample_error"]
+    effects = [
+        (Share(f"{effect['setting']}={effect['value']}", effect["share"]), effect["trials"])
+        for effect in surrogate["effects"]
+    ]
+    strongest = max((share for share, _ in effects), key=lambda share: abs(share.share))
+    clear = abs(strongest.share) > error
+    title = (
+        f"{strongest.label} moves the step most"
+        if clear
+        else "No setting moves the step by more than the model's error"
+    )
+    return Figure(
+        id=f"effects{suffix}",
+        title=title,
+        description="Main effect of each value: change of the step in % against the mean of the "
+        "combinations tried.",
+        scenes=[share_bars([share for share, _ in effects], error=error)],
+        table=DataTable(
+            ["setting", "effect on the step", "trials with it"],
+            [[share.label, share.words.split(": ")[-1], trials] for share, trials in effects],
+        ),
+        note=f"From a ridge regression on {surrogate['trials']} trials. Its median error on trials "
+        f"left out is {numbers.share(error)} of the step (shaded).",
+    )
+
+
+def _interactions(surrogate: dict[str, Any], suffix: str) -> Figure:
+    error = surrogate["out_of_sample_error"]
+    pairs = [
+        Share(f"{pair['left']} with {pair['right']}", pair["share"])
+        for pair in surrogate["interactions"]
+    ]
+    clear = [pair for pair in pairs if abs(pair.share) > error]
+    return Figure(
+        id=f"interactions{suffix}",
+        title=f"{clear[0].label} is more than the sum of the two"
+        if clear
+        else "No pair of settings does more together than apart, beyond the model's error",
+        description="What two settings do together beyond their own effects, in % of the step.",
+        scenes=[share_bars(pairs, error=error)],
+        table=DataTable(
+            ["pair", "beyond the two effects"],
+            [[pair.label, pair.words.split(": ")[-1]] for pair in pairs],
+        ),
+        note="The five strongest pairs of the same regression.",
+    )
+
+
+def _frontier(points: list[dict[str, Any]], suffix: str) -> Figure:
+    outcomes = [
+        Outcome(
+            point["settings"], point["step_ns"], point["peak_memory_bytes"], point["on_frontier"]
+        )
+        for point in points
+    ]
+    best = sorted((o for o in outcomes if o.on_frontier), key=lambda o: o.step_ns)
+    title = (
+        f"{best[0].label} is the fastest and needs the least memory"
+        if len(best) == 1
+        else f"{len(best)} settings trade time against memory; the others lose in both"
+    )
+    ranked = [*best, *sorted((o for o in outcomes if not o.on_frontier), key=lambda o: o.step_ns)]
+    return Figure(
+        id=f"frontier{suffix}",
+        title=title,
+        description="Median step time in ms against the peak memory of a rank in MB.",
+        scenes=[time_against_memory(outcomes)],
+        table=DataTable(
+            ["number", "settings", "step", "peak memory of a rank"],
+            [
+                [
+                    number if outcome.on_frontier else "–",
+                    outcome.label,
+                    numbers.duration(outcome.step_ns),
+                    numbers.traffic(outcome.memory_bytes),
+                ]
+                for number, outcome in enumerate(ranked, 1)
+            ],
+        ),
+        note="Filled dots: no other trial is both faster and smaller. Not confirmed.",
+    )
+
+
+def _has(trial: Row, changes: dict[str, Any]) -> bool:
+    """Whether the trial ran with exactly the recommended changes."""
+    return not trial["is_baseline"] and _values(trial) == changes
+
+
+def _settings(trial: Row) -> str:
+    values = _values(trial)
+    if trial["is_baseline"] or not values:
+        return "present settings"
+    return ", ".join(f"{name.removeprefix('env.')}={value}" for name, value in values.items())
+
+
+def _values(trial: Row) -> dict[str, Any]:
+    found = json.loads(trial["settings"] or "{}")
+    return found if isinstance(found, dict) else {}

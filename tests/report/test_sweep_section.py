@@ -1,0 +1,82 @@
+"""The sweep's section: what is drawn agrees with the recommendation, and says what was left out."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from advisor.report import render
+from advisor.report.charts.effects import Share, share_bars
+from advisor.report.charts.frontier import Outcome, time_against_memory
+from advisor.report.charts.scene import Dot, Line, Rect
+from advisor.report.sections import sweep
+from tests.report.support import RUN, add_everything, make_report, make_store
+
+
+def page(change: dict[str, object] | None = None) -> str:
+    with make_store() as store:
+        add_everything(store)
+        if change is not None:
+            ((text,),) = store.con.execute("SELECT recommendation FROM sweep").fetchall()
+            result = {**json.loads(text), **change}
+            store.con.execute("UPDATE sweep SET recommendation = ?", [json.dumps(result)])
+        return render(make_report(), store, "html")
+
+
+def section(text: str) -> str:
+    found = re.search(r'<section id="sweep".*?</section>', text, re.DOTALL)
+    assert found is not None
+    return found[0]
+
+
+def test_trials_effects_pairs_and_frontier_are_drawn() -> None:
+    text = section(page())
+    assert {"trials", "effects", "interactions", "frontier"} <= set(
+        re.findall(r'id="([a-z]+)"', text)
+    )
+    assert "bucket_cap_mb=25: 6 % shorter" in text
+    assert "NCCL_ALGO=&#39;Tree&#39;: 5 % longer" in text
+    assert "2 settings trade time against memory" in text
+
+
+def test_what_was_not_tried_is_listed() -> None:
+    assert "7 combinations of the grid" in section(page())
+    assert "Every combination of the space was tried." in section(page({"not_tried": []}))
+
+
+def test_the_best_single_trial_is_no_winner_when_the_sweep_says_leave_it() -> None:
+    # GIVEN a trial far below the noise that the confirmation did not bear out
+    text = section(page({"recommended": False, "changes": {}, "verdict": "leave it: no gain"}))
+    # THEN the picture says what the recommendation says, and marks no trial
+    assert "Leave it: no gain" in text
+    trials = text[text.index('id="trials"') : text.index('id="effects"')]
+    assert "chosen" not in trials
+
+
+def test_without_trials_there_is_no_section() -> None:
+    with make_store() as store:
+        assert sweep.build(store, RUN) is None
+
+
+def test_bars_point_to_the_side_of_their_sign_and_are_as_long_as_it() -> None:
+    scene = share_bars([Share("a=1", -0.10), Share("b=2", 0.05)], error=0.02)
+    bars = {mark.kind: mark for mark in scene.marks if isinstance(mark, Rect)}
+    zero = next(m.x1 for m in scene.marks if isinstance(m, Line) and m.kind == "axis" and m.x1)
+    shorter, longer, band = bars["early4"], bars["late4"], bars["band"]
+    assert abs(shorter.x + shorter.width - zero) < 1e-9 and abs(longer.x - zero) < 1e-9
+    assert abs(shorter.width - 2 * longer.width) < 1e-9
+    assert abs(band.x + band.width / 2 - zero) < 1e-9
+
+
+def test_the_frontier_joins_what_nothing_beats() -> None:
+    scene = time_against_memory(
+        [Outcome("a", 90, 300, True), Outcome("b", 100, 200, True), Outcome("c", 110, 310, False)]
+    )
+    dots = [mark for mark in scene.marks if isinstance(mark, Dot)]
+    assert [dot.kind for dot in dots] == ["dot chosen", "dot chosen", "dot open"]
+    assert dots[0].x < dots[1].x < dots[2].x
+    # Less memory is lower on the page; the two legs meet the two dots.
+    assert dots[1].y > dots[0].y
+    legs = [mark for mark in scene.marks if isinstance(mark, Line) and mark.kind == "curve"]
+    assert (legs[0].x1, legs[0].y1) == (dots[0].x, dots[0].y)
+    assert (legs[-1].x2, legs[-1].y2) == (dots[1].x, dots[1].y)

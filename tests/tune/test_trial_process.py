@@ -1,0 +1,124 @@
+"""Real trials in real processes: every way to fail is a result with its log, Ctrl-C is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from advisor.config.sweep import Configuration
+from advisor.config.workload import Workload
+from advisor.tune.trial import TrialResult, run_trial
+
+pytestmark = pytest.mark.slow
+
+JOB = """\
+name: tiny
+compute: emulated
+emulated: {layers: 2, forward_ms: 1, backward_ms: 1, gradient_mb: 0.01}
+strategy: ddp
+world_size: 2
+micro_batch: 1
+sequence_length: 16
+warmup_steps: 1
+timed_steps: 15
+steps: 2
+bucket_cap_mb: 25
+"""
+SPACE = """\
+name: tiny
+axes:
+  - setting: bucket_cap_mb
+    values: [1, 25]
+"""
+
+
+def trial(
+    folder: Path, configuration: Configuration, *, timeout_s: float = 60.0, **changes: object
+) -> TrialResult:
+    job = {
+        "name": "tiny", "compute": "emulated", "strategy": "ddp", "world_size": 2,
+        "micro_batch": 1, "sequence_length": 16, "warmup_steps": 1, "timed_steps": 15,
+        "emulated": {"layers": 2, "forward_ms": 1, "backward_ms": 1, "gradient_mb": 0.01},
+        **changes,
+    }  # fmt: skip
+    return run_trial(
+        Workload.model_validate(job), configuration, folder,
+        number=0, is_baseline=False, purpose="search", timeout_s=timeout_s,
+    )  # fmt: skip
+
+
+def log_of(folder: Path) -> str:
+    return "".join(path.read_text() for path in sorted(folder.glob("logs/**/stderr.log")))
+
+
+def test_a_crash_is_a_result_and_its_log_says_why(tmp_path: Path) -> None:
+    # GIVEN an interface that does not exist
+    result = trial(tmp_path / "t", {"env.GLOO_SOCKET_IFNAME": "nosuch0"})
+    assert result.status == "crash"
+    assert "nosuch0" in log_of(tmp_path / "t")
+    assert "nosuch0" in result.message
+    assert "GLOO_SOCKET_IFNAME" not in os.environ
+
+
+def test_a_hang_ends_within_the_limit_and_leaves_its_stacks(tmp_path: Path) -> None:
+    # GIVEN steps of ten minutes and a limit of three seconds
+    slow = {"layers": 1, "forward_ms": 600_000, "backward_ms": 1, "gradient_mb": 0.01}
+    result = trial(tmp_path / "t", {}, timeout_s=3.0, emulated=slow)
+    assert result.status == "hang"
+    assert "no progress" in result.message
+    assert "wait_until" in log_of(tmp_path / "t"), "the stack of what hung"
+
+
+def test_memory_that_runs_out_is_told_from_a_crash(tmp_path: Path) -> None:
+    # GIVEN gradients of 64 TiB
+    huge = {"layers": 1, "forward_ms": 1, "backward_ms": 1, "gradient_mb": 64 << 20}
+    result = trial(tmp_path / "t", {}, emulated=huge)
+    assert result.status == "oom", result.message
+
+
+def test_ctrl_c_loses_the_running_trial_only_and_resume_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB)
+    (tmp_path / "space.yaml").write_text(SPACE)
+    # One second: the three baseline trials, and then the time is over.
+    command = [
+        sys.executable, "-m", "advisor", "tune", "--sweep", "job.yaml", "--space", "space.yaml",
+        "--budget", "1s", "-o", "sweep",
+    ]  # fmt: skip
+    journal = tmp_path / "sweep" / "trials.jsonl"
+    # GIVEN a sweep whose second trial runs
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 300
+    while not list((tmp_path / "sweep" / "trials" / "0001").glob("logs/*")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)
+    # WHEN the terminal's Ctrl-C reaches the whole process group
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    # THEN it stops with words, and the first trial is on the disk
+    assert process.returncode in (2, 130)
+    assert "Traceback" not in errors
+    kept = journal.read_text().splitlines()
+    assert [json.loads(line)["number"] for line in kept[1:]] == [0]
+    # AND the same command goes on from there, the first trial untouched
+    done = subprocess.run(
+        [*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, timeout=600,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = journal.read_text().splitlines()
+    assert lines[:2] == kept
+    assert [(r["number"], r["status"]) for r in map(json.loads, lines[1:])] == [
+        (0, "ok"), (1, "ok"), (2, "ok"),
+    ]  # fmt: skip
+    assert "leave it" in done.stdout

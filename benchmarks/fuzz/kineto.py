@@ -2,8 +2,9 @@
 
     python -m benchmarks.fuzz.kineto --inputs 1000000
 
-Exercises the parts that run on damaged text (cutter and repairing reader) without the database, so
-that a million inputs take minutes. Prints inputs, rate and failures; exits 1 on a failure.
+Every input goes through the parts that run on damaged text (cutter and repairing reader), and its
+list of events through the scanner in C; what that accepts is compared, a thousand inputs at a time,
+with what SQL reads. Prints inputs, rate and failures; exits 1 on a failure.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from advisor.ingest.compression import DEFAULT_LIMITS
 from advisor.ingest.readers.kineto.cutter import Cutter, NoEventsError
 from advisor.ingest.readers.kineto.metadata import trace_info
 from advisor.ingest.readers.kineto.repair import Repairer
+from benchmarks.fuzz.differential import Differential
 
 _TOKENS = [
     b'"',
@@ -37,22 +39,38 @@ _TOKENS = [
     b"\\ud800",
 ]
 _SLOW_S = 5.0
+_TOGETHER = 1_000
+
+
+def _events() -> list[list[dict[str, Any]]]:
+    odd = [
+        {"ph": "X", "name": f'k{n} "q" \\', "ts": 10**15 + n / 8, "dur": n, "args": {"stream": [n]}}
+        for n in range(4)
+    ]
+    kernel = {"device": 0, "stream": 7, "correlation": 9, "Collective name": "allreduce"}
+    shapes = {"External id": 3, "Input Dims": [[[2, 3]], []], "Concrete Inputs": ["", "1 2"]}
+    base = {"pid": 3, "tid": 7, "ts": 4366672476196.905, "dur": 12.25}
+    regular = [
+        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_Sum", **base, "args": kernel},
+        {"ph": "X", "cat": "cpu_op", "name": "c10d::allreduce_", **base, "args": shapes},
+        {"ph": "M", "name": "thread_name", "pid": 3, "tid": 7, "args": {"name": "stream 7"}},
+        {"ph": "X", "cat": "gpu_memcpy", "name": "é", **base, "args": {"bytes": "128"}},
+    ]
+    return [odd, regular, regular]
 
 
 def _templates() -> list[tuple[bytes, list[int]]]:
     """Traces in several layouts with the offsets at which their events end."""
-    events = [
-        {"ph": "X", "name": f'k{n} "q" \\', "ts": 10**15 + n / 8, "dur": n, "args": {"stream": [n]}}
-        for n in range(4)
-    ]
     made = []
-    for separator, indent in ((", ", None), (",\n", None), (",\n  ", 1)):
-        text = '{"distributedInfo": {"rank": 1}, "traceEvents": ['
-        ends = []
-        for number, event in enumerate(events):
-            text += (separator if number else "") + json.dumps(event, indent=indent)
-            ends.append(len(text.encode()))
-        made.append(((text + '], "baseTimeNanoseconds": 7}').encode(), ends))
+    for events in _events():
+        for separator, indent in ((", ", None), (",\n", None), (",\n  ", 1)):
+            text = '{"distributedInfo": {"rank": 1}, "traceEvents": ['
+            ends = []
+            for number, event in enumerate(events):
+                text += separator if number else ""
+                text += json.dumps(event, indent=indent, ensure_ascii=False)
+                ends.append(len(text.encode()))
+            made.append(((text + '], "baseTimeNanoseconds": 7}').encode(), ends))
     return made
 
 
@@ -96,8 +114,23 @@ _PATH: Any = _Name()
 _PATH.parent = _Name()
 
 
+def _chunk(data: bytes) -> bytes:
+    """The list of events as the cutter would hand it to the scanner."""
+    start = data.find(b"[", data.find(b'"traceEvents"'))
+    return data[start : data.rfind(b"]") + 1] if start >= 0 else data
+
+
+def _disagreements(both: Differential, inputs: list[bytes]) -> int:
+    wrong = both.mismatches([_chunk(data) for data in inputs])
+    for at in wrong:
+        print(f"the scanner and SQL differ: {_chunk(inputs[at])!r}", file=sys.stderr)
+    return len(wrong)
+
+
 def run(inputs: int, seed: int) -> int:
     """Read ``inputs`` mutated traces; returns the number of failures."""
+    both = Differential()
+    waiting: list[bytes] = []
     rng = random.Random(seed)
     templates = _templates()
     truth = [list(_read(text)) for text, _ in templates]
@@ -122,8 +155,15 @@ def run(inputs: int, seed: int) -> int:
         elif not fine:
             print(f"input {number}: lost an event before the damage: {data!r}", file=sys.stderr)
         failures += not fine
+        waiting.append(data)
+        if len(waiting) == _TOGETHER or number == inputs - 1:
+            failures += _disagreements(both, waiting)
+            waiting = []
     elapsed = time.perf_counter() - started
-    print(f"{inputs:,} inputs, {inputs / elapsed:,.0f}/s, {failures} failures, seed {seed}")
+    print(
+        f"{inputs:,} inputs ({both.accepted:,} accepted by the scanner), "
+        f"{inputs / elapsed:,.0f}/s, {failures} failures, seed {seed}"
+    )
     return failures
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -153,19 +154,15 @@ def _memory_limit_mb(con: Any) -> int:
 def _batch(trace: Trace, chunk: Chunk) -> pa.RecordBatch:
     size = len(chunk.text)
     offsets = pa.py_buffer(_offsets(size))
-    text = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(chunk.text))
-    return pa.record_batch(
-        [
-            text,
-            pa.array([trace.rank], pa.int32()),
-            pa.array([trace.base_ns], pa.int64()),
-            pa.array([chunk_first_id(trace, chunk)], pa.int64()),
-        ],
-        schema=_ARROW,
-    )
+    columns = [pa.StringArray.from_buffers(1, offsets, pa.py_buffer(chunk.text))]
+    numbers = (trace.rank, trace.base_ns, chunk_first_id(trace, chunk))
+    for field, number in zip(list(_ARROW)[1:], numbers, strict=True):
+        data = number.to_bytes(field.type.bit_width // 8, sys.byteorder, signed=True)
+        columns.append(pa.Array.from_buffers(field.type, 1, [None, pa.py_buffer(data)]))
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
 
 def _offsets(size: int) -> bytes:
     if size > 2**31 - 1:
         raise AdvisorError("one event is larger than 2 GiB")
-    return b"\0\0\0\0" + size.to_bytes(4, "little")
+    return bytes(4) + size.to_bytes(4, sys.byteorder)

@@ -307,7 +307,7 @@ static int row(scanner *s, batch *b, const event *e) {
     if (fields >> TS & 1) TRY(nanoseconds(&e->field[TS], &start));
     else TRY(kind == META);
     int unsaid = kind == SPAN;
-    if (kind != META && fields >> DUR_ & 1) {
+    if (fields >> DUR_ & 1) {
         const value *dur = &e->field[DUR_];
         TRY(dur->type == '0' || (dur->type == '"' && dur->at < dur->end));
         if (*dur->at != '-') {

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import secrets
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -88,6 +91,7 @@ class Scanner:
         self._library = library
         self._lean = lean
         self._classes = [*_class_names(), sql.METADATA]
+        self._class_texts = [name.encode() for name in self._classes]
         self._asked = 0
         names = ("device", "stream", "correlation", external_key, "bytes", "name", "rank")
         keys = [key.encode() for key in (*names, *sql.COMM_COLUMNS.values())]
@@ -167,18 +171,18 @@ class Scanner:
         codes = batch.buffer(_DATA)
         index = pa.Array.from_buffers(pa.int32(), rows, [None, codes])
         categorised = pa.Array.from_buffers(pa.int32(), rows, [batch.buffer(_BITS), codes])
-        classes = pa.Array.from_buffers(pa.int32(), names, [None, batch.buffer(_CLASSES)])
+        class_of = memoryview(batch.buffer(_CLASSES)).cast("i")
         ends, category_ends = batch.buffer(_NAME_ENDS), batch.buffer(_CATEGORY_ENDS)
         texts = (
             (index, _strings(names, None, ends, batch.buffer(_NAME))),
             (categorised, _strings(names, None, category_ends, batch.buffer(_CATEGORY))),
-            (index, pa.array(self._classes).take(classes)),
+            (index, _from_texts([self._class_texts[code] for code in class_of])),
         )
         columns = [pa.DictionaryArray.from_arrays(*pair, safe=False) for pair in texts]
         for at, (_, kind, may_be_null) in enumerate(_COLUMNS[1:], 1):
             bits = batch.buffer(_BITS, at) if may_be_null else None
             columns.append(pa.Array.from_buffers(kind, rows, [bits, batch.buffer(_DATA, at)]))
-        return pa.record_batch(columns, schema=EVENTS), _comm_batch(batch, comm_rows)
+        return pa.RecordBatch.from_arrays(columns, schema=EVENTS), _comm_batch(batch, comm_rows)
 
 
 def _class_names() -> list[str]:
@@ -189,6 +193,12 @@ def _class_names() -> list[str]:
 
 def _strings(rows: int, bits: Any, ends: Any, data: Any) -> Any:
     return pa.StringArray.from_buffers(rows, ends, data, bits)
+
+
+def _from_texts(texts: Sequence[bytes]) -> Any:
+    # pa.array would import pandas, which takes longer than scanning 300 MB.
+    ends = array("i", accumulate(map(len, texts), initial=0))
+    return _strings(len(texts), None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts)))
 
 
 def _comm_batch(batch: _Batch, rows: int) -> Any:
@@ -202,4 +212,4 @@ def _comm_batch(batch: _Batch, rows: int) -> Any:
             columns.append(_strings(rows, bits, batch.buffer(_COMM_ENDS, at), data))
         else:
             columns.append(pa.Array.from_buffers(pa.int64(), rows, [bits, data]))
-    return pa.record_batch(columns, schema=COMM_EVENTS)
+    return pa.RecordBatch.from_arrays(columns, schema=COMM_EVENTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -103,3 +104,34 @@ def test_theory_is_left_out_of_recordings_that_do_not_say_enough(runs: list[str]
     # These were recorded before the sizes were.
     assert [row["theory"] for row in document["runs"]] == [None, None]
     assert document["runs"][0]["speed_up"] == 1
+
+
+def test_the_html_page_has_every_figure_of_the_text(runs: list[str], tmp_path: Path) -> None:
+    page = tmp_path / "compare.html"
+    runner = CliRunner()
+    done = runner.invoke(
+        command, [*runs, "--format", "html", "-o", str(page)], standalone_mode=False
+    )
+    assert done.exit_code == 0, done.output
+    html = page.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    text = runner.invoke(command, runs, standalone_mode=False).stdout
+    lines = text[: text.index("\n\n")].splitlines()[1:]
+    assert len(lines) > 20
+    for line in lines:
+        title = line[:18]
+        begins = "" if title.startswith(" ") else ">"
+        assert f"{begins}{escape(title.strip())}</t" in html, title
+        for value in line[18:].split("  "):
+            assert escape(value.strip()) in html
+    assert "differ in step time from gpt2-tiny-ddp-2 beyond noise" in html
+
+
+def test_three_runs_are_compared_with_the_first(runs: list[str]) -> None:
+    done = CliRunner().invoke(command, [*runs, runs[0], "--format", "json"], standalone_mode=False)
+    document = json.loads(done.stdout)
+    base, slow, same = document["runs"]
+    assert base["difference"] is None
+    assert slow["difference"]["low"] > 0
+    assert (same["difference"]["share"], same["difference"]["significant"]) == (0, False)
+    assert set(document["operators"]) == {slow["run"], same["run"]}
+    assert all(row["ns_base"] == row["ns_other"] for row in document["operators"][same["run"]])

@@ -35,7 +35,7 @@ def test_trials_effects_pairs_and_frontier_are_drawn() -> None:
         re.findall(r'id="([a-z]+)"', text)
     )
     assert "bucket_cap_mb=25: 6 % shorter" in text
-    assert "NCCL_ALGO=&#39;Tree&#39;: 5 % longer" in text
+    assert "NCCL_ALGO=Tree: 5 % longer" in text
     assert "2 settings trade time against memory" in text
 
 
@@ -59,7 +59,7 @@ def test_without_trials_there_is_no_section() -> None:
 
 
 def test_bars_point_to_the_side_of_their_sign_and_are_as_long_as_it() -> None:
-    scene = share_bars([Share("a=1", -0.10), Share("b=2", 0.05)], error=0.02)
+    scene = share_bars([Share("a=1", -0.10), Share("b=2", 0.05)], title="%", error=0.02)
     bars = {mark.kind: mark for mark in scene.marks if isinstance(mark, Rect)}
     zero = next(m.x1 for m in scene.marks if isinstance(m, Line) and m.kind == "axis" and m.x1)
     shorter, longer, band = bars["early4"], bars["late4"], bars["band"]

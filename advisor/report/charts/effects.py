@@ -10,12 +10,12 @@ from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis
 from advisor.report.charts.scale import Scale
 from advisor.report.charts.scene import Line, Rect, Scene, Text
 
-_PITCH = 34
+_LINE, _BAR, _GAP = 16, 12, 6
 
 
 @dataclass(frozen=True)
 class Share:
-    """``share`` of the step: -0.05 = 5 % shorter."""
+    """``share`` of the step: -0.05 = 5 % shorter. ``label`` may hold several lines."""
 
     label: str
     share: float
@@ -29,28 +29,31 @@ class Share:
         return f"{self.label}: {numbers.share(abs(self.share))} {direction}"
 
 
-def share_bars(shares: Sequence[Share], *, error: float | None = None) -> Scene:
+def share_bars(shares: Sequence[Share], *, title: str, error: float | None = None) -> Scene:
     """One bar each from zero; within ``error`` to either side (shaded) nothing is known."""
     reach = max([abs(item.share) for item in shares] + [error or 0.0]) or 0.01
     low = min([item.share for item in shares] + [-(error or 0.0)]) - 0.05 * reach
     high = max([item.share for item in shares] + [error or 0.0]) + 0.05 * reach
     scale = Scale(low, high)
-    bottom = len(shares) * _PITCH + 4
+    lines = [item.words.splitlines() for item in shares]
+    bottom = sum(len(of_one) * _LINE + _BAR + _GAP for of_one in lines)
     scene = Scene(height=bottom + AXIS_HEIGHT, margin=0)
     if error:
         left, right = scale(-error), scale(error)
         scene.marks.append(Rect(left, 0, right - left, bottom, "band", "within the model's error"))
-    title = "step, % against the mean of what was tried"
     scene.marks += bottom_axis(scale, top=0, bottom=bottom, title=title, divisor=0.01, about=5)
     zero = scale(0.0)
     scene.marks.append(Line(zero, 0, zero, bottom, "axis"))
-    for index, item in enumerate(shares):
-        y = index * _PITCH
+    # The words stand over the bar and grow towards the wider side.
+    x, anchor = (0.0, "start") if zero > 50 else (100.0, "end")
+    y = 0
+    for item, words in zip(shares, lines, strict=True):
+        for text in words:
+            y += _LINE
+            scene.marks.append(Text(x, y - 3, text, "label", anchor))  # type: ignore[arg-type]
         end = scale(item.share)
         kind = "early4" if item.share < 0 else "late4"
-        bar = Rect(min(zero, end), y + 18, abs(end - zero), 12, kind, item.words)
-        scene.marks.append(bar)
-        # The words stand over the bar and grow towards the wider side.
-        x, anchor = (0.0, "start") if zero > 50 else (100.0, "end")
-        scene.marks.append(Text(x, y + 13, item.words, "label", anchor))  # type: ignore[arg-type]
+        name = " ".join(words)
+        scene.marks.append(Rect(min(zero, end), y + 1, abs(end - zero), _BAR, kind, name))
+        y += _BAR + _GAP
     return scene

@@ -136,7 +136,7 @@ def _spread(trial: Row) -> tuple[float | None, float | None]:
 def _effects(surrogate: dict[str, Any], suffix: str) -> Figure:
     error = surrogate["out_of_sample_error"]
     effects = [
-        (Share(f"{effect['setting']}={effect['value']}", effect["share"]), effect["trials"])
+        (Share(_plain(f"{effect['setting']}={effect['value']}"), effect["share"]), effect["trials"])
         for effect in surrogate["effects"]
     ]
     strongest = max((share for share, _ in effects), key=lambda share: abs(share.share))
@@ -151,7 +151,13 @@ def _effects(surrogate: dict[str, Any], suffix: str) -> Figure:
         title=title,
         description="Main effect of each value: change of the step in % against the mean of the "
         "combinations tried.",
-        scenes=[share_bars([share for share, _ in effects], error=error)],
+        scenes=[
+            share_bars(
+                [share for share, _ in effects],
+                title="step, % against the mean of what was tried",
+                error=error,
+            )
+        ],
         table=DataTable(
             ["setting", "effect on the step", "trials with it"],
             [[share.label, share.words.split(": ")[-1], trials] for share, trials in effects],
@@ -164,23 +170,32 @@ def _effects(surrogate: dict[str, Any], suffix: str) -> Figure:
 def _interactions(surrogate: dict[str, Any], suffix: str) -> Figure:
     error = surrogate["out_of_sample_error"]
     pairs = [
-        Share(f"{pair['left']} with {pair['right']}", pair["share"])
+        Share(f"{_plain(pair['left'])}\nwith {_plain(pair['right'])}", pair["share"])
         for pair in surrogate["interactions"]
     ]
     clear = [pair for pair in pairs if abs(pair.share) > error]
     return Figure(
         id=f"interactions{suffix}",
-        title=f"{clear[0].label} is more than the sum of the two"
+        title=f"{_one_line(clear[0].words)} than the two apart"
         if clear
         else "No pair of settings does more together than apart, beyond the model's error",
         description="What two settings do together beyond their own effects, in % of the step.",
-        scenes=[share_bars(pairs, error=error)],
+        scenes=[share_bars(pairs, title="step, % beyond the two effects", error=error)],
         table=DataTable(
             ["pair", "beyond the two effects"],
-            [[pair.label, pair.words.split(": ")[-1]] for pair in pairs],
+            [[_one_line(pair.label), pair.words.split(": ")[-1]] for pair in pairs],
         ),
         note="The five strongest pairs of the same regression.",
     )
+
+
+def _plain(setting: str) -> str:
+    """``env.NCCL_ALGO='allreduce:ring'`` as people write it."""
+    return setting.removeprefix("env.").replace("'", "")
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", " ")
 
 
 def _frontier(points: list[dict[str, Any]], suffix: str) -> Figure:

@@ -10,7 +10,9 @@ help:
 
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+SCANNER := hatch_build.py $(wildcard advisor/ingest/readers/kineto/native/*.[ch])
+
+$(VENV)/.installed: pyproject.toml constraints.txt $(SCANNER)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '.[profile,tune]'
 	@touch $@

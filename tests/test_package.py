@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import venv
@@ -33,6 +34,8 @@ def test_wheel_and_sdist_hold_what_they_must(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     assert len(list(built.glob("*.tar.gz"))) == 1
     names = zipfile.ZipFile(wheel).namelist()
+    scanner = "advisor/ingest/readers/kineto/native/_scan.so"
+    assert (scanner in names) == (shutil.which("cc") is not None)
     for needed in (
         "advisor/data/rules/exposed-communication.yaml",
         "advisor/data/workloads/gpt2.yaml",

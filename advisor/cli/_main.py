@@ -32,12 +32,31 @@ class _Commands(click.Group):
         return command
 
 
+def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if not asked or ctx.resilient_parsing:
+        return
+    from advisor.ingest.readers.kineto.native.library import missing
+
+    click.echo(f"advisor, version {__version__}")
+    reason = missing()
+    if reason:
+        click.echo(f"Traces are read at half the speed or less: the scanner in C is {reason}.")
+    ctx.exit()
+
+
 @click.command(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Example:  advisor diagnose traces/ --format html -o report.html",
 )
-@click.version_option(__version__, prog_name="advisor")
+@click.option(
+    *("--version", "asked"),
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_say_version,
+    help="Show the version and exit.",
+)
 @click.option("--debug", is_flag=True, help="Show a traceback when something goes wrong.")
 @click.option(
     "--config",

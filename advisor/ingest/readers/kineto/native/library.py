@@ -46,9 +46,9 @@ def _loaded() -> tuple[Any, str | None]:
             function = getattr(found, name)
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
-        return None, f"cannot be loaded ({error})"
+        return None, f"not usable ({error})"
     if found.advisor_abi() != _ABI:
-        return None, "built for another version: install advisor again"
+        return None, "of another version: install advisor again"
     return found, None
 
 

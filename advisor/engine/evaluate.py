@@ -30,6 +30,7 @@ from advisor.findings import (
 # Share of the median step from which a recoverable time is critical or a warning.
 CRITICAL_SHARE = 0.10
 WARNING_SHARE = 0.03
+PAIRED_FLOOR = 0.005
 
 _MAX_EVIDENCE_ROWS = 12
 _TYPED = ("ranks", "hosts", "links", "process_group")
@@ -66,10 +67,10 @@ def evaluate(
         found.findings = findings
         return found
     reason = ""
-    if dropped_ns is not None and facts.noise_ns is not None:
+    if dropped_ns is not None:
         reason = (
             f"no measurable gain: {duration(dropped_ns)} per step is under this run's noise "
-            f"floor of {duration(facts.noise_ns)}"
+            f"floor of {duration(floor_of(rule, facts))}"
         )
     return _result(rule, sandbox.run, OutcomeKind.PASSED, reason)
 
@@ -117,6 +118,18 @@ def _missing(need: Need, sandbox: Sandbox, facts: Facts, values: Mapping[str, An
     return None
 
 
+def floor_of(rule: Rule, facts: Facts) -> int:
+    """The smallest recoverable time, ns per step, that this rule's kind of evidence can show.
+
+    Steps of a run differ, so a claim that rests on their length needs the run's noise floor. What
+    ranks or calls of the same steps differ by is not blurred by that; what stays is the least that
+    an A/B of practical length resolves.
+    """
+    if rule.paired:
+        return round(PAIRED_FLOOR * (facts.step_ns or 0))
+    return facts.noise_ns or 0
+
+
 def _above_noise(
     rule: Rule, rows: list[dict[str, Any]], facts: Facts
 ) -> tuple[list[dict[str, Any]], int | None]:
@@ -124,7 +137,7 @@ def _above_noise(
     ordered = sorted(rows, key=lambda row: -(row.get("savings_ns") or 0))
     if not rule.noise_floor:
         return ordered, None
-    floor = facts.noise_ns or 0
+    floor = floor_of(rule, facts)
     kept = [row for row in ordered if row.get("savings_ns") is None or row["savings_ns"] > floor]
     dropped = [int(row["savings_ns"]) for row in ordered if row not in kept]
     return kept, max(dropped, default=None)
@@ -143,7 +156,7 @@ def severity_of(rule: Rule, row: Mapping[str, Any], facts: Facts) -> Severity:
         return Severity(rule.severity)
     savings, low = row.get("savings_ns"), row.get("savings_low_ns")
     graded = Severity.INFO
-    if savings is not None and facts.step_ns and (low is None or low > (facts.noise_ns or 0)):
+    if savings is not None and facts.step_ns and (low is None or low > floor_of(rule, facts)):
         share = savings / facts.step_ns
         if share >= CRITICAL_SHARE:
             graded = Severity.CRITICAL

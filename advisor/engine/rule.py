@@ -132,6 +132,11 @@ class Rule(_Strict):
     noise_floor: bool = Field(
         default=True, description="drop instances whose savings are under the run's noise floor"
     )
+    paired: bool = Field(
+        default=False,
+        description="its evidence compares ranks or calls within the same steps, so that only "
+        "0.5 % of the step, not the steps' own spread, is its noise floor",
+    )
     fix: list[str] = Field(min_length=1, description="Jinja each; in the order to try")
     verify: str
     false_alarms: list[str] = Field(min_length=1)

@@ -111,12 +111,27 @@ class Run:
         return render(self.report, self.store, format, **options)
 
     def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, what to do first, and a row per finding."""
         from html import escape
 
-        verdict = self.report.verdict
-        table = self.findings()[["severity", "rule", "where", "title", "savings_ns"]]
-        html: str = table.to_html(index=False, border=0, escape=True)
-        return f"<p><b>{escape(verdict.title)}</b></p>{html}"
+        from advisor.report import summary
+
+        def cells(tag: str, values: Sequence[object]) -> str:
+            inside = "".join(
+                f'<{tag} style="text-align:left">{escape(str(value))}</{tag}>' for value in values
+            )
+            return f"<tr>{inside}</tr>"
+
+        verdict, findings = self.report.verdict, self.report.findings
+        steps = "".join(f"<li>{escape(step)}</li>" for step in verdict.next_steps)
+        rows = [
+            cells("td", [number, f.severity.value, summary.per_step(f), f.rule, summary.place(f)])
+            for number, f in enumerate(findings, 1)
+        ]
+        head = cells("th", ["#", "severity", "per step", "finding", "where"])
+        table = f"<table>{head}{''.join(rows)}</table>" if rows else ""
+        html = f"<p><b>{escape(verdict.title)}</b><br>{escape(verdict.why)}</p>"
+        return html + (f"<ol>{steps}</ol>" if steps else "") + table
 
     def close(self) -> None:
         """Release the store."""

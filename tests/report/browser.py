@@ -21,7 +21,8 @@ from types import TracebackType
 from typing import Any
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_TIMEOUT_S = 60.0
+# Against a hang only: axe-core takes its time on a large page and a busy machine.
+_TIMEOUT_S = 300.0
 
 
 def find_chromium() -> str | None:

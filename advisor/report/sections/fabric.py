@@ -107,6 +107,8 @@ def _figure(
     places = Places(host, by_host=_by_host(kind, shapes[0].order, host))
     total = sum(len(shape.channels) for shape in shapes)
     drawn = [shape for shape in shapes if _nodes(shape, places) <= MAX_PLACES][:MAX_SHAPES]
+    if kind == "tree" and drawn and _nodes(drawn[0], places) > _MAX_LINES:
+        drawn = drawn[:1]
     costs = _by_place(lost, places)
     note = [f"NCCL's log, communicator {communicator} of {numbers.plural(size, 'rank')}."]
     if places.by_host:
@@ -114,7 +116,7 @@ def _figure(
     elif host:
         note.append(_where(shapes[0].order, host))
     if len(drawn) < len(shapes):
-        note.append(f"{len(drawn)} of {len(shapes)} shapes are drawn; the table has all.")
+        note.append(f"{len(drawn)} of {len(shapes)} shapes drawn; the table has all.")
     edges = "edges as wide as the time lost on them" if costs else "no time is known per edge"
     return Figure(
         id=f"{kind}{suffix}",

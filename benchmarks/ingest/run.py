@@ -5,8 +5,8 @@ r"""Ingest side by side with its floor and with HolisticTraceAnalysis; medians a
         [--diagnose]
 
 Every measurement is a fresh process; the contenders take turns, so that a busy machine slows all
-of them. The floor is what no design can avoid: parse the chunks
-(json_valid) and write the finished table.
+of them. The floor is what no design on this database can avoid: check that the chunks are JSON
+(json_valid) and append the finished tables, event and comm_event, to a file.
 """
 
 from __future__ import annotations
@@ -60,10 +60,12 @@ _APPEND = """
 import duckdb, os
 con = duckdb.connect()
 con.execute("ATTACH '{out}' AS store (READ_ONLY)")
-con.execute("CREATE TABLE event AS SELECT * FROM store.event")
+for table in ("event", "comm_event"):
+    con.execute(f"CREATE TABLE {{table}} AS SELECT * FROM store.{{table}}")
 started, cpu = time.perf_counter(), time.process_time()
 con.execute("ATTACH '{out}.copy' AS copy")
-con.execute("CREATE TABLE copy.event AS SELECT * FROM event")
+for table in ("event", "comm_event"):
+    con.execute(f"CREATE TABLE copy.{{table}} AS SELECT * FROM {{table}}")
 con.execute("CHECKPOINT copy")
 os.unlink('{out}.copy')
 """

@@ -8,7 +8,7 @@ explain it alike the host is named, where several hosts do they stay candidates.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,10 +65,17 @@ def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
 
 
 def homes(data: Inputs) -> dict[int, Home]:
-    """What stands for each rank's host; a rank of unknown host stands for itself."""
+    """What stands for each rank's host; a rank of unknown host stands for itself.
+
+    Where the known hosts hold blocks of ranks, a rank that was not read is of its block's host.
+    """
     ranks = {rank for group in data.groups.values() for rank in group.ranks or ()} | set(data.infos)
-    named = {rank: info.host for rank, info in data.infos.items()}
-    return {rank: named.get(rank) or f"rank {rank}" for rank in sorted(ranks)}
+    named = {rank: info.host for rank, info in data.infos.items() if info.host is not None}
+    block = max(Counter(named.values()).values(), default=1)
+    blocks = {(rank // block, host) for rank, host in named.items()}
+    of_block = dict(blocks) if len(blocks) == len({host for _, host in blocks}) else {}
+    guess = of_block if len(of_block) == len(blocks) else {}
+    return {r: named.get(r) or guess.get(r // block) or f"rank {r}" for r in sorted(ranks)}
 
 
 def _explained(data: Inputs, home: Mapping[int, Home]) -> Explained | None:

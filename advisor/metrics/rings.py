@@ -24,17 +24,18 @@ from advisor.metrics.robust import Floats, binomial_tail, spread
 _FEWEST_CALLS = 5
 # Messages of less than this are over before a token bucket or a slow NIC shows.
 _SMALLEST_BYTES = 65_536
-# The model's ends are off by this part of the stagger it predicts, and ranks wake up this late.
+# The model's ends are off by this part of the stagger, and ranks wake up this late.
 _MODEL_ERROR = 0.15
 _WAKE_NS = 150_000
 # A clock that may hold stagger says nothing of its rank's ends.
 _UNKNOWN = 10.0
 # What is not stagger makes a call longer: its ends are as far apart as the model has them, or less.
 _SCALES: Floats = np.array([0.8, 0.9, 1.0])
-# A place must explain this share of the squares of the ends' pattern, and be this much likelier
-# (twice the logarithm) than no place.
+# Of what speaks against no place at all (chi squared), a place must explain this share and so much.
 _MOST = 0.3
 _EXPLAINS = 6.0
+# More left unexplained per rank than this, and one host's clock may be off.
+_MISFIT = 2.0
 # Places that fit this little worse than the best are as likely.
 _AS_GOOD = 4.0
 
@@ -84,7 +85,6 @@ class Explained:
     places: tuple[Place, ...]
     edges: tuple[tuple[int, int], ...]
     share: tuple[float, float, float]
-    explains: float
     p_value: float
     calls: int
 
@@ -122,7 +122,8 @@ def observe(
     doubt = np.array([0.5 * clocks[r].residual_ns if r in clocks else 0.0 for r in known])
     scatter = np.array([spread(column) for column in (lags - lags.mean(axis=1)[:, None]).T])
     noise = 1.25 * scatter / np.sqrt(len(lags))
-    errors = np.sqrt(noise**2 + (doubt**2 + _WAKE_NS**2) / typical**2)
+    stagger = _MODEL_ERROR * float(np.ptp(np.median(lags, axis=0)))
+    errors = np.sqrt(noise**2 + stagger**2 + (doubt**2 + _WAKE_NS**2) / typical**2)
     errors[[r in clocks and clocks[r].ambiguous for r in known]] = _UNKNOWN
     return Ring(
         group=group,
@@ -136,18 +137,29 @@ def observe(
 
 
 def explain(rings: Sequence[Ring], home: Mapping[int, Home]) -> Explained | None:
-    """The place that explains the ends of all rings best; None when no place explains them."""
-    nothing = min(sum(_flat(ring) for ring in rings), _marginal(_alike(rings, home)))
-    fits = {place: _losses(rings, place, home) for place in _places(rings, home)}
-    total = {place: _marginal(losses) for place, losses in fits.items() if losses is not None}
-    if not total:
+    """The places that explain the ends of all rings best; None when no place explains them.
+
+    Messages of one size cannot tell stagger from a clock that is off: where the best place leaves
+    much unexplained, none is named.
+    """
+    if not rings:
         return None
+    nothing = min(sum(_flat(ring) for ring in rings), float(_alike(rings, home).min()))
+    fits = {
+        place: losses
+        for place in _places(rings, home)
+        if (losses := _losses(rings, place, home)) is not None
+    }
+    if not fits:
+        return None
+    total = {place: _marginal(losses) for place, losses in fits.items()}
     near = sorted(total, key=lambda place: total[place])
     best = near[0]
-    explains = nothing - total[best]
     losses = fits[best]
-    assert losses is not None
-    if explains < _EXPLAINS or _explained_share(rings, best, home, losses) < _MOST:
+    least = float(losses.min())
+    if nothing - least < max(_EXPLAINS, _MOST * nothing):
+        return None
+    if least > _MISFIT * sum(len(ring.known) for ring in rings):
         return None
     touched = [(ring, slow) for ring in rings if (slow := _receivers(ring, best, home))]
     level = int(np.argmin(losses.min(axis=0)))
@@ -157,7 +169,6 @@ def explain(rings: Sequence[Ring], home: Mapping[int, Home]) -> Explained | None
             sorted({e for ring in rings for e in edges(ring.op, ring.ranks) if best.slow(e, home)})
         ),
         share=_share(losses),
-        explains=float(explains),
         p_value=min(1.0, len(touched) * min(_chance(*item, level, home) for item in touched)),
         calls=sum(len(ring.lags) for ring, _ in touched),
     )
@@ -201,12 +212,12 @@ def _inside(ring: Ring, home: Mapping[int, Home]) -> frozenset[int]:
 
 
 def _flat(ring: Ring) -> float:
-    """Chi squared (with its normalisation) if all ranks leave together."""
+    """Chi squared if all ranks leave together."""
     return float(_loss(np.median(ring.lags, axis=0), ring.errors))
 
 
 def _loss(left: Floats, errors: Floats) -> Floats:
-    result: Floats = ((left / errors) ** 2 + 2 * np.log(errors)).sum(axis=-1)
+    result: Floats = ((left / errors) ** 2).sum(axis=-1)
     return result
 
 
@@ -239,27 +250,7 @@ def _alike(rings: Sequence[Ring], home: Mapping[int, Home]) -> Floats:
 
 def _chi_squared(ring: Ring, receivers: frozenset[int], inside: frozenset[int]) -> Floats:
     pattern = _SCALES[:, None, None] * _patterns(ring, receivers, inside)[None, :, :]
-    off = _MODEL_ERROR * np.ptp(pattern, axis=2, keepdims=True)
-    left = np.median(ring.lags, axis=0) - pattern
-    return _loss(left, np.sqrt(ring.errors**2 + off**2))
-
-
-def _explained_share(
-    rings: Sequence[Ring], place: Place, home: Mapping[int, Home], losses: Floats
-) -> float:
-    """Of the squares of all rings' ends, the part that the place's best pattern takes away."""
-    scale, level = np.unravel_index(int(np.argmin(losses)), losses.shape)
-    left = whole = 0.0
-    for ring in rings:
-        typical = np.median(ring.lags, axis=0)
-        whole += float(((typical / ring.errors) ** 2).sum())
-        receivers = _receivers(ring, place, home)
-        if receivers:
-            typical = (
-                typical - _SCALES[scale] * _patterns(ring, receivers, _inside(ring, home))[level]
-            )
-        left += float(((typical / ring.errors) ** 2).sum())
-    return 1.0 - left / whole if whole > 0 else 0.0
+    return _loss(np.median(ring.lags, axis=0) - pattern, ring.errors)
 
 
 def _marginal(losses: Floats) -> float:

@@ -8,7 +8,7 @@ left out and said so: a knob that the backend ignores is never swept as if it we
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ Value = bool | int | float | str | None
 Configuration = dict[str, Value]
 
 ENVIRONMENT_PREFIX = "env."
+STRATEGY = "strategy"
 
 
 class _Model(BaseModel):
@@ -49,10 +50,11 @@ class Axis(_Model):
 
     def applies(self, backend: str, strategy: str) -> bool:
         """Whether this backend and strategy heed the setting."""
-        parts = strategy.split("+")
-        return (not self.backends or backend in self.backends) and (
-            not self.strategies or any(part in self.strategies for part in parts)
-        )
+        return (not self.backends or backend in self.backends) and self.heeded_by(strategy)
+
+    def heeded_by(self, strategy: str) -> bool:
+        """Whether a strategy heeds the setting."""
+        return not self.strategies or any(part in self.strategies for part in strategy.split("+"))
 
 
 class Space(_Model):
@@ -72,8 +74,15 @@ class Space(_Model):
         return axes
 
     def for_job(self, backend: str, strategy: str) -> tuple[list[Axis], list[Axis]]:
-        """The axes that this job heeds, and those it does not."""
-        heeded = [axis for axis in self.axes if axis.applies(backend, strategy)]
+        """The axes that this job heeds, and those it does not.
+
+        Where the strategy itself is swept, those count that any of its values heeds.
+        """
+        strategies = {strategy}
+        for axis in self.axes:
+            if axis.setting == STRATEGY and axis.applies(backend, strategy):
+                strategies.update(str(value) for value in axis.values)
+        heeded = [axis for axis in self.axes if any(axis.applies(backend, s) for s in strategies)]
         return heeded, [axis for axis in self.axes if axis not in heeded]
 
 
@@ -89,7 +98,7 @@ def baseline(axes: list[Axis], workload: Workload, environment: dict[str, str]) 
 
 
 def grid(axes: list[Axis], start: Configuration) -> Iterator[Configuration]:
-    """Every combination, the present values included, without duplicates."""
+    """Every combination, the present values included, each once (see :func:`heeded`)."""
     columns = []
     for axis in axes:
         values = list(axis.values)
@@ -97,7 +106,23 @@ def grid(axes: list[Axis], start: Configuration) -> Iterator[Configuration]:
             values.insert(0, start[axis.setting])
         columns.append(values)
     for combination in itertools.product(*columns):
-        yield {axis.setting: value for axis, value in zip(axes, combination, strict=True)}
+        point = {axis.setting: value for axis, value in zip(axes, combination, strict=True)}
+        if point == heeded(axes, start, point):
+            yield point
+
+
+def heeded(axes: Iterable[Axis], start: Configuration, point: Configuration) -> Configuration:
+    """``point`` with the settings that its own strategy ignores left as they are in ``start``.
+
+    Without a swept strategy every axis is heeded.
+    """
+    if STRATEGY not in point:
+        return point
+    strategy = str(point[STRATEGY])
+    return {
+        axis.setting: point[axis.setting] if axis.heeded_by(strategy) else start[axis.setting]
+        for axis in axes
+    }
 
 
 def load_space(path: Path) -> Space:

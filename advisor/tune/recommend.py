@@ -82,6 +82,11 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
     if winner is not None:
         configuration, gain = winner
         changes = _changes(sweep, configuration)
+        common["assumes"] += [
+            f"{axis.setting} also changes numerics or memory: compare the loss before keeping it"
+            for axis in sweep.axes
+            if axis.changes_training and axis.setting in changes
+        ]
         return Recommendation(
             verdict=f"set {describe(changes)}: the step is {gain.share:.1%} shorter "
             f"({gain.low:.1%} to {gain.high:.1%}, {CONFIRMATION_PAIRS} fresh A/B pairs)",

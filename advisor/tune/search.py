@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from advisor.config.sweep import Axis, Configuration, Value, grid
+from advisor.config.sweep import Axis, Configuration, Value, grid, heeded
 
 # Share of a grid that is tried when it is too large to exhaust.
 GRID_SHARE = 0.2
@@ -117,7 +117,7 @@ class Search:
         changes: list[tuple[float, int, Configuration]] = []
         for axis in self.axes:
             for value in self._values(axis):
-                point = {**best, axis.setting: value}
+                point = heeded(self.axes, self.start, {**best, axis.setting: value})
                 ratio = (self.predictions.of(point) or present) / present
                 if value != best[axis.setting] and ratio <= _HOPELESS:
                     changes.append((ratio, len(changes), point))
@@ -158,7 +158,8 @@ class Search:
         proposals = []
         for _ in range(20):
             asked = study.ask(space)
-            proposals.append({name: values[name][asked.params[name]] for name in space})
+            point = {name: values[name][asked.params[name]] for name in space}
+            proposals.append(heeded(self.axes, self.start, point))
         return proposals
 
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from advisor.config.sweep import Axis, Configuration, default_space, load_space
+from advisor.config.sweep import (
+    Axis,
+    Configuration,
+    baseline,
+    default_space,
+    grid,
+    load_space,
+)
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.tune.journal import Journal
 from advisor.tune.recommend import recommend, write_files
+from advisor.tune.search import Search, Tried
 from advisor.tune.sweep import CONFIRMATION_PAIRS, Plan, Sweep, prepare
 from advisor.tune.trial import TrialResult
 
@@ -172,11 +181,36 @@ def test_a_journal_of_another_sweep_is_refused(tmp_path: Path) -> None:
 
 
 def test_knobs_the_backend_ignores_are_left_out() -> None:
-    heeded, ignored = default_space("nccl").for_job("gloo", "ddp")
-    assert all(axis.setting.startswith("env.NCCL") is False for axis in heeded)
+    axes, ignored = default_space("nccl").for_job("gloo", "ddp")
+    assert all(axis.setting.startswith("env.NCCL") is False for axis in axes)
     assert any(axis.setting == "env.NCCL_ALGO" for axis in ignored)
-    heeded, _ = default_space("gloo").for_job("gloo", "fsdp2")
-    assert [a.setting for a in heeded] == ["wrap_layers", "prefetch_forward", "prefetch_backward"]
+    axes, _ = default_space("gloo").for_job("gloo", "hsdp")
+    assert [a.setting for a in axes] == ["wrap_layers", "prefetch_forward", "prefetch_backward"]
+
+
+def test_a_swept_strategy_brings_its_own_knobs_and_no_point_twice() -> None:
+    axes, _ = default_space("gloo").for_job("gloo", "ddp")
+    start = baseline(axes, Workload(name="w"), {})
+    points = list(grid(axes, start))
+    by_strategy = Counter(str(point["strategy"]) for point in points)
+    # 6 caps x 2 views x 2 graphs; the hook has the same knobs; zero1 none; 3 wraps x 3 x 3.
+    assert by_strategy == {"ddp": 24, "ddp-fp16": 24, "zero1": 1, "fsdp2": 27, "fsdp2-zero2": 3}
+    # A strategy never runs with a knob changed that it ignores.
+    for point in points:
+        if str(point["strategy"]).startswith("fsdp2"):
+            assert point["bucket_cap_mb"] == start["bucket_cap_mb"]
+        else:
+            assert point["wrap_layers"] == start["wrap_layers"]
+    # Nor does the search leave the grid, also from a best point of another strategy.
+    search = Search(axes, start, limit=40)
+    tried: list[Tried] = []
+    while (point := search.next(tried)) is not None:
+        cost = (
+            0.9 if point["strategy"] == "fsdp2" else 1.0 - float(point["bucket_cap_mb"] or 0) / 999
+        )
+        tried.append(Tried(point, cost))
+    assert len(tried) == 40
+    assert all(item.configuration in points for item in tried)
 
 
 def test_a_space_with_mistakes_names_their_lines(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ then killed, which makes the agent end the others.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import signal
@@ -19,6 +20,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import advisor
 from advisor.config.workload import Workload
@@ -109,7 +111,7 @@ def launch(
         max_restarts=0,
         monitor_interval=0.1,
         logs_specs=DefaultLogsSpecs(log_dir=str(logs), redirects=Std.ALL),
-        shutdown_timeout=int(_GRACE_S),
+        **_grace(LaunchConfig),
     )
     watch = _Watch(board, first_rank=nodes.rank * local_size, timeout_s=timeout_s)
     root = str(Path(advisor.__file__).resolve().parent.parent)
@@ -142,6 +144,12 @@ def local_ranks(workload: Workload, nodes: Nodes) -> int:
             hint="every node runs the same number of ranks",
         )
     return workload.world_size // nodes.count
+
+
+def _grace(config: Any) -> dict[str, int]:
+    """The agent's own patience with ranks that it ends, where this torch lets it be set."""
+    known = {field.name for field in dataclasses.fields(config)}
+    return {"shutdown_timeout": int(_GRACE_S)} if "shutdown_timeout" in known else {}
 
 
 class _Watch(threading.Thread):

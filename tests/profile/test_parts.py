@@ -21,7 +21,7 @@ from advisor.profile import commands, data, environment, files, names, summary
 from advisor.profile import failures as failures_module
 from advisor.profile.failures import rank_that_failed
 from advisor.profile.inject import Fault
-from advisor.profile.launch import Nodes, local_ranks
+from advisor.profile.launch import Nodes, _grace, local_ranks
 from advisor.profile.progress import PHASES, Board, Position, laggards
 
 
@@ -207,3 +207,17 @@ def test_range_names_read_back() -> None:
         assert layer is not None
         assert bucket is not None
         assert int(layer[1]) == int(bucket[1]) == number
+
+
+def test_a_torch_without_the_agents_patience_is_launched_all_the_same() -> None:
+    @dataclass
+    class Older:
+        run_id: str
+
+    @dataclass
+    class Newer:
+        run_id: str
+        shutdown_timeout: int
+
+    assert _grace(Older) == {}
+    assert _grace(Newer)["shutdown_timeout"] > 0

@@ -160,32 +160,48 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The trace, or 404; 403 for a request under another host name."""
-        from advisor.report.perfetto import PERFETTO
+        if not self._is_for_the_trace():
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(self.server.body)))
+        self.send_header("Cache-Control", "no-store")
+        self._send_policy()
+        self.end_headers()
+        self.wfile.write(self.server.body)
+        self.server.fetched = True
 
+    def do_OPTIONS(self) -> None:
+        """Browsers ask before a public page may read from the loopback address."""
+        if not self._is_for_the_trace():
+            return
+        self.send_response(204)
+        self.send_header("Access-Control-Allow-Methods", "GET")
+        self.send_header("Access-Control-Allow-Private-Network", "true")
+        self._send_policy()
+        self.end_headers()
+
+    def _is_for_the_trace(self) -> bool:
         port = self.server.server_port
         if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
             self.send_error(403)
         elif self.path != self.server.path:
             self.send_error(404)
         else:
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(self.server.body)))
-            self.send_header("Access-Control-Allow-Origin", PERFETTO)
-            self.send_header("Cache-Control", "no-store")
-            self.end_headers()
-            self.wfile.write(self.server.body)
-            self.server.fetched = True
+            return True
+        return False
 
-    def do_OPTIONS(self) -> None:
-        """Browsers ask before a public page may read from the loopback address."""
+    def _send_policy(self) -> None:
+        """Perfetto's page may read it; shown by itself it may do nothing, whatever it holds."""
         from advisor.report.perfetto import PERFETTO
 
-        self.send_response(204)
         self.send_header("Access-Control-Allow-Origin", PERFETTO)
-        self.send_header("Access-Control-Allow-Methods", "GET")
-        self.send_header("Access-Control-Allow-Private-Network", "true")
-        self.end_headers()
+        self.send_header("Content-Security-Policy", "default-src 'none'; sandbox")
+        self.send_header("X-Content-Type-Options", "nosniff")
+
+    def version_string(self) -> str:
+        """The name in the Server header; versions are nobody's business."""
+        return "advisor"
 
     def log_message(self, format: str, *args: object) -> None:
         """Silent: requests are no news to the user."""

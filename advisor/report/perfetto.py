@@ -30,6 +30,8 @@ _OUR_PID = 1
 _FIRST_RANK_PID = 10
 # Device streams share their rank's process with host threads, whose ids are smaller than this.
 _STREAM_TID = 1 << 30
+# Events that cross others of their thread get threads of their own, from this number on.
+_CROSSING_TID = 1 << 29
 
 # Longest first, so that a cut leaves out what would hardly be seen.
 _EVENTS_SQL = """
@@ -101,7 +103,7 @@ def finding_trace(store: Store, finding: Finding, *, context: float = 1.0) -> Tr
     origin = min([start, *(row["start_ns"] for row in [*found, *calls])])
     events = [
         *_names(store, finding.run, ranks, found),
-        *(_event(row, origin) for row in found),
+        *_thread_events(found, origin),
         *_annotations(finding, window, calls, origin, start, end),
     ]
     total = found[0]["total"] if found else 0
@@ -139,17 +141,56 @@ def _names(store: Store, run: str, ranks: Sequence[int], found: list[Row]) -> It
         yield _metadata("thread_name", _FIRST_RANK_PID + rank, _STREAM_TID + stream, {"name": name})
 
 
-def _event(row: Row, origin: int) -> dict[str, Any]:
+def _thread_events(found: list[Row], origin: int) -> Iterator[dict[str, Any]]:
+    """Slices of one thread may nest but not cross: Perfetto drops the later of two that do.
+
+    Annotations cross operators where a recorder marks phases in hooks.
+    """
+    threads: dict[tuple[int, int], list[list[int]]] = {}
+    crossing: dict[tuple[int, int, int], int] = {}
+    for row in sorted(found, key=lambda row: (row["start_ns"], -(row["dur_ns"] or 0))):
+        thread = row["rank"], _tid(row)
+        start, end = row["start_ns"], row["start_ns"] + (row["dur_ns"] or 0)
+        lanes = threads.setdefault(thread, [])
+        number = 0
+        while number < len(lanes) and not _nests(lanes[number], start, end):
+            number += 1
+        if number == len(lanes):
+            lanes.append([])
+        lanes[number].append(end)
+        tid = thread[1]
+        if number:
+            key = (*thread, number)
+            if key not in crossing:
+                crossing[key] = _CROSSING_TID + len(crossing)
+                name = {"name": f"crossing {thread[1]}"}
+                yield _metadata("thread_name", _FIRST_RANK_PID + row["rank"], crossing[key], name)
+            tid = crossing[key]
+        yield _event(row, tid, origin)
+
+
+def _nests(open_ends: list[int], start: int, end: int) -> bool:
+    """Whether a slice fits under those still open; ends that have passed are taken off."""
+    while open_ends and open_ends[-1] <= start:
+        open_ends.pop()
+    return not open_ends or end <= open_ends[-1]
+
+
+def _tid(row: Row) -> int:
+    stream = row["stream"]
+    return _STREAM_TID + stream if stream is not None else row["tid"] or 0
+
+
+def _event(row: Row, tid: int, origin: int) -> dict[str, Any]:
     keys = (
         "collective", "dtype", "in_elements", "out_elements", "process_group", "group_size", "seq",
         "bytes",
     )  # fmt: skip
-    on_stream = row["stream"] is not None
     return _slice(
         row["name"] or "unnamed",
         row["category"] or row["class"] or "event",
         _FIRST_RANK_PID + row["rank"],
-        _STREAM_TID + row["stream"] if on_stream else row["tid"] or 0,
+        tid,
         row["start_ns"] - origin,
         row["dur_ns"] or 0,
         {key: row[key] for key in keys if row[key] is not None},

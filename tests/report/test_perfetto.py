@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+import advisor
 from advisor.cli import main
 from advisor.cli.open import TraceServer, choose
 from advisor.errors import AdvisorError
@@ -101,6 +102,36 @@ def test_overlapping_calls_get_lanes_of_their_own(store: Store) -> None:
         assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
 
 
+def assert_nested(text: str) -> None:
+    """The Trace Event Format's rule: slices of one thread nest; none starts before the file."""
+    threads: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for item in _slices(text):
+        start, end = round(item["ts"] * 1000), round((item["ts"] + item["dur"]) * 1000)
+        assert 0 <= start <= end
+        threads.setdefault((item["pid"], item["tid"]), []).append((start, -end))
+    for spans in threads.values():
+        open_ends: list[int] = []
+        for start, end in sorted(spans):
+            while open_ends and open_ends[-1] <= start:
+                open_ends.pop()
+            assert not open_ends or -end <= open_ends[-1], "crossing slices are dropped"
+            open_ends.append(-end)
+
+
+def test_events_that_cross_on_one_thread_are_put_on_two(store: Store) -> None:
+    for number, (start, length) in enumerate([(60, 20), (70, 20), (75, 5), (95, 2)]):
+        store.con.execute(
+            "INSERT INTO event (run, rank, event_id, name, category, class, tid, start_ns, dur_ns)"
+            " VALUES (?, 0, ?, ?, 'cpu_op', 'cpu_op', 5, ?, ?)",
+            [RUN, 900 + number, f"op {number}", EPOCH_NS + start * MS, length * MS],
+        )
+    text = finding_trace(store, make_report().findings[0]).text
+    assert_nested(text)
+    threads = {item["name"]: item["tid"] for item in _slices(text)}
+    assert threads["op 0"] == threads["op 3"] == 5
+    assert threads["op 1"] != 5
+
+
 def test_a_finding_without_a_window_says_so(store: Store) -> None:
     with pytest.raises(AdvisorError, match="not about one stretch of time"):
         finding_trace(store, make_report().findings[1])
@@ -128,22 +159,27 @@ def test_choose_by_number_id_or_rule() -> None:
     ("path", "host", "status"),
     [("", "127.0.0.1", 200), ("/other", "127.0.0.1", 404), ("", "evil.example", 403)],
 )
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
 def test_server_gives_the_trace_to_perfetto_and_nothing_else(
-    path: str, host: str, status: int
+    path: str, host: str, status: int, method: str
 ) -> None:
     with TraceServer(b'{"traceEvents":[]}', 0) as server:
         assert server.server_address[0] == "127.0.0.1"
         thread = threading.Thread(target=server.handle_request)
         thread.start()
         client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
-        client.request("GET", path or server.path, headers={"Host": f"{host}:{server.server_port}"})
+        client.request(
+            method, path or server.path, headers={"Host": f"{host}:{server.server_port}"}
+        )
         answer = client.getresponse()
         body = answer.read()
         thread.join(10)
-        assert answer.status == status
-        assert server.fetched is (status == 200)
+        assert answer.status == (204 if (status, method) == (200, "OPTIONS") else status)
+        assert server.fetched is (status == 200 and method == "GET")
         if status == 200:
-            assert body == b'{"traceEvents":[]}'
+            assert body == (b'{"traceEvents":[]}' if method == "GET" else b"")
+            assert answer.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
             assert answer.headers["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
 
 
@@ -158,6 +194,11 @@ def test_open_writes_a_file_for_a_real_run(
     assert f"Wrote {target}" in capsys.readouterr().out
     slices = _slices(target.read_text(encoding="utf-8"))
     assert {s["pid"] for s in slices} == {1, 10, 11}
+    assert_nested(target.read_text(encoding="utf-8"))
+    again = advisor.load(target)
+    with again:
+        (read,) = again.store.con.execute("SELECT count(*) FROM event").fetchall()
+    assert read[0] == len(slices), "our own reader takes the file as it is"
     assert any(s["name"].startswith("gloo:all_reduce") for s in slices)
     assert any("waits for rank 1" in s["name"] for s in slices)
 

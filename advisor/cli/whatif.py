@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from advisor.whatif.program import Program
 
 _SHARDED = ("resharding", "prefetch_forward", "prefetch_backward", "wrap_layers")
+_USUAL = (
+    "resharding=off", "wrap_layers=2", "wrap_layers=4", "prefetch_forward=1",
+    "prefetch_backward=1", "link.bandwidth=x2",
+)  # fmt: skip
 
 
 @click.command(
@@ -27,7 +32,7 @@ _SHARDED = ("resharding", "prefetch_forward", "prefetch_backward", "wrap_layers"
     multiple=True,
     metavar="NAME=VALUE",
     help="bucket_cap_mb=N|default, link.bandwidth=xF|NGb, late_rank=R, resharding=off, "
-    "prefetch_forward=N, prefetch_backward=N, wrap_layers=N. Default: the bucket caps.",
+    "prefetch_forward=N, prefetch_backward=N, wrap_layers=N. Default: the usual ones.",
 )
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
@@ -52,20 +57,29 @@ def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: 
                     hint="record at least three steps of all ranks (advisor.record, or "
                     "torch.profiler with a schedule) and pass all the ranks' traces",
                 )
-            rows += [(change, _one(steps, change)) for change in changes] or _caps(steps)
+            rows += [(change, _one(steps, change)) for change in changes] or _usual(steps)
     if form == "json":
         click.echo(json.dumps([_as_dict(change, found) for change, found in rows], indent=1))
         return 0
     measured = rows[0][1].measured_ns
-    click.echo(f"measured step {measured / 1e6:.2f} ms (modelled below, 90 % interval)")
+    click.echo(f"step now {measured / 1e6:.2f} ms (traced); under each change, replayed:")
     for change, found in rows:
-        note = "  extrapolated: larger than twice any call seen" if found.extrapolates else ""
-        share = found.gain_ns / found.measured_ns
         click.echo(
-            f"{change:28s} {found.step_ns / 1e6:9.2f} ms  "
-            f"({found.low_ns / 1e6:.2f} to {found.high_ns / 1e6:.2f})  {-share:+.1%}{note}"
+            f"{change:26s} {found.step_ns / 1e6:9.2f} ms  90 % in {found.low_ns / 1e6:.2f} to "
+            f"{found.high_ns / 1e6:.2f}  {_words(found)}"
         )
+    click.echo("nothing here is measured; `advisor tune --sweep` tries changes for real")
     return 0
+
+
+def _words(found: Prediction) -> str:
+    share = -found.gain_ns / found.measured_ns
+    if found.low_ns <= found.measured_ns <= found.high_ns:
+        text = f"no sure change ({round(share, 3) + 0.0:+.1%})"
+    else:
+        text = f"{abs(share):.1%} {'longer' if share > 0 else 'shorter'}"
+    note = "; calls over twice as large as any seen" if found.extrapolates else ""
+    return text + note
 
 
 def _one(steps: list[Program], change: str) -> Prediction:
@@ -178,11 +192,22 @@ def _late_rank(steps: list[Program], value: str) -> Prediction:
     return found
 
 
-def _caps(steps: list[Program]) -> list[tuple[str, Prediction]]:
+def _usual(steps: list[Program]) -> list[tuple[str, Prediction]]:
+    """Without --set: the bucket caps of a DDP run, the sharding of an FSDP run, else the link."""
     from advisor.whatif.annotate import BUCKET_CAPS_MB
+    from advisor.whatif.predict import data_parallel
 
-    names = ["default" if cap is None else f"{cap:g}" for cap in BUCKET_CAPS_MB]
-    return [(f"bucket_cap_mb={name}", _bucket_cap(steps, name)) for name in names]
+    if data_parallel(steps) is not None:
+        names = ["default" if cap is None else f"{cap:g}" for cap in BUCKET_CAPS_MB]
+        return [(f"bucket_cap_mb={name}", _bucket_cap(steps, name)) for name in names]
+    rows = []
+    for change in _USUAL:
+        # What a trace does not show (another strategy, one rank) is left out here.
+        with contextlib.suppress(AdvisorError):
+            rows.append((change, _one(steps, change)))
+    if not rows:
+        raise AdvisorError("no replay of this run ends", hint="pass the traces of all its ranks")
+    return rows
 
 
 def _positive(text: str, name: str) -> float:

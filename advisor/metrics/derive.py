@@ -9,12 +9,13 @@ from advisor.metrics.fits import fit_record
 from advisor.metrics.host import gap_rows
 from advisor.metrics.lateness import Ranks, lateness_rows
 from advisor.metrics.link_cost import Inputs
-from advisor.metrics.links import link_rows
+from advisor.metrics.links import homes, link_rows
 from advisor.metrics.load import RunData, load_run
 from advisor.metrics.overlap import overlap_row
 from advisor.metrics.phases import bucket_rows, sync_rows
 from advisor.metrics.pipeline import pipeline_rows
 from advisor.metrics.probes import probe_fits, read_probe
+from advisor.metrics.stalls import stall_rows
 from advisor.metrics.summaries import EXPERT_BALANCE, REDUNDANT, TRAFFIC
 from advisor.metrics.tables import insert_rows
 from advisor.metrics.write import write_breakdowns, write_clocks, write_collectives, write_rank
@@ -79,7 +80,9 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
             data.clocks,
         ),
     )
-    insert_rows(con, "link_excess", link_rows(_link_input(con, data), read_probe(con, run)))
+    of_links = _link_input(con, data)
+    insert_rows(con, "link_excess", link_rows(of_links, read_probe(con, run)))
+    insert_rows(con, "link_excess", stall_rows(of_links, homes(of_links)))
     own_fits = [fit_record(run, kind, found) for kind, found in data.fits.items()]
     insert_rows(con, "alpha_beta", own_fits + probe_fits(con, run))
     insert_rows(

@@ -1,0 +1,143 @@
+"""Calls that stand still for TCP's retransmission timeout: packets are lost.
+
+Linux sends a lost segment again after 200 ms at the earliest, then after twice as long each time,
+where no later traffic shows the loss sooner; at the tail of a message nothing follows. So calls
+that otherwise take a few ms take 0.2, 0.6 or 1.4 s more now and then. Which link it is shows in who
+is done meanwhile: what a host sends is data for the next rank of the ring, and word to the one
+before it that it may send.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.calls import Call
+from advisor.metrics.clock import aligned
+from advisor.metrics.fits import link_kind, wire_name
+from advisor.metrics.intervals import Intervals
+from advisor.metrics.link_cost import Inputs
+from advisor.metrics.ring_model import GLOO_RINGS
+from advisor.metrics.rings import Home
+from advisor.metrics.robust import bootstrap
+
+_TIMEOUT_NS = 200_000_000
+# Sums of the timeouts 200, 400, 800 ms, and by how much a stall may exceed them.
+_TIMEOUTS = tuple(_TIMEOUT_NS * (2**n - 1) for n in (1, 2, 3))
+_SLACK = 0.15
+_FEWEST_STALLS = 3
+# The typical call must be this much shorter than a timeout to tell one from the other.
+_SHORT = 0.25
+# Of the ends that show something, a host must explain this part, and more than any other does.
+_MOST = 0.6
+
+
+def stall_rows(data: Inputs, home: Mapping[int, Home]) -> list[dict[str, Any]]:
+    """A row of ``link_excess`` if calls between hosts stall for retransmissions, else none."""
+    stalled = _stalled(data)
+    if len(stalled) < _FEWEST_STALLS:
+        return []
+    numbers = sorted({s.number for one in data.steps.values() for s in one.steps if s.complete})
+    spans: dict[int, list[tuple[int, int]]] = {number: [] for number in numbers}
+    for column, extra in stalled:
+        step = next(iter(column.values())).step
+        if step in spans:
+            end = max(aligned(call.end, rank, data.clocks) for rank, call in column.items())
+            spans[step].append((end - round(extra), end))
+    # Calls that are under way together stand still together.
+    lost = [
+        Intervals.of([start for start, _ in of_step], [end for _, end in of_step]).length
+        for of_step in spans.values()
+    ]
+    values = np.array(lost, dtype=np.float64)
+    if len(values) < 2 or not values.any():
+        return []
+    low, high = bootstrap(values, lambda v: float(v.mean()))
+    hosts = _senders(stalled, data, home)
+    ranks = sorted(rank for rank, own in home.items() if own in hosts)
+    only = ranks if len(hosts) == 1 else []
+    return [
+        {
+            "run": data.run,
+            "kind": "candidates" if not only else "rank" if len(only) == 1 else "host",
+            "src": only[0] if only else None,
+            "dst": None,
+            "host": data.infos[only[0]].host if only and only[0] in data.infos else None,
+            "process_group": None,
+            "candidates": None if only else str(ranks),
+            "calls": len(stalled),
+            "measured_gbps": None,
+            "expected_gbps": None,
+            "expected_from": "stalls",
+            "excess_ns_per_step": round(float(values.mean())),
+            "excess_low_ns": round(low),
+            "excess_high_ns": round(high),
+            "p_value": None,
+            "evidence": None,
+        }
+    ]
+
+
+def _stalled(data: Inputs) -> list[tuple[Mapping[int, Call], float]]:
+    """Calls that took a sum of retransmission timeouts longer than their kind does, and that."""
+    kinds: dict[object, list[tuple[Mapping[int, Call], float]]] = defaultdict(list)
+    for column in data.columns:
+        call = next(iter(column.values()))
+        if call.t_is == "matched" and link_kind(call, data.groups, data.infos) != "intra":
+            time = float(max(c.transfer or 0 for c in column.values()))
+            kinds[call.group, wire_name(call), call.bytes].append((column, time))
+    found = []
+    for members in kinds.values():
+        typical = float(np.median([time for _, time in members]))
+        if typical > _SHORT * _TIMEOUT_NS:
+            continue
+        for column, time in members:
+            extra = time - typical
+            if any(t - 0.5 * typical <= extra <= (1 + _SLACK) * t for t in _TIMEOUTS):
+                found.append((column, extra))
+    return found
+
+
+def _senders(
+    stalled: Sequence[tuple[Mapping[int, Call], float]], data: Inputs, home: Mapping[int, Home]
+) -> set[Home]:
+    """The hosts whose outgoing packets explain who waited; all hosts where none stands out."""
+    hits: dict[Home, int] = defaultdict(int)
+    shown = 0
+    for column, extra in stalled:
+        call = next(iter(column.values()))
+        group = data.groups.get(call.group) if call.group is not None else None
+        ring = GLOO_RINGS.get(wire_name(call))
+        if ring is None or group is None or group.ranks is None or set(column) != set(group.ranks):
+            continue
+        ends = {rank: aligned(c.end, rank, data.clocks) for rank, c in column.items()}
+        late = {rank for rank, end in ends.items() if end - min(ends.values()) > 0.5 * extra}
+        if not late or len(late) == len(ends):
+            continue  # lost early in the call: everybody waited
+        shown += 1
+        for host in _may_miss(late, group.ranks, ring[0], home):
+            hits[host] += 1
+    best = max(hits.values(), default=0)
+    named = {host for host, count in hits.items() if count == best}
+    return named if shown and best >= _MOST * shown else {home[r] for r in home}
+
+
+def _may_miss(
+    late: set[int], ranks: Sequence[int], direction: int, home: Mapping[int, Home]
+) -> set[Home]:
+    """Hosts from which a packet may be missing: data to a rank that waits, or its word to send.
+
+    Where both ends of an edge wait, it is the data or the word; which ranks are done excludes more.
+    """
+    count = len(ranks)
+    hosts = set()
+    for place, rank in enumerate(ranks):
+        source = ranks[(place + direction) % count]
+        if rank in late:
+            hosts.add(home[source])
+            if source in late:
+                hosts.add(home[rank])
+    return hosts

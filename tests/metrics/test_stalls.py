@@ -1,0 +1,76 @@
+"""Lost packets: calls that stand still for a retransmission timeout, and who may have lost them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from advisor.metrics.calls import Call
+from advisor.metrics.groups import Group, RankInfo
+from advisor.metrics.link_cost import Inputs
+from advisor.metrics.stalls import stall_rows
+from advisor.metrics.steps import Step, Steps
+
+MS = 1_000_000
+RANKS = (0, 1, 2)
+
+
+def inputs(ends_ms: Sequence[tuple[float, float, float]]) -> Inputs:
+    """A 3 ms all-reduce a step over three hosts, plus what ``ends_ms`` adds to each rank's end."""
+    columns = []
+    for step, extra in enumerate(ends_ms):
+        start = step * 1_000 * MS
+        column = {}
+        for rank in RANKS:
+            call = Call(rank, "all_reduce", start, start + round((3 + extra[rank]) * MS), step)
+            call.group, call.group_size, call.bytes, call.step = "0", 3, 300_000, step
+            call.t_is, call.transfer, call.wait = "matched", call.end - start, 0
+            call.last_rank = 0
+            column[rank] = call
+        columns.append(column)
+    spans = tuple(
+        Step(n, n * 1_000 * MS, (n + 1) * 1_000 * MS, None, None, True, "ProfilerStep")
+        for n in range(len(columns))
+    )
+    return Inputs(
+        run="run",
+        columns=columns,
+        calls={},
+        groups={"0": Group("0", None, RANKS, 3)},
+        infos={rank: RankInfo(rank, f"h{rank}", None, 3, True, {}) for rank in RANKS},
+        clocks={},
+        exclusive={},
+        occupancy={},
+        steps={rank: Steps(spans) for rank in RANKS},
+        gloo=True,
+    )
+
+
+HOME = {rank: f"h{rank}" for rank in RANKS}
+NONE = (0.0, 0.0, 0.0)
+
+
+def test_the_host_whose_data_is_missing_is_named() -> None:
+    # gloo's all_reduce sends to the previous rank: rank 2 waits for what rank 0 sends.
+    lost = (0.0, 0.0, 207.0)
+    (row,) = stall_rows(inputs([NONE, lost, NONE, lost, NONE, lost, NONE, NONE]), HOME)
+    assert (row["kind"], row["src"], row["calls"]) == ("rank", 0, 3)
+    assert row["excess_ns_per_step"] == pytest.approx(3 * 207 * MS / 8, rel=0.02)
+
+
+def test_losses_that_everybody_waits_for_leave_the_host_open() -> None:
+    lost = (207.0, 207.0, 207.0)
+    (row,) = stall_rows(inputs([NONE, lost, NONE, lost, NONE, lost, NONE, NONE]), HOME)
+    assert (row["kind"], row["candidates"]) == ("candidates", "[0, 1, 2]")
+
+
+@pytest.mark.parametrize("extra", [120.0, 300.0, 500.0])
+def test_stalls_that_are_no_timeout_are_none(extra: float) -> None:
+    odd = (0.0, 0.0, extra)
+    assert stall_rows(inputs([NONE, odd, NONE, odd, NONE, odd, NONE, NONE]), HOME) == []
+
+
+def test_two_stalls_are_chance() -> None:
+    lost = (0.0, 0.0, 207.0)
+    assert stall_rows(inputs([NONE, lost, NONE, lost, NONE, NONE, NONE, NONE]), HOME) == []

@@ -12,7 +12,7 @@ wraps the layers as they then are; data parallelism goes around everything, beca
 whatever gradients come out; the pipeline's schedule and the optimizer are made last, of what all of
 this left.
 
-DeepSpeed is not supported: docs/strategies.md says why. Its ZeRO stages 1, 2 and 3 are zero1,
+DeepSpeed is not among them: docs/strategies.md says why. Its ZeRO stages 1, 2 and 3 are zero1,
 fsdp2-zero2 and fsdp2 here.
 """
 

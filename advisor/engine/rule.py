@@ -145,7 +145,7 @@ class Rule(_Strict):
     explains: list[Explains] = Field(default_factory=list)
     proof: str = Field(
         default="examples only",
-        description="the real run it was seen firing on, or why none",
+        description="the real runs it was seen firing on, or 'examples only: ' and why",
     )
     examples: list[Example]
 

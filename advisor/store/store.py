@@ -50,9 +50,14 @@ class Store:
             temporary.unlink()
         con = duckdb.connect(str(temporary) if temporary else ":memory:")
         store = cls(con, path=path, temporary=temporary)
+        if temporary:
+            # Nobody reads this file before save() has written it out; a crash leaves it behind.
+            con.execute("SET fsync_mode = 'NONE'")
+        con.execute("BEGIN")
         con.execute(schema_sql())
         con.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR)")
         con.execute("INSERT INTO meta VALUES ('schema_version', ?)", [str(SCHEMA_VERSION)])
+        con.execute("COMMIT")
         return store
 
     @classmethod
@@ -130,6 +135,8 @@ class Store:
             return
         self.con.execute("CHECKPOINT")
         self.con.close()
+        with self._temporary.open("rb") as file:
+            os.fsync(file.fileno())
         self._temporary.replace(self.path)
         self._temporary = None
         self.con = duckdb.connect(str(self.path), read_only=True)

@@ -171,9 +171,7 @@ def _finding(
 ) -> Finding:
     known = {**asdict(facts), **values, **row}
     ranks = _list(row.get("ranks", row.get("rank")))
-    numbers = {
-        name: None if row.get(name) is None else max(0, round(row[name])) for name in _SAVINGS
-    }
+    numbers = _possible(row, facts)
     where = render(rule.where, known)
     share = None
     if numbers["savings_ns"] is not None and facts.step_ns:
@@ -203,6 +201,21 @@ def _finding(
         wrong_if=[render(text, known) for text in rule.false_alarms],
         see=rule.see,
     )
+
+
+def _possible(row: Mapping[str, Any], facts: Facts) -> dict[str, int | None]:
+    """The row's savings as whole ns: none below zero or beyond the step, the interval around them.
+
+    Shipped rules keep to that by themselves (their tests look at the rows); a user's need not.
+    """
+    most = facts.step_ns or math.inf
+    value, low, high = (
+        None if row.get(name) is None else round(min(max(0, row[name]), most)) for name in _SAVINGS
+    )
+    if value is not None:
+        low = None if low is None else min(low, value)
+        high = None if high is None else max(high, value)
+    return dict(zip(_SAVINGS, (value, low, high), strict=True))
 
 
 def _evidence(

@@ -11,6 +11,7 @@ from advisor.metrics.lateness import Ranks, lateness_rows
 from advisor.metrics.link_cost import Inputs
 from advisor.metrics.links import homes, link_rows
 from advisor.metrics.load import RunData, load_run
+from advisor.metrics.logged import logged_rings
 from advisor.metrics.overlap import overlap_row
 from advisor.metrics.phases import bucket_rows, sync_rows
 from advisor.metrics.pipeline import pipeline_rows
@@ -125,6 +126,7 @@ def _link_input(con: Any, data: RunData) -> Inputs:
         steps={rank: one.steps for rank, one in data.ranks.items()},
         gloo=not any(one.line.on_device for one in data.ranks.values())
         and all(name is None or "gloo" in name for (name,) in backends),
+        rings=logged_rings(con, data.run),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,8 @@ class Inputs:
     occupancy: Mapping[int, Occupancy]
     steps: Mapping[int, Steps]
     gloo: bool
+    # Members of a communicator -> (sender, receiver) of its rings, as NCCL's log has them.
+    rings: Mapping[frozenset[int], frozenset[tuple[int, int]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

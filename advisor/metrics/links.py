@@ -2,8 +2,9 @@
 
 Two kinds of evidence are put together: the stagger with which ranks leave rings (rings.py), which
 points at a host's link or an edge between two hosts, and groups or send/recv pairs that take longer
-than their peers for the same work (peers.py), which name a set of ranks. Where ranks of one host
-explain it alike the host is named, where several hosts do they stay candidates.
+than their peers for the same work (peers.py), which name a set of ranks, or the edges that NCCL's
+rings have between them where its log was given. Where ranks of one host explain it alike the host
+is named, where several hosts do they stay candidates.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
     found = _explained(data, home)
     peers = peer_excess(data.columns, data.groups, data.infos, data.exclusive)
     slow = [peer for peer in peers if peer.slow]
-    culprit = _by_rank(peers, found, home) if slow else _by_ring(found, home)
+    culprit = (
+        _by_logged_ring(peers, data, home) or _by_rank(peers, found, home)
+        if slow
+        else _by_ring(found, home)
+    )
     probed = probe.places(home) if probe is not None else None
     if culprit is None:
         return probe_rows(data, probed or ())
@@ -140,6 +145,41 @@ def _by_ring(found: Explained | None, home: Mapping[int, Home]) -> Culprit | Non
     first = ranks[found.places[0].homes[0]]
     open_ranks = tuple(sorted(rank for host in hosts for rank in ranks[host]))
     return Culprit("candidates", first[0], None, frozenset(first), None, open_ranks)
+
+
+def _by_logged_ring(
+    peers: Sequence[PeerExcess], data: Inputs, home: Mapping[int, Home]
+) -> Culprit | None:
+    """The edge between hosts in all slow groups' rings and in no fast group's; else what is left.
+
+    None where NCCL's log does not hold the rings of every slow group, or they share no such edge.
+    """
+    used = [(peer, _logged_edges(peer, data, home)) for peer in peers]
+    slow = [edges for peer, edges in used if peer.slow]
+    if not data.rings or any(edges is None for edges in slow):
+        return None
+    left = frozenset.intersection(*(edges for edges in slow if edges is not None))
+    left -= {edge for peer, edges in used if not peer.slow for edge in edges or ()}
+    if len(left) == 1:
+        ((source, target),) = left
+        ends = (source, target)
+        return Culprit("edge", *ends, frozenset([source]), frozenset([target]), ends)
+    if not left:
+        return None
+    ranks = sorted({rank for edge in left for rank in edge})
+    near = frozenset(source for source, _ in left)
+    far = frozenset(target for _, target in left)
+    return Culprit("candidates", ranks[0], None, near, far, tuple(ranks))
+
+
+def _logged_edges(
+    peer: PeerExcess, data: Inputs, home: Mapping[int, Home]
+) -> frozenset[tuple[int, int]] | None:
+    """The edges between hosts that a group's rings use; a pair is its own edge."""
+    own = {tuple(peer.ranks)} if peer.op == "send" else data.rings.get(frozenset(peer.ranks))
+    if own is None:
+        return None
+    return frozenset((a, b) for a, b in own if home.get(a) != home.get(b))
 
 
 def _by_rank(

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-# A pair counts as slow when it takes this many times as long as the median pair.
+# A pair counts as slow when it takes this many times as long as the usual one: the median of the
+# faster half, since one host that is slow both ways has half of all pairs among four hosts.
 SLOW_FACTOR = 1.5
 
 
@@ -42,7 +43,7 @@ def suspects(pairs: Sequence[Pair]) -> list[Suspect]:
     """Slow senders, receivers and edges, worst first; empty when every pair is alike."""
     if len(pairs) < 3:
         return []
-    usual = median(pair.ns_per_byte for pair in pairs)
+    usual = _usual(pairs)
     slow = {(p.src, p.dst): p for p in pairs if p.ns_per_byte > SLOW_FACTOR * usual}
     outgoing: dict[int, list[Pair]] = defaultdict(list)
     incoming: dict[int, list[Pair]] = defaultdict(list)
@@ -65,6 +66,11 @@ def suspects(pairs: Sequence[Pair]) -> list[Suspect]:
         kind = "edge" if cleared and others else "candidates"
         found.append(_suspect(kind, (src, dst), [pair], usual))
     return sorted(found, key=lambda suspect: suspect.gbps)
+
+
+def _usual(pairs: Sequence[Pair]) -> float:
+    times = sorted(pair.ns_per_byte for pair in pairs)
+    return median(times[: (len(times) + 1) // 2])
 
 
 def _suspect(kind: str, ranks: tuple[int, ...], hit: Sequence[Pair], usual: float) -> Suspect:

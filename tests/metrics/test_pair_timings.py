@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,14 @@ def test_a_slow_sender_receiver_or_edge_is_told_apart(ranks: int, data: st.DataO
     assert [(s.kind, s.ranks) for s in receiver] == [("receiver", (rank,))]
     edge = suspects(matrix(ranks, {(rank, other): 3.0}))
     assert [(s.kind, s.ranks) for s in edge] == [("edge", (rank, other))]
+
+
+@pytest.mark.parametrize("ranks", [3, 4, 6])
+def test_a_host_that_is_slow_both_ways_does_not_become_what_is_usual(ranks: int) -> None:
+    slow = {pair: 8.0 for pair in itertools.permutations(range(ranks), 2) if 1 in pair}
+    found = suspects(matrix(ranks, slow))
+    assert {(one.kind, one.ranks) for one in found} == {("sender", (1,)), ("receiver", (1,))}
+    assert all(one.expected_gbps == pytest.approx(1.0, rel=0.15) for one in found)
 
 
 def test_alike_pairs_accuse_nobody() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from advisor.ingest.classes import (
 )
 from advisor.ingest.readers.kineto.native import pipeline
 from advisor.ingest.readers.kineto.native.library import library, missing
+from advisor.ingest.readers.kineto.native.scanner import Scanner
 from advisor.store.store import Store
 from benchmarks.fuzz.differential import Differential
 from tests.support.traces import LAYOUTS, event, kineto, notes, one_line, read
@@ -130,6 +132,22 @@ def test_collectives_beyond_one_insert(tmp_path: Path, monkeypatch: pytest.Monke
     scanned = _tables(monkeypatch, True, path)
     assert scanned == _tables(monkeypatch, False, path)
     assert len(scanned["comm_event"]) == _MANY
+
+
+def test_rows_of_collectives_do_not_keep_the_batch_of_events() -> None:
+    """They are collected over many batches; memory must not grow with the trace."""
+    found = library()
+    assert found is not None
+    scanner = Scanner(found, "External id", lean=False, merged=False)
+    text = json.dumps([event(1, args={"Collective name": "allreduce"})]).encode()
+    assert scanner.scan(bytearray(text), 0, 0, 0) == "done"
+    batch = weakref.ref(scanner._batch)
+    events, comm = scanner.take()
+    assert events.num_rows == comm.num_rows == 1
+    assert batch() is not None
+    del events
+    assert batch() is None
+    assert comm.to_pylist()[0]["collective"] == "allreduce"
 
 
 def test_a_failure_in_a_thread_comes_out_as_it_was(

@@ -83,6 +83,10 @@ class _Batch:
             return pa.py_buffer(b"")
         return pa.foreign_buffer(address, size.value, base=self)
 
+    def copied(self, which: int, at: int = 0) -> Any:
+        """As :meth:`buffer`, but it does not keep the batch alive."""
+        return pa.py_buffer(self.buffer(which, at).to_pybytes())
+
 
 class Scanner:
     """Scans chunks one after the other; not to be shared by threads."""
@@ -202,14 +206,15 @@ def _from_texts(texts: Sequence[bytes]) -> Any:
 
 
 def _comm_batch(batch: _Batch, rows: int) -> Any:
+    # Copied: these few rows wait for more, and would keep all events of the batch with them.
     columns = [
-        pa.Array.from_buffers(pa.int32(), rows, [None, batch.buffer(_COMM_RANK)]),
-        pa.Array.from_buffers(pa.int64(), rows, [None, batch.buffer(_COMM_ID)]),
+        pa.Array.from_buffers(pa.int32(), rows, [None, batch.copied(_COMM_RANK)]),
+        pa.Array.from_buffers(pa.int64(), rows, [None, batch.copied(_COMM_ID)]),
     ]
     for at, kind in enumerate(_COMM.values()):
-        bits, data = batch.buffer(_COMM_BITS, at), batch.buffer(_COMM_DATA, at)
+        bits, data = batch.copied(_COMM_BITS, at), batch.copied(_COMM_DATA, at)
         if kind == "t":
-            columns.append(_strings(rows, bits, batch.buffer(_COMM_ENDS, at), data))
+            columns.append(_strings(rows, bits, batch.copied(_COMM_ENDS, at), data))
         else:
             columns.append(pa.Array.from_buffers(pa.int64(), rows, [bits, data]))
     return pa.RecordBatch.from_arrays(columns, schema=COMM_EVENTS)

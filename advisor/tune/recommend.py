@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shlex
 import statistics
 from pathlib import Path
@@ -18,6 +17,7 @@ from ruamel.yaml import YAML
 
 from advisor import __version__
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
+from advisor.config.workload import Workload
 from advisor.tune.search import Key, key_of
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import CONFIRMATION_PAIRS, Sweep
@@ -116,7 +116,7 @@ def describe(changes: Configuration) -> str:
 
 
 def write_files(sweep: Sweep, recommendation: Recommendation, folder: Path) -> list[Path]:
-    """recommendation.json, and with a winner env.sh, workload.yaml and run.sh."""
+    """recommendation.json, and with a winner env.sh, workload.yaml, run.sh and torchrun.sh."""
     written = [folder / "recommendation.json"]
     written[0].write_text(recommendation.model_dump_json(indent=1) + "\n", encoding="utf-8")
     if not recommendation.recommended:
@@ -141,15 +141,28 @@ def write_files(sweep: Sweep, recommendation: Recommendation, folder: Path) -> l
     YAML(typ="safe", pure=True).dump(patched.model_dump(mode="json", exclude_unset=True), text)
     written.append(folder / "workload.yaml")
     written[-1].write_text(note + text.getvalue(), encoding="utf-8")
-    written.append(folder / "run.sh")
-    written[-1].write_text(
-        f"#!/bin/sh\n{note}set -eu\n. {shlex.quote(str(folder / 'env.sh'))}\n"
-        f"exec advisor profile {shlex.quote(str(folder / 'workload.yaml'))} "
-        f'-o {shlex.quote(str(folder / "recommended"))} "$@"\n',
-        encoding="utf-8",
-    )
-    os.chmod(written[-1], 0o755)  # noqa: PTH101, S103
+    script = f"#!/bin/sh\n{note}set -eu\n. {shlex.quote(str((folder / 'env.sh').resolve()))}\n"
+    recommended = shlex.quote(str((folder / "recommended").resolve()))
+    job = shlex.quote(str((folder / "workload.yaml").resolve()))
+    started = {
+        "run.sh": f'advisor profile {job} -o {recommended} "$@"',
+        "torchrun.sh": _torchrun(patched, folder / "recommended-torchrun"),
+    }
+    for name, line in started.items():
+        written.append(folder / name)
+        written[-1].write_text(f"{script}exec {line}\n", encoding="utf-8")
+        written[-1].chmod(0o755)
     return written
+
+
+def _torchrun(workload: Workload, folder: Path) -> str:
+    """The torchrun line that runs ``workload`` into ``folder``, which is prepared for it."""
+    from advisor.profile import commands, launch
+
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    launch.write_job(workload, folder)
+    (line,) = commands.torchrun(workload, folder, nodes=1, endpoint="")
+    return line
 
 
 def trial_rows(sweep: Sweep) -> list[tuple[Any, ...]]:

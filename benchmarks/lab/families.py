@@ -97,6 +97,14 @@ def families() -> list[Family]:
                 backward_ms=20.0,
             ),
         ),
+        # Recorded after the sharded changes were settled.
+        _sharded(
+            "held-out-fsdp2-3x6",
+            RunConfig(
+                strategy="fsdp2", ranks=3, layers=6, layer_bytes=640 * KIB, forward_ms=9.0,
+                backward_ms=18.0,
+            ),
+        ),
     ]  # fmt: skip
 
 

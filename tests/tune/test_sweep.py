@@ -153,7 +153,10 @@ def test_files_of_a_winner(tmp_path: Path) -> None:
     sweep = make(tmp_path)
     play(sweep, {1.0: 90, 5.0: 80, 25.0: 100})
     files = write_files(sweep, recommend(sweep, []), tmp_path)
-    assert {p.name for p in files} == {"recommendation.json", "env.sh", "workload.yaml", "run.sh"}
+    assert {p.name for p in files} == {
+        "recommendation.json", "env.sh", "workload.yaml", "run.sh", "torchrun.sh",
+    }  # fmt: skip
+    assert "torchrun --standalone --nproc-per-node=2" in (tmp_path / "torchrun.sh").read_text()
     assert "bucket_cap_mb: 5" in (tmp_path / "workload.yaml").read_text()
     assert json.loads((tmp_path / "recommendation.json").read_text())["confidence"] == "measured"
 

@@ -86,6 +86,8 @@ def launch(
     nodes = nodes or Nodes()
     workload, _ = strategies.prepare(workload)
     local_size = local_ranks(workload, nodes)
+    if workload.device == "cuda":
+        _need_gpus(local_size)
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     write_job(
@@ -144,6 +146,17 @@ def local_ranks(workload: Workload, nodes: Nodes) -> int:
             hint="every node runs the same number of ranks",
         )
     return workload.world_size // nodes.count
+
+
+def _need_gpus(ranks: int) -> None:
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count < ranks:
+        raise AdvisorError(
+            f"device cuda and {ranks} ranks on this machine: it has {count} GPUs for torch",
+            hint="--device cpu, or fewer ranks with --nproc",
+        )
 
 
 def _grace(config: Any) -> dict[str, int]:

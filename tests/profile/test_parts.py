@@ -21,7 +21,7 @@ from advisor.profile import commands, data, environment, files, names, summary
 from advisor.profile import failures as failures_module
 from advisor.profile.failures import rank_that_failed
 from advisor.profile.inject import Fault
-from advisor.profile.launch import Nodes, _grace, local_ranks
+from advisor.profile.launch import Nodes, _grace, launch, local_ranks
 from advisor.profile.progress import PHASES, Board, Position, laggards
 
 
@@ -221,3 +221,13 @@ def test_a_torch_without_the_agents_patience_is_launched_all_the_same() -> None:
 
     assert _grace(Older) == {}
     assert _grace(Newer)["shutdown_timeout"] > 0
+
+
+def test_ranks_without_a_gpu_each_are_refused_before_they_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(AdvisorError, match="device cuda and 2 ranks on this machine: it has 1 GPU"):
+        launch(Workload(device="cuda", world_size=2, strategy="ddp"), tmp_path)
+    assert not list(tmp_path.iterdir())

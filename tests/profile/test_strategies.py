@@ -1,8 +1,9 @@
-"""Every strategy trains as one device does: the same losses on the same data.
+"""Every strategy trains as one device does, and moves the bytes that theory says.
 
-Plain SGD with a large step, because its updates are proportional to the gradient: a gradient that
+Losses: plain SGD with a large step, because its updates are proportional to the gradient: one that
 is off by a factor (a missing mean over ranks, a doubled tied weight) changes the next loss, which
-Adam would hide.
+Adam would hide. Traffic: the last of the steps is recorded, and the bytes of its collectives stand
+beside the closed formulas.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from advisor import api
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
+from advisor.metrics.theory import Theory, theory
 from advisor.profile import strategies
 
 GLOBAL_BATCH = 16
@@ -71,7 +74,10 @@ OPTIONS = {
     },
     "fsdp1 every micro-batch": {"strategy": "fsdp1-full", "sync_every_micro_batch": True},
     "pp uneven": {"strategy": "pp+ddp", "stage_layers": [1, 3]},
-    "tp checkpointed": {"strategy": "tp-sp", "activation_checkpointing": "full"},
+    "tp checkpointed": {"strategy": "tp", "activation_checkpointing": "full"},
+    "tp-sp checkpointed": {"strategy": "tp-sp+pp", "activation_checkpointing": "full"},
+    "fsdp1-grad every micro-batch": {"strategy": "fsdp1-grad", "sync_every_micro_batch": True},
+    "fsdp2 one unit in a pipeline": {"strategy": "pp-gpipe+fsdp2", "wrap_layers": 0},
 }  # fmt: skip
 OTHER_MODELS = {
     "llama dp+tp-sp": {"strategy": "dp+tp-sp", "model": LLAMA},
@@ -86,6 +92,11 @@ IN_BF16 = {
     "ddp bf16": {"strategy": "ddp", "precision": "bf16"},
     "fsdp2 bf16": {"strategy": "fsdp2", "precision": "bf16"},
     "fsdp1 bf16": {"strategy": "fsdp1-full", "precision": "bf16"},
+    "tp bf16": {"strategy": "tp", "precision": "bf16"},
+    "tp-sp bf16": {"strategy": "tp-sp", "precision": "bf16"},
+    "pp bf16": {"strategy": "pp", "precision": "bf16"},
+    "hsdp bf16": {"strategy": "hsdp", "precision": "bf16", "reduce_precision": "bf16"},
+    "powersgd bf16": {"strategy": "ddp-powersgd", "precision": "bf16"},
 }
 ON_EIGHT_RANKS = {"pp+ddp+tp": {}, "pp+fsdp2+tp-sp": {}, "hsdp+tp": {}}
 
@@ -93,7 +104,7 @@ ON_EIGHT_RANKS = {"pp+ddp+tp": {}, "pp+fsdp2+tp-sp": {}, "hsdp+tp": {}}
 def case(name: str, world_size: int, **settings: Any) -> dict[str, Any]:
     """A workload that trains on the same global batch whatever its strategy."""
     return {
-        "name": name.replace(" ", "_").replace("+", "."),
+        "name": file_name(name),
         "model": GPT2,
         "world_size": world_size,
         "micro_batch": 2,
@@ -101,10 +112,17 @@ def case(name: str, world_size: int, **settings: Any) -> dict[str, Any]:
         "sequence_length": 16,
         "optimizer": "sgd",
         "learning_rate": 0.2,
-        "warmup_steps": 3,
+        # Three in all: the profiler has a step of its own before those that it records.
+        "warmup_steps": 1,
         "timed_steps": 0,
+        "steps": 1,
         **settings,
     }
+
+
+def file_name(name: str) -> str:
+    """A case's name as a workload's."""
+    return name.replace(" ", "_").replace("+", ".")
 
 
 def train(cases: list[dict[str, Any]], ranks: int, folder: Path) -> dict[str, Any]:
@@ -114,7 +132,7 @@ def train(cases: list[dict[str, Any]], ranks: int, folder: Path) -> dict[str, An
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone",
         "--nproc-per-node", str(ranks), str(Path(__file__).parent / "run_cases.py"),
-        str(inputs), str(outputs),
+        str(inputs), str(outputs), str(folder / f"traces{ranks}"),
     ]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run(
@@ -156,6 +174,17 @@ def on_eight_ranks(folder: Path) -> dict[str, Any]:
     return train(by_name([ON_EIGHT_RANKS], 8), 8, folder)
 
 
+@pytest.fixture(scope="module")
+def theories(
+    folder: Path, on_four_ranks: dict[str, Any], on_eight_ranks: dict[str, Any]
+) -> dict[str, Theory | None]:
+    """Theory beside the measured traffic, by case name."""
+    paths = [path for ranks in (4, 8) for path in sorted((folder / f"traces{ranks}").iterdir())]
+    with api.load_runs(paths) as run:
+        names = dict(zip(api.run_names(paths), paths, strict=True))
+        return {path.name: theory(run.store.con, name) for name, path in names.items()}
+
+
 def tolerance(name: str) -> float:
     if name in IN_BF16:
         return HALF_PRECISION
@@ -166,7 +195,7 @@ def tolerance(name: str) -> float:
 
 def check_against(single: dict[str, Any], found: dict[str, Any], name: str) -> None:
     expected = single[name.split()[0] if name.split()[0] in single else "gpt2"]["losses"]
-    result = found[name.replace(" ", "_").replace("+", ".")]
+    result = found[file_name(name)]
     assert len(result["losses"]) == len(expected) == 3
     assert result["losses"] == pytest.approx(expected, abs=tolerance(name))
     assert result["threads_fit"], "each gloo group must own two worker threads"
@@ -186,6 +215,26 @@ def test_losses_agree_on_three_dimensions(
     single: dict[str, Any], on_eight_ranks: dict[str, Any], name: str
 ) -> None:
     check_against(single, on_eight_ranks, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [*ON_FOUR_RANKS, *OPTIONS, *OTHER_MODELS, *IN_BF16, *ON_EIGHT_RANKS]
+)
+def test_traffic_is_what_theory_says_or_the_difference_is_explained(
+    theories: dict[str, Theory | None], name: str
+) -> None:
+    found = theories[file_name(name)]
+    assert found is not None
+    assert found.ops, "no strategy of several ranks is without communication"
+    for item in found.ops:
+        allowed = {"equal", "explained"}
+        if (name.startswith(("ddp-powersgd", "powersgd")) and item.op == "all_reduce") or (
+            "ep" in name and item.op == "all_to_all"
+        ):
+            allowed |= {"not predicted"}
+        assert item.verdict in allowed, f"{item.op}: {item.measured_bytes}, {item.explanation}"
+        assert (item.verdict == "equal") == (item.explanation == "")
 
 
 @pytest.mark.slow

@@ -101,7 +101,7 @@ class Run:
 
     def arrow(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The same as an Arrow table."""
-        table: pa.Table = self.store.con.execute(query, list(parameters)).to_arrow_table()
+        table: pa.Table = self.store.con.sql(query, params=list(parameters)).to_arrow_table()
         return table
 
     def render(self, format: str = "text", **options: Any) -> str:
@@ -164,10 +164,18 @@ def load(
     instead of read again. With ``store`` the tables are kept in that file, else in memory.
     Raises AdvisorError with what, where and what to do.
     """
+    from advisor.ingest.from_store import is_derived, is_store
+
     if not paths:
         raise AdvisorError("nothing to read", hint="name a trace, a directory or a glob")
-    if len(paths) == 1 and _is_store(Path(paths[0])):
-        return Run(Store.open(Path(paths[0])), command=command)
+    if store is None and len(paths) == 1 and is_store(Path(paths[0])):
+        opened = Store.open(Path(paths[0]))
+        if is_derived(opened):
+            return Run(opened, command=command)
+        if Path(paths[0]).is_dir():
+            # The events stay in their files; everything else is in memory already.
+            return _derived(opened, command=command)
+        opened.close()
     made = Store.create(Path(store) if store is not None else None, force=force)
     return _read(made, {run: paths}, lean=lean, command=command, progress=progress)
 
@@ -197,22 +205,31 @@ def _read(
     command: str,
     progress: Any = None,
 ) -> Run:
-    """Ingest each run into ``made`` and derive everything; a failure leaves nothing behind."""
+    """Read each run into ``made`` and derive everything; a failure leaves nothing behind."""
     from advisor.ingest import ingest, refuse_nothing
+    from advisor.ingest.from_store import is_store, take
+
+    try:
+        for name, paths in runs.items():
+            if len(paths) == 1 and is_store(Path(paths[0])):
+                take(Path(paths[0]), made, run=name if len(runs) > 1 else None)
+                continue
+            ingest([str(path) for path in paths], made, run=name, lean=lean, progress=progress)
+            refuse_nothing(made, name)
+    except BaseException:
+        made.close()
+        raise
+    return _derived(made, command=command)
+
+
+def _derived(made: Store, *, command: str) -> Run:
     from advisor.metrics import derive
     from advisor.whatif import annotate
 
     try:
-        for name, paths in runs.items():
-            ingest([str(path) for path in paths], made, run=name, lean=lean, progress=progress)
-            refuse_nothing(made, name)
         derive(made)
         annotate(made)
     except BaseException:
         made.close()
         raise
     return Run(made, command=command)
-
-
-def _is_store(path: Path) -> bool:
-    return (path.suffix == ".duckdb" and path.is_file()) or (path / "_advisor.json").is_file()

@@ -39,6 +39,7 @@ def command(store: Path, query: str, format_: str, limit: int) -> None:
     """
     import duckdb
 
+    from advisor.ingest.from_store import is_derived
     from advisor.store.store import Store
 
     with Store.open(store) as opened:
@@ -51,6 +52,12 @@ def command(store: Path, query: str, format_: str, limit: int) -> None:
             raise AdvisorError(
                 str(error).splitlines()[0], where="query", hint="tables: advisor schema"
             ) from error
+        if not rows and not is_derived(opened):
+            click.echo(
+                "This store holds only what was read; the analysis is added by:\n"
+                f"  advisor diagnose {store} --store FILE",
+                err=True,
+            )
     if format_ == "json":
         records = [dict(zip(columns, row, strict=True)) for row in rows]
         click.echo(json.dumps(records, default=str, ensure_ascii=False, indent=1))

@@ -20,7 +20,7 @@ _KNOWN = (
     "what is read: PyTorch profiler traces (.json or .json.gz), Nsight Systems exports (sqlite), "
     "NCCL logs, nccl-tests output, flight-recorder dumps: advisor diagnose --help"
 )
-_RUN_TABLES = (
+RUN_TABLES = (
     *("run", "source", "rank", "process_group", "event", "comm_event"),
     *("topology", "link", "nccl_choice", "bench", "flight"),
 )
@@ -165,5 +165,5 @@ def _describe_run(context: ReadContext) -> None:
 
 
 def _forget(con: Any, run: str) -> None:
-    for table in _RUN_TABLES:
+    for table in RUN_TABLES:
         con.execute(f"DELETE FROM {table} WHERE run = ?", [run])

@@ -85,11 +85,12 @@ WHERE c.op IN ('all_reduce', 'reduce_scatter', 'reduce') AND (
         SELECT coalesce(process_group, '') FROM call
         WHERE op IN ('all_reduce', 'reduce_scatter') AND phase = 'forward')));
 
--- The cost of a wire operation on a group of ranks, one fit each; the trace's own fit first.
+-- The cost of a wire operation on a group of ranks, one fit each; the trace's own fit first. With one
+-- rank's trace alone that has none: waiting for the others would count as latency.
 CREATE VIEW fit AS
 SELECT op, group_size, alpha_ns, alpha_low_ns, alpha_high_ns, beta_ns_per_byte, k, m,
   n_star_bytes, largest_bytes, origin, r2, samples
-FROM alpha_beta
+FROM alpha_beta WHERE origin <> 'trace' OR (SELECT ranks_read FROM facts) <> 1
 QUALIFY row_number() OVER (PARTITION BY op, group_size
   ORDER BY origin <> 'trace', samples DESC) = 1;
 

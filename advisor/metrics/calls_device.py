@@ -17,6 +17,7 @@ from advisor.metrics.calls import Call
 from advisor.metrics.intervals import Int64s
 from advisor.metrics.operations import POINT_TO_POINT, elements_in, operation, parse_json
 from advisor.metrics.tables import MISSING, read
+from advisor.metrics.timeline import COMM, Timeline
 
 _METADATA = (
     "collective, dtype, in_elements, out_elements, group_size, process_group, seq, "
@@ -42,19 +43,15 @@ class _Spans:
         return None
 
 
-def device_calls(con: Any, run: str, rank: int) -> list[Call]:
+def device_calls(con: Any, run: str, line: Timeline) -> list[Call]:
     """Every communication kernel of one rank as a call, by start."""
+    rank = line.rank
     kernels = read(
         con,
         f"""
-        WITH launch AS (
-          SELECT correlation, min(start_ns) AS launch_ns, arg_min(tid, start_ns) AS launch_tid
-          FROM event WHERE run = $1 AND rank = $2 AND class = 'runtime' AND correlation > 0
-          GROUP BY correlation)
         SELECT name, start_ns, start_ns + dur_ns AS end_ns, stream, event_id, external_id,
-               launch_ns, launch_tid, {_METADATA}
-        FROM event LEFT JOIN launch USING (correlation)
-          LEFT JOIN comm_event USING (run, rank, event_id)
+               {_METADATA}
+        FROM event LEFT JOIN comm_event USING (run, rank, event_id)
         WHERE run = $1 AND rank = $2 AND class = 'comm' AND device IS NOT NULL
           AND category IS DISTINCT FROM 'gpu_user_annotation'
           AND start_ns IS NOT NULL AND dur_ns >= 0
@@ -64,6 +61,9 @@ def device_calls(con: Any, run: str, rank: int) -> list[Call]:
     )
     if not len(kernels["start_ns"]):
         return []
+    # The timeline holds the same events in the same order, with their launches.
+    kernels["launch_ns"] = line.launch[line.kind == COMM]
+    kernels["launch_tid"] = line.thread[line.kind == COMM]
     hosts = read(
         con,
         f"""

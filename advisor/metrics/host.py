@@ -52,14 +52,18 @@ def host_activity(con: Any, run: str, rank: int) -> HostActivity:
     cases = " ".join(
         f"WHEN regexp_matches(name, ${index + 3}) THEN {index}" for index in range(len(_KINDS))
     )
+    # The patterns are tried on each distinct name, of which there are few, not on each event.
     found = read(
         con,
         f"""
-        SELECT kind, name, start_ns, start_ns + dur_ns AS end_ns, event_id FROM (
-          SELECT *, CASE {cases} END AS kind FROM event
-          WHERE run = $1 AND rank = $2 AND device IS NULL AND start_ns IS NOT NULL AND dur_ns > 0
-            AND class IN ('annotation', 'cpu_op', 'runtime', 'python'))
-        WHERE kind IS NOT NULL ORDER BY start_ns, event_id
+        WITH name AS MATERIALIZED (
+          SELECT DISTINCT name FROM event WHERE run = $1 AND rank = $2 AND device IS NULL),
+        told AS MATERIALIZED (SELECT name, CASE {cases} END AS kind FROM name)
+        SELECT kind, name, start_ns, start_ns + dur_ns AS end_ns, event_id
+        FROM event JOIN told USING (name)
+        WHERE run = $1 AND rank = $2 AND device IS NULL AND start_ns IS NOT NULL AND dur_ns > 0
+          AND class IN ('annotation', 'cpu_op', 'runtime', 'python') AND kind IS NOT NULL
+        ORDER BY start_ns, event_id
         """,
         [run, rank, *(pattern for _, pattern in _KINDS)],
     )

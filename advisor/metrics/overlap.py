@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.breakdown import Occupancy
+from advisor.metrics.intervals import Int64s
 from advisor.metrics.robust import bootstrap
 from advisor.metrics.steps import Steps
 from advisor.metrics.tables import read
@@ -26,18 +27,11 @@ def overlap_row(
     """The row of ``overlap_slowdown`` of one GPU; None without kernels seen both ways."""
     if not line.on_device or not len(occupancy.comm):
         return None
-    names = read(
-        con,
-        "SELECT event_id, dense_rank() OVER (ORDER BY name) AS kernel FROM event "
-        "WHERE run = ? AND rank = ? AND class = 'compute' AND device IS NOT NULL "
-        "ORDER BY event_id",
-        [run, line.rank],
-    )
     chosen = np.flatnonzero((line.kind == COMPUTE) & (line.end - line.start >= _SHORTEST_NS))
     if not len(chosen):
         return None
     start, end = line.start[chosen], line.end[chosen]
-    kernel = names["kernel"][np.searchsorted(names["event_id"], line.event_id[chosen])]
+    kernel = _kernels(con, run, line.rank, line.event_id[chosen])
     duration = end - start
     covered = occupancy.comm.covered(start, end)
     under, alone = covered >= _COVERED * duration, covered == 0
@@ -68,3 +62,24 @@ def overlap_row(
         "slowdown_high": high,
         "cost_ns_per_step": round((slowdown - 1) * float(pairs[:, 1].sum()) / count),
     }
+
+
+def _kernels(con: Any, run: str, rank: int, events: Int64s) -> Int64s:
+    """For each of some kernels a number that stands for its name, in the order of the names."""
+    found = read(
+        con,
+        """
+        WITH kernel AS MATERIALIZED (
+          SELECT event_id, name FROM event
+          WHERE run = $1 AND rank = $2 AND class = 'compute' AND device IS NOT NULL),
+        numbered AS (
+          SELECT name, row_number() OVER (ORDER BY name) AS number
+          FROM (SELECT DISTINCT name FROM kernel))
+        SELECT event_id, number FROM kernel
+        JOIN numbered ON kernel.name IS NOT DISTINCT FROM numbered.name
+        """,
+        [run, rank],
+    )
+    order = np.argsort(found["event_id"], kind="stable")
+    places = np.searchsorted(found["event_id"], events, sorter=order)
+    return np.asarray(found["number"][order[places]], dtype=np.int64)

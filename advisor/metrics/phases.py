@@ -36,17 +36,26 @@ _PHASES: tuple[tuple[re.Pattern[str], str, bool], ...] = (
 
 @dataclass(frozen=True)
 class Spans:
-    """Named host spans of one rank, sorted by start."""
+    """Named host spans of one rank, sorted by start; ``code`` is each name's place in ``names``."""
 
-    name: Any
+    names: Sequence[str]
+    code: Int64s
     tid: Int64s
     start: Int64s
     end: Int64s
 
     def select(self, pattern: re.Pattern[str]) -> Spans:
         """Those whose name fits."""
-        chosen = np.array([bool(pattern.search(name)) for name in self.name], dtype=bool)
-        return Spans(self.name[chosen], self.tid[chosen], self.start[chosen], self.end[chosen])
+        chosen = np.array([bool(pattern.search(name)) for name in self.names], dtype=bool)[
+            self.code
+        ]
+        return Spans(
+            self.names, self.code[chosen], self.tid[chosen], self.start[chosen], self.end[chosen]
+        )
+
+    def name(self, row: int) -> str:
+        """The name of one span."""
+        return self.names[int(self.code[row])]
 
     def intervals(self) -> Intervals:
         """Their union."""
@@ -68,7 +77,15 @@ def host_spans(con: Any, run: str, rank: int) -> Spans:
         """,
         [run, rank],
     )
-    return Spans(found["name"], found["tid"], found["start_ns"], found["end_ns"])
+    codes: dict[str, int] = {}
+    code = [codes.setdefault(name, len(codes)) for name in found["name"]]
+    return Spans(
+        names=list(codes),
+        code=np.array(code, dtype=np.int64),
+        tid=found["tid"],
+        start=found["start_ns"],
+        end=found["end_ns"],
+    )
 
 
 def set_phases(calls: Sequence[Call], spans: Spans) -> None:
@@ -121,7 +138,7 @@ def _set_modules(calls: Sequence[Call], spans: Spans, asked: Int64s, thread: Int
                 # Spans nest a few deep: the latest begun that is still open is the innermost.
                 for candidate in range(place, max(place - 8, -1), -1):
                     if asked[index] <= ends[candidate]:
-                        match = pattern.match(named.name[own[candidate]])
+                        match = pattern.match(named.name(int(own[candidate])))
                         if match:
                             calls[index].module = label.format(match.group(1))
                         break
@@ -131,9 +148,9 @@ def _set_modules(calls: Sequence[Call], spans: Spans, asked: Int64s, thread: Int
         requests = np.array(
             sorted(np.flatnonzero(thread == tid), key=lambda i: asked[i]), dtype=int
         )
-        for mark in own:
+        for mark in map(int, own):
             following = int(np.searchsorted(asked[requests], marks.start[mark]))
-            match = _BUCKET.match(marks.name[mark])
+            match = _BUCKET.match(marks.name(mark))
             if match and following < len(requests):
                 calls[int(requests[following])].module = f"bucket {match.group(1)}"
 

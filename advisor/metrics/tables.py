@@ -1,7 +1,7 @@
 """Between DuckDB and numpy: read columns without losing integers, write columns by name.
 
 NULL in an integer column would turn it into float64 in pandas, and a nanosecond since the epoch
-does not fit a float64; so columns travel as masked numpy arrays and Arrow tables.
+does not fit a float64; so columns travel as masked numpy arrays, and back with :data:`MISSING`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
 MISSING = np.iinfo(np.int64).min
 
@@ -44,13 +44,27 @@ def rows(con: Any, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, 
 
 
 def insert(con: Any, table: str, columns: Mapping[str, Any]) -> None:
-    """Append columns (arrays or lists; None and :data:`MISSING` are NULL) to a table by name."""
-    arrays = {name: _arrow(values) for name, values in columns.items()}
+    """Append columns to a table by name: arrays, lists, or one value that all rows share.
+
+    None, NaN and :data:`MISSING` are NULL.
+    """
+    shared = {name: value for name, value in columns.items() if isinstance(value, str | int)}
+    arrays = {name: _array(values) for name, values in columns.items() if name not in shared}
     if not arrays or not len(next(iter(arrays.values()))):
         return
-    con.register("advisor_rows", pa.table(arrays))
+    holes = ", ".join(
+        f'nullif("{name}", \'{MISSING}\'::BIGINT) AS "{name}"'
+        for name, values in arrays.items()
+        if values.dtype.kind == "i" and (values == MISSING).any()
+    )
+    constants = "".join(f', ? AS "{name}"' for name in shared)
+    con.register("advisor_rows", arrays)
     try:
-        con.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM advisor_rows')
+        con.execute(
+            f'INSERT INTO "{table}" BY NAME '
+            f"SELECT * {f'REPLACE ({holes})' if holes else ''}{constants} FROM advisor_rows",
+            list(shared.values()),
+        )
     finally:
         con.unregister("advisor_rows")
 
@@ -61,15 +75,16 @@ def insert_rows(con: Any, table: str, records: Sequence[Mapping[str, Any]]) -> N
         insert(con, table, {name: [record[name] for record in records] for name in records[0]})
 
 
-def _arrow(values: Any) -> pa.Array:
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
-        return pa.array(values, mask=values == MISSING)
-    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        return pa.array(values, mask=np.isnan(values))
-    return pa.array([_scalar(value) for value in values])
-
-
-def _scalar(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, int) and value == MISSING else value
+def _array(values: Any) -> NDArray[Any]:
+    """The column as a numpy array that DuckDB reads without guessing at its type."""
+    if isinstance(values, np.ndarray):
+        return values
+    kinds = {type(value.item() if isinstance(value, np.generic) else value) for value in values}
+    known = kinds - {type(None)}
+    if known and known <= {int}:
+        return np.array([MISSING if value is None else value for value in values], dtype=np.int64)
+    if known and known <= {int, float}:
+        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    array = np.empty(len(values), dtype=object)
+    array[:] = list(values)
+    return array

@@ -31,8 +31,8 @@ LAUNCH_PREFIXES = ("c10d::", "_c10d_functional::", "_c10d_functional_autograd::"
 class Timeline:
     """Spans of one rank's device, sorted by start; all arrays are parallel, times in ns.
 
-    ``kind`` indexes :data:`KINDS`; ``launch``, ``stream`` may be MISSING. ``on_device`` tells a
-    GPU from a CPU-only rank.
+    ``kind`` indexes :data:`KINDS`; ``launch`` (when the host asked for it, on ``thread``) and
+    ``stream`` may be MISSING. ``on_device`` tells a GPU from a CPU-only rank.
     """
 
     rank: int
@@ -43,6 +43,7 @@ class Timeline:
     stream: Int64s
     event_id: Int64s
     launch: Int64s
+    thread: Int64s
 
     def __len__(self) -> int:
         return len(self.start)
@@ -70,11 +71,11 @@ def _device(con: Any, run: str, rank: int) -> Timeline:
         con,
         """
         WITH launch AS (
-          SELECT correlation, min(start_ns) AS launch_ns FROM event
-          WHERE run = $1 AND rank = $2 AND class = 'runtime' AND correlation > 0
+          SELECT correlation, min(start_ns) AS launch_ns, arg_min(tid, start_ns) AS launch_tid
+          FROM event WHERE run = $1 AND rank = $2 AND class = 'runtime' AND correlation > 0
           GROUP BY correlation)
         SELECT list_position(['compute', 'comm', 'memory', 'sync', 'other'], class) - 1 AS kind,
-               start_ns, start_ns + dur_ns AS end_ns, stream, event_id, launch_ns
+               start_ns, start_ns + dur_ns AS end_ns, stream, event_id, launch_ns, launch_tid
         FROM event LEFT JOIN launch USING (correlation)
         WHERE run = $1 AND rank = $2 AND class IN ('compute', 'comm', 'memory', 'sync', 'other')
           AND device IS NOT NULL AND category IS DISTINCT FROM 'gpu_user_annotation'
@@ -92,6 +93,7 @@ def _device(con: Any, run: str, rank: int) -> Timeline:
         stream=found["stream"],
         event_id=found["event_id"],
         launch=found["launch_ns"],
+        thread=found["launch_tid"],
     )
 
 
@@ -128,6 +130,7 @@ def _host(con: Any, run: str, rank: int) -> Timeline:
         stream=found["tid"][rows],
         event_id=found["event_id"][rows],
         launch=np.full(len(rows), MISSING, dtype=np.int64),
+        thread=np.full(len(rows), MISSING, dtype=np.int64),
     )
 
 

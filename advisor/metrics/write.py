@@ -19,13 +19,12 @@ from advisor.metrics.timeline import KINDS
 
 def write_rank(con: Any, run: str, data: RankData) -> None:
     line = data.line
-    count = len(line)
     insert(
         con,
         "activity",
         {
-            "run": np.full(count, run, dtype=object),
-            "rank": np.full(count, line.rank, dtype=np.int32),
+            "run": run,
+            "rank": line.rank,
             "kind": np.array(KINDS, dtype=object)[line.kind],
             "start_ns": line.start,
             "end_ns": line.end,
@@ -165,8 +164,7 @@ def _insert_breakdown(
     idle: IdleSplit | None,
     extra: Mapping[str, list[Any]],
 ) -> None:
-    count = len(windows["window_ns"])
-    columns: dict[str, Any] = {"run": [run] * count, "rank": [rank] * count, **extra, **windows}
+    columns: dict[str, Any] = {"run": run, "rank": rank, **extra, **windows}
     if table == "run_breakdown":
         low, high = [one.line.start.min()], [one.line.end.max()]
     else:

@@ -231,6 +231,12 @@ def _leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
         return f"the workload itself does not run{why}"
     if floor is None:
         return "leave it: too few baseline trials to tell a gain from noise"
+    if not sweep.tried():
+        usual = sum(r.seconds for r in sweep.results) / len(sweep.results)
+        return (
+            f"nothing was tried: trials take {usual:.0f} s here, and the budget must also hold the "
+            "confirmation; pass a larger --budget"
+        )
     best = min((t.ratio for t in sweep.tried() if t.ratio is not None), default=None)
     seen = "" if best is None else f"; the best trial was {1 - best:+.1%}"
     return f"leave it: no measurable gain (resolution {floor:.1%} of the step{seen})"

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from advisor.cli.tune import parse_budget
 from advisor.config.sweep import (
     Axis,
     Configuration,
@@ -147,6 +148,38 @@ def test_only_clear_losers_of_the_search_are_stopped_and_they_still_count(tmp_pa
     stopped = finish(Plan("search", {"bucket_cap_mb": 1.0}), 5, 130e6)
     sweep.results.append(replace(stopped, status="stopped early", step_ns=[int(130e6)] * 5))
     assert sweep.tried()[-1].ratio == pytest.approx(1.3, rel=1e-6)
+
+
+def test_a_budget_too_small_for_any_trial_is_not_called_no_gain(tmp_path: Path) -> None:
+    sweep = make(tmp_path, seconds=5)
+    assert set(play(sweep, {1.0: 90, 5.0: 80, 25.0: 100})) == {"baseline"}
+    verdict = recommend(sweep, []).verdict
+    assert verdict.startswith("nothing was tried: trials take 1 s here")
+    assert "no measurable gain" not in verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "trials", "seconds"),
+    [("8", 8, None), ("90s", None, 90.0), ("5m", None, 300.0), ("0.5h", None, 1800.0)],
+)
+def test_budgets_are_trials_or_time(text: str, trials: int | None, seconds: float | None) -> None:
+    assert parse_budget(text) == (trials, seconds)
+
+
+@pytest.mark.parametrize("text", ["0", "", "five", "5 d", "-3"])
+def test_other_budgets_are_refused(text: str) -> None:
+    with pytest.raises(AdvisorError, match="neither trials nor time"):
+        parse_budget(text)
+
+
+def test_time_left_counts_the_confirmation_and_keeps_to_the_budget(tmp_path: Path) -> None:
+    sweep = make(tmp_path)
+    assert sweep.left_s is None
+    sweep.results.append(finish(Plan("baseline", sweep.start), 0, 100e6))
+    # Two more baselines, two trials each beside a baseline, four pairs; one second each.
+    assert sweep.left_s == 2 + 2 * 2 + 2 * CONFIRMATION_PAIRS
+    sweep.seconds = 6.0
+    assert sweep.left_s == 5.0
 
 
 def test_files_of_a_winner(tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""A probe's result beside traces: it settles a slow link's share, or says that links are alike.
+
+The traces are this project's own (one host of four slow both ways); the probes are synthetic.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor import api
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "lab-fsdp2-slow-link"
+HOSTS = [f"advlab15101-h{number}" for number in range(4)]
+LARGE = 4 * 1024 * 1024
+
+
+def probe(path: Path, slow: int | None, hosts: list[str], factor: float = 7.0) -> Path:
+    """Every pair of four ranks at 0.2 GB/s, those of rank ``slow`` slower by ``factor``."""
+    pairs = []
+    for src, dst in itertools.permutations(range(4), 2):
+        transfer_us = LARGE / 200 * (factor if slow in (src, dst) else 1.0)
+        for size, time_us in ((4, 150.0), (LARGE, 150.0 + transfer_us)):
+            pairs.append({"src": src, "dst": dst, "bytes": size, "round_trip_us": time_us})
+    sizes = [4**power for power in range(5, 11)]
+    collectives = [
+        {"op": "all_reduce", "ranks": 4, "bytes": size, "times_us": [6 * 50 + 1.5 * size / 200] * 5}
+        for size in sizes
+    ]
+    document = {"format": "advisor-probe", "world_size": 4, "hosts": hosts, "pairs": pairs,
+                "collectives": collectives}  # fmt: skip
+    path.write_text(json.dumps(document))
+    return path
+
+
+def place(*paths: Path) -> tuple[dict[str, Any], Any]:
+    with api.load(*paths) as run:
+        (row,) = run.sql("SELECT * FROM link_excess").to_dict("records")
+        finding = next(f for f in run.report.findings if f.rule == "slow-ring-link")
+        fits = run.sql("SELECT * FROM alpha_beta WHERE origin = 'probe'").to_dict("records")
+    row["evidence"] = json.loads(row["evidence"])
+    row["fits"] = fits
+    return row, finding
+
+
+def test_a_probe_that_agrees_settles_the_share(tmp_path: Path) -> None:
+    alone, _ = place(FIXTURE)
+    row, finding = place(FIXTURE, probe(tmp_path / "probe.json", 1, HOSTS))
+    assert (row["kind"], row["src"], row["expected_from"]) == ("rank", 1, "probe")
+    assert row["evidence"]["probe"] == "confirms"
+    assert row["evidence"]["share"][1] == pytest.approx(1 - 1 / 7, abs=0.01)
+    before, after = (r["evidence"]["share"] for r in (alone, row))
+    assert after[2] - after[0] < 0.5 * (before[2] - before[0])
+    assert finding.severity == "critical"
+    assert "confirms" in finding.message
+
+
+def test_a_probe_that_finds_links_alike_takes_the_alarm_back(tmp_path: Path) -> None:
+    row, finding = place(FIXTURE, probe(tmp_path / "probe.json", None, HOSTS))
+    assert row["evidence"]["probe"] == "denies"
+    assert finding.severity == "info"
+
+
+def test_a_probe_of_other_hosts_changes_nothing_but_the_same_number_of_ranks_is_taken(
+    tmp_path: Path,
+) -> None:
+    strangers = [f"other-{number}" for number in range(4)]
+    row, _ = place(FIXTURE, probe(tmp_path / "probe.json", 1, strangers))
+    assert row["evidence"]["probe"] == "confirms", "four ranks each: rank by rank"
+
+
+def test_fits_of_the_probe_are_kept_beside_those_of_the_trace(tmp_path: Path) -> None:
+    row, _ = place(FIXTURE, probe(tmp_path / "probe.json", 1, HOSTS))
+    (fit,) = row["fits"]
+    assert fit["link_kind"] == "inter"
+    assert fit["alpha_ns"] == pytest.approx(50_000, rel=0.05)
+    assert fit["beta_ns_per_byte"] == pytest.approx(5.0, rel=0.05)

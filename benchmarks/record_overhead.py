@@ -1,12 +1,13 @@
-"""What `advisor.record` costs outside the steps that it records: A against B, interleaved.
+"""What `advisor.record` costs outside the steps that it records, shown on a busy machine too.
 
-    python -m benchmarks.record_overhead --pairs 3 --out /tmp/record-overhead
+    python -m benchmarks.record_overhead --out /tmp/record-overhead
 
-A is a small DDP loop under torchrun (two gloo processes), B the same script with no change under
-`-m advisor.record`. Fresh processes run A B A B ...; the script writes its own step times. Compared
-are the medians of the steps before the recorded window and of those after it (the window, the
-profiler's start and its export lie between), B over A of the same pair; the noise is the spread of
-the same ratio between runs of A alone.
+Three processes train the same small DDP model (gloo): two as they are, one with no change under
+`-m advisor.record`. They take turns, a short block of steps each, so that whatever else the machine
+does hits all three alike. Compared is the CPU time of a block with that of its neighbour in the
+same round: recorded over plain, and plain over plain, which is the noise. Given are the median over
+the rounds and its 95 % interval (bootstrap), before the recorded steps and after them. Beside it
+stands what the hook itself takes, timed alone: all that is run in a step before the recorded ones.
 """
 
 from __future__ import annotations
@@ -14,84 +15,148 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
-from itertools import pairwise
+import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-_SKIP, _RECORDED, _STEPS = 150, 5, 320
-_SETTLE = 20  # steps left out at the start and around the recorded window
-_SCRIPT = f"""
-import json, sys, time
+_BLOCK, _WARM_UP, _RECORDED = 5, 10, 5
+_CALLS = 100_000
+_SCRIPT = """
+import json, os, sys, time
 import torch, torch.distributed as dist, torch.nn as nn
 torch.set_num_threads(1)
-dist.init_process_group("gloo")
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 torch.manual_seed(0)
 layers = [nn.Linear(128, 128) for _ in range(4)]
 model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers))
 optimizer = torch.optim.AdamW(model.parameters())
-data, times = torch.randn(16, 128), []
-for _ in range({_STEPS}):
-    start = time.perf_counter_ns()
-    model(data).square().mean().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    times.append(time.perf_counter_ns() - start)
-if dist.get_rank() == 0:
-    with open(sys.argv[1], "w") as file:
-        json.dump(times, file)
+data = torch.randn(16, 128)
+print("ready", flush=True)
+for line in sys.stdin:
+    wall, cpu = time.perf_counter_ns(), time.process_time_ns()
+    for _ in range(int(line)):
+        model(data).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    used = [time.process_time_ns() - cpu, time.perf_counter_ns() - wall]
+    print(json.dumps(used), flush=True)
 dist.destroy_process_group()
 """
-_WINDOWS = {
-    "before the recorded steps": slice(_SETTLE, _SKIP - _SETTLE),
-    "after the recorded steps": slice(_SKIP + _RECORDED + _SETTLE, _STEPS),
-}
 
 
-def run(folder: Path, name: str, *, recorded: bool) -> list[int]:
-    """One fresh job of two processes; the step times of rank 0 in ns."""
-    script, result = folder / "train.py", folder / f"{name}.json"
-    script.write_text(_SCRIPT, encoding="utf-8")
-    options = ["--skip", str(_SKIP), "--steps", str(_RECORDED), "-o", str(folder / name)]
-    program = ["-m", "advisor.record", *options] if recorded else []
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    subprocess.run(
-        [*launcher, "--nproc-per-node", "2", *program, str(script), str(result)],
-        check=True,
-        capture_output=True,
-        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
-    )
-    if recorded and not (folder / name / "rank0.json.gz").exists():
-        raise SystemExit(f"{name} recorded nothing")
-    times: list[int] = json.loads(result.read_text(encoding="utf-8"))
-    return times
+class Job:
+    """One training process that runs a block of steps when told to."""
+
+    def __init__(self, folder: Path, name: str, *, skip: int | None) -> None:
+        script = folder / "train.py"
+        script.write_text(_SCRIPT, encoding="utf-8")
+        self.trace = folder / name / "rank0.json.gz"
+        self.trace.unlink(missing_ok=True)
+        options = ["--skip", str(skip), "--steps", str(_RECORDED), "-o", str(folder / name)]
+        program = ["-m", "advisor.record", *options] if skip is not None else []
+        self.process: subprocess.Popen[str] = subprocess.Popen(
+            [sys.executable, *program, str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+        )
+        self._answer()
+
+    def run(self, steps: int) -> tuple[float, float]:
+        """Make ``steps`` steps; CPU and wall time of one, ns."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{steps}\n")
+        self.process.stdin.flush()
+        cpu, wall = json.loads(self._answer())
+        return cpu / steps, wall / steps
+
+    def close(self) -> None:
+        """Let the script come to its end."""
+        self.process.communicate()
+        if self.process.returncode:
+            raise SystemExit(f"a training process failed with {self.process.returncode}")
+
+    def _answer(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit("a training process ended early")
+        return line
+
+
+def rounds(jobs: dict[str, Job], count: int) -> dict[str, list[float]]:
+    """CPU time of a step, ns, per job and round; who begins changes from round to round."""
+    found: dict[str, list[float]] = {name: [] for name in jobs}
+    names = list(jobs)
+    for number in range(count + _WARM_UP):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            cpu, _ = jobs[name].run(_BLOCK)
+            if number >= _WARM_UP:
+                found[name].append(cpu)
+    return found
+
+
+def compare(one: list[float], other: list[float]) -> tuple[float, float, float]:
+    """Median over rounds of ``other / one - 1`` with its 95 % interval."""
+    ratios = [right / left - 1 for left, right in zip(one, other, strict=True)]
+    generator = random.Random(0)
+    draws = sorted(median(generator.choices(ratios, k=len(ratios))) for _ in range(2_000))
+    return median(ratios), draws[49], draws[-50]
+
+
+def hook_ns() -> float:
+    """CPU time of the hook that counts steps, ns per step: the least of several tries."""
+    from advisor.profile.recorder import StepRecorder
+
+    recorder = StepRecorder(Path("unused"), skip=10**12)
+    hook: Any = recorder._optimizer_stepped
+    optimizer = object()
+
+    def timed() -> float:
+        start = time.process_time_ns()
+        for _ in range(_CALLS):
+            hook(optimizer, (), {})
+        return (time.process_time_ns() - start) / _CALLS
+
+    return min(timed() for _ in range(7))
 
 
 def main() -> None:
-    """Run the pairs and print one line per window."""
+    """Run the rounds and print one line per window."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--pairs", type=int, default=3, help="runs of each kind, at least 2")
-    parser.add_argument("--out", type=Path, required=True, help="folder for scripts and times")
+    parser.add_argument("--rounds", type=int, default=400, help="rounds before and after each")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the script and trace")
     options = parser.parse_args()
-    if options.pairs < 2:
-        parser.error("--pairs: the noise needs at least 2")
     options.out.mkdir(parents=True, exist_ok=True)
-    plain, recorded = [], []
-    for number in range(options.pairs):
-        plain.append(run(options.out, f"a{number}", recorded=False))
-        recorded.append(run(options.out, f"b{number}", recorded=True))
-    for title, window in _WINDOWS.items():
-        a = [median(times[window]) for times in plain]
-        b = [median(times[window]) for times in recorded]
-        ratios = [right / left - 1 for left, right in zip(a, b, strict=True)]
-        noise = max(abs(second / first - 1) for first, second in pairwise(a))
-        print(
-            f"{title}: without {median(a) / 1e6:.3f} ms, with {median(b) / 1e6:.3f} ms per step; "
-            f"with / without {median(ratios):+.1%} "
-            f"({', '.join(f'{ratio:+.1%}' for ratio in ratios)}); "
-            f"noise between runs without {noise:.1%}"
-        )
+    skip = (options.rounds + _WARM_UP) * _BLOCK
+    jobs = {
+        "plain": Job(options.out, "plain", skip=None),
+        "again": Job(options.out, "again", skip=None),
+        "recorded": Job(options.out, "recorded", skip=skip),
+    }
+    before = rounds(jobs, options.rounds)
+    for job in jobs.values():
+        job.run(4 * _RECORDED)  # the recorded ones are among them
+    if not jobs["recorded"].trace.exists():
+        raise SystemExit("nothing was recorded")
+    after = rounds(jobs, options.rounds)
+    for job in jobs.values():
+        job.close()
+    step = median(before["plain"])
+    print(f"{options.rounds} rounds of {_BLOCK} steps; a step takes {step / 1e6:.3f} ms of CPU")
+    for title, found in (("before", before), ("after", after)):
+        for label, name in (("with / without", "recorded"), ("without / without", "again")):
+            middle, low, high = compare(found["plain"], found[name])
+            print(f"{title} the recorded steps, {label}: {middle:+.2%} ({low:+.2%} to {high:+.2%})")
+    hook = hook_ns()
+    print(f"the hook alone: {hook:.0f} ns per step, {hook / step:.3%} of this step")
 
 
 if __name__ == "__main__":

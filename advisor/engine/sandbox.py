@@ -7,6 +7,7 @@ loading and a locked configuration, and that is interrupted when its time is up.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -56,7 +57,7 @@ class Sandbox:
             self.con.execute(f'DROP TABLE "{table}"')
         if store is not None:
             self._copy(store)
-        self._seal()
+        self._seal(settled=store is not None)
 
     def _copy(self, store: Store) -> None:
         present = {
@@ -66,16 +67,27 @@ class Sandbox:
                 "WHERE column_name = 'run'"
             ).fetchall()
         }
-        for table in self.tables():
+        for table, columns in self._all_columns().items():
             if table not in present:
                 continue
-            names = ", ".join(f'"{name}"' for name in self.columns(table))
+            names = ", ".join(f'"{name}"' for name in columns)
             rows = store.con.sql(
                 f'SELECT {names} FROM "{table}" WHERE run = $run', params={"run": self.run}
             ).to_arrow_table()
+            if not rows.num_rows:
+                continue
             self.con.register("incoming", rows)
             self.con.execute(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM incoming')
             self.con.unregister("incoming")
+
+    def _all_columns(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for table, column in self.con.execute(
+            "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal "
+            "ORDER BY table_name, column_index"
+        ).fetchall():
+            found.setdefault(table, []).append(column)
+        return found
 
     def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows given as dictionaries; columns that are missing become null."""
@@ -90,13 +102,22 @@ class Sandbox:
         for table in self.tables():
             self.con.execute(f'DELETE FROM "{table}"')
 
-    def _seal(self) -> None:
-        """Add reference data and views, then lock the connection down for good."""
+    def _seal(self, *, settled: bool) -> None:
+        """Add reference data and views, then lock the connection down for good.
+
+        Once the rows are ``settled`` each view is worked out once and kept as a table: many rules
+        read the same ones. One that fails stays a view, so that only rules that read it fail.
+        """
         fill_reference_tables(self.con)
         views = resources.files("advisor.engine").joinpath("views.sql")
-        self.con.execute(views.read_text(encoding="utf-8"))
-        for statement in _LOCKDOWN:
+        for statement in self.con.extract_statements(views.read_text(encoding="utf-8")):
+            if settled:
+                with contextlib.suppress(duckdb.Error):
+                    self.con.execute(statement.query.replace("CREATE VIEW", "CREATE TABLE", 1))
+                    continue
             self.con.execute(statement)
+        for setting in _LOCKDOWN:
+            self.con.execute(setting)
 
     def tables(self) -> list[str]:
         """Base tables, by name."""

@@ -46,7 +46,7 @@ island AS (
     ROWS UNBOUNDED PRECEDING) AS number FROM numbered)
 SELECT rank, kind, marked, min(b) AS b, max(f) AS f, count(*) AS n, any_value(op) AS op,
   any_value(bytes) AS bytes, count(DISTINCT op) AS ops
-FROM island GROUP BY rank, kind, marked, number ORDER BY rank, b
+FROM island GROUP BY rank, kind, marked, number ORDER BY rank, b, kind, marked
 """
 
 

@@ -94,6 +94,13 @@ def _notes(sandbox: Sandbox, facts: Facts) -> list[str]:
         "SELECT rank, drop_reasons FROM rank WHERE events_dropped > 0 ORDER BY rank LIMIT 8"
     )
     notes += [f"rank {row['rank']} lost events: {_reasons(row['drop_reasons'])}" for row in dropped]
+    if sandbox.records(
+        "SELECT 1 AS one FROM collective WHERE starts_with(process_group, 'not recorded') LIMIT 1"
+    ):
+        notes.append(
+            "several process groups communicate, and the recordings do not say whose a call is: "
+            "such calls are not compared across ranks"
+        )
     if facts.residual_ns and facts.ranks_read > 1:
         notes.append(f"clocks agree within {duration(facts.residual_ns)} after alignment")
     return notes

@@ -37,6 +37,17 @@ def verdict_of(
             why=numbers,
             next_steps=["record all ranks over the same steps and pass the folder to diagnose"],
         )
+    if exposed_share >= WARNING_SHARE and sandbox.records(
+        "SELECT 1 AS one FROM collective WHERE starts_with(process_group, 'not recorded') LIMIT 1"
+    ):
+        return Verdict(
+            title=f"{percent(exposed_share)} of the step is exposed communication; "
+            "which process group a call belongs to is not recorded, so that ranks cannot be "
+            "compared.",
+            cause="unknown",
+            why=numbers,
+            next_steps=["record with advisor.record, which notes the groups"],
+        )
     if facts.steps < _HEALTHY_STEPS and exposed_share >= WARNING_SHARE:
         return Verdict(
             title=f"{percent(exposed_share)} of the step is exposed communication; "

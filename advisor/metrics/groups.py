@@ -1,20 +1,24 @@
 """Which process group a collective belongs to, and which ranks that group has.
 
 GPU kernels carry the group's name. gloo's spans do not: our own recordings say which thread serves
-which group; else there is only one group, or the threads are told apart by their ids, which ascend
-in the order the groups were made.
+which group; else there is only one group, or the threads are told apart (gloo_groups.py). Calls of
+a rank whose group stays open, though it has several, are not compared with other ranks'.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from advisor.metrics.calls import Call
 from advisor.metrics.calls_host import threads_of
+from advisor.metrics.gloo_groups import THREADS_PER_GROUP, threads_by_consistency
 from advisor.metrics.operations import POINT_TO_POINT, parse_json
+
+NOT_TOLD = "not recorded"
+"""How the group of a call is named (with its rank) when a rank has several and none is told."""
 
 
 @dataclass(frozen=True)
@@ -84,17 +88,26 @@ def assign_groups(
     calls: Mapping[int, list[Call]],
     groups: Mapping[str, Group],
     infos: Mapping[int, RankInfo],
+    on_host: Collection[int],
 ) -> None:
-    """Fill ``group`` and ``group_size`` of calls that do not carry them, then their sizes."""
+    """Fill ``group`` and ``group_size`` of calls that do not carry them, then their sizes.
+
+    ``on_host``: the ranks whose collectives run on threads of the host (gloo).
+    """
+    mine = {rank: _of_rank(groups, rank) for rank in calls}
+    threaded = {rank: own for rank, own in calls.items() if rank in on_host}
+    told = _by_order_or_consistency(threaded, groups, mine, infos)
+    several = set(threaded) if _several(threaded) else set()
     for rank, own in calls.items():
         info = infos[rank]
-        mine = [g for g in groups.values() if g.ranks is None or rank in g.ranks]
-        by_thread = dict(info.gloo_threads) or _by_order(own, mine)
+        by_thread = dict(info.gloo_threads) or told.get(rank, {})
         for call in own:
             if call.group is None and call.stream is not None:
                 call.group = by_thread.get(call.stream)
-            if call.group is None and len(mine) == 1:
-                call.group = mine[0].name
+            if call.group is None and len(mine[rank]) == 1:
+                call.group = mine[rank][0].name
+            if call.group is None and rank in several and call.op not in POINT_TO_POINT:
+                call.group = f"{NOT_TOLD} (rank {rank})"
             group = groups.get(call.group) if call.group is not None else None
             if call.group_size is None:
                 call.group_size = _size(call, group, info, len(infos))
@@ -102,15 +115,63 @@ def assign_groups(
                 call.set_size()
 
 
-def _by_order(own: list[Call], mine: Sequence[Group]) -> dict[int, str]:
-    """gloo runs two threads per group, made with the group: ids ascend in the groups' order."""
-    threads = threads_of([c for c in own if c.wire_op is not None and c.group is None])
-    numbered = sorted(
-        mine, key=lambda g: (not g.name.isdigit(), int(g.name) if g.name.isdigit() else 0)
+def world_group(
+    calls: Mapping[int, Sequence[Call]], infos: Mapping[int, RankInfo], on_host: Collection[int]
+) -> dict[str, Group]:
+    """The one group of a gloo run that lists none; empty where there is more than one."""
+    if not set(calls) <= set(on_host):
+        return {}
+    size = max((info.world_size or 0 for info in infos.values()), default=0) or len(infos)
+    spoken = [own for own in calls.values() if _open_threads(own)]
+    if not spoken or len(spoken) < len(calls) or size <= max(infos) or _several(calls):
+        return {}
+    return {"world": Group("world", None, tuple(range(size)), size)}
+
+
+def _several(calls: Mapping[int, Sequence[Call]]) -> bool:
+    """Whether more threads than one group has run collectives on some rank."""
+    return any(len(_open_threads(own)) > THREADS_PER_GROUP for own in calls.values())
+
+
+def _of_rank(groups: Mapping[str, Group], rank: int) -> list[Group]:
+    """A rank's groups in the order they were made."""
+    return sorted(
+        (g for g in groups.values() if g.ranks is None or rank in g.ranks),
+        key=lambda g: (not g.name.isdigit(), int(g.name) if g.name.isdigit() else 0),
     )
-    if len(numbered) > 1 and len(threads) == 2 * len(numbered):
-        return {tid: numbered[index // 2].name for index, tid in enumerate(threads)}
-    return {}
+
+
+def _open_threads(own: Sequence[Call]) -> list[int]:
+    """gloo's threads with collectives that do not carry a group."""
+    return threads_of([c for c in own if c.wire_op is not None and c.group is None])
+
+
+def _by_order_or_consistency(
+    calls: Mapping[int, list[Call]],
+    groups: Mapping[str, Group],
+    mine: Mapping[int, Sequence[Group]],
+    infos: Mapping[int, RankInfo],
+) -> dict[int, dict[int, str]]:
+    """rank -> {gloo's thread: group}, for ranks with several groups whose threads are not told."""
+    result: dict[int, dict[int, str]] = {}
+    unsure: dict[int, dict[int, list[Call]]] = {}
+    for rank, own in calls.items():
+        threads = _open_threads(own)
+        if infos[rank].gloo_threads or len(mine[rank]) < 2 or not threads:
+            continue
+        if len(threads) == THREADS_PER_GROUP * len(mine[rank]):
+            names = [group.name for group in mine[rank]]
+            result[rank] = {
+                tid: names[place // THREADS_PER_GROUP] for place, tid in enumerate(threads)
+            }
+            continue
+        unsure[rank] = {tid: [] for tid in threads}
+        for call in own:
+            if call.stream in unsure[rank] and call.op not in POINT_TO_POINT:
+                unsure[rank][call.stream].append(call)
+    names_of = {rank: [group.name for group in mine[rank]] for rank in unsure}
+    members = {name: group.ranks for name, group in groups.items()}
+    return result | threads_by_consistency(unsure, names_of, members)
 
 
 def _size(call: Call, group: Group | None, info: RankInfo, ranks_read: int) -> int | None:

@@ -13,7 +13,14 @@ from advisor.metrics.calls_device import device_calls
 from advisor.metrics.calls_host import host_calls
 from advisor.metrics.clock import Clock, clocks
 from advisor.metrics.fits import Kind, exclusive_transfers, fit_all
-from advisor.metrics.groups import Group, RankInfo, assign_groups, process_groups, rank_infos
+from advisor.metrics.groups import (
+    Group,
+    RankInfo,
+    assign_groups,
+    process_groups,
+    rank_infos,
+    world_group,
+)
 from advisor.metrics.host import HostActivity, host_activity
 from advisor.metrics.intervals import Int64s
 from advisor.metrics.match import Matched, match
@@ -71,7 +78,9 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         steps = device_windows(marked, line) if marked else whole_trace(line)
         if not info.complete and marked:
             steps = last_incomplete(steps)
-        own = device_calls(con, run, line) if line.on_device else host_calls(con, run, line.rank)
+        own = (
+            device_calls(con, run, line.rank) if line.on_device else host_calls(con, run, line.rank)
+        )
         _set_steps(own, steps)
         spans = host_spans(con, run, line.rank)
         set_phases(own, spans)
@@ -85,7 +94,9 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
             spans,
             host_activity(con, run, line.rank),
         )
-    assign_groups(calls, groups, infos)
+    on_host = {rank for rank, one in ranks.items() if not one.line.on_device}
+    groups = groups or world_group(calls, infos, on_host)
+    assign_groups(calls, groups, infos, on_host)
     stepped = bool(ranks) and all(_annotated(one.steps) for one in ranks.values())
     matched = match(calls, groups, stepped)
     found = clocks(matched.columns, infos)

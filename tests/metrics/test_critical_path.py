@@ -234,3 +234,21 @@ def test_the_path_covers_the_step_without_a_gap(shared_data: Path, folder: str) 
     ).fetchone()
     if folder != "nsys_2gpu":  # one rank
         assert sum(end - start for _, start, end in rows) == length
+
+
+def test_steps_of_a_device_without_launches_are_told_by_time() -> None:
+    """What --lean and tables of operations leave: annotations and device events."""
+    marks = [
+        {**host(f"ProfilerStep#{n}", 100 * n, 100 * n + 99), "cat": "user_annotation"}
+        for n in range(3)
+    ]
+    kernels = [kernel("gemm", 100 * n + 10, 100 * n + 80, link=n + 1) for n in range(3)]
+    store = store_of({0: {"traceEvents": marks + kernels}})
+    derive(store)
+    assert store.con.execute(
+        "SELECT step, complete, window_ns, compute_ns FROM step_breakdown ORDER BY step"
+    ).fetchall() == [
+        (0, True, 100_000, 70_000),
+        (1, True, 100_000, 70_000),
+        (2, True, 70_000, 70_000),
+    ]

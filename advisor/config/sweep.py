@@ -37,7 +37,8 @@ class Axis(_Model):
     backends: list[str] = []
     strategies: list[str] = []
     changes_training: bool = Field(
-        False, description="the setting changes numerics, batch or semantics, not only speed"
+        default=False,
+        description="the setting changes numerics, batch or semantics, not only speed",
     )
     why: str = ""
 

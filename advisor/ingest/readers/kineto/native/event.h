@@ -36,8 +36,11 @@ static void put_key(keys *k, const char *text) {
 static int find_key(const keys *k, const value *name) {
     size_t size = (size_t)(name->end - name->at);
     if (size > MAX_KEY) return -1;
-    for (int at = k->first[size]; at >= 0; at = k->key[at].next)
-        if (!memcmp(k->key[at].text, name->at, size)) return at;
+    if (size == 0) return -1;
+    for (int at = k->first[size]; at >= 0; at = k->key[at].next) {
+        const uint8_t *key = k->key[at].text;
+        if (key[size - 1] == name->end[-1] && *key == *name->at && !memcmp(key, name->at, size)) return at;
+    }
     return -1;
 }
 

@@ -167,7 +167,10 @@ def _solve(sizes: Floats, times: Floats, counts: Floats, k: float, m: float) -> 
         error = np.abs(design @ np.array(new) - 1.0)
         scale = max(1.4826 * float(np.median(error)), 1e-9)
         weights = np.sqrt(counts) * np.minimum(1.0, _HUBER * scale / np.maximum(error, 1e-12))
-        if np.allclose(new, (alpha, beta), rtol=1e-10, atol=0):
+        if all(
+            abs(now - before) <= 1e-10 * abs(before)
+            for now, before in zip(new, (alpha, beta), strict=True)
+        ):
             break
         alpha, beta = new
     return new

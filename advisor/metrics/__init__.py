@@ -14,7 +14,8 @@ the calls, derive.py and write.py fill the tables:
 | rank.clock_* | clock.py | ends of synchronising collectives |
 | unmatched | match.py | |
 | lateness | blame.py, lateness.py, reasons.py | own time between releases and arrivals |
-| link_excess | rings.py, peers.py, links.py, savings.py | stagger of ends, groups among peers |
+| link_excess | ring_model.py, rings.py, peers.py, logged.py, links.py | ends, peers, NCCL's rings |
+| link_excess (costs; probe; loss) | link_cost.py, savings.py; probes.py; stalls.py | the calls |
 | param_bucket, gradient_sync | phases.py | gradient reductions and backward passes |
 | traffic, redundant, expert_balance | summaries.py | collective |
 | pipeline_stage | pipeline.py | sends and receives |

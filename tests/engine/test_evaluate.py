@@ -52,6 +52,32 @@ def test_gains_under_the_noise_floor_are_no_finding(tmp_path: Path) -> None:
     assert "no measurable gain" in result.outcome.reason
 
 
+@pytest.mark.parametrize(("paired", "expected"), [(True, Severity.WARNING), (False, None)])
+def test_what_steps_differ_by_is_not_held_against_paired_evidence(
+    tmp_path: Path, paired: bool, expected: Severity | None
+) -> None:
+    """Steps between 80 and 130 ms blur claims about their length, not about one of their calls."""
+    sql = "SELECT 5000000 AS savings_ns, 2000000 AS savings_low_ns"
+    rule = load_rule(write_rule(tmp_path, "mine", sql)).model_copy(update={"paired": paired})
+    lengths = (80, 130, 95, 120, 85, 110)
+    steps = [
+        {"rank": [0, 1], "step": [number], "step_ns": length * 1_000_000}
+        for number, length in enumerate(lengths)
+    ]
+    with store_of(ranks=2, tables={"step": steps}) as store, Sandbox(store, RUN) as sandbox:
+        result = evaluate(rule, sandbox, read_facts(sandbox))
+    assert [item.severity for item in result.findings] == ([expected] if expected else [])
+
+
+def test_a_users_rule_cannot_promise_the_impossible(tmp_path: Path) -> None:
+    sql = (
+        f"SELECT {3 * STEP_NS} AS savings_ns, {4 * STEP_NS} AS savings_low_ns, 5 AS savings_high_ns"
+    )
+    (finding,) = run_rule(tmp_path, sql).findings
+    ends = (finding.savings_low_ns, finding.savings_ns, finding.savings_high_ns)
+    assert ends == (STEP_NS, STEP_NS, STEP_NS)
+
+
 def test_no_rows_is_passed(tmp_path: Path) -> None:
     assert run_rule(tmp_path, "SELECT 1 AS a WHERE false").outcome.outcome == OutcomeKind.PASSED
 

@@ -222,3 +222,13 @@ def test_run_configuration_survives_json_and_rejects_nonsense():
         RunConfig(strategy="dpp")
     with pytest.raises(ValueError, match="add up"):
         RunConfig(strategy="pp", stage_layers=(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "disturbance"), [(None, 152 / 150 - 1), (151, 152 / 150 - 1), (180, 0.2)]
+)
+def test_disturbance_compares_steps_that_should_be_alike(
+    recorded: int | None, disturbance: float
+) -> None:
+    truth = Truth((150, 152), (100, 101), recorded)
+    assert truth.disturbance == pytest.approx(disturbance)

@@ -78,9 +78,7 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         steps = device_windows(marked, line) if marked else whole_trace(line)
         if not info.complete and marked:
             steps = last_incomplete(steps)
-        own = (
-            device_calls(con, run, line.rank) if line.on_device else host_calls(con, run, line.rank)
-        )
+        own = device_calls(con, run, line) if line.on_device else host_calls(con, run, line.rank)
         _set_steps(own, steps)
         spans = host_spans(con, run, line.rank)
         set_phases(own, spans)

@@ -62,7 +62,8 @@ def test_any_window_splits_without_remainder(
     nothing = np.zeros(len(spans), dtype=np.int64)
     line = Timeline(
         0, True, np.array([k for k, _, _ in spans], dtype=np.int64), start,
-        start + np.array([d for _, _, d in spans], dtype=np.int64), nothing, nothing, nothing, nothing,
+        start + np.array([d for _, _, d in spans], dtype=np.int64),
+        nothing, nothing, nothing, nothing,
     )  # fmt: skip
     low, high = window[0], window[0] + window[1]
     split = {k: int(v[0]) for k, v in Occupancy.of(line).split([low], [high]).items()}

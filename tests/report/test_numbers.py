@@ -73,7 +73,7 @@ def test_an_interval_is_in_order_and_holds_its_value(parts: tuple[int, int, int]
     value, low, high = parts
     text = numbers.duration_with_spread(value, low, high)
     inside = min(low, high) <= value <= max(low, high)
-    assert ("(" in text or "±" in text) is (inside and not low == high)
+    assert ("(" in text or "±" in text) is (inside and low != high)
     if "(" in text:
         first, last = text.split("(")[1].rstrip(")").split("–")
         assert float(first.replace(",", "")) <= float(last.replace(",", ""))

@@ -5,8 +5,8 @@ from __future__ import annotations
 # A step of so many times the median is none of the training's (views.sql: odd_step).
 ODD = 5
 
-# Calls of complete and not odd steps, with the factor from message size to bytes that each rank sends
-# (METRICS section 4), and exposure without the part that is waiting for a late rank.
+# Calls of complete and not odd steps, with the factor from message size to bytes that each rank
+# sends (METRICS section 4), and exposure without the part that is waiting for a late rank.
 _CALLS = f"""
 WITH usual AS (
   SELECT rank, step FROM step WHERE run = $1 AND complete

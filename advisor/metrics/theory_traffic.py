@@ -136,7 +136,8 @@ def _tied_embedding(run: Recorded, rank: Rank) -> Terms:
     if rank.pipeline == 1 or run.shape is None or not run.shape.tied_embeddings:
         return []
     # Two ranks of each pipeline take part, with a factor of 2(2-1)/2.
-    size = run.shape.vocab * run.shape.hidden * FP32 * (rank.has_embedding or rank.has_head)
+    holds = rank.has_embedding or rank.has_head
+    size: float = run.shape.vocab * run.shape.hidden * FP32 * holds
     if run.zero_stage >= 2:
         size /= rank.data_group
     return [("all_reduce", "tied embedding: first and last stage add gradients", size)]

@@ -74,6 +74,8 @@ class Differential:
         con.execute("UPDATE event SET dur_ns = 0 WHERE dur_ns IS NULL")
         # What says nothing that is kept: the scanner leaves it out at once.
         con.execute("DELETE FROM event WHERE class = ? AND category IS NULL", [sql.METADATA])
+        # Names of threads lie on no device; the load deletes their rows once it has read them.
+        con.execute("UPDATE event SET device = NULL, stream = NULL WHERE class = ?", [sql.METADATA])
         wrong: set[int] = set()
         for table, schema, place in (("event", EVENTS, 0), ("comm_event", COMM_EVENTS, 1)):
             batches = [pair[place] for pair in self._batches]

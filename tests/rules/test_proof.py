@@ -13,8 +13,6 @@ from advisor.engine import load_rule, rule_files
 
 ROOT = Path(__file__).parents[2]
 FILES = rule_files(shipped("rules"))
-# Rules younger than the committed results.json; the next score takes them off this list.
-NEWER_THAN_THE_SCORE = {"packet-loss"}
 
 
 def lab_alarms() -> set[str]:
@@ -32,7 +30,7 @@ def test_proof_is_given_or_its_absence_explained(path: Path) -> None:
     for name in re.findall(r"fixtures/[\w./-]+", proof):
         assert (ROOT / name).exists(), name
     own = "fixtures/" in proof or "(as info)" in proof
-    if "lab recordings" in proof and not own and path.stem not in NEWER_THAN_THE_SCORE:
+    if "lab recordings" in proof and not own:
         assert path.stem in lab_alarms()
 
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import AdvisorError
-from advisor.store import Store
+from advisor.store import Store, is_store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,7 +164,7 @@ def load(
     instead of read again. With ``store`` the tables are kept in that file, else in memory.
     Raises AdvisorError with what, where and what to do.
     """
-    from advisor.ingest.from_store import is_derived, is_store
+    from advisor.ingest.from_store import is_derived
 
     if not paths:
         raise AdvisorError("nothing to read", hint="name a trace, a directory or a glob")
@@ -207,7 +207,7 @@ def _read(
 ) -> Run:
     """Read each run into ``made`` and derive everything; a failure leaves nothing behind."""
     from advisor.ingest import ingest, refuse_nothing
-    from advisor.ingest.from_store import is_store, take
+    from advisor.ingest.from_store import take
 
     try:
         for name, paths in runs.items():

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     help="Spread the work over a Ray cluster (put last: without ADDRESS the running one, else a "
     "local one). PATHS may then be fsspec URLs, and the output is a folder that all see.",
 )
-@click.option("--quiet", is_flag=True, help="No progress bar, no summary.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress bar, no summary.")
 def command(
     paths: tuple[str, ...],
     output: str,
@@ -76,7 +76,7 @@ def _here(
         else:
             store.save()
         summary = store.con.execute(
-            "SELECT count(DISTINCT rank), sum(events_read), sum(events_dropped) FROM source"
+            "SELECT (SELECT count(*) FROM rank), sum(events_read), sum(events_dropped) FROM source"
         ).fetchall()
     if not quiet:
         _say(f"{place}/" if as_folder else str(place), *(value or 0 for value in summary[0]))

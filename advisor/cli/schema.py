@@ -22,7 +22,9 @@ def command(tables: tuple[str, ...], format_: str) -> None:
     unknown = [name for name in tables if name not in {table.name for table in known}]
     if unknown:
         raise AdvisorError(
-            f"no table '{unknown[0]}'", hint="tables: " + ", ".join(table.name for table in known)
+            f"no table '{unknown[0]}'",
+            hint="it takes names of tables (every store has the same): "
+            + ", ".join(table.name for table in known),
         )
     chosen = [table for table in known if not tables or table.name in tables]
     if format_ == "json":

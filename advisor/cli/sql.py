@@ -6,11 +6,14 @@ import csv
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from advisor.store.store import Store
 
 _TABLE_WIDTH = 10_000
 
@@ -39,10 +42,7 @@ def command(store: Path, query: str, format_: str, limit: int) -> None:
     """
     import duckdb
 
-    from advisor.ingest.from_store import is_derived
-    from advisor.store.store import Store
-
-    with Store.open(store) as opened:
+    with _open(store, query) as opened:
         opened.lock_down()
         try:
             result = opened.con.execute(query)
@@ -52,12 +52,6 @@ def command(store: Path, query: str, format_: str, limit: int) -> None:
             raise AdvisorError(
                 str(error).splitlines()[0], where="query", hint="tables: advisor schema"
             ) from error
-        if not rows and not is_derived(opened):
-            click.echo(
-                "This store holds only what was read; the analysis is added by:\n"
-                f"  advisor diagnose {store} --store FILE",
-                err=True,
-            )
     if format_ == "json":
         records = [dict(zip(columns, row, strict=True)) for row in rows]
         click.echo(json.dumps(records, default=str, ensure_ascii=False, indent=1))
@@ -67,6 +61,37 @@ def command(store: Path, query: str, format_: str, limit: int) -> None:
         writer.writerows(rows)
     else:
         _print_table(columns, rows, limit)
+
+
+def _open(path: Path, query: str) -> Store:
+    """The store; analysed in memory first when ``query`` asks for tables that ingest leaves."""
+    import duckdb
+
+    from advisor.ingest.from_store import is_derived
+    from advisor.ingest.pipeline import RUN_TABLES
+    from advisor.store.schema import parse_schema
+    from advisor.store.store import Store
+
+    opened = Store.open(path)
+    analysed = {table.name for table in parse_schema()} - {*RUN_TABLES, "trial", "sweep"}
+    try:
+        asked = opened.con.get_table_names(query) & analysed
+    except duckdb.Error:
+        asked = set()  # running the query says what is wrong with it
+    if not asked or is_derived(opened):
+        return opened
+    opened.close()
+    from advisor import api
+
+    run = api.load(path)
+    if asked & {"finding", "outcome"}:
+        run.diagnose()
+    click.echo(
+        "This store holds only what was read: analysed for this query. To keep the analysis:\n"
+        f"  advisor diagnose {path} --store FILE",
+        err=True,
+    )
+    return run.store
 
 
 def _print_table(columns: list[str], rows: list[tuple[Any, ...]], limit: int) -> None:

@@ -6,13 +6,7 @@ from pathlib import Path
 
 from advisor.errors import AdvisorError
 from advisor.ingest.pipeline import RUN_TABLES
-from advisor.store.parquet import is_parquet_store
 from advisor.store.store import Store
-
-
-def is_store(path: Path) -> bool:
-    """Whether ``path`` is a DuckDB store by its name, or a folder of Parquet made by ingest."""
-    return (path.suffix == ".duckdb" and path.is_file()) or is_parquet_store(path)
 
 
 def is_derived(store: Store) -> bool:

@@ -14,7 +14,7 @@ from advisor.ingest.detect import detect, readers
 from advisor.ingest.join import join_sources
 from advisor.ingest.paths import Found, expand
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
-from advisor.store.store import Store
+from advisor.store.store import Store, is_store
 
 _KNOWN = (
     "what is read: PyTorch profiler traces (.json or .json.gz), Nsight Systems exports (sqlite), "
@@ -40,6 +40,14 @@ def ingest(
     for input that cannot be used; the store then holds nothing of this run.
     """
     con = store.con
+    paths = list(paths)
+    for path in paths:
+        if is_store(Path(path)):
+            raise AdvisorError(
+                "is a store, not a trace",
+                where=str(path),
+                hint="diagnose it by itself, or read its traces again with the other files",
+            )
     if con.execute("SELECT 1 FROM run WHERE run = ?", [run]).fetchall():
         raise AdvisorError(
             f"the store already holds a run '{run}'", hint="choose another --run name"

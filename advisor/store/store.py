@@ -17,6 +17,7 @@ from advisor.errors import AdvisorError
 from advisor.store.parquet import attach_parquet, is_parquet_store, write_parquet
 
 SCHEMA_VERSION = 2
+_DUCKDB = b"DUCK"  # after a checksum of 8 bytes
 
 
 class Store:
@@ -74,8 +75,8 @@ class Store:
             raise AdvisorError(
                 "not a store of this tool", where=str(path), hint="make one: advisor ingest"
             ) from error
-        version = int(row[0]) if row else 0
-        if version != SCHEMA_VERSION:
+        version = row[0] if row else "0"
+        if version != str(SCHEMA_VERSION):
             con.close()
             raise AdvisorError(
                 f"written with schema version {version}, this advisor reads {SCHEMA_VERSION}",
@@ -160,6 +161,17 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def is_store(path: Path) -> bool:
+    """Whether ``path`` is a DuckDB file (by name or content) or a Parquet folder made by ingest."""
+    if not path.is_file():
+        return is_parquet_store(path)
+    if path.suffix == ".duckdb":
+        return True
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return file.read(12)[8:] == _DUCKDB
+    return False
 
 
 def schema_sql() -> str:

@@ -181,3 +181,47 @@ def test_batches_without_ranks_stand_beside_each_other(tmp_path: Path) -> None:
             ("one", 1024),
             ("two", 2048),
         ]
+
+
+def _sql(place: Path, query: str) -> tuple[str, str]:
+    done = CliRunner().invoke(sql_command.command, [str(place), query, "--format", "csv"])
+    assert done.exception is None, done.exception
+    return " ".join(done.stdout.split()), done.stderr
+
+
+@pytest.mark.parametrize("name", ["run.duckdb", "parquet/"])
+def test_sql_answers_from_what_was_read_and_analyses_where_the_query_asks(
+    tmp_path: Path, name: str
+) -> None:
+    """GIVEN a store that nobody diagnosed THEN a count of calls is theirs, not that of no rows."""
+    output = f"{tmp_path}/{name}"
+    arguments = [str(_trace(tmp_path, 0)), "-o", output, "-q"]
+    done = CliRunner().invoke(ingest_command.command, arguments)
+    assert (done.exit_code, done.stderr) == (0, "")
+    read, note = _sql(Path(output), "SELECT count(*) AS n FROM comm_event")
+    assert (read, note) == ("n 3", "")
+    derived, note = _sql(Path(output), "SELECT count(*) AS n FROM collective")
+    assert derived == "n 3"
+    assert "analysed for this query" in note
+    rules, _ = _sql(Path(output), "SELECT count(*) > 40 AS all_rules FROM outcome")
+    assert rules == "all_rules True"
+
+
+def test_a_store_among_traces_is_an_error_and_not_left_out(tmp_path: Path) -> None:
+    """Its files are no traces: reading the others alone would lose a run without a word."""
+    for name in ("run.duckdb", "parquet/"):
+        arguments = [str(_trace(tmp_path, 0)), "-o", f"{tmp_path}/{name}", "-q"]
+        assert CliRunner().invoke(ingest_command.command, arguments).exit_code == 0
+    (tmp_path / "run.duckdb").rename(tmp_path / "renamed.db")
+    for name in ("renamed.db", "parquet"):
+        with pytest.raises(AdvisorError, match="is a store"):
+            ingest([tmp_path / name, _trace(tmp_path, 1)], Store.create())
+
+
+def test_a_version_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "odd.duckdb"
+    with Store.create(place) as store:
+        store.con.execute("UPDATE meta SET value = 'next' WHERE key = 'schema_version'")
+        store.save()
+    with pytest.raises(AdvisorError, match="schema version next"):
+        Store.open(place)

@@ -8,6 +8,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
+import advisor
 from advisor.cli import ingest as ingest_command
 from advisor.cli import schema as schema_command
 from advisor.cli import sql as sql_command
@@ -16,6 +17,8 @@ from advisor.ingest import ingest
 from advisor.store.schema import parse_schema
 from advisor.store.store import Store
 from tests.support.traces import event, kineto
+
+_RECORDING = Path(__file__).resolve().parents[2] / "fixtures" / "lab-ddp-slow-rank"
 
 
 def _trace(folder: Path, rank: int, count: int = 5) -> Path:
@@ -195,13 +198,15 @@ def test_sql_answers_from_what_was_read_and_analyses_where_the_query_asks(
 ) -> None:
     """GIVEN a store that nobody diagnosed THEN a count of calls is theirs, not that of no rows."""
     output = f"{tmp_path}/{name}"
-    arguments = [str(_trace(tmp_path, 0)), "-o", output, "-q"]
+    arguments = [str(_RECORDING), "-o", output, "-q"]
     done = CliRunner().invoke(ingest_command.command, arguments)
     assert (done.exit_code, done.stderr) == (0, "")
-    read, note = _sql(Path(output), "SELECT count(*) AS n FROM comm_event")
-    assert (read, note) == ("n 3", "")
+    read, note = _sql(Path(output), "SELECT count(*) AS n FROM rank")
+    assert (read, note) == ("n 4", "")
+    with advisor.load(_RECORDING) as run:
+        calls = len(run.collectives())
     derived, note = _sql(Path(output), "SELECT count(*) AS n FROM collective")
-    assert derived == "n 3"
+    assert derived == f"n {calls}"
     assert "analysed for this query" in note
     rules, _ = _sql(Path(output), "SELECT count(*) > 40 AS all_rules FROM outcome")
     assert rules == "all_rules True"

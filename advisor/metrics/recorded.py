@@ -11,6 +11,7 @@ from advisor.model.transformer import TransformerShape
 FP32 = 4  # bytes of an element
 _ZERO_STAGE = {
     "zero1": 1, "fsdp1-grad": 2, "fsdp2-zero2": 2, "fsdp1-full": 3, "fsdp2": 3, "hsdp": 3,
+    "deepspeed-zero1": 1, "deepspeed-zero2": 2, "deepspeed-zero3": 3,
 }  # fmt: skip
 _NOT_DATA = ("tp", "tp-sp", "pp", "pp-gpipe", "pp-interleaved", "ep")
 

@@ -36,6 +36,8 @@ def unpredictable(run: Recorded, op: str) -> str:
     """Why the bytes of an operation follow from no formula; empty where they do."""
     if op == "all_reduce" and run.data_strategy == "ddp-powersgd":
         return "PowerSGD sends low-rank factors of the matrices: theory is what it saves against"
+    if run.data_strategy.startswith("deepspeed-"):
+        return "DeepSpeed has its own choice of operations: theory is that of the same ZeRO stage"
     if op == "all_to_all":
         return (
             "the router decides how many tokens travel: theory is an even spread, without the "

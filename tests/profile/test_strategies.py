@@ -250,6 +250,7 @@ def test_a_wrong_gradient_would_show(single: dict[str, Any]) -> None:
 def test_every_strategy_is_proven() -> None:
     proven = {part for name in [*ON_FOUR_RANKS, *ON_EIGHT_RANKS] for part in name.split("+")}
     proven |= {part for s in OTHER_MODELS.values() for part in s["strategy"].split("+")}
+    proven |= {f"deepspeed-zero{stage}" for stage in (1, 2, 3)}  # test_deepspeed.py
     assert set(strategies.available()) - {"single"} <= proven
 
 

@@ -12,8 +12,7 @@ wraps the layers as they then are; data parallelism goes around everything, beca
 whatever gradients come out; the pipeline's schedule and the optimizer are made last, of what all of
 this left.
 
-DeepSpeed is not among them: docs/strategies.md says why. Its ZeRO stages 1, 2 and 3 are zero1,
-fsdp2-zero2 and fsdp2 here.
+The strategies of DeepSpeed need its package, which is optional.
 """
 
 from __future__ import annotations
@@ -34,7 +33,10 @@ from advisor.profile.strategies import mesh
 from advisor.profile.strategies.base import Case, Degrees, Job, default_optimizer, layers_of
 
 ORDER = ("pipeline", "tensor", "expert", "data")
-_SHARED = {"base", "ddp_hooks", "fsdp1", "fully_shard", "mesh", "pipeline", "tensor"}
+_SHARED = {
+    *("base", "ddp_hooks", "deepspeed_zero", "fsdp1", "fully_shard"),
+    *("mesh", "pipeline", "tensor"),
+}
 _ALIASES = {"dp": "ddp"}
 
 

@@ -72,7 +72,7 @@ def test_a_truncated_trace_is_read_as_far_as_it_goes(tmp_path: Path, fixtures_di
         ("list.json", b"[]"),
         ("half.sqlite", b"SQLite format 3\0" + bytes(200)),
         ("notes.txt", b"dear diary"),
-        ("cut.json.gz", gzip.compress(b'{"traceEvents": []}')[:12]),
+        ("cut.json.gz", gzip.compress(b'{"traceEvents": []}', mtime=0)[:12]),
         ("half.parquet", b"PAR1" + bytes(100)),
     ],
 )

@@ -2,13 +2,26 @@
 -- sandbox, which holds a single run: nothing here filters by run. "Used" steps are complete on
 -- every recorded rank, past the warm-up and not odd; all per-step figures rest on them alone.
 
+-- Ranks that count in steps: where files were cut, their ranks or the steps they lack are left out,
+-- whichever leaves more (ranks times steps), so that a cut file silences no other.
+CREATE VIEW whole_rank AS
+WITH own AS (SELECT step, list(DISTINCT rank) AS ranks FROM step WHERE complete GROUP BY step),
+uncut AS (SELECT coalesce(list(DISTINCT rank), []) AS ranks FROM step
+  WHERE rank NOT IN (SELECT rank FROM rank WHERE complete = false)),
+kept AS (
+  SELECT list_sort(a.ranks) AS members, count(DISTINCT b.step) AS steps
+  FROM own a JOIN own b ON list_has_all(b.ranks, a.ranks) CROSS JOIN uncut u
+  WHERE list_has_all(a.ranks, u.ranks) GROUP BY 1 ORDER BY len(members) * steps DESC, len(members) DESC, members LIMIT 1)
+SELECT unnest(members) AS rank FROM kept
+UNION SELECT rank FROM step WHERE NOT EXISTS (SELECT 1 FROM kept);
+
 -- Step times of the run: one row per step number, before warm-up is set apart.
 CREATE VIEW all_step AS
 SELECT step,                                        -- step number
   median(end_ns - start_ns)::BIGINT AS step_ns,     -- median over ranks
-  bool_and(complete) AND count(*) = (SELECT count(DISTINCT rank) FROM step) AS complete, -- on all ranks
+  bool_and(complete) AND count(*) = (SELECT count(*) FROM whole_rank) AS complete, -- on all ranks
   any_value(source) AS source                       -- how steps were told apart
-FROM step GROUP BY step;
+FROM step SEMI JOIN whole_rank USING (rank) GROUP BY step;
 
 -- Leading steps that took over 1.5 times the median: allocations, autotuning, lazy connections.
 CREATE VIEW warm_up_step AS
@@ -56,7 +69,7 @@ FROM spread;
 
 -- Breakdown of used steps only.
 CREATE VIEW rank_step AS
-SELECT b.* FROM step_breakdown b SEMI JOIN used_step USING (step);
+SELECT b.* FROM step_breakdown b SEMI JOIN used_step USING (step) SEMI JOIN whole_rank USING (rank);
 
 -- One row: how much the waiting of all ranks varies from step to step. When pauses move between
 -- ranks, each rank's own cost varies widely and what all of them wait in a step hardly at all.
@@ -73,7 +86,7 @@ SELECT c.* EXCLUDE (exposed_transfer_ns),
   coalesce(c.exposed_ns, c.end_ns - c.start_ns) AS exposed_all_ns,            -- not under compute
   coalesce(c.exposed_transfer_ns, greatest(0, coalesce(c.exposed_ns, c.end_ns - c.start_ns) - coalesce(c.wait_ns, 0)))
     AS exposed_transfer_ns -- the same without waiting; time that calls share is split between them
-FROM collective c SEMI JOIN used_step USING (step);
+FROM collective c SEMI JOIN used_step USING (step) SEMI JOIN whole_rank USING (rank);
 
 -- Gradient reductions: known buckets, else reductions in the backward pass of a group that does
 -- not reduce in the forward pass (tensor parallelism does).

@@ -39,8 +39,11 @@ class _Request:
     in_split: str | None
 
 
-def host_calls(con: Any, run: str, rank: int) -> list[Call]:
-    """Every collective span of a CPU-only rank as a call, by start; groups are set later."""
+def host_calls(con: Any, run: str, rank: int) -> tuple[list[Call], list[int]]:
+    """Every collective span of a CPU-only rank as a call, by start; groups are set later.
+
+    The second part is when collectives were asked for of which no span was recorded.
+    """
     found = read(
         con,
         f"""
@@ -56,12 +59,25 @@ def host_calls(con: Any, run: str, rank: int) -> list[Call]:
     )
     requests = [_request(found, int(row)) for row in np.flatnonzero(~found["is_span"].astype(bool))]
     spans = [int(row) for row in np.flatnonzero(found["is_span"].astype(bool))]
-    of_span = _assign(found, spans, requests)
-    return [_call(rank, found, row, of_span.get(row)) for row in spans]
+    until = _last_seen(con, run, rank, sorted({request.thread for request in requests}))
+    of_span = _assign(found, spans, requests, until)
+    served = {id(request) for request in of_span.values()}
+    lost = [request.start for request in requests if id(request) not in served]
+    return [_call(rank, found, row, of_span.get(row)) for row in spans], lost
+
+
+def _last_seen(con: Any, run: str, rank: int, threads: Sequence[int]) -> int:
+    """When the last event began on the threads that ask for collectives."""
+    (last,) = con.execute(
+        "SELECT max(start_ns) FROM event WHERE run = ? AND rank = ? AND coalesce(tid, -1) IN "
+        "(SELECT unnest(?::BIGINT[])) AND class = 'cpu_op'",
+        [run, rank, list(threads)],
+    ).fetchone()
+    return MISSING if last is None else int(last)
 
 
 def _assign(
-    found: Mapping[str, Any], spans: Sequence[int], requests: Sequence[_Request]
+    found: Mapping[str, Any], spans: Sequence[int], requests: Sequence[_Request], until: int
 ) -> dict[int, _Request]:
     """Span row -> the request it serves, in order for each kind and size.
 
@@ -86,6 +102,8 @@ def _assign(
             continue
         place = len(queue) - 1
         for row, start in zip(reversed(rows), reversed(began), strict=True):
+            if start > until and len(queue) < len(rows):
+                continue
             while place >= 0 and queue[place].start > start:
                 place -= 1
             if place < 0:

@@ -76,9 +76,9 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         info = infos[line.rank]
         marked = annotated_steps(con, run, line.rank, step_annotation)
         steps = device_windows(marked, line) if marked else whole_trace(line)
+        own, lost = _calls(con, run, line)
         if not info.complete and marked:
-            steps = last_incomplete(steps)
-        own = device_calls(con, run, line) if line.on_device else host_calls(con, run, line.rank)
+            steps = last_incomplete(steps.without(lost))
         _set_steps(own, steps)
         spans = host_spans(con, run, line.rank)
         set_phases(own, spans)
@@ -109,6 +109,13 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     exclusive = exclusive_transfers(calls)
     fits = fit_all(matched.columns, exclusive, groups, infos)
     return RunData(run, ranks, groups, calls, matched, found, exclusive, fits)
+
+
+def _calls(con: Any, run: str, line: Timeline) -> tuple[list[Call], list[int]]:
+    """A rank's calls, and when it asked for others that its recording lost."""
+    if line.on_device:
+        return device_calls(con, run, line), []
+    return host_calls(con, run, line.rank)
 
 
 def _annotated(steps: Steps) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,13 @@ class Steps:
                 else (s.host_start, s.host_end)
                 for s in self.steps
             ],
+        )
+
+    def without(self, lost: Sequence[int]) -> Steps:
+        """The same with steps flagged partial: those whose host spans hold a ``lost`` time."""
+        partial = set(self.by_host(np.array(lost, dtype=np.int64)).tolist())
+        return Steps(
+            tuple(replace(s, complete=s.complete and s.number not in partial) for s in self.steps)
         )
 
     def _find(self, times: Int64s, spans: Sequence[tuple[int, int]]) -> Int64s:

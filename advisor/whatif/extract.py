@@ -22,23 +22,20 @@ _SLOTS = {"gloo": 2}
 
 
 def programs(store: Store, run: str, *, max_steps: int = 8) -> list[Program]:
-    """One program per complete step (the last ``max_steps``) that every read rank has.
+    """One program per complete step (the last ``max_steps``) that every rank has.
 
-    Times of the ranks are aligned by ``rank.clock_offset_ns``. Empty when there is no complete
-    step with a collective.
+    Ranks whose file was cut may be left out (queries.whole_steps). Times of the ranks are aligned
+    by ``rank.clock_offset_ns``. Empty when there is no complete step with a collective.
     """
     con = store.con
     offsets, backend, timeline = queries.ranks(con, run)
     if not offsets:
         return []
-    steps = con.execute(
-        "SELECT step FROM step WHERE run = ? AND complete GROUP BY step "
-        "HAVING count(DISTINCT rank) = ? ORDER BY step DESC LIMIT ?",
-        [run, len(offsets), max_steps],
-    ).fetchall()
+    known, steps = queries.whole_steps(con, run)
+    offsets = {rank: offset for rank, offset in offsets.items() if rank in known}
     result = []
-    for (step,) in reversed(steps):
-        program = _program(con, run, int(step), offsets, backend, timeline)
+    for step in steps[-max_steps:]:
+        program = _program(con, run, step, offsets, backend, timeline)
         if program is not None:
             result.append(program)
     return result
@@ -52,6 +49,7 @@ def _program(
         for rank, start, end in con.execute(
             "SELECT rank, start_ns, end_ns FROM step WHERE run = ? AND step = ?", [run, step]
         ).fetchall()
+        if rank in offsets
     }
     lines = {r: _timeline(con, run, r, step, window, timeline) for r, window in windows.items()}
     rows = {rank: list(line.calls) for rank, line in lines.items()}

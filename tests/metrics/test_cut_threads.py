@@ -1,0 +1,38 @@
+"""A cut file: its threads stand one after another, so that some are whole and others are lost."""
+
+from __future__ import annotations
+
+from advisor.metrics.calls_host import _assign, _Request
+from advisor.metrics.steps import Step, Steps
+
+
+def _request(start: int) -> _Request:
+    return _Request("all_reduce", start, 1, 8, 8, "float", None, None)
+
+
+def _spans(starts: list[int]) -> dict[str, list[object]]:
+    count = len(starts)
+    return {
+        "name": ["gloo:all_reduce"] * count,
+        "input_dims": ["[[8]]"] * count,
+        "start_ns": list(starts),
+    }
+
+
+def test_spans_after_the_programs_last_event_take_no_earlier_request() -> None:
+    requests = [_request(time) for time in (10, 30)]
+    found = _spans([11, 31, 51, 71])
+    of_span = _assign(found, range(4), requests, until=40)
+    assert {row: request.start for row, request in of_span.items()} == {0: 10, 1: 30}
+
+
+def test_a_whole_recording_pairs_one_to_one_whatever_came_last() -> None:
+    requests = [_request(time) for time in (10, 12, 14)]
+    of_span = _assign(_spans([11, 21, 31]), range(3), requests, until=14)
+    assert [of_span[row].start for row in range(3)] == [10, 12, 14]
+
+
+def test_steps_that_lost_a_call_are_partial() -> None:
+    steps = Steps(tuple(Step(n, 10 * n, 10 * n + 10, None, None, True, "x") for n in range(3)))
+    assert [step.complete for step in steps.without([15]).steps] == [True, False, True]
+    assert steps.without([]).steps == steps.steps

@@ -59,6 +59,12 @@ def command(
         raise AdvisorError("no such script", where=script)
     folder = Path(output)
     chosen = parse_ranks(ranks)
+    written: list[Path] = []
+
+    def wrote(path: Path) -> None:
+        written.append(path)
+        click.echo(f"advisor: wrote {path}", err=True)
+
     recorder = StepRecorder(
         folder,
         steps=steps,
@@ -66,18 +72,25 @@ def command(
         ranks=chosen,
         record_shapes=not no_shapes,
         record_memory=memory,
-        on_done=lambda path: click.echo(f"advisor: wrote {path}", err=True),
+        on_done=wrote,
     )
     recorder.count_optimizer_steps()
     sys.argv = [script, *script_args]
-    with recorder:
-        if module:
-            runpy.run_module(script, run_name="__main__", alter_sys=True)
-        else:
-            sys.path.insert(0, str(Path(script).resolve().parent))
-            runpy.run_path(script, run_name="__main__")
+    try:
+        with recorder:
+            if module:
+                runpy.run_module(script, run_name="__main__", alter_sys=True)
+            else:
+                sys.path.insert(0, str(Path(script).resolve().parent))
+                runpy.run_path(script, run_name="__main__")
+    except SystemExit as ended:
+        if ended.code not in (None, 0):
+            raise
     rank, world_size = rank_and_world()
     if diagnose and rank == 0:
+        if not written and (chosen is None or 0 in chosen):
+            click.echo("advisor: nothing was recorded, so there is nothing to diagnose", err=True)
+            return
         expected = world_size if chosen is None else len([r for r in chosen if r < world_size])
         _diagnose(folder, expected)
 

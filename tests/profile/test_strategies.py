@@ -261,6 +261,7 @@ def test_every_strategy_is_proven() -> None:
         ({"strategy": "fsdp2+tp", "world_size": 3}, ["tp 2", "world_size 3"]),
         ({"strategy": "tp", "tp": 2, "world_size": 4}, ["world_size 4", "ddp+tp"]),
         ({"strategy": "pp", "world_size": 8, "model": {"layers": 4}}, ["pp 8", "layers 4"]),
+        ({"strategy": "pp", "gradient_accumulation": 1}, ["pp 2", "gradient_accumulation 1"]),
         ({"strategy": "pp-interleaved", "gradient_accumulation": 3}, ["pp 2", "accumulation 3"]),
         ({"strategy": "ep"}, ["ep", "model gpt2"]),
         ({"strategy": "ep", "world_size": 3, "model": MOE}, ["ep 3", "experts 4"]),

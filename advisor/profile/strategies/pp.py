@@ -13,8 +13,15 @@ KIND = "pipeline"
 
 
 def checks(case: Case) -> list[str]:
-    """As all pipelines."""
-    return pipeline.checks(case)
+    """As all pipelines; a micro-batch for every stage."""
+    size, count = case.degrees.pipeline, case.workload.gradient_accumulation
+    problems = pipeline.checks(case)
+    if count < size > 1:
+        problems.append(
+            f"pp {size} and gradient_accumulation {count}: 1F1B needs a micro-batch "
+            "for every stage"
+        )
+    return problems
 
 
 def apply(job: Job) -> None:

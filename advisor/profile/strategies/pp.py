@@ -18,8 +18,7 @@ def checks(case: Case) -> list[str]:
     problems = pipeline.checks(case)
     if count < size > 1:
         problems.append(
-            f"pp {size} and gradient_accumulation {count}: 1F1B needs a micro-batch "
-            "for every stage"
+            f"pp {size} and gradient_accumulation {count}: 1F1B needs a micro-batch for every stage"
         )
     return problems
 

@@ -65,7 +65,7 @@ def explain_rule(rule: Rule, *, show_sql: bool = False) -> str:
         _section("Recoverable time", [rule.savings.how, f"assumes: {rule.savings.assumes}"]),
         _section("Fix, in this order", [_static(fix) for fix in rule.fix]),
         _section("Verify", [_static(rule.verify)]),
-        _section("Wrong if", rule.false_alarms),
+        _section("Wrong if", [_static(alarm) for alarm in rule.false_alarms]),
         _section("Explains", [f"{claim.rule} (same {claim.same})" for claim in rule.explains]),
         _section("See", [", ".join(rule.see)] if rule.see else []),
         _section("Seen firing on", [rule.proof]),
@@ -84,6 +84,7 @@ def _section(title: str, lines: list[str]) -> str | None:
         textwrap.fill(
             " ".join(line.split()),
             width=80,
+            break_on_hyphens=False,
             initial_indent=f"  {mark}",
             subsequent_indent=" " * (2 + len(mark)),
         )
@@ -110,8 +111,9 @@ def _need_text(need: object) -> str:
 
 
 def _static(template: str) -> str:
-    """A template as a reader may see it: conditions go, values stay as names in braces."""
+    """A template as a reader may see it: alternatives side by side, values as names in brackets."""
     import re
 
-    without = re.sub(r"\{%.*?%\}", "", template, flags=re.DOTALL)
+    either = re.sub(r"\{%-?\s*el(se|if).*?%\}", " (or:) ", template, flags=re.DOTALL)
+    without = re.sub(r"\{%.*?%\}", "", either, flags=re.DOTALL)
     return re.sub(r"\{\{\s*\(?\s*([a-z_]+)[^}]*\}\}", r"<\1>", without)

@@ -90,7 +90,9 @@ class Store:
         """A Parquet store: its tables in memory, its events as a view of the files."""
         if not is_parquet_store(path):
             raise AdvisorError(
-                "this folder is no store", where=str(path), hint="make one: advisor ingest -o DIR/"
+                "this folder is no store",
+                where=str(path),
+                hint=f"make one: advisor ingest {path} -o run.duckdb",
             )
         store = cls.create()
         try:

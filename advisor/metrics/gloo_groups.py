@@ -21,8 +21,18 @@ THREADS_PER_GROUP = 2
 _TOLERANCE_NS = 200_000
 _MOST_VIOLATIONS = 0.01
 _MOST_CHOICES = 200
+_SMALL_ID_SPACE = 32_768  # the kernel's default pid_max on small machines: ids start over soon
 
 Members = Mapping[str, tuple[int, ...] | None]
+
+
+def may_have_wrapped(threads: Sequence[int]) -> bool:
+    """Whether thread ids may have started over between these, so that they tell no order."""
+    return (
+        len(threads) > 1
+        and max(threads) <= _SMALL_ID_SPACE
+        and max(threads) - min(threads) > _SMALL_ID_SPACE // 2
+    )
 
 
 def threads_by_consistency(
@@ -33,8 +43,11 @@ def threads_by_consistency(
     """rank -> {thread: group}, for the threads whose group every consistent choice agrees on.
 
     ``calls``: rank -> thread -> its collectives in order; ``mine``: each rank's groups in the
-    order they were made. Empty where ranks differ in their numbers of threads or groups.
+    order they were made. Empty where ranks differ in their numbers of threads or groups, and where
+    the ids of some rank's threads do not tell which came first.
     """
+    if any(may_have_wrapped(list(own)) for own in calls.values()):
+        return {}
     threads = {rank: sorted(own) for rank, own in calls.items()}
     counts = {len(own) for own in threads.values()}
     groups = {len(mine[rank]) for rank in calls}

@@ -14,7 +14,7 @@ from typing import Any
 
 from advisor.metrics.calls import Call
 from advisor.metrics.calls_host import threads_of
-from advisor.metrics.gloo_groups import THREADS_PER_GROUP, threads_by_consistency
+from advisor.metrics.gloo_groups import THREADS_PER_GROUP, may_have_wrapped, threads_by_consistency
 from advisor.metrics.operations import POINT_TO_POINT, parse_json
 
 NOT_TOLD = "not recorded"
@@ -159,7 +159,7 @@ def _by_order_or_consistency(
         threads = _open_threads(own)
         if infos[rank].gloo_threads or len(mine[rank]) < 2 or not threads:
             continue
-        if len(threads) == THREADS_PER_GROUP * len(mine[rank]):
+        if len(threads) == THREADS_PER_GROUP * len(mine[rank]) and not may_have_wrapped(threads):
             names = [group.name for group in mine[rank]]
             result[rank] = {
                 tid: names[place // THREADS_PER_GROUP] for place, tid in enumerate(threads)

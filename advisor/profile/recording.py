@@ -119,20 +119,45 @@ def gloo_threads(groups: list[str]) -> dict[str, str]:
     """Which process group each of gloo's worker threads serves: {thread id: group name}.
 
     Gloo's spans in a trace carry no group. Each group starts two worker threads when it is
-    created, so the threads in ascending id belong to the groups in order of creation. ``groups``
-    are the gloo groups of this rank in that order. Empty when the numbers do not fit.
+    created, so the threads in order of their start belong to the groups in order of creation.
+    ``groups`` are the gloo groups of this rank in that order. Empty when the numbers do not fit.
     """
-    threads = [
-        int(task.name)
-        for task in Path("/proc/self/task").glob("*")
-        if (task / "comm").read_text().strip() == GLOO_THREAD_NAME
-    ]
-    if len(threads) != _THREADS_PER_GLOO_GROUP * len(groups):
+    started: dict[int, int] = {}
+    for task in Path("/proc/self/task").glob("*"):
+        try:
+            if (task / "comm").read_text().strip() == GLOO_THREAD_NAME:
+                started[int(task.name)] = _start_ticks((task / "stat").read_text())
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread that ended while the folder was read serves no group any more
+    if not groups or len(started) != _THREADS_PER_GLOO_GROUP * len(groups):
         return {}
+    pid_max = int(Path("/proc/sys/kernel/pid_max").read_text())
     return {
         str(thread): groups[position // _THREADS_PER_GLOO_GROUP]
-        for position, thread in enumerate(sorted(threads))
+        for position, thread in enumerate(in_order_of_start(started, pid_max))
     }
+
+
+def in_order_of_start(started: dict[int, int], pid_max: int) -> list[int]:
+    """Thread ids by start, from {id: start in clock ticks}.
+
+    Ids ascend only until they start over at ``pid_max``; a tick holds many starts. So: by tick, and
+    within a tick by id, those on the far side of a jump of half the ids first.
+    """
+    ticks: dict[int, list[int]] = {}
+    for thread, tick in started.items():
+        ticks.setdefault(tick, []).append(thread)
+    ordered: list[int] = []
+    for _, threads in sorted(ticks.items()):
+        half = pid_max // 2
+        wrapped = max(threads) - min(threads) > half
+        ordered += sorted(threads, key=lambda thread: (wrapped and thread < half, thread))
+    return ordered
+
+
+def _start_ticks(stat: str) -> int:
+    """Field 22 of proc(5)'s stat; the name in field 2 may hold spaces."""
+    return int(stat.rsplit(")", 1)[1].split()[19])
 
 
 def gloo_groups() -> list[str]:

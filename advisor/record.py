@@ -6,6 +6,7 @@ run on. Options stand before the script; everything after it belongs to the scri
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 import time
@@ -35,6 +36,7 @@ _WAIT_FOR_RANKS_S = 60.0
 @click.option("--no-shapes", is_flag=True, help="Leave tensor shapes out (smaller traces).")
 @click.option("--memory", is_flag=True, help="Record allocations as well.")
 @click.option("--diagnose", is_flag=True, help="Rank 0 diagnoses the traces at the end.")
+@click.option("--force", is_flag=True, help="Remove the traces of an earlier recording in FOLDER.")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
 def command(
     script: str,
@@ -46,6 +48,7 @@ def command(
     no_shapes: bool,
     memory: bool,
     diagnose: bool,
+    force: bool,
     module: bool,
 ) -> None:
     """Run SCRIPT with its arguments and record some of its training steps."""
@@ -65,15 +68,21 @@ def command(
         written.append(path)
         click.echo(f"advisor: wrote {path}", err=True)
 
-    recorder = StepRecorder(
-        folder,
-        steps=steps,
-        skip=skip,
-        ranks=chosen,
-        record_shapes=not no_shapes,
-        record_memory=memory,
-        on_done=wrote,
-    )
+    try:
+        recorder = StepRecorder(
+            folder,
+            steps=steps,
+            skip=skip,
+            ranks=chosen,
+            record_shapes=not no_shapes,
+            record_memory=memory,
+            on_done=wrote,
+            force=force,
+        )
+    except AdvisorError:
+        if os.environ.get("LOCAL_RANK", "0") != "0":
+            sys.exit(2)  # all ranks of a machine are refused for the same reason: one says it
+        raise
     recorder.count_optimizer_steps()
     sys.argv = [script, *script_args]
     try:

@@ -131,6 +131,8 @@ def print_command(workload: Workload, folder: Path, how: How) -> None:
 
 def prepare_folder(folder: Path, *, force: bool, is_first: bool) -> None:
     """Make the folder; an earlier recording in it is replaced with ``force``, else refused."""
+    from advisor.profile import files
+
     if not is_first:
         folder.mkdir(parents=True, exist_ok=True)  # the first node's to check and to clear
         return
@@ -145,7 +147,7 @@ def prepare_folder(folder: Path, *, force: bool, is_first: bool) -> None:
             raise AdvisorError(
                 "has a recording already", where=str(folder), hint="pass --force to replace it"
             )
-        for trace in [*folder.glob("rank*.json.gz"), folder / "profile.json"]:
+        for trace in [*files.traces(folder), folder / files.PROFILE_FILE]:
             trace.unlink(missing_ok=True)
         shutil.rmtree(folder / "logs", ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)

@@ -11,12 +11,20 @@ from advisor.profile.recorder import StepRecorder
 
 
 class Recorder(TrainerCallback):  # type: ignore[misc]
-    """Records ``steps`` optimizer steps after ``skip`` into ``folder``, one trace per rank."""
+    """Records ``steps`` optimizer steps after ``skip`` into ``folder``, one trace per rank.
+
+    An earlier recording in the folder is refused, or with ``force`` removed.
+    """
 
     def __init__(
-        self, folder: str | Path = "advisor-traces", *, steps: int = 5, skip: int = 10
+        self,
+        folder: str | Path = "advisor-traces",
+        *,
+        steps: int = 5,
+        skip: int = 10,
+        force: bool = False,
     ) -> None:
-        self._recorder = StepRecorder(Path(folder), steps=steps, skip=skip)
+        self._recorder = StepRecorder(Path(folder), steps=steps, skip=skip, force=force)
 
     @property
     def trace(self) -> Path | None:

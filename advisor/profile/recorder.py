@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from advisor.errors import AdvisorError
-from advisor.profile import environment, names
+from advisor.profile import environment, files, names
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
 
 
@@ -36,6 +36,7 @@ class StepRecorder:
 
     ``ranks`` limits who records (None: all). Call :meth:`step` at the end of every training step,
     or let :meth:`count_optimizer_steps` do it. ``on_done`` is called once with the trace's path.
+    Raises AdvisorError when the folder has an earlier recording; ``force`` removes its traces.
     """
 
     def __init__(
@@ -48,11 +49,13 @@ class StepRecorder:
         record_shapes: bool = True,
         record_memory: bool = False,
         on_done: Callable[[Path], None] | None = None,
+        force: bool = False,
     ) -> None:
         if steps < 1 or skip < 0:
             raise AdvisorError(
                 f"cannot record {steps} steps after {skip}", hint="steps >= 1, skip >= 0"
             )
+        files.claim(folder, force=force)
         self.folder = folder
         self.steps = steps
         self.skip = skip
@@ -94,7 +97,7 @@ class StepRecorder:
         if self._ranks is not None and rank not in self._ranks:
             self._finish()
             return
-        path = self.folder / f"rank{rank}.json.gz"
+        path = files.trace(self.folder, rank)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
@@ -162,11 +165,12 @@ def profiler(
     record_shapes: bool = True,
     record_memory: bool = False,
     on_done: Callable[[Path], None] | None = None,
+    force: bool = False,
 ) -> StepRecorder:
     """A context manager around a training loop; call ``step()`` at the end of every step.
 
     Skips ``skip`` steps, records ``steps``, and writes ``folder``/rankN.json.gz on each of
-    ``ranks`` (None: all).
+    ``ranks`` (None: all). An earlier recording in the folder is refused, or with ``force`` removed.
     """
     return StepRecorder(
         Path(folder),
@@ -176,6 +180,7 @@ def profiler(
         record_shapes=record_shapes,
         record_memory=record_memory,
         on_done=on_done,
+        force=force,
     )
 
 

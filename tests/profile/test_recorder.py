@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,69 @@ def test_an_unchanged_script_under_torchrun(tmp_path: Path) -> None:
     assert "VERDICT" in done.stdout
     for rank in (0, 1):
         assert len(steps_in(tmp_path / "advisor-traces" / f"rank{rank}.json.gz")) == 3
+
+
+EIGHT_RANKS = [f"rank{rank}.json.gz" for rank in range(8)]
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Path:
+    """A folder with yesterday's recording of eight ranks, and files of somebody else."""
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    for name in [*EIGHT_RANKS, "rankings.json.gz", "nccl.log"]:
+        (folder / name).write_bytes(b"")
+        os.utime(folder / name, (time.time() - 86400,) * 2)
+    return folder
+
+
+def test_an_earlier_recording_is_not_mixed_in(earlier: Path) -> None:
+    with pytest.raises(AdvisorError, match=r"earlier recording \(rank0.* 8 in all") as refused:
+        advisor.profiler(earlier)
+    assert "--force" in refused.value.hint
+    assert len(list(earlier.iterdir())) == 10
+    advisor.profiler(earlier, force=True)
+    assert sorted(path.name for path in earlier.iterdir()) == ["nccl.log", "rankings.json.gz"]
+
+
+def test_what_a_rank_of_the_same_launch_wrote_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "rank1.json.gz").write_bytes(b"")
+    advisor.profiler(tmp_path)
+    assert (tmp_path / "rank1.json.gz").exists()
+
+
+def test_ranks_started_again_go_on(earlier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    advisor.profiler(earlier)
+    assert not (earlier / "rank7.json.gz").exists()
+
+
+def test_a_recording_of_advisor_profile_is_left_alone(earlier: Path) -> None:
+    (earlier / "logs").mkdir()
+    (earlier / "logs" / "job.json").write_text("{}")
+    with pytest.raises(AdvisorError, match="advisor profile"):
+        advisor.profiler(earlier, force=True)
+    assert (earlier / "rank7.json.gz").exists()
+
+
+@pytest.mark.slow
+def test_fewer_ranks_than_before_are_refused_before_training(earlier: Path) -> None:
+    (earlier.parent / "train.py").write_text("print('trained')")
+    command = [sys.executable, "-m", "advisor.record", "-o", "traces"]
+
+    def run(*options: str, rank: str = "0") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *options, "train.py"], cwd=earlier.parent, capture_output=True, text=True,
+            check=False, env={**os.environ, "LOCAL_RANK": rank},
+        )  # fmt: skip
+
+    refused, other = run(), run(rank="1")
+    assert (refused.returncode, other.returncode) == (2, 2)
+    assert "trained" not in refused.stdout
+    assert "has an earlier recording" in refused.stderr
+    assert other.stderr == ""
+    assert "trained" in run("--force").stdout
+    assert [path.name for path in earlier.glob("rank?.json.gz")] == []
 
 
 def test_ranks_to_record() -> None:

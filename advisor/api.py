@@ -160,6 +160,8 @@ def load(
 ) -> Run:
     """Read traces, logs and dumps (files, directories, globs) of one run, and derive everything.
 
+    Folders that hold the recordings of several jobs become one run each.
+
     A single store (``RUN.duckdb`` or a Parquet dataset made by ``advisor ingest``) is opened
     instead of read again. With ``store`` the tables are kept in that file, else in memory.
     Raises AdvisorError with what, where and what to do.
@@ -205,8 +207,12 @@ def _read(
     command: str,
     progress: Any = None,
 ) -> Run:
-    """Read each run into ``made`` and derive everything; a failure leaves nothing behind."""
-    from advisor.ingest import ingest, refuse_nothing
+    """Read each run into ``made`` and derive everything; a failure leaves nothing behind.
+
+    Files of several jobs become a run each where one run was asked for: ranks of different jobs
+    must not be compared. An error where several were.
+    """
+    from advisor.ingest import SeveralJobsError, ingest, read_jobs, refuse_nothing
     from advisor.ingest.from_store import take
 
     try:
@@ -214,7 +220,13 @@ def _read(
             if len(paths) == 1 and is_store(Path(paths[0])):
                 take(Path(paths[0]), made, run=name if len(runs) > 1 else None)
                 continue
-            ingest([str(path) for path in paths], made, run=name, lean=lean, progress=progress)
+            try:
+                ingest([str(path) for path in paths], made, run=name, lean=lean, progress=progress)
+            except SeveralJobsError as several:
+                if len(runs) > 1:
+                    raise
+                read_jobs(several, made, lean=lean, progress=progress)
+                break
             refuse_nothing(made, name)
     except BaseException:
         made.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.ingest.pipeline import ingest, refuse_nothing
+from advisor.ingest.jobs import SeveralJobsError
+from advisor.ingest.pipeline import ingest, read_jobs, refuse_nothing
 
-__all__ = ["ingest", "refuse_nothing"]
+__all__ = ["SeveralJobsError", "ingest", "read_jobs", "refuse_nothing"]

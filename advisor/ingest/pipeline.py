@@ -11,6 +11,7 @@ from typing import Any
 from advisor import __version__
 from advisor.errors import AdvisorError
 from advisor.ingest.detect import detect, readers
+from advisor.ingest.jobs import SeveralJobsError, refuse_several
 from advisor.ingest.join import join_sources
 from advisor.ingest.paths import Found, expand
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
@@ -37,7 +38,8 @@ def ingest(
     """Read files, folders and patterns of one run into ``store``.
 
     ``lean`` keeps device events, collectives and annotations only. Raises :class:`AdvisorError`
-    for input that cannot be used; the store then holds nothing of this run.
+    for input that cannot be used, :class:`SeveralJobsError` for files of several jobs; the store
+    then holds nothing of this run.
     """
     con = store.con
     paths = list(paths)
@@ -53,7 +55,27 @@ def ingest(
             f"the store already holds a run '{run}'", hint="choose another --run name"
         )
     context = ReadContext(store, run, lean=lean, progress=progress)
-    read_sources(context, *_choose(expand(paths)))
+    chosen, skipped = _choose(expand(paths))
+    refuse_several(chosen)
+    read_sources(context, chosen, skipped)
+
+
+def read_jobs(
+    several: SeveralJobsError, store: Store, *, lean: bool = False, progress: Progress | None = None
+) -> None:
+    """Read every job of ``several`` as a run of its own; each says what it was told apart by."""
+    con = store.con
+    names = list(several.jobs)
+    for name, files in several.jobs.items():
+        ingest(files, store, run=name, lean=lean, progress=progress)
+        refuse_nothing(store, name)
+        others = ", ".join(other for other in names if other != name)
+        note = f"read apart from {others}: {several.evidence}; files outside were left out"
+        con.execute(
+            "UPDATE source SET note = concat_ws('; ', note, $note) WHERE run = $run AND source_id ="
+            " (SELECT min(source_id) FROM source WHERE run = $run AND format <> 'unknown')",
+            {"run": name, "note": note},
+        )
 
 
 def read_sources(

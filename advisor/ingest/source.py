@@ -135,7 +135,8 @@ class Reader(Protocol):
     """What a reader module provides.
 
     A reader whose files can be read apart from the run's other files, rank by rank, also has
-    ``rank_hint(source) -> RankHint``.
+    ``rank_hint(source) -> RankHint``. One whose files record their rank has
+    ``recorded_rank(source) -> (rank, world size or None) | None``, so that jobs can be told apart.
     """
 
     FORMAT: str

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from advisor.errors import AdvisorError
+from advisor.ingest.jobs import RankFile, refuse_twice
 from advisor.ingest.readers._json import TopLevel
 from advisor.ingest.readers.flight_recorder.dump import Dump, parse_dump, rank_of
 from advisor.ingest.readers.flight_recorder.unpickle import unpickle
@@ -46,8 +47,10 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             context.report(
                 source, FORMAT, events_dropped=1, drop_reasons={"refused": 1}, note=str(error)
             )
+    ranks = {source.path: rank_of(dump, source.path) for source, dump in dumps}
+    refuse_twice([RankFile(path, rank) for path, rank in ranks.items() if rank is not None])
     for source, dump in dumps:
-        rank = rank_of(dump, source.path)
+        rank = ranks[source.path]
         if rank is None:
             dump.drop("dump of a rank that cannot be told", len(dump.entries))
             dump.notes.append("name the file after its rank, e.g. nccl_trace_rank_3")

@@ -39,6 +39,18 @@ def rank_hint(source: Source) -> RankHint:
     return RankHint(info.rank, info.rank_from == "distributedInfo", trace.merged)
 
 
+def recorded_rank(source: Source) -> tuple[int, int | None] | None:
+    """Rank and world size where the file's head records them, without reading further."""
+    if b'"distributedInfo"' not in source.head:
+        return None
+    trace = Trace(source)
+    trace.peek()
+    info = trace.info
+    if info.rank is None or info.rank_from != "distributedInfo" or trace.merged:
+        return None
+    return info.rank, info.world_size
+
+
 def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Read all traces of a run into the base tables."""
     load(sources, context)

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from advisor.errors import AdvisorError
+from advisor.ingest.jobs import Part, split_by_process
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.metadata import ProcessGroup, TraceInfo, as_int, as_object
 from advisor.ingest.readers.kineto.trace import Trace
@@ -46,20 +47,29 @@ def assign_ranks(traces: Sequence[Trace], given: Mapping[Path, int]) -> None:
 
 
 def check_parts(traces: Sequence[Trace], context: ReadContext) -> None:
-    """Several files of one rank must cover different times, else they are two runs' traces.
+    """Several files of one rank must be of one process and cover different times.
 
-    Raises :class:`AdvisorError` naming both files.
+    Else they are traces of several jobs: raises :class:`SeveralJobsError` where those can be told,
+    :class:`AdvisorError` naming both files where not.
     """
     rows = context.con.execute(
-        "SELECT rank, event_id // ?, min(start_ns), max(start_ns + dur_ns) FROM event "
+        "SELECT rank, event_id // ?, min(start_ns), max(start_ns + dur_ns), "
+        "mode(pid) FILTER (class IN ('cpu_op', 'runtime')) FROM event "
         "WHERE run = ? AND NOT starts_with(class, '!') AND category IS NOT NULL "
         "AND category <> 'Trace' GROUP BY ALL",
         [sql.IDS_PER_FILE, context.run],
     ).fetchall()
     windows: dict[int, list[tuple[int, int, int]]] = {}
-    for rank, number, start, end in rows:
+    for rank, number, start, end, _ in rows:
         windows.setdefault(rank, []).append((start, end, number))
     by_number = {trace.number: trace for trace in traces}
+    if len(traces) > len(windows):
+        split_by_process(
+            [
+                Part(by_number[number].source.path, rank, start, end, process)
+                for rank, number, start, end, process in rows
+            ]
+        )
     for rank, parts in windows.items():
         for (_, end, one), (start, _, other) in pairwise(sorted(parts)):
             if start < end:

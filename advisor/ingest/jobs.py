@@ -1,0 +1,172 @@
+"""Tells the recordings of different jobs apart when they come in one folder.
+
+A rank that stands in several files is either one rank recorded several times (the same process, at
+other times) or several jobs. Merging jobs would compare ranks that never met, so they are told
+apart by folder, by process or by world size, and read each by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from advisor.errors import AdvisorError
+from advisor.ingest.source import Reader, Source
+
+_LISTED = 4
+
+
+class SeveralJobsError(AdvisorError):
+    """The files are of several jobs; ``jobs`` holds the files of each that can be told."""
+
+    def __init__(self, jobs: Mapping[str, Sequence[Path]], evidence: str) -> None:
+        listed = "; ".join(
+            f"{name}: {files[0]}" + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+            for name, files in list(jobs.items())[:_LISTED]
+        )
+        more = f"; {len(jobs) - _LISTED} more" if len(jobs) > _LISTED else ""
+        super().__init__(
+            f"these files are of {len(jobs)} recordings ({evidence})",
+            hint=f"pass the files of one: {listed}{more}",
+        )
+        self.jobs = {name: list(files) for name, files in jobs.items()}
+        self.evidence = evidence
+
+
+@dataclass(frozen=True)
+class RankFile:
+    """One file of one rank, and the size of the job as it tells it."""
+
+    path: Path
+    rank: int
+    world_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of one rank: when it was recorded and by which process (None: not told)."""
+
+    path: Path
+    rank: int
+    start_ns: int
+    end_ns: int
+    process: int | None
+
+
+def refuse_several(chosen: Sequence[tuple[Source, Reader]]) -> None:
+    """Raise :class:`SeveralJobsError` when folders hold the same ranks, or world sizes differ.
+
+    Looks at the beginning of the files only, and only at ranks that the files themselves name:
+    one taken from a file's name may be the number within a host.
+    """
+    told: dict[str, list[RankFile]] = defaultdict(list)
+    for source, reader in chosen:
+        recorded = getattr(reader, "recorded_rank", None)
+        found = None if recorded is None or len(chosen) < 2 else recorded(source)
+        if found is not None:
+            rank, world_size = found
+            told[reader.FORMAT].append(RankFile(source.path, rank, world_size))
+    for files in told.values():
+        split_by_folder(files)
+
+
+def split_by_folder(files: Sequence[RankFile]) -> None:
+    """Raise :class:`SeveralJobsError` when folders (else world sizes) part ``files`` in jobs."""
+    jobs = _by_folder(files)
+    if jobs:
+        raise SeveralJobsError(jobs, "the same ranks stand in several folders")
+    sizes: dict[int, list[Path]] = defaultdict(list)
+    for file in files:
+        if file.world_size is not None:
+            sizes[file.world_size].append(file.path)
+    if len(sizes) > 1:
+        raise SeveralJobsError(
+            {f"of-{size}-ranks": paths for size, paths in sorted(sizes.items())},
+            "they tell different numbers of ranks: " + ", ".join(map(str, sorted(sizes))),
+        )
+
+
+def refuse_twice(files: Sequence[RankFile]) -> None:
+    """As :func:`split_by_folder` for files of which a job has one per rank; AdvisorError else."""
+    split_by_folder(files)
+    for rank, count in Counter(file.rank for file in files).items():
+        if count > 1:
+            twice = ", ".join(str(file.path) for file in files if file.rank == rank)
+            raise AdvisorError(
+                f"rank {rank} is in {count} files, which cannot be told apart: {twice}",
+                hint="pass the files of one recording, or put each recording into its own folder",
+            )
+
+
+def split_by_process(parts: Sequence[Part]) -> None:
+    """Raise :class:`SeveralJobsError` when processes recorded the ranks one after another.
+
+    The files of one process are parts of one recording. Raises AdvisorError when the processes of
+    the ranks do not add up to whole jobs.
+    """
+    launches: dict[int, list[list[Part]]] = {}
+    for part in sorted(parts, key=lambda part: part.start_ns):
+        mine = launches.setdefault(part.rank, [])
+        known = mine[-1][-1].process if mine else None
+        if mine and (part.process is None or known is None or part.process == known):
+            mine[-1].append(part)
+        else:
+            mine.append([part])
+    counts = {len(mine) for mine in launches.values()}
+    if counts <= {1}:
+        return
+    rank = next(rank for rank, mine in launches.items() if len(mine) > 1)
+    evidence = f"rank {rank} was recorded by {len(launches[rank])} processes"
+    if len(counts) == 1:
+        jobs = [[part for mine in launches.values() for part in mine[k]] for k in range(*counts)]
+        if all(
+            max(part.end_ns for part in one) <= min(part.start_ns for part in other)
+            for one, other in pairwise(jobs)
+        ):
+            raise SeveralJobsError(
+                {
+                    f"launch-{number}": [part.path for part in job]
+                    for number, job in enumerate(jobs, 1)
+                },
+                evidence,
+            )
+    raise AdvisorError(
+        f"these files are of several jobs: {evidence} "
+        f"({', '.join(str(mine[0].path) for mine in launches[rank])})",
+        hint="pass the files of one job, or put each job into a folder of its own",
+    )
+
+
+def _by_folder(files: Sequence[RankFile]) -> dict[str, list[Path]]:
+    """Folder -> its files, where each folder is a job of its own; {} where that cannot be told."""
+    if not _twice(files):
+        return {}
+    top = Path(os.path.commonpath([file.path.absolute().parent for file in files]))
+    inside: dict[str, list[RankFile]] = defaultdict(list)
+    for file in files:
+        parts = file.path.absolute().parent.relative_to(top).parts
+        inside[parts[0] if parts else "."].append(file)
+    if len(inside) < 2:
+        return {}
+    jobs: dict[str, list[Path]] = {}
+    ranks: list[set[int]] = []
+    whole = True
+    for name, mine in inside.items():
+        deeper = _by_folder(mine)
+        if _twice(mine) and not deeper:
+            return {}
+        jobs |= {f"{name}/{below}".removesuffix("/."): paths for below, paths in deeper.items()}
+        if not deeper:
+            jobs[top.name or "top" if name == "." else name] = [file.path for file in mine]
+            ranks.append({file.rank for file in mine})
+            whole = whole and {file.world_size for file in mine} == {len(ranks[-1])}
+    shared = all(one & other for index, one in enumerate(ranks) for other in ranks[:index])
+    return jobs if whole or shared else {}
+
+
+def _twice(files: Sequence[RankFile]) -> bool:
+    return len({file.rank for file in files}) < len(files)

@@ -48,7 +48,11 @@ _FAIL_ORDER = {"critical": 0, "warning": 1, "info": 2}
 @click.option("-v", "--verbose", is_flag=True, help="Show the evidence of each finding.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and notes on stderr.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
-@click.option("--lean", is_flag=True, help="Keep device events, collectives, annotations only.")
+@click.option(
+    "--lean",
+    is_flag=True,
+    help="Keep device events, collectives, annotations and what they rest on.",
+)
 @click.option("--force", is_flag=True, help="Replace existing output files.")
 @click.option("--watch", "watching", is_flag=True, help="Diagnose again whenever PATH changes.")
 @click.option("--watch-interval", default=5.0, show_default=True, help="Seconds between looks.")

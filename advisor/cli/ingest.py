@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     help="Store to write: a DuckDB file, or a folder (ending in /) for Parquet by run and rank.",
 )
 @click.option("--run", default="run", show_default=True, help="Name of the run in the store.")
-@click.option("--lean", is_flag=True, help="Keep device events, collectives and annotations only.")
+@click.option(
+    "--lean",
+    is_flag=True,
+    help="Keep device events, collectives, annotations and what they rest on: same findings.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing store.")
 @click.option(
     "--ray",

@@ -37,7 +37,7 @@ def ingest(
 ) -> None:
     """Read files, folders and patterns of one run into ``store``.
 
-    ``lean`` keeps device events, collectives and annotations only. Raises :class:`AdvisorError`
+    ``lean`` keeps only the events that findings rest on. Raises :class:`AdvisorError`
     for input that cannot be used, :class:`SeveralJobsError` for files of several jobs; the store
     then holds nothing of this run.
     """
@@ -102,6 +102,10 @@ def read_sources(
             context.report(source, "unknown", note=reason)
         join_sources(context)
         _describe_run(context)
+        if context.lean:
+            from advisor.ingest.lean import make_lean  # the analysis, which reading does not need
+
+            make_lean(context)
     except BaseException:
         _forget(con, run)
         raise

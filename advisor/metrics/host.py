@@ -26,6 +26,8 @@ _KINDS: tuple[tuple[str, str], ...] = (
                         r"|^aten::(item|_local_scalar_dense|is_nonzero)$"),
     ("blocking-copy", r"^(cuda|hip)(Memcpy|Memset)$|^(cuda|hip)Memcpy(DtoH|HtoD)$"),
 )  # fmt: skip
+TELLING = tuple(pattern for _, pattern in _KINDS)
+"""Names of host events that explain why a device waits."""
 # Gaps under this are not worth a row; they are in the breakdown's idle columns all the same.
 _SHORTEST_GAP_NS = 50_000
 _MOST_GAPS = 20_000

@@ -19,6 +19,13 @@ from advisor.metrics.intervals import Int64s, Intervals
 from advisor.metrics.tables import read
 
 _AUTOGRAD = "autograd::engine::evaluate_function"
+TELLS_PHASE = " OR ".join(
+    (
+        *(f"starts_with(name, '{start}')" for start in ("## ", "Optimizer.", _AUTOGRAD, "FSDP::")),
+        "ends_with(name, 'DataParallel.forward')",
+    )
+)
+"""SQL that is true for names of host events which tell a phase or a module."""
 _BUCKET = re.compile(r"^## bucket (\d+) ##$")
 _LAYER = re.compile(r"^## layer (\d+) ##$")
 _FSDP_MODULE = re.compile(r"^FSDP::\w+ \((.+)\)$")
@@ -66,13 +73,11 @@ def host_spans(con: Any, run: str, rank: int) -> Spans:
     """The spans that phases and modules are told from."""
     found = read(
         con,
-        """
+        f"""
         SELECT name, coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns FROM event
         WHERE run = ? AND rank = ? AND class IN ('annotation', 'cpu_op') AND device IS NULL
           AND category IS DISTINCT FROM 'gpu_user_annotation' AND start_ns IS NOT NULL
-          AND (starts_with(name, '## ') OR starts_with(name, 'Optimizer.')
-               OR starts_with(name, 'autograd::engine::evaluate_function')
-               OR starts_with(name, 'FSDP::') OR ends_with(name, 'DataParallel.forward'))
+          AND ({TELLS_PHASE})
         ORDER BY start_ns, end_ns DESC, event_id
         """,
         [run, rank],

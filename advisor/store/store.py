@@ -17,6 +17,7 @@ from advisor.errors import AdvisorError
 from advisor.store.parquet import attach_parquet, is_parquet_store, write_parquet
 
 SCHEMA_VERSION = 2
+_FREE_SHARE = 0.25
 _DUCKDB = b"DUCK"  # after a checksum of 8 bytes
 
 
@@ -137,6 +138,7 @@ class Store:
         if self._temporary is None or self.path is None:
             return
         self.con.execute("CHECKPOINT")
+        self._shrink()
         self.con.close()
         with self._temporary.open("rb") as file:
             os.fsync(file.fileno())
@@ -144,13 +146,30 @@ class Store:
         self._temporary = None
         self.con = duckdb.connect(str(self.path), read_only=True)
 
+    def _shrink(self) -> None:
+        """Copy the tables to a new file when much of this one is room that dropped rows left."""
+        total, free = self.con.execute(
+            "SELECT total_blocks, free_blocks FROM pragma_database_size()"
+        ).fetchone()
+        if self._temporary is None or free < _FREE_SHARE * total:
+            return
+        smaller = self._temporary.with_suffix(".shrunk.partial")
+        target = str(smaller).replace("'", "''")
+        try:
+            (name,) = self.con.execute("SELECT current_database()").fetchone()
+            self.con.execute(f"ATTACH '{target}' AS shrunk")
+            self.con.execute(f'COPY FROM DATABASE "{name}" TO shrunk')
+            self.con.execute("DETACH shrunk")
+            self.con.close()
+            smaller.replace(self._temporary)
+        finally:
+            _remove(smaller)
+
     def close(self) -> None:
         """Close; an unsaved created store leaves nothing behind."""
         self.con.close()
         if self._temporary is not None:
-            for leftover in (self._temporary, Path(f"{self._temporary}.wal")):
-                with contextlib.suppress(FileNotFoundError):
-                    leftover.unlink()
+            _remove(self._temporary)
             self._temporary = None
 
     def __enter__(self) -> Store:
@@ -163,6 +182,12 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _remove(file: Path) -> None:
+    """Remove a DuckDB file and its log, where they are."""
+    for leftover in (file, Path(f"{file}.wal")):
+        leftover.unlink(missing_ok=True)
 
 
 def is_store(path: Path) -> bool:

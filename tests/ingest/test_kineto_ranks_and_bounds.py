@@ -1,4 +1,4 @@
-"""What a trace may hold beyond one rank's events, what --lean keeps, and what is refused."""
+"""What a trace may hold beyond one rank's events and what is refused."""
 
 from __future__ import annotations
 
@@ -9,48 +9,11 @@ from typing import Any
 import pytest
 
 from advisor.errors import AdvisorError
-from advisor.ingest import ingest
 from advisor.ingest.compression import Limits, open_decompressed
 from advisor.store.store import Store
 from tests.support.traces import event, kineto, one_line, read
 
 pytestmark = pytest.mark.usefixtures("both_paths")
-
-_HOST = {"pid": 900, "tid": 901, "args": {}}
-_KINDS = {
-    "cpu_op": "aten::add",
-    "cuda_runtime": "cudaLaunchKernel",
-    "python_function": "train.py(3): step",
-    "user_annotation": "ProfilerStep#1",
-    "kernel": "gemm",
-    "gpu_memcpy": "Memcpy HtoD",
-}
-
-
-def _kinds() -> list[dict[str, Any]]:
-    device = ("kernel", "gpu_memcpy")
-    return [
-        event(number, cat=category, name=name, **({} if category in device else _HOST))
-        for number, (category, name) in enumerate(_KINDS.items())
-    ]
-
-
-def test_lean_keeps_device_events_collectives_and_annotations(tmp_path: Path) -> None:
-    gloo = event(50, cat="user_annotation", name="gloo:all_reduce", **_HOST)
-    path = tmp_path / "trace.json"
-    path.write_text(kineto([*_kinds(), gloo]))
-    with Store.create() as whole, Store.create() as lean:
-        ingest([path], whole)
-        ingest([path], lean, lean=True)
-        select = "SELECT event_id, class, name FROM event"
-        kept = set(lean.con.execute(select).fetchall())
-        everything = set(whole.con.execute(select).fetchall())
-        assert len(everything) == len(_KINDS) + 1
-        assert {name for _, _, name in everything - kept} == {
-            *("aten::add", "cudaLaunchKernel", "train.py(3): step")
-        }
-        assert kept < everything
-        assert lean.con.execute("SELECT events_dropped FROM source").fetchall() == [(0,)]
 
 
 def _ranks(store: Store) -> list[tuple[int, str]]:

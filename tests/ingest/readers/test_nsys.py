@@ -102,11 +102,11 @@ def export(path: Path, *, payloads: bool = True) -> Path:
     return path
 
 
-def stored(*paths: Path, lean: bool = False) -> Store:
+def stored(*paths: Path) -> Store:
     store = Store.create()
     sources = [Source.of(path, number) for number, path in enumerate(paths)]
     assert all(detect(source) is nsys for source in sources)
-    nsys.read(sources, ReadContext(store, "r", lean=lean))
+    nsys.read(sources, ReadContext(store, "r"))
     return store
 
 
@@ -237,16 +237,6 @@ def test_a_rank_that_a_trace_told_already_is_not_read_twice(tmp_path: Path) -> N
         nsys.read([source], ReadContext(store, "r"))
         assert rows(store, "SELECT DISTINCT rank FROM event") == [(5,)]
         assert "ranks [3] have a trace already" in rows(store, "SELECT note FROM source")[0][0]
-
-
-def test_lean_keeps_devices_and_annotations(tmp_path: Path) -> None:
-    with stored(export(tmp_path / "a.sqlite"), lean=True) as store:
-        assert {c for (c,) in rows(store, "SELECT DISTINCT class FROM event")} == {
-            "compute",
-            "comm",
-            "memory",
-            "annotation",
-        }
 
 
 def test_all_to_all_is_recognised_only_when_the_peers_cover_the_group() -> None:

@@ -82,8 +82,8 @@ _EVENT = {
 }
 KEPT_FIELDS = frozenset(_EVENT)
 KEPT_ARGS = frozenset(ARGS)
-NOT_LEAN = ("python", "cpu_op", "runtime")
-"""Classes that ``--lean`` leaves out."""
+NOT_LEAN = ("python",)
+"""Classes that ``--lean`` does not even read; what else may go is told later (ingest/lean.py)."""
 # Flows (arrows between events), counters, samples, object snapshots and async spans carry no
 # time on a stream or thread; letters of the Trace Event Format.
 IGNORED_PHASES = "stfCPNODbneSTpFcvV"

@@ -71,8 +71,6 @@ def nvtx_ranges(loader: Loader) -> Iterator[tuple[Any, ...]]:
             continue
         plain = _OP_SUFFIX.sub("", title)
         operator = _OPERATOR.match(plain) is not None or plain != title
-        if operator and loader.context.lean:
-            continue
         row = loader.row(
             process,
             start,

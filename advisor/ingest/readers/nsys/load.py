@@ -30,8 +30,7 @@ def load(
     loader.insert(kernels(loader))
     loader.insert(copies(loader))
     loader.insert(syncs(loader))
-    if not context.lean:
-        loader.insert(api_calls(loader))
+    loader.insert(api_calls(loader))
     loader.insert(nvtx_ranges(loader))
     dropped = database.dropped
     insert(

@@ -1,0 +1,89 @@
+"""``--lean``: the events that the analysis rests on stay; the others go once all is linked.
+
+What may go cannot be told while a trace is read: a driver call matters if it launched work on the
+device, an operator if there is no device and it is the work itself. So everything is read, and then
+``event`` is written again without the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from advisor.ingest.classes import enqueue_sql, literal
+from advisor.ingest.source import ReadContext
+from advisor.metrics.host import TELLING
+from advisor.metrics.phases import TELLS_PHASE
+from advisor.metrics.timeline import LAUNCH_PREFIXES, timelines
+
+_KEPT = "event_kept"
+_NAMES = (
+    TELLS_PHASE,
+    enqueue_sql("name"),
+    *(f"regexp_matches(name, {literal(pattern)})" for pattern in TELLING),
+    *(f"starts_with(name, {literal(prefix)})" for prefix in LAUNCH_PREFIXES),
+)
+
+# Device events, annotations and collectives; what tells of a collective; calls that launched a
+# device event; names that explain a phase or a pause; the operators that are the work where there
+# is no device, and each thread's last one, which tells how far its recording goes.
+_LEAN = f"""
+SELECT e.* FROM event e
+LEFT JOIN (SELECT DISTINCT rank, event_id, true AS kept FROM comm_event WHERE run = $run) c
+  ON c.rank = e.rank AND c.event_id = e.event_id
+LEFT JOIN (SELECT DISTINCT rank, correlation, true AS kept FROM event
+    WHERE run = $run AND device IS NOT NULL AND correlation > 0) d
+  ON d.rank = e.rank AND d.correlation = e.correlation AND e.class = 'runtime'
+LEFT JOIN (SELECT name, true AS kept FROM (SELECT DISTINCT name FROM event WHERE run = $run)
+    WHERE {" OR ".join(_NAMES)}) n ON n.name = e.name
+LEFT JOIN (SELECT *, true AS kept FROM lean_work) w
+  ON w.rank = e.rank AND w.event_id = e.event_id
+LEFT JOIN (SELECT l.rank, arg_max(event_id, start_ns) AS event_id, true AS kept
+    FROM event l JOIN rank r ON r.run = l.run AND r.rank = l.rank
+    WHERE l.run = $run AND r.timeline = 'host' AND l.class = 'cpu_op' GROUP BY l.rank, l.tid) t
+  ON t.rank = e.rank AND t.event_id = e.event_id
+WHERE e.run IS DISTINCT FROM $run OR e.device IS NOT NULL
+  OR e.class NOT IN ('cpu_op', 'runtime', 'python')
+  OR coalesce(c.kept, d.kept, n.kept, w.kept, t.kept, false)
+"""
+
+
+def make_lean(context: ReadContext) -> None:
+    """Rewrite ``event`` with what the analysis needs of this run; other runs stay as they are."""
+    con = context.con
+    con.register("lean_work", _work_without_device(con, context.run))
+    try:
+        _replace_events(con, context.run)
+    finally:
+        con.unregister("lean_work")
+
+
+def _replace_events(con: Any, run: str) -> None:
+    (definition,) = con.execute(
+        "SELECT sql FROM duckdb_tables() WHERE table_name = 'event'"
+    ).fetchone()
+    con.execute("BEGIN")
+    try:
+        con.execute(f"CREATE TABLE {_KEPT} ({definition.partition('(')[2]}")
+        con.execute(f"INSERT INTO {_KEPT} {_LEAN}", {"run": run})
+        con.execute("DROP TABLE event")
+        con.execute(f"ALTER TABLE {_KEPT} RENAME TO event")
+        con.execute("COMMIT")
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
+
+
+def _work_without_device(con: Any, run: str) -> pa.Table:
+    """(rank, event_id) of what the timeline of each CPU-only rank is made of."""
+    lines = [line for line in timelines(con, run) if not line.on_device]
+    ranks = [np.full(len(line), line.rank, dtype=np.int32) for line in lines]
+    events = [line.event_id for line in lines]
+    return pa.table(
+        {
+            "rank": np.concatenate([np.empty(0, dtype=np.int32), *ranks]),
+            "event_id": np.concatenate([np.empty(0, dtype=np.int64), *events]),
+        }
+    )

@@ -5,33 +5,18 @@ from __future__ import annotations
 import json
 from html import escape
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from advisor import api
-from advisor.cli.compare import command
+from advisor.cli.compare import _judge, command
 from advisor.errors import AdvisorError
-from advisor.metrics.compare import difference, figures, operators
-
-
-def test_a_difference_that_is_noise_is_not_significant() -> None:
-    rng = np.random.default_rng(0)
-    wrong = 0
-    for seed in range(100):
-        a, b = (list((1e6 * np.exp(0.05 * rng.standard_normal(20))).astype(int)) for _ in "ab")
-        wrong += difference(a, b, seed=seed).significant
-    assert wrong <= 12
-
-
-def test_a_real_difference_is_significant_and_inside_the_interval() -> None:
-    rng = np.random.default_rng(1)
-    a = list((1e6 * np.exp(0.01 * rng.standard_normal(20))).astype(int))
-    b = list((1.1e6 * np.exp(0.01 * rng.standard_normal(20))).astype(int))
-    found = difference(a, b)
-    assert found.significant
-    assert found.low <= 0.1 <= found.high
+from advisor.metrics.compare import RunFigures, figures, operators
+from advisor.metrics.comparison import Comparison
+from advisor.metrics.significance import difference
+from advisor.report import comparison as rows
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +63,84 @@ def test_the_gate_fails_on_a_slower_run_and_passes_on_the_same(runs: list[str]) 
         command, [runs[0], runs[0], "--fail-if", "step_time>3%"], standalone_mode=False
     )
     assert same.return_value == 0
+
+
+def run_of(name: str, steps: list[int], **values: Any) -> RunFigures:
+    """Figures of a run of which only the steps, and what is given, matter."""
+    middle = sorted(steps)[len(steps) // 2]
+    parts = dict.fromkeys(
+        ("step_mad_ns", "compute_ns", "exposed_comm_ns", "exposed_memory_ns", "other_ns",
+         "idle_ns", "comm_ns", "hidden_comm_ns"), 0,
+    )  # fmt: skip
+    return RunFigures(
+        run=name, strategy=None, compute=None, ranks=1, world_size=1, steps=len(steps),
+        step_samples_ns=steps, samples_from="traced steps", step_ns=middle,
+        **{**parts, "window_ns": middle, "peak_memory_bytes": None, **values},
+    )  # fmt: skip
+
+
+def compared(base: RunFigures, other: RunFigures) -> Comparison:
+    change = difference(base.step_samples_ns, other.step_samples_ns)
+    return Comparison(runs=[base, other], theories=[None, None], differences=[change])
+
+
+def test_too_few_steps_are_no_verdict() -> None:
+    found = compared(run_of("a", [100, 101, 102]), run_of("b", [150, 151, 152]))
+    lines = dict(rows.figures(found))
+    assert lines["  significant"] == ["", "too few steps"]
+    assert (lines["  vs base"][1], lines["  95 % low"][1]) == ("+49.5%", "-")
+    assert any("b: 3 and 3 steps are too few" in said and "at least 4" in said
+               for said in rows.notes(found))  # fmt: skip
+    (verdict,) = _judge(("step_time", 0.03), found)
+    assert (verdict.status, verdict.word) == (2, "UNTOLD")
+    assert "at least 4 in each run (advisor profile --timed-steps" in verdict.line
+
+
+@pytest.mark.parametrize(
+    ("metric", "other", "said"),
+    [
+        ("exposed_comm", {"exposed_comm_ns": 7, "exposed_samples_ns": [6.0, 7, 7, 8]}, "from zero"),
+        ("exposed_comm", {"exposed_comm_ns": 7, "exposed_samples_ns": [0.0, 0, 0, 28]}, ""),
+        ("exposed_comm", {"exposed_comm_ns": 7, "exposed_samples_ns": [7.0]}, "too few recorded"),
+        ("idle", {"idle_ns": 104, "idle_samples_ns": [104.0] * 4}, "+4.0% is worse than 3.0%"),
+        ("idle", {"idle_ns": 102, "idle_samples_ns": [102.0] * 4}, ""),
+        ("memory", {"peak_memory_bytes": 104}, "+4.0% is worse than 3.0%"),
+        ("memory", {}, "not recorded in both"),
+    ],
+)
+def test_other_gates_heed_noise_and_zeros(metric: str, other: dict[str, Any], said: str) -> None:
+    base = run_of(
+        "a", [100] * 4, idle_ns=100, idle_samples_ns=[100.0] * 4, peak_memory_bytes=100,
+        exposed_samples_ns=[0.0] * 4,
+    )  # fmt: skip
+    judged = _judge((metric, 0.03), compared(base, run_of("b", [100] * 4, **other)))
+    assert said in judged[0].line if said else judged == []
+
+
+def test_one_run_is_told_what_to_compare_it_with(runs: list[str], tmp_path: Path) -> None:
+    with pytest.raises(AdvisorError, match="at least two runs") as refused:
+        CliRunner().invoke(command, runs[:1], standalone_mode=False, catch_exceptions=False)
+    assert f"advisor diagnose {runs[0]}" in refused.value.hint
+    for name in ("ddp", "single"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rank0.json.gz").touch()
+    with pytest.raises(AdvisorError) as refused:
+        CliRunner().invoke(command, [str(tmp_path)], standalone_mode=False, catch_exceptions=False)
+    assert f"advisor compare {tmp_path}/single {tmp_path}/ddp" in refused.value.hint
+
+
+def test_a_folder_takes_every_format_under_a_name_of_its_own(
+    runs: list[str], tmp_path: Path
+) -> None:
+    done = CliRunner().invoke(
+        command,
+        [*runs, "--format", "text,json,html", "-o", str(tmp_path), "--peak-tflops", "1"],
+        standalone_mode=False,
+    )
+    assert done.exit_code == 0, done.output
+    names = ["comparison.html", "comparison.json", "comparison.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert "per step" in (tmp_path / "comparison.txt").read_text(encoding="utf-8")
 
 
 def test_an_unknown_metric_is_refused(runs: list[str]) -> None:

@@ -92,6 +92,9 @@ def _theory(row: RunFigures, known: Theory | None) -> dict[str, Any] | None:
         "peak_flops": known.peak_flops,
         "peak_source": known.peak_source,
         "mfu": known.mfu(row.step_ns),
+        "mfu_missing": None
+        if known.peak_flops or not known.flops_per_step
+        else "peak not known for this device; --peak-tflops gives it",
         "traffic": [
             {
                 "op": item.op,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,23 +43,36 @@ class Output:
         Path(name).replace(self.path)
 
 
-def plan_outputs(formats: str, output: str | None, *, force: bool) -> list[Output]:
+def plan_outputs(
+    formats: str,
+    output: str | None,
+    *,
+    force: bool,
+    file_names: Mapping[str, str] = _DEFAULT_NAMES,
+    text_in_folder: bool = False,
+) -> list[Output]:
     """Turn ``--format a,b -o WHERE`` into outputs; refuse unknown formats and existing files.
 
     One format goes to ``output`` (a file, or into a folder that exists or is written with a final
     slash), or to standard output (html: report.html). Text beside others stays on standard output;
-    with one other format ``output`` is that one's file, with several it is a folder.
+    with one other format ``output`` is that one's file, with several it is a folder. ``file_names``
+    are the formats and what their files are called; with ``text_in_folder`` text is one as well.
     """
     names = list(dict.fromkeys(name.strip() for name in formats.split(",") if name.strip()))
     for name in names:
-        if name not in _DEFAULT_NAMES:
-            known = ", ".join(sorted(_DEFAULT_NAMES))
+        if name not in file_names:
+            known = ", ".join(sorted(file_names))
             raise AdvisorError(f"unknown format '{name}'", hint=f"known: {known}")
     if not names:
         raise AdvisorError("no format named", hint="for example --format text,html")
     if output is None and len(names) == 1 and names != ["html"]:
         return [Output(names[0], None)]
-    places = _places([name for name in names if name != "text" or len(names) == 1], output)
+    places = _places(
+        [name for name in names if name != "text" or len(names) == 1], output, file_names
+    )
+    folders = {place.parent for name, place in places.items() if place.name == file_names[name]}
+    if text_in_folder and output is not None and "text" in names and folders:
+        places.setdefault("text", folders.pop() / file_names["text"])
     outputs = [Output(name, places.get(name)) for name in names]
     for item in outputs:
         if item.path is not None and item.path.exists() and not force:
@@ -68,13 +82,13 @@ def plan_outputs(formats: str, output: str | None, *, force: bool) -> list[Outpu
     return outputs
 
 
-def _places(names: list[str], output: str | None) -> dict[str, Path]:
+def _places(names: list[str], output: str | None, file_names: Mapping[str, str]) -> dict[str, Path]:
     """Where each format that goes to a file is written."""
     if output is None:
-        return {name: Path(_DEFAULT_NAMES[name]) for name in names}
+        return {name: Path(file_names[name]) for name in names}
     place = Path(output)
     if place.is_dir() or output.endswith(("/", os.sep)):
-        return {name: place / _DEFAULT_NAMES[name] for name in names}
+        return {name: place / file_names[name] for name in names}
     if len(names) == 1:
         return {names[0]: place}
     if place.exists() or place.suffix:
@@ -83,7 +97,7 @@ def _places(names: list[str], output: str | None) -> dict[str, Path]:
             where=output,
             hint="name a folder: -o FOLDER/",
         )
-    return {name: place / _DEFAULT_NAMES[name] for name in names}
+    return {name: place / file_names[name] for name in names}
 
 
 def use_color(choice: str) -> bool:

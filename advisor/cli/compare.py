@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +17,11 @@ from advisor.errors import AdvisorError
 if TYPE_CHECKING:
     from advisor.metrics.compare import RunFigures
     from advisor.metrics.comparison import Comparison, Timed
+    from advisor.metrics.significance import Difference
 
 _GATES = ("step_time", "exposed_comm", "idle", "memory")
+_WORSE, _UNTOLD = 1, 2  # exit statuses
+_FILES = {"text": "comparison.txt", "json": "comparison.json", "html": "comparison.html"}
 
 
 @click.command(
@@ -30,7 +35,13 @@ _GATES = ("step_time", "exposed_comm", "idle", "memory")
     "gates",
     multiple=True,
     metavar="METRIC>N%",
-    help=f"Exit with 1 when a run is worse than BASE by more: {', '.join(_GATES)}.",
+    help=f"Exit with 1 when a run is worse than BASE by more: {', '.join(_GATES)}; with 2 when "
+    "its steps are too few to tell.",
+)
+@click.option(
+    "--peak-tflops",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Dense peak of one rank's device for MFU.  [default: from the hardware table]",
 )
 @click.option("--operators", default=10, show_default=True, help="Operators listed per run.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
@@ -40,6 +51,7 @@ def command(
     formats: str,
     output: str | None,
     gates: tuple[str, ...],
+    peak_tflops: float | None,
     operators: int,
     quiet: bool,
     force: bool,
@@ -47,12 +59,14 @@ def command(
     """Compare RUNs (folders of traces, single traces, or stores) with BASE.
 
     Step times come from profile.json where there is one (steps timed without the profiler), else
-    from the traced steps; a difference counts when its 95 % interval leaves out zero.
+    from the traced steps. A difference counts when its 95 % interval leaves out zero: an exact rank
+    test, for which each run needs at least 4 steps. --fail-if step_time, exposed_comm and idle
+    fail on a value over the limit that is beyond noise; memory is one number, taken as it is.
     """
     if len(runs) < 2:
-        raise click.UsageError("name at least two runs")
+        raise AdvisorError("needs at least two runs, the base first", hint=_instead(Path(runs[0])))
     checks = [_parse_gate(text) for text in gates]
-    outputs = plan_outputs(formats, output, force=force)
+    outputs = plan_outputs(formats, output, force=force, file_names=_FILES, text_in_folder=True)
     from advisor import api
     from advisor.cli import _compare_tables as tables
     from advisor.metrics.comparison import comparison
@@ -61,7 +75,12 @@ def command(
     timed = {name: _timed(Path(path)) for name, path in zip(names, runs, strict=True)}
     loaded = api.load_runs(runs)
     with loaded:
-        found = comparison(loaded.store.con, timed, operators=operators)
+        found = comparison(
+            loaded.store.con,
+            timed,
+            operators=operators,
+            device_peak_flops=None if peak_tflops is None else peak_tflops * 1e12,
+        )
         for item in outputs:
             if item.format == "html":
                 text = loaded.render("html", comparison=found)
@@ -70,10 +89,20 @@ def command(
             else:
                 text = tables.text(found)
             _emit(item, text, quiet=quiet)
-    failed = [line for check in checks for line in _failures(check, found)]
-    for line in failed:
-        click.echo(f"FAILED   {line}", err=True)
-    return 1 if failed else 0
+    judged = [verdict for check in checks for verdict in _judge(check, found)]
+    for verdict in judged:
+        click.echo(f"{verdict.word:9s}{verdict.line}", err=True)
+    # A failure is sure whatever else cannot be told.
+    return min((verdict.status for verdict in judged), default=0)
+
+
+def _instead(path: Path) -> str:
+    """What somebody who names one run may have meant."""
+    inside = sorted({trace.parent for trace in path.glob("*/rank*.json*")}) if path.is_dir() else []
+    if len(inside) > 1:
+        names = sorted(inside, key=lambda folder: folder.name != "single")
+        return f"it holds {len(inside)}: advisor compare {' '.join(str(name) for name in names)}"
+    return f"advisor compare {path} OTHER; one run by itself: advisor diagnose {path}"
 
 
 def _timed(path: Path) -> Timed:
@@ -102,22 +131,64 @@ def _parse_gate(text: str) -> tuple[str, float]:
     return match[1], float(match[2]) / 100
 
 
-def _failures(gate: tuple[str, float], found: Comparison) -> list[str]:
+@dataclass(frozen=True)
+class _Verdict:
+    """What a gate says of a run; only what is worse, or cannot be told, is said."""
+
+    status: int
+    line: str
+
+    @property
+    def word(self) -> str:
+        return "FAILED" if self.status == _WORSE else "UNTOLD"
+
+
+def _judge(gate: tuple[str, float], found: Comparison) -> list[_Verdict]:
+    """Noise must not fail a build, and steps that cannot show a difference must not pass one."""
     metric, limit = gate
-    lines = []
+    said = []
     for row, step in zip(found.runs[1:], found.differences, strict=True):
-        if metric == "step_time":
-            # Noise must not fail a build: the whole interval has to be above no change.
-            if step.share > limit and step.low > 0:
-                lines.append(
-                    f"{row.run}: step_time {step.share:+.1%} ({step.low:+.1%} to {step.high:+.1%}) "
-                    f"is worse than {limit:.1%}"
-                )
-            continue
-        before, after = _value(found.base, metric), _value(row, metric)
-        if before and after is not None and after / before - 1 > limit:
-            lines.append(f"{row.run}: {metric} {after / before - 1:+.1%} is worse than {limit:.1%}")
-    return lines
+        share, is_worse = _change(metric, found.base, row, step)
+        if is_worse is None:
+            said.append(_Verdict(_UNTOLD, f"{row.run}: {metric}: {_why_untold(metric, step)}"))
+        elif is_worse and share > limit:
+            between = ""
+            if metric == "step_time" and step.low is not None and step.high is not None:
+                between = f" ({step.low:+.1%} to {step.high:+.1%})"
+            text = f"{share:+.1%}" if math.isfinite(share) else "from zero"
+            line = f"{row.run}: {metric} {text}{between} is worse than {limit:.1%}"
+            said.append(_Verdict(_WORSE, line))
+    return said
+
+
+def _change(
+    metric: str, base: RunFigures, row: RunFigures, step: Difference
+) -> tuple[float, bool | None]:
+    """(share by which a metric grew, whether beyond noise; None where that cannot be told)."""
+    from advisor.metrics.significance import is_larger
+
+    if metric == "step_time":
+        return step.share, None if step.low is None else step.low > 0
+    before, after = _value(base, metric), _value(row, metric)
+    if before is None or after is None:
+        return 0.0, None
+    share = after / before - 1 if before else (math.inf if after else 0.0)
+    if metric == "memory":
+        return share, share > 0
+    name = {"exposed_comm": "exposed_samples_ns", "idle": "idle_samples_ns"}[metric]
+    return share, is_larger(getattr(base, name), getattr(row, name))
+
+
+def _why_untold(metric: str, step: Difference) -> str:
+    from advisor.report.comparison import too_few
+
+    if metric == "memory":
+        return "the peak is not recorded in both runs"
+    if metric == "step_time":
+        return f"{too_few(step)} (advisor profile --timed-steps, advisor.record --steps)"
+    return (
+        "too few recorded steps to tell a difference from noise: at least 4 in each run (--steps)"
+    )
 
 
 def _value(row: RunFigures, metric: str) -> float | None:

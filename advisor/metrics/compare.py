@@ -12,21 +12,8 @@ from typing import Any
 
 import numpy as np
 
-_RESAMPLES = 4000
-
-
-@dataclass(frozen=True)
-class Difference:
-    """``share``: step of this run / step of the base - 1, with its 95 % interval."""
-
-    share: float
-    low: float
-    high: float
-
-    @property
-    def significant(self) -> bool:
-        """Whether the interval leaves out no difference."""
-        return self.low > 0 or self.high < 0
+from advisor.metrics.compare_causes import Causes, causes
+from advisor.metrics.recorded import world_size_said
 
 
 @dataclass(frozen=True)
@@ -38,6 +25,8 @@ class CollectiveTotal:
     bytes_per_step: int | None
     total_ns_per_step: int
     average_ns: int
+    exposed_ns_per_step: int | None = None
+    hidden: float | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +55,9 @@ class RunFigures:
     tokens_per_step: int | None = None
     on_host: bool = False
     collectives: list[CollectiveTotal] = field(default_factory=list)
+    exposed_samples_ns: list[float] = field(default_factory=list)
+    idle_samples_ns: list[float] = field(default_factory=list)
+    causes: Causes = field(default_factory=Causes)
 
     @property
     def overlap(self) -> float | None:
@@ -117,19 +109,16 @@ def figures(
     ).fetchone()
     if not split or not split[0]:
         return None
-    traced = [
-        int(row[0])
-        for row in con.execute(
-            "SELECT max(window_ns) FROM step_breakdown WHERE run = ? AND complete "
-            "GROUP BY step ORDER BY step",
-            [run],
-        ).fetchall()
-    ]
-    samples = list(timed_ns) or traced
+    traced = con.execute(
+        "SELECT max(window_ns), avg(exposed_comm_ns), avg(idle_ns) FROM step_breakdown "
+        "WHERE run = ? AND complete GROUP BY step ORDER BY step",
+        [run],
+    ).fetchall()
+    samples = list(timed_ns) or [int(row[0]) for row in traced]
     middle = float(np.median(samples))
     about = con.execute(
         "SELECT any_value(r.strategy), any_value(r.compute), max(k.world_size), "
-        "max(k.peak_memory_bytes), bool_or(k.timeline = 'host') "
+        "max(k.peak_memory_bytes), bool_or(k.timeline = 'host'), any_value(k.metadata) "
         "FROM run r LEFT JOIN rank k USING (run) WHERE r.run = ?",
         [run],
     ).fetchone()
@@ -138,7 +127,7 @@ def figures(
         strategy=about[0],
         compute=about[1],
         ranks=int(split[1]),
-        world_size=about[2],
+        world_size=about[2] or world_size_said(about[5]),
         steps=int(split[0]),
         step_samples_ns=samples,
         samples_from="steps timed without the profiler" if timed_ns else "traced steps",
@@ -156,6 +145,9 @@ def figures(
         tokens_per_step=tokens_per_step,
         on_host=bool(about[4]),
         collectives=_collectives(con, run),
+        exposed_samples_ns=[float(row[1]) for row in traced],
+        idle_samples_ns=[float(row[2]) for row in traced],
+        causes=causes(con, run),
     )
 
 
@@ -163,7 +155,9 @@ def _collectives(con: Any, run: str) -> list[CollectiveTotal]:
     rows = con.execute(
         "WITH s AS (SELECT rank, step FROM step WHERE run = ? AND complete) "
         "SELECT c.op, count(*) / (SELECT count(*) FROM s), sum(c.bytes) / (SELECT count(*) FROM s),"
-        " sum(c.end_ns - c.start_ns) / (SELECT count(*) FROM s), avg(c.end_ns - c.start_ns) "
+        " sum(c.end_ns - c.start_ns) / (SELECT count(*) FROM s), avg(c.end_ns - c.start_ns), "
+        "sum(c.exposed_ns) / (SELECT count(*) FROM s), "
+        "sum(c.hidden_ns) / nullif(sum(c.hidden_ns + c.exposed_ns), 0) "
         "FROM collective c JOIN s USING (rank, step) WHERE c.run = ? GROUP BY c.op ORDER BY 4 DESC",
         [run, run],
     ).fetchall()
@@ -174,22 +168,11 @@ def _collectives(con: Any, run: str) -> list[CollectiveTotal]:
             bytes_per_step=None if size is None else round(size),
             total_ns_per_step=round(total),
             average_ns=round(average),
+            exposed_ns_per_step=None if exposed is None else round(exposed),
+            hidden=hidden,
         )
-        for op, calls, size, total, average in rows
+        for op, calls, size, total, average, exposed, hidden in rows
     ]
-
-
-def difference(base: Sequence[int], other: Sequence[int], *, seed: int = 0) -> Difference:
-    """Ratio of medians minus one, with a bootstrap over the step samples of both runs."""
-    rng = np.random.default_rng(seed)
-    left, right = np.asarray(base, dtype=float), np.asarray(other, dtype=float)
-    picks_left = left[rng.integers(0, len(left), (_RESAMPLES, len(left)))]
-    picks_right = right[rng.integers(0, len(right), (_RESAMPLES, len(right)))]
-    ratios = np.median(picks_right, axis=1) / np.median(picks_left, axis=1) - 1
-    low, high = np.quantile(ratios, [0.025, 0.975])
-    return Difference(
-        share=float(np.median(right) / np.median(left) - 1), low=float(low), high=float(high)
-    )
 
 
 def scaling_efficiency(base: RunFigures, other: RunFigures) -> float | None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.metrics import compare
-from advisor.metrics.compare import Difference, OperatorChange, RunFigures
+from advisor.metrics.compare import OperatorChange, RunFigures
+from advisor.metrics.significance import Difference, difference
 from advisor.metrics.theory import Theory, theory
 
 
@@ -35,14 +36,21 @@ class Comparison:
         return self.runs[0]
 
 
-def comparison(con: Any, runs: Mapping[str, Timed], *, operators: int = 10) -> Comparison:
+def comparison(
+    con: Any,
+    runs: Mapping[str, Timed],
+    *,
+    operators: int = 10,
+    device_peak_flops: float | None = None,
+) -> Comparison:
     """Compare runs of one store with the first. Raises AdvisorError for one without a whole step.
 
     Tokens that profile.json does not tell come from the recorded workload, where there is one.
+    ``device_peak_flops`` (FLOP/s of one rank's device) stands in for the hardware table.
     """
     found, theories = [], []
     for name, timed in runs.items():
-        known = theory(con, name)
+        known = theory(con, name, device_peak_flops=device_peak_flops)
         tokens = timed.tokens_per_step
         if tokens is None and known is not None:
             tokens = known.tokens_per_step
@@ -57,9 +65,7 @@ def comparison(con: Any, runs: Mapping[str, Timed], *, operators: int = 10) -> C
     return Comparison(
         runs=found,
         theories=theories,
-        differences=[
-            compare.difference(base.step_samples_ns, row.step_samples_ns) for row in others
-        ],
+        differences=[difference(base.step_samples_ns, row.step_samples_ns) for row in others],
         operators={
             row.run: compare.operators(con, base.run, row.run, limit=operators) for row in others
         },

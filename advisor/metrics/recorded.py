@@ -118,6 +118,12 @@ def read(rows: list[Any]) -> Recorded | None:
     )
 
 
+def world_size_said(metadata: str | None) -> int | None:
+    """What a recording says of its ranks; one without a process group is told by nothing else."""
+    said = _advisor(metadata).get("world_size")
+    return said if isinstance(said, int) else None
+
+
 def _advisor(metadata: str | None) -> dict[str, Any]:
     document = (parse_json(metadata) or {}).get("advisor")
     found = parse_json(document) if isinstance(document, str) else document

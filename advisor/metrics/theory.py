@@ -81,8 +81,11 @@ class Theory:
         return self.flops_per_step / (step_ns * 1e-9) / self.peak_flops
 
 
-def theory(con: Any, run: str) -> Theory | None:
-    """Theory for a run that `advisor profile` recorded; None for any other."""
+def theory(con: Any, run: str, *, device_peak_flops: float | None = None) -> Theory | None:
+    """Theory for a run that `advisor profile` recorded; None for any other.
+
+    ``device_peak_flops``: FLOP/s of one rank's device, where the hardware table is not to be asked.
+    """
     rows = con.execute(
         "SELECT r.strategy, r.workload, k.metadata, k.device_name FROM run r JOIN rank k USING "
         "(run) WHERE r.run = ? ORDER BY k.rank",
@@ -99,6 +102,8 @@ def theory(con: Any, run: str) -> Theory | None:
         return None  # recorded by an older version, or damaged: no theory rather than a wrong one
     _measure(con, run, ops)
     peak = peak_flops(str(rows[0][3] or ""), str(found.workload.get("precision")))
+    if device_peak_flops is not None:
+        peak = device_peak_flops, "given by the user"
     return Theory(
         ops=sorted(ops.values(), key=lambda item: -(item.measured_bytes or 0)),
         memory_bytes=memory,

@@ -7,9 +7,13 @@ from typing import Any
 
 from advisor.metrics.compare import RunFigures, scaling_efficiency
 from advisor.metrics.comparison import Comparison
+from advisor.metrics.significance import Difference
 from advisor.metrics.theory import Theory
+from advisor.report import comparison_causes as causes
 
 Lines = list[tuple[str, list[str]]]
+_SURE = {True: "yes", False: "no", None: "too few steps"}
+_NO_PEAK = "no peak known"
 
 
 def figures(found: Comparison) -> Lines:
@@ -21,9 +25,9 @@ def figures(found: Comparison) -> Lines:
         ("step ms", [f"{row.step_ns / 1e6:.2f}" for row in runs]),
         ("  MAD ms", [f"{row.step_mad_ns / 1e6:.2f}" for row in runs]),
         ("  vs base", ["base", *(f"{d.share:+.1%}" for d in found.differences)]),
-        ("  95 % low", ["", *(f"{d.low:+.1%}" for d in found.differences)]),
-        ("  95 % high", ["", *(f"{d.high:+.1%}" for d in found.differences)]),
-        ("  significant", ["", *("yes" if d.significant else "no" for d in found.differences)]),
+        ("  95 % low", ["", *(_optional(d.low, "{:+.1%}") for d in found.differences)]),
+        ("  95 % high", ["", *(_optional(d.high, "{:+.1%}") for d in found.differences)]),
+        ("  significant", ["", *(_SURE[d.significant] for d in found.differences)]),
         ("training s", [_training(row) for row in runs]),
         ("tokens/s", [_optional(row.tokens_per_second, "{:,.0f}") for row in runs]),
         ("speed-up", [f"{speed_up(base, row):.2f}x" for row in runs]),
@@ -33,8 +37,12 @@ def figures(found: Comparison) -> Lines:
         ("non-compute ms", [f"{row.non_compute_ns / 1e6:.2f}" for row in runs]),
         ("busy (kernel) ms", [f"{row.busy_ns / 1e6:.2f}" for row in runs]),
         ("idle ms", [f"{row.idle_ns / 1e6:.2f}" for row in runs]),
+        *causes.idle(runs),
         ("exposed comm ms", [f"{row.exposed_comm_ns / 1e6:.2f}" for row in runs]),
+        *causes.waiting(runs),
+        ("hidden comm ms", [f"{row.hidden_comm_ns / 1e6:.2f}" for row in runs]),
         ("overlap %", [_optional(row.overlap, "{:.1%}") for row in runs]),
+        *causes.balance(runs),
         ("peak memory MB", [_optional(row.peak_memory_bytes, "{:,.0f}", 1e6) for row in runs]),
         ("  estimate MB", [_memory(known) for known in theories]),
         ("MFU", [_mfu(row, known) for row, known in zip(runs, theories, strict=True)]),
@@ -55,12 +63,41 @@ def notes(found: Comparison) -> list[str]:
         f"step times: {sources}; training s is their sum (and number)",
         "times and collectives: mean over ranks and complete steps, with the profiler on",
     ]
+    said += [
+        f"{row.run}: {too_few(change)}"
+        for row, change in zip(found.runs[1:], found.differences, strict=True)
+        if change.significant is None
+    ]
+    if any(d.significant is not None and d.autocorrelation is None for d in found.differences):
+        said.append(
+            "with fewer than 8 steps in both runs it cannot be seen whether neighbouring steps are "
+            "alike: they count as independent, and noise shows as a difference more often"
+        )
+    said.append("the interval is of these steps: other runs of the same job may differ by more")
+    if any(known and known.flops_per_step and not known.peak_flops for known in found.theories):
+        said.append(
+            "MFU: the peak of this device is not known; give it in TFLOP/s with --peak-tflops"
+        )
+    if None in found.theories:
+        said.append("MFU, estimate and theory need a recording of `advisor profile`")
     if any(row.on_host for row in found.runs):
         said.append(
             "peak memory on a CPU is the process with Python and its libraries; the estimate is"
             " the model's state and activations alone"
         )
     return said
+
+
+def too_few(change: Difference) -> str:
+    """Why a difference has no interval, and what would give it one."""
+    left, right = change.steps
+    alike = ""
+    if change.autocorrelation:
+        alike = f", whose neighbours are alike (autocorrelation {change.autocorrelation:.2f}),"
+    return (
+        f"{left} and {right} steps{alike} are too few to tell a difference from noise: at least "
+        f"{change.steps_needed} in each run"
+    )
 
 
 def traffic(found: Comparison) -> list[list[str]]:
@@ -111,6 +148,8 @@ def _memory(known: Theory | None) -> str:
 
 
 def _mfu(row: RunFigures, known: Theory | None) -> str:
+    if known and known.flops_per_step and not known.peak_flops:
+        return _NO_PEAK
     return _optional(known.mfu(row.step_ns) if known else None, "{:.1%}")
 
 
@@ -124,4 +163,6 @@ def _of_collective(op: str) -> list[tuple[str, Callable[[Any], str]]]:
         ("  total ms", lambda total: f"{total.total_ns_per_step / 1e6:.2f}"),
         ("  average us", lambda total: f"{total.average_ns / 1e3:.0f}"),
         ("  MB", lambda total: _optional(total.bytes_per_step, "{:.2f}", 1e6)),
+        ("  exposed ms", lambda total: _optional(total.exposed_ns_per_step, "{:.2f}", 1e6)),
+        ("  hidden %", lambda total: _optional(total.hidden, "{:.1%}")),
     ]

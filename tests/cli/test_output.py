@@ -73,3 +73,16 @@ def test_nothing_is_replaced_without_force(tmp_path: Path) -> None:
 def test_unknown_formats_are_refused_with_the_known_ones(formats: str) -> None:
     with pytest.raises(AdvisorError, match="html"):
         plan_outputs(formats, None, force=False)
+
+
+def test_a_command_with_names_of_its_own_may_write_text_as_well(tmp_path: Path) -> None:
+    names = {"text": "comparison.txt", "json": "comparison.json"}
+    places = {
+        item.format: item.path
+        for item in plan_outputs(
+            "text,json", str(tmp_path), force=False, file_names=names, text_in_folder=True
+        )
+    }
+    assert places == {name: tmp_path / file for name, file in names.items()}
+    with pytest.raises(AdvisorError, match="unknown format 'html'"):
+        plan_outputs("html", None, force=False, file_names=names)

@@ -103,12 +103,14 @@ def build(store: Store, runs: Sequence[str], compared: Comparison | None = None)
 def _compared(found: Comparison) -> list[Figure]:
     """The tables of `advisor compare`: runs are columns, as strategies are in studies."""
     names = [row.run for row in found.runs]
-    surely = sum(change.significant for change in found.differences)
+    surely = sum(change.significant is True for change in found.differences)
+    untold = sum(change.significant is None for change in found.differences)
     others = numbers.plural(len(found.differences), "other run")
     figures = [
         Figure(
             id="runs-figures",
-            title=f"{surely} of {others} differ in step time from {found.base.run} beyond noise",
+            title=f"{surely} of {others} differ in step time from {found.base.run} beyond noise"
+            + (f"; {untold} cannot be told, with too few steps" if untold else ""),
             description="Every figure of every run, per step; the first run is the base.",
             scenes=[],
             table=DataTable(

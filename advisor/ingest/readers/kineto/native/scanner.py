@@ -133,7 +133,7 @@ class Scanner:
         ``no_duration`` is then how many spans of the chunk did not say how long they took.
         """
         library, scanner, batch = self._library, self._handle, self._batch.handle
-        held = (ctypes.c_char * len(text)).from_buffer(text)
+        held = ctypes.c_char.from_buffer(text)  # an array type of each size would cost more
         address = ctypes.addressof(held)
         library.advisor_begin(scanner, batch, address, len(text), rank, base_ns, first_id)
         while (status := library.advisor_scan(scanner, batch)) == _ASK:

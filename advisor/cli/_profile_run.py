@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class How:
-    """How a job is launched, beside what its workload says; ``nodes`` None is this machine."""
+    """How a job is launched, beside what its workload says; ``nodes`` None is this machine.
+
+    ``only_node``: the one whose line is printed.
+    """
 
     faults: Any = ()
     timeout_s: float = 120.0
     force: bool = False
     quiet: bool = False
     nodes: Any = None
+    only_node: int | None = None
     threads: int | None = None
     memory_limit_bytes: int | None = None
 
@@ -114,7 +118,7 @@ def print_command(workload: Workload, folder: Path, how: How) -> None:
 
     nodes = how.nodes or launch.Nodes()
     launch.local_ranks(workload, nodes)
-    prepare_folder(folder, force=how.force, is_first=True)
+    prepare_folder(folder, force=how.force, is_first=not how.only_node)
     launch.write_job(
         workload,
         folder,
@@ -122,11 +126,25 @@ def print_command(workload: Workload, folder: Path, how: How) -> None:
         timeout_s=how.timeout_s,
         memory_limit_bytes=how.memory_limit_bytes,
     )
-    click.echo(f"# {workload.strategy}: on each node in turn, with {folder} shared by all")
-    for line in commands.torchrun(workload, folder, nodes=nodes.count, endpoint=nodes.endpoint):
+    # On a GPU the host's threads hardly matter, and on other machines their number is another.
+    threads = how.threads if workload.device == "cpu" else None
+    node = f"on node {how.only_node}" if how.only_node is not None else "on each node in turn"
+    click.echo(f"# {workload.strategy}: {node}, with {folder} shared by all")
+    for line in commands.torchrun(
+        workload,
+        folder,
+        nodes=nodes.count,
+        endpoint=nodes.endpoint,
+        node_rank=how.only_node,
+        threads=threads,
+    ):
         click.echo(line)
-    click.echo("\n# or as a Slurm batch script")
-    click.echo(commands.slurm(workload, folder, nodes=nodes.count))
+    click.echo("\n# or as a Slurm batch script, which numbers the nodes itself")
+    click.echo(
+        commands.slurm(
+            workload, folder, nodes=nodes.count, endpoint=nodes.endpoint, threads=threads
+        )
+    )
 
 
 def prepare_folder(folder: Path, *, force: bool, is_first: bool) -> None:

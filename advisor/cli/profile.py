@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from advisor.config.workload import Workload
 
 _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -54,8 +57,10 @@ def _setting(flag: str, help_text: str, kind: Any = int) -> _Decorator:
     metavar="NAME=VALUE",
     help="Any other setting of the workload file, e.g. --set static_graph=true.",
 )
-@click.option("--nnodes", default=1, show_default=True, help="Machines in the job.")
-@click.option("--node-rank", default=0, show_default=True, help="Which of them this is.")
+@click.option(
+    "--nnodes", type=click.IntRange(1), default=1, show_default=True, help="Machines in the job."
+)
+@click.option("--node-rank", type=click.IntRange(0), help="Which of them this is.  [default: 0]")
 @click.option("--rdzv-endpoint", default="", metavar="HOST:PORT", help="Where they meet.")
 @click.option(
     "--print-command",
@@ -92,7 +97,7 @@ def command(
     output: Path | None,
     settings: tuple[str, ...],
     nnodes: int,
-    node_rank: int,
+    node_rank: int | None,
     rdzv_endpoint: str,
     print_command: bool,
     sweep_micro_batch: str | None,
@@ -113,25 +118,41 @@ def command(
 
     workload = load_workload(workload_file)
     chosen = {_FLAGS.get(name, name): value for name, value in flags.items() if value is not None}
-    workload = workload.with_settings({**chosen, **dict(_parse(text) for text in settings)})
+    chosen |= dict(_parse(text) for text in settings)
+    workload = _without_rival(workload, chosen).with_settings(chosen)
+    if workload.strategy == "single" and chosen.get("world_size", 1) != 1:
+        raise AdvisorError(
+            f"--strategy single and --nproc {workload.world_size}: single is one process",
+            hint=f"leave out --nproc, or compare: --strategy single,ddp --nproc "
+            f"{workload.world_size}",
+        )
     _require_torch()
     from advisor.cli import _profile_run as runs
     from advisor.cli._profile_sweep import sizes, sweep
+    from advisor.profile.commands import parse_endpoint
     from advisor.profile.inject import Fault
     from advisor.profile.launch import Nodes, local_ranks, threads_per_rank
 
     if nnodes > 1 and not rdzv_endpoint and not print_command:
         raise AdvisorError("needs --rdzv-endpoint HOST:PORT of the first node", where="--nnodes")
+    if rdzv_endpoint:
+        parse_endpoint(rdzv_endpoint)
+    if node_rank is not None and node_rank >= nnodes:
+        raise AdvisorError(
+            f"--node-rank {node_rank} and --nnodes {nnodes}: nodes are numbered from 0",
+            hint=f"--node-rank 0 to {nnodes - 1}, or a larger --nnodes",
+        )
     if sweep_micro_batch and (nnodes > 1 or print_command):
         other = "--nnodes" if nnodes > 1 else "--print-command"
         raise AdvisorError(f"--sweep-micro-batch and {other}: a sweep runs on this machine only")
-    nodes = Nodes(nnodes, node_rank, rdzv_endpoint)
+    nodes = Nodes(nnodes, node_rank or 0, rdzv_endpoint)
     how = runs.How(
         faults=tuple(Fault.parse(text) for text in inject),
         timeout_s=timeout,
         force=force,
         quiet=quiet,
         nodes=nodes,
+        only_node=node_rank,
         memory_limit_bytes=None if memory_limit is None else int(memory_limit * 2**20),
     )
     batches = sizes(sweep_micro_batch) if sweep_micro_batch else []
@@ -149,6 +170,19 @@ def command(
             sweep(job, batches, folder, how, global_batch=workload.global_batch)
         else:
             runs.run_one(job, folder, how)
+
+
+def _without_rival(workload: Workload, chosen: dict[str, Any]) -> Workload:
+    """Of global_batch and gradient_accumulation the file's gives way to the command line's."""
+    rivals = ("global_batch", "gradient_accumulation")
+    for given, other in (rivals, rivals[::-1]):
+        if given in chosen and other not in chosen and other in workload.model_fields_set:
+            click.echo(
+                f"{given} {chosen[given]} replaces the file's {other} {getattr(workload, other)}",
+                err=True,
+            )
+            return workload.without(other)
+    return workload
 
 
 def _parse(text: str) -> tuple[str, Any]:

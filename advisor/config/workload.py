@@ -91,11 +91,16 @@ class Workload(_Settings):
         if self.global_batch is not None and "gradient_accumulation" in self.model_fields_set:
             raise ValueError(
                 f"global_batch {self.global_batch} and gradient_accumulation "
-                f"{self.gradient_accumulation}: one follows from the other, give only one"
+                f"{self.gradient_accumulation}: one follows from the other, give only one "
+                "and take the other out"
             )
         if self.compute == "emulated" and self.emulated is None:
             raise ValueError("compute: emulated needs a section 'emulated' with the layers' times")
         return self
+
+    def without(self, name: str) -> Workload:
+        """A copy in which a setting is as if it had not been given."""
+        return Workload.model_validate(self.model_dump(exclude_unset=True, exclude={name}))
 
     def with_settings(self, settings: dict[str, Any], *, origin: str = "command line") -> Workload:
         """A copy with some settings replaced (dotted names reach inside). Raises AdvisorError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,6 +131,50 @@ def test_printed_commands_start_every_node(tmp_path: Path) -> None:
     script = commands.slurm(workload, tmp_path, nodes=2)
     assert "#SBATCH --nodes=2\n" in script
     assert "#SBATCH --gpus-per-node=8\n" in script
+
+
+def test_printed_commands_meet_where_they_are_told_to(tmp_path: Path) -> None:
+    workload = Workload.model_validate({"world_size": 4})
+    script = commands.slurm(workload, tmp_path, nodes=2, endpoint="first:1234")
+    assert "--node-rank=$SLURM_NODEID --nproc-per-node=2 --master-addr=first" in script
+    assert "--master-port=1234" in script
+    assert "scontrol" not in script
+    (line,) = commands.torchrun(workload, tmp_path, nodes=2, endpoint="first:1234", node_rank=1)
+    assert "--node-rank=1" in line
+    (line,) = commands.torchrun(workload, tmp_path, nodes=1, endpoint="first:1234", threads=3)
+    assert line.startswith("OMP_NUM_THREADS=3 torchrun ")
+    assert "--rdzv-endpoint=first:1234" in line
+    assert "--standalone" not in line
+
+
+def test_the_slurm_script_is_a_shell_script_that_starts_torchrun(tmp_path: Path) -> None:
+    # GIVEN stand-ins for Slurm's commands and torchrun, on the second of two nodes
+    tools = {
+        "scontrol": "echo node-a; echo node-b",
+        "srun": 'exec "$@"',
+        "torchrun": 'printf "%s\\n" "$@"',
+    }
+    for name, body in tools.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    workload = Workload.model_validate({"world_size": 4})
+    # WHEN the printed script runs
+    done = subprocess.run(
+        ["bash", "-eu"], input=commands.slurm(workload, tmp_path / "a b", nodes=2), text=True,
+        capture_output=True, check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin",
+        "SLURM_JOB_NODELIST": "node-[a-b]", "SLURM_NODEID": "1"},
+    )  # fmt: skip
+    # THEN torchrun gets what the node is to do
+    assert done.stdout.splitlines() == [
+        "--nnodes=2", "--node-rank=1", "--nproc-per-node=2", "--master-addr=node-a",
+        "--master-port=29500", "-m", "advisor.profile.worker", str(tmp_path / "a b"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("endpoint", ["node0", "node0:", ":29500", "node0:port"])
+def test_an_endpoint_is_host_and_port(endpoint: str) -> None:
+    with pytest.raises(AdvisorError, match="cannot read"):
+        commands.parse_endpoint(endpoint)
 
 
 def test_ranks_divide_evenly_over_nodes() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from advisor.config.paths import shipped
 from advisor.config.workload import Workload, load_workload
@@ -60,6 +62,53 @@ def test_wrong_settings_name_the_setting(settings: dict[str, object], said: str)
     with pytest.raises(AdvisorError, match=said) as refused:
         Workload.model_validate({"steps": 3}).with_settings(settings)
     assert refused.value.where == "command line"
+
+
+def profile(*arguments: str) -> Any:
+    from advisor.cli.profile import command
+
+    file = str(shipped("workloads") / "gpt2.yaml")
+    return CliRunner().invoke(command, [file, *arguments], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "global_batch=7"], ["global_batch 7", "micro_batch 4", "set global_batch to 8"]),
+        (["--set", "global_batch=8", "--grad-accum", "2"], ["global_batch 8", "accumulation 2"]),
+        (["--strategy", "single", "--nproc", "2"], ["--strategy single", "--nproc 2"]),
+        (["--nnodes", "2", "--node-rank", "2", "--print-command"], ["--node-rank 2", "--nnodes 2"]),
+        (["--nnodes", "2", "--rdzv-endpoint", "node0"], ["--rdzv-endpoint", "node0:29500"]),
+    ],
+)
+def test_settings_that_exclude_each_other_are_both_named(
+    arguments: list[str], said: list[str]
+) -> None:
+    pytest.importorskip("torch")
+    done = profile(*arguments)
+    assert isinstance(done.exception, AdvisorError)
+    for part in said:
+        assert part in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("in_file", "given", "accumulation"),
+    [
+        ("gradient_accumulation: 3", {"global_batch": 16}, 2),
+        ("global_batch: 24", {"gradient_accumulation": 5}, 5),
+    ],
+)
+def test_the_command_line_s_batch_replaces_the_file_s(
+    in_file: str, given: dict[str, int], accumulation: int, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    from advisor.cli.profile import _without_rival
+    from advisor.profile import strategies
+
+    path = tmp_path / "w.yaml"
+    path.write_text(f"world_size: 2\nmicro_batch: 4\n{in_file}\n")
+    workload = _without_rival(load_workload(path), given).with_settings(given)
+    assert strategies.prepare(workload)[0].gradient_accumulation == accumulation
 
 
 @pytest.mark.parametrize("path", sorted(shipped("workloads").glob("*.yaml")), ids=lambda p: p.name)

@@ -130,7 +130,8 @@ def _accumulate(
     if global_batch % at_once:
         return workload, [
             f"global_batch {global_batch} and micro_batch {workload.micro_batch} on {degrees.data} "
-            f"data-parallel ranks: not a multiple of {at_once}"
+            f"data-parallel ranks: not a multiple of {at_once}; set global_batch to "
+            f"{max(1, round(global_batch / at_once)) * at_once}, or another micro_batch"
         ]
     settled = {"gradient_accumulation": global_batch // at_once, "global_batch": None}
     return workload.model_copy(update=settled), []

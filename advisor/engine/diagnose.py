@@ -18,6 +18,8 @@ from advisor.errors import AdvisorError
 from advisor.findings import Finding, FindingsReport, Outcome, RunSummary, Verdict
 from advisor.store import Store
 
+_NO_CAUSE = ("healthy", "unknown")
+
 
 def diagnose(
     store: Store,
@@ -32,7 +34,7 @@ def diagnose(
 
     ``rule_dirs`` adds folders of a user's own rules, ``select`` and ``ignore`` name rule ids,
     ``params`` overrides rule parameters as ``{"rule-id.parameter": value}``. With several runs
-    the verdict is that of the run whose worst finding costs most.
+    the verdict is that of the run with the worst finding, and every run has its own.
     Raises AdvisorError for unknown rules, parameters or folders, and for a store without runs.
     """
     rules, broken = load_catalogue(rule_dirs, select=select, ignore=ignore)
@@ -60,16 +62,36 @@ def diagnose(
             verdicts.append(verdict_of(merged, run_outcomes, sandbox, facts))
             outcomes += sorted(run_outcomes, key=lambda outcome: outcome.rule)
             findings += merged
+    findings = rank_findings(findings)
+    verdict = _worst(summaries, verdicts, findings)
     report = FindingsReport(
         advisor_version=__version__,
         command=command,
         runs=summaries,
-        verdict=max(verdicts, key=lambda verdict: verdict.savings_ns or 0),
+        verdict=verdict,
         outcomes=outcomes,
-        findings=rank_findings(findings),
+        findings=findings,
     )
     _remember(store, report)
     return report
+
+
+def _worst(
+    runs: list[RunSummary], verdicts: Sequence[Verdict], findings: Sequence[Finding]
+) -> Verdict:
+    """The verdict of the run with the worst finding, which it names where there are several.
+
+    Every run keeps its own then: of several jobs each is diagnosed by itself.
+    """
+    if len(runs) == 1:
+        return verdicts[0]
+    for summary, verdict in zip(runs, verdicts, strict=True):
+        summary.verdict = verdict
+    blamed = [index for index, verdict in enumerate(verdicts) if verdict.cause not in _NO_CAUSE]
+    order = {item.run: place for place, item in reversed(list(enumerate(findings)))}
+    index = min(blamed, key=lambda index: order[runs[index].run], default=0)
+    verdict = verdicts[index]
+    return verdict.model_copy(update={"title": f"{runs[index].run}: {verdict.title}"})
 
 
 def _overrides(params: Mapping[str, Any], rules: Sequence[Rule]) -> dict[str, dict[str, Any]]:

@@ -47,7 +47,7 @@ def size(value: float) -> str:
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
-    """Ranks in short: [0, 1, 2, 5] becomes '0-2,5'."""
+    """Ranks in short: [0, 1, 2, 5] becomes '0-2, 5'."""
     parts: list[str] = []
     ordered = sorted(set(ranks))
     start = previous = None
@@ -59,9 +59,15 @@ def ranks_text(ranks: Iterable[int]) -> str:
             if previous == start:
                 parts.append(f"{start}")
             else:
-                parts.append(f"{start}{'-' if previous > start + 1 else ','}{previous}")
+                parts.append(f"{start}{'-' if previous > start + 1 else ', '}{previous}")
         start = previous = rank
-    return ",".join(parts)
+    return ", ".join(parts)
+
+
+def named_ranks(ranks: Iterable[int]) -> str:
+    """The same with the word before it: 'rank 2', 'ranks 6, 7'."""
+    known = sorted(set(ranks))
+    return f"rank{'' if len(known) == 1 else 's'} {ranks_text(known)}"
 
 
 def percent(share: float) -> str:
@@ -80,7 +86,12 @@ def _environment() -> ImmutableSandboxedEnvironment:
     )
     environment.globals.clear()
     environment.filters.update(
-        ms=duration, size=size, num=significant, ranks=ranks_text, pct=percent
+        ms=duration,
+        size=size,
+        num=significant,
+        pct=percent,
+        ranks=ranks_text,
+        named_ranks=named_ranks,
     )
     return environment
 

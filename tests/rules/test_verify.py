@@ -1,0 +1,52 @@
+"""How to prove a finding: every figure that a rule names is one that `advisor compare` prints."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from advisor import api
+from advisor.engine import load_catalogue
+from advisor.metrics.compare import CollectiveTotal
+from advisor.metrics.compare_causes import Causes
+from advisor.metrics.comparison import Comparison, Timed, comparison
+from advisor.report import comparison as rows
+from advisor.store import Store
+
+_OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier")
+_EVERYTHING = Causes(1, 1, 1, 1, 1, 0.1, 1, 1, 1, 1, 0.1, 1.5)
+_RULES = load_catalogue()[0]
+
+
+@pytest.fixture(scope="module")
+def titles() -> set[str]:
+    """The titles of all rows, with every kind of evidence and operation there."""
+    with api.load("fixtures/gpt2-tiny-ddp-2") as run:
+        found = comparison(run.store.con, {"run": Timed()})
+    totals = [CollectiveTotal(op, 1.0, 1, 1, 1, 1, 0.5) for op in _OPS]
+    base = replace(found.base, causes=_EVERYTHING, collectives=totals)
+    whole = Comparison([base], found.theories)
+    return {title.strip() for title, _ in rows.figures(whole)}
+
+
+@pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)
+def test_every_figure_named_is_printed_by_compare(rule: Any, titles: set[str]) -> None:
+    text = rule.verify.replace("{{ op }}", "all_reduce")
+    named = re.findall(r"`([^`]+)`", text)
+    assert set(named) <= titles
+    assert named or "advisor compare" not in text, "compare has many rows: say which"
+    assert not re.search(r"\b[a-z_]+_(ns|bytes)\b", re.sub(r'"[^"]*"|\{[{%].*?[%}]\}', "", text))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [query for rule in _RULES for query in re.findall(r'advisor sql NEW "([^"]+)"', rule.verify)],
+)
+def test_every_query_named_runs_as_written(query: str) -> None:
+    assert "{{" not in query, "names of a trace have no place in a command to paste"
+    with Store.create() as store:
+        store.lock_down()
+        store.con.execute(query)

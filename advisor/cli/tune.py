@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from advisor.tune.trial import TrialResult
 
 _DEFAULT_BUDGET = "8m"
+_NOISY = 0.1
 _NCCL = "2.29.7"  # what torch 2.12 and 2.13 ship
 
 
@@ -78,11 +79,12 @@ def command(
         raise click.UsageError("say what to do: --sweep or --check-env")
     limit, seconds = parse_budget(budget)
     from advisor.config.paths import shipped
-    from advisor.config.sweep import default_space, load_space
+    from advisor.config.sweep import default_space, load_space, on_interface
     from advisor.config.workload import load_workload
     from advisor.profile.failures import LaunchStoppedError
     from advisor.tune import recommend as outcome
     from advisor.tune import sweep as engine
+    from advisor.tune.prepare import prepare
 
     job = load_workload(workload or shipped("workloads") / "gpt2.yaml")
     overrides = {"strategy": strategy, "world_size": nproc}
@@ -90,8 +92,9 @@ def command(
     backend = "nccl" if job.device == "cuda" else "gloo"
     axes_file = load_space(space) if space else default_space(backend)
     axes, ignored = axes_file.for_job(backend, job.strategy)
+    axes = on_interface(axes, os.environ.get("GLOO_SOCKET_IFNAME"))
     folder = output or Path("advisor-sweep")
-    plan = engine.prepare(
+    plan = prepare(
         job, axes, folder, dict(os.environ), limit=limit, seconds=seconds, timeout_s=timeout
     )
     if not quiet:
@@ -104,7 +107,8 @@ def command(
             f"{error.message}; finished trials: {len(plan.results)}",
             hint="the same command with --resume goes on from there",
         ) from error
-    left_out = [f"{axis.setting} ({backend} or {job.strategy} ignores it)" for axis in ignored]
+    left_out = [f"{axis.setting}: {backend} or {job.strategy} ignores it" for axis in ignored]
+    left_out += [f"{item.setting}: {item.why}" for item in axes_file.left_out]
     result = outcome.recommend(plan, left_out)
     files = outcome.write_files(plan, result, folder)
     _print_result(plan, result)
@@ -136,7 +140,7 @@ class _Progress:
     def __call__(self, plan: Plan | None, result: TrialResult | None) -> None:
         if self._quiet or result is None:
             return
-        from advisor.tune.recommend import describe
+        from advisor.tune.recommend import describe, faster
 
         start = self._sweep.start
         changes = {k: v for k, v in result.configuration.items() if v != start[k]}
@@ -145,7 +149,7 @@ class _Progress:
             ratio = next(
                 (r for t, r in self._sweep.with_ratios() if t.number == result.number), None
             )
-            gain = "" if ratio is None else f"  {1 - ratio:+.1%}"
+            gain = "" if ratio is None else f"  {faster(ratio)}"
             note = "" if result.status == "ok" else f"  {result.status}"
             figure = f"{result.median_ns / 1e6:9.2f} ms ±{result.mad_ns / 1e6:.2f}{gain}{note}"
         else:
@@ -177,22 +181,38 @@ def _predictions(sweep: Sweep, traced: TrialResult) -> Predicted:
 
 
 def _announce(sweep: Sweep, ignored: list[str], backend: str) -> None:
-    points = len(sweep.search.points) + 1
     settings = ", ".join(axis.setting.removeprefix("env.") for axis in sweep.axes)
-    click.echo(f"Sweeping {settings}: {points} combinations, at most {sweep.limit} tried", err=True)
-    if ignored:
-        names = ", ".join(name.removeprefix("env.") for name in ignored)
-        click.echo(f"Not swept, this job on {backend} ignores them: {names}", err=True)
+    most = sweep.limit
+    if sweep.seconds is not None:
+        limit = f"as many as fit into {sweep.seconds / 60:.3g} min, at most {most}"
+    else:
+        limit = f"at most {most} tried"
+    click.echo(f"Sweeping {settings}: {len(sweep.points)} combinations, {limit}", err=True)
+    for names, reason in (
+        (ignored, f"this job on {backend} ignores them"),
+        (sweep.fixed, "this job has one value only"),
+    ):
+        if names:
+            listed = ", ".join(name.removeprefix("env.") for name in names)
+            click.echo(f"Not swept, {reason}: {listed}", err=True)
 
 
 def _print_result(sweep: Sweep, result: Recommendation) -> None:
-    from advisor.tune.recommend import describe
+    from advisor.tune.recommend import describe, faster
 
     click.echo(f"RESULT   {result.verdict}")
     if result.baseline_step_ns is not None:
         click.echo(f"NOW      {result.baseline_step_ns / 1e6:.2f} ms per step")
+    noise = result.resolution_share
+    if noise is not None and noise > _NOISY:
+        low, high = sweep.baseline_range_ms
+        click.echo(
+            f"NOISE    the present settings alone ran from {low:.1f} to {high:.1f} ms: gains below "
+            f"{noise:.1%} cannot be seen; a quiet machine shows more"
+        )
     click.echo(
-        f"TRIED    {result.tried_points} of {result.grid_points} combinations, "
+        f"TRIED    {result.tried_points - 1} of {result.grid_points - 1} other combinations, in "
+        f"{len(sweep.results)} trials: "
         + ", ".join(f"{count} {status}" for status, count in sorted(result.trials.items()))
     )
     ranked = sorted(
@@ -201,7 +221,9 @@ def _print_result(sweep: Sweep, result: Recommendation) -> None:
     )
     for ratio, configuration in ranked[:5]:
         changes = {k: v for k, v in configuration.items() if v != sweep.start[k]}
-        click.echo(f"         {1 - ratio:+6.1%}  {describe(changes)}")
+        hidden = noise is not None and abs(1 - ratio) <= noise
+        note = " (within the noise)" if hidden else ""
+        click.echo(f"         {faster(ratio):>14s}  {describe(changes)}{note}")
     if result.recommended:
         click.echo(f"NEXT     sh {sweep.folder / 'run.sh'}")
 

@@ -23,6 +23,7 @@ Configuration = dict[str, Value]
 
 ENVIRONMENT_PREFIX = "env."
 STRATEGY = "strategy"
+_INTERFACE = "env.GLOO_SOCKET_IFNAME"
 
 
 class _Model(BaseModel):
@@ -58,12 +59,20 @@ class Axis(_Model):
         return not self.strategies or any(part in self.strategies for part in strategy.split("+"))
 
 
+class LeftOut(_Model):
+    """A knob that is known and deliberately not an axis."""
+
+    setting: str
+    why: str = Field(min_length=5)
+
+
 class Space(_Model):
-    """The axes of a sweep."""
+    """The axes of a sweep, and what was left out of it on purpose."""
 
     name: str = "space"
     description: str = ""
     axes: list[Axis] = Field(min_length=1)
+    left_out: list[LeftOut] = []
 
     @field_validator("axes")
     @classmethod
@@ -87,6 +96,30 @@ class Space(_Model):
         return heeded, [axis for axis in self.axes if axis not in heeded]
 
 
+def on_interface(axes: Iterable[Axis], interface: str | None) -> list[Axis]:
+    """Axes of gloo's interfaces written for loopback, moved to the ``interface`` in use.
+
+    Its number of entries is what is swept; which network they name is not for a sweep to change.
+    """
+    if not interface:
+        return list(axes)
+    (first, *_) = interface.split(",")
+    return [
+        axis.model_copy(
+            update={
+                "values": [
+                    ",".join([first] * len(value.split(","))) if isinstance(value, str) else value
+                    for value in axis.values
+                    if value is not None
+                ]
+            }
+        )
+        if axis.setting == _INTERFACE
+        else axis
+        for axis in axes
+    ]
+
+
 def baseline(axes: list[Axis], workload: Workload, environment: dict[str, str]) -> Configuration:
     """The workload's present value of every axis (None = variable not set)."""
     values: Configuration = {}
@@ -100,16 +133,28 @@ def baseline(axes: list[Axis], workload: Workload, environment: dict[str, str]) 
 
 def grid(axes: list[Axis], start: Configuration) -> Iterator[Configuration]:
     """Every combination, the present values included, each once (see :func:`heeded`)."""
-    columns = []
-    for axis in axes:
-        values = list(axis.values)
-        if start[axis.setting] not in values:
-            values.insert(0, start[axis.setting])
-        columns.append(values)
-    for combination in itertools.product(*columns):
-        point = {axis.setting: value for axis, value in zip(axes, combination, strict=True)}
-        if point == heeded(axes, start, point):
-            yield point
+    strategies = [axis for axis in axes if axis.setting == STRATEGY]
+    for strategy in values_of(strategies[0], start) if strategies else [None]:
+        columns = [
+            [strategy]
+            if axis.setting == STRATEGY
+            else values_of(axis, start)
+            if strategy is None or axis.heeded_by(str(strategy))
+            else [start[axis.setting]]
+            for axis in axes
+        ]
+        for combination in itertools.product(*columns):
+            yield {axis.setting: value for axis, value in zip(axes, combination, strict=True)}
+
+
+def values_of(axis: Axis, start: Configuration) -> list[Value]:
+    """The present value, then the others of the axis (25 is 25.0, but True is not 1)."""
+    present = start[axis.setting]
+
+    def is_present(value: Value) -> bool:
+        return value == present and isinstance(value, bool) == isinstance(present, bool)
+
+    return [present, *(value for value in axis.values if not is_present(value))]
 
 
 def heeded(axes: Iterable[Axis], start: Configuration, point: Configuration) -> Configuration:

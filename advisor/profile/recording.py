@@ -8,6 +8,7 @@ reader never sees half a file; what was recorded before an exception is exported
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from advisor.profile import names
 
 GLOO_THREAD_NAME = "pt_gloo_runloop"
-_THREADS_PER_GLOO_GROUP = 2
+_THREADS_PER_GLOO_INTERFACE = 2
 
 
 class Recording:
@@ -118,8 +119,9 @@ def _undisturbed() -> Iterator[None]:
 def gloo_threads(groups: list[str]) -> dict[str, str]:
     """Which process group each of gloo's worker threads serves: {thread id: group name}.
 
-    Gloo's spans in a trace carry no group. Each group starts two worker threads when it is
-    created, so the threads in order of their start belong to the groups in order of creation.
+    Gloo's spans in a trace carry no group. Each group starts two worker threads per interface of
+    GLOO_SOCKET_IFNAME when it is created, so the threads in order of their start belong to the
+    groups in order of creation.
     ``groups`` are the gloo groups of this rank in that order. Empty when the numbers do not fit.
     """
     started: dict[int, int] = {}
@@ -129,11 +131,13 @@ def gloo_threads(groups: list[str]) -> dict[str, str]:
                 started[int(task.name)] = _start_ticks((task / "stat").read_text())
         except (FileNotFoundError, ProcessLookupError):
             continue  # a thread that ended while the folder was read serves no group any more
-    if not groups or len(started) != _THREADS_PER_GLOO_GROUP * len(groups):
+    interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "").count(",") + 1
+    per_group = _THREADS_PER_GLOO_INTERFACE * interfaces
+    if not groups or len(started) != per_group * len(groups):
         return {}
     pid_max = int(Path("/proc/sys/kernel/pid_max").read_text())
     return {
-        str(thread): groups[position // _THREADS_PER_GLOO_GROUP]
+        str(thread): groups[position // per_group]
         for position, thread in enumerate(in_order_of_start(started, pid_max))
     }
 

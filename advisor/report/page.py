@@ -35,7 +35,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     """The page; ``store`` adds pictures and tables to what findings.json holds."""
     style = _style()
     sections = _sections(report, store, options.comparison)
-    best = report.findings[0] if report.findings else None
+    best = report.findings[0] if report.findings and not _is_sweep(report) else None
     return (
         _environment()
         .get_template("page.html.j2")
@@ -71,12 +71,16 @@ def _sections(
     found: list[Section | None] = []
     runs = [run.run for run in report.runs] if store is not None else []
     several = len(runs) > 1
+    if store is not None and _is_sweep(report):
+        found += [sweep.build(store, run, several=several) for run in runs]
     if store is not None:
         found.append(strategies.build(store, runs, comparison))
         found += [breakdown.build(store, run, several=several) for run in runs]
     found.append(findings.build(report, store))
     if store is not None:
         for section in (collectives, ranks, changes, sweep, size):
+            if section is sweep and _is_sweep(report):
+                continue
             found += [section.build(store, run, several=several) for run in runs]
     found.append(quality.build(report, store))
     return [section for section in found if section is not None]
@@ -92,9 +96,13 @@ def _subject(report: FindingsReport) -> str:
 
 
 def _state(report: FindingsReport) -> str:
-    if report.verdict.cause in ("healthy", "unknown"):
+    if report.verdict.cause in ("healthy", "unknown") or _is_sweep(report):
         return report.verdict.cause
     return report.findings[0].severity.value if report.findings else "unknown"
+
+
+def _is_sweep(report: FindingsReport) -> bool:
+    return report.verdict.cause in (sweep.WON, sweep.KEPT)
 
 
 def _style() -> str:

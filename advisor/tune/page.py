@@ -12,6 +12,7 @@ from advisor.findings import FindingsReport
 from advisor.ingest import ingest
 from advisor.metrics import derive
 from advisor.report import render
+from advisor.report.sections import sweep as sweep_section
 from advisor.store import Store
 from advisor.tune.recommend import Recommendation, trial_rows
 from advisor.tune.sweep import Sweep
@@ -57,8 +58,10 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
     verdict = report.verdict.model_copy(
         update={
             "title": f"{recommendation.verdict[:1].upper()}{recommendation.verdict[1:]}",
+            "cause": sweep_section.WON if recommendation.recommended else sweep_section.KEPT,
             "why": f"Tried {recommendation.tried_points} of {recommendation.grid_points} "
-            f"combinations, each between two runs of the present settings. {report.verdict.title}",
+            "combinations, each between two runs of the present settings. "
+            f"{_noise(recommendation)}Below the sweep: the diagnosis of the present settings.",
             "next_steps": [f"sh {sweep.folder / 'run.sh'}"] if recommendation.recommended else [],
             "savings_ns": _saving(recommendation),
         }
@@ -69,6 +72,11 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
         raise AdvisorError("the report is empty", where=str(path))
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def _noise(recommendation: Recommendation) -> str:
+    share = recommendation.resolution_share
+    return "" if share is None else f"Gains below {share:.1%} of the step cannot be seen here. "
 
 
 def _saving(recommendation: Recommendation) -> int | None:

@@ -14,7 +14,8 @@ from advisor.config.sweep import Axis, Configuration, Value
 from advisor.ingest import ingest
 from advisor.metrics import derive
 from advisor.store import Store
-from advisor.tune.search import Key, Predicted, key_of
+from advisor.tune.points import Key, key_of
+from advisor.tune.search import Predicted
 from advisor.whatif import sharded
 from advisor.whatif.buckets import DEFAULT_BUCKET_CAP_MB
 from advisor.whatif.cost import ServiceModel

@@ -18,9 +18,9 @@ from ruamel.yaml import YAML
 from advisor import __version__
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
 from advisor.config.workload import Workload
-from advisor.tune.search import Key, key_of
+from advisor.tune.points import Key, key_of
 from advisor.tune.surrogate import Surrogate, fit
-from advisor.tune.sweep import CONFIRMATION_PAIRS, Sweep
+from advisor.tune.sweep import CONFIRMATION_ROUNDS, Sweep
 from advisor.tune.trial import TrialResult
 
 
@@ -65,11 +65,12 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         "baseline_step_ns": None if step is None else round(step),
         "resolution_share": floor,
         "trials": counts,
-        "grid_points": len(search.points) + 1,
+        "grid_points": len(sweep.points),
         "tried_points": len(tried) + 1,
         "not_tried": [
+            *([] if search.exhaustive else [_untried(len(sweep.points) - 1 - len(tried))]),
+            *_not_run(sweep),
             *left_out,
-            *([] if search.exhaustive else [_untried(len(search.points) - len(tried))]),
         ],
         "surrogate": None if surrogate is None else _as_dict(surrogate),
         "frontier": _frontier(sweep),
@@ -89,7 +90,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         ]
         return Recommendation(
             verdict=f"set {describe(changes)}: the step is {gain.share:.1%} shorter "
-            f"({gain.low:.1%} to {gain.high:.1%}, {CONFIRMATION_PAIRS} fresh A/B pairs)",
+            f"({gain.low:.1%} to {gain.high:.1%}, {CONFIRMATION_ROUNDS} fresh A/B pairs)",
             recommended=True,
             changes=changes,
             confidence="measured",
@@ -113,6 +114,11 @@ def describe(changes: Configuration) -> str:
         f"{name.removeprefix(ENVIRONMENT_PREFIX)}={'unset' if value is None else value}"
         for name, value in changes.items()
     )
+
+
+def faster(ratio: float) -> str:
+    """A step relative to the present one, in words."""
+    return f"{abs(1 - ratio):.1%} {'faster' if ratio <= 1 else 'slower'}"
 
 
 def write_files(sweep: Sweep, recommendation: Recommendation, folder: Path) -> list[Path]:
@@ -238,12 +244,25 @@ def _leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
             "confirmation; pass a larger --budget"
         )
     best = min((t.ratio for t in sweep.tried() if t.ratio is not None), default=None)
-    seen = "" if best is None else f"; the best trial was {1 - best:+.1%}"
+    seen = "" if best is None else f"; the best single trial was {faster(best)}"
     return f"leave it: no measurable gain (resolution {floor:.1%} of the step{seen})"
 
 
 def _untried(count: int) -> str:
-    return f"{count} combinations of the grid"
+    return f"{count} combinations of the grid: the budget ended, or the search saw no use in them"
+
+
+def _not_run(sweep: Sweep) -> list[str]:
+    points = sweep.points
+    return [
+        *([f"{', '.join(sweep.fixed)}: this job has one value only"] if sweep.fixed else []),
+        *(
+            [f"{points.refused} combinations that this job refuses (other global batch, "
+             "too few ranks, settings that exclude each other)"] if points.refused else []
+        ),
+        *([f"{points.same} combinations that come to the same job as another"] if points.same
+          else []),
+    ]  # fmt: skip
 
 
 def _as_dict(surrogate: Surrogate) -> dict[str, Any]:

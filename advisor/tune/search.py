@@ -11,7 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from advisor.config.sweep import Axis, Configuration, Value, grid, heeded
+from advisor.config.sweep import Axis, Configuration, heeded, values_of
+from advisor.tune.points import Key, Points, key_of
 
 # Share of a grid that is tried when it is too large to exhaust.
 GRID_SHARE = 0.2
@@ -19,13 +20,6 @@ GRID_SHARE = 0.2
 _PREDICTED_FIRST = 2
 # A change that is predicted to be slower than the best by more than this factor is not tried.
 _HOPELESS = 1.1
-
-Key = tuple[tuple[str, str], ...]
-
-
-def key_of(configuration: Configuration) -> Key:
-    """A hashable identity; 1 and True and '1' stay different."""
-    return tuple(sorted((name, repr(value)) for name, value in configuration.items()))
 
 
 @dataclass(frozen=True)
@@ -61,29 +55,27 @@ class Search:
     limit: int
     predictions: Predicted = field(default_factory=Predicted)
     seed: int = 0
+    points: Points = field(default_factory=lambda: Points({}, (), {}))
 
     def __post_init__(self) -> None:
-        self.points = [p for p in grid(list(self.axes), self.start) if p != self.start]
+        if not self.points.jobs:
+            self.points = Points.of(self.axes, self.start)
 
     @property
     def exhaustive(self) -> bool:
         """Whether every point of the grid will be tried."""
-        return self.limit >= len(self.points)
+        return self.limit >= len(self.points) - 1
 
     def next(self, tried: Sequence[Tried]) -> Configuration | None:
         """The next configuration, or None when the search is over."""
-        if len(tried) >= min(self.limit, len(self.points)):
+        if len(tried) >= min(self.limit, len(self.points) - 1):
             return None
         done = {key_of(item.configuration) for item in tried} | {key_of(self.start)}
         for stage in (self._predicted, self._one_change, self._estimated):
             for candidate in stage(tried):
-                if key_of(candidate) not in done:
+                if key_of(candidate) not in done and self.points.holds(candidate):
                     return candidate
         return next((point for point in self.points if key_of(point) not in done), None)
-
-    def _values(self, axis: Axis) -> list[Value]:
-        present = self.start[axis.setting]
-        return [present, *(value for value in axis.values if value != present)]
 
     def _predicted(self, tried: Sequence[Tried]) -> list[Configuration]:
         """The combinations of covered settings that are predicted best, the others as they are.
@@ -93,7 +85,7 @@ class Search:
         del tried
         ranked = [
             (ratio, index, point)
-            for index, point in enumerate(self.points)
+            for index, point in enumerate(map(self.points.whole, self.points.jobs))
             if all(
                 value == self.start[name]
                 for name, value in point.items()
@@ -102,7 +94,7 @@ class Search:
             and (ratio := self.predictions.of(point)) is not None
         ]
         not_covered = sum(
-            len(self._values(axis)) - 1
+            len(values_of(axis, self.start)) - 1
             for axis in self.axes
             if axis.setting not in self.predictions.settings
         )
@@ -116,7 +108,7 @@ class Search:
         present = self.predictions.of(best) or 1.0
         changes: list[tuple[float, int, Configuration]] = []
         for axis in self.axes:
-            for value in self._values(axis):
+            for value in values_of(axis, self.start):
                 point = heeded(self.axes, self.start, {**best, axis.setting: value})
                 ratio = (self.predictions.of(point) or present) / present
                 if value != best[axis.setting] and ratio <= _HOPELESS:
@@ -138,8 +130,12 @@ class Search:
         except ImportError:
             return []
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        choices = {axis.setting: [repr(v) for v in self._values(axis)] for axis in self.axes}
-        values = {axis.setting: {repr(v): v for v in self._values(axis)} for axis in self.axes}
+        choices = {
+            axis.setting: [repr(v) for v in values_of(axis, self.start)] for axis in self.axes
+        }
+        values = {
+            axis.setting: {repr(v): v for v in values_of(axis, self.start)} for axis in self.axes
+        }
         space: dict[str, optuna.distributions.BaseDistribution] = {
             name: optuna.distributions.CategoricalDistribution(options)
             for name, options in choices.items()

@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from advisor.config.sweep import Axis, Configuration, baseline, grid
+from advisor.config.sweep import Axis, Configuration
 from advisor.config.workload import Workload
-from advisor.errors import AdvisorError
 from advisor.tune.journal import Journal
-from advisor.tune.search import Predicted, Search, Tried, default_limit, key_of
+from advisor.tune.points import Points, key_of
+from advisor.tune.search import Predicted, Search, Tried
 from advisor.tune.statistics import Gain, paired_gain, ratio_to_neighbours, resolution
 from advisor.tune.trial import TrialResult, run_trial
 
-MINIMUM_TIMED_STEPS = 15
-CONFIRMATION_PAIRS = 4
-# Candidates that go into a confirmation when the first one fails it.
-_CANDIDATES = 2
+CONFIRMATION_ROUNDS = 4
+# The best of the search that are confirmed side by side (A B C A B C ...): their order in the
+# search is within its noise.
+CANDIDATES = 2
 _FIRST_BASELINES = 3
 # A trial is stopped early only when it is slower than the best by this share at least.
 LEAST_LEAD = 0.05
@@ -37,22 +37,32 @@ class Plan:
 
 @dataclass
 class Sweep:
-    """One sweep over ``axes`` of ``workload``; results live in ``folder``."""
+    """One sweep over ``axes`` of ``workload``; results live in ``folder``.
+
+    ``fixed`` are axes without a second value that this workload can run.
+    """
 
     workload: Workload
     axes: Sequence[Axis]
     folder: Path
-    start: Configuration
+    points: Points
     limit: int
     seconds: float | None = None
     timeout_s: float = 120.0
+    fixed: list[str] = field(default_factory=list)
     predictions: Predicted | None = None
     results: list[TrialResult] = field(default_factory=list)
 
     @property
+    def start(self) -> Configuration:
+        """The present settings."""
+        return self.points.start
+
+    @property
     def search(self) -> Search:
         """The search over this sweep's axes."""
-        return Search(self.axes, self.start, self.limit, self.predictions or Predicted())
+        predictions = self.predictions or Predicted()
+        return Search(self.axes, self.start, self.limit, predictions, points=self.points)
 
     def tried(self) -> list[Tried]:
         """Every search trial with its ratio to the baselines around it."""
@@ -89,6 +99,12 @@ class Sweep:
         return resolution([r.cost for r in self.results if r.is_baseline and r.status == "ok"])
 
     @property
+    def baseline_range_ms(self) -> tuple[float, float]:
+        """Fastest and slowest run of the present settings."""
+        steps = [r.median_ns / 1e6 for r in self.results if r.is_baseline and r.status == "ok"]
+        return min(steps), max(steps)
+
+    @property
     def spent_s(self) -> float:
         """Time of all trials so far, also those of an interrupted sitting."""
         return sum(result.seconds for result in self.results)
@@ -100,10 +116,11 @@ class Sweep:
         if not usual:
             return None
         confirming = [r for r in self.results if r.purpose.startswith("confirm")]
-        trials = 2 * CONFIRMATION_PAIRS - len(confirming)
+        candidates = len(self.candidates()) if confirming else CANDIDATES
+        trials = (1 + candidates) * CONFIRMATION_ROUNDS - len(confirming)
         if not confirming:
             trials += max(0, _FIRST_BASELINES - len(self.results))
-            trials += 2 * (min(self.limit, len(self.search.points)) - len(self.tried()))
+            trials += 2 * (min(self.limit, len(self.points) - 1) - len(self.tried()))
         left = max(trials, 0) * sum(usual) / len(usual)
         return left if self.seconds is None else max(0.0, min(left, self.seconds - self.spent_s))
 
@@ -121,21 +138,27 @@ class Sweep:
         return last * min(best, 1.0) * (1 + max(2 * self.resolution, LEAST_LEAD))
 
     def candidates(self) -> list[Tried]:
-        """Configurations worth a confirmation, best first: faster by more than the resolution."""
-        floor = self.resolution or 0.0
+        """Configurations worth a confirmation, best first: faster by more than the resolution.
+
+        Of the search alone, so that the confirmation's own trials change nothing here.
+        """
+        floor = resolution([r.cost for r in self.results if _is_search_baseline(r)]) or 0.0
         good = [t for t in self.tried() if t.ratio is not None and 1 - t.ratio > floor]
         good.sort(key=lambda item: item.ratio or 1.0)
-        return good[:_CANDIDATES]
+        return good[:CANDIDATES]
 
-    def confirmed(self, configuration: Configuration) -> Gain | None:
-        """The gain in the confirmation pairs; None before all pairs ran (or when one failed)."""
+    def _confirmations(self, configuration: Configuration) -> list[tuple[int, TrialResult]]:
         key = key_of(configuration)
-        wins = [
+        return [
             (index, result)
             for index, result in enumerate(self.results)
             if result.purpose == "confirm-b" and key_of(result.configuration) == key
         ]
-        if len(wins) < CONFIRMATION_PAIRS or any(r.status != "ok" for _, r in wins):
+
+    def confirmed(self, configuration: Configuration) -> Gain | None:
+        """The gain in the confirmation rounds; None before all ran (or when one failed)."""
+        wins = self._confirmations(configuration)
+        if len(wins) < CONFIRMATION_ROUNDS or any(r.status != "ok" for _, r in wins):
             return None
         before = [self._baseline(index, -1) for index, _ in wins]
         if any(value is None for value in before):
@@ -160,25 +183,23 @@ class Sweep:
                 return Plan("search", proposal)
         elif last is not None and not last.is_baseline and last.purpose == "search":
             return Plan("baseline", self.start)
-        return self._confirmation(last)
+        return self._confirmation()
 
-    def _confirmation(self, last: TrialResult | None) -> Plan | None:
-        for candidate in self.candidates():
-            key = key_of(candidate.configuration)
-            done = [
-                result
-                for result in self.results
-                if result.purpose == "confirm-b" and key_of(result.configuration) == key
-            ]
-            if any(result.status != "ok" for result in done):
-                continue
-            if len(done) < CONFIRMATION_PAIRS:
-                if last is not None and last.purpose == "confirm-a":
-                    return Plan("confirm-b", candidate.configuration)
-                return Plan("confirm-a", self.start)
-            gain = self.confirmed(candidate.configuration)
-            if gain is not None and self.is_real(gain):
-                return None
+    def _confirmation(self) -> Plan | None:
+        """Rounds of the present settings and every candidate that has not failed."""
+        started = [
+            (c.configuration, self._confirmations(c.configuration)) for c in self.candidates()
+        ]
+        alive = [entry for entry in started if all(r.status == "ok" for _, r in entry[1])]
+        baselines = sum(result.purpose == "confirm-a" for result in self.results)
+        for number in range(1, CONFIRMATION_ROUNDS + 1):
+            waiting = [configuration for configuration, done in alive if len(done) < number]
+            if waiting:
+                return (
+                    Plan("confirm-a", self.start)
+                    if baselines < number
+                    else Plan("confirm-b", waiting[0])
+                )
         return None
 
     def is_real(self, gain: Gain) -> bool:
@@ -188,46 +209,21 @@ class Sweep:
     def _reserve_s(self) -> float:
         """Time that one more trial, its baseline and the confirmation will need."""
         usual = [r.seconds for r in self.results if r.status == "ok"]
-        return (2 * CONFIRMATION_PAIRS + 2) * (sum(usual) / len(usual)) if usual else 0.0
+        return (
+            ((1 + CANDIDATES) * CONFIRMATION_ROUNDS + 2) * (sum(usual) / len(usual))
+            if usual
+            else 0.0
+        )
 
     def winner(self) -> tuple[Configuration, Gain] | None:
-        """The confirmed configuration and its gain, or None: leave it."""
-        for candidate in self.candidates():
-            gain = self.confirmed(candidate.configuration)
-            if gain is not None and self.is_real(gain):
-                return candidate.configuration, gain
-        return None
+        """The confirmed configuration that gained most, and its gain; None: leave it."""
+        gains = [(c.configuration, self.confirmed(c.configuration)) for c in self.candidates()]
+        real = [(point, gain) for point, gain in gains if gain is not None and self.is_real(gain)]
+        return max(real, key=lambda entry: entry[1].share, default=None)
 
 
-def prepare(
-    workload: Workload,
-    axes: Sequence[Axis],
-    folder: Path,
-    environment: dict[str, str],
-    *,
-    limit: int | None,
-    seconds: float | None,
-    timeout_s: float,
-) -> Sweep:
-    """A sweep ready to run. Raises AdvisorError when there is nothing to vary."""
-    if not axes:
-        raise AdvisorError(
-            "no axis of the space applies to this workload",
-            hint="see the strategies and backends of the axes, or pass --space",
-        )
-    steps = max(workload.timed_steps, MINIMUM_TIMED_STEPS)
-    workload = workload.with_settings({"timed_steps": steps})
-    start = baseline(list(axes), workload, environment)
-    points = sum(1 for _ in grid(list(axes), start)) - 1
-    return Sweep(
-        workload=workload,
-        axes=axes,
-        folder=folder,
-        start=start,
-        limit=min(points, limit if limit is not None else default_limit(points, len(axes))),
-        seconds=seconds,
-        timeout_s=timeout_s,
-    )
+def _is_search_baseline(result: TrialResult) -> bool:
+    return result.purpose == "baseline" and result.status == "ok"
 
 
 def run(

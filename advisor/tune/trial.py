@@ -93,6 +93,7 @@ def run_trial(
     steps so far are kept, there is no trace. Raises LaunchStoppedError when somebody ends it: an
     interrupted trial says nothing of its configuration.
     """
+    from advisor.profile import strategies
     from advisor.profile.failures import LaunchError, LaunchStoppedError
     from advisor.profile.launch import launch
 
@@ -113,7 +114,7 @@ def run_trial(
 
     settings = {k: v for k, v in configuration.items() if not k.startswith(ENVIRONMENT_PREFIX)}
     try:
-        job = workload.with_settings({**settings, "steps": _TRACED_STEPS})
+        job, _ = strategies.prepare(workload.with_settings({**settings, "steps": _TRACED_STEPS}))
     except AdvisorError as error:
         return result("refused", str(error))
     if folder.exists():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from advisor.config.sweep import Axis, Configuration, grid
-from advisor.tune.search import Predicted, Search, Tried, default_limit, key_of
+from advisor.tune.points import key_of
+from advisor.tune.search import Predicted, Search, Tried, default_limit
 
 AXES = [
     Axis(setting="bucket_cap_mb", values=[0.5, 1, 2, 5, 10, 25, 50, 100]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,10 +18,12 @@ from advisor.profile.models.decoder import Decoder
 _NOT_FAMILIES = {"decoder", "emulated"}
 
 
-def families() -> list[str]:
+@cache
+def families() -> tuple[str, ...]:
     """Names of the model families."""
     folder = str(Path(__file__).parent)
-    return sorted(m.name for m in pkgutil.iter_modules([folder]) if m.name not in _NOT_FAMILIES)
+    names = {module.name for module in pkgutil.iter_modules([folder])}
+    return tuple(sorted(names - _NOT_FAMILIES))
 
 
 def family(name: str) -> ModuleType:

@@ -6,27 +6,31 @@ import json
 from typing import Any
 
 from advisor.report import numbers
-from advisor.report.charts.dots import StepTime, step_times
 from advisor.report.charts.effects import Share, share_bars
 from advisor.report.charts.frontier import Outcome, time_against_memory
 from advisor.report.charts.scene import DataTable, Figure
+from advisor.report.sections import sweep_trials
 from advisor.report.sections.section import Section, slug
-from advisor.report.tables import Row, rows
+from advisor.report.tables import rows
 from advisor.store.store import Store
 
-_MAX_DOTS = 24
-# Median absolute deviation to standard deviation for normal noise: 1 / Phi^-1(3/4).
-_MAD_TO_SIGMA = 1.4826
+# Causes of a sweep's verdict: its page is about the sweep, not about the baseline's findings.
+WON, KEPT = "sweep-won", "sweep-kept"
 
 
 def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     """The section of one run; None without timed trials."""
     suffix = f"-{slug(run)}" if several else ""
     trials = rows(store, "SELECT * FROM trial WHERE run = ? ORDER BY trial", [run])
-    if not any(trial["step_ns_median"] for trial in trials):
+    if not any(t["step_ns_median"] for t in trials if t["origin"] != "modelled"):
         return None
     result = _result(store, run)
-    figures = [_trials(trials, result, suffix)]
+    by_model = [trial for trial in trials if trial["origin"] == "modelled"]
+    figures = [
+        sweep_trials.measured(
+            [trial for trial in trials if trial["origin"] != "modelled"], result, suffix
+        )
+    ]
     surrogate = result.get("surrogate")
     if surrogate and surrogate["effects"]:
         figures.append(_effects(surrogate, suffix))
@@ -35,6 +39,8 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     frontier = result.get("frontier") or []
     if len(frontier) > 1:
         figures.append(_frontier(frontier, suffix))
+    if by_model:
+        figures.append(sweep_trials.modelled(by_model, suffix))
     return Section(
         id=f"sweep{suffix}",
         title="What did the sweep try?" + (f" ({run})" if several else ""),
@@ -48,89 +54,6 @@ def _result(store: Store, run: str) -> dict[str, Any]:
     found = rows(store, "SELECT recommendation FROM sweep WHERE run = ?", [run])
     result: dict[str, Any] = json.loads(found[0]["recommendation"]) if found else {}
     return result
-
-
-def _trials(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
-    timed = [trial for trial in trials if trial["step_ns_median"]]
-    baselines = [trial for trial in timed if trial["is_baseline"]]
-    baseline = (
-        sum(trial["step_ns_median"] for trial in baselines) / len(baselines) if baselines else None
-    )
-    band = _band(baseline, baselines, result.get("resolution_share"))
-    best = min(timed, key=lambda trial: trial["step_ns_median"])
-    seen = not best["is_baseline"] and (band is None or best["step_ns_median"] < band[0])
-    if result:
-        # What counts is the confirmation in fresh pairs, not the best single trial.
-        verdict = str(result["verdict"])
-        title, wins = f"{verdict[:1].upper()}{verdict[1:]}", bool(result["recommended"])
-    elif seen and baseline is not None:
-        gain = numbers.duration(baseline - best["step_ns_median"])
-        title, wins = f"{_settings(best)} won: {gain} per step less than the present settings", True
-    else:
-        title, wins = "No trial beats the present settings by more than its noise: leave it", False
-    chosen = result.get("changes") or {}
-    shown = sorted(timed, key=lambda trial: trial["step_ns_median"])[:_MAX_DOTS]
-    return Figure(
-        id=f"trials{suffix}",
-        title=title,
-        description="Median step time in ms of every trial; shaded: the noise.",
-        scenes=[
-            step_times(
-                [
-                    StepTime(
-                        _settings(trial),
-                        trial["step_ns_median"],
-                        *_spread(trial),
-                        chosen=wins and (_has(trial, chosen) if result else trial is best),
-                        guess=trial["origin"] != "measured",
-                    )
-                    for trial in shown
-                ],
-                band_ns=band,
-                baseline_ns=baseline,
-            )
-        ],
-        table=DataTable(
-            ["trial", "settings", "outcome", "measured or modelled", "steps", "median step",
-             "median absolute deviation"],
-            [
-                [
-                    trial["trial"],
-                    _settings(trial),
-                    trial["outcome"],
-                    trial["origin"],
-                    numbers.cell(trial["steps"]),
-                    numbers.duration(trial["step_ns_median"]),
-                    numbers.duration(trial["step_ns_mad"]),
-                ]
-                for trial in trials[:200]
-            ],
-        ),
-        note="Whiskers: ± 1 σ of the trial's steps. Band: the present settings ± 2 σ. "
-        "Open dots are modelled, not measured.",
-    )  # fmt: skip
-
-
-def _band(
-    baseline: float | None, baselines: list[Row], resolution: float | None
-) -> tuple[float, float] | None:
-    """The sweep's own resolution (baseline trials against one another), else the steps' spread."""
-    if baseline is None:
-        return None
-    if resolution is not None:
-        return baseline * (1 - resolution), baseline * (1 + resolution)
-    spread = [t["step_ns_mad"] for t in baselines if t["step_ns_mad"] is not None]
-    if not spread:
-        return None
-    two_sigma = 2 * _MAD_TO_SIGMA * max(spread)
-    return baseline - two_sigma, baseline + two_sigma
-
-
-def _spread(trial: Row) -> tuple[float | None, float | None]:
-    if trial["step_ns_mad"] is None:
-        return None, None
-    sigma = _MAD_TO_SIGMA * trial["step_ns_mad"]
-    return trial["step_ns_median"] - sigma, trial["step_ns_median"] + sigma
 
 
 def _effects(surrogate: dict[str, Any], suffix: str) -> Figure:
@@ -231,20 +154,3 @@ def _frontier(points: list[dict[str, Any]], suffix: str) -> Figure:
         ),
         note="Filled dots: no other trial is both faster and smaller. Not confirmed.",
     )
-
-
-def _has(trial: Row, changes: dict[str, Any]) -> bool:
-    """Whether the trial ran with exactly the recommended changes."""
-    return not trial["is_baseline"] and _values(trial) == changes
-
-
-def _settings(trial: Row) -> str:
-    values = _values(trial)
-    if trial["is_baseline"] or not values:
-        return "present settings"
-    return ", ".join(f"{name.removeprefix('env.')}={value}" for name, value in values.items())
-
-
-def _values(trial: Row) -> dict[str, Any]:
-    found = json.loads(trial["settings"] or "{}")
-    return found if isinstance(found, dict) else {}

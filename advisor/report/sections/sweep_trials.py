@@ -1,0 +1,209 @@
+"""A sweep's trials as pictures: measured step times per setting, and what NCCL's model says."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.report import numbers
+from advisor.report.charts.dots import StepTime, step_times
+from advisor.report.charts.scene import DataTable, Figure
+from advisor.report.tables import Row
+
+_MAX_DOTS = 24
+# Median absolute deviation to standard deviation for normal noise: 1 / Phi^-1(3/4).
+_MAD_TO_SIGMA = 1.4826
+_COLUMNS = ["trial", "settings", "outcome", "steps", "median step", "median absolute deviation"]
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """The trials of one setting. ``step_ns`` is freed of drift: see :func:`_ratios`."""
+
+    label: str
+    values: dict[str, Any]
+    step_ns: float
+    sigma_ns: float
+    trials: int
+
+
+def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
+    """One dot per setting, the present settings first, and a table of every trial."""
+    timed = [trial for trial in trials if trial["step_ns_median"]]
+    baselines = [trial["step_ns_median"] for trial in timed if trial["is_baseline"]]
+    baseline = statistics.median(baselines) if baselines else None
+    band = _band(baseline, timed, result.get("resolution_share"))
+    settings = sorted(_settings(timed, baseline), key=lambda one: one.step_ns)
+    best = settings[0] if settings else None
+    seen = best is not None and band is not None and best.step_ns < band[0]
+    if result:
+        # What counts is the confirmation in fresh pairs, not the best single trial.
+        verdict = str(result["verdict"])
+        title, wins = f"{verdict[:1].upper()}{verdict[1:]}", bool(result["recommended"])
+    elif seen and best is not None and baseline is not None:
+        gain = numbers.duration(baseline - best.step_ns)
+        title, wins = f"{best.label} won: {gain} per step less than the present settings", True
+    else:
+        title, wins = "No trial beats the present settings by more than its noise: leave it", False
+    chosen = result.get("changes") or {}
+    dots = [
+        StepTime(
+            one.label + (f" ({one.trials} trials)" if one.trials > 1 else ""),
+            one.step_ns,
+            one.step_ns - one.sigma_ns,
+            one.step_ns + one.sigma_ns,
+            chosen=wins and (one.values == chosen if result else one is best),
+        )
+        for one in settings[:_MAX_DOTS]
+    ]
+    if baseline is not None:
+        spread = _MAD_TO_SIGMA * statistics.median(abs(step - baseline) for step in baselines)
+        label = f"present settings ({numbers.plural(len(baselines), 'trial')})"
+        dots.insert(0, StepTime(label, baseline, baseline - spread, baseline + spread))
+    failed = len(trials) - len(timed)
+    more = f" {len(settings) - _MAX_DOTS} slower ones are in the table only." * (
+        len(settings) > _MAX_DOTS
+    )
+    return Figure(
+        id=f"trials{suffix}",
+        title=title,
+        description="Median step time in ms of every setting tried; shaded: the noise.",
+        scenes=[step_times(dots, band_ns=band, baseline_ns=baseline)],
+        table=DataTable(
+            _COLUMNS,
+            [
+                [
+                    trial["trial"],
+                    "present settings" if trial["is_baseline"] else label_of(trial),
+                    trial["outcome"],
+                    numbers.cell(trial["steps"]),
+                    numbers.duration(trial["step_ns_median"]),
+                    numbers.duration(trial["step_ns_mad"]),
+                ]
+                for trial in trials[:200]
+            ],
+        ),
+        note="Measured. Each dot stands as far from the dotted line as its trial was from the runs "
+        "of the present settings just before and after it, so that a machine that drifts moves "
+        "none; the table has the times as they were. Whiskers: ± 1 σ of the trial's steps (present "
+        "settings: of their trials). Shaded: differences too small to tell from noise."
+        + more
+        + (f" {numbers.plural(failed, 'trial')} failed (see the table)." if failed else ""),
+    )  # fmt: skip
+
+
+def modelled(trials: list[Row], suffix: str) -> Figure:
+    """NCCL's settings by what its cost model gives for the job's calls; never a step time."""
+    timed = sorted(
+        (trial for trial in trials if trial["step_ns_median"] is not None),
+        key=lambda trial: (trial["step_ns_median"], not trial["is_baseline"]),
+    )
+    own = next((t["step_ns_median"] for t in timed if t["is_baseline"]), None)
+    broken = [trial for trial in trials if trial["step_ns_median"] is None]
+    rest = [trial for trial in timed if not trial["is_baseline"]]
+    worst = max((t["step_ns_median"] for t in rest), default=None)
+    title = "NCCL's settings on the named machine (modelled)"
+    if own and worst:
+        title += f": forcing one costs up to {worst / own:.1f} times NCCL's own choice"
+    return Figure(
+        id=f"modelled{suffix}",
+        title=title,
+        description="Modelled time in ms of one step's collectives under each setting.",
+        scenes=[
+            step_times(
+                [
+                    StepTime(
+                        "NCCL's own choice" if t["is_baseline"] else label_of(t),
+                        t["step_ns_median"],
+                        guess=True,
+                    )
+                    for t in timed[:_MAX_DOTS]
+                ],
+                band_ns=None,
+                baseline_ns=own,
+            )
+        ],
+        table=DataTable(
+            ["settings", "communication per step", "works"],
+            [
+                [
+                    "NCCL's own choice" if trial["is_baseline"] else label_of(trial),
+                    numbers.duration(trial["step_ns_median"]),
+                    "no" if trial["step_ns_median"] is None else "yes",
+                ]
+                for trial in [*timed, *broken]
+            ],
+        ),
+        note="Modelled, not measured: NCCL's cost model for this job's calls, each alone on the "
+        "links. It is the model that NCCL chooses by, so that no setting can beat its own choice "
+        "here; the picture shows what a setting would lose."
+        + (f" {numbers.plural(len(broken), 'setting')} would break a call." if broken else ""),
+    )
+
+
+def label_of(trial: Row) -> str:
+    """``bucket_cap_mb=5, NCCL_ALGO=allreduce:ring``."""
+    values = values_of(trial)
+    return ", ".join(
+        f"{name.removeprefix('env.')}={'unset' if value is None else value}"
+        for name, value in values.items()
+    ) or "present settings"  # fmt: skip
+
+
+def values_of(trial: Row) -> dict[str, Any]:
+    """The settings that the trial changed."""
+    found = json.loads(trial["settings"] or "{}")
+    return found if isinstance(found, dict) else {}
+
+
+def _ratios(timed: list[Row]) -> Iterator[tuple[Row, float | None]]:
+    """Every trial that is no baseline, over the (log) mean of the baselines next to it."""
+    ok = [trial["is_baseline"] and trial["outcome"] == "ok" for trial in timed]
+    for place, trial in enumerate(timed):
+        if trial["is_baseline"]:
+            continue
+        before = next((timed[i] for i in range(place - 1, -1, -1) if ok[i]), None)
+        after = next((timed[i] for i in range(place + 1, len(timed)) if ok[i]), None)
+        around = [math.log(one["step_ns_median"]) for one in (before, after) if one]
+        yield (
+            trial,
+            trial["step_ns_median"] / math.exp(statistics.mean(around)) if around else None,
+        )
+
+
+def _settings(timed: list[Row], baseline: float | None) -> Iterator[_Setting]:
+    groups: dict[str, list[tuple[Row, float]]] = {}
+    for trial, ratio in _ratios(timed):
+        if ratio is None or baseline is None:
+            step = float(trial["step_ns_median"])
+        else:
+            step = ratio * baseline
+        groups.setdefault(label_of(trial), []).append((trial, step))
+    for label, members in groups.items():
+        deviations = [t["step_ns_mad"] for t, _ in members if t["step_ns_mad"] is not None]
+        yield _Setting(
+            label=label,
+            values=values_of(members[0][0]),
+            step_ns=statistics.median(step for _, step in members),
+            sigma_ns=_MAD_TO_SIGMA * statistics.median(deviations) if deviations else 0.0,
+            trials=len(members),
+        )
+
+
+def _band(
+    baseline: float | None, timed: list[Row], resolution: float | None
+) -> tuple[float, float] | None:
+    """The sweep's own resolution (baseline trials against one another), else the steps' spread."""
+    if baseline is None:
+        return None
+    if resolution is not None:
+        return baseline * (1 - resolution), baseline * (1 + resolution)
+    spread = [t["step_ns_mad"] for t in timed if t["is_baseline"] and t["step_ns_mad"] is not None]
+    if not spread:
+        return None
+    two_sigma = 2 * _MAD_TO_SIGMA * max(spread)
+    return baseline - two_sigma, baseline + two_sigma

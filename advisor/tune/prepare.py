@@ -1,0 +1,51 @@
+"""From a workload and a space to a sweep that is ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from advisor.config.sweep import Axis, baseline
+from advisor.config.workload import Workload
+from advisor.errors import AdvisorError
+from advisor.tune.points import Points, comparable, job_identity
+from advisor.tune.search import default_limit
+from advisor.tune.sweep import Sweep
+
+MINIMUM_TIMED_STEPS = 15
+
+
+def prepare(
+    workload: Workload,
+    axes: Sequence[Axis],
+    folder: Path,
+    environment: dict[str, str],
+    *,
+    limit: int | None,
+    seconds: float | None,
+    timeout_s: float,
+) -> Sweep:
+    """A sweep ready to run. Raises AdvisorError when there is nothing to vary."""
+    steps = max(workload.timed_steps, MINIMUM_TIMED_STEPS)
+    workload = comparable(workload.with_settings({"timed_steps": steps}), axes)
+    start = baseline(list(axes), workload, environment)
+    points = Points.of(axes, start, job_identity(workload))
+    varied = [axis for axis in axes if points.varies(axis.setting)]
+    fixed = [axis.setting for axis in axes if axis not in varied]
+    points = points.without(fixed)
+    others = len(points) - 1
+    if not others:
+        raise AdvisorError(
+            "no other value of any axis applies to this workload",
+            hint="see the strategies and backends of the axes, or pass --space",
+        )
+    return Sweep(
+        workload=workload,
+        axes=varied,
+        folder=folder,
+        points=points,
+        limit=min(others, limit if limit is not None else default_limit(others, len(varied))),
+        fixed=fixed,
+        seconds=seconds,
+        timeout_s=timeout_s,
+    )

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel.ddp import _reconstruct_dtensor
 from torch.nn.parallel import DistributedDataParallel
 
 from advisor.profile import names
@@ -71,7 +72,7 @@ def cut(job: Job, schedule: Callable[..., Any], *, stages_per_rank: int = 1) -> 
         ]
         for stage in made:
             _annotate(stage)
-            _infer_without_sync(stage)
+            _infer_beside_ddp(stage)
         micro_batches = job.workload.gradient_accumulation
 
         def share_of_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -146,21 +147,27 @@ def _with_rest(ends: list[list[int]], ranks: torch.Tensor) -> list[list[int]]:
     return ends + [[int(rank)] for row in ranks[1:-1] for rank in row]
 
 
-def _infer_without_sync(stage: PipelineStage) -> None:
-    """Keep DDP's reducer out of the pass in which newer torch infers the stages' shapes.
+def _infer_beside_ddp(stage: PipelineStage) -> None:
+    """Keep DDP out of the pass in which torch infers the stages' shapes.
 
-    That pass runs a real forward and backward; the reducer would count its gradients as a step's
-    and fail when it rebuilds its buckets.
+    Newer torch (2.13) runs a real forward and backward: the reducer would count its gradients as a
+    step's and fail when it rebuilds its buckets. Older torch (2.11) runs a forward without
+    gradients: tensor parallelism makes its DTensors of DDP's parameters in the first forward, and
+    keeps them, so that they would never reach the parameters again.
     """
-    infer = getattr(stage, "_forward_metadata_inference", None)
-    if infer is None or not isinstance(stage.submod, DistributedDataParallel):
+    if not isinstance(stage.submod, DistributedDataParallel):
         return
+    newer = hasattr(stage, "_forward_metadata_inference")
+    name = "_forward_metadata_inference" if newer else "_shape_inference"
+    infer = getattr(stage, name)
 
-    def quietly(*args: Any, **kwargs: Any) -> Any:
+    def beside(*args: Any, **kwargs: Any) -> Any:
+        if not newer:
+            _reconstruct_dtensor(stage.submod.module, None)
         with stage.submod.no_sync():
             return infer(*args, **kwargs)
 
-    stage._forward_metadata_inference = quietly
+    setattr(stage, name, beside)
 
 
 def _annotate(stage: PipelineStage) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from advisor import __version__
+from advisor.cli._interrupt import interrupted, is_interrupt, watch_for_interrupts
 from advisor.config.settings import FILE_NAME, check_settings, load_settings
 from advisor.errors import AdvisorError
 
@@ -91,12 +92,12 @@ def _options(ctx: click.Context) -> dict[str, dict[str, str]]:
 
 def main(args: list[str] | None = None) -> None:
     """Entry point. Exit status: 0 done, 1 findings at --fail-on, 2 usage, input or internal."""
+    watch_for_interrupts()
     try:
         status = _root.main(args=args, prog_name="advisor", standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except click.exceptions.Abort:
-        click.echo("advisor: interrupted", err=True)
-        sys.exit(130)
+        interrupted()
     except click.ClickException as error:
         error.show()
         sys.exit(2)
@@ -111,6 +112,8 @@ def main(args: list[str] | None = None) -> None:
         click.echo(f"advisor: {error}", err=True)
         sys.exit(2)
     except Exception as error:
+        if is_interrupt(error):
+            interrupted()
         if os.environ.get("ADVISOR_DEBUG"):
             raise
         click.echo(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,11 +123,14 @@ def _say(output: str, ranks: int, read: int, dropped: int) -> None:
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Store]:
     """A store on disk for the time of writing a Parquet folder: traces may exceed the memory."""
+    from advisor.store.leftovers import SCRATCH_STORE, clear_leftovers, scratch_folder
     from advisor.store.store import Store
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(prefix=".advisor-", dir=folder.parent) as scratch,
-        Store.create(Path(scratch) / "scratch.duckdb") as store,
-    ):
-        yield store
+    clear_leftovers(folder)
+    scratch = scratch_folder(folder)
+    try:
+        with Store.create(scratch / SCRATCH_STORE) as store:
+            yield store
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -97,6 +97,7 @@ def write_parquet(
                 _copy(con, f"SELECT * FROM {table} WHERE run = $run", {"run": run}, place)
             else:
                 place.unlink(missing_ok=True)
+        clear_partial(folder, run, mine, [batch or own_batch])
 
 
 def _inputs(con: Any, run: str) -> str:

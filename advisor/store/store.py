@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
@@ -14,7 +13,9 @@ from typing import Any
 import duckdb
 
 from advisor.errors import AdvisorError
+from advisor.store.leftovers import clear_leftovers, partial_file, remove_database
 from advisor.store.parquet import attach_parquet, is_parquet_store, write_parquet
+from advisor.store.running import stoppable
 
 SCHEMA_VERSION = 2
 _FREE_SHARE = 0.25
@@ -30,7 +31,7 @@ class Store:
     """
 
     def __init__(self, con: Any, *, path: Path | None, temporary: Path | None = None) -> None:
-        self.con = con
+        self.con = stoppable(con)
         self.path = path
         self._temporary = temporary
 
@@ -44,23 +45,23 @@ class Store:
                     "already exists", where=str(path), hint="pass --force to replace it"
                 )
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(
-                prefix=f".{path.name}.", suffix=".partial", dir=path.parent
-            )
-            os.close(handle)
-            temporary = Path(name)
-            temporary.unlink()
-        con = duckdb.connect(str(temporary) if temporary else ":memory:")
-        store = cls(con, path=path, temporary=temporary)
-        if temporary:
-            # Nobody reads this file before save() has written it out; a crash leaves it behind.
-            con.execute("SET fsync_mode = 'NONE'")
-        con.execute("BEGIN")
-        con.execute(schema_sql())
-        con.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR)")
-        con.execute("INSERT INTO meta VALUES ('schema_version', ?)", [str(SCHEMA_VERSION)])
-        con.execute("COMMIT")
-        return store
+            clear_leftovers(path)
+            temporary = partial_file(path)
+        try:
+            con = stoppable(duckdb.connect(str(temporary) if temporary else ":memory:"))
+            if temporary:
+                # Nobody reads this file before save() has written it out; a crash leaves it behind.
+                con.execute("SET fsync_mode = 'NONE'")
+            con.execute("BEGIN")
+            con.execute(schema_sql())
+            con.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR)")
+            con.execute("INSERT INTO meta VALUES ('schema_version', ?)", [str(SCHEMA_VERSION)])
+            con.execute("COMMIT")
+        except BaseException:
+            if temporary:
+                remove_database(temporary)
+            raise
+        return cls(con, path=path, temporary=temporary)
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = True) -> Store:
@@ -163,13 +164,13 @@ class Store:
             self.con.close()
             smaller.replace(self._temporary)
         finally:
-            _remove(smaller)
+            remove_database(smaller)
 
     def close(self) -> None:
         """Close; an unsaved created store leaves nothing behind."""
         self.con.close()
         if self._temporary is not None:
-            _remove(self._temporary)
+            remove_database(self._temporary)
             self._temporary = None
 
     def __enter__(self) -> Store:
@@ -182,12 +183,6 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _remove(file: Path) -> None:
-    """Remove a DuckDB file and its log, where they are."""
-    for leftover in (file, Path(f"{file}.wal")):
-        leftover.unlink(missing_ok=True)
 
 
 def is_store(path: Path) -> bool:

@@ -116,3 +116,43 @@ def test_an_internal_error_is_one_line_and_debug_shows_the_traceback(
     monkeypatch.setenv("ADVISOR_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         _main.main([])
+
+
+_INTERRUPTED = """
+import os, signal, sys, threading
+from advisor.cli import main
+from advisor.ingest import pipeline
+
+def interrupted(context):
+    if sys.argv[1] == "query":
+        threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+        context.con.execute("SELECT sum(range) FROM range(1_000_000_000_000)")
+    os.kill(os.getpid(), signal.SIGINT)
+
+pipeline.join_sources = interrupted
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("where", ["query", "python"])
+@pytest.mark.parametrize("command", ["ingest", "diagnose"])
+def test_ctrl_c_leaves_the_old_store_and_nothing_else(
+    tmp_path: Path, fixtures_dir: Path, where: str, command: str
+) -> None:
+    """GIVEN a store WHEN replacing it is interrupted, in the database or outside THEN 130."""
+    place = tmp_path / "run.duckdb"
+    place.write_bytes(b"old")
+    traces = str(fixtures_dir / "lab-pp-few-micro-batches")
+    output = "-o" if command == "ingest" else "--store"
+    ended = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED, where, command, traces, output, place, "--force"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert ended.returncode == 130, ended.stderr
+    assert ended.stderr.strip() == "advisor: interrupted"
+    assert ended.stdout == ""
+    assert place.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [place]

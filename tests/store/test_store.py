@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -230,3 +232,56 @@ def test_a_version_that_is_no_number_is_refused(tmp_path: Path) -> None:
         store.save()
     with pytest.raises(AdvisorError, match="schema version next"):
         Store.open(place)
+
+
+def _interrupted_writer(place: Path, folder: bool) -> subprocess.Popen[str]:
+    """A process that has a store half written, and says so."""
+    script = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from advisor.store.leftovers import SCRATCH_STORE, scratch_folder\n"
+        "from advisor.store.store import Store\n"
+        "place = Path(sys.argv[1])\n"
+        "if sys.argv[2] == 'folder':\n"
+        "    place = scratch_folder(place) / SCRATCH_STORE\n"
+        "store = Store.create(place, force=True)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    command = [sys.executable, "-c", script, str(place), "folder" if folder else "file"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path: Path, folder: bool) -> None:
+    """GIVEN a writer WHEN it lives THEN its file stays, WHEN it was killed THEN it is removed."""
+    place = tmp_path / "run.duckdb"
+    place.write_bytes(b"old")
+    with _interrupted_writer(place, folder) as process:
+        try:
+            theirs = {item for item in tmp_path.iterdir() if item != place}
+            assert theirs
+            with Store.create(place, force=True):
+                assert theirs <= set(tmp_path.iterdir())
+        finally:
+            process.kill()
+    assert theirs <= set(tmp_path.iterdir())
+    with Store.create(place, force=True):
+        assert not theirs & set(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == [place]
+    assert place.read_bytes() == b"old"
+
+
+def test_a_store_that_cannot_be_begun_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("advisor.store.store.schema_sql", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Store.create(tmp_path / "run.duckdb")
+    assert list(tmp_path.iterdir()) == []

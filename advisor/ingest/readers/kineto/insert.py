@@ -17,6 +17,7 @@ from advisor.ingest.readers.kineto.native.pipeline import Item, Leftover, Scanni
 from advisor.ingest.readers.kineto.native.scanner import COMM_EVENTS, EVENTS, Scanner
 from advisor.ingest.readers.kineto.trace import Trace, chunk_first_id
 from advisor.ingest.source import ReadContext
+from advisor.store.running import stoppable
 
 _ARROW = pa.schema(
     [
@@ -125,7 +126,7 @@ def _stream(context: ReadContext, schema: Any, batches: Iterator[Any], statement
 
     reader = pa.RecordBatchReader.from_batches(schema, noted())
     # A connection of its own: registering fails while another has an unread result.
-    con = context.con.cursor()
+    con = stoppable(context.con.cursor())
     con.register("kineto_stream", reader)
     limited = context.store.path is not None
     try:

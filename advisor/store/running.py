@@ -1,0 +1,24 @@
+"""The database connections of this process, so that Ctrl-C can stop a query that is running.
+
+Python hands a signal to the main thread once that is back from the database, and a query over
+many gigabytes does not come back by itself.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+_connections: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def stoppable(con: Any) -> Any:
+    """``con``, known to :func:`stop_queries` as long as it lives."""
+    _connections.add(con)
+    return con
+
+
+def stop_queries() -> None:
+    """Make every running query raise an error; connections that do nothing go on."""
+    for con in list(_connections):
+        con.interrupt()

@@ -132,18 +132,25 @@ def _emit(item: Output, text: str, *, quiet: bool) -> None:
 
 
 def _note_what_was_read(report: FindingsReport, seconds: float) -> None:
+    several = len(report.runs) > 1
+    if several:
+        click.echo(
+            f"These files are of {len(report.runs)} recordings: each is diagnosed by itself",
+            err=True,
+        )
     for run in report.runs:
+        name = f"{run.run}: " if several else ""
         dropped = f", {run.events_dropped:,} dropped" if run.events_dropped else ""
         if not run.ranks_read:
             files = len(run.inputs)
             click.echo(
-                f"Read {files} file{'s' if files != 1 else ''}, no trace among them, "
+                f"{name}Read {files} file{'s' if files != 1 else ''}, no trace among them, "
                 f"in {seconds:.1f} s",
                 err=True,
             )
             continue
         click.echo(
-            f"Read {run.ranks_read} rank{'s' if run.ranks_read != 1 else ''}, "
+            f"{name}Read {run.ranks_read} rank{'s' if run.ranks_read != 1 else ''}, "
             f"{run.events_read:,} events{dropped} in {seconds:.1f} s",
             err=True,
         )

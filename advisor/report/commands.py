@@ -13,8 +13,8 @@ _CODE = Markup("<code>{}</code>")
 _FLAG = r"--?[a-z][\w-]*(?:[ =](?=\S*[^a-z\s;:.])[^\s;:]*[^\s;:,.])?"
 _PATH = r"[^\s,;:]*[./*=](?=\S)[^\s,;:]*|[\w.-]+/(?=\s|$)"
 _OURS = (
-    r"advisor (?:explain [a-z]+(?:-[a-z0-9]+)*|[a-z]+(?:-[a-z]+)*"
-    rf"(?: (?:{_FLAG}|…|[A-Z]{{2,}}\b|\d+\b|[a-z]+(?:-[a-z0-9]+)+|{_PATH}))*+)"
+    r"advisor (?:explain [a-z][a-z0-9]*(?:-[a-z0-9]+)*|[a-z]+(?:-[a-z]+)*"
+    rf"(?: (?:{_FLAG}|…|[A-Z]{{2,}}\b|\d+\b|[a-z][a-z0-9]*(?:-[a-z0-9]+)+|{_PATH}))*+)"
 )
 _SETTING = r"\b[A-Z][A-Z0-9_]{2,}=[^\s,;:)]+"
 _INLINE = re.compile(f"{_OURS}|{_SETTING}")

@@ -46,6 +46,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             sections=sections,
             verdict=report.verdict,
             state=_state(report),
+            first_steps=[summary.to_paste(step, report) for step in report.verdict.next_steps[:3]],
             subject=_subject(report),
             amount=summary.per_step(best) if best else numbers.duration(report.verdict.savings_ns),
             share=numbers.share(best.savings_share) if best and best.savings_share else "",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
 
 from advisor.findings import Confidence, Finding, FindingsReport, OutcomeKind, Severity
 from advisor.report import numbers
+from advisor.report.clean import one_line
 
 # METRICS section 8: how a saving was found out, in words a newcomer understands.
 CONFIDENCE_WORDS: dict[Confidence, str] = {
@@ -60,6 +62,36 @@ def place(finding: Finding) -> str:
     if finding.ranks:
         return ("rank " if len(finding.ranks) == 1 else "ranks ") + rank_list(finding.ranks)
     return f"group {finding.process_group}" if finding.process_group else ""
+
+
+def given(report: FindingsReport, run: str) -> str:
+    """What a command must be given to read ``run`` again, quoted for a shell; 'PATH' if unknown.
+
+    Of the arguments of the command that made the report, those that hold the run's files.
+    """
+    inputs = next((item.inputs for item in report.runs if item.run == run), [])
+    try:
+        words = shlex.split(report.command)[2:]
+    except ValueError:
+        words = []
+    places = [word for word in words if not word.startswith("-")]
+    holding = [place for place in places if any(_within(path, place) for path in inputs)]
+    if inputs and all(any(_within(path, place) for place in holding) for path in inputs):
+        return shlex.join(one_line(place) for place in holding)
+    read = what_was_read(inputs)
+    return shlex.quote(one_line(read)) if read else "PATH"
+
+
+def _within(path: str, place: str) -> bool:
+    return PurePath(path).is_relative_to(place)
+
+
+def to_paste(text: str, report: FindingsReport) -> str:
+    """``text`` with what was read in the place of OLD, where one run was."""
+    if len(report.runs) != 1:
+        return text
+    known = given(report, report.runs[0].run)
+    return text if known == "PATH" else text.replace(" OLD NEW", f" {known} NEW")
 
 
 def what_was_read(inputs: Sequence[str]) -> str:

@@ -5,12 +5,12 @@ Works at 80 columns, without colour and in CI logs: words carry the severity, co
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Iterator
 
 from advisor.findings import Finding, FindingsReport, OutcomeKind, Severity, Table
 from advisor.report import humanise, numbers, summary
+from advisor.report.brief import brief
 from advisor.report.clean import one_line, printable, shorten
 from advisor.report.options import Options
 from advisor.store.store import Store
@@ -18,7 +18,7 @@ from advisor.store.store import Store
 _LABEL = 9
 _ANSI = {Severity.CRITICAL: "31;1", Severity.WARNING: "33", Severity.INFO: "36"}
 _MAX_ROWS = 12
-_LEADS = ("Next: ", "      ")
+_MAX_PLACE = 120
 
 
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
@@ -29,7 +29,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
         lines += _findings_table(report, options)
     if options.verbose:
         for number, finding in enumerate(report.findings, 1):
-            lines += ["", *_details(number, finding, options)]
+            lines += ["", *_details(number, finding, report, options)]
         lines.append("")
     lines += _tail(report, options)
     return "\n".join(lines) + "\n"
@@ -39,11 +39,30 @@ def _head(report: FindingsReport, options: Options) -> Iterator[str]:
     verdict = report.verdict
     worst = report.findings[0].severity if report.findings else None
     ansi = "32;1" if verdict.cause == "healthy" else _ANSI.get(worst, "1") if worst else "1"
+    steps = [summary.to_paste(step, report) for step in verdict.next_steps]
+    shown = brief(
+        verdict.model_copy(update={"next_steps": steps}),
+        lambda text: len(_wrap(text, options.width - _LABEL)),
+    )
     yield from _labelled("VERDICT", verdict.title, options, ansi=ansi)
-    if verdict.why:
-        yield from _labelled("WHY", verdict.why, options, ansi="1")
-    for index, step in enumerate(verdict.next_steps):
+    if shown.why:
+        yield from _labelled(
+            "WHY", verdict.why if options.verbose else shown.why, options, ansi="1"
+        )
+    for index, step in enumerate(steps if options.verbose else shown.steps):
         yield from _labelled("NEXT" if index == 0 else "", step, options, ansi="1")
+    yield from _runs(report, options)
+
+
+def _runs(report: FindingsReport, options: Options) -> Iterator[str]:
+    """The verdict of every run: of several recordings each is diagnosed by itself."""
+    several = [(run.run, run.verdict) for run in report.runs if run.verdict is not None]
+    if not several:
+        return
+    head = f"{len(several)} recordings, each diagnosed by itself; name one to see it alone:"
+    yield from _labelled("RUNS", head, options, ansi="1")
+    for run, verdict in several:
+        yield from _labelled("", f"{run}: {verdict.title}", options)
 
 
 def _labelled(label: str, text: str, options: Options, *, ansi: str = "") -> Iterator[str]:
@@ -68,7 +87,10 @@ def _findings_table(report: FindingsReport, options: Options) -> Iterator[str]:
         severity = _style(f"{finding.severity:<8}", _ANSI[finding.severity], options)
         rule = shorten(finding.rule, rule_width)
         line = f"{number:>2}  {severity}  {amount:<{amount_width}}  {rule:<{rule_width}}  "
-        yield (line + shorten(where, room)).rstrip()
+        # Folded, not cut: what stands last (a group, an operator) tells two findings apart.
+        first, *more = _wrap(shorten(where, _MAX_PLACE), room) or [""]
+        yield (line + first).rstrip()
+        yield from (" " * before + part for part in more)
 
 
 def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
@@ -88,11 +110,7 @@ def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
         if outcome.outcome is OutcomeKind.ERROR:
             yield from _wrap(f"rule {outcome.rule} failed: {outcome.reason}", options.width)
     wrote = f"Wrote {options.wrote}" if options.wrote else ""
-    follow: list[str] = []
-    if report.findings:
-        if report.findings[0].evidence.window is not None:
-            follow.append(f"advisor open 1 {_inputs(report)}")
-        follow.append(f"advisor explain {report.findings[0].rule}")
+    follow = _follow_up(report)
     together = "Next: " + "    ".join(follow) if follow else ""
     if wrote and together and len(wrote) + len(together) + 4 <= options.width:
         yield f"{wrote:<{options.width - len(together)}}{together}"
@@ -102,17 +120,36 @@ def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
     if len(together) <= options.width:
         yield from filter(None, [together])
     else:
-        # Commands are for copying: never cut, whatever the width.
-        yield from (f"{lead}{command}" for lead, command in zip(_LEADS, follow, strict=True))
+        for index, command in enumerate(follow):
+            yield from _command("Next: " if index == 0 else "      ", command, options.width)
 
 
-def _inputs(report: FindingsReport) -> str:
-    """What `advisor open` must be given: the one input or folder, or a word for several."""
-    read = summary.what_was_read(report.runs[0].inputs) if len(report.runs) == 1 else ""
-    return shlex.quote(one_line(read)) if read else "PATH"
+def _follow_up(report: FindingsReport) -> list[str]:
+    if not report.findings:
+        return []
+    first = report.findings[0]
+    given = summary.given(report, first.run)
+    commands = [f"advisor explain {first.rule}"]
+    if first.evidence.window is not None:
+        commands.insert(0, f"advisor open 1 {given}")
+    return commands
 
 
-def _details(number: int, finding: Finding, options: Options) -> Iterator[str]:
+def _command(lead: str, command: str, width: int) -> Iterator[str]:
+    """A command to paste: folded at a space with a backslash where it is wider than the line."""
+    line = lead
+    for index, word in enumerate(command.split(" ")):
+        if index and len(line) + len(word) + 3 > width and line.strip():
+            yield f"{line} \\"
+            line = " " * (len(lead) + 2) + word
+        else:
+            line += f" {word}" if index else word
+    yield line
+
+
+def _details(
+    number: int, finding: Finding, report: FindingsReport, options: Options
+) -> Iterator[str]:
     title = f"{number}  {finding.severity.upper()}  {one_line(finding.title)}"
     yield _style(shorten_line(title, options.width), _ANSI[finding.severity], options)
     amount = summary.gain(finding)
@@ -128,7 +165,7 @@ def _details(number: int, finding: Finding, options: Options) -> Iterator[str]:
     for index, fix in enumerate(finding.fix):
         yield from _indented("fix" if index == 0 else "", fix, options)
     if finding.verify:
-        yield from _indented("verify", finding.verify, options)
+        yield from _indented("verify", summary.to_paste(finding.verify, report), options)
     for index, doubt in enumerate(finding.wrong_if):
         yield from _indented("wrong if" if index == 0 else "", doubt, options)
     if finding.merged:

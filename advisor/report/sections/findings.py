@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -35,15 +34,15 @@ class FindingView:
     timeline: Figure | None
     see: list[tuple[str, str]]
     open_command: str
+    verify: str
 
 
 def build(report: FindingsReport, store: Store | None) -> Section:
     """Always present: without findings it says that there is nothing to do."""
     taken = set(_RESERVED)
     rules = {outcome.rule for outcome in report.outcomes}
-    inputs = {run.run: run.inputs for run in report.runs}
     views = [
-        _view(number, finding, store, taken, rules, inputs.get(finding.run, []))
+        _view(number, finding, store, taken, rules, report)
         for number, finding in enumerate(report.findings, 1)
     ]
     counts = summary.severity_counts(report)
@@ -73,7 +72,7 @@ def _view(
     store: Store | None,
     taken: set[str],
     rules: set[str],
-    inputs: Sequence[str],
+    report: FindingsReport,
 ) -> FindingView:
     name = anchor(finding.id, taken)
     picture = crop.figure(store, finding) if store is not None else None
@@ -99,9 +98,8 @@ def _view(
         ],
         facts=_facts(finding),
         timeline=picture,
-        open_command=shlex.join(
-            ["advisor", "open", finding.id, summary.what_was_read(inputs) or "PATH"]
-        ),
+        open_command=f"advisor open {shlex.quote(finding.id)} {summary.given(report, finding.run)}",
+        verify=summary.to_paste(finding.verify, report),
         see=[(link, _see_kind(link, rules)) for link in finding.see],
     )
 

@@ -1,0 +1,121 @@
+"""Files of several jobs are never read as one: told apart by folder, process or world size."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from advisor import api
+from advisor.errors import AdvisorError
+from advisor.ingest import SeveralJobsError, ingest
+from advisor.ingest.jobs import Part, RankFile, refuse_twice, split_by_folder, split_by_process
+from advisor.store.store import Store
+from tests.support.traces import event, kineto
+
+_HOST_OP = {"cat": "cpu_op", "name": "aten::mm", "args": {}}
+
+
+def _trace(path: Path, rank: int, *, pid: int, at: int = 0, world_size: int = 2) -> Path:
+    info = {"backend": "nccl", "rank": rank, "world_size": world_size}
+    events = [event(at + n) for n in range(3)] + [event(at + 4, pid=pid, **_HOST_OP)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(kineto(events, distributedInfo=info))
+    return path
+
+
+def _jobs(tmp_path: Path) -> dict[str, list[str]]:
+    with Store.create() as store, pytest.raises(SeveralJobsError) as caught:
+        ingest([tmp_path], store)
+    assert store.con is not None
+    return {name: sorted(file.name for file in files) for name, files in caught.value.jobs.items()}
+
+
+def test_folders_with_the_same_ranks_are_jobs(tmp_path: Path) -> None:
+    for job in ("ddp", "fsdp2"):
+        for rank in range(2):
+            _trace(tmp_path / job / f"rank{rank}.json", rank, pid=100)
+    names = ["rank0.json", "rank1.json"]
+    assert _jobs(tmp_path) == {"ddp": names, "fsdp2": names}
+
+
+def test_a_folder_per_host_is_one_job(tmp_path: Path) -> None:
+    for rank in range(4):
+        _trace(tmp_path / f"host{rank // 2}" / f"rank{rank}.json", rank, pid=100, world_size=4)
+    with Store.create() as store:
+        ingest([tmp_path], store)
+        assert store.con.execute("SELECT count(*) FROM rank").fetchall() == [(4,)]
+
+
+def test_jobs_with_a_folder_per_host() -> None:
+    files = [
+        RankFile(Path(f"/runs/{job}/host{rank // 2}/rank{rank}.json"), rank, 4)
+        for job in ("old", "new")
+        for rank in range(4)
+    ]
+    with pytest.raises(SeveralJobsError) as caught:
+        split_by_folder(files)
+    assert {name: len(paths) for name, paths in caught.value.jobs.items()} == {"old": 4, "new": 4}
+
+
+def test_two_launches_in_one_folder_are_told_by_their_processes(tmp_path: Path) -> None:
+    for launch, at in ((1, 0), (2, 1000)):
+        for rank in range(2):
+            path = tmp_path / f"worker{rank}.{launch}.json"
+            _trace(path, rank, pid=100 * launch + rank, at=at)
+    assert _jobs(tmp_path) == {
+        "launch-1": ["worker0.1.json", "worker1.1.json"],
+        "launch-2": ["worker0.2.json", "worker1.2.json"],
+    }
+
+
+def test_cycles_of_one_process_are_parts_of_one_recording(tmp_path: Path) -> None:
+    for cycle in range(2):
+        for rank in range(2):
+            _trace(tmp_path / f"w{rank}.{cycle}.json", rank, pid=100 + rank, at=1000 * cycle)
+    with Store.create() as store:
+        ingest([tmp_path], store)
+        assert store.con.execute("SELECT count(*) FROM rank").fetchall() == [(2,)]
+
+
+def test_traces_of_jobs_of_other_sizes_are_not_one_job(tmp_path: Path) -> None:
+    _trace(tmp_path / "a.json", 0, pid=1, world_size=2)
+    _trace(tmp_path / "b.json", 1, pid=2, world_size=8)
+    assert _jobs(tmp_path) == {"of-2-ranks": ["a.json"], "of-8-ranks": ["b.json"]}
+
+
+def test_launches_that_do_not_add_up_are_refused_by_name() -> None:
+    parts = [
+        Part(Path("a0.json"), 0, 0, 10, 1),
+        Part(Path("b0.json"), 0, 20, 30, 2),
+        Part(Path("a1.json"), 1, 0, 10, 3),
+    ]
+    with pytest.raises(AdvisorError, match=r"a0\.json, b0\.json") as caught:
+        split_by_process(parts)
+    assert not isinstance(caught.value, SeveralJobsError)
+
+
+def test_two_dumps_of_a_rank_in_one_folder_are_refused() -> None:
+    files = [RankFile(Path("dump_0"), 0), RankFile(Path("dump_0.json"), 0)]
+    with pytest.raises(AdvisorError, match=r"dump_0, dump_0\.json"):
+        refuse_twice(files)
+
+
+def test_load_diagnoses_each_job_by_itself_and_says_so(tmp_path: Path) -> None:
+    fixtures = Path(__file__).parents[2] / "fixtures"
+    for name in ("gpt2-tiny-ddp-2", "gpt2-tiny-ddp-2-slow-rank"):
+        for file in (fixtures / name).glob("rank*.json.gz"):
+            target = tmp_path / name / file.name
+            target.parent.mkdir(exist_ok=True)
+            shutil.copy(file, target)
+    with api.load(tmp_path) as run:
+        report = run.report
+        text = run.render("text")
+    assert [item.run for item in report.runs] == ["gpt2-tiny-ddp-2", "gpt2-tiny-ddp-2-slow-rank"]
+    late = [item.run for item in report.findings if item.rule == "straggler-rank"]
+    assert late == ["gpt2-tiny-ddp-2-slow-rank"]
+    assert all("read apart from" in " ".join(item.notes) for item in report.runs)
+    assert "2 recordings" in text
+    with pytest.raises(AdvisorError, match="2 recordings"):
+        api.load_runs([tmp_path, fixtures / "gpt2-tiny-ddp-2"])

@@ -353,10 +353,12 @@ SELECT any_value(m ->> '$.advisor.workload.precision') AS precision,
 FROM (SELECT try_cast(metadata AS JSON) AS m FROM rank WHERE metadata IS NOT NULL)
 WHERE json_exists(m, '$.advisor.workload');
 
--- Hosts of each process group's ranks.
+-- Hosts of each process group's ranks. Where ranks were not read, the host with most of them shows
+-- how many one has.
 CREATE VIEW group_host AS
 SELECT g.process_group, any_value(g.size) AS group_size, any_value(g.ranks) AS ranks, count(DISTINCT h.host) AS hosts,
-  (SELECT min(n) FROM (SELECT count(*) AS n FROM rank_host GROUP BY host)) AS ranks_per_host
+  (SELECT CASE WHEN sum(n) < (SELECT world_size FROM facts) THEN max(n) ELSE min(n) END
+   FROM (SELECT count(*) AS n FROM rank_host GROUP BY host)) AS ranks_per_host
 FROM process_group g, unnest(g.ranks) AS m(rank) JOIN rank_host h ON h.rank = m.rank
 GROUP BY g.process_group HAVING count(*) = any_value(len(g.ranks));
 

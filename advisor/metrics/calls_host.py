@@ -39,10 +39,13 @@ class _Request:
     in_split: str | None
 
 
-def host_calls(con: Any, run: str, rank: int) -> tuple[list[Call], list[int]]:
+def host_calls(
+    con: Any, run: str, rank: int, *, complete: bool = True
+) -> tuple[list[Call], list[int]]:
     """Every collective span of a CPU-only rank as a call, by start; groups are set later.
 
-    The second part is when collectives were asked for of which no span was recorded.
+    The second part is when collectives were asked for of which no span was recorded. A recording
+    that is not ``complete`` was cut, the threads that ask at another time than the others.
     """
     found = read(
         con,
@@ -60,7 +63,7 @@ def host_calls(con: Any, run: str, rank: int) -> tuple[list[Call], list[int]]:
     requests = [_request(found, int(row)) for row in np.flatnonzero(~found["is_span"].astype(bool))]
     spans = [int(row) for row in np.flatnonzero(found["is_span"].astype(bool))]
     until = _last_seen(con, run, rank, sorted({request.thread for request in requests}))
-    of_span = _assign(found, spans, requests, until)
+    of_span = _assign(found, spans, requests, until, complete=complete)
     served = {id(request) for request in of_span.values()}
     lost = [request.start for request in requests if id(request) not in served]
     return [_call(rank, found, row, of_span.get(row)) for row in spans], lost
@@ -77,7 +80,12 @@ def _last_seen(con: Any, run: str, rank: int, threads: Sequence[int]) -> int:
 
 
 def _assign(
-    found: Mapping[str, Any], spans: Sequence[int], requests: Sequence[_Request], until: int
+    found: Mapping[str, Any],
+    spans: Sequence[int],
+    requests: Sequence[_Request],
+    until: int,
+    *,
+    complete: bool,
 ) -> dict[int, _Request]:
     """Span row -> the request it serves, in order for each kind and size.
 
@@ -97,12 +105,13 @@ def _assign(
     for key, rows in by_key.items():
         queue = waiting[key]
         began = [int(found["start_ns"][row]) for row in rows]
-        if len(queue) == len(rows) and all(r.start <= t for r, t in zip(queue, began, strict=True)):
+        even = len(queue) == len(rows) and (complete or began[-1] <= until)
+        if even and all(r.start <= t for r, t in zip(queue, began, strict=True)):
             result.update(zip(rows, queue, strict=True))
             continue
         place = len(queue) - 1
         for row, start in zip(reversed(rows), reversed(began), strict=True):
-            if start > until and len(queue) < len(rows):
+            if start > until and (len(queue) < len(rows) or not complete):
                 continue
             while place >= 0 and queue[place].start > start:
                 place -= 1

@@ -32,6 +32,10 @@ _DRIFT_SPAN_NS = 2_000_000_000
 _MOST_CALLS = 4_000
 # A slow edge sets ranks apart by at most half of the transfer (two ranks), less with more.
 _STAGGER_SHARE = 0.6
+# A rank that leaves a call before another came, by more than this and in more of the calls than
+# spans that were paired wrongly make up, has another clock.
+_TOLERANCE_NS = 200_000
+_MOST_EARLY = 0.05
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def clocks(
                     step.transfer,
                 )
                 queue.append(rank)
-    return _by_host(raw, infos, origin)
+    return _by_host(raw, infos, origin, usable)
 
 
 def _difference(
@@ -176,8 +180,20 @@ def _sizes(pairs: Sequence[tuple[Call, Call]]) -> tuple[list[Floats], bool]:
 
 
 def _by_host(
-    raw: Mapping[int, _Difference], infos: Mapping[int, RankInfo], origin: int
+    raw: Mapping[int, _Difference],
+    infos: Mapping[int, RankInfo],
+    origin: int,
+    columns: Sequence[Mapping[int, Call]],
 ) -> dict[int, Clock]:
+    rest = [found for rank, found in raw.items() if rank != min(raw)]
+    first = replace(
+        raw[min(raw)],
+        error=max((found.error for found in rest), default=0.0),
+        spread=max((found.spread for found in rest), default=0.0),
+        identified=all(found.identified for found in rest),
+        transfer=max((found.transfer for found in rest), default=0.0),
+    )
+    raw = {**raw, min(raw): first}  # what the others know about it
     hosts: dict[object, list[int]] = defaultdict(list)
     for rank in sorted(raw):
         hosts[host_of(rank, infos)].append(rank)
@@ -192,48 +208,57 @@ def _by_host(
                 doubt = max(doubt, _STAGGER_SHARE * found.transfer)
             if len(ranks) > 1 and abs(offset[rank] - center) <= doubt:
                 offset[rank] = center
-    median = float(np.median(list(offset.values())))
-    rest = [found for rank, found in raw.items() if rank != min(raw)]
-    typical = replace(
-        raw[min(raw)],
-        error=max((found.error for found in rest), default=0.0),
-        spread=max((found.spread for found in rest), default=0.0),
-        identified=all(found.identified for found in rest),
-        transfer=max((found.transfer for found in rest), default=0.0),
-    )
+    # One value per clock: ranks of one host share theirs. The middle one that is a clock's own.
+    own = sorted({(str(host), offset[rank]) for host, ranks in hosts.items() for rank in ranks})
+    values = sorted(value for _, value in own)
+    median = values[(len(values) - 1) // 2]
     settled = {}
-    for rank, found in {**raw, min(raw): typical}.items():
+    for rank, found in raw.items():
         away = offset[rank] - median
-        settled[rank] = 0.0 if _zero(rank, away, found, offset, median) else away
+        others = list(values)
+        others.remove(offset[rank])
+        zero = _zero(away, found, [abs(value - median) for value in others])
+        if zero and abs(away) > _ONE_HOST_NS:
+            same = {one for one in raw if offset[one] == median}
+            zero = not _impossible(columns, rank, same)
+        settled[rank] = 0.0 if zero else away
     reference = settled[min(raw)]
     return {
         rank: Clock(
             offset_ns=round(settled[rank] - reference),
-            drift_ppm=-raw[rank].drift if raw[rank].drift else 0.0,
-            residual_ns=round(2 * raw[rank].error),
+            drift_ppm=-found.drift if found.drift else 0.0,
+            residual_ns=0 if rank == min(raw) else round(2 * found.error),
             origin_ns=origin,
             ambiguous=not found.identified and settled[rank] != 0.0,
         )
-        for rank, found in {**raw, min(raw): typical}.items()
+        for rank, found in raw.items()
     }
 
 
-def _zero(
-    rank: int, away: float, found: _Difference, offsets: Mapping[int, float], median: float
-) -> bool:
-    """Whether an offset against the median host is no more than uncertainty or stagger.
+def _zero(away: float, found: _Difference, others: Sequence[float]) -> bool:
+    """Whether an offset against the median clock is no more than uncertainty or stagger.
 
     Messages of one size cannot tell an offset from the stagger of a slow edge. Then a single clock
-    that stands far from all others is an offset; a spread over several ranks is stagger.
+    that stands far from all others is an offset; a spread over several clocks is stagger.
     """
     if found.identified:
         return abs(away) <= max(_SIGNIFICANT * found.error, 0.5 * found.spread)
-    others = [abs(value - median) for key, value in offsets.items() if key != rank]
-    alone = abs(away) > 4 * max(others, default=0.0) + 2 * found.spread
-    if len(offsets) <= 3:
+    if len(others) <= 2:
         # In rings of two and three a slow edge too sets one rank apart, by under half the transfer.
-        alone = abs(away) > max(_STAGGER_SHARE * found.transfer, 2 * found.spread)
-    return not alone
+        return abs(away) <= max(_STAGGER_SHARE * found.transfer, 2 * found.spread)
+    return abs(away) <= 4 * max(others) + 2 * found.spread
+
+
+def _impossible(columns: Sequence[Mapping[int, Call]], rank: int, others: set[int]) -> bool:
+    """Whether calls ended before the last rank came, if this rank's clock were the others'."""
+    early = [
+        (column[rank].start > column[other].end + _TOLERANCE_NS)
+        or (column[other].start > column[rank].end + _TOLERANCE_NS)
+        for column in columns
+        if rank in column
+        for other in sorted(others & column.keys())
+    ]
+    return bool(early) and sum(early) > _MOST_EARLY * len(early)
 
 
 def host_of(rank: int, infos: Mapping[int, RankInfo]) -> object:

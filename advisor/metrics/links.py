@@ -21,7 +21,8 @@ from advisor.metrics.link_cost import Culprit, Inputs, Share, link_row, of_host
 from advisor.metrics.operations import POINT_TO_POINT
 from advisor.metrics.peers import PeerExcess, peer_excess
 from advisor.metrics.probes import Probe, probe_rows
-from advisor.metrics.rings import Explained, Home, Ring, explain, observe
+from advisor.metrics.ring_ends import Home, Ring, observe
+from advisor.metrics.rings import Explained, explain
 
 _SIGNIFICANCE = 0.01
 # Excess under this share of a call's time is within what healthy links differ by.
@@ -86,13 +87,13 @@ def homes(data: Inputs) -> dict[int, Home]:
 def _explained(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
     if not data.gloo:
         return None
-    found = explain(_sure(_rings(data), data), home)
+    found = explain(_rings(data, home), home)
     if found is None or found.p_value >= _SIGNIFICANCE or found.share[1] < _SMALLEST_SHARE:
         return None
     return found
 
 
-def _rings(data: Inputs) -> list[Ring]:
+def _rings(data: Inputs, home: Mapping[int, Home]) -> list[Ring]:
     by_kind: dict[tuple[str, str], list[Mapping[int, Call]]] = defaultdict(list)
     for column in data.columns:
         call = next(iter(column.values()))
@@ -105,23 +106,10 @@ def _rings(data: Inputs) -> list[Ring]:
         ranks = group.ranks if group is not None and group.ranks else tuple(sorted(columns[0]))
         if link_kind(next(iter(columns[0].values())), data.groups, data.infos) == "intra":
             continue  # ranks of one host: memory, not a link
-        ring = observe(name, ranks, columns, data.clocks)
+        ring = observe(name, ranks, columns, data.clocks, home)
         if ring is not None:
             found.append(ring)
     return found
-
-
-def _sure(rings: Sequence[Ring], data: Inputs) -> list[Ring]:
-    """Without rings that a clock may feign: one operation's ends, one of the clocks ambiguous.
-
-    Operations that go around the ring in opposite ways cannot be feigned by one offset.
-    """
-    return [
-        ring
-        for ring in rings
-        if not any(r in data.clocks and data.clocks[r].ambiguous for r in ring.ranks)
-        or len({other.op for other in rings if other.group == ring.group}) > 1
-    ]
 
 
 def _by_ring(found: Explained | None, home: Mapping[int, Home]) -> Culprit | None:

@@ -12,6 +12,7 @@ from advisor.metrics.calls import Call
 from advisor.metrics.calls_device import device_calls
 from advisor.metrics.calls_host import host_calls
 from advisor.metrics.clock import Clock, clocks
+from advisor.metrics.clock_messages import clocks_by_messages
 from advisor.metrics.fits import Kind, exclusive_transfers, fit_all
 from advisor.metrics.groups import (
     Group,
@@ -76,7 +77,7 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         info = infos[line.rank]
         marked = annotated_steps(con, run, line.rank, step_annotation)
         steps = device_windows(marked, line) if marked else whole_trace(line)
-        own, lost = _calls(con, run, line)
+        own, lost = _calls(con, run, line, complete=info.complete)
         if not info.complete and marked:
             steps = last_incomplete(steps.without(lost))
         _set_steps(own, steps)
@@ -96,13 +97,14 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     groups = groups or world_group(calls, infos, on_host)
     assign_groups(calls, groups, infos, on_host)
     stepped = bool(ranks) and all(_annotated(one.steps) for one in ranks.values())
-    matched = match(calls, groups, stepped)
-    found = clocks(matched.columns, infos)
+    # Equal calls compete for a partner where some are missing: their times decide.
+    offsets = _rough_offsets(ranks) if stepped else {}
+    matched = match(calls, groups, stepped, offsets)
+    found = _clocks(matched, infos)
     if any(reason == "missing event" for _, _, reason in matched.unmatched):
-        # Equal calls compete for a partner; now that the clocks are known, their times decide.
-        offsets = {rank: clock.offset_ns for rank, clock in found.items()}
+        offsets |= {rank: clock.offset_ns for rank, clock in found.items()}
         matched = match(calls, groups, stepped, offsets)
-        found = clocks(matched.columns, infos)
+        found = _clocks(matched, infos)
     if not any(_annotated(one.steps) for one in ranks.values()):
         _use_periods(ranks, calls)
     split_waiting(matched.columns, groups, found)
@@ -111,11 +113,31 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     return RunData(run, ranks, groups, calls, matched, found, exclusive, fits)
 
 
-def _calls(con: Any, run: str, line: Timeline) -> tuple[list[Call], list[int]]:
+def _calls(con: Any, run: str, line: Timeline, *, complete: bool) -> tuple[list[Call], list[int]]:
     """A rank's calls, and when it asked for others that its recording lost."""
     if line.on_device:
         return device_calls(con, run, line), []
-    return host_calls(con, run, line.rank)
+    return host_calls(con, run, line.rank, complete=complete)
+
+
+def _clocks(matched: Matched, infos: dict[int, RankInfo]) -> dict[int, Clock]:
+    return clocks(matched.columns, infos) or clocks_by_messages(matched.columns, infos)
+
+
+def _rough_offsets(ranks: dict[int, RankData]) -> dict[int, int]:
+    """What to add to each rank's clock so that its steps are the others' of the same number.
+
+    Ranks need not begin a step together: what is less than half of a step is no offset.
+    """
+    starts = {rank: {s.number: s.start for s in one.steps.steps} for rank, one in ranks.items()}
+    base = starts[min(starts)]
+    lengths = [s.end - s.start for one in ranks.values() for s in one.steps.steps]
+    result = {}
+    for rank, own in starts.items():
+        apart = [base[number] - begin for number, begin in own.items() if number in base]
+        middle = int(np.median(apart)) if apart else 0
+        result[rank] = middle if 2 * abs(middle) > np.median(lengths) else 0
+    return result
 
 
 def _annotated(steps: Steps) -> bool:

@@ -62,7 +62,7 @@ def match(
             missing = size > len(present)
         _count(result, columns, name, expected | present, missing)
         result.columns.extend(columns)
-    result.columns.extend(_pairs(calls, result))
+    result.columns.extend(_pairs(calls, result, offsets or {}))
     result.columns.sort(key=_order)
     for call_id, column in enumerate(result.columns):
         for call in column.values():
@@ -161,7 +161,9 @@ def _count(
                 result.unmatched[rank, group, "missing rank"] += 1
 
 
-def _pairs(calls: Mapping[int, Sequence[Call]], result: Matched) -> list[dict[int, Call]]:
+def _pairs(
+    calls: Mapping[int, Sequence[Call]], result: Matched, offsets: Mapping[int, int]
+) -> list[dict[int, Call]]:
     """Sends with their receives: the k-th of each size between two ranks, both ways apart."""
     sides: dict[tuple[int, int], tuple[list[Call], list[Call]]] = defaultdict(lambda: ([], []))
     columns: list[dict[int, Call]] = []
@@ -178,7 +180,9 @@ def _pairs(calls: Mapping[int, Sequence[Call]], result: Matched) -> list[dict[in
                 sides[call.peer, rank][1].append(call)
     for (source, destination), (sends, receives) in sorted(sides.items()):
         for pair in (
-            _aligned({source: sends, destination: receives}, {}) if source != destination else []
+            _aligned({source: sends, destination: receives}, offsets)
+            if source != destination
+            else []
         ):
             columns.append(pair)
             if len(pair) < 2:

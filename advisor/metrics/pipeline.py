@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +13,10 @@ from advisor.metrics.tables import rows
 
 
 def pipeline_rows(con: Any, run: str, calls: Mapping[int, Sequence[Call]]) -> list[dict[str, Any]]:
-    """Rows of ``pipeline_stage``: every chain of ranks that send both ways in every step."""
+    """Rows of ``pipeline_stage``: every chain of ranks that send both ways in every step.
+
+    A stage whose recording is missing shows in what its neighbours send it; it has no row.
+    """
     chains = _chains(calls)
     if not chains:
         return []
@@ -30,11 +34,12 @@ def pipeline_rows(con: Any, run: str, calls: Mapping[int, Sequence[Call]]) -> li
     }
     records = []
     for chain in chains:
-        if not all(rank in figures for rank in chain):
+        read = [(stage, rank) for stage, rank in enumerate(chain) if rank in figures]
+        if len(read) < 2:
             continue
-        mean = sum(figures[rank][1] for rank in chain) / len(chain)
+        mean = sum(figures[rank][1] for _, rank in read) / len(read)
         micro_batches = _micro_batches(calls, chain)
-        for stage, rank in enumerate(chain):
+        for stage, rank in read:
             step, compute, bubble, _ = figures[rank]
             ideal = None
             if micro_batches:
@@ -61,7 +66,7 @@ def _chains(calls: Mapping[int, Sequence[Call]]) -> list[list[int]]:
     """Ranks in the order of their stages.
 
     Neighbours send to each other both ways. The first stage is the end of the chain that sends
-    before it receives.
+    before it receives (or is not read, while the other end receives first).
     """
     sends: set[tuple[int, int]] = set()
     first: dict[int, str] = {}
@@ -76,28 +81,34 @@ def _chains(calls: Mapping[int, Sequence[Call]]) -> list[list[int]]:
             beside[source].add(destination)
     chains, seen = [], set()
     for rank in sorted(beside):
-        if rank in seen or len(beside[rank]) != 1 or first.get(rank) != "send":
+        if rank in seen or len(beside[rank]) != 1:
             continue
         chain, here = [rank], rank
-        seen.add(rank)
-        while following := sorted(beside[here] - seen):
+        while following := sorted(beside[here] - set(chain)):
             if len(beside[following[0]]) > 2:
                 break
             here = following[0]
-            seen.add(here)
             chain.append(here)
-        if len(chain) > 1:
+        seen |= {chain[0], chain[-1]}
+        if first.get(chain[0]) == "recv" or first.get(chain[-1]) == "send":
+            chain.reverse()
+        if len(chain) > 1 and first.get(chain[0]) != "recv" and first.get(chain[-1]) != "send":
             chains.append(chain)
     return chains
 
 
 def _micro_batches(calls: Mapping[int, Sequence[Call]], chain: Sequence[int]) -> int | None:
-    """Messages per step from the first stage to the second: one per micro-batch."""
-    per_step = Counter(
-        call.step
-        for call in calls.get(chain[0], ())
-        if call.op == "send" and call.peer == chain[1] and call.step is not None
-    )
-    if not per_step:
-        return None
-    return Counter(per_step.values()).most_common(1)[0][0]
+    """Messages per step from one stage to the next: one per micro-batch.
+
+    Counted at the first neighbours of which one was read, by the receiver where the sender was not.
+    """
+    for source, target in itertools.pairwise(chain):
+        op, rank, peer = ("send", source, target) if source in calls else ("recv", target, source)
+        per_step = Counter(
+            call.step
+            for call in calls.get(rank, ())
+            if call.op == op and call.peer == peer and call.step is not None
+        )
+        if per_step:
+            return Counter(per_step.values()).most_common(1)[0][0]
+    return None

@@ -108,12 +108,16 @@ def read(rows: list[Any]) -> Recorded | None:
     workload = parse_json(rows[0][1]) if rows else None
     if not isinstance(workload, dict):
         return None
-    documents = [_advisor(row[2]) for row in rows]
-    shape = documents[0].get("transformer")
+    return described(str(rows[0][0]), workload, [_advisor(row[2]) for row in rows])
+
+
+def described(strategy: str, workload: dict[str, Any], ranks: list[dict[str, Any]]) -> Recorded:
+    """From what each rank says of itself (advisor.profile.sizes.held, rank and world_size)."""
+    shape = ranks[0].get("transformer")
     return Recorded(
-        names=str(rows[0][0]).split("+"),
+        names=strategy.split("+"),
         workload=workload,
-        ranks=[_rank(document) for document in documents],
+        ranks=[_rank(document) for document in ranks],
         shape=None if shape is None else TransformerShape(**shape),
     )
 

@@ -9,26 +9,15 @@ operations that go around the other way) must agree on the place.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.metrics.blame import widest
-from advisor.metrics.calls import Call
-from advisor.metrics.clock import Clock, aligned
-from advisor.metrics.fits import wire_name
-from advisor.metrics.ring_model import GLOO_RINGS, SHARES, edges, ends
-from advisor.metrics.robust import Floats, binomial_tail, spread
+from advisor.metrics.ring_ends import Home, Ring, centred
+from advisor.metrics.ring_model import SHARES, edges, ends
+from advisor.metrics.robust import Floats, binomial_tail
 
-_FEWEST_CALLS = 5
-# Messages of less than this are over before a token bucket or a slow NIC shows.
-_SMALLEST_BYTES = 65_536
-# The model's ends are off by this part of the stagger, and ranks wake up this late.
-_MODEL_ERROR = 0.15
-_WAKE_NS = 150_000
-# A clock that may hold stagger says nothing of its rank's ends.
-_UNKNOWN = 10.0
 # What is not stagger makes a call longer: its ends are as far apart as the model has them, or less.
 _SCALES: Floats = np.array([0.8, 0.9, 1.0])
 # Of what speaks against no place at all (chi squared), a place must explain this share and so much.
@@ -38,22 +27,6 @@ _EXPLAINS = 6.0
 _MISFIT = 2.0
 # Places that fit this little worse than the best are as likely.
 _AS_GOOD = 4.0
-
-Home = Hashable
-
-
-@dataclass(frozen=True)
-class Ring:
-    """The ends of one group's calls of one operation: ``lags`` has a row per call, in shares of
-    the call's time, a column per rank of ``known``; ``units_ns`` are the typical ones in ns."""
-
-    group: str | None
-    op: str
-    ranks: tuple[int, ...]
-    known: tuple[int, ...]
-    lags: Floats
-    errors: Floats
-    units_ns: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -87,53 +60,6 @@ class Explained:
     share: tuple[float, float, float]
     p_value: float
     calls: int
-
-
-def observe(
-    group: str | None,
-    ranks: Sequence[int],
-    columns: Sequence[Mapping[int, Call]],
-    clocks: Mapping[int, Clock],
-) -> Ring | None:
-    """The ends of the calls of one operation and group; None where they can show nothing.
-
-    One of the group's ranks may be missing (its file was lost or cut): the ends of the others still
-    show the pattern, where at least three are left.
-    """
-    op = wire_name(next(iter(columns[0].values())))
-    count = len(ranks)
-    large = [column for column in columns if _large(column)]
-    if op not in GLOO_RINGS or count < 2 or len(large) < _FEWEST_CALLS:
-        return None
-    known = [rank for rank in ranks if rank in widest(large)]
-    usable = [c for c in large if c.keys() >= set(known)]
-    if len(known) < max(count - 1, min(count, 3)):
-        return None
-    last = np.array(
-        [[aligned(c[rank].end, rank, clocks) for rank in known] for c in usable], dtype=np.int64
-    ).reshape(len(usable), len(known))
-    times = np.array([max(c[rank].transfer or 0 for rank in known) for c in usable], dtype=float)
-    last, times = last[times > 0], times[times > 0]
-    if len(last) < _FEWEST_CALLS:
-        return None
-    late = (last - last.min(axis=1, keepdims=True)).astype(np.float64)
-    lags = late / times[:, None]
-    typical = float(np.median(times))
-    doubt = np.array([0.5 * clocks[r].residual_ns if r in clocks else 0.0 for r in known])
-    scatter = np.array([spread(column) for column in (lags - lags.mean(axis=1)[:, None]).T])
-    noise = 1.25 * scatter / np.sqrt(len(lags))
-    stagger = _MODEL_ERROR * float(np.ptp(np.median(lags, axis=0)))
-    errors = np.sqrt(noise**2 + stagger**2 + (doubt**2 + _WAKE_NS**2) / typical**2)
-    errors[[r in clocks and clocks[r].ambiguous for r in known]] = _UNKNOWN
-    return Ring(
-        group=group,
-        op=op,
-        ranks=tuple(ranks),
-        known=tuple(known),
-        lags=_centred(lags, errors),
-        errors=errors,
-        units_ns=tuple(float(value) for value in np.round(np.median(late, axis=0))),
-    )
 
 
 def explain(rings: Sequence[Ring], home: Mapping[int, Home]) -> Explained | None:
@@ -197,12 +123,7 @@ def _patterns(ring: Ring, receivers: frozenset[int], inside: frozenset[int]) -> 
     """Row per share: the ends of the known ranks, centred."""
     columns = [ring.ranks.index(rank) for rank in ring.known]
     pattern = ends(ring.op, len(ring.ranks), receivers, inside)[:, columns]
-    return _centred(pattern, ring.errors)
-
-
-def _centred(rows: Floats, errors: Floats) -> Floats:
-    centred: Floats = rows - np.average(rows, axis=1, weights=errors**-2.0)[:, None]
-    return centred
+    return centred(pattern, ring.errors, ring.alike)
 
 
 def _inside(ring: Ring, home: Mapping[int, Home]) -> frozenset[int]:
@@ -286,8 +207,3 @@ def _chance(ring: Ring, receivers: frozenset[int], level: int, home: Mapping[int
 
 def _turned(places: frozenset[int], turn: int, count: int) -> frozenset[int]:
     return frozenset((place + turn) % count for place in places)
-
-
-def _large(column: Mapping[int, Call]) -> bool:
-    call = next(iter(column.values()))
-    return call.last_rank is not None and (call.bytes or 0) >= _SMALLEST_BYTES

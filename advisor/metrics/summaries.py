@@ -73,19 +73,42 @@ FROM per_rank JOIN steps USING (rank) GROUP BY kind, process_group, op, bytes OR
 """
 
 # What a rank receives is its output, and what it sends back after computing its input: either may
-# be the uneven side. The call lasts as long as the busiest rank's part.
+# be the uneven side. The call lasts as long as the busiest rank's part. A rank that was not read
+# receives what the others' splits say that they send it, as far as they speak for all.
 EXPERT_BALANCE = f"""
 INSERT INTO expert_balance BY NAME
 {_CALLS},
+own AS (
+  SELECT *, TRY_CAST(split_bytes AS BIGINT[]) AS parts,
+    max(bytes / nullif(in_elements, 0)) OVER (PARTITION BY call_id) AS width,
+    count(*) OVER (PARTITION BY call_id) AS ranks_read
+  FROM call WHERE op = 'all_to_all'),
+whole AS (
+  SELECT call_id FROM own GROUP BY call_id
+  HAVING count(*) = max(group_size) AND bool_and(t_is = 'matched')
+    OR count(*) >= 2 AND bool_and(parts IS NOT NULL)),
+part AS (
+  SELECT call_id, process_group, group_size, ranks_read,
+    unnest(parts) AS bytes, generate_subscripts(parts, 1) AS place
+  FROM own WHERE ranks_read < group_size),
+told AS (
+  SELECT call_id, g.ranks[place] AS rank,
+    sum(bytes) * any_value(group_size)::DOUBLE / any_value(ranks_read) AS received
+  FROM part JOIN process_group g ON g.run = $1 AND g.process_group = part.process_group
+  GROUP BY ALL),
+load AS (
+  SELECT call_id, rank, own.process_group, own.transfer_ns, own.in_elements AS sent,
+    coalesce(own.out_elements * coalesce(own.width, 1), told.received) AS received
+  FROM own FULL JOIN told USING (call_id, rank) SEMI JOIN whole USING (call_id)),
 balance AS (
   SELECT call_id, process_group, transfer_ns, greatest(received, coalesce(sent, 0)) AS imbalance,
     CASE WHEN received >= coalesce(sent, 0) THEN receiver ELSE sender END AS busiest
   FROM (
-    SELECT call_id, process_group, max(transfer_ns) AS transfer_ns,
-      max(out_elements) / avg(out_elements) AS received, arg_max(rank, out_elements) AS receiver,
-      max(in_elements) / nullif(avg(in_elements), 0) AS sent, arg_max(rank, in_elements) AS sender
-    FROM call WHERE op = 'all_to_all' AND t_is = 'matched' AND out_elements > 0
-    GROUP BY call_id, process_group HAVING count(*) = max(group_size))),
+    SELECT call_id, any_value(process_group) AS process_group, max(transfer_ns) AS transfer_ns,
+      max(received) / nullif(avg(received), 0) AS received, arg_max(rank, received) AS receiver,
+      max(sent) / nullif(avg(sent), 0) AS sent, arg_max(rank, sent) AS sender
+    FROM load GROUP BY call_id)
+  WHERE received > 0),
 top AS (
   SELECT process_group, busiest, count(*) AS times,
     row_number() OVER (PARTITION BY process_group ORDER BY count(*) DESC, busiest) AS place

@@ -12,16 +12,26 @@ from advisor.model.transformer import (
 
 
 def memory_bytes(run: Recorded, rank: Rank) -> float:
-    """State of the optimizer's kind, sharded as the strategy does, and activations."""
+    """State and activations together."""
+    return state_bytes(run, rank) + held_activation_bytes(run, rank)
+
+
+def state_bytes(run: Recorded, rank: Rank) -> float:
+    """Parameters, gradients and the optimizer's kind of state, sharded as the strategy does."""
     weights, gradients, moments = ADAM_BYTES["fp32"]  # what autocast and FSDP keep as well
     parts = (weights, gradients, 0 if run.workload["optimizer"] == "sgd" else moments)
     first_sharded: tuple[int, int, int] = (3, 2, 1)
-    state = sum(
+    sharded: float = sum(
         size * rank.shared / (rank.data_group if run.zero_stage >= from_stage else 1)
         for size, from_stage in zip(parts, first_sharded, strict=True)
-    ) + rank.experts * sum(parts)
+    )
+    return sharded + rank.experts * sum(parts)
+
+
+def held_activation_bytes(run: Recorded, rank: Rank) -> float:
+    """Activations kept for the backward pass, of all micro-batches in flight; 0 if emulated."""
     if run.shape is None:
-        return state
+        return 0.0
     in_flight = 1
     if rank.pipeline > 1:
         count = run.micro_batches
@@ -40,7 +50,7 @@ def memory_bytes(run: Recorded, rank: Rank) -> float:
     output = (
         output_activation_bytes(run.shape, run.micro_batch, run.sequence) if rank.has_head else 0.0
     )
-    return state + layers * in_flight + output
+    return layers * in_flight + output
 
 
 def flops_per_step(run: Recorded) -> float | None:

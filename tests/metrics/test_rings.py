@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from advisor.metrics.ring_ends import Ring
 from advisor.metrics.ring_model import SHARES, edges, ends
-from advisor.metrics.rings import Place, Ring, explain
+from advisor.metrics.rings import Place, explain
 
 HOMES = {
     "one rank per host": {rank: f"h{rank}" for rank in range(4)},
@@ -32,6 +33,7 @@ def ring_of(op: str, home: dict[int, str], place: Place | None, share: float) ->
         op=op,
         ranks=ranks,
         known=ranks,
+        alike=(0,) * len(ranks),
         lags=lags - lags.mean(axis=1, keepdims=True),
         errors=np.full(len(ranks), 0.015),
         units_ns=(),

@@ -7,12 +7,12 @@ their versions, ``ref_device`` peaks and links of devices. Versions become integ
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from advisor.config.hardware import Device, devices
@@ -73,22 +73,40 @@ def version_key(version: str) -> int:
     return major * 1_000_000 + minor * 1_000 + patch
 
 
+_TEXT, _NUMBER = "VARCHAR", "BIGINT"
+_TABLES: dict[str, dict[str, str]] = {
+    "ref_setting": dict.fromkeys(Setting.model_fields, _TEXT),
+    "ref_bug": dict.fromkeys(Bug.model_fields, _TEXT)
+    | {"since": _NUMBER, "fixed": _NUMBER, "since_text": _TEXT, "fixed_text": _TEXT},
+    "ref_device": {
+        "name": _TEXT,
+        "phrases": "VARCHAR[]",
+        **dict.fromkeys(
+            ("peak_bf16_flops", "peak_fp32_flops", "memory_bytes", "link_gbps"), "DOUBLE"
+        ),
+        "source": _TEXT,
+    },
+}
+
+
 def fill_reference_tables(con: Any) -> None:
     """Create and fill the ``ref_*`` tables."""
-    for name, rows in _reference().items():
-        con.register("incoming", rows)
-        con.execute(f'CREATE TABLE "{name}" AS SELECT * FROM incoming')
-        con.unregister("incoming")
+    # As JSON: Arrow imports pandas to look at Python's values, which takes longer than all rules.
+    for name, text in _reference().items():
+        con.execute(
+            f'CREATE TABLE "{name}" AS SELECT row.* FROM (SELECT unnest(from_json(?, ?)) AS row)',
+            [text, json.dumps([_TABLES[name]])],
+        )
 
 
 @cache
-def _reference() -> dict[str, pa.Table]:
+def _reference() -> dict[str, str]:
     settings = load_model(data_file("nccl-env.yaml"), _Settings).settings
     bugs = load_model(data_file("known-bugs.yaml"), _Bugs).bugs
     return {
-        "ref_setting": pa.Table.from_pylist([setting.model_dump() for setting in settings]),
-        "ref_bug": pa.Table.from_pylist([_bug_row(bug) for bug in bugs]),
-        "ref_device": pa.Table.from_pylist([_device_row(device) for device in devices()]),
+        "ref_setting": json.dumps([setting.model_dump() for setting in settings]),
+        "ref_bug": json.dumps([_bug_row(bug) for bug in bugs]),
+        "ref_device": json.dumps([_device_row(device) for device in devices()]),
     }
 
 

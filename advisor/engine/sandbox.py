@@ -67,16 +67,16 @@ class Sandbox:
                 "WHERE column_name = 'run'"
             ).fetchall()
         }
-        for table, columns in self._all_columns().items():
-            if table not in present:
-                continue
-            names = ", ".join(f'"{name}"' for name in columns)
+        wanted = {table: own for table, own in self._all_columns().items() if table in present}
+        filled = " UNION ALL ".join(
+            f"(SELECT '{table}' FROM \"{table}\" WHERE run = $run LIMIT 1)" for table in wanted
+        )
+        for (table,) in store.con.execute(filled, {"run": self.run}).fetchall():
+            names = ", ".join(f'"{name}"' for name in wanted[table])
             rows = store.con.sql(
                 f'SELECT {names} FROM "{table}" WHERE run = $run', params={"run": self.run}
-            ).to_arrow_table()
-            if not rows.num_rows:
-                continue
-            self.con.register("incoming", rows)
+            )
+            self.con.register("incoming", rows.to_arrow_table())
             self.con.execute(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM incoming')
             self.con.unregister("incoming")
 

@@ -148,10 +148,17 @@ def _medians(
     groups: Sequence[NDArray[np.intp]], sizes: Floats, times: Floats
 ) -> tuple[Floats, Floats, Floats]:
     return (
-        np.array([sizes[g].mean() for g in groups]),
-        np.array([np.median(times[g]) for g in groups]),
+        np.array([sizes[g].sum() / len(g) for g in groups]),
+        np.array([_median(times[g]) for g in groups]),
         np.array([float(len(g)) for g in groups]),
     )
+
+
+def _median(values: Floats) -> float:
+    """As np.median, which takes ten times as long for the few values that there are here."""
+    ordered = np.sort(values)
+    half = len(ordered) // 2
+    return float(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
 
 
 def _solve(sizes: Floats, times: Floats, counts: Floats, k: float, m: float) -> tuple[float, float]:
@@ -165,7 +172,7 @@ def _solve(sizes: Floats, times: Floats, counts: Floats, k: float, m: float) -> 
     for _ in range(_ROUNDS):
         new = _non_negative(design, weights)
         error = np.abs(design @ np.array(new) - 1.0)
-        scale = max(1.4826 * float(np.median(error)), 1e-9)
+        scale = max(1.4826 * _median(error), 1e-9)
         weights = np.sqrt(counts) * np.minimum(1.0, _HUBER * scale / np.maximum(error, 1e-12))
         if all(
             abs(now - before) <= 1e-10 * abs(before)

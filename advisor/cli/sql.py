@@ -1,4 +1,4 @@
-"""`advisor sql`: ask a store anything, read-only and without reach beyond it."""
+"""`advisor sql`: ask a run anything, read-only and without reach beyond its tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TABLE_WIDTH = 10_000
     epilog='Example:  advisor sql run.duckdb "SELECT op, count(*), sum(bytes) FROM collective '
     'GROUP BY op"'
 )
-@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path))
 @click.argument("query")
 @click.option(
     "--format",
@@ -35,14 +35,17 @@ _TABLE_WIDTH = 10_000
 @click.option(
     "--limit", type=click.IntRange(1), default=1000, show_default=True, help="Rows of a table."
 )
-def command(store: Path, query: str, format_: str, limit: int) -> None:
-    """Run one SQL QUERY on STORE (see `advisor schema` for its tables).
+def command(run: Path, query: str, format_: str, limit: int) -> None:
+    """Run one SQL QUERY on RUN: a store, a folder of traces or a trace.
+
+    Traces are read and analysed in memory; a store (`advisor diagnose RUN --store FILE`) answers at
+    once. `advisor schema` lists the tables.
 
     The connection is read-only and cannot touch files, extensions or the network.
     """
     import duckdb
 
-    with _open(store, query) as opened:
+    with _open(run, query) as opened:
         opened.lock_down()
         try:
             result = opened.con.execute(query)
@@ -64,34 +67,39 @@ def command(store: Path, query: str, format_: str, limit: int) -> None:
 
 
 def _open(path: Path, query: str) -> Store:
-    """The store; analysed in memory first when ``query`` asks for tables that ingest leaves."""
-    import duckdb
-
+    """The run's store; traces are read, and what ``query`` asks for is analysed, in memory."""
+    from advisor import api
     from advisor.ingest.from_store import is_derived
     from advisor.ingest.pipeline import RUN_TABLES
     from advisor.store.schema import parse_schema
-    from advisor.store.store import Store
+    from advisor.store.store import Store, is_store
 
-    opened = Store.open(path)
-    analysed = {table.name for table in parse_schema()} - {*RUN_TABLES, "trial", "sweep"}
-    try:
-        asked = opened.con.get_table_names(query) & analysed
-    except duckdb.Error:
-        asked = set()  # running the query says what is wrong with it
-    if not asked or is_derived(opened):
-        return opened
-    opened.close()
-    from advisor import api
-
+    stored = is_store(path)
+    if stored:
+        opened = Store.open(path)
+        analysed = {table.name for table in parse_schema()} - {*RUN_TABLES, "trial", "sweep"}
+        if is_derived(opened) or not _asked(opened, query) & analysed:
+            return opened
+        opened.close()
     run = api.load(path)
-    if asked & {"finding", "outcome"}:
+    if _asked(run.store, query) & {"finding", "outcome"}:
         run.diagnose()
     click.echo(
-        "This store holds only what was read: analysed for this query. To keep the analysis:\n"
+        f"{'This store holds only what was read' if stored else 'These are traces'}: "
+        "analysed for this query. To keep the analysis:\n"
         f"  advisor diagnose {path} --store FILE",
         err=True,
     )
     return run.store
+
+
+def _asked(store: Store, query: str) -> set[str]:
+    import duckdb
+
+    try:
+        return set(store.con.get_table_names(query))
+    except duckdb.Error:
+        return set()  # running the query says what is wrong with it
 
 
 def _print_table(columns: list[str], rows: list[tuple[Any, ...]], limit: int) -> None:

@@ -214,6 +214,15 @@ def test_sql_answers_from_what_was_read_and_analyses_where_the_query_asks(
     assert rules == "all_rules True"
 
 
+def test_sql_takes_traces_as_well_as_a_store() -> None:
+    """GIVEN a folder of traces or one trace THEN it is read and analysed for the query."""
+    rows, note = _sql(_RECORDING, "SELECT count(*) > 0 AS calls FROM collective")
+    assert rows == "calls True"
+    assert "To keep the analysis" in note
+    rows, _ = _sql(_RECORDING / "rank0.json.gz", "SELECT rank, events_read > 0 AS some FROM rank")
+    assert rows == "rank,some 0,True"
+
+
 def test_a_store_among_traces_is_an_error_and_not_left_out(tmp_path: Path) -> None:
     """Its files are no traces: reading the others alone would lose a run without a word."""
     for name in ("run.duckdb", "parquet/"):

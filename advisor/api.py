@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from advisor.findings import FindingsReport
 
 PathLike = str | Path
+# What names a trace's format, not its run: `lr-0.1.pt.trace.json.gz` is the run lr-0.1.
+_TRACE_ENDINGS = re.compile(
+    r"(\.pt\.trace)?(\.(json|jsonl|sqlite|db|duckdb|parquet|log|txt|csv|xml|gz|zst|xz|bz2))+$"
+)
 
 
 class Run:
@@ -184,7 +189,7 @@ def load(
 
 def run_names(paths: Sequence[PathLike]) -> list[str]:
     """A short distinct name for each of several runs, from their paths."""
-    names = [Path(path).name.split(".")[0] or str(path) for path in paths]
+    names = [_TRACE_ENDINGS.sub("", Path(path).name) or str(path) for path in paths]
     if len(set(names)) < len(names):
         names = [str(Path(path)).strip("./").replace("/", "-") or "run" for path in paths]
     return [

@@ -117,6 +117,21 @@ def test_other_gates_heed_noise_and_zeros(metric: str, other: dict[str, Any], sa
     assert said in judged[0].line if said else judged == []
 
 
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["runs/lr-0.1", "runs/lr-0.01/"], ["lr-0.1", "lr-0.01"]),
+        (["v1.2/a.pt.trace.json.gz", "b.json"], ["a", "b"]),
+        (["v1.2.json.gz", "v1.3.duckdb"], ["v1.2", "v1.3"]),
+        (["old/ddp", "new/ddp"], ["old-ddp", "new-ddp"]),
+        (["same", "same"], ["same-1", "same-2"]),
+        (["."], ["."]),
+    ],
+)
+def test_runs_keep_the_dots_in_their_names(paths: list[str], names: list[str]) -> None:
+    assert api.run_names(paths) == names
+
+
 def test_one_run_is_told_what_to_compare_it_with(runs: list[str], tmp_path: Path) -> None:
     with pytest.raises(AdvisorError, match="at least two runs") as refused:
         CliRunner().invoke(command, runs[:1], standalone_mode=False, catch_exceptions=False)

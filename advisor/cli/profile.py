@@ -49,7 +49,7 @@ def _setting(flag: str, help_text: str, kind: Any = int) -> _Decorator:
 @_setting("--precision", "fp32 or bf16.", str)
 @_setting("--seed", "Seed of weights and data.")
 @_setting("--bucket-cap-mb", "DDP's bucket size in MiB.", float)
-@_setting("--device", "cpu (gloo) or cuda (nccl).", str)
+@_setting("--device", "cpu (gloo), cuda (nccl), or meta: print what each rank needs; no run.", str)
 @click.option(
     "--set",
     "settings",
@@ -119,6 +119,9 @@ def command(
     workload = load_workload(workload_file)
     chosen = {_FLAGS.get(name, name): value for name, value in flags.items() if value is not None}
     chosen |= dict(_parse(text) for text in settings)
+    is_plan = chosen.get("device") == "meta"
+    if is_plan:
+        del chosen["device"]
     workload = _without_rival(workload, chosen).with_settings(chosen)
     if workload.strategy == "single" and chosen.get("world_size", 1) != 1:
         raise AdvisorError(
@@ -127,6 +130,7 @@ def command(
             f"{workload.world_size}",
         )
     _require_torch()
+    from advisor.cli import _profile_plan
     from advisor.cli import _profile_run as runs
     from advisor.cli._profile_sweep import sizes, sweep
     from advisor.profile.commands import parse_endpoint
@@ -155,6 +159,9 @@ def command(
         only_node=node_rank,
         memory_limit_bytes=None if memory_limit is None else int(memory_limit * 2**20),
     )
+    if is_plan:
+        _profile_plan.show(runs.jobs(workload, say=how.say))
+        return
     batches = sizes(sweep_micro_batch) if sweep_micro_batch else []
     jobs = runs.jobs(workload, say=how.say)
     # One share for the ranks of every strategy: `single` on all cores would be no base to compare

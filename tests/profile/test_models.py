@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +59,21 @@ def test_parameter_counts_are_the_published_ones(name: tuple[str, str], publishe
 def test_models_are_the_shapes_that_planning_counts(name: tuple[str, str], planned: str) -> None:
     with torch.device("meta"):
         assert count(build(*name)) == parameters(presets.preset(planned)).total
+
+
+def test_the_study_s_count_of_gpt2_large_is_no_count_of_it() -> None:
+    printed, hidden = 774_439_808, 1280
+    with torch.device("meta"):
+        large, small = count(build("gpt2", "large")), count(build("gpt2", "small"))
+    terms = 36 * (12 * hidden**2 + 13 * hidden) + (50_257 + 1_024) * hidden + 2 * hidden
+    assert large == terms == 774_030_080
+    # Padding the vocabulary or the positions would add whole rows.
+    assert (printed - large, (printed - large) % hidden != 0) == (409_728, True)
+    assert printed % 10**6 == small % 10**6 == 439_808
+    for place in ("docs/strategies.md", "workloads/gpt2-large-2xh100.yaml"):
+        text = (Path(__file__).parents[2] / place).read_text(encoding="utf-8")
+        for number in (large, printed, printed - large, small):
+            assert f"{number:,}" in text, f"{number:,} in {place}"
 
 
 def test_fewer_layers_take_away_their_parameters() -> None:

@@ -100,6 +100,19 @@ def check(workload: Workload) -> None:
 
 def apply(job: Job) -> None:
     """Apply the workload's strategy to a job, in the order explained above."""
+    for module in cut(job):
+        module.apply(job)
+    if job.build_schedule is not None:
+        job.build_schedule()
+    if job.optimizer is None:
+        job.optimizer = default_optimizer(job)
+
+
+def cut(job: Job) -> list[ModuleType]:
+    """The part that divides the model; what data parallelism goes around it is returned.
+
+    It needs no data and no device, so that a plan can run it on torch's meta device.
+    """
     modules = resolve(job.workload.strategy)
     job.meshes = mesh.build(job.degrees, job.device.type)
     job.data_rank = mesh.data_rank(job.degrees, job.rank)
@@ -115,12 +128,7 @@ def apply(job: Job) -> None:
             for layer in layers_of(part):
                 layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
     job.details |= sizes.held(job)
-    for module in around:
-        module.apply(job)
-    if job.build_schedule is not None:
-        job.build_schedule()
-    if job.optimizer is None:
-        job.optimizer = default_optimizer(job)
+    return around
 
 
 def _accumulate(

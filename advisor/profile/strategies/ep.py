@@ -74,7 +74,8 @@ class TravellingTokens(nn.Module):
         self._group = group
         self._ranks = dist.get_world_size(group)
         total, hidden, width = everyone.gate.shape
-        self.local = Experts(total // self._ranks, hidden, width)
+        with everyone.gate.device:
+            self.local = Experts(total // self._ranks, hidden, width)
         first = dist.get_rank(group) * (total // self._ranks)
         for name, parameter in self.local.named_parameters():
             whole = getattr(everyone, name).data

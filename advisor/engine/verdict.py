@@ -13,6 +13,11 @@ from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
 # A device idle for half of the step has a problem, though not one of communication.
 _MOSTLY_IDLE = 0.5
 _WORTH_A_TRY = 0.01
+_SMALL_PART = 0.01
+_FEW_EVENTS = 100  # per step and rank; a real step holds thousands
+_RECORD = (
+    "torchrun --nproc-per-node N -m advisor.record train.py, then advisor diagnose advisor-traces/"
+)
 _HEALTHY_STEPS = 2  # one step alone is no ground to call a run healthy that waits
 
 
@@ -35,7 +40,7 @@ def verdict_of(
             "whether it waits for a late rank or for the network.",
             cause="unknown",
             why=numbers,
-            next_steps=["record all ranks over the same steps and pass the folder to diagnose"],
+            next_steps=[f"record all ranks over the same steps: {_RECORD}"],
         )
     if exposed_share >= WARNING_SHARE and sandbox.records(
         "SELECT 1 AS one FROM collective WHERE starts_with(process_group, 'not recorded') LIMIT 1"
@@ -55,7 +60,7 @@ def verdict_of(
             "every time.",
             cause="unknown",
             why=numbers,
-            next_steps=["record at least 5 steps with prof.step(): advisor explain steps"],
+            next_steps=[_more_steps(sandbox)],
         )
     if idle_share >= _MOSTLY_IDLE:
         return Verdict(
@@ -66,7 +71,7 @@ def verdict_of(
             next_steps=[
                 "see what the host does in that time: advisor explain launch-bound, "
                 "advisor explain data-loader-stall",
-                *(["record at least 5 steps: advisor explain steps"] if facts.steps < 5 else []),
+                *([_more_steps(sandbox)] if facts.steps < 5 else []),
             ],
         )
     if exposed_share < WARNING_SHARE:
@@ -82,10 +87,27 @@ def verdict_of(
     hints = [
         f"worth a try, for about {duration(item.savings_ns)} per step: {item.fix[0]}"
         for item in findings
-        # Less than a percent of the step is not worth anybody's afternoon.
-        if item.savings_ns and item.fix and item.savings_ns >= _WORTH_A_TRY * (facts.step_ns or 0)
+        # Less than a percent of the step is not worth anybody's afternoon, and what is under the
+        # run's noise could not be seen if it came.
+        if item.savings_ns
+        and item.fix
+        and item.savings_ns >= max(_WORTH_A_TRY * (facts.step_ns or 0), facts.noise_ns or 0)
     ][:2]
     return Verdict(title=title, cause="healthy", savings_ns=0, why=numbers, next_steps=hints)
+
+
+def _more_steps(sandbox: Sandbox) -> str:
+    """How to record more steps, with the tool that made this recording."""
+    # What torch's profiler writes has fields beside its events, an nsys export has none.
+    if sandbox.records(
+        "SELECT 1 AS one FROM rank WHERE timeline = 'device' HAVING count(metadata) = 0 "
+        "AND sum(events_read) > 0"
+    ):
+        return (
+            "record at least 5 steps, each in an NVTX range of its own: "
+            'with torch.cuda.nvtx.range(f"ProfilerStep#{i}"): step()'
+        )
+    return f"record at least 5 steps: {_RECORD}"
 
 
 def _suspicion(findings: Sequence[Finding]) -> str:
@@ -118,7 +140,7 @@ def _unknown_without_steps(
     traced = sandbox.records("SELECT count(*) AS steps FROM step")[0]["steps"]
     if traced:
         title = "No complete step was found, so nothing can be said per step."
-        step = "record at least 5 steps with prof.step(): advisor explain steps"
+        step = _more_steps(sandbox)
     else:
         benchmark = _benchmark(sandbox)
         if benchmark is not None:
@@ -178,9 +200,17 @@ def _where_time_goes(sandbox: Sandbox, facts: Facts) -> tuple[float, float, bool
     if facts.noise_ns is not None and facts.steps > 1:
         # One step shows no scatter: the floor that rules use there is assumed, not measured.
         noise = f"; differences under {duration(facts.noise_ns)} are noise"
+    rest = 1.0 - row["exposed"] - row["compute"] - row["idle"]
+    copies = f", memory copies and other work {percent(rest)}" if rest >= _SMALL_PART else ""
+    (read,) = sandbox.records("SELECT coalesce(sum(events_read), 0) AS events FROM rank")
+    little = ""
+    if read["events"] < _FEW_EVENTS * facts.steps * facts.ranks_read:
+        little = (
+            f" All of this rests on {read['events']} recorded events: too little for exact shares."
+        )
     numbers = (
         f"A step takes {duration(facts.step_ns)}: compute {percent(row['compute'])}, exposed "
-        f"communication {percent(row['exposed'])}, idle {percent(row['idle'])}{overlap} "
-        f"({facts.steps} step{'s' if facts.steps != 1 else ''}{noise})."
+        f"communication {percent(row['exposed'])}, idle {percent(row['idle'])}{copies}{overlap} "
+        f"({facts.steps} step{'s' if facts.steps != 1 else ''}{noise}).{little}"
     )
     return float(row["exposed"]), float(row["idle"]), bool(row["wait_known"]), numbers

@@ -17,24 +17,13 @@ from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster
 from advisor.model.plan_estimate import Estimate, estimate
 from advisor.model.plan_layout import Layout, Settings, layouts
+from advisor.model.plan_options import Option, single_changes
 from advisor.model.plan_reasons import explain, level_roofline
 from advisor.model.transformer import Precision, TransformerShape, flops_per_token, parameters
 
 DEFAULT_EFFICIENCY = 0.45
 _TIE = 1.03
 _TOKENS_PER_STEP = ((3e9, 524_288), (float("inf"), 4_194_304))
-
-
-@dataclass(frozen=True)
-class Option:
-    """One change to the recommended layout and what it does, before trying it."""
-
-    option: str
-    memory_delta_bytes: float
-    traffic_delta_bytes: float
-    step_delta_s: float
-    fits: bool
-    note: str
 
 
 @dataclass(frozen=True)
@@ -177,7 +166,21 @@ def make_plan(
         options=(),
         assumptions=_assumptions(cluster, efficiency, dtype, peak),
     )
-    return replace(plan, options=_options(plan)) if recommended else plan
+    if recommended is None:
+        return plan
+
+    def estimated(layout: Layout, settings: Settings) -> Estimate:
+        return estimate(
+            shape,
+            cluster,
+            layout,
+            settings,
+            sequence=length,
+            efficiency=efficiency,
+            peak_flops=peak,
+        )
+
+    return replace(plan, options=single_changes(recommended.estimate, estimated))
 
 
 def _better(one: Estimate, other: Estimate) -> bool:
@@ -224,84 +227,4 @@ def _assumptions(cluster: Cluster, efficiency: float, dtype: str, peak: float) -
         "and expert-parallel communication does not; no slowdown of compute by communication",
         "activations by s*b*h*(34 + 5*a*s/h) per layer, without the attention scores (a fused "
         "attention kernel); 4 GB for context and buffers; 95 % of device memory usable",
-    )
-
-
-def _options(plan: Plan) -> tuple[Option, ...]:
-    """What single changes to the recommended layout would do."""
-    assert plan.recommended is not None
-    base = plan.recommended.estimate
-    layout, settings = base.layout, base.settings
-    trials: list[tuple[str, Layout, Settings, str]] = []
-    if layout.micro_batch > 1:
-        halved = replace(
-            layout, micro_batch=layout.micro_batch // 2, accumulation=layout.accumulation * 2
-        )
-        trials.append(
-            ("twice the accumulation", halved, settings, "half the activations per micro-batch")
-        )
-    if layout.accumulation > 1 and layout.accumulation % 2 == 0:
-        doubled = replace(
-            layout, micro_batch=layout.micro_batch * 2, accumulation=layout.accumulation // 2
-        )
-        trials.append(
-            ("half the accumulation", doubled, settings, "larger matrices, fewer collectives")
-        )
-    flipped = replace(settings, checkpointing=not settings.checkpointing)
-    trials.append(
-        (
-            "no activation checkpointing" if settings.checkpointing else "activation checkpointing",
-            layout,
-            flipped,
-            "a third of the compute again for keeping layer inputs only",
-        )
-    )
-    trials.append(
-        (
-            "optimizer state on the host",
-            layout,
-            replace(settings, offload_optimizer=True),
-            "gradients and weights cross PCIe every step, Adam runs on the CPU",
-        )
-    )
-    if layout.data > 1:
-        for size, name, note in (
-            (4, "gradients sent in fp32", "exact sums, twice the bytes of bf16"),
-            (
-                2,
-                "gradients sent in bf16",
-                "half the bytes of fp32 (bf16_compress_hook, FSDP's own)",
-            ),
-            (
-                1,
-                "FP8 communication",
-                "needs a hook or FP8 all-gather; rings over 8 ranks lose precision (NCCL 2.24+ "
-                "avoids them)",
-            ),
-        ):
-            if size != settings.communication_bytes:
-                changed = replace(settings, communication_bytes=size)
-                trials.append((name, layout, changed, note))
-    return tuple(_option(plan, base, *trial) for trial in trials)
-
-
-def _option(
-    plan: Plan, base: Estimate, name: str, layout: Layout, settings: Settings, note: str
-) -> Option:
-    tried = estimate(
-        plan.shape,
-        plan.cluster,
-        layout,
-        settings,
-        sequence=plan.sequence,
-        efficiency=plan.efficiency,
-        peak_flops=plan.peak_flops,
-    )
-    return Option(
-        option=name,
-        memory_delta_bytes=tried.memory_bytes - base.memory_bytes,
-        traffic_delta_bytes=tried.traffic_bytes - base.traffic_bytes,
-        step_delta_s=tried.step_s - base.step_s,
-        fits=tried.fits,
-        note=note,
     )

@@ -11,16 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from advisor.model.plan_cluster import Cluster, Group
+from advisor.model.plan_cluster import Cluster
+from advisor.model.plan_communication import data_parallel, model_parallel, sharded_over
 from advisor.model.plan_layout import Layout, Settings
-from advisor.model.plan_traffic import (
-    all_reduce_bytes,
-    bubble_fraction,
-    expert_parallel_layer_bytes,
-    gather_bytes,
-    pipeline_boundary_bytes,
-    tensor_parallel_layer_bytes,
-)
+from advisor.model.plan_traffic import bubble_fraction
 from advisor.model.transformer import (
     ADAM_BYTES,
     StateBytes,
@@ -38,7 +32,6 @@ OVERHEAD_BYTES = 4e9
 USABLE_MEMORY = 0.95
 # Memory bandwidth of a usual two-socket server in practice; the table does not hold it.
 HOST_MEMORY_GBPS = 200.0
-BACKWARD_SHARE = 2 / 3
 _STAGES = {"single": 0, "ddp": 0, "zero1": 1, "fsdp2-zero2": 2, "fsdp2": 3, "hsdp": 3}
 
 
@@ -98,7 +91,7 @@ def estimate(
 ) -> Estimate:
     """Memory, traffic and time of `layout` with `settings`."""
     own = _own_parameters(shape, layout)
-    shards = _shards(layout, cluster)
+    shards = sharded_over(layout, cluster)
     state = state_bytes(own, _STAGES[layout.data_strategy], shards, precision=settings.precision)
     activations = _activations(shape, layout, settings, sequence)
     host = 0.0
@@ -110,8 +103,8 @@ def estimate(
         weights, gradients, _ = ADAM_BYTES[settings.precision]
         working = (2 * weights + gradients) * layer_parameters(shape) / layout.tensor
     compute = _compute(shape, layout, settings, sequence, efficiency * peak_flops)
-    data = _data_parallel(shape, cluster, layout, settings, own, compute)
-    model = _model_parallel(shape, cluster, layout, settings, sequence)
+    data = data_parallel(shape, cluster, layout, settings, own, compute)
+    model = model_parallel(shape, cluster, layout, settings, sequence)
     bubble = bubble_fraction(layout.pipeline, layout.accumulation)
     replicated = layout.data_strategy in ("single", "ddp")
     optimizer = _optimizer(cluster, settings, own if replicated else own / shards)
@@ -154,12 +147,6 @@ def _own_parameters(shape: TransformerShape, layout: Layout) -> float:
     return ((inside + experts) / layout.pipeline + ends) / layout.tensor
 
 
-def _shards(layout: Layout, cluster: Cluster) -> int:
-    if layout.data_strategy == "hsdp":
-        return max(1, cluster.machine.gpus_per_node // layout.tensor)
-    return layout.data
-
-
 def _activations(
     shape: TransformerShape, layout: Layout, settings: Settings, sequence: int
 ) -> float:
@@ -186,115 +173,6 @@ def _compute(
     tokens = layout.micro_batch * layout.accumulation * sequence
     work = flops_per_token(shape, sequence) * tokens / (layout.tensor * layout.pipeline)
     return work * (4 / 3 if settings.checkpointing else 1) / speed
-
-
-@dataclass
-class _Communication:
-    total: float = 0.0
-    exposed: float = 0.0
-    intra_bytes: float = 0.0
-    inter_bytes: float = 0.0
-
-    def move(self, size: float, group: Group) -> None:
-        """Of a ring's hops one in `per_node` leaves the node; the mean over its ranks."""
-        outside = size / group.per_node if group.nodes > 1 else 0.0
-        self.inter_bytes += outside
-        self.intra_bytes += size - outside
-
-
-def _data_parallel(
-    shape: TransformerShape,
-    cluster: Cluster,
-    layout: Layout,
-    settings: Settings,
-    own: float,
-    compute: float,
-) -> _Communication:
-    result = _Communication()
-    if layout.data == 1:
-        return result
-    whole = cluster.group(layout.data, layout.tensor)
-    wire = settings.communication_bytes
-    gradients = own * wire
-    steps = layout.accumulation
-    if layout.data_strategy in ("ddp", "zero1"):
-        count = max(1, ceil(gradients / settings.bucket_bytes))
-        bucket = gradients / count
-        if layout.data_strategy == "ddp":
-            one = cluster.collective_s("allreduce", bucket, whole)
-            total = count * one
-            after = 0.0
-        else:
-            one = cluster.collective_s("reducescatter", bucket, whole)
-            after = cluster.collective_s("allgather", own * 2, whole)  # the updated parameters
-            total = count * one + after
-        result.move(all_reduce_bytes(gradients, layout.data), whole)
-        hidden = BACKWARD_SHARE * compute / steps
-        result.total = total
-        result.exposed = max(total - after - hidden, one) + after
-        return result
-    units = shape.layers + 1
-    inner = whole
-    if layout.data_strategy == "hsdp":
-        inner = cluster.group(_shards(layout, cluster), layout.tensor)
-    unit = own / units
-    gather = cluster.collective_s("allgather", unit * min(2, wire), inner)
-    scatter = cluster.collective_s("reducescatter", unit * wire, inner)
-    gathers = 1 if layout.data_strategy == "fsdp2-zero2" else 2
-    per_micro = units * (gathers * gather + scatter)
-    weights = gather_bytes(gathers * own * min(2, wire), inner.ranks)
-    result.move(steps * (weights + gather_bytes(gradients, inner.ranks)), inner)
-    result.total = steps * per_micro
-    result.exposed = max(steps * per_micro - compute, steps * (gather + scatter))
-    if layout.data_strategy == "hsdp":
-        replicas = layout.data // inner.ranks
-        across = cluster.group(replicas, layout.tensor * inner.ranks)
-        shard = own / inner.ranks * wire
-        reduce = cluster.collective_s("allreduce", shard, across)
-        result.move(all_reduce_bytes(shard, replicas), across)
-        result.total += reduce
-        result.exposed += max(reduce - BACKWARD_SHARE * compute / steps, reduce / units)
-    return result
-
-
-def _model_parallel(
-    shape: TransformerShape,
-    cluster: Cluster,
-    layout: Layout,
-    settings: Settings,
-    sequence: int,
-) -> _Communication:
-    result = _Communication()
-    layers = ceil(shape.layers / layout.pipeline)
-    steps = layout.accumulation
-    activations = layout.micro_batch * sequence * shape.hidden * 2
-    if layout.tensor > 1:
-        group = cluster.group(layout.tensor)
-        calls = 6 if settings.checkpointing else 4
-        one = cluster.collective_s("allreduce", activations, group)
-        result.total += steps * layers * calls * one
-        moved = tensor_parallel_layer_bytes(
-            layout.micro_batch, sequence, shape.hidden, layout.tensor
-        )
-        result.move(steps * layers * moved * calls / 4, group)
-    if layout.expert > 1:
-        group = cluster.group(layout.expert, layout.tensor)
-        routed = activations * shape.experts_per_token / layout.tensor
-        calls = 6 if settings.checkpointing else 4
-        result.total += steps * layers * calls * cluster.all_to_all_s(routed, group)
-        moved = expert_parallel_layer_bytes(
-            layout.micro_batch, sequence, shape.hidden, shape.experts_per_token, layout.expert
-        )
-        result.move(steps * layers * moved * calls / 4 / layout.tensor, group)
-    if layout.pipeline > 1:
-        stage = cluster.gpus // layout.pipeline
-        between = stage >= cluster.machine.gpus_per_node
-        size = activations / layout.tensor
-        result.total += steps * 2 * cluster.point_to_point_s(size, between_nodes=between)
-        moved = pipeline_boundary_bytes(layout.micro_batch, sequence, shape.hidden)
-        result.move(steps * moved / layout.tensor, Group(2, 1) if between else Group(1, 2))
-    result.exposed = result.total
-    return result
 
 
 def _optimizer(cluster: Cluster, settings: Settings, held: float) -> float:

@@ -3,9 +3,11 @@
 Every grid point was measured for real (:mod:`benchmarks.lab.grids`), in two rounds; the search is
 then run on that table: its trials look points up instead of running them. It starts from the
 present settings with the predictions of their trace, as a real sweep does, and sees the first round
-only; the second round is the confirmation. The goals: within 1 % of the grid's best with at most
-20 % of its points (the present settings counted), no recommendation that loses in the confirmation,
-and "leave it" where nothing helps.
+only; the second round is the confirmation, of the two best as in a real sweep. Points that are one
+job under two names (prefetching two units ahead where there is one) are tried once, and their
+measurements taken together. The goals: within 1 % of the grid's best with at most 20 % of its
+points (the present settings counted), no recommendation that loses in the confirmation, and "leave
+it" where nothing helps.
 """
 
 from __future__ import annotations
@@ -13,13 +15,17 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+import math
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
+from advisor.config.sweep import Configuration
+from advisor.tune.points import Key, Points, key_of
 from advisor.tune.predictions import from_trace
 from advisor.tune.search import GRID_SHARE, Search, Tried
+from advisor.tune.sweep import CANDIDATES
 from benchmarks.lab import hosts
 from benchmarks.lab.grids import Grid, grids, point_name
 from benchmarks.lab.measure import TRACES, is_recorded, record_families, round_medians_ns
@@ -40,16 +46,32 @@ def play(grid: Grid, folder: Path) -> dict[str, Any]:
     start = point_name(grid.start)
     predictions = from_trace(folder / start / TRACES, grid.axes, grid.start)
     limit = int(GRID_SHARE * len(rounds)) - 1
-    search = Search(grid.axes, grid.start, limit=limit, predictions=predictions)
+    layers = next(iter(grid.family.configs.values())).layers
+
+    def identity(point: Configuration) -> Key:
+        return _identity(point, layers)
+
+    points = Points.of(grid.axes, grid.start, identity)
+    search = Search(grid.axes, grid.start, limit, predictions, points=points)
     tried: list[Tried] = []
     while (point := search.next(tried)) is not None:
         tried.append(Tried(point, rounds[point_name(point)][0] / rounds[start][0]))
-    candidate = search.best(tried)
     resolution = _resolution(list(rounds.values()))
-    gains = [1 - rounds[point_name(candidate)][number] / rounds[start][number] for number in (0, 1)]
-    recommended = min(gains) > resolution and min(gains) > WITHIN
-    found = point_name(candidate if recommended else grid.start)
-    steps = {name: statistics.mean(values) for name, values in rounds.items()}
+    floor = max(resolution, WITHIN)
+    ranked = sorted(tried, key=lambda item: item.ratio or 1.0)[:CANDIDATES]
+    names = [point_name(item.configuration) for item in ranked]
+    gains = {
+        name: [1 - now / before for now, before in zip(rounds[name], rounds[start], strict=True)]
+        for name in names
+    }
+    confirmed = [name for name in names if min(gains[name]) > floor]
+    candidate = max(confirmed or names[:1], key=lambda name: statistics.mean(gains[name]))
+    recommended = bool(confirmed)
+    found = candidate if recommended else start
+    jobs: dict[Key, list[int]] = {}
+    for name, point in grid.points.items():
+        jobs.setdefault(identity(point), []).extend(rounds[name])
+    steps = {name: statistics.mean(jobs[identity(p)]) for name, p in grid.points.items()}
     best = min(steps, key=lambda name: steps[name])
     best_gain = 1 - steps[best] / steps[start]
     return {
@@ -62,9 +84,10 @@ def play(grid: Grid, folder: Path) -> dict[str, Any]:
         "best": best,
         "best_ns": round(steps[best]),
         "best_gain": round(best_gain, 4),
-        "candidate": point_name(candidate),
-        "search_gain": round(gains[0], 4),
-        "confirmed_gain": round(gains[1], 4),
+        "distinct": len(points),
+        "candidate": candidate,
+        "search_gain": round(gains[candidate][0], 4),
+        "confirmed_gain": round(gains[candidate][1], 4),
         "recommended": recommended,
         "found": found,
         "found_ns": round(steps[found]),
@@ -75,6 +98,15 @@ def play(grid: Grid, folder: Path) -> dict[str, Any]:
         "tried_points": [point_name(item.configuration) for item in tried],
         "steps_ns": rounds,
     }
+
+
+def _identity(point: Configuration, layers: int) -> Key:
+    """Equal for equal jobs: nothing is fetched further ahead than there are units."""
+    if "wrap_layers" not in point:
+        return key_of(point)
+    units = math.ceil(layers / int(point["wrap_layers"] or layers))
+    ahead = min(int(point["prefetch_forward"] or 0), units - 1)
+    return key_of({**point, "prefetch_forward": ahead})
 
 
 def _resolution(rounds: list[list[int]]) -> float:

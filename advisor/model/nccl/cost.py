@@ -21,14 +21,12 @@ from advisor.model.nccl.channels import (
 )
 from advisor.model.nccl.constants import Constants, constants_for
 from advisor.model.nccl.filters import parse_algorithms, parse_protocols
-from advisor.model.nccl.latency import floor_log2, latency_us
+from advisor.model.nccl.latency import latency_us
 from advisor.model.nccl.names import PROTOCOLS, algorithms, function_name, legal
+from advisor.model.nccl.timing import slow_fp8, time_us
 from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.model.topology import Topology
 
-# Collectives in one batch of work; latency of non-ring algorithms is paid once per batch.
-_BATCH_COLLECTIVES = 9
-_FP8 = {"float8_e4m3fn", "float8_e5m2"}
 # 2.19 to 2.23 kept rings of every protocol for when filters leave nothing.
 _BACKUP = "ring backup: the filters left nothing"
 
@@ -191,7 +189,7 @@ def _rows(
             )
             time = None
             if not reason:
-                time = _time_us(
+                time = time_us(
                     topology,
                     function,
                     algorithm,
@@ -203,7 +201,7 @@ def _rows(
                     bandwidth,
                     pipe_ops,
                 )
-                if _slow_fp8(topology, function, algorithm, dtype, version):
+                if slow_fp8(topology, function, algorithm, dtype, version):
                     time *= 1024
             shown = 0.0 if reason else bandwidth
             rows.append(Row(algorithm, protocol, latency, shown, time, not reason, reason))
@@ -215,76 +213,6 @@ def _rows(
     if (2, 19, 0) <= version < (2, 24, 0) and not any(row.available for row in rows):
         rows = [row for row in rows if row.algo != "Ring"] + rings
     return tuple(rows)
-
-
-def _time_us(
-    topology: Topology,
-    function: str,
-    algorithm: str,
-    protocol: str,
-    total_bytes: int,
-    version: NcclVersion,
-    constants: Constants,
-    latency: float,
-    bandwidth: float,
-    pipe_ops: int,
-) -> float:
-    bandwidth *= _correction(
-        topology, function, algorithm, protocol, total_bytes, version, constants
-    )
-    if (algorithm, protocol, function) == ("Ring", "Simple", "AllReduce") and topology.nodes > 1:
-        latency *= _plateau(topology, total_bytes, version)
-    count = pipe_ops if algorithm == "Ring" else ceil(pipe_ops / _BATCH_COLLECTIVES)
-    return latency * count + total_bytes / (1000 * bandwidth)
-
-
-def _correction(
-    topology: Topology,
-    function: str,
-    algorithm: str,
-    protocol: str,
-    total_bytes: int,
-    version: NcclVersion,
-    constants: Constants,
-) -> float:
-    """Trees fall short of the model at middle sizes: a measured factor per power of two."""
-    limit = 0
-    if algorithm == "Tree" and function == "AllReduce":
-        limit = 23
-    elif algorithm == "NVLSTree" and version >= (2, 29, 0):
-        blackwell = topology.compute_capability >= 100 and topology.arch == "x86"
-        limit = 24 if blackwell else 0
-    chunks = total_bytes >> 6
-    if chunks == 0 and version >= (2, 22, 0):
-        return 1.0
-    index = floor_log2(chunks)
-    return constants.tree_correction[protocol][index] if index < limit else 1.0
-
-
-def _plateau(topology: Topology, total_bytes: int, version: NcclVersion) -> float:
-    """Rings across nodes take longer once every rank's part fills its buffers."""
-    if version < (2, 18, 0):
-        if total_bytes < topology.ranks * 4096:
-            return 1.0
-        return 1.5 if version >= (2, 17, 0) and topology.compute_capability >= 90 else 1.9
-    channels = communicator_channels(topology, version)
-    if total_bytes // (channels * topology.ranks) < 64:
-        return 1.0
-    return 1.9 if topology.compute_capability < 80 else 1.4
-
-
-def _slow_fp8(
-    topology: Topology, function: str, algorithm: str, dtype: str, version: NcclVersion
-) -> bool:
-    """Rings add fp8 many times over and lose precision: priced out above 8 ranks (2.24+)."""
-    reduces = function in ("AllReduce", "ReduceScatter", "Reduce")
-    return (
-        version >= (2, 24, 0)
-        and dtype in _FP8
-        and reduces
-        and algorithm == "Ring"
-        and topology.ranks > 8
-    )
 
 
 def _choose(

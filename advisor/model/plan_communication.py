@@ -1,0 +1,134 @@
+"""Communication of one layout per step, and what of it no compute hides; all modelled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from advisor.model.plan_cluster import Cluster, Group
+from advisor.model.plan_layout import Layout, Settings
+from advisor.model.plan_traffic import (
+    all_reduce_bytes,
+    expert_parallel_layer_bytes,
+    gather_bytes,
+    pipeline_boundary_bytes,
+    tensor_parallel_layer_bytes,
+)
+from advisor.model.transformer import TransformerShape
+
+BACKWARD_SHARE = 2 / 3
+
+
+@dataclass
+class Communication:
+    total: float = 0.0
+    exposed: float = 0.0
+    intra_bytes: float = 0.0
+    inter_bytes: float = 0.0
+
+    def move(self, size: float, group: Group) -> None:
+        """Of a ring's hops one in `per_node` leaves the node; the mean over its ranks."""
+        outside = size / group.per_node if group.nodes > 1 else 0.0
+        self.inter_bytes += outside
+        self.intra_bytes += size - outside
+
+
+def data_parallel(
+    shape: TransformerShape,
+    cluster: Cluster,
+    layout: Layout,
+    settings: Settings,
+    own: float,
+    compute: float,
+) -> Communication:
+    result = Communication()
+    if layout.data == 1:
+        return result
+    whole = cluster.group(layout.data, layout.tensor)
+    wire = settings.communication_bytes
+    gradients = own * wire
+    steps = layout.accumulation
+    if layout.data_strategy in ("ddp", "zero1"):
+        count = max(1, ceil(gradients / settings.bucket_bytes))
+        bucket = gradients / count
+        if layout.data_strategy == "ddp":
+            one = cluster.collective_s("allreduce", bucket, whole)
+            total = count * one
+            after = 0.0
+        else:
+            one = cluster.collective_s("reducescatter", bucket, whole)
+            after = cluster.collective_s("allgather", own * 2, whole)  # the updated parameters
+            total = count * one + after
+        result.move(all_reduce_bytes(gradients, layout.data), whole)
+        hidden = BACKWARD_SHARE * compute / steps
+        result.total = total
+        result.exposed = max(total - after - hidden, one) + after
+        return result
+    units = shape.layers + 1
+    inner = whole
+    if layout.data_strategy == "hsdp":
+        inner = cluster.group(sharded_over(layout, cluster), layout.tensor)
+    unit = own / units
+    gather = cluster.collective_s("allgather", unit * min(2, wire), inner)
+    scatter = cluster.collective_s("reducescatter", unit * wire, inner)
+    gathers = 1 if layout.data_strategy == "fsdp2-zero2" else 2
+    per_micro = units * (gathers * gather + scatter)
+    weights = gather_bytes(gathers * own * min(2, wire), inner.ranks)
+    result.move(steps * (weights + gather_bytes(gradients, inner.ranks)), inner)
+    result.total = steps * per_micro
+    result.exposed = max(steps * per_micro - compute, steps * (gather + scatter))
+    if layout.data_strategy == "hsdp":
+        replicas = layout.data // inner.ranks
+        across = cluster.group(replicas, layout.tensor * inner.ranks)
+        shard = own / inner.ranks * wire
+        reduce = cluster.collective_s("allreduce", shard, across)
+        result.move(all_reduce_bytes(shard, replicas), across)
+        result.total += reduce
+        result.exposed += max(reduce - BACKWARD_SHARE * compute / steps, reduce / units)
+    return result
+
+
+def model_parallel(
+    shape: TransformerShape,
+    cluster: Cluster,
+    layout: Layout,
+    settings: Settings,
+    sequence: int,
+) -> Communication:
+    result = Communication()
+    layers = ceil(shape.layers / layout.pipeline)
+    steps = layout.accumulation
+    activations = layout.micro_batch * sequence * shape.hidden * 2
+    if layout.tensor > 1:
+        group = cluster.group(layout.tensor)
+        calls = 6 if settings.checkpointing else 4
+        one = cluster.collective_s("allreduce", activations, group)
+        result.total += steps * layers * calls * one
+        moved = tensor_parallel_layer_bytes(
+            layout.micro_batch, sequence, shape.hidden, layout.tensor
+        )
+        result.move(steps * layers * moved * calls / 4, group)
+    if layout.expert > 1:
+        group = cluster.group(layout.expert, layout.tensor)
+        routed = activations * shape.experts_per_token / layout.tensor
+        calls = 6 if settings.checkpointing else 4
+        result.total += steps * layers * calls * cluster.all_to_all_s(routed, group)
+        moved = expert_parallel_layer_bytes(
+            layout.micro_batch, sequence, shape.hidden, shape.experts_per_token, layout.expert
+        )
+        result.move(steps * layers * moved * calls / 4 / layout.tensor, group)
+    if layout.pipeline > 1:
+        stage = cluster.gpus // layout.pipeline
+        between = stage >= cluster.machine.gpus_per_node
+        size = activations / layout.tensor
+        result.total += steps * 2 * cluster.point_to_point_s(size, between_nodes=between)
+        moved = pipeline_boundary_bytes(layout.micro_batch, sequence, shape.hidden)
+        result.move(steps * moved / layout.tensor, Group(2, 1) if between else Group(1, 2))
+    result.exposed = result.total
+    return result
+
+
+def sharded_over(layout: Layout, cluster: Cluster) -> int:
+    if layout.data_strategy == "hsdp":
+        return max(1, cluster.machine.gpus_per_node // layout.tensor)
+    return layout.data

@@ -1,0 +1,93 @@
+"""Single changes to a recommended layout: what each does to memory, traffic and time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from advisor.model.plan_estimate import Estimate
+from advisor.model.plan_layout import Layout, Settings
+
+
+@dataclass(frozen=True)
+class Option:
+    """One change to the recommended layout and what it does, before trying it."""
+
+    option: str
+    memory_delta_bytes: float
+    traffic_delta_bytes: float
+    step_delta_s: float
+    fits: bool
+    note: str
+
+
+def single_changes(
+    base: Estimate, estimated: Callable[[Layout, Settings], Estimate]
+) -> tuple[Option, ...]:
+    """What single changes to the recommended layout ``base`` would do."""
+    layout, settings = base.layout, base.settings
+    trials: list[tuple[str, Layout, Settings, str]] = []
+    if layout.micro_batch > 1:
+        halved = replace(
+            layout, micro_batch=layout.micro_batch // 2, accumulation=layout.accumulation * 2
+        )
+        trials.append(
+            ("twice the accumulation", halved, settings, "half the activations per micro-batch")
+        )
+    if layout.accumulation > 1 and layout.accumulation % 2 == 0:
+        doubled = replace(
+            layout, micro_batch=layout.micro_batch * 2, accumulation=layout.accumulation // 2
+        )
+        trials.append(
+            ("half the accumulation", doubled, settings, "larger matrices, fewer collectives")
+        )
+    flipped = replace(settings, checkpointing=not settings.checkpointing)
+    trials.append(
+        (
+            "no activation checkpointing" if settings.checkpointing else "activation checkpointing",
+            layout,
+            flipped,
+            "a third of the compute again for keeping layer inputs only",
+        )
+    )
+    trials.append(
+        (
+            "optimizer state on the host",
+            layout,
+            replace(settings, offload_optimizer=True),
+            "gradients and weights cross PCIe every step, Adam runs on the CPU",
+        )
+    )
+    if layout.data > 1:
+        for size, name, note in (
+            (4, "gradients sent in fp32", "exact sums, twice the bytes of bf16"),
+            (
+                2,
+                "gradients sent in bf16",
+                "half the bytes of fp32 (bf16_compress_hook, FSDP's own)",
+            ),
+            (
+                1,
+                "FP8 communication",
+                "needs a hook or FP8 all-gather; rings over 8 ranks lose precision (NCCL 2.24+ "
+                "avoids them)",
+            ),
+        ):
+            if size != settings.communication_bytes:
+                changed = replace(settings, communication_bytes=size)
+                trials.append((name, layout, changed, note))
+    return tuple(
+        _option(base, estimated(layout, settings), name, note)
+        for name, layout, settings, note in trials
+    )
+
+
+def _option(base: Estimate, tried: Estimate, name: str, note: str) -> Option:
+    return Option(
+        option=name,
+        memory_delta_bytes=tried.memory_bytes - base.memory_bytes,
+        traffic_delta_bytes=tried.traffic_bytes - base.traffic_bytes,
+        step_delta_s=tried.step_s - base.step_s,
+        fits=tried.fits,
+        note=note,
+    )

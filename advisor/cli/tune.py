@@ -234,7 +234,6 @@ def _report(
     """The store, the page, and what the model says of NCCL's settings on the named machine."""
     from advisor.model.nccl.version import parse_version
     from advisor.tune import modelled, page
-    from advisor.tune.plugin.rules import format_rules
 
     version = parse_version(nccl)
     store = page.build_store(sweep, [])
@@ -249,9 +248,7 @@ def _report(
             store.con.executemany("INSERT INTO trial VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         files = [page.write_report(store, sweep, result)]
         rules = modelled.tuner_rules(result.changes, calls, version)
-        if rules:
-            files.append(sweep.folder / "tuner.csv")
-            files[-1].write_text(format_rules(rules, version, comments=[result.verdict]))
+        files += modelled.write_tuner(rules, version, sweep.folder, result.verdict)
         store.save()
         return [*files, sweep.folder / "sweep.duckdb"]
 

@@ -7,7 +7,10 @@ shows is what a setting would lose or break on the named machine. Always labelle
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from advisor.config.hardware import machine
@@ -16,7 +19,8 @@ from advisor.model.nccl.names import FUNCTIONS, algorithms, legal
 from advisor.model.nccl.settings import Call, SettingCost, rank_settings
 from advisor.model.nccl.version import NcclVersion
 from advisor.model.topology_machine import topology_of
-from advisor.tune.plugin.rules import Rule
+from advisor.tune.plugin.build import FLAGS, LIBRARY_NAME, source_path
+from advisor.tune.plugin.rules import Rule, format_rules
 
 _OPS = {
     "all_reduce": "allreduce",
@@ -91,6 +95,28 @@ def tuner_rules(changes: Configuration, calls: Sequence[Call], version: NcclVers
         if chosen and sizes and legal(function, chosen, spelled, version):
             rules.append(Rule(function, min(sizes), max(sizes), chosen, spelled))
     return rules
+
+
+def write_tuner(
+    rules: Sequence[Rule], version: NcclVersion, folder: Path, verdict: str
+) -> list[Path]:
+    """The rules as tuner.csv, the plugin's source beside it, and a script that builds and selects
+    it in place of the variables; nothing without rules.
+    """
+    if not rules:
+        return []
+    table, source, script = (folder / name for name in ("tuner.csv", "tuner.c", "tuner.sh"))
+    table.write_text(format_rules(rules, version, comments=[verdict]), encoding="utf-8")
+    shutil.copyfile(source_path(), source)
+    here = shlex.quote(str(folder.resolve()))
+    script.write_text(
+        "# . tuner.sh: the same choice by message size, in place of the variables of env.sh\n"
+        f"${{CC:-cc}} {' '.join(FLAGS)} -o {here}/{LIBRARY_NAME} {here}/tuner.c\n"
+        "unset NCCL_ALGO NCCL_PROTO\n"
+        f"export NCCL_TUNER_PLUGIN={here}/{LIBRARY_NAME} NCCL_TUNER_CONFIG_FILE={here}/tuner.csv\n",
+        encoding="utf-8",
+    )
+    return [table, source, script]
 
 
 def _one(text: str) -> dict[str, str]:

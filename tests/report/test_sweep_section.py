@@ -9,7 +9,7 @@ from advisor.report import render
 from advisor.report.charts.effects import Share, share_bars
 from advisor.report.charts.frontier import Outcome, time_against_memory
 from advisor.report.charts.scene import Dot, Line, Rect
-from advisor.report.sections import sweep
+from advisor.report.sections import sweep, sweep_trials
 from tests.report.support import RUN, add_everything, make_report, make_store
 
 
@@ -51,6 +51,56 @@ def test_the_best_single_trial_is_no_winner_when_the_sweep_says_leave_it() -> No
     assert "Leave it: no gain" in text
     trials = text[text.index('id="trials"') : text.index('id="effects"')]
     assert "chosen" not in trials
+
+
+def test_modelled_times_are_never_drawn_among_measured_steps() -> None:
+    with make_store() as store:
+        add_everything(store)
+        for number, (settings, step, own) in enumerate(
+            (("{}", 50_000, True), ('{"env.NCCL_ALGO": "allreduce:tree"}', 120_000, False)), 50
+        ):
+            store.con.execute(
+                "INSERT INTO trial VALUES (?, ?, ?, ?, 'ok', 'modelled', NULL, ?, NULL, NULL)",
+                [RUN, number, settings, own, step],
+            )
+        text = section(render(make_report(), store, "html"))
+    trials = text[text.index('id="trials"') : text.index('id="effects"')]
+    modelled = text[text.index('id="modelled"') :]
+    assert "allreduce:tree" not in trials
+    assert "NCCL_ALGO=allreduce:tree" in modelled and "2.4 times" in modelled
+    assert "Modelled, not measured" in modelled
+
+
+def test_drift_of_the_machine_moves_no_dot() -> None:
+    # GIVEN a machine that slows from 100 to 200 ms and a setting that always saves a tenth
+    def row(number: int, step_ms: float, settings: str = "{}") -> dict[str, object]:
+        return {
+            "trial": number, "settings": settings, "is_baseline": settings == "{}",
+            "outcome": "ok", "origin": "measured", "steps": 15,
+            "step_ns_median": step_ms * 1e6, "step_ns_mad": 0.0,
+        }  # fmt: skip
+
+    trials = [row(0, 100), row(1, 90, '{"a": 1}'), row(2, 100), row(3, 150), row(4, 200)]
+    trials += [row(5, 180, '{"a": 1}'), row(6, 200)]
+    figure = sweep_trials.measured(trials, {}, "")
+    dots = [m for scene in figure.scenes for m in scene.marks if isinstance(m, Dot)]
+    # THEN one dot for it, a tenth below the one of the present settings (150 ms)
+    assert [dot.title for dot in dots] == [
+        "present settings (5 trials): 150 ms", "a=1 (2 trials): 135 ms",
+    ]  # fmt: skip
+
+
+def test_a_sweeps_page_is_about_the_sweep_and_claims_no_findings_gain() -> None:
+    report = make_report()
+    kept = report.verdict.model_copy(
+        update={"cause": sweep.KEPT, "title": "Leave it: no measurable gain", "savings_ns": None}
+    )
+    with make_store() as store:
+        add_everything(store)
+        text = render(report.model_copy(update={"verdict": kept}), store, "html")
+    head = text[text.index("<header>") : text.index("</header>")]
+    assert "Nothing to change" in head and "can be won back" not in head
+    assert text.index('<section id="sweep"') < text.index('<section id="findings"')
 
 
 def test_without_trials_there_is_no_section() -> None:

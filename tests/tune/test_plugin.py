@@ -17,8 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.cli.tuner_plugin import command
+from advisor.config.sweep import Configuration
 from advisor.errors import AdvisorError
 from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS, legal
+from advisor.model.nccl.settings import Call
+from advisor.tune.modelled import tuner_rules, write_tuner
 from advisor.tune.plugin import (
     Rule,
     Winner,
@@ -480,6 +483,39 @@ def test_winners_become_ranges_without_going_beyond_what_was_measured() -> None:
         Rule("AllReduce", (1 << 16) + 1, 1 << 20, "Ring", "Simple", 16, nodes=2, ranks=16),
     ]
     assert check_rules(made, NCCL) == []
+
+
+@needs_compiler
+@pytest.mark.parametrize("api", [4, 5])
+def test_a_sweeps_winner_becomes_a_tuner_that_nccl_would_load(api: int, tmp_path: Path) -> None:
+    # GIVEN a sweep of a job with two sizes of all-reduce in which one setting won
+    calls = [Call("allreduce", 1 << 20, 4), Call("allreduce", 8 << 20), Call("broadcast", 64)]
+    changes: Configuration = {"env.NCCL_ALGO": "allreduce:tree", "env.NCCL_PROTO": "allreduce:LL"}
+    rules = tuner_rules(changes, calls, (2, 29, 7))
+    files = write_tuner(rules, (2, 29, 7), tmp_path, "set NCCL_ALGO=allreduce:tree")
+    assert [path.name for path in files] == ["tuner.csv", "tuner.c", "tuner.sh"]
+    # WHEN the script beside the rules is sourced
+    done = subprocess.run(
+        ["sh", "-euc", '. ./tuner.sh; echo "$NCCL_TUNER_PLUGIN"; echo "$NCCL_TUNER_CONFIG_FILE"; '
+         'echo "${NCCL_ALGO-unset}"'],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+        env={**os.environ, "NCCL_ALGO": "allreduce:tree"},
+    )  # fmt: skip
+    library, table, algorithm = done.stdout.split()
+    assert algorithm == "unset", "variables would mask the tuner"
+    # THEN the plugin takes the winner for the sizes that were run, and nothing else
+    made = Session(Path(library), api, Path(table), 16, 2)
+    assert made.status == 0
+    assert made.choose("AllReduce", 1 << 20) == (("Tree", "LL"), 0)
+    assert made.choose("AllReduce", 8 << 20) == (("Tree", "LL"), 0)
+    assert made.choose("AllReduce", (8 << 20) + 1) == (("Ring", "Simple"), 0)
+    assert made.choose("Broadcast", 64) == (("Ring", "Simple"), 0)
+
+
+def test_a_winner_without_nccls_variables_makes_no_tuner(tmp_path: Path) -> None:
+    assert tuner_rules({"bucket_cap_mb": 5}, [Call("allreduce", 1 << 20)], (2, 29, 7)) == []
+    assert write_tuner([], (2, 29, 7), tmp_path, "leave it") == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @needs_compiler

@@ -169,14 +169,19 @@ def command(
     how = replace(
         how, threads=threads_per_rank(max(local_ranks(job, nodes) for job in jobs.values()))
     )
+    folders = {
+        name: runs.folder_of(output, job.name, list(jobs), name) for name, job in jobs.items()
+    }
     for name, job in jobs.items():
-        folder = runs.folder_of(output, job.name, list(jobs), name)
+        folder = folders[name]
         if print_command:
             runs.print_command(job, folder, how)
         elif batches:
             sweep(job, batches, folder, how, global_batch=workload.global_batch)
         else:
             runs.run_one(job, folder, how)
+    if len(jobs) > 1 and not print_command and not batches:
+        how.say(f"Next: advisor compare {' '.join(str(folder) for folder in folders.values())}")
 
 
 def _without_rival(workload: Workload, chosen: dict[str, Any]) -> Workload:

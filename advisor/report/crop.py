@@ -38,14 +38,17 @@ span AS (
 clipped AS (
   SELECT rank, kind, op, bytes, marked, greatest(b, s) - s AS b, least(f, e) - s AS f FROM span
   WHERE least(f, e) > greatest(b, s)),
+reached AS (
+  SELECT *, max(f) OVER (PARTITION BY rank, kind, marked ORDER BY b, f
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until FROM clipped),
 numbered AS (
-  SELECT *, CASE WHEN b > ? + max(f) OVER (PARTITION BY rank, kind, marked ORDER BY b, f
-    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) THEN 1 ELSE 0 END AS starts FROM clipped),
+  SELECT *, greatest(0, f - greatest(b, coalesce(until, b))) AS filled,
+    CASE WHEN b > ? + until THEN 1 ELSE 0 END AS starts FROM reached),
 island AS (
   SELECT *, sum(starts) OVER (PARTITION BY rank, kind, marked ORDER BY b, f
     ROWS UNBOUNDED PRECEDING) AS number FROM numbered)
 SELECT rank, kind, marked, min(b) AS b, max(f) AS f, count(*) AS n, any_value(op) AS op,
-  any_value(bytes) AS bytes, count(DISTINCT op) AS ops
+  any_value(bytes) AS bytes, count(DISTINCT op) AS ops, sum(filled) / (max(f) - min(b)) AS filled
 FROM island GROUP BY rank, kind, marked, number ORDER BY rank, b, kind, marked
 """
 
@@ -69,7 +72,10 @@ def figure(store: Store, finding: Finding) -> Figure | None:
     folded = sum(row["n"] for row in found) - len(found)
     note = "Clocks of the ranks are aligned." if any(offsets.values()) else ""
     if folded > 0:
-        note += f" {numbers.plural(folded, 'short span')} drawn together with neighbours."
+        note += (
+            f" {numbers.plural(folded, 'short span')} drawn together with neighbours, as high as"
+            " the share of the time that they fill."
+        )
     marked = next((row for row in found if row["marked"] and row["op"]), None)
     if marked is not None:
         size = f" of {numbers.traffic(marked['bytes'])}" if marked["bytes"] else ""
@@ -149,6 +155,7 @@ def _lanes(found: list[Row], ranks: list[int], window: Window) -> list[RankLane]
                 label,
                 culprit=bool(row["marked"] and guilty),
                 folded=row["n"] > 1,
+                filled=float(row["filled"]),
             )
         )
     return list(lanes.values())

@@ -14,6 +14,7 @@ MAX_MARKS = 300
 _LANE = 16
 _GAP = 2
 _RANK_GAP = 10
+_SOLID = 0.95
 # Drawn in the communication lane; every other kind goes into the lane above it.
 _COMM_KINDS = ("comm", "transfer", "wait")
 
@@ -23,7 +24,8 @@ class Span:
     """Activity of one kind; times in ns from the crop's start. ``label`` is written if it fits.
 
     A ``folded`` span stands for several with gaps between them, in which others may lie: in
-    the communication lane its label is for hovering only.
+    the communication lane its label is for hovering only. ``filled`` is the share of its time in
+    which it is busy: its bar is as high, so that an idle device does not look busy.
     """
 
     kind: str
@@ -32,6 +34,7 @@ class Span:
     label: str = ""
     culprit: bool = False
     folded: bool = False
+    filled: float = 1.0
 
 
 @dataclass
@@ -71,10 +74,13 @@ def timeline(lanes: Sequence[RankLane], *, length_ns: float, from_ns: float, sin
             if span.label:
                 title += f", {span.label}"
             kind = f"{span.kind} culprit" if span.culprit else span.kind
-            scene.marks.append(Rect(x, y, max(width, 0.1), _LANE, kind, title))
+            if span.filled < _SOLID:
+                title += f", busy {numbers.share(span.filled)} of it"
+            height = max(_LANE * span.filled, 2.0) if span.filled < _SOLID else _LANE
+            scene.marks.append(Rect(x, y + _LANE - height, max(width, 0.1), height, kind, title))
             label = span.label or numbers.duration(span.end_ns - span.start_ns)
             # About 0.75 % of a wide plot per letter, three times that on a telephone.
-            mixed = span.folded and span.kind in _COMM_KINDS
+            mixed = span.folded and (span.kind in _COMM_KINDS or span.filled < _SOLID)
             if width > 0.85 * len(label) + 1 and not mixed:
                 fits = "in" if width > 2.6 * len(label) + 3 else "in wide-only"
                 scene.marks.append(

@@ -59,7 +59,7 @@ def diagnose(
                 {rule.id: rule for rule in rules},
             )
             summaries.append(summarise(store, sandbox, facts))
-            verdicts.append(verdict_of(merged, run_outcomes, sandbox, facts))
+            verdicts.append(verdict_of(merged, run_outcomes, sandbox, facts, summaries[-1].notes))
             outcomes += sorted(run_outcomes, key=lambda outcome: outcome.rule)
             findings += merged
     findings = rank_findings(findings)

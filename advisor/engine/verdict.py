@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from advisor.engine.evaluate import WARNING_SHARE
 from advisor.engine.facts import Facts
+from advisor.engine.recorded import not_recorded
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.text import duration, percent, significant, size
 from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
@@ -22,16 +23,26 @@ _HEALTHY_STEPS = 2  # one step alone is no ground to call a run healthy that wai
 
 
 def verdict_of(
-    findings: Sequence[Finding], outcomes: Sequence[Outcome], sandbox: Sandbox, facts: Facts
+    findings: Sequence[Finding],
+    outcomes: Sequence[Outcome],
+    sandbox: Sandbox,
+    facts: Facts,
+    notes: Sequence[str] = (),
 ) -> Verdict:
-    """The worst finding at warning or above; else healthy, or what is missing to tell."""
+    """The worst finding at warning or above; else healthy, or what is missing to tell.
+
+    ``notes`` are what the readers say of their files.
+    """
     top = next((item for item in findings if item.severity != Severity.INFO), None)
     if top is not None:
         return _blame(top)
     where = _where_time_goes(sandbox, facts)
     if where is None:
-        return _unknown_without_steps(findings, outcomes, sandbox)
+        return _unknown_without_steps(findings, outcomes, sandbox, notes)
     exposed_share, idle_share, wait_known, numbers = where
+    blind = not_recorded(sandbox, facts, idle_share, numbers, notes)
+    if blind is not None:
+        return blind
     if exposed_share >= WARNING_SHARE and not wait_known and not facts.all_ranks:
         world = f" of {facts.world_size}" if facts.world_size else ""
         return Verdict(
@@ -134,7 +145,10 @@ def _blame(top: Finding) -> Verdict:
 
 
 def _unknown_without_steps(
-    findings: Sequence[Finding], outcomes: Sequence[Outcome], sandbox: Sandbox
+    findings: Sequence[Finding],
+    outcomes: Sequence[Outcome],
+    sandbox: Sandbox,
+    notes: Sequence[str],
 ) -> Verdict:
     broken = sum(outcome.outcome == OutcomeKind.ERROR for outcome in outcomes)
     traced = sandbox.records("SELECT count(*) AS steps FROM step")[0]["steps"]
@@ -148,7 +162,9 @@ def _unknown_without_steps(
         seen = f" ({len(findings)} to look at)" if findings else ""
         title = f"Logs and dumps alone show no urgent finding{seen}; no trace was given."
         step = "add traces of all ranks: advisor explain all-ranks"
-    why = f"{broken} rules failed." if broken else ""
+    why = (
+        f"{broken} rules failed." if broken else "".join(f"{note}. " for note in notes[:2]).strip()
+    )
     return Verdict(title=title, cause="unknown", why=why, next_steps=[step])
 
 
@@ -204,7 +220,7 @@ def _where_time_goes(sandbox: Sandbox, facts: Facts) -> tuple[float, float, bool
     copies = f", memory copies and other work {percent(rest)}" if rest >= _SMALL_PART else ""
     (read,) = sandbox.records("SELECT coalesce(sum(events_read), 0) AS events FROM rank")
     little = ""
-    if read["events"] < _FEW_EVENTS * facts.steps * facts.ranks_read:
+    if 0 < read["events"] < _FEW_EVENTS * facts.steps * facts.ranks_read:
         little = (
             f" All of this rests on {read['events']} recorded events: too little for exact shares."
         )

@@ -15,12 +15,9 @@ from advisor.ingest.jobs import SeveralJobsError, refuse_several
 from advisor.ingest.join import join_sources
 from advisor.ingest.paths import Found, expand
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
+from advisor.ingest.unknown import KNOWN, NOT_READ, why_unknown
 from advisor.store.store import Store, is_store
 
-_KNOWN = (
-    "what is read: PyTorch profiler traces (.json or .json.gz), Nsight Systems exports (sqlite), "
-    "NCCL logs, nccl-tests output, flight-recorder dumps: advisor diagnose --help"
-)
 RUN_TABLES = (
     *("run", "source", "rank", "process_group", "event", "comm_event"),
     *("topology", "link", "nccl_choice", "bench", "flight"),
@@ -134,20 +131,17 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
             continue
         reader = detect(source)
         if reader is None:
+            unknown = why_unknown(source)
             if item.named:
-                raise AdvisorError(
-                    "is no trace or log that this tool knows",
-                    where=str(item.path),
-                    hint=_KNOWN,
-                )
-            skipped.append((source, "not a format that is read"))
+                raise AdvisorError(unknown.reason, where=str(item.path), hint=unknown.hint)
+            skipped.append((source, unknown.reason if unknown.damaged else NOT_READ))
             continue
         chosen.append((source, reader))
     if not chosen:
         names = ", ".join(str(item.path) for item in found[:3])
         more = " ..." if len(found) > 3 else ""
         raise AdvisorError(
-            f"none of the {len(found)} files is a trace or log ({names}{more})", hint=_KNOWN
+            f"none of the {len(found)} files is a trace or log ({names}{more})", hint=KNOWN
         )
     return chosen, skipped
 

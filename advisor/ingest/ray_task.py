@@ -21,6 +21,7 @@ from advisor.ingest.detect import detect
 from advisor.ingest.pipeline import read_sources
 from advisor.ingest.ray_plan import Item, Look, Piece, file_system_of, is_url
 from advisor.ingest.source import ReadContext, Reader, Source
+from advisor.ingest.unknown import why_unknown
 from advisor.store.parquet import is_parquet_store, rank_place
 from advisor.store.store import Store
 
@@ -87,7 +88,7 @@ def _classify(item: Item, path: Path) -> Look:
         return Look(item, problem="is empty")
     reader = detect(source)
     if reader is None:
-        return Look(item, problem="is no trace or log that this tool knows" if item.named else "")
+        return Look(item, problem=why_unknown(source).reason if item.named else "")
     if not hasattr(reader, "rank_hint"):
         return Look(item, reader.FORMAT)
     hint = reader.rank_hint(source)

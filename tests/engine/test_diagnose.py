@@ -52,7 +52,9 @@ def report_of(**settings: Any) -> FindingsReport:
 
 
 def test_a_healthy_run_has_nothing_to_gain() -> None:
-    report = report_of(ranks=4, steps=8)
+    hidden = {"rank": [0, 1, 2, 3], "step": [*range(8)], "window_ns": 100_000_000}
+    hidden |= {"compute_ns": 100_000_000, "comm_ns": 9_000_000, "hidden_comm_ns": 9_000_000}
+    report = report_of(ranks=4, steps=8, tables={"step_breakdown": [hidden]})
     assert report.verdict.cause == "healthy"
     assert report.verdict.title.startswith("Nothing to gain in communication")
     assert all(item.severity == Severity.INFO for item in report.findings)
@@ -119,7 +121,8 @@ def test_a_benchmark_alone_is_told_by_its_numbers() -> None:
 
 def test_a_device_that_mostly_idles_is_not_called_healthy() -> None:
     idle = {"rank": [0, 1], "step": [0, 1, 2, 3], "window_ns": 100_000_000}
-    tables = {"step_breakdown": [{**idle, "compute_ns": 1_000_000, "idle_ns": 99_000_000}]}
+    busy = {"compute_ns": 900_000, "comm_ns": 100_000, "hidden_comm_ns": 100_000}
+    tables = {"step_breakdown": [{**idle, **busy, "idle_ns": 99_000_000}]}
     verdict = report_of(ranks=2, steps=4, tables=tables).verdict
     assert verdict.cause == "unknown"
     assert verdict.title.startswith("The device idles for 99 % of the step")
@@ -179,3 +182,38 @@ def test_a_read_only_store_is_diagnosed_and_left_alone(tmp_path: Path) -> None:
 def test_a_store_without_runs_is_an_error() -> None:
     with Store.create() as store, pytest.raises(AdvisorError, match="no run"):
         diagnose(store)
+
+
+@pytest.mark.parametrize(
+    ("changes", "title"),
+    [
+        (
+            ["UPDATE step_breakdown SET compute_ns = 0, comm_ns = 0, exposed_comm_ns = 0"],
+            "Neither compute nor communication was recorded:",
+        ),
+        (
+            [
+                "UPDATE step_breakdown SET compute_ns = 0, comm_ns = 0, exposed_comm_ns = 0 "
+                "WHERE rank = 1"
+            ],
+            "Neither compute nor communication was recorded on rank 1:",
+        ),
+        (
+            [
+                "UPDATE step_breakdown SET comm_ns = 0, exposed_comm_ns = 0, hidden_comm_ns = 0",
+                "DELETE FROM collective",
+            ],
+            "No communication was recorded",
+        ),
+    ],
+)
+def test_nothing_recorded_is_not_nothing_to_gain(changes: list[str], title: str) -> None:
+    with store_of(ranks=4, steps=8) as store:
+        store.con.execute(
+            "UPDATE step_breakdown SET compute_ns = 9, comm_ns = 9, hidden_comm_ns = 9"
+        )
+        for change in changes:
+            store.con.execute(change)
+        verdict = diagnose(store).verdict
+    assert verdict.cause == "unknown"
+    assert verdict.title.startswith(title)

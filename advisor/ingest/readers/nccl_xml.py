@@ -25,6 +25,7 @@ PRIORITY = 35
 MAX_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_ELEMENTS = 500_000
+_USEFUL = {"gpu", "nic", "graph"}
 _PIECE = 256 * 1024
 _ROOT = re.compile(
     rb"\A(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:system|graphs)\s", re.DOTALL
@@ -65,6 +66,11 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
                 source, FORMAT, events_dropped=1, drop_reasons={"refused": 1}, note=str(error)
             )
             continue
+        if not _USEFUL & {kind for kind, *_ in dump.facts}:
+            dump = _Dump()
+            note = f"no GPU, NIC or graph in it{f': {note}' if note else ''}"
+        elif note:
+            note = f"{note}: what came before is kept"
         if dump.counts:
             dump.facts.append(("node", dump.host, dump.host or "", dict(dump.counts)))
         rows = [
@@ -111,7 +117,7 @@ def _parse(source: Source, dump: _Dump) -> str | None:
     except expat.ExpatError as error:
         while dump.stack:  # what is open is kept as far as it was written
             _end(dump, dump.stack[-1][0])
-        return raw.damage or f"{error}: what came before is kept"
+        return raw.damage or str(error)
     return raw.damage
 
 

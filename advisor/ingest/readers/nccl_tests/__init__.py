@@ -24,8 +24,12 @@ _TEXT = re.compile(
     rb"# Collective test starting",
     re.IGNORECASE,
 )
-_JSON = re.compile(
-    rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"version"\s*:\s*\d+\s*,\s*"start_time"\s*:.*"args"', re.S
+_JSON = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
+_JSON_KEYS = (
+    # What a report begins with; its rows; its settings: another tool may have put them elsewhere.
+    re.compile(rb'"start_time"\s*:.*"args"\s*:', re.S),
+    re.compile(rb'"results"\s*:.*"(?:out_of_place|in_place)"\s*:', re.S),
+    re.compile(rb'"config"\s*:\s*\{[^{}\[]*"nthreads"\s*:', re.S),
 )
 
 
@@ -68,4 +72,5 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
 
 
 def _is_report(source: Source) -> bool:
-    return bool(_JSON.match(source.head))
+    head = source.head
+    return _JSON.match(head) is not None and any(key.search(head) for key in _JSON_KEYS)

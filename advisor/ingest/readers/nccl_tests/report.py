@@ -21,6 +21,7 @@ def parse_report(text: str, path: PurePath | None = None) -> Harvest:
     document = TopLevel(text)
     op = "unknown"
     ranks: int | None = None
+    rows: list[Any] = []
     for item in document:
         if item.key == "args" and item.index == 0 and isinstance(item.value, str):
             op = canonical_op(PurePath(item.value).name) or op
@@ -29,9 +30,11 @@ def parse_report(text: str, path: PurePath | None = None) -> Harvest:
         elif item.key == "config" and isinstance(item.value, dict):
             ranks = _ranks(item.value)
         elif item.key == "results" and item.index is not None:
-            _row(item.value, op, ranks, harvest)
+            rows.append(item.value)
         elif item.key == "errors" and isinstance(item.value, str) and item.value:
             harvest.notes.append(f"nccl-tests reports an error: {item.value[:200]}")
+    for row in rows:  # last, as what they are results of may stand behind them
+        _row(row, op, ranks, harvest)
     if document.cut is not None:
         harvest.drop("report cut or damaged")
         harvest.notes.append(f"breaks off at character {document.cut}: what came before is kept")
@@ -51,7 +54,8 @@ def _ranks(config: dict[str, Any]) -> int | None:
 
 
 def _row(row: Any, op: str, ranks: int | None, harvest: Harvest) -> None:
-    if not isinstance(row, dict) or not isinstance(row.get("size"), int):
+    size = _figure(row.get("size")) if isinstance(row, dict) else None
+    if size is None or size < 0:
         harvest.drop("result without a size")
         return
     for key, in_place in (("out_of_place", False), ("in_place", True)):
@@ -66,7 +70,7 @@ def _row(row: Any, op: str, ranks: int | None, harvest: Harvest) -> None:
             Measurement(
                 op,
                 ranks,
-                row["size"],
+                int(size),
                 str(row.get("type", "")),
                 in_place,
                 _figure(half.get("time", half.get("cpu_time"))),
@@ -78,10 +82,10 @@ def _row(row: Any, op: str, ranks: int | None, harvest: Harvest) -> None:
 
 
 def _figure(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
         number = float(value)
-    except OverflowError:
+    except (OverflowError, ValueError):
         return None
     return number if math.isfinite(number) else None

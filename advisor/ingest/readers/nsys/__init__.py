@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.nsys.load import load
 from advisor.ingest.readers.nsys.nccl_ranges import read_nccl_ranges
-from advisor.ingest.readers.nsys.open import opened
-from advisor.ingest.readers.nsys.processes import assign_ranks, find_processes
+from advisor.ingest.readers.nsys.open import Database, opened
+from advisor.ingest.readers.nsys.processes import Process, assign_ranks, find_processes, pid_of
 from advisor.ingest.source import ReadContext, Source
 
 FORMAT = "nsys"
@@ -48,6 +48,7 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
                 twice = sorted({p.rank for p in processes if p.rank in taken})
                 fresh = [p for p in processes if p.rank not in taken]
                 outcome = load(database, fresh, nccl, context)
+                notes += _gaps(database, processes) if processes else []
         except AdvisorError as error:
             context.report(
                 source, FORMAT, events_dropped=1, drop_reasons={"refused": 1}, note=str(error)
@@ -68,3 +69,28 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             drop_reasons=database.dropped,
             note="; ".join(notes) or None,
         )
+
+
+def _gaps(database: Database, processes: Sequence[Process]) -> list[str]:
+    """What the export leaves out without which communication cannot be told."""
+    kernels = "CUPTI_ACTIVITY_KIND_KERNEL"
+    if not database.has(kernels, "start", "end", "deviceId", "globalPid", "streamId"):
+        how = "nsys profile --trace=cuda,nvtx, and export all tables"
+        return [f"kernels are not recorded: the table {kernels} is missing ({how})"]
+    seen = {
+        (pid_of(global_pid), device)
+        for global_pid, device in database.rows(
+            f"SELECT globalPid, deviceId FROM {kernels} GROUP BY 1, 2"
+        )
+        if isinstance(global_pid, int)
+    }
+    without = [str(p.rank) for p in processes if (p.pid, p.device) not in seen]
+    found = []
+    if without:
+        found.append(f"kernels of rank {', '.join(without)} are not recorded")
+    if not database.has("StringIds", "id", "value"):
+        found.append(
+            "names of kernels are not recorded, so that communication cannot be told from compute: "
+            "the table StringIds is missing (export all tables)"
+        )
+    return found

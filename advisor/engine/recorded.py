@@ -1,0 +1,55 @@
+"""Whether a recording holds what a verdict speaks of: nothing found in nothing is no good news."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.engine.facts import Facts
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.text import percent, ranks_text
+from advisor.findings import Verdict
+
+_MOSTLY_IDLE = 0.5
+_MISSING = "not recorded"  # in notes of readers
+
+
+def not_recorded(
+    sandbox: Sandbox, facts: Facts, idle_share: float, numbers: str, notes: Sequence[str]
+) -> Verdict | None:
+    """That work or communication is missing from the recording, so that nothing is no good news."""
+    empty = [
+        row["rank"]
+        for row in sandbox.records(
+            "SELECT rank FROM rank_step GROUP BY rank "
+            "HAVING sum(compute_ns) = 0 AND sum(comm_ns) = 0 ORDER BY rank"
+        )
+    ]
+    told = [note for note in notes if _MISSING in note]
+    why = " ".join([numbers, *(f"{note.rstrip('.')}." for note in told)])
+    if empty:
+        everywhere = len(empty) == facts.ranks_read
+        on = "" if everywhere else f" on rank {ranks_text(empty)}"
+        return Verdict(
+            title=f"Neither compute nor communication was recorded{on}: nothing can be said of "
+            "what the step loses.",
+            cause="unknown",
+            why=why,
+            next_steps=["record GPU activity on every rank: advisor explain all-ranks"],
+        )
+    communicates = (
+        "SELECT 1 AS one FROM collective UNION ALL "
+        "SELECT 1 FROM rank_step WHERE comm_ns > 0 LIMIT 1"
+    )
+    if facts.world_size == 1 or sandbox.records(communicates):
+        return None
+    idle = f"; the device idles for {percent(idle_share)} of the step"
+    return Verdict(
+        title="No communication was recorded, so nothing can be said about it"
+        f"{idle if idle_share >= _MOSTLY_IDLE else ''}.",
+        cause="unknown",
+        why=why,
+        next_steps=[
+            "if the job runs on one device, this is as it should be; else record with "
+            "communication and its kernels' names: advisor explain all-ranks"
+        ],
+    )

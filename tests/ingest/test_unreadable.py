@@ -1,0 +1,119 @@
+"""One file that cannot be read is an error: what it is, where, what to do. Never a clean bill."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import advisor
+from advisor.errors import AdvisorError
+from advisor.ingest import ingest
+from advisor.store.store import Store
+from tests.ingest.readers.test_nsys import export
+
+_CUT_TREE = '<system version="1">\n <cpu numaid="0" arch="x86_64" vendor="GenuineIntel"'
+
+
+def _parquet(columns: list[str]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({name: [1, 2, 3] for name in columns}), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("topo.xml", _CUT_TREE.encode(), "no GPU, NIC or graph in it: unclosed token"),
+        ("topo.xml", (_CUT_TREE + "> & <nic").encode(), "not well-formed"),
+        ("topo.xml", b'<!DOCTYPE x><system version="1"><cpu numaid="0"/></system>', "refused"),
+        ("topo.xml", b"<system", "breaks off before its first device"),
+        ("page.xml", b"<html><body/></html>", "outermost element is <html>"),
+        (
+            "ops.parquet",
+            _parquet(["rank", "step"])[:-9],
+            "whose end, which describes it, is missing",
+        ),
+        ("ops.parquet", _parquet(["rank", "step"]), "no op table: its columns are rank, step"),
+        ("report.json", b'{"foo": 1, "bar": [1,', "is JSON that is cut or damaged"),
+        ("report.json", b'{"tests": [], "host": "a"}', "its keys are tests, host"),
+        (
+            "report.json",
+            b'{"version": 3, "start_time": "x", "args": ["a_perf"]}',
+            "nothing that can",
+        ),
+        ("blank.log", b" \n\n", "is blank"),
+        ("notes.txt", b"dear diary", "is no trace or log"),
+    ],
+)
+def test_the_one_file_given_is_named_with_what_is_wrong(
+    tmp_path: Path, name: str, content: bytes, says: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(AdvisorError, match=says) as caught:
+        advisor.load(path)
+    assert name in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_report_of_nccl_tests_in_another_order_is_read(tmp_path: Path) -> None:
+    half = {"time": "12.5", "alg_bw": 80.0, "bus_bw": 150.0, "nwrong": "0"}
+    report = {
+        "results": [{"size": "1048576", "type": "float", "out_of_place": half, "in_place": None}],
+        "config": {"nthreads": 1, "ngpus": 8, "devices": [{"group": 0}]},
+        "args": ["./all_reduce_perf"],
+    }
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(report))
+    with advisor.load(path) as run:
+        rows = run.store.con.execute(
+            "SELECT op, ranks, bytes, time_us, wrong FROM bench"
+        ).fetchall()
+        assert rows == [("all_reduce", 8, 1048576, 12.5, 0)]
+
+
+def _without(source: Path, target: Path, *tables: str) -> Path:
+    target.write_bytes(source.read_bytes())
+    connection = sqlite3.connect(target)
+    for table in tables:
+        connection.execute(f"DROP TABLE {table}")
+    connection.commit()
+    connection.close()
+    return target
+
+
+@pytest.mark.parametrize(
+    ("dropped", "says"),
+    [
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "kernels are not recorded: the table CUPTI_ACTIVITY"),
+        ("StringIds", "names of kernels are not recorded, so that communication cannot be told"),
+    ],
+)
+def test_an_export_without_kernels_or_their_names_says_so(
+    tmp_path: Path, dropped: str, says: str
+) -> None:
+    whole = export(tmp_path / "whole.sqlite")
+    with Store.create() as store:
+        ingest([whole], store, run="whole")
+        ingest([_without(whole, tmp_path / "less.sqlite", dropped)], store, run="less")
+        notes = dict(store.con.execute("SELECT run, note FROM source").fetchall())
+    assert says in notes["less"]
+    assert "not recorded" not in (notes["whole"] or "")
+
+
+def test_a_cut_dump_that_still_tells_something_says_that_it_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "topo.xml"
+    path.write_text(
+        '<system version="1">\n <cpu numaid="0"><pci busid="0000:1a:00.0">'
+        '<gpu dev="0" sm="90" rank="0"></gpu></pci>'
+    )
+    with advisor.load(path) as run:
+        assert "what came before is kept" in run.report.verdict.why
+        dropped: Any = run.store.con.execute("SELECT events_dropped FROM source").fetchone()
+        assert dropped == (1,)

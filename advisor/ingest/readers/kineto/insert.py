@@ -38,6 +38,7 @@ def insert_parsed(
     items: Iterable[Item], context: ReadContext, key: str, *, origin_us: int, merged: bool
 ) -> None:
     """Let the database parse the chunks. An error in ``items`` comes out as it was raised."""
+    sql.self_test(context.con)
     statement = sql.insert_sql(
         context.run, "kineto_stream", key, origin_us=origin_us, lean=context.lean, merged=merged
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.readers.kineto.contents import summarise
 from advisor.ingest.readers.kineto.insert import insert_parsed, insert_scanned
 from advisor.ingest.readers.kineto.merged import split_by_process
 from advisor.ingest.readers.kineto.native.library import library
@@ -24,7 +25,6 @@ _OLD_KEY, _KEY = "external id", "External id"
 
 def load(sources: Sequence[Source], context: ReadContext) -> None:
     """Read ``sources`` (all of one run) into run's base tables."""
-    sql.self_test(context.con)
     traces = [Trace(source, number) for number, source in enumerate(sources)]
     for trace in traces:
         trace.peek()
@@ -39,9 +39,10 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
             if chosen:
                 _load_dialect(chosen, context, key, merged=merged)
     split_by_process(traces, context)
-    check_parts(traces, context)
     pair_begin_end(traces, context)
-    write_ranks(traces, context)
+    summary = summarise(context)
+    check_parts(traces, summary, context)
+    write_ranks(traces, summary, context)
 
 
 def _external_key(source: Source) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from advisor.errors import AdvisorError
 from advisor.ingest.jobs import Part, split_by_process
 from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.readers.kineto.contents import Contents, Summary, most, processes
 from advisor.ingest.readers.kineto.metadata import ProcessGroup, TraceInfo, as_int, as_object
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
@@ -46,28 +47,27 @@ def assign_ranks(traces: Sequence[Trace], given: Mapping[Path, int]) -> None:
             )
 
 
-def check_parts(traces: Sequence[Trace], context: ReadContext) -> None:
+def check_parts(traces: Sequence[Trace], summary: Summary, context: ReadContext) -> None:
     """Several files of one rank must be of one process and cover different times.
 
     Else they are traces of several jobs: raises :class:`SeveralJobsError` where those can be told,
     :class:`AdvisorError` naming both files where not.
     """
-    rows = context.con.execute(
-        "SELECT rank, event_id // ?, min(start_ns), max(start_ns + dur_ns), "
-        "mode(pid) FILTER (class IN ('cpu_op', 'runtime')) FROM event "
-        "WHERE run = ? AND NOT starts_with(class, '!') AND category IS NOT NULL "
-        "AND category <> 'Trace' GROUP BY ALL",
-        [sql.IDS_PER_FILE, context.run],
-    ).fetchall()
+    timed = [
+        (part.rank, part.start_ns, part.end_ns, part.number)
+        for part in summary.contents
+        if part.start_ns is not None and part.end_ns is not None
+    ]
     windows: dict[int, list[tuple[int, int, int]]] = {}
-    for rank, number, start, end, _ in rows:
+    for rank, start, end, number in timed:
         windows.setdefault(rank, []).append((start, end, number))
     by_number = {trace.number: trace for trace in traces}
     if len(traces) > len(windows):
+        process = processes(context)
         split_by_process(
             [
-                Part(by_number[number].source.path, rank, start, end, process)
-                for rank, number, start, end, process in rows
+                Part(by_number[number].source.path, rank, start, end, process.get((rank, number)))
+                for rank, start, end, number in timed
             ]
         )
     for rank, parts in windows.items():
@@ -85,50 +85,32 @@ def check_parts(traces: Sequence[Trace], context: ReadContext) -> None:
 
 
 @dataclass
-class _Contents:
-    """What one file holds of one rank."""
-
-    events: int
-    compute_device: int | None
-    any_device: int | None
-    device_events: int
-    first_ns: int
-
-
-@dataclass
 class _Rank:
     """One rank's row in the making: the files that hold events of it."""
 
     traces: list[Trace] = field(default_factory=list)
-    contents: list[_Contents] = field(default_factory=list)
+    contents: list[Contents] = field(default_factory=list)
 
 
-def write_ranks(traces: Sequence[Trace], context: ReadContext) -> None:
-    """Count, clean up markers, and write ``rank``, ``process_group`` and ``source``."""
-    con = context.con
-    threads = _thread_names(context)
-    _count_lost(traces, context)
-    counts = con.execute(
-        "SELECT rank, event_id // ?, count(*), mode(device) FILTER (class = 'compute'), "
-        "mode(device), count(*) FILTER (device IS NOT NULL AND class <> 'annotation'), "
-        "min(start_ns) FROM event WHERE run = ? GROUP BY ALL ORDER BY ALL",
-        [sql.IDS_PER_FILE, context.run],
-    ).fetchall()
+def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext) -> None:
+    """Count and remove markers, and write ``rank``, ``process_group`` and ``source``."""
+    threads = _thread_names(context) if summary.lost else {}
+    _count_lost(traces, summary, context)
     by_number = {trace.number: trace for trace in traces}
     ranks: dict[int, _Rank] = {}
-    for rank, number, *rest in counts:
-        entry = ranks.setdefault(rank, _Rank())
-        entry.traces.append(by_number[number])
-        entry.contents.append(_Contents(*rest))
-    seen = {number for _, number, *_ in counts}
+    for part in summary.contents:
+        entry = ranks.setdefault(part.rank, _Rank())
+        entry.traces.append(by_number[part.number])
+        entry.contents.append(part)
+    seen = {part.number for part in summary.contents}
     for trace in traces:
         if trace.number not in seen and not trace.merged:
             ranks.setdefault(trace.rank, _Rank()).traces.append(trace)
     events = Counter[int]()
-    for _, number, count, *_ in counts:
-        events[number] += count
+    for part in summary.contents:
+        events[part.number] += part.events
     for trace in traces:
-        several = [rank for rank, number, *_ in counts if number == trace.number]
+        several = [part.rank for part in summary.contents if part.number == trace.number]
         if len(several) > 1:
             trace.notes.append(f"holds ranks {', '.join(map(str, several))}")
         context.report(
@@ -146,17 +128,13 @@ def write_ranks(traces: Sequence[Trace], context: ReadContext) -> None:
     _write_groups(traces, context)
 
 
-def _count_lost(traces: Sequence[Trace], context: ReadContext) -> None:
-    lost = context.con.execute(
-        "SELECT event_id // ?, class, count(*) FROM event "
-        "WHERE run = ? AND starts_with(class, '!') GROUP BY ALL",
-        [sql.IDS_PER_FILE, context.run],
-    ).fetchall()
+def _count_lost(traces: Sequence[Trace], summary: Summary, context: ReadContext) -> None:
     by_number = {trace.number: trace for trace in traces}
-    for number, reason, count in lost:
-        if reason != sql.METADATA:
-            by_number[number].dropped[reason.removeprefix("!")] += count
-    if lost:
+    for number, lost in summary.lost.items():
+        for reason, count in lost.items():
+            if reason != sql.METADATA:
+                by_number[number].dropped[reason.removeprefix("!")] += count
+    if summary.lost:
         context.con.execute(
             "DELETE FROM event WHERE run = ? AND starts_with(class, '!')", [context.run]
         )
@@ -184,9 +162,9 @@ def _write_rank(rank: int, entry: _Rank, threads: dict[str, str], context: ReadC
     for trace in entry.traces:
         dropped.update(trace.dropped)
     parts = entry.contents
-    devices = [part.compute_device for part in parts] + [part.any_device for part in parts]
+    devices = [part.compute_devices for part in parts] + [part.devices for part in parts]
     on_device = any(part.device_events for part in parts)
-    device = next((number for number in devices if number is not None), None) if on_device else None
+    device = next((most(found) for found in devices if found), None) if on_device else None
     properties = info.devices.get(device, {}) if device is not None else {}
     name = properties.get("name")
     own = as_object(info.fields.get("advisor"))

@@ -115,6 +115,15 @@ class Run:
 
         return render(self.report, self.store, format, **options)
 
+    def __repr__(self) -> str:
+        """The runs with their ranks and files; nothing is computed for it."""
+        counted = self.store.con.execute(
+            "SELECT run, (SELECT count(*) FROM rank k WHERE k.run = r.run), "
+            "(SELECT count(*) FROM source s WHERE s.run = r.run) FROM run r ORDER BY run"
+        ).fetchall()
+        runs = "; ".join(f"{run}: {ranks} ranks, {files} files" for run, ranks, files in counted)
+        return f"<advisor.Run {runs}>"
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict, what to do first, and a row per finding."""
         from html import escape

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+import advisor
 from advisor.api import Run
+from advisor.cli import _watch
 from tests.report.support import make_healthy_report, make_report, make_store
 
 
@@ -22,3 +28,25 @@ def test_a_healthy_run_shows_no_empty_table() -> None:
         run = Run(store)
         run._report = make_healthy_report()
         assert "table" not in run._repr_html_()
+
+
+def test_a_run_says_what_it_holds() -> None:
+    with advisor.load("fixtures/gpt2-tiny-ddp-2") as run:
+        assert repr(run).startswith("<advisor.Run run: 2 ranks, ")
+
+
+def test_an_empty_folder_that_is_watched_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 2:
+            (tmp_path / "rank0.json").write_text("{}")
+
+    monkeypatch.setattr(_watch.time, "sleep", nap)
+    _watch.watch([str(tmp_path)], 5.0, lambda: "diagnosed", rounds=1)
+    said = capsys.readouterr()
+    assert said.err.count(f"Nothing in {tmp_path} yet") == 1
+    assert "diagnosed" in said.out

@@ -24,6 +24,7 @@ def watch(
     seen: State = {}
     previous: State = {}
     done = 0
+    told = False
     while rounds is None or done < rounds:
         state = snapshot(paths)
         settled = {path: mark for path, mark in state.items() if previous.get(path) == mark}
@@ -36,6 +37,12 @@ def watch(
                 # A trace that is not whole yet must not end the watch.
                 click.echo(f"--- {stamp} not yet: {error}", err=True)
             done += 1
+        if not state and not told:
+            told = True
+            click.echo(
+                f"Nothing in {', '.join(paths)} yet: looking every {interval_s:g} s, Ctrl-C ends",
+                err=True,
+            )
         previous = state
         if rounds is None or done < rounds:
             time.sleep(interval_s)

@@ -65,7 +65,7 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
         id=f"collectives{suffix}",
         title="Are collectives as fast as they should be?" + (f" ({run})" if several else ""),
         template="collectives.html.j2",
-        count=numbers.plural(calls, "call") if calls else "benchmark",
+        count=numbers.plural(calls, "call") if calls else "benchmark" if measured else "",
         data={
             "figures": figures,
             "traffic": traffic,

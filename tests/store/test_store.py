@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from advisor.cli import sql as sql_command
 from advisor.errors import AdvisorError
 from advisor.ingest import ingest
 from advisor.store.schema import parse_schema
-from advisor.store.store import Store
+from advisor.store.store import SCHEMA_VERSION, Store
 from tests.support.traces import event, kineto
 
 _RECORDING = Path(__file__).resolve().parents[2] / "fixtures" / "lab-ddp-slow-rank"
@@ -294,3 +295,18 @@ def test_a_store_that_cannot_be_begun_leaves_no_file(
     with pytest.raises(KeyboardInterrupt):
         Store.create(tmp_path / "run.duckdb")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("output", ["run.duckdb", "parquet/"])
+def test_schema_of_a_store_says_what_it_holds(tmp_path: Path, output: str) -> None:
+    place = f"{tmp_path}/{output}"
+    trace = str(_trace(tmp_path, 0, count=7))
+    made = CliRunner().invoke(ingest_command.command, [trace, "-o", place, "--quiet"])
+    assert made.exit_code == 0, made.output
+    text = CliRunner().invoke(schema_command.command, [place]).output
+    assert f"schema version {SCHEMA_VERSION}" in text
+    assert f"run 'run', written by advisor {advisor.__version__}" in text
+    found = CliRunner().invoke(schema_command.command, [place, "--format", "json"]).output
+    rows = json.loads(found)["rows"]
+    assert (rows["event"], rows["rank"], rows["collective"]) == (7, 1, 0)
+    assert set(rows) == {table.name for table in parse_schema()}

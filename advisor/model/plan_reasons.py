@@ -15,6 +15,7 @@ from advisor.model.plan_roofline import (
 )
 
 _GB = 1e9
+_LATENCY_BOUND = 0.5
 
 
 def level_roofline(cluster: Cluster, peak_flops: float) -> list[dict[str, Any]]:
@@ -58,6 +59,7 @@ def explain(
     share = item.exposed_s / item.step_s if item.step_s else 0.0
     if item.fits and share > 0.1:
         reasons.append(f"{share:.0%} of the step is exposed communication")
+        reasons += _latency(item, cluster)
     if item.bubble > 0.1:
         reasons.append(f"pipeline bubble {item.bubble:.0%}; over 10 % calls for more micro-batches")
     if item.fits and item.settings.checkpointing:
@@ -65,6 +67,23 @@ def explain(
     if layout.data > 1:
         reasons.append(_data_regime(item, cluster, peak_flops))
     return tuple(reasons)
+
+
+def _latency(item: Estimate, cluster: Cluster) -> list[str]:
+    """Whether buckets are too small for so many ranks: their time less the bandwidth's part."""
+    layout, bucket = item.layout, item.settings.bucket_bytes
+    if layout.data_strategy not in ("ddp", "zero1"):
+        return []
+    group = cluster.group(layout.data, layout.tensor)
+    op = "allreduce" if layout.data_strategy == "ddp" else "reducescatter"
+    one, large, larger = (cluster.collective_s(op, n * bucket, group) for n in (1, 32, 64))
+    latency = max(1 - (larger - large) / 32 / one, 0.0)
+    if latency < _LATENCY_BOUND:
+        return []
+    return [
+        f"{latency:.0%} of the time of a {bucket / 1e6:.0f} MB bucket is latency over "
+        f"{group.ranks:,} ranks: larger buckets, or sharding inside the node (hsdp)"
+    ]
 
 
 def _against(item: Estimate, chosen: Estimate, fastest: Estimate) -> str:

@@ -381,6 +381,18 @@ def test_a_workload_file_is_a_model(tmp_path: Path) -> None:
         read_model(str(path))
 
 
+def test_buckets_that_drown_in_latency_are_named_from_many_ranks_on() -> None:
+    def reasons(gpus: int) -> str:
+        result = CliRunner().invoke(
+            command, ["llama-7b", "dgx-h100", "--gpus", str(gpus), "--format", "json"]
+        )
+        rows = {row["strategy"]: row for row in json.loads(result.stdout)["rows"]}
+        return " ".join(rows["zero1"]["reasons"])
+
+    assert "latency over 1,024 ranks: larger buckets" in reasons(1024)
+    assert "latency over" not in reasons(8)
+
+
 def test_the_command_shows_one_size_in_full() -> None:
     arguments = ["gpt2-large", "dgx-h100", "--gpus", "8"]
     text = CliRunner().invoke(command, arguments)

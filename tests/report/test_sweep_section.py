@@ -93,13 +93,13 @@ def test_drift_of_the_machine_moves_no_dot() -> None:
 def test_a_sweeps_page_is_about_the_sweep_and_claims_no_findings_gain() -> None:
     report = make_report()
     kept = report.verdict.model_copy(
-        update={"cause": sweep.KEPT, "title": "Leave it: no measurable gain", "savings_ns": None}
+        update={"cause": sweep.KEPT, "title": "Leave it", "savings_ns": None}
     )
     with make_store() as store:
         add_everything(store)
         text = render(report.model_copy(update={"verdict": kept}), store, "html")
     head = text[text.index("<header>") : text.index("</header>")]
-    assert "Nothing to change" in head and "can be won back" not in head
+    assert "No measurable gain" in head and "can be won back" not in head
     assert text.index('<section id="sweep"') < text.index('<section id="findings"')
 
 

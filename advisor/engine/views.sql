@@ -77,7 +77,9 @@ CREATE VIEW wait_spread AS
 SELECT CASE WHEN count(wait_ns) >= 3 THEN
     least(0.9, greatest(0.2, 1.96 * stddev_samp(wait_ns) / sqrt(count(*)) / nullif(avg(wait_ns), 0)))
   END AS relative -- half width of the 95 % interval of the mean; at least 0.2: other waiting follows
-FROM (SELECT step, avg(exposed_wait_ns) AS wait_ns FROM rank_step GROUP BY step);
+FROM (SELECT step, coalesce(avg(exposed_wait_ns), any_value(partly)) AS wait_ns FROM rank_step
+  LEFT JOIN (SELECT step, sum(wait_ns) / count(DISTINCT rank) AS partly -- some of the ranks were not read
+    FROM collective WHERE wait_ns IS NOT NULL GROUP BY step) USING (step) GROUP BY step);
 
 -- Collective calls of used steps; exposed_transfer_ns leaves out waiting for peers.
 CREATE VIEW call AS

@@ -42,8 +42,9 @@ _MOST_EARLY = 0.05
 class Clock:
     """Add ``offset_ns + drift_ppm * 1e-6 * (t - origin_ns)`` to a rank's time t.
 
-    ``ambiguous``: the offset was taken from messages of one size, so that it may hold stagger of a
-    slow edge, and the ends of this rank are no evidence of one.
+    ``identified``: messages of several sizes told the clock from the stagger of a slow edge.
+    ``ambiguous``: they did not, and an offset was taken all the same, which may hold stagger: the
+    ends of this rank are no evidence of a slow edge.
     """
 
     offset_ns: int
@@ -51,6 +52,7 @@ class Clock:
     residual_ns: int
     origin_ns: int = 0
     ambiguous: bool = False
+    identified: bool = True
 
     def correction(self, time_ns: int) -> int:
         """What to add at a time of this rank, ns."""
@@ -230,6 +232,7 @@ def _by_host(
             residual_ns=0 if rank == min(raw) else round(2 * found.error),
             origin_ns=origin,
             ambiguous=not found.identified and settled[rank] != 0.0,
+            identified=found.identified,
         )
         for rank, found in raw.items()
     }

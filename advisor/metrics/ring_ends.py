@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,6 +38,7 @@ class Ring:
     ranks: tuple[int, ...]
     known: tuple[int, ...]
     alike: tuple[int, ...]
+    sure: bool  # whether a small offset of one of the clocks would have shown
     lags: Floats
     errors: Floats
     units_ns: tuple[float, ...]
@@ -88,19 +89,33 @@ def observe(
         ranks=tuple(ranks),
         known=tuple(known),
         alike=alike,
+        sure=any(alike) or all(clocks[r].identified for r in known if r in clocks),
         lags=centred(lags, errors, alike),
         errors=errors,
         units_ns=tuple(float(value) for value in np.round(np.median(late, axis=0))),
     )
 
 
+def freed(ring: Ring, own: Home, home: Mapping[int, Home]) -> Ring | None:
+    """The same if one host's clock is off; None where too little is left to compare."""
+    alike = tuple(int(home[rank] == own) for rank in ring.known)
+    if alike.count(0) < min(len(ring.ranks), 3):
+        return None
+    lags = centred(ring.lags, ring.errors, alike)
+    before = _MODEL_ERROR * float(np.ptp(np.median(ring.lags, axis=0)))
+    after = _MODEL_ERROR * float(np.ptp(np.median(lags, axis=0)))
+    errors = np.sqrt(ring.errors**2 - before**2 + after**2)
+    return replace(ring, alike=alike, lags=centred(ring.lags, errors, alike), errors=errors)
+
+
 def centred(rows: Floats, errors: Floats, alike: Sequence[int]) -> Floats:
-    centred: Floats = np.array(rows, dtype=np.float64)
+    """Rows less their weighted mean, over the columns of each number in ``alike``."""
+    result: Floats = np.array(rows, dtype=np.float64)
     for number in set(alike):
         own = [place for place, value in enumerate(alike) if value == number]
-        middle = np.average(centred[:, own], axis=1, weights=errors[own] ** -2.0)
-        centred[:, own] -= middle[:, None]
-    return centred
+        middle = np.average(result[:, own], axis=1, weights=errors[own] ** -2.0)
+        result[:, own] -= middle[:, None]
+    return result
 
 
 def _alike_clocks(

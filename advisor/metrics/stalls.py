@@ -20,8 +20,8 @@ from advisor.metrics.clock import aligned
 from advisor.metrics.fits import link_kind, wire_name
 from advisor.metrics.intervals import Intervals
 from advisor.metrics.link_cost import Inputs
-from advisor.metrics.ring_model import GLOO_RINGS
 from advisor.metrics.ring_ends import Home
+from advisor.metrics.ring_model import GLOO_RINGS
 from advisor.metrics.robust import bootstrap
 
 _TIMEOUT_NS = 200_000_000

@@ -15,7 +15,9 @@ HOMES = {
 }
 
 
-def ring_of(op: str, home: dict[int, str], place: Place | None, share: float) -> Ring:
+def ring_of(
+    op: str, home: dict[int, str], place: Place | None, share: float, *, sure: bool = True
+) -> Ring:
     """Forty calls whose ends are the model's for ``place``, with some noise."""
     ranks = tuple(home)
     slow = frozenset(
@@ -34,6 +36,7 @@ def ring_of(op: str, home: dict[int, str], place: Place | None, share: float) ->
         ranks=ranks,
         known=ranks,
         alike=(0,) * len(ranks),
+        sure=sure,
         lags=lags - lags.mean(axis=1, keepdims=True),
         errors=np.full(len(ranks), 0.015),
         units_ns=(),

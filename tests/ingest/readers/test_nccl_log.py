@@ -456,3 +456,21 @@ def test_numbers_of_any_length_are_survived(tmp_path: Path, digits: str) -> None
     path.write_text("\n".join(out))
     with stored(path) as store:
         assert rows(store, "SELECT count(*) FROM source") == [(1,)]
+
+
+def test_messages_that_another_writer_broke_are_counted(tmp_path: Path) -> None:
+    """GIVEN a message cut by another one THEN the whole one is read and the other counted."""
+    path = tmp_path / "mixed.log"
+    path.write_text(
+        "a:1:1 [0] NCCL INFO Using network IB\n"
+        "a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> b:2:2 [1] NCCL INFO NCCL_ALGO set by "
+        "environment to Ring\n"
+        "1[1] via P2P/CUMEM\n"
+        "a:1:1 [0] NCCL INFO nothing that is kept\n"
+    )
+    with stored(path) as store:
+        assert ("NCCL_ALGO", "Ring") in rows(
+            store, "SELECT name, value FROM topology WHERE kind = 'env'"
+        )
+        ((dropped, reasons),) = rows(store, "SELECT events_dropped, drop_reasons FROM source")
+        assert (dropped, json.loads(reasons)) == (1, {"message broken by another writer": 1})

@@ -62,10 +62,15 @@ class Log:
     def feed(self, line: str, where: Where) -> int:
         """Take one line; how many of its messages were understood."""
         understood = 0
-        for record in records(line):
+        found = records(line)
+        for record in found:
             if record.level:
                 self.messages += 1
-            understood += self._take(record, where)
+            taken = self._take(record, where)
+            if not taken and record.level and record is not found[-1]:
+                # A whole message ends its line: another process wrote into this one.
+                self.counts.drop("message broken by another writer")
+            understood += taken
         return understood
 
     def finish(self) -> None:

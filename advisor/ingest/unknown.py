@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from advisor.ingest.source import HEAD_BYTES, Source
 
@@ -53,6 +52,8 @@ def why_unknown(source: Source) -> Unknown:
 
 
 def _parquet(source: Source) -> Unknown:
+    import pyarrow.parquet as pq  # late: every start would wait for it
+
     try:
         names = pq.read_schema(source.path).names
     except (pa.ArrowException, OSError):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.op_table.write import write_table
@@ -28,6 +27,8 @@ def detect(source: Source) -> bool:
     """A Parquet file with the columns of an op table; their names stand in its footer."""
     if source.compression != "none" or not source.head.startswith(b"PAR1"):
         return False
+    import pyarrow.parquet as pq  # late: every start would wait for it
+
     try:
         return set(pq.read_schema(source.path).names) >= _COLUMNS
     except (pa.ArrowException, OSError):
@@ -36,6 +37,8 @@ def detect(source: Source) -> bool:
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Write the operations of the first table; a run has one."""
+    import pyarrow.parquet as pq
+
     for place, source in enumerate(sources):
         rows = pq.read_metadata(source.path).num_rows
         if place:

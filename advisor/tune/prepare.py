@@ -36,7 +36,9 @@ def prepare(
     others = len(points) - 1
     if not others:
         raise AdvisorError(
-            "no other value of any axis applies to this workload",
+            f"nothing to vary: of the space's other combinations this job refuses {points.refused} "
+            f"and {points.same} come to the same job (a bucket cap above all gradients is no other "
+            "one)",
             hint="see the strategies and backends of the axes, or pass --space",
         )
     return Sweep(

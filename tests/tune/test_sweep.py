@@ -300,6 +300,13 @@ def test_a_swept_strategy_brings_its_own_knobs_and_no_point_twice(tmp_path: Path
     assert all(item.configuration in points for item in tried)
 
 
+def test_a_space_in_which_nothing_differs_is_refused_with_the_reason(tmp_path: Path) -> None:
+    # GIVEN two caps above the 13 MiB of gradients
+    axes = [Axis(setting="bucket_cap_mb", values=[20.0, 25.0])]
+    with pytest.raises(AdvisorError, match=r"nothing to vary: .* 1 come to the same job"):
+        prepare(Workload(name="w"), axes, tmp_path, {}, limit=None, seconds=None, timeout_s=1)
+
+
 def test_four_ranks_have_layouts(tmp_path: Path) -> None:
     axes, _ = default_space("gloo").for_job("gloo", "ddp")
     job = Workload(name="w", world_size=4)

@@ -37,7 +37,7 @@ SPACE = """\
 name: tiny
 axes:
   - setting: bucket_cap_mb
-    values: [1, 25]
+    values: [0.01, 25]
 """
 
 

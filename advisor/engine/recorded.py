@@ -42,14 +42,21 @@ def not_recorded(
     )
     if facts.world_size == 1 or sandbox.records(communicates):
         return None
-    idle = f"; the device idles for {percent(idle_share)} of the step"
+    mostly_idle = idle_share >= _MOSTLY_IDLE
+    title = "No communication was recorded, so nothing can be said about it."
+    if mostly_idle:
+        title = (
+            f"The device idles for {percent(idle_share)} of the step; "
+            "no communication was recorded."
+        )
+    host = "see what the host does in that time: advisor explain launch-bound"
     return Verdict(
-        title="No communication was recorded, so nothing can be said about it"
-        f"{idle if idle_share >= _MOSTLY_IDLE else ''}.",
+        title=title,
         cause="unknown",
         why=why,
         next_steps=[
+            *([host] if mostly_idle else []),
             "if the job runs on one device, this is as it should be; else record with "
-            "communication and its kernels' names: advisor explain all-ranks"
+            "communication and its kernels' names: advisor explain all-ranks",
         ],
     )

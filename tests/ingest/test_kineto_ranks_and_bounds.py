@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from advisor.errors import AdvisorError
-from advisor.ingest.compression import Limits, open_decompressed
+from advisor.ingest.compression import DecompressedFile, Limits, open_decompressed
+from advisor.ingest.readers.kineto.trace import Trace
+from advisor.ingest.source import Source
 from advisor.store.store import Store
 from tests.support.traces import event, kineto, one_line, read
 
@@ -82,3 +85,33 @@ def test_unknown_phases_are_counted(tmp_path: Path, phase: str) -> None:
     assert store.con.execute("SELECT drop_reasons FROM source").fetchall() == [
         ('{"not an event": 1}',)
     ]
+
+
+def test_scattered_damage_is_read_again_in_one_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN every second chunk damaged THEN the file is decompressed once for them all."""
+    text = one_line([event(number) for number in range(20_000)]).encode()
+    path = tmp_path / "rank0.json.gz"
+    path.write_bytes(gzip.compress(text, compresslevel=1))
+    trace = Trace(Source.of(path, 0))
+    trace.peek()
+    chunks = list(trace.chunks())
+    bad = [chunk.number for chunk in chunks][::2]
+    assert len(bad) > 5
+    read_bytes = 0
+    following = DecompressedFile._next
+
+    def counted(stream: DecompressedFile) -> bytes:
+        nonlocal read_bytes
+        piece = following(stream)
+        read_bytes += len(piece)
+        return piece
+
+    monkeypatch.setattr(DecompressedFile, "_next", counted)
+    again = list(trace.repairs(bad, lambda found: found))
+    expected = [json.loads(chunk.text) for chunk in chunks if chunk.number in bad]
+    found = [found for chunk in again for found in json.loads(chunk.text)]
+    assert [item["name"] for item in found] == [item["name"] for own in expected for item in own]
+    assert {chunk.number for chunk in again} == set(bad)
+    assert read_bytes <= len(text)

@@ -163,17 +163,19 @@ class Trace:
         self._note_once("the file was cut off: its list of events has no end")
 
     def repairs(self, bad: list[int], normalise: Normalise) -> Iterator[Chunk]:
-        """Read malformed chunks again, event by event, neighbours together.
+        """Read malformed chunks again, event by event, neighbours together, in one pass.
 
-        Sets ``ended_at`` on the way when the list of events turns out to end inside one.
+        Sets ``ended_in`` on the way when the list of events turns out to end inside one.
         """
-        for first, last in _runs(bad):
-            start, end = self.offsets[first][0], self.offsets[last][1]
-            at_end = self.ends_in_chunk and last == len(self.offsets) - 1
-            with self.source.open() as stream:
-                repairer = Repairer(
-                    _stretch(stream, start, end), self.source.limits, is_last=at_end
-                )
+        at = 0
+        with self.source.open() as stream:
+            for first, last in _runs(bad):
+                start, end = self.offsets[first][0], self.offsets[last][1]
+                for _ in _pieces(stream, start - at):
+                    pass
+                at_end = self.ends_in_chunk and last == len(self.offsets) - 1
+                stretch = _pieces(stream, end - start)
+                repairer = Repairer(stretch, self.source.limits, is_last=at_end)
                 yield from self._written(repairer, first, normalise)
                 if repairer.end is not None:
                     self.ended_in = last
@@ -181,6 +183,9 @@ class Trace:
                     return
                 if at_end:
                     self._cut_off()
+                for _ in stretch:
+                    pass
+                at = end
 
     def _written(self, repairer: Repairer, number: int, normalise: Normalise) -> Iterator[Chunk]:
         """Readable events as chunks that the database parses like any other."""
@@ -246,18 +251,9 @@ def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
         yield start, previous
 
 
-def _stretch(stream: Any, start: int, end: int) -> Iterator[bytes]:
-    remaining = start
-    while remaining > 0:
-        skipped = stream.read(min(remaining, 1 << 20))
-        if not skipped:
-            return
-        remaining -= len(skipped)
-    remaining = end - start
-    while remaining > 0:
-        data = stream.read(min(remaining, 1 << 20))
-        if not data:
-            return
+def _pieces(stream: Any, remaining: int) -> Iterator[bytes]:
+    """The next bytes of the stream, as many as there are of those wanted."""
+    while remaining > 0 and (data := stream.read(min(remaining, 1 << 20))):
         remaining -= len(data)
         yield data
 

@@ -78,7 +78,7 @@ def test_dlrm_says_proves_and_claims_the_same_gain(dlrm: FindingsReport) -> None
     assert 2 * top.savings_ns < waiting_ns
     claimed = duration(top.savings_ns)
     assert f"only {claimed} shorter" in top.message
-    assert f"shorter by about {claimed}" in top.verify
+    assert f"`step ms` must fall by about {claimed}" in top.verify
     assert duration(waiting_ns) not in top.verify
 
 

@@ -132,6 +132,8 @@ class Scanner:
 
         ``no_duration`` is then how many spans of the chunk did not say how long they took.
         """
+        if not text:
+            return "refused"
         library, scanner, batch = self._library, self._handle, self._batch.handle
         held = ctypes.c_char.from_buffer(text)  # an array type of each size would cost more
         address = ctypes.addressof(held)

@@ -11,10 +11,10 @@ the calls, derive.py and write.py fill the tables:
 | collective | calls_device.py, calls_host.py, groups.py, phases.py | kernels or spans, requests |
 | its call_id, wait, transfer | match.py, align.py, waiting.py | sequence numbers or alignment |
 | its fitted_ns; alpha_beta | fits.py, contention.py, model/alpha_beta.py | transfer times |
-| rank.clock_* | clock.py | ends of synchronising collectives |
+| rank.clock_* | clock.py, clock_messages.py | ends of collectives that synchronise, else sends |
 | unmatched | match.py | |
 | lateness | blame.py, lateness.py, reasons.py | own time between releases and arrivals |
-| link_excess | ring_model.py, rings.py, peers.py, logged.py, links.py | ends, peers, NCCL's rings |
+| link_excess | ring_model.py, ring_ends.py, rings.py, peers.py, logged.py, links.py | ends, peers, NCCL's rings |
 | link_excess (costs; probe; loss) | link_cost.py, savings.py; probes.py; stalls.py | the calls |
 | param_bucket, gradient_sync | phases.py | gradient reductions and backward passes |
 | traffic, redundant, expert_balance | summaries.py | collective |

@@ -14,7 +14,7 @@ the calls, derive.py and write.py fill the tables:
 | rank.clock_* | clock.py, clock_messages.py | ends of collectives that synchronise, else sends |
 | unmatched | match.py | |
 | lateness | blame.py, lateness.py, reasons.py | own time between releases and arrivals |
-| link_excess | ring_model.py, ring_ends.py, rings.py, peers.py, logged.py, links.py | ends, peers, NCCL's rings |
+| link_excess | links.py with ring_*.py, rings.py, peers.py, logged.py | ends, peers, NCCL rings |
 | link_excess (costs; probe; loss) | link_cost.py, savings.py; probes.py; stalls.py | the calls |
 | param_bucket, gradient_sync | phases.py | gradient reductions and backward passes |
 | traffic, redundant, expert_balance | summaries.py | collective |

@@ -191,6 +191,9 @@ def test_host_events(tmp_path: Path) -> None:
             ("mark", "annotation", 0, 7),
         ]
         assert rows(store, "SELECT drop_reasons FROM source") == [('{"range without an end": 2}',)]
+        assert rows(store, "SELECT rank, events_dropped, drop_reasons FROM rank ORDER BY rank") == [
+            (rank, 1, '{"range without an end": 1}') for rank in (3, 5)
+        ]
         ids = rows(store, "SELECT count(*), count(DISTINCT (rank, event_id)) FROM event")
         assert ids == [(20, 20)]
 

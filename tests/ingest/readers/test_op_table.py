@@ -157,6 +157,17 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
         "no step or optype": 3,
         "no usable time": 5,
     }
+    # Ten of them name their rank; the other two stand in the file's row alone.
+    ((lost, by_reason),) = rows(
+        store, "SELECT events_dropped, drop_reasons FROM rank WHERE rank = 0"
+    )
+    assert lost == 10
+    assert json.loads(by_reason) == {
+        "no rank, dp_rank or stage": 2,
+        "no step or optype": 3,
+        "no usable time": 5,
+    }
+    assert rows(store, "SELECT events_dropped, complete FROM rank WHERE rank = 1") == [(0, True)]
 
 
 def test_names_and_columns_of_other_types_stay_data(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def load(
     loader.insert(syncs(loader))
     loader.insert(api_calls(loader))
     loader.insert(nvtx_ranges(loader))
-    dropped = database.dropped
+    lost = {p.rank: _lost_of(p.rank, database, loader.outcome) for p in processes}
     insert(
         context.con,
         "rank",
@@ -48,12 +48,20 @@ def load(
                 "nccl" if p.rank in loader.outcome.with_nccl else None,
                 "device",
                 loader.outcome.by_rank.get(p.rank, 0),
-                sum(dropped.values()) if len(processes) == 1 else 0,
-                json.dumps(dropped if len(processes) == 1 else {}),
-                not dropped and not database.notes,
+                sum(lost[p.rank].values()),
+                json.dumps(lost[p.rank], sort_keys=True),
+                not database.dropped and not database.notes,
                 loader.has_base_time,
             )
             for p in processes
         ],
     )
     return loader.outcome
+
+
+def _lost_of(rank: int, database: Database, outcome: Outcome) -> dict[str, int]:
+    """What one rank lost: its own events, and what is missing from tables that all ranks share."""
+    lost = dict(outcome.lost.get(rank, {}))
+    of_events = {reason for own in outcome.lost.values() for reason in own}
+    shared = {reason: n for reason, n in database.dropped.items() if reason not in of_events}
+    return lost | shared

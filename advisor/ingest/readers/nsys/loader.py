@@ -21,11 +21,12 @@ _EVENT = (
 
 @dataclass
 class Outcome:
-    """How many events were kept, in all and per rank."""
+    """How many events were kept, in all and per rank; ``lost``: those of one rank, by reason."""
 
     read: int = 0
     by_rank: dict[int, int] = field(default_factory=dict)
     with_nccl: set[int] = field(default_factory=set)
+    lost: dict[int, dict[str, int]] = field(default_factory=dict)
 
 
 class Loader:
@@ -53,11 +54,12 @@ class Loader:
 
     def row(self, process: Process, start: Any, end: Any, **values: Any) -> tuple[Any, ...] | None:
         """An ``event`` row; None (and counted) when it has no time or no end."""
-        if not isinstance(start, int):
-            self.database.drop("event without a time")
-            return None
-        if end is None:
-            self.database.drop("range without an end")
+        if not isinstance(start, int) or end is None:
+            whole = isinstance(start, int)
+            reason = "range without an end" if whole else "event without a time"
+            self.database.drop(reason)
+            lost = self.outcome.lost.setdefault(process.rank, {})
+            lost[reason] = lost.get(reason, 0) + 1
             return None
         number = self.outcome.by_rank.get(process.rank, 0)
         self.outcome.by_rank[process.rank] = number + 1

@@ -134,12 +134,19 @@ _STATEMENTS = (
       list(DISTINCT rank ORDER BY rank)::INTEGER[] AS ranks, any_value(size) AS size
     FROM op_partner WHERE size > 1 AND process_group IS NOT NULL GROUP BY process_group
     """,
+    # A dropped row counts at the rank that it names, where that rank has other rows.
     """
     INSERT INTO rank BY NAME
-    SELECT $run AS run, rank, max(rank) OVER () + 1 AS world_size, 'device' AS timeline,
-      count(*) AS events_read, 0 AS events_dropped, '{}' AS drop_reasons, true AS complete,
+    WITH lost AS (
+      SELECT rank, sum(rows)::BIGINT AS rows, to_json(map_from_entries(
+        list({'k': reason, 'v': rows} ORDER BY reason)))::VARCHAR AS reasons
+      FROM (SELECT rank, reason, count(*) AS rows FROM op_row
+        WHERE reason IS NOT NULL GROUP BY rank, reason) GROUP BY rank)
+    SELECT $run AS run, e.rank, max(e.rank) OVER () + 1 AS world_size, 'device' AS timeline,
+      count(*) AS events_read, coalesce(any_value(l.rows), 0) AS events_dropped,
+      coalesce(any_value(l.reasons), '{}') AS drop_reasons, any_value(l.rows) IS NULL AS complete,
       false AS has_base_time
-    FROM op_event GROUP BY rank
+    FROM op_event e LEFT JOIN lost l ON l.rank = e.rank GROUP BY e.rank
     """,
 )
 

@@ -6,7 +6,7 @@ meaning, may stand in another file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.errors import AdvisorError
@@ -25,6 +25,7 @@ class _File:
     harvest: Harvest
     understood: int
     refused: str | None
+    lost: dict[str, int]
 
 
 def read_texts(sources: Sequence[Source], context: ReadContext, format_name: str) -> None:
@@ -33,13 +34,15 @@ def read_texts(sources: Sequence[Source], context: ReadContext, format_name: str
         return
     log = Log()
     files = [_read(source, log, context) for source in sources]
+    in_files = dict(log.counts.dropped)
     log.finish()
     write_log(context, log)
     for index, file in enumerate(files):
         write_harvest(context, file.source, file.harvest)
-        dropped = dict(file.harvest.dropped)
+        dropped = file.harvest.dropped | file.lost
         if index == 0:  # what is lost when the files are joined belongs to none of them
-            dropped |= log.counts.dropped
+            for reason, count in _since(in_files, log.counts.dropped).items():
+                dropped[reason] = dropped.get(reason, 0) + count
         if file.refused is not None:
             dropped["refused"] = 1
         context.report(
@@ -58,12 +61,14 @@ def _read(source: Source, log: Log, context: ReadContext) -> _File:
     understood = 0
     refused = None
     damage: str | None = None
+    before = dict(log.counts.dropped)
     try:
         stream, raw = source.open_raw()
         with stream:
-            for number, line in numbered_lines(stream):
+            for number, line, whole in numbered_lines(stream):
                 if not tables.feed(line):
-                    understood += log.feed(without_launcher(line), (path, number))
+                    text = without_launcher(line)
+                    understood += log.feed(text, (path, number), whole=whole)
                 elif "NCCL " in line:  # a message inside a row of a table
                     understood += log.feed(line, (path, number))
                 if number % 4096 == 0 and context.progress is not None:
@@ -73,4 +78,10 @@ def _read(source: Source, log: Log, context: ReadContext) -> _File:
         refused = error.message
     harvest = tables.finish()
     harvest.notes += [note for note in (damage, refused) if note is not None]
-    return _File(source, harvest, understood, refused)
+    return _File(source, harvest, understood, refused, _since(before, log.counts.dropped))
+
+
+def _since(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    """What was counted in between."""
+    more = {reason: count - before.get(reason, 0) for reason, count in now.items()}
+    return {reason: count for reason, count in more.items() if count}

@@ -44,9 +44,10 @@ def without_launcher(line: str) -> str:
     return line
 
 
-def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
-    """(line number from 1, text) of every line; undecodable bytes become U+FFFD.
+def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, str, bool]]:
+    """(line number from 1, text, whether its end was written) of every line.
 
+    Undecodable bytes become U+FFFD.
     A line over ``MAX_LINE_BYTES`` is cut there and its rest skipped, so that a file without line
     ends costs no memory. A carriage return that rewrites a line (progress bars) ends one too.
     """
@@ -56,5 +57,6 @@ def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
         last = raw
         while len(last) == MAX_LINE_BYTES and not last.endswith(b"\n"):
             last = stream.readline(MAX_LINE_BYTES)
+        ended = last.endswith((b"\n", b"\r"))
         for part in raw.decode("utf-8", errors="replace").rstrip("\r\n").split("\r"):
-            yield number, plain(part)
+            yield number, plain(part), ended

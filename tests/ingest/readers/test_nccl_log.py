@@ -474,3 +474,47 @@ def test_messages_that_another_writer_broke_are_counted(tmp_path: Path) -> None:
         )
         ((dropped, reasons),) = rows(store, "SELECT events_dropped, drop_reasons FROM source")
         assert (dropped, json.loads(reasons)) == (1, {"message broken by another writer": 1})
+
+
+def _lost(*paths: Path) -> list[dict[str, int]]:
+    with stored(*paths) as store:
+        found = rows(store, "SELECT events_dropped, drop_reasons FROM source ORDER BY source_id")
+    assert all(count == sum(json.loads(reasons).values()) for count, reasons in found)
+    return [json.loads(reasons) for _, reasons in found]
+
+
+_TORN = {"message broken by another writer": 1}
+_CUT = {"message cut at the end of the file": 1}
+_FIRST = "a:1:1 [0] NCCL INFO Using network IB\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # A head whose prefix itself is torn, and its tail: one message.
+        ("a:1:1 [0] NCCL INb:2:2 [1] NCCL INFO Using network IB\nFO Channel 00/0 : 0[0] -> 1[1] "
+         "via P2P/CUMEM\n", _TORN),
+        # A tail alone: the file begins in the middle, or its head went elsewhere.
+        ("00/0 : 0[0] -> 1[1] [send] via NET/IB/0\n", _TORN),
+        ("educe: 1048576 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..3}\n", _TORN),
+        # What is not NCCL's is no loss.
+        ("step 3 -> 4 via checkpoint 12 Bytes\nloss 0.5\n", {}),
+        # The last line, cut; understood, or of a kind that is not kept, nothing is known lost.
+        ("a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -", _CUT),
+        ("a:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Ring", {}),
+        ("a:1:1 [0] NCCL INFO Launch mode Grou", {}),
+    ],
+)  # fmt: skip
+def test_pieces_of_messages_are_counted_once(
+    tmp_path: Path, text: str, expected: dict[str, int]
+) -> None:
+    path = tmp_path / "torn.log"
+    path.write_text(_FIRST + text)
+    assert _lost(path) == [expected]
+
+
+def test_what_is_lost_in_a_file_is_counted_at_that_file(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.log", tmp_path / "two.log"
+    one.write_text(_FIRST)
+    two.write_text(_FIRST + "a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -")
+    assert _lost(one, two) == [{}, _CUT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from advisor.ingest.readers.nccl_log.communicators import Member, Registry, Slot
@@ -28,6 +29,19 @@ _NOWHERE: Where = ("", 0)
 _MAX_WARNINGS = 1_000
 _BLOCK_STARTS = frozenset(" +=PCRTGN")  # of system trees, paths, patterns, rings and trees
 _NOBODY = Thread("", 0, 0)
+_TORN = "message broken by another writer"
+_CUT = "message cut at the end of the file"
+# What only NCCL writes: where such text has no prefix, the prefix stands in another writer's line.
+_TAIL = re.compile(
+    r"\d\[\w+\](?: \[(?:send|receive)\])? via (?:P2P|SHM|NET|direct)"
+    r"| Bytes -> Algo \w+ proto "
+    r"|\bcomm 0x\w+ rank \d+ n[rR]anks \d+ "
+)
+# How messages start that are kept: of others nothing is lost when their end is.
+_KEPT_START = re.compile(
+    r"(?:Channel|Ring|Tree|Trees|Pattern|NET/|GPU Direct|Connected|threadThr|Using network|NCCL_"
+    r"|comm 0x|ncclCommInit|Init timings|\d+ coll |\w+: \d+ Bytes|\d+ Bytes)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +72,47 @@ class Log:
     _matrix_slot: Slot | None = None
     _warnings: int = 0
     _last: Thread = _NOBODY
+    _heads: int = 0
 
-    def feed(self, line: str, where: Where) -> int:
-        """Take one line; how many of its messages were understood."""
+    def feed(self, line: str, where: Where, *, whole: bool = True) -> int:
+        """Take one line; how many of its messages were understood.
+
+        ``whole`` is false for the last line of a file that does not end it.
+        """
         understood = 0
         found = records(line)
         for record in found:
             if record.level:
                 self.messages += 1
             taken = self._take(record, where)
-            if not taken and record.level and record is not found[-1]:
-                # A whole message ends its line: another process wrote into this one.
-                self.counts.drop("message broken by another writer")
             understood += taken
+            if taken:
+                continue
+            if record is not found[-1]:
+                # A whole message ends its line: another process wrote into this one.
+                self._torn(record)
+            elif not record.level:
+                self._tail(record)
+            elif not whole and _KEPT_START.match(record.text):
+                self.counts.drop(_CUT)
         return understood
+
+    def _torn(self, record: Record) -> None:
+        """The head of a message, which another one interrupted."""
+        if record.level:
+            self._heads += 1
+            self.counts.drop(_TORN)
+        else:
+            self._tail(record)
+
+    def _tail(self, record: Record) -> None:
+        """Text without a prefix: the end of a message, whose head may be counted already."""
+        if not _TAIL.search(record.text):
+            return
+        if self._heads:
+            self._heads -= 1
+        else:
+            self.counts.drop(_TORN)
 
     def finish(self) -> None:
         """Close the blocks that are open at the end of the last file."""

@@ -18,7 +18,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt $(SCANNER)
 	@touch $@
 
 $(VENV)/.developed: $(VENV)/.installed
-	$(PIP) --editable '.[profile,tune,dev,docs,lightning,transformers]'
+	$(PIP) --editable '.[profile,tune,ray,dev,docs,lightning,transformers]'
 	@touch $@
 
 demo: $(VENV)/.installed ## profile a tiny GPT-2 on two processes, diagnose it, write report.html

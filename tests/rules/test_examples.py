@@ -16,7 +16,8 @@ by_file = pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILE
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(None, "example") as made:
+    # A machine that runs ten other things takes long over little: no limit is tested here.
+    with Sandbox(None, "example", timeout_s=300) as made:
         yield made
 
 

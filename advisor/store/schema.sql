@@ -82,8 +82,8 @@ CREATE TABLE event (
   bytes BIGINT                      -- 'bytes' of a memcpy/memset/allocation event
 );
 
--- What an event says of a collective, in a table of its own because few events do: one row per
--- event that carries any of this.
+-- What an event says of a collective or of its operands, in a table of its own because few events
+-- do: one row per event that carries any of this.
 CREATE TABLE comm_event (
   run VARCHAR NOT NULL,             -- run
   rank INTEGER NOT NULL,            -- rank
@@ -101,9 +101,9 @@ CREATE TABLE comm_event (
   dst_rank INTEGER,                 -- 'Dst Rank'
   in_split VARCHAR,                 -- 'In split size'
   out_split VARCHAR,                -- 'Out split size'
-  input_dims VARCHAR,               -- 'Input Dims' as JSON; only kept for communication events
-  input_types VARCHAR,              -- 'Input type' as JSON; only kept for communication events
-  concrete_inputs VARCHAR           -- 'Concrete Inputs' as JSON (peer of a c10d::send/recv_, root); only kept for communication events
+  input_dims VARCHAR,               -- 'Input Dims' as JSON; kept for communication, and operators whose FLOPs can be counted
+  input_types VARCHAR,              -- 'Input type' as JSON; kept for the same events
+  concrete_inputs VARCHAR           -- 'Concrete Inputs' as JSON (peer of a c10d::send/recv_, root; strides); kept for the same events
 );
 
 -- The union-ready activity of each rank's device: what the breakdown and the timelines draw.

@@ -8,7 +8,7 @@ from typing import Any
 from advisor.findings import FindingsReport, OutcomeKind
 from advisor.report import numbers, summary
 from advisor.report.charts.scene import DataTable
-from advisor.report.sections import size
+from advisor.report.sections import roofline, size
 from advisor.report.sections.section import Section
 from advisor.report.tables import rows
 from advisor.store.store import Store
@@ -78,21 +78,18 @@ def _missing(report: FindingsReport) -> list[tuple[str, list[tuple[str, str]]]]:
 def _no_roofline(
     report: FindingsReport, store: Store | None
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What a roofline would need, where steps were recorded but none can be drawn."""
+    """What a roofline lacks, where steps were recorded."""
     if store is None:
         return []
-    without = [
-        run.run
-        for run in report.runs
-        if run.steps_complete and size.roofline_input(store, run.run) is None
-    ]
-    if not without:
-        return []
-    how = (
-        "Record with `advisor profile` on the real device (DDP or ZeRO-1): it notes the model's "
-        "size and the tokens per step, which a trace does not hold."
-    )
-    return [(how, [("roofline", "how much arithmetic a step does is not recorded")])]
+    ways: dict[str, list[tuple[str, str]]] = {}
+    for run in report.runs:
+        if not run.steps_complete or size.roofline_input(store, run.run) is not None:
+            continue
+        for how, what in roofline.missing(store, run.run):
+            entry = ("roofline", what)
+            if entry not in ways.setdefault(how, []):
+                ways[how].append(entry)
+    return list(ways.items())
 
 
 def _runs(report: FindingsReport) -> DataTable:

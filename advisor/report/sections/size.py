@@ -1,7 +1,7 @@
 """How big is it really? Roofline, traffic against theory, memory against the estimate.
 
-FLOPs and theory need what only `advisor profile` records (workload, parameters by bucket); other
-traces show what was measured alone, and the section says so.
+Theory needs what only `advisor profile` records (workload, parameters by bucket). Other traces
+show what was measured alone, and FLOPs counted from recorded shapes (sections/roofline.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from advisor.model.plan_roofline import regime
 from advisor.report import numbers
 from advisor.report.charts.roofline import Level, flops, roofline
 from advisor.report.charts.scene import DataTable, Figure
+from advisor.report.sections import roofline as counted_roofline
 from advisor.report.sections.section import Section, slug
 from advisor.report.tables import Row, rows
 from advisor.store.store import Store
@@ -39,7 +40,8 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     figures = [
         figure
         for figure in (
-            _roofline(store, run, roofline_input(store, run), suffix),
+            _roofline(store, run, roofline_input(store, run), suffix)
+            or counted_roofline.figure(store, run, suffix),
             _traffic(expected, suffix),
             _memory(store, run, expected, suffix),
         )

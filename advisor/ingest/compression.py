@@ -22,6 +22,7 @@ from advisor.errors import AdvisorError
 
 _READ = 256 * 1024
 _PIECE = 256 * 1024
+_ZSTD_READ = 16 * 1024
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50..0x5f (RFC 8878 section 3.1.2)
@@ -223,6 +224,29 @@ def _members(
 
 
 def _zstd(stream: DecompressedFile) -> Any:
+    """As :func:`_gzip`: what a failed call had decoded is fetched by feeding single bytes."""
+    delivered = 0
+    try:
+        for piece in _frames(stream):
+            delivered += len(piece)
+            yield piece
+        return
+    except zstandard.ZstdError:
+        failed_at = stream.consumed_bytes
+    stream.restart()
+    seen = 0
+    try:
+        for piece in _frames(stream, slow_from=failed_at - 2 * _ZSTD_READ):
+            seen += len(piece)
+            if seen > delivered:
+                yield piece[max(0, len(piece) - (seen - delivered)) :]
+                delivered = seen
+    except zstandard.ZstdError as error:
+        stream.damage = f"zstd data is damaged near byte {stream.consumed_bytes} ({error})"
+
+
+def _frames(stream: DecompressedFile, slow_from: int | None = None) -> Any:
+    """Decompress concatenated zstd frames."""
     pending = b""
     while True:
         frame = zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW).decompressobj(
@@ -230,18 +254,15 @@ def _zstd(stream: DecompressedFile) -> Any:
         )
         started = False
         while not frame.eof:
-            data = pending or stream.read_compressed(16 * 1024)
+            slow = slow_from is not None and stream.consumed_bytes >= slow_from
+            data = pending or stream.read_compressed(1 if slow else _ZSTD_READ)
             pending = b""
             if not data:
                 if started:
                     stream.damage = "zstd stream ends early: the file was cut"
                 return
             started = True
-            try:
-                piece = frame.decompress(data)
-            except zstandard.ZstdError as error:
-                stream.damage = f"zstd data is damaged near byte {stream.consumed_bytes} ({error})"
-                return
+            piece = frame.decompress(data)
             if piece:
                 yield piece
         pending = frame.unused_data

@@ -45,10 +45,21 @@ def why_unknown(source: Source) -> Unknown:
         return _xml(text)
     if text[:1] in (b"{", b"["):
         return _json(source, text)
+    if not text and source.compression != "none":
+        return _empty_container(source)
     if not text:
         hint = "the job was killed before it wrote, or the disk is full: record again"
         return Unknown("is blank", hint, damaged=True)
     return Unknown("is no trace or log that this tool knows")
+
+
+def _empty_container(source: Source) -> Unknown:
+    """A compressed file that gives nothing: damaged at its beginning, or nothing is in it."""
+    stream, raw = source.open_raw()
+    with stream:
+        stream.read(1)
+    reason = f"gives no data: {raw.damage}" if raw.damage else "is compressed, and empty inside"
+    return Unknown(reason, _AGAIN, damaged=True)
 
 
 def _parquet(source: Source) -> Unknown:

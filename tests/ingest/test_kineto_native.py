@@ -180,7 +180,7 @@ def test_events_without_a_duration_are_told(
     path = tmp_path / "trace.json"
     path.write_text(kineto(events))
     with read(path) as store:
-        assert "3 events without a usable duration: taken as 0" in notes(store)
+        assert "events without a usable duration, taken as 0: 3" in notes(store)
         assert store.con.execute(
             "SELECT count(*) FILTER (dur_ns = 0), count(*) FROM event"
         ).fetchall() == [(4, 11)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sqlite3
 from pathlib import Path
@@ -48,6 +49,9 @@ def _parquet(columns: list[str]) -> bytes:
             "nothing that can",
         ),
         ("blank.log", b" \n\n", "is blank"),
+        ("rank0.json.gz", gzip.compress(b"[]")[:10] + b"\xff" * 90, "gives no data: gzip data is"),
+        ("rank0.json.zst", b"\x28\xb5\x2f\xfd\xff\xff" * 9, "gives no data: zstd data is damaged"),
+        ("rank0.json.gz", gzip.compress(b""), "is compressed, and empty inside"),
         ("notes.txt", b"dear diary", "is no trace or log"),
     ],
 )

@@ -138,7 +138,7 @@ def _count_durations(traces: list[Trace], context: ReadContext) -> None:
     for trace in traces:
         count = trace.no_duration + found.get(trace.number, 0)
         if count:
-            trace.notes.append(f"{count:,} events without a usable duration: taken as 0")
+            trace.notes.append(f"events without a usable duration, taken as 0: {count:,}")
 
 
 def _forget_after_end(traces: list[Trace], context: ReadContext) -> None:

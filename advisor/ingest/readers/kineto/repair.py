@@ -88,6 +88,7 @@ class Repairer:
         self._at = 0
         self._before = 0
         self._exhausted = False
+        self._too_deep = False
         self.dropped: Counter[str] = Counter()
         self.repaired = 0
         self.end: int | None = None
@@ -152,14 +153,19 @@ class Repairer:
                 self._pass_over()
             else:
                 cut = end is None and self._is_last and self._exhausted
-                self._drop("cut off" if cut else "malformed event")
+                self._drop("cut off" if cut else self._malformed())
                 self._at = len(self._data) if end is None else end
             return None
         event = parse_event(bytes(self._data[self._at : boundary + 1]))
         if event is None:
-            self._drop("malformed event")
+            self._drop(self._malformed())
         self._at = boundary + 1
         return event
+
+    def _malformed(self) -> str:
+        """The reason why the event at hand cannot be read."""
+        deep = f"event nested deeper than {self._limits.nesting} levels"
+        return deep if self._too_deep else "malformed event"
 
     def _pass_over(self) -> None:
         """Leave an event behind that is larger than allowed, without holding it."""
@@ -179,6 +185,7 @@ class Repairer:
 
     def _end_of_event(self) -> int | None:
         """Offset after the brace that closes the event at hand; reads on as needed."""
+        self._too_deep = False
         while True:
             depth = 0
             for token in _TOKEN.finditer(self._data, self._at):
@@ -186,6 +193,7 @@ class Repairer:
                 if first in b"{[":
                     depth += 1
                     if depth > self._limits.nesting:
+                        self._too_deep = True
                         return None
                 elif first in b"}]":
                     depth -= 1

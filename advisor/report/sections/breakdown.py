@@ -15,6 +15,7 @@ from advisor.store.store import Store
 MAX_RANKS = 64
 # Steps vary by a few percent on any machine; only more than this is worth a word.
 _BAD_STEP = 0.05
+_IDLE = [kind for kind in KINDS if kind.startswith("idle")]
 
 
 def build(store: Store, run: str, *, several: bool = False) -> Section | None:
@@ -25,10 +26,11 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     suffix = f"-{slug(run)}" if several else ""
     longest_ns = _longest_step(store) if several else 0.0
     steps = _steps_figure(store, run, suffix, longest_ns)
-    ranks = _ranks_figure(by_rank, basis, suffix, longest_ns)
+    communication = _communication(store, run)
+    ranks = _ranks_figure(by_rank, basis, suffix, longest_ns, communication)
     worst = _worst_figure(store, run, suffix, longest_ns)
     figures = [figure for figure in (steps, ranks, worst) if figure is not None]
-    overlap = _overlap(store, run)
+    overlap = _overlap(communication)
     return Section(
         id=f"breakdown{suffix}",
         title="Where does the step go?" + (f" ({run})" if several else ""),
@@ -100,17 +102,20 @@ def _steps_figure(store: Store, run: str, suffix: str, longest_ns: float) -> Fig
     )
 
 
-def _ranks_figure(by_rank: list[Row], basis: str, suffix: str, longest_ns: float) -> Figure:
+def _ranks_figure(
+    by_rank: list[Row], basis: str, suffix: str, longest_ns: float, communication: float | None
+) -> Figure:
     most = max(by_rank, key=_exposed)
     waits = [row for row in by_rank if row["wait"] > 0.02 * row["window_ns"]]
     part = _exposed(most) / most["window_ns"] if most["window_ns"] else 0.0
     if part < 0.02:
-        title = "Communication costs next to nothing: it is hidden under compute or short"
+        title = _quiet_title(by_rank, communication)
     elif waits and len(waits) < len(by_rank):
         least = min(by_rank, key=lambda row: row["wait"])
+        longest = max(by_rank, key=lambda row: row["wait"])
         title = (
-            f"Rank {least['rank']} waits {numbers.duration(least['wait'])} per step while others "
-            f"wait up to {numbers.duration(max(row['wait'] for row in by_rank))}"
+            f"Rank {least['rank']} waits {numbers.duration(least['wait'])} per step, "
+            f"rank {longest['rank']} {numbers.duration(longest['wait'])}"
         )
     else:
         title = (
@@ -135,6 +140,23 @@ def _ranks_figure(by_rank: list[Row], basis: str, suffix: str, longest_ns: float
         table=_table("rank", [(row["rank"], row) for row in by_rank[:1024]]),
         note=note,
     )
+
+
+def _quiet_title(by_rank: list[Row], communication: float | None) -> str:
+    """Where communication takes next to nothing: what takes the step instead."""
+    parts = [
+        (sum(row[kind] for kind in kinds) / row["window_ns"], words, row["rank"])
+        for row in by_rank
+        if row["window_ns"]
+        for words, kinds in (("compute takes", ["compute"]), ("the device idles for", _IDLE))
+    ]
+    if not parts:
+        return "Nothing was recorded in these steps"
+    part, words, rank = max(parts)
+    what = f"{words} up to {numbers.share(part)} of the step (rank {rank})"
+    if communication is None:
+        return f"No communication was recorded; {what}"
+    return f"Communication that nothing hides costs next to nothing; {what}"
 
 
 def _worst_figure(store: Store, run: str, suffix: str, longest_ns: float) -> Figure | None:
@@ -184,17 +206,24 @@ def _longest_step(store: Store) -> float:
     return float(found[0]["longest"] or 0.0)
 
 
-def _overlap(store: Store, run: str) -> str:
-    found = rows(
-        store,
-        "SELECT sum(comm_ns) AS comm, sum(hidden_comm_ns) AS hidden FROM run_breakdown"
-        " WHERE run = ?",
-        [run],
-    )
-    if not found or not found[0]["comm"]:
+def _overlap(communication: float | None) -> str:
+    if communication is None:
         return "no communication, so overlap is undefined"
-    part = found[0]["hidden"] / found[0]["comm"]
-    return f"{numbers.share(part)} of communication time is hidden under compute"
+    return f"{numbers.share(communication)} of communication time is hidden under compute"
+
+
+def _communication(store: Store, run: str) -> float | None:
+    """The part of communication under compute, in the steps of the bars; None without any."""
+    for table, steps in (("step_breakdown", " AND complete"), ("run_breakdown", "")):
+        (found,) = rows(
+            store,
+            "SELECT count(*) AS parts, sum(comm_ns) AS comm, sum(hidden_comm_ns) AS hidden"
+            f" FROM {table} WHERE run = ?{steps}",
+            [run],
+        )
+        if found["parts"]:
+            return found["hidden"] / found["comm"] if found["comm"] else None
+    return None
 
 
 def _exposed(row: Row) -> float:

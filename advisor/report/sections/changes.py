@@ -10,6 +10,7 @@ from advisor.report.tables import Row, rows
 from advisor.store.store import Store
 
 _MAX_DOTS = 24
+_LATENESS = "without-lateness"
 _WHISKERS = "Whiskers: 90 % interval. Dotted line: the measured step."
 
 
@@ -48,7 +49,7 @@ def _prediction(setting: str, found: list[Row], name: str) -> Figure:
         gain = numbers.duration(measured - best["step_ns"])
         title = f"{_words(setting, best['value'])} would give back {gain} per step (replayed)"
     else:
-        title = f"No value of {setting} gives a measurable gain: leave it"
+        title = _no_gain(setting)
     times = [
         StepTime(
             f"{_words(setting, row['value'])}{' (as recorded)' if row['is_current'] else ''}"
@@ -91,8 +92,14 @@ def _prediction(setting: str, found: list[Row], name: str) -> Figure:
     )  # fmt: skip
 
 
+def _no_gain(setting: str) -> str:
+    if setting == _LATENESS:
+        return "No single rank on time would shorten the step measurably"
+    return f"No value of {setting} gives a measurable gain: leave it"
+
+
 def _words(setting: str, value: str) -> str:
-    if setting == "without-lateness":
+    if setting == _LATENESS:
         return f"Rank {value} on time"
     return f"{setting}={value}"
 

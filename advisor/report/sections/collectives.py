@@ -15,6 +15,12 @@ from advisor.store.store import Store
 
 MAX_PANELS = 6
 _MAX_SIZES = 80
+_SIZES_TOLD = (
+    "Size of one call: its buffer, as nccl-tests counts it. On the wire: what one rank sends for "
+    "all these calls of a step; a ring's all_reduce sends 2(n-1)/n of the size, all_gather, "
+    "reduce_scatter and all_to_all (n-1)/n. Pictures and findings name the size of one call."
+)
+_NO_SIZES = "The recording does not hold the calls' sizes: how to capture them stands at the end."
 
 # One row per operation, group and size; a call counts once however many ranks saw it, and its
 # bandwidth is the slowest rank's (METRICS section 4).
@@ -119,8 +125,9 @@ def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         f"{where}; below it the share of calls and of transfer time by size.",
         scenes=busbw_plot(groups, fit, ceiling, ceiling=ceiling_words),
         table=DataTable(
-            ["size", "bytes", "calls", "median busbw, GB/s", "median transfer, ms", "transfer, ms",
-             "exposed, ms"],
+            ["size of a call", "bytes of a call", "calls recorded", "median busbw, GB/s",
+             "transfer of a call (median), ms", "transfer of all calls, ms",
+             "exposed of all calls (waiting included), ms"],
             [
                 [
                     numbers.traffic(row["bytes"]),
@@ -142,8 +149,9 @@ def _benchmarks(store: Store, run: str, known: set[tuple[str, int | None]]) -> l
     """Sizes measured by a benchmark, by operation and ranks, where no traced call shows them."""
     found = rows(
         store,
-        "SELECT op, ranks, any_value(tool) AS tool, bytes, median(busbw_gbps) AS busbw,"
-        " median(time_us) AS time_us FROM bench WHERE run = ? AND src IS NULL AND bytes > 0"
+        "SELECT op, ranks, any_value(tool) AS tool, bytes, max(busbw_gbps) AS busbw,"
+        " min(time_us) AS time_us, count(DISTINCT in_place) > 1 AS both"
+        " FROM bench WHERE run = ? AND src IS NULL AND bytes > 0"
         " AND busbw_gbps > 0 GROUP BY op, ranks, bytes ORDER BY op <> 'all_reduce', op, bytes",
         [run],
     )
@@ -162,6 +170,9 @@ def _bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
     )
     if fit is not None and fit.n_star_bytes:
         title += f"; below n* = {numbers.traffic(fit.n_star_bytes)} latency costs more"
+    notes = [_curve_words(fit)] if fit is not None else []
+    if any(row["both"] for row in panel):
+        notes.append("Of in-place and out-of-place the faster.")
     return Figure(
         id=name,
         title=title,
@@ -169,7 +180,7 @@ def _bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         f"{first['op']} as a benchmark measured it.",
         scenes=[bench_plot([CallGroup(row["bytes"], row["busbw"], 1, 0.0) for row in panel], fit)],
         table=DataTable(
-            ["size", "bytes", "busbw, GB/s", "time, µs"],
+            ["size of a call", "bytes of a call", "busbw, GB/s", "time, µs"],
             [
                 [
                     numbers.traffic(row["bytes"]),
@@ -180,7 +191,7 @@ def _bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
                 for row in panel
             ],
         ),
-        note=_curve_words(fit) if fit is not None else "",
+        note=" ".join(notes),
     )
 
 
@@ -251,8 +262,9 @@ def _group_words(row: Row) -> str:
 def _traffic(store: Store, run: str) -> DataTable:
     found = rows(store, _TRAFFIC_SQL, [run])
     return DataTable(
-        ["operation", "group", "phase", "type", "ranks", "calls per step", "sizes",
-         "sent per rank and step", "transfer, ms per step", "exposed, ms per step"],
+        ["operation", "group", "phase", "type", "ranks", "calls per step",
+         "size of one call", "on the wire: sent per rank and step", "transfer, ms per step",
+         "exposed transfer, ms per step"],
         [
             [
                 row["op"],
@@ -268,6 +280,7 @@ def _traffic(store: Store, run: str) -> DataTable:
             ]
             for row in found
         ],
+        note=_SIZES_TOLD if any(row["largest_bytes"] for row in found) else _NO_SIZES,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from advisor.findings import Finding, FindingsReport
+from advisor.findings import Finding, FindingsReport, OutcomeKind
 from advisor.report import crop, humanise, numbers, summary
 from advisor.report.charts.savings import Saving, savings_bars
 from advisor.report.charts.scene import DataTable, Figure
@@ -35,10 +35,16 @@ class FindingView:
     see: list[tuple[str, str]]
     open_command: str
     verify: str
+    # Tells it in the contents from another finding of its rule; '' where it is the only one.
+    told_apart_by: str
 
 
-def build(report: FindingsReport, store: Store | None) -> Section:
-    """Always present: without findings it says that there is nothing to do."""
+def build(report: FindingsReport, store: Store | None) -> Section | None:
+    """The findings, or that there is nothing to do; None where no rule could look at all."""
+    if not report.findings and not any(
+        outcome.outcome in (OutcomeKind.PASSED, OutcomeKind.ERROR) for outcome in report.outcomes
+    ):
+        return None
     taken = set(_RESERVED)
     rules = {outcome.rule for outcome in report.outcomes}
     views = [
@@ -52,7 +58,26 @@ def build(report: FindingsReport, store: Store | None) -> Section:
         title="Findings",
         template="findings.html.j2",
         count=", ".join(words) or "none",
-        data={"views": views, "savings": _savings(report, views)},
+        data={
+            "views": views,
+            "savings": _savings(report, views),
+            "nothing": "" if views else _nothing(report),
+        },
+    )
+
+
+def _nothing(report: FindingsReport) -> str:
+    """No finding is no proof of health where most rules could not look."""
+    ended = summary.outcome_counts(report)
+    passed, blind = ended[OutcomeKind.PASSED], ended[OutcomeKind.NOT_APPLICABLE]
+    if not passed:
+        return "No rule could look: what they lack stands at the end."
+    if blind <= passed:
+        return "No rule found anything that costs time in what was recorded."
+    looked = "The one rule" if passed == 1 else f"The {passed} rules"
+    return (
+        f"{looked} that could look found nothing; {numbers.plural(blind, 'other')} could not look: "
+        "what they lack stands at the end."
     )
 
 
@@ -101,7 +126,18 @@ def _view(
         open_command=f"advisor open {shlex.quote(finding.id)} {summary.given(report, finding.run)}",
         verify=summary.to_paste(finding.verify, report),
         see=[(link, _see_kind(link, rules)) for link in finding.see],
+        told_apart_by=_told_apart_by(finding, report),
     )
+
+
+def _told_apart_by(finding: Finding, report: FindingsReport) -> str:
+    alike = [other for other in report.findings if other.rule == finding.rule]
+    if len(alike) < 2:
+        return ""
+    words = [summary.place(finding)] if len({summary.place(one) for one in alike}) > 1 else []
+    if len({one.run for one in alike}) > 1:
+        words.insert(0, finding.run)
+    return ", ".join(words)
 
 
 def _see_kind(link: str, rules: set[str]) -> str:

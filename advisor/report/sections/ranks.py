@@ -101,8 +101,8 @@ def _lateness(store: Store, run: str, suffix: str) -> Figure | None:
         legend=[("late4", "later than the median rank"), ("early4", "earlier"),
                 ("cell-ground", "on time")],
         table=DataTable(
-            ["rank", "calls", "times last", "p, corrected", "median lateness", "costs per step",
-             "interval", "straggler", "reason"],
+            ["rank", "calls", "times last", "p (by chance)", "median lateness",
+             "others wait per step", "interval", "systematic", "reason"],
             [
                 [
                     row["rank"],
@@ -131,8 +131,8 @@ def _lateness_title(who: list[Row]) -> str:
     if worst is None:
         return "No rank is systematically late: who comes last changes from call to call"
     title = (
-        f"Rank {worst['rank']} came last in {worst['times_last']} of {worst['calls']} calls and "
-        f"costs the others {numbers.duration(worst['cost_ns_per_step'])} per step"
+        f"Rank {worst['rank']} came last in {worst['times_last']} of {worst['calls']} calls; the "
+        f"others wait {numbers.duration(worst['cost_ns_per_step'])} per step for it"
     )
     reason = _REASONS.get(worst["reason"] or "")
     return f"{title}: {reason}" if reason else title

@@ -224,6 +224,8 @@ def _evidence(
     tables = []
     for query in rule.evidence:
         columns, rows = sandbox.select(query.sql, known)
+        if not rows:
+            continue
         shown = [[_plain(value) for value in line] for line in rows[:_MAX_EVIDENCE_ROWS]]
         note = query.note
         if len(rows) > len(shown):

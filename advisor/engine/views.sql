@@ -396,3 +396,13 @@ WITH ordered AS (
   FROM ordered)
 SELECT rank, step, process_group, op, call_id, least(exposed_transfer_ns, later_gap_ns) AS hideable_ns
 FROM later WHERE later_gap_ns > 0.25 * dur_ns;
+
+-- Calls of the step whose critical path was walked, with the time for which the path runs through
+-- them, on whichever rank: 0 says that the step would not have been shorter without them alone.
+CREATE VIEW path_call AS
+SELECT c.step, c.call_id, c.op, c.process_group, max(c.bytes) AS bytes, count(*) AS ranks, any_value(c.last_rank) AS last_rank,
+  max(c.end_ns - c.start_ns) AS longest_ns, max(c.wait_ns) AS longest_wait_ns, sum(coalesce(p.path_ns, 0))::BIGINT AS on_path_ns
+FROM collective c LEFT JOIN (
+  SELECT rank, event_id, sum(end_ns - start_ns) AS path_ns FROM critical_path WHERE kind IN ('comm', 'wait') GROUP BY rank, event_id) p
+  USING (rank, event_id)
+WHERE c.step IN (SELECT step FROM critical_path) GROUP BY c.step, c.call_id, c.op, c.process_group;

@@ -7,6 +7,9 @@ not name hosts here. A run without traces gets its ranks from the log or the dum
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from advisor.ingest.source import ReadContext
 
 _NO_RANKS = "SELECT count(*) = 0 FROM rank WHERE run = $run"
@@ -52,9 +55,19 @@ UPDATE rank SET nccl_version = coalesce(
 WHERE rank.run = $run AND rank.nccl_version IS NULL AND coalesce(rank.backend, 'nccl') LIKE '%nccl%'
 """
 
+_WRITE_RANKS = ("kineto", "nsys", "op-table", "nccl-inspector")
+"""Readers that count what a rank lost in its row themselves."""
+
+_LOSSES = f"""
+SELECT s.rank, s.format, s.drop_reasons, r.drop_reasons
+FROM source s JOIN rank r ON r.run = s.run AND r.rank = s.rank
+WHERE s.run = $run AND s.events_dropped > 0 AND s.format NOT IN {_WRITE_RANKS}
+ORDER BY s.source_id
+"""
+
 
 def join_sources(context: ReadContext) -> None:
-    """Fill ``rank`` from the facts in ``topology`` and ``flight``, after all readers."""
+    """Fill ``rank`` from ``topology``, ``flight`` and ``source``, after all readers."""
     con, run = context.con, context.run
     (empty,) = con.execute(_NO_RANKS, {"run": run}).fetchone()
     if empty:
@@ -63,3 +76,21 @@ def join_sources(context: ReadContext) -> None:
     if world is not None:
         con.execute(_FILL_HOSTS, {"run": run, "world": world})
     con.execute(_FILL_VERSIONS, {"run": run})
+    _fill_losses(con, run)
+
+
+def _fill_losses(con: Any, run: str) -> None:
+    """What other files of a rank lost, by reason, each with its format before it.
+
+    A count replaces the one under the same name: rows that were joined before stay as they are.
+    """
+    lost: dict[int, dict[str, int]] = {}
+    for rank, format_name, of_source, of_rank in con.execute(_LOSSES, {"run": run}).fetchall():
+        reasons = lost.setdefault(rank, json.loads(of_rank or "{}"))
+        for reason, count in json.loads(of_source).items():
+            reasons[f"{format_name}: {reason}"] = count
+    for rank, reasons in lost.items():
+        con.execute(
+            "UPDATE rank SET events_dropped = ?, drop_reasons = ? WHERE run = ? AND rank = ?",
+            [sum(reasons.values()), json.dumps(reasons, sort_keys=True), run, rank],
+        )

@@ -69,6 +69,31 @@ def test_without_traces_dumps_tell_the_ranks(tmp_path: Path) -> None:
     assert [row[:3] for row in ranks(tmp_path)] == [(0, None, "2.26.2"), (1, None, "2.26.2")]
 
 
+def test_what_a_ranks_dump_lost_is_counted_at_the_rank_too(tmp_path: Path) -> None:
+    """Beside what its trace lost; a rank whose dump is whole lost nothing."""
+    first, second = (trace(tmp_path / f"{rank}.json", rank, 2) for rank in (0, 1))
+    second.write_text(second.read_text().rstrip("]}"))
+    entry = {"profiling_name": "nccl:all_reduce", "state": "scheduled", "collective_seq_id": 1}
+    for rank in (0, 1):
+        content = {"version": "2.4", "pg_config": {}, "pg_status": {}, "entries": [entry] * 3}
+        data = json.dumps(content)
+        (tmp_path / f"dump_rank_{rank}.json").write_text(data if rank == 0 else data[:-30])
+    with Store.create() as store:
+        ingest([tmp_path], store)
+        found = store.con.execute(
+            "SELECT rank, events_dropped, drop_reasons FROM rank ORDER BY rank"
+        ).fetchall()
+        (traced,) = store.con.execute(
+            "SELECT events_dropped FROM source WHERE rank = 1 AND format = 'kineto'"
+        ).fetchone()
+    assert first.exists()
+    assert found[0] == (0, 0, "{}")
+    reasons = json.loads(found[1][2])
+    assert reasons["flight-recorder: dump cut or damaged"] == 1
+    assert found[1][1] == sum(reasons.values()) == traced + 1
+    assert traced == 1
+
+
 def test_every_format_at_once(tmp_path: Path) -> None:
     """GIVEN a trace, logs of one job and a benchmark THEN each in its table, all accounted for."""
     (tmp_path / "topology.xml").write_text(

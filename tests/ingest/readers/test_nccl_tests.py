@@ -209,6 +209,12 @@ def test_json_report() -> None:
     assert harvest.dropped == {}
 
 
+def test_a_json_report_that_lists_every_gpu_counts_them() -> None:
+    devices = [{"rank": n, "group": 0, "pid": 1 + n // 8, "hostname": "a"} for n in range(16)]
+    report = {**REPORT, "config": {"nthreads": 1, "ngpus": 8, "devices": devices}}
+    assert {m.ranks for m in parse_report(json.dumps(report)).measurements} == {16}
+
+
 def test_a_cut_report_keeps_every_finished_result() -> None:
     text = json.dumps(REPORT)
     cut = text[: text.index('"size": 2048') + 5]

@@ -44,13 +44,20 @@ def parse_report(text: str, path: PurePath | None = None) -> Harvest:
 
 
 def _ranks(config: dict[str, Any]) -> int | None:
-    """Processes (one device entry each, src/util.cu parseRankInfo) × threads × GPUs per thread."""
+    """Processes (one device entry each, src/util.cu parseRankInfo) × threads × GPUs per thread.
+
+    A report that lists a process several times has one entry per GPU.
+    """
     devices = config.get("devices")
     threads, gpus = config.get("nthreads"), config.get("ngpus")
     if not isinstance(devices, list) or not isinstance(threads, int) or not isinstance(gpus, int):
         return None
-    groups = [device.get("group") for device in devices if isinstance(device, dict)]
-    return groups.count(groups[0]) * threads * gpus if groups else None
+    devices = [device for device in devices if isinstance(device, dict)]
+    mine = [device for device in devices if device.get("group") == devices[0].get("group")]
+    processes = {(device.get("hostname"), device["pid"]) for device in mine if "pid" in device}
+    if 0 < len(processes) < len(mine):
+        return len(mine)
+    return len(mine) * threads * gpus if mine else None
 
 
 def _row(row: Any, op: str, ranks: int | None, harvest: Harvest) -> None:

@@ -19,7 +19,10 @@ _CURVE_SEGMENTS = 48
 
 @dataclass(frozen=True)
 class CallGroup:
-    """Calls of one size: bytes, median busbw in GB/s, how many, and their transfer time in ns."""
+    """Calls of one size: bytes, median busbw in GB/s, how many, and their transfer time in ns.
+
+    ``calls`` is 0 where a benchmark does not say how often it called.
+    """
 
     size_bytes: float
     busbw_gbps: float
@@ -108,10 +111,9 @@ def _scatter(
     for group in groups:
         radius = 3 + min(4.0, math.log10(max(group.calls, 1)) * 1.5)
         kind = "dot open" if group.upper_bound else "dot"
-        title = (
-            f"{numbers.traffic(group.size_bytes)}: {numbers.bandwidth(group.busbw_gbps)}, "
-            f"{numbers.plural(group.calls, 'call')}"
-        )
+        title = f"{numbers.traffic(group.size_bytes)}: {numbers.bandwidth(group.busbw_gbps)}"
+        if group.calls:
+            title += f", {numbers.plural(group.calls, 'call')}"
         scene.marks.append(Dot(x(group.size_bytes), y(group.busbw_gbps), radius, kind, title))
     return scene
 

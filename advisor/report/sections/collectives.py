@@ -18,7 +18,7 @@ _MAX_SIZES = 80
 _SIZES_TOLD = (
     "Size of one call: its buffer, as nccl-tests counts it. On the wire: what one rank sends for "
     "all these calls of a step; a ring's all_reduce sends 2(n-1)/n of the size, all_gather, "
-    "reduce_scatter and all_to_all (n-1)/n. Pictures and findings name the size of one call."
+    "reduce_scatter and all_to_all (n-1)/n. Pictures and findings name the size of one call unless they say per step."
 )
 _NO_SIZES = "The recording does not hold the calls' sizes: how to capture them stands at the end."
 
@@ -178,7 +178,7 @@ def _bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         title=title,
         description=f"Bus bandwidth in GB/s against message size, both logarithmic, for "
         f"{first['op']} as a benchmark measured it.",
-        scenes=[bench_plot([CallGroup(row["bytes"], row["busbw"], 1, 0.0) for row in panel], fit)],
+        scenes=[bench_plot([CallGroup(row["bytes"], row["busbw"], 0, 0.0) for row in panel], fit)],
         table=DataTable(
             ["size of a call", "bytes of a call", "busbw, GB/s", "time, µs"],
             [

@@ -14,13 +14,16 @@ from advisor.report.tables import rows
 from advisor.store.store import Store
 
 _MAX_ROWS = 64
+_RESIDUAL = "Effects smaller than the clock residual are not taken as evidence."
+_NOT_ALIGNED = "No calls of several ranks were timed together: no clocks to align."
 
 
 def build(report: FindingsReport, store: Store | None) -> Section:
     """Always present; without a store it shows what findings.json says."""
     tables: list[tuple[str, DataTable]] = [("Runs", _runs(report))]
     if store is not None:
-        tables += [(title, table) for title, table in _from_store(store) if table.rows]
+        tables += _from_store(store, several=len(report.runs) > 1)
+    tables = [(title, table) for title, table in tables if table.rows]
     failed = [o for o in report.outcomes if o.outcome is OutcomeKind.ERROR]
     passed = [o.rule for o in report.outcomes if o.outcome is OutcomeKind.PASSED]
     return Section(
@@ -60,7 +63,10 @@ def one_line_quality(report: FindingsReport) -> str:
         text = f"{ranks}, {numbers.plural(run.steps_complete, 'complete step')}"
         if run.steps_partial:
             text += f" ({run.steps_partial} partial left out)"
-        text += f", {numbers.plural(run.events_read, 'event')} read"
+        if run.events_read:
+            text += f", {numbers.plural(run.events_read, 'event')} read"
+        else:
+            text = f"dumps or logs of {ranks}, no trace"
         if run.events_dropped:
             text += f", {numbers.count(run.events_dropped)} dropped"
         parts.append(f"{run.run}: {text}" if len(report.runs) > 1 else text)
@@ -109,11 +115,12 @@ def _runs(report: FindingsReport) -> DataTable:
                 numbers.count(run.events_dropped),
             ]
             for run in report.runs
+            if run.ranks_read
         ],
     )  # fmt: skip
 
 
-def _from_store(store: Store) -> list[tuple[str, DataTable]]:
+def _from_store(store: Store, *, several: bool) -> list[tuple[str, DataTable]]:
     sources = rows(
         store,
         "SELECT path, format, rank, bytes, events_read, events_dropped, drop_reasons, note"
@@ -141,11 +148,13 @@ def _from_store(store: Store) -> list[tuple[str, DataTable]]:
         " (SELECT run, rank, any_value(source) AS source, count(*) AS steps FROM step"
         " GROUP BY run, rank) s USING (run, rank) ORDER BY run, rank",
     )
+    aligned = any(row["clock_residual_ns"] is not None for row in ranks)
     clocks = DataTable(
-        ["rank", "host", "device", "backend", "steps", "clock offset", "drift, ppm",
-         "clock residual", "complete file"],
+        [*_run_column(several), "rank", "host", "device", "backend", "steps", "clock offset",
+         "drift, ppm", "clock residual", "complete file"],
         [
             [
+                *([row["run"]] if several else []),
                 row["rank"],
                 row["host"] or "–",
                 row["device_name"] or "–",
@@ -158,12 +167,12 @@ def _from_store(store: Store) -> list[tuple[str, DataTable]]:
             ]
             for row in ranks[:_MAX_ROWS]
         ],
-        note=_first(len(ranks))
-        or "Effects smaller than the clock residual are not taken as evidence.",
+        note=f"{_first(len(ranks))} {_RESIDUAL if aligned else _NOT_ALIGNED}".strip(),
     )  # fmt: skip
     unmatched = rows(
         store,
-        "SELECT process_group, rank, calls, reason FROM unmatched ORDER BY calls DESC LIMIT 40",
+        "SELECT run, process_group, rank, calls, reason FROM unmatched"
+        " ORDER BY calls DESC LIMIT 40",
     )
     return [
         ("Files", files),
@@ -171,14 +180,24 @@ def _from_store(store: Store) -> list[tuple[str, DataTable]]:
         (
             "Collectives without a partner on some rank",
             DataTable(
-                ["process group", "rank", "calls", "reason"],
+                [*_run_column(several), "process group", "rank", "calls", "reason"],
                 [
-                    [r["process_group"] or "–", r["rank"], numbers.count(r["calls"]), r["reason"]]
+                    [
+                        *([r["run"]] if several else []),
+                        r["process_group"] or "–",
+                        r["rank"],
+                        numbers.count(r["calls"]),
+                        r["reason"],
+                    ]
                     for r in unmatched
                 ],
             ),
         ),
     ]
+
+
+def _run_column(several: bool) -> list[str]:
+    return ["run"] if several else []
 
 
 def _reasons(text: str | None) -> str:

@@ -149,9 +149,10 @@ def _note_what_was_read(report: FindingsReport, seconds: float) -> None:
                 err=True,
             )
             continue
+        events = f"{run.events_read:,} events" if run.events_read else "no trace among them"
         click.echo(
             f"{name}Read {run.ranks_read} rank{'s' if run.ranks_read != 1 else ''}, "
-            f"{run.events_read:,} events{dropped} in {seconds:.1f} s",
+            f"{events}{dropped} in {seconds:.1f} s",
             err=True,
         )
         for note in run.notes:

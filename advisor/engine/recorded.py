@@ -56,7 +56,7 @@ def not_recorded(
         why=why,
         next_steps=[
             *([host] if mostly_idle else []),
-            "if the job runs on one device, this is as it should be; else record with "
+            "a job on one device has nothing to communicate; one on several: record with "
             "communication and its kernels' names: advisor explain all-ranks",
         ],
     )

@@ -117,7 +117,10 @@ def _on_ray(
 
 def _say(output: str, ranks: int, read: int, dropped: int) -> None:
     lost = f", {dropped:,} lost (see the tables rank and source)" if dropped else ""
-    click.echo(f"Wrote {output}: {ranks} ranks, {read:,} events{lost}", err=True)
+    click.echo(
+        f"Wrote {output}: {ranks:,} {'rank' if ranks == 1 else 'ranks'}, {read:,} events{lost}",
+        err=True,
+    )
 
 
 @contextmanager

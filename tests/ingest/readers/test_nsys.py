@@ -198,6 +198,41 @@ def test_host_events(tmp_path: Path) -> None:
         assert ids == [(20, 20)]
 
 
+def _one_process(path: Path) -> Path:
+    """The same export from one process that drives both GPUs, each from a thread of its own."""
+    export(path)
+    con = sqlite3.connect(path)
+    for table in ("KERNEL", "MEMCPY"):
+        con.execute(
+            f"UPDATE CUPTI_ACTIVITY_KIND_{table} SET globalPid = ?, "
+            "correlationId = correlationId + 100 WHERE deviceId = 1",
+            [global_id(100)],
+        )
+    thread, before = global_id(100, 8), global_id(101, 7)
+    con.execute(
+        "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET globalTid = ?, "
+        "correlationId = correlationId + 100 WHERE globalTid = ?",
+        [thread, before],
+    )
+    con.execute("UPDATE NVTX_EVENTS SET globalTid = ? WHERE globalTid = ?", [thread, before])
+    con.commit()
+    con.close()
+    return path
+
+
+def test_a_process_that_drives_several_gpus_is_several_ranks(tmp_path: Path) -> None:
+    """GIVEN a thread per GPU THEN every rank gets what it has as a process of its own."""
+    columns = "rank, name, class, device, stream, start_ns, dur_ns, bytes"
+    counts = "SELECT rank, device, events_read, events_dropped, drop_reasons FROM rank ORDER BY 1"
+    with (
+        stored(export(tmp_path / "two.sqlite")) as two,
+        stored(_one_process(tmp_path / "one.sqlite")) as one,
+    ):
+        for sql in (counts, f"SELECT {columns} FROM event LEFT JOIN comm_event USING "
+                    "(run, rank, event_id) ORDER BY ALL"):  # fmt: skip
+            assert rows(one, sql) == rows(two, sql)
+
+
 def test_without_payloads_ranks_follow_the_devices(tmp_path: Path) -> None:
     first = export(tmp_path / "node0.sqlite", payloads=False)
     second = export(tmp_path / "node1.sqlite", payloads=False)

@@ -33,6 +33,8 @@ def api_calls(loader: Loader) -> Iterator[tuple[Any, ...]]:
         pid = pid_of(global_tid) or 0
         device = loader.device_of_correlation.get((pid, link))
         process = loader.of_device.get((pid, device)) if device is not None else None
+        if process is not None:
+            loader.devices_of_thread.setdefault(global_tid, set()).add(process.device)
         process = process or loader.of_pid.get(pid)
         if process is None:
             continue
@@ -52,7 +54,10 @@ def api_calls(loader: Loader) -> Iterator[tuple[Any, ...]]:
 
 
 def nvtx_ranges(loader: Loader) -> Iterator[tuple[Any, ...]]:
-    """NVTX ranges and marks: operators of emit_nvtx as ``cpu_op``, all others as annotations."""
+    """NVTX ranges and marks: operators of emit_nvtx as ``cpu_op``, all others as annotations.
+
+    After :func:`api_calls`, which tells the GPU of a thread where a process drives several.
+    """
     database = loader.database
     table = "NVTX_EVENTS"
     if not database.has(table, "start", "end", "globalTid", "eventType"):
@@ -66,7 +71,7 @@ def nvtx_ranges(loader: Loader) -> Iterator[tuple[Any, ...]]:
         "ORDER BY e.start"
     ):
         pid = pid_of(global_tid) or 0
-        process = loader.of_pid.get(pid)
+        process = loader.process_of_thread(global_tid)
         if process is None or title is None or (kind != _MARK and kind not in _RANGES):
             continue
         plain = _OP_SUFFIX.sub("", title)

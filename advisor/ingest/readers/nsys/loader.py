@@ -9,7 +9,7 @@ from typing import Any
 from advisor.ingest.readers._rows import insert_events
 from advisor.ingest.readers.nsys.nccl_ranges import NcclRanges
 from advisor.ingest.readers.nsys.open import Database
-from advisor.ingest.readers.nsys.processes import Process
+from advisor.ingest.readers.nsys.processes import Process, pid_of
 from advisor.ingest.source import ReadContext
 
 _EVENT = (
@@ -51,6 +51,14 @@ class Loader:
         self.nccl = nccl
         self.launches: dict[tuple[int, int], tuple[int, int]] = {}
         self.device_of_correlation: dict[tuple[int, int], int] = {}
+        self.devices_of_thread: dict[int, set[int]] = {}
+
+    def process_of_thread(self, global_tid: int | None) -> Process | None:
+        """Whose host events a thread's are: of several GPUs, of the one that it launches on."""
+        pid = pid_of(global_tid) or 0
+        devices = self.devices_of_thread.get(global_tid or 0, set())
+        own = self.of_device.get((pid, next(iter(devices)))) if len(devices) == 1 else None
+        return own or self.of_pid.get(pid)
 
     def row(self, process: Process, start: Any, end: Any, **values: Any) -> tuple[Any, ...] | None:
         """An ``event`` row; None (and counted) when it has no time or no end."""

@@ -14,10 +14,11 @@ _FLAG = r"--?[a-z][\w-]*(?:[ =](?=\S*[^a-z\s;:.])[^\s;:]*[^\s;:,.])?"
 _PATH = r"[^\s,;:]*[./*=](?=\S)[^\s,;:]*|[\w.-]+/(?=\s|$)"
 _OURS = (
     r"advisor (?:explain [a-z][a-z0-9]*(?:-[a-z0-9]+)*|[a-z]+(?:-[a-z]+)*"
-    rf"(?: (?:{_FLAG}|…|[A-Z]{{2,}}\b|\d+\b|[a-z][a-z0-9]*(?:-[a-z0-9]+)+|{_PATH}))*+)"
+    rf"(?: (?:{_FLAG}|…|[A-Z]{{2,}}\b|\d+\b|{_PATH}|[a-z][a-z0-9]*(?:-[a-z0-9]+)+))*+)"
 )
 _SETTING = r"\b[A-Z][A-Z0-9_]{2,}=[^\s,;:)]+"
-_INLINE = re.compile(f"{_OURS}|{_SETTING}")
+_LAUNCH = r"torchrun [^,;:]*\.py\b"
+_INLINE = re.compile(f"{_OURS}|{_LAUNCH}|{_SETTING}")
 # A program we or the rules name, VARIABLE=value, name=value without further words, or a call.
 _COMMAND = re.compile(
     rf"{_OURS}$|(?:\$ )?(?:torchrun|python3?|export|nvidia-smi|ibstat|ethtool)\s+\S(?!.*: )"

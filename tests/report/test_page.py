@@ -235,6 +235,11 @@ def test_backticks_become_code_and_nothing_else_becomes_markup() -> None:
         inline_code("advisor profile --strategy ddp,fsdp2, then NCCL_DEBUG=INFO")
         == "<code>advisor profile --strategy ddp,fsdp2</code>, then <code>NCCL_DEBUG=INFO</code>"
     )
+    assert (
+        inline_code("record: torchrun -m advisor.record train.py, then advisor diagnose my-traces/")
+        == "record: <code>torchrun -m advisor.record train.py</code>, then "
+        "<code>advisor diagnose my-traces/</code>"
+    )
     assert inline_code("one ` alone <b>") == "one ` alone &lt;b&gt;"
     assert inline_code("`<script>`") == "<code>&lt;script&gt;</code>"
 

@@ -17,9 +17,9 @@ MAX_PANELS = 6
 _MAX_SIZES = 80
 _SIZES_TOLD = (
     "Size of one call: its buffer, as nccl-tests counts it. On the wire: what one rank sends for "
-    "all these calls of a step, times are per step too; a ring's all_reduce sends 2(n-1)/n of the size, all_gather, "
-    "reduce_scatter and all_to_all (n-1)/n. Pictures and findings name the size of one call, "
-    "unless they say per step."
+    "all these calls of a step (times are per step too): a ring's all_reduce sends 2(n-1)/n of the "
+    "size, all_gather, reduce_scatter and all_to_all (n-1)/n. Pictures and findings name the size "
+    "of one call, unless they say per step."
 )
 _NO_SIZES = "The recording does not hold the calls' sizes: how to capture them stands at the end."
 

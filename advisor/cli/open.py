@@ -125,7 +125,11 @@ def serve(crop: TraceCrop, *, browser: bool) -> None:
     with server:
         link = deep_link(server.url, crop)
         click.echo(link)
-        click.echo("Waiting for Perfetto to fetch the trace; Ctrl-C to stop.", err=True)
+        click.echo(
+            "Waiting for Perfetto to fetch the trace; Ctrl-C to stop. Where the browser asks "
+            "whether the page may reach this device (Chrome does), allow it.",
+            err=True,
+        )
         if browser and not webbrowser.open(link):
             click.echo("No browser here: open the link on this machine.", err=True)
         try:

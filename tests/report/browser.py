@@ -108,6 +108,31 @@ class Browser:
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._receive(deadline))
 
+    def pretend(self, url: str, html: str) -> None:
+        """Show ``html`` as if ``url`` had answered it: a page of that origin, without a network."""
+        self.events.clear()
+        self.call("Fetch.enable", patterns=[{"urlPattern": f"{url}*"}])
+        self.evaluate(f"void setTimeout(() => {{ location.href = {json.dumps(url)}; }})")
+        paused = self._wait_for("Fetch.requestPaused")
+        self.call(
+            "Fetch.fulfillRequest",
+            requestId=paused["requestId"],
+            responseCode=200,
+            responseHeaders=[{"name": "Content-Type", "value": "text/html"}],
+            body=base64.b64encode(html.encode()).decode(),
+        )
+        self._wait_for("Page.loadEventFired")
+        self.call("Fetch.disable")
+
+    def _wait_for(self, method: str) -> dict[str, Any]:
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            for event in self.events:
+                if event.get("method") == method:
+                    parameters: dict[str, Any] = event["params"]
+                    return parameters
+            self.events.append(self._receive(deadline))
+
     def evaluate(self, script: str) -> Any:
         """The value of a JavaScript expression; promises are awaited."""
         answer = self.call(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import advisor
 from advisor.report import render
 from advisor.report.sections.size import build, recorded
 from advisor.store.store import Store
@@ -120,3 +122,44 @@ def test_a_run_without_a_roofline_says_what_to_record(store: Store) -> None:
     assert wanted not in render(make_report(), store, "html")
     store.con.execute("UPDATE run SET compute = 'emulated'")
     assert wanted in render(make_report(), store, "html")
+
+
+@pytest.fixture
+def foreign(fixtures_dir: Path) -> Iterator[advisor.Run]:
+    """A recording that is not known to be ours, so its work is counted from shapes."""
+    with advisor.load(fixtures_dir / "gpt2-tiny-ddp-2") as run:
+        run.store.con.execute("UPDATE run SET strategy = NULL, workload = NULL")
+        yield run
+
+
+def _text(run: advisor.Run) -> str:
+    return render(run.report, run.store, "html").replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_foreign_work_is_counted_and_stands_against_the_devices_peak(foreign: advisor.Run) -> None:
+    page = _text(foreign)
+    # 6 x 3,407,872 weights x 256 tokens, and attention (tests/metrics/test_roofline.py).
+    assert "5.47 GFLOP per rank and step" in page
+    assert "No peak is known of &#39;CPU&#39;" in page
+    assert "of the device&#39;s peak" not in page
+    foreign.store.con.execute("UPDATE rank SET device_name = 'NVIDIA A100-SXM4-80GB'")
+    page = _text(foreign)
+    assert "of the device&#39;s peak" in page
+    assert "NVIDIA A100 data sheet" in page
+    foreign.store.con.execute("UPDATE rank SET device_name = 'NVIDIA Z9'")
+    assert "peak of &#39;NVIDIA Z9&#39; for fp32" in _text(foreign)
+
+
+def test_no_shapes_no_roofline_but_how_to_record_them(foreign: advisor.Run) -> None:
+    foreign.store.con.execute("UPDATE comm_event SET input_dims = NULL")
+    page = _text(foreign)
+    assert 'id="roofline"' not in page
+    assert "No roofline: how much arithmetic a step does cannot be counted" in page
+    assert "record_shapes=True" in page
+
+
+def test_bandwidth_with_a_rank_missing_is_not_drawn(foreign: advisor.Run) -> None:
+    foreign.store.con.execute("UPDATE collective SET t_is = 'upper bound'")
+    page = _text(foreign)
+    assert "waiting cannot be told from transfer" in page
+    assert "were compute at its peak" not in page

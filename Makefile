@@ -23,6 +23,7 @@ $(VENV)/.developed: $(VENV)/.installed
 
 demo: $(VENV)/.installed ## profile a tiny GPT-2 on two processes, diagnose it, write report.html
 	$(BIN)/advisor demo
+	@echo 'The commands above work after: source $(VENV)/bin/activate'
 
 test: $(VENV)/.developed ## format, lint, types, layers, rule examples, tests, build
 	$(BIN)/ruff format --check .

@@ -12,7 +12,7 @@ from advisor.cli._output import Output, use_color
 from advisor.errors import AdvisorError
 
 
-@click.command(epilog="Example:  advisor demo -o /tmp/demo --inject sleep:rank=1,ms=30")
+@click.command(epilog="Example:  advisor demo -o /tmp/demo --inject sleep:rank=1,ms=60")
 @click.option(
     "-o",
     "--output",
@@ -58,11 +58,12 @@ def command(output: Path, nproc: int, inject: tuple[str, ...], color: str) -> in
         page.write(run.render("html"))
         run.store.save()
     click.echo(
-        f"Wrote {page.path} and {output / 'run.duckdb'} ({time.monotonic() - started:.0f} s)"
+        f"Wrote {page.path}, for any browser, and {output / 'run.duckdb'} "
+        f"({time.monotonic() - started:.0f} s)"
     )
     click.echo("Next, on your own job:")
     click.echo("  torchrun --nproc-per-node N -m advisor.record train.py ...")
     click.echo("  advisor diagnose advisor-traces/ --format html -o report.html")
-    click.echo("Or see it find a fault:  advisor demo --inject sleep:rank=1,ms=30")
+    click.echo("Or see it find a fault:  advisor demo --inject sleep:rank=1,ms=60")
     sys.stdout.flush()
     return 0

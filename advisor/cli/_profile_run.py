@@ -15,6 +15,7 @@ from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from advisor.config.workload import Workload
+    from advisor.profile.meeting import Nodes
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,15 @@ class How:
             click.echo(text, err=True)
 
 
-def jobs(workload: Workload, *, say: Callable[[str], None]) -> dict[str, Workload]:
+def jobs(
+    workload: Workload, *, say: Callable[[str], None], nodes: Nodes | None = None
+) -> dict[str, Workload]:
     """The workload under each of its strategies; what cannot run is refused before any starts.
 
     Of ``all``, what cannot run here is left out with its reason instead.
     """
-    from advisor.profile import strategies
+    from advisor.profile import launch, strategies
+    from advisor.profile.meeting import Nodes
 
     names = workload.strategy.split(",")
     is_all = names == ["all"]
@@ -58,7 +62,9 @@ def jobs(workload: Workload, *, say: Callable[[str], None]) -> dict[str, Workloa
         ranks = 1 if name == "single" else workload.world_size
         job = workload.model_copy(update={"strategy": name, "world_size": ranks})
         try:
-            found[name], _ = strategies.prepare(job)
+            settled, _ = strategies.prepare(job)
+            launch.local_ranks(settled, nodes or Nodes())
+            found[name] = settled
         except AdvisorError as error:
             if not is_all:
                 raise
@@ -73,13 +79,36 @@ def folder_of(output: Path | None, workload: str, names: list[str], name: str) -
     return output if len(names) == 1 else output / name
 
 
-def run_one(workload: Workload, folder: Path, how: How) -> dict[str, Any]:
-    """Run one job to the end and return its profile.json. Raises AdvisorError naming the rank."""
-    from advisor.profile import files, launch, strategies, summary
+def prepare(jobs: dict[str, Workload], folders: dict[str, Path], how: How) -> None:
+    """Refuse every job that this machine cannot run, then make all folders, before any starts.
 
-    nodes = how.nodes or launch.Nodes()
-    workload, _ = strategies.prepare(workload)
-    prepare_folder(folder, force=how.force, is_first=nodes.rank == 0)
+    All at once, because another node may be done with a job, and begin the next one in its folder,
+    a moment before the first node is.
+    """
+    from advisor.profile import launch
+    from advisor.profile.meeting import Nodes
+
+    nodes = how.nodes or Nodes()
+    for job in jobs.values():
+        launch.check(job, nodes)
+    if nodes.rank > 0:
+        return  # the folders are the first node's to check, to clear and to make
+    for folder in folders.values():
+        prepare_folder(folder, force=how.force)
+
+
+def run_one(
+    workload: Workload, folder: Path, how: How, *, is_prepared: bool = False
+) -> dict[str, Any]:
+    """Run one job to the end and return its profile.json. Raises AdvisorError naming the rank."""
+    from advisor.profile import files, launch, summary
+    from advisor.profile.failures import LaunchError, LaunchStoppedError
+    from advisor.profile.meeting import MeetingError, Nodes
+
+    nodes = how.nodes or Nodes()
+    workload = launch.check(workload, nodes)
+    if not is_prepared:
+        prepare({workload.name: workload}, {workload.name: folder}, how)
     total = workload.warmup_steps + workload.timed_steps + workload.steps + 1
     model = f"{workload.model.family} {workload.model.preset}"
     count = workload.world_size
@@ -88,6 +117,8 @@ def run_one(workload: Workload, folder: Path, how: How) -> dict[str, Any]:
         f" {workload.strategy}, {count} rank{'s' if count > 1 else ''} on {workload.device},"
         f" {total} steps"
     )
+    if nodes.rank > 0:
+        how.say(f"node {nodes.rank} waits for the first node at {nodes.endpoint}")
     try:
         launch.launch(
             workload,
@@ -98,9 +129,18 @@ def run_one(workload: Workload, folder: Path, how: How) -> dict[str, Any]:
             threads=how.threads,
             memory_limit_bytes=how.memory_limit_bytes,
         )
-    except AdvisorError as error:
-        summary.write(folder, workload, error=error.message)
+    except MeetingError:
+        if nodes.rank == 0:  # nothing ran: the folder is as it was, for the next attempt
+            shutil.rmtree(folder / "logs", ignore_errors=True)
         raise
+    except (LaunchError, LaunchStoppedError) as error:
+        # Only what has run has a summary; of several nodes the first one writes it.
+        if nodes.rank == 0:
+            summary.write(folder, workload, error=error.message)
+        raise
+    if nodes.rank > 0:
+        click.echo(f"Wrote the traces of node {nodes.rank} to {folder}")
+        return {}
     document: dict[str, Any] = json.loads((folder / files.PROFILE_FILE).read_text("utf-8"))
     step = document["step_ns"] or document["profiled_step_ns"]
     how.say(
@@ -115,17 +155,21 @@ def run_one(workload: Workload, folder: Path, how: How) -> dict[str, Any]:
 def print_command(workload: Workload, folder: Path, how: How) -> None:
     """Prepare the folder, and print the lines that start the same job on each node."""
     from advisor.profile import commands, launch
+    from advisor.profile.meeting import Nodes
 
-    nodes = how.nodes or launch.Nodes()
+    nodes = how.nodes or Nodes()
     launch.local_ranks(workload, nodes)
-    prepare_folder(folder, force=how.force, is_first=not how.only_node)
-    launch.write_job(
-        workload,
-        folder,
-        faults=how.faults,
-        timeout_s=how.timeout_s,
-        memory_limit_bytes=how.memory_limit_bytes,
-    )
+    if how.only_node:
+        click.echo(f"# --print-command on node 0 prepares {folder}")
+    else:
+        prepare_folder(folder, force=how.force)
+        launch.write_job(
+            workload,
+            folder,
+            faults=how.faults,
+            timeout_s=how.timeout_s,
+            memory_limit_bytes=how.memory_limit_bytes,
+        )
     # On a GPU the host's threads hardly matter, and on other machines their number is another.
     threads = how.threads if workload.device == "cpu" else None
     node = f"on node {how.only_node}" if how.only_node is not None else "on each node in turn"
@@ -147,13 +191,10 @@ def print_command(workload: Workload, folder: Path, how: How) -> None:
     )
 
 
-def prepare_folder(folder: Path, *, force: bool, is_first: bool) -> None:
+def prepare_folder(folder: Path, *, force: bool) -> None:
     """Make the folder; an earlier recording in it is replaced with ``force``, else refused."""
     from advisor.profile import files
 
-    if not is_first:
-        folder.mkdir(parents=True, exist_ok=True)  # the first node's to check and to clear
-        return
     if folder.exists() and any(folder.iterdir()):
         if not (folder / "logs" / "job.json").exists():
             raise AdvisorError(

@@ -135,7 +135,8 @@ def command(
     from advisor.cli._profile_sweep import sizes, sweep
     from advisor.profile.commands import parse_endpoint
     from advisor.profile.inject import Fault
-    from advisor.profile.launch import Nodes, local_ranks, threads_per_rank
+    from advisor.profile.launch import local_ranks, threads_per_rank
+    from advisor.profile.meeting import Nodes
 
     if nnodes > 1 and not rdzv_endpoint and not print_command:
         raise AdvisorError("needs --rdzv-endpoint HOST:PORT of the first node", where="--nnodes")
@@ -163,7 +164,7 @@ def command(
         _profile_plan.show(runs.jobs(workload, say=how.say))
         return
     batches = sizes(sweep_micro_batch) if sweep_micro_batch else []
-    jobs = runs.jobs(workload, say=how.say)
+    jobs = runs.jobs(workload, say=how.say, nodes=nodes)
     # One share for the ranks of every strategy: `single` on all cores would be no base to compare
     # with, as one GPU is the base of several.
     how = replace(
@@ -172,6 +173,8 @@ def command(
     folders = {
         name: runs.folder_of(output, job.name, list(jobs), name) for name, job in jobs.items()
     }
+    if not print_command and not batches:
+        runs.prepare(jobs, folders, how)
     for name, job in jobs.items():
         folder = folders[name]
         if print_command:
@@ -179,7 +182,7 @@ def command(
         elif batches:
             sweep(job, batches, folder, how, global_batch=workload.global_batch)
         else:
-            runs.run_one(job, folder, how)
+            runs.run_one(job, folder, how, is_prepared=True)
     if len(jobs) > 1 and not print_command and not batches:
         how.say(f"Next: advisor compare {' '.join(str(folder) for folder in folders.values())}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import time
 from pathlib import Path
@@ -76,8 +77,8 @@ def board(folder: Path, node: int) -> Path:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a document and rename it into place."""
+    """Write a document and rename it into place; several nodes may write the same one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".partial-{path.name}")
+    temporary = path.with_name(f".partial-{platform.node()}-{os.getpid()}-{path.name}")
     temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
     temporary.replace(path)

@@ -18,7 +18,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from advisor.profile.failures import (
     rank_that_failed,
 )
 from advisor.profile.inject import Fault
+from advisor.profile.meeting import Nodes, apart, await_first
 from advisor.profile.progress import Board, Position, laggards
 
 _GRACE_S = 20.0  # from SIGTERM to SIGKILL: time to write a trace
@@ -44,15 +44,6 @@ _START = (
     "import runpy, sys; root = sys.argv.pop(1); root in sys.path or sys.path.insert(0, root); "
     "runpy.run_module('advisor.profile.worker', run_name='__main__', alter_sys=True)"
 )
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """Which of how many machines this is, and where they meet (host:port) if more than one."""
-
-    count: int = 1
-    rank: int = 0
-    endpoint: str = ""
 
 
 def launch(
@@ -73,8 +64,9 @@ def launch(
     ``stop_above_ns_per_token`` the ranks end early, untraced, once their timed steps are clearly
     slower than that (advisor.profile.race). ``memory_limit_bytes`` is what each rank may take.
     Raises LaunchError naming the rank that died or hung, LaunchStoppedError naming the signal that
-    stopped the launch; what was recorded stays.
+    stopped the launch, MeetingError where the nodes do not meet; what was recorded stays.
     """
+    from torch.distributed import DistError
     from torch.distributed.elastic.multiprocessing import (
         DefaultLogsSpecs,
         SignalException,
@@ -84,10 +76,9 @@ def launch(
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     nodes = nodes or Nodes()
-    workload, _ = strategies.prepare(workload)
+    workload = check(workload, nodes)
     local_size = local_ranks(workload, nodes)
-    if workload.device == "cuda":
-        _need_gpus(local_size)
+    await_first(nodes, timeout_s)
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     write_job(
@@ -131,6 +122,8 @@ def launch(
             raise rank_that_failed(
                 error.failures, logs, hint=hint, killed_before=killed_before
             ) from error
+        except DistError as error:
+            raise apart(nodes, timeout_s, error) from error
         except SignalException as error:
             raise LaunchStoppedError(
                 f"stopped by {signal.Signals(error.sigval).name}; all ranks were ended",
@@ -138,8 +131,22 @@ def launch(
             ) from error
 
 
+def check(workload: Workload, nodes: Nodes) -> Workload:
+    """Refuse what cannot run on this machine, before anything is written. Raises AdvisorError."""
+    workload, _ = strategies.prepare(workload)
+    ranks = local_ranks(workload, nodes)
+    if workload.device == "cuda":
+        _need_gpus(ranks)
+    return workload
+
+
 def local_ranks(workload: Workload, nodes: Nodes) -> int:
     """Ranks on this node. Raises AdvisorError when they do not divide evenly."""
+    if workload.strategy == "single" and nodes.count > 1:
+        raise AdvisorError(
+            f"strategy single and nnodes {nodes.count}: single runs on one rank of one machine",
+            hint="leave single out, and run it alone without --nnodes",
+        )
     if workload.world_size % nodes.count:
         raise AdvisorError(
             f"world_size {workload.world_size} does not divide over nnodes {nodes.count}",

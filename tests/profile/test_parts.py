@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import socket
 import subprocess
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +24,8 @@ from advisor.profile import commands, data, environment, files, names, summary
 from advisor.profile import failures as failures_module
 from advisor.profile.failures import rank_that_failed
 from advisor.profile.inject import Fault
-from advisor.profile.launch import Nodes, _grace, launch, local_ranks
+from advisor.profile.launch import _grace, launch, local_ranks
+from advisor.profile.meeting import MeetingError, Nodes, await_first
 from advisor.profile.progress import PHASES, Board, Position, laggards
 
 
@@ -181,6 +184,52 @@ def test_ranks_divide_evenly_over_nodes() -> None:
     assert local_ranks(Workload.model_validate({"world_size": 6}), Nodes(3)) == 2
     with pytest.raises(AdvisorError, match="world_size 6 does not divide over nnodes 4"):
         local_ranks(Workload.model_validate({"world_size": 6}), Nodes(4))
+
+
+def test_single_is_one_machine_s() -> None:
+    with pytest.raises(AdvisorError, match="strategy single and nnodes 2"):
+        local_ranks(Workload(strategy="single", world_size=1), Nodes(2))
+
+
+def test_a_node_waits_for_the_first_and_says_where_it_looked() -> None:
+    with socket.socket() as first:
+        first.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{first.getsockname()[1]}"
+        with pytest.raises(MeetingError) as refused:  # bound, but nobody listens
+            await_first(Nodes(2, 1, endpoint), timeout_s=0.1)
+        for part in ("node 1", f"--rdzv-endpoint {endpoint}", "--timeout 0.1 s"):
+            assert part in str(refused.value)
+        later = threading.Timer(0.5, first.listen)
+        later.start()
+        await_first(Nodes(2, 1, endpoint), timeout_s=60)
+        later.join()
+    await_first(Nodes(2, 0, endpoint), timeout_s=0)  # the first waits for nobody
+
+
+def test_a_node_that_finds_no_first_writes_nothing(tmp_path: Path) -> None:
+    with socket.socket() as first:
+        first.bind(("127.0.0.1", 0))
+        nodes = Nodes(2, 1, f"127.0.0.1:{first.getsockname()[1]}")
+        with pytest.raises(MeetingError):
+            launch(Workload(), tmp_path / "run", nodes=nodes, timeout_s=0.1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_document_may_be_written_by_several_processes_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "job.json"
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write_often, args=(path,)) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert [item.name for item in path.parent.iterdir()] == ["job.json"]
+
+
+def _write_often(path: Path) -> None:
+    for _ in range(200):
+        files.write_json(path, {"a": 1})
 
 
 @dataclass

@@ -79,6 +79,10 @@ def profile(*arguments: str) -> Any:
         (["--strategy", "single", "--nproc", "2"], ["--strategy single", "--nproc 2"]),
         (["--nnodes", "2", "--node-rank", "2", "--print-command"], ["--node-rank 2", "--nnodes 2"]),
         (["--nnodes", "2", "--rdzv-endpoint", "node0"], ["--rdzv-endpoint", "node0:29500"]),
+        (
+            ["--nnodes", "2", "--strategy", "single,ddp", "--print-command"],
+            ["strategy single", "nnodes 2"],
+        ),
     ],
 )
 def test_settings_that_exclude_each_other_are_both_named(
@@ -131,3 +135,39 @@ def test_the_published_study_is_its_setting() -> None:
     for name, ranks, micro_steps in (("single", 1, 4), ("ddp", 2, 2), ("fsdp2", 2, 2)):
         job = study.model_copy(update={"strategy": name, "world_size": ranks})
         assert strategies.prepare(job)[0].gradient_accumulation == micro_steps
+
+
+def test_all_strategies_on_two_nodes_leave_single_out(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = profile("--strategy", "all", "--nnodes", "2", "--print-command", "-o", str(tmp_path))
+    assert done.exception is None
+    assert "left out single: strategy single and nnodes 2" in done.stderr
+    assert (tmp_path / "ddp" / "logs" / "job.json").exists()
+    assert not (tmp_path / "single").exists()
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_commands_may_be_printed_on_either_node_first(order: list[int], tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    for node in order:
+        done = profile("--nnodes", "2", "--node-rank", str(node), "--print-command",
+                       "-o", str(tmp_path / "run"))  # fmt: skip
+        assert done.exception is None
+        assert f"node_rank={node}" in done.stdout.replace("-", "_").replace(" ", "=")
+
+
+def test_a_refusal_before_launch_leaves_the_folder_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    done = profile("--device", "cuda", "-o", str(tmp_path / "new"))
+    assert "device cuda" in str(done.exception)
+    assert not (tmp_path / "new").exists()
+    earlier = tmp_path / "old" / "logs" / "job.json"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("{}")
+    (tmp_path / "old" / "rank0.json.gz").write_text("an earlier trace")
+    done = profile("--device", "cuda", "--force", "-o", str(tmp_path / "old"))
+    assert "device cuda" in str(done.exception)
+    assert (tmp_path / "old" / "rank0.json.gz").read_text() == "an earlier trace"

@@ -12,7 +12,7 @@ from advisor.cli._output import Output, use_color
 from advisor.errors import AdvisorError
 
 
-@click.command(epilog="Example:  advisor demo -o /tmp/demo --inject sleep:rank=1,ms=60")
+@click.command(epilog="Example:  advisor demo -o /tmp/demo --inject sleep:rank=1,ms=200")
 @click.option(
     "-o",
     "--output",
@@ -64,6 +64,6 @@ def command(output: Path, nproc: int, inject: tuple[str, ...], color: str) -> in
     click.echo("Next, on your own job:")
     click.echo("  torchrun --nproc-per-node N -m advisor.record train.py ...")
     click.echo("  advisor diagnose advisor-traces/ --format html -o report.html")
-    click.echo("Or see it find a fault:  advisor demo --inject sleep:rank=1,ms=60")
+    click.echo("Or see it find a fault:  advisor demo --inject sleep:rank=1,ms=200")
     sys.stdout.flush()
     return 0

@@ -120,6 +120,30 @@ def test_page_never_scrolls_sideways(
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_paper_shows_what_is_folded_and_cuts_nothing(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    # 180 mm, what A4 leaves between its margins, at 96 pixels an inch.
+    browser.open(pages[name], width=680)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    # Folded content counts as skipped until the next frame is drawn.
+    browser.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    hidden = browser.evaluate(
+        "[...document.querySelectorAll('details > :not(summary)')]"
+        ".filter(part => !part.checkVisibility({contentVisibilityAuto: true}) "
+        "|| !part.getBoundingClientRect().height).length"
+    )
+    folded = browser.evaluate("document.querySelectorAll('details').length")
+    wide = browser.evaluate(
+        "[...document.querySelectorAll('.chart, table, pre')]"
+        ".filter(part => part.getBoundingClientRect().right > innerWidth + 1).length"
+    )
+    browser.call("Emulation.setEmulatedMedia", media="")
+    assert (hidden, wide) == (0, 0)
+    assert folded
+
+
 def test_style_sheet_is_applied_under_its_own_policy(
     browser: Browser, pages: dict[str, Path]
 ) -> None:

@@ -94,11 +94,18 @@ def command(
     axes, ignored = axes_file.for_job(backend, job.strategy)
     axes = on_interface(axes, os.environ.get("GLOO_SOCKET_IFNAME"))
     folder = output or Path("advisor-sweep")
+    unheeded = [axis.why_ignored(backend, job.strategy) for axis in ignored]
+    if not axes:
+        raise AdvisorError(
+            f"nothing to vary: {'; '.join(unheeded)}",
+            where=str(space or backend),
+            hint="name an axis that this job heeds, or take the default space (no --space)",
+        )
     plan = prepare(
         job, axes, folder, dict(os.environ), limit=limit, seconds=seconds, timeout_s=timeout
     )
     if not quiet:
-        _announce(plan, [axis.setting for axis in ignored], backend)
+        _announce(plan, unheeded)
     progress = _Progress(plan, quiet=quiet)
     try:
         engine.run(plan, resume=resume, predict=_predictions, notify=progress)
@@ -107,8 +114,7 @@ def command(
             f"{error.message}; finished trials: {len(plan.results)}",
             hint="the same command with --resume goes on from there",
         ) from error
-    left_out = [f"{axis.setting}: {backend} or {job.strategy} ignores it" for axis in ignored]
-    left_out += [f"{item.setting}: {item.why}" for item in axes_file.left_out]
+    left_out = [*unheeded, *(f"{item.setting}: {item.why}" for item in axes_file.left_out)]
     result = outcome.recommend(plan, left_out)
     files = outcome.write_files(plan, result, folder)
     _print_result(plan, result)
@@ -180,7 +186,7 @@ def _predictions(sweep: Sweep, traced: TrialResult) -> Predicted:
         return Predicted()
 
 
-def _announce(sweep: Sweep, ignored: list[str], backend: str) -> None:
+def _announce(sweep: Sweep, unheeded: list[str]) -> None:
     settings = ", ".join(axis.setting.removeprefix("env.") for axis in sweep.axes)
     most = sweep.limit
     if sweep.seconds is not None:
@@ -188,13 +194,11 @@ def _announce(sweep: Sweep, ignored: list[str], backend: str) -> None:
     else:
         limit = f"at most {most} tried"
     click.echo(f"Sweeping {settings}: {len(sweep.points)} combinations, {limit}", err=True)
-    for names, reason in (
-        (ignored, f"this job on {backend} ignores them"),
-        (sweep.fixed, "this job has one value only"),
-    ):
-        if names:
-            listed = ", ".join(name.removeprefix("env.") for name in names)
-            click.echo(f"Not swept, {reason}: {listed}", err=True)
+    for line in unheeded:
+        click.echo(line, err=True)
+    if sweep.fixed:
+        listed = ", ".join(name.removeprefix("env.") for name in sweep.fixed)
+        click.echo(f"Not swept, this job has one value only: {listed}", err=True)
 
 
 def _print_result(sweep: Sweep, result: Recommendation) -> None:

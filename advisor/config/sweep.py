@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -24,6 +26,9 @@ Configuration = dict[str, Value]
 ENVIRONMENT_PREFIX = "env."
 STRATEGY = "strategy"
 _INTERFACE = "env.GLOO_SOCKET_IFNAME"
+# Whose variables these are: no other backend reads them, whatever a space says.
+_READ_BY = {"NCCL_": "nccl", "TORCH_NCCL_": "nccl", "GLOO_": "gloo", "TORCH_GLOO_": "gloo"}
+_MODELLED = ("NCCL_ALGO", "NCCL_PROTO")
 
 
 class _Model(BaseModel):
@@ -50,9 +55,39 @@ class Axis(_Model):
             raise ValueError("lists a value twice")
         return values
 
+    @field_validator("setting")
+    @classmethod
+    def _known(cls, setting: str) -> str:
+        known = _workload_settings()
+        if not setting.startswith(ENVIRONMENT_PREFIX) and setting not in known:
+            close = get_close_matches(setting, known, n=1)
+            tail = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
+            raise ValueError(f"unknown setting '{setting}'{tail}")
+        return setting
+
+    @property
+    def variable(self) -> str:
+        """Its name without the prefix: ``NCCL_ALGO``, ``bucket_cap_mb``."""
+        return self.setting.removeprefix(ENVIRONMENT_PREFIX)
+
     def applies(self, backend: str, strategy: str) -> bool:
         """Whether this backend and strategy heed the setting."""
-        return (not self.backends or backend in self.backends) and self.heeded_by(strategy)
+        return self._read_by(backend) and self.heeded_by(strategy)
+
+    def _read_by(self, backend: str) -> bool:
+        if self.setting.startswith(ENVIRONMENT_PREFIX):
+            for prefix, owner in _READ_BY.items():
+                if self.variable.startswith(prefix):
+                    return backend == owner
+        return not self.backends or backend in self.backends
+
+    def why_ignored(self, backend: str, strategy: str) -> str:
+        """Why a job that does not heed the setting leaves it out, in a line."""
+        if self._read_by(backend):
+            return f"{strategy} ignores {self.variable}: not swept"
+        modelled = self.variable in _MODELLED
+        tail = " (use --topology for the modelled figure)" if modelled else ""
+        return f"{backend} ignores {self.variable}: not swept{tail}"
 
     def heeded_by(self, strategy: str) -> bool:
         """Whether a strategy heeds the setting."""
@@ -179,6 +214,20 @@ def load_space(path: Path) -> Space:
 def default_space(backend: str) -> Space:
     """The shipped space for a backend (``workloads/sweeps/<backend>.yaml``)."""
     return load_space(shipped("workloads") / "sweeps" / f"{backend}.yaml")
+
+
+@cache
+def _workload_settings() -> tuple[str, ...]:
+    """Every setting of a workload that holds one value, those inside a section dotted."""
+    names = []
+    for name, field in Workload.model_fields.items():
+        sections = [
+            kind
+            for kind in (field.annotation, *get_args(field.annotation))
+            if isinstance(kind, type) and issubclass(kind, BaseModel)
+        ]
+        names += [f"{name}.{inner}" for kind in sections for inner in kind.model_fields] or [name]
+    return tuple(sorted(names))
 
 
 def _read(document: Any, dotted: str) -> Value:

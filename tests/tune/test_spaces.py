@@ -1,0 +1,77 @@
+"""What a user's own space may name: known settings, and only variables that the backend reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from advisor.cli.tune import command
+from advisor.config.sweep import Axis, Space, load_space
+from advisor.errors import AdvisorError
+
+
+@pytest.mark.parametrize("backends", [[], ["gloo"], ["gloo", "nccl"]])
+@pytest.mark.parametrize("name", ["NCCL_ALGO", "NCCL_MAX_CTAS", "TORCH_NCCL_BLOCKING_WAIT"])
+def test_nccls_variables_are_nccls_whatever_the_space_says(name: str, backends: list[str]) -> None:
+    axis = Axis(setting=f"env.{name}", values=[None, "1"], backends=backends)
+    assert not axis.applies("gloo", "ddp")
+    assert axis.applies("nccl", "ddp")
+    assert Space(axes=[axis]).for_job("gloo", "ddp") == ([], [axis])
+
+
+def test_gloos_variables_are_gloos_and_others_are_anybodys() -> None:
+    gloo = Axis(setting="env.GLOO_SOCKET_IFNAME", values=["lo"])
+    assert gloo.applies("gloo", "ddp") and not gloo.applies("nccl", "ddp")
+    threads = Axis(setting="env.OMP_NUM_THREADS", values=["1"])
+    assert threads.applies("gloo", "ddp") and threads.applies("nccl", "ddp")
+    limited = Axis(setting="bucket_cap_mb", values=[1], backends=["nccl"])
+    assert not limited.applies("gloo", "ddp")
+
+
+def test_only_what_the_model_knows_is_sent_to_the_model() -> None:
+    algo = Axis(setting="env.NCCL_ALGO", values=["allreduce:ring"])
+    assert algo.why_ignored("gloo", "ddp") == (
+        "gloo ignores NCCL_ALGO: not swept (use --topology for the modelled figure)"
+    )
+    ctas = Axis(setting="env.NCCL_MAX_CTAS", values=["4"])
+    assert ctas.why_ignored("gloo", "ddp") == "gloo ignores NCCL_MAX_CTAS: not swept"
+    wrap = Axis(setting="wrap_layers", values=[1], strategies=["fsdp2"])
+    assert wrap.why_ignored("gloo", "ddp") == "ddp ignores wrap_layers: not swept"
+
+
+def test_a_space_of_nccl_alone_runs_no_trial_on_gloo(tmp_path: Path) -> None:
+    space = tmp_path / "space.yaml"
+    space.write_text('axes: [{setting: env.NCCL_ALGO, values: [null, "allreduce:ring"]}]\n')
+    folder = tmp_path / "sweep"
+    with pytest.raises(AdvisorError, match="gloo ignores NCCL_ALGO: not swept"):
+        CliRunner().invoke(
+            command,
+            ["--sweep", "--space", str(space), "-o", str(folder)],
+            catch_exceptions=False,
+            standalone_mode=False,
+        )
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("wrong", ["bucket_cap", "bucket_capmb"])
+def test_an_unknown_setting_is_refused_with_its_line_and_the_nearest(
+    tmp_path: Path, wrong: str
+) -> None:
+    space = tmp_path / "space.yaml"
+    space.write_text(
+        "axes:\n  - setting: strategy\n    values: [ddp]\n"
+        f"  - setting: {wrong}\n    values: [1, 5]\n"
+    )
+    with pytest.raises(AdvisorError) as error:
+        load_space(space)
+    assert f"{space}:4: " in str(error.value)
+    assert f"unknown setting '{wrong}'; did you mean 'bucket_cap_mb'?" in str(error.value)
+
+
+def test_settings_inside_a_section_are_known_and_the_section_is_none() -> None:
+    assert Axis(setting="emulated.gradient_mb", values=[1.0]).variable == "emulated.gradient_mb"
+    assert Axis(setting="model.layers", values=[2]).variable == "model.layers"
+    with pytest.raises(ValueError, match="unknown setting 'model'"):
+        Axis(setting="model", values=["gpt2"])

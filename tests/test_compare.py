@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -169,8 +171,8 @@ def test_an_unknown_metric_is_refused(runs: list[str]) -> None:
 def test_every_column_of_a_study_is_printed(runs: list[str]) -> None:
     done = CliRunner().invoke(command, runs, standalone_mode=False)
     for title in (
-        "training s", "speed-up", "tokens/s", "idle ms", "compute ms", "non-compute ms",
-        "busy (kernel) ms", "compute %", "overlap %", "exposed comm ms", "peak memory MB",
+        "training s", "speed-up", "tokens/s", "idle ms", "window ms", "compute ms",
+        "non-compute ms", "busy (kernel) ms", "compute %", "overlap %", "exposed comm ms", "peak memory MB",
         "all_reduce calls", "  total ms", "  average us", "MFU", "  estimate MB",
     ):  # fmt: skip
         assert f"\n{title} " in done.stdout, title
@@ -213,3 +215,39 @@ def test_three_runs_are_compared_with_the_first(runs: list[str]) -> None:
     assert (same["difference"]["share"], same["difference"]["significant"]) == (0, False)
     assert set(document["operators"]) == {slow["run"], same["run"]}
     assert all(row["ns_base"] == row["ns_other"] for row in document["operators"][same["run"]])
+
+
+def _timed_as(path: str, folder: Path, name: str, samples_ms: list[float]) -> str:
+    """A copy of a recording that says its steps took this long without the profiler."""
+    copy = folder / name
+    shutil.copytree(path, copy)
+    samples = [round(1e6 * value) for value in samples_ms]
+    document = {"step_ns": {"samples": samples}, "tokens_per_step": 1}
+    (copy / "profile.json").write_text(json.dumps(document), encoding="utf-8")
+    return str(copy)
+
+
+@pytest.mark.parametrize(
+    ("slow_ms", "said"),
+    [
+        # The traces say that the run with a slow rank is slower; its steps without the profiler
+        # decide: surely faster, or not to be told.
+        ([43, 40, 46, 41, 47, 42, 45, 44], "slow (ddp) is fastest: 43.5 ms per step, 2.39 times"),
+        ([97, 99, 101, 103, 105, 107, 109, 111],
+         "No run is fastest beyond noise: fast takes 104 ms per step, slow 104 ms"),
+    ],
+)  # fmt: skip
+def test_the_page_calls_a_run_fastest_by_its_steps_and_beyond_noise(
+    slow_ms: list[float], said: str, runs: list[str], tmp_path: Path
+) -> None:
+    fast = _timed_as(runs[0], tmp_path, "fast", [103, 97, 107, 99, 111, 101, 109, 104.8])
+    slow = _timed_as(runs[1], tmp_path, "slow", slow_ms)
+    page = tmp_path / "compare.html"
+    done = CliRunner().invoke(
+        command, [fast, slow, "--format", "html", "-o", str(page)], standalone_mode=False
+    )
+    assert done.exit_code == 0, done.output
+    html = re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
+    found = html.replace("\N{NO-BREAK SPACE}", " ")
+    title = next(re.finditer(r"(\S+ \(ddp\) is fastest:|No run is fastest)[^\n]*", found))[0]
+    assert said in title

@@ -32,6 +32,7 @@ def figures(found: Comparison) -> Lines:
         ("tokens/s", [_optional(row.tokens_per_second, "{:,.0f}") for row in runs]),
         ("speed-up", [f"{speed_up(base, row):.2f}x" for row in runs]),
         ("efficiency", [_optional(scaling_efficiency(base, row), "{:.1%}") for row in runs]),
+        ("window ms", [f"{row.window_ns / 1e6:.2f}" for row in runs]),
         ("compute ms", [f"{row.compute_ns / 1e6:.2f}" for row in runs]),
         ("compute %", [f"{row.compute_ns / row.window_ns:.1%}" for row in runs]),
         ("non-compute ms", [f"{row.non_compute_ns / 1e6:.2f}" for row in runs]),
@@ -62,6 +63,8 @@ def notes(found: Comparison) -> list[str]:
     said = [
         f"step times: {sources}; training s is their sum (and number)",
         "times and collectives: mean over ranks and complete steps, with the profiler on",
+        "window ms: the whole recorded step, compute + non-compute + idle; compute % is of it "
+        "(studies that count idle as kernel time print this)",
     ]
     said += [
         f"{row.run}: {too_few(change)}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from advisor.metrics.compare import RunFigures
 from advisor.metrics.comparison import Comparison, Timed, comparison
+from advisor.metrics.significance import difference
 from advisor.report import comparison as rows
 from advisor.report import numbers
 from advisor.report.charts.scene import KINDS, DataTable, Figure, legend_for
@@ -29,12 +31,16 @@ def build(store: Store, runs: Sequence[str], compared: Comparison | None = None)
         for row in query(
             store,
             f"SELECT run, count(DISTINCT step) AS steps, {PARTS_SQL} FROM step_breakdown"
-            " WHERE complete AND list_contains(?, run) GROUP BY run ORDER BY window_ns",
+            " WHERE complete AND list_contains(?, run) GROUP BY run",
             [list(runs)],
         )
     }
     if len(measured) < 2:
         return None
+    if compared is None:
+        compared = comparison(store.con, {run: Timed() for run in runs if run in measured})
+    ranked = sorted(compared.runs, key=lambda row: row.step_ns)
+    measured = {row.run: measured[row.run] for row in ranked}
     about = {
         row["run"]: row
         for row in query(
@@ -43,10 +49,7 @@ def build(store: Store, runs: Sequence[str], compared: Comparison | None = None)
             " count(*) AS ranks FROM run r LEFT JOIN rank k USING (run) GROUP BY ALL",
         )
     }
-    fastest = next(iter(measured.values()))
-    slowest = list(measured.values())[-1]
     kinds = [kind for kind in KINDS if any(row.get(kind) for row in measured.values())]
-    ratio = slowest["window_ns"] / fastest["window_ns"]
     # Names stand beside the bars where they fit, else their numbers in the table do.
     labels = [_name(run, about) for run in measured]
     fits = all(len(label) <= _LABEL_LETTERS for label in labels)
@@ -54,9 +57,9 @@ def build(store: Store, runs: Sequence[str], compared: Comparison | None = None)
         labels = [str(number) for number in range(1, len(measured) + 1)]
     figure = Figure(
         id="runs-compared",
-        title=f"{_name(fastest['run'], about)} is fastest: {numbers.duration(fastest['window_ns'])}"
-        f" per step, {numbers.significant(ratio)} times as fast as the slowest",
-        description="One stacked bar per run, mean over ranks and complete steps, ms per step.",
+        title=_verdict(ranked, about),
+        description="One stacked bar per run, mean over ranks and complete recorded steps, ms per"
+        " step.",
         scenes=[
             stacked_bars(
                 [
@@ -67,7 +70,7 @@ def build(store: Store, runs: Sequence[str], compared: Comparison | None = None)
         ],
         legend=legend_for(kinds),
         table=DataTable(
-            ["#", "run", "strategy", "compute", "ranks", "steps", "step, ms",
+            ["#", "run", "strategy", "compute", "ranks", "steps", "recorded step, ms",
              *(f"{KINDS[kind]}, ms" for kind in kinds), "peak memory per rank"],
             [
                 [
@@ -84,19 +87,54 @@ def build(store: Store, runs: Sequence[str], compared: Comparison | None = None)
                 for number, (run, row) in enumerate(measured.items(), 1)
             ],
         ),
-        note=""
-        if fits
-        else "Bars: "
-        + "; ".join(f"{n} {_name(run, about)}" for n, run in enumerate(measured, 1)) + ".",
+        note=_source(ranked)
+        + (
+            ""
+            if fits
+            else " Bars: "
+            + "; ".join(f"{n} {_name(run, about)}" for n, run in enumerate(measured, 1)) + "."
+        ),
     )  # fmt: skip
-    if compared is None:
-        compared = comparison(store.con, {run: Timed() for run in runs if run in measured})
     return Section(
         id="strategies",
         title="Which run is faster, and where?",
         template="figures.html.j2",
         count=numbers.plural(len(measured), "run"),
         data={"figures": [figure, *_compared(compared)]},
+    )
+
+
+def _verdict(ranked: Sequence[RunFigures], about: dict[str, Row]) -> str:
+    """Which run is fastest, by the test of the table below; ``ranked`` is by median step."""
+    first, *others = ranked
+    alike = [
+        row
+        for row in others
+        if not difference(first.step_samples_ns, row.step_samples_ns).significant
+    ]
+    took = numbers.duration(first.step_ns)
+    if not alike:
+        ratio = ranked[-1].step_ns / first.step_ns
+        return (
+            f"{_name(first.run, about)} is fastest: {took} per step, "
+            f"{numbers.significant(ratio)} times as fast as the slowest"
+        )
+    second = f"{_name(alike[0].run, about)} {numbers.duration(alike[0].step_ns)}"
+    more = f", and {numbers.plural(len(alike) - 1, 'other run')}" if len(alike) > 1 else ""
+    return (
+        f"No run is fastest beyond noise: {_name(first.run, about)} takes {took} per step, "
+        f"{second}{more}"
+    )
+
+
+def _source(ranked: Sequence[RunFigures]) -> str:
+    """Why the bars may have another order than the runs."""
+    sources = sorted({row.samples_from for row in ranked})
+    if sources == ["traced steps"]:
+        return ""
+    return (
+        f"Runs are ordered by their step times ({'; '.join(sources)}); the bars are of the recorded"
+        " steps, which the profiler slows."
     )
 
 

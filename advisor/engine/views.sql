@@ -369,6 +369,7 @@ CREATE VIEW large_transfer AS
 SELECT tool AS origin, op, ranks, bytes, busbw_gbps, NULL::BIGINT AS call_id FROM bench
 WHERE bytes >= 64000000 AND busbw_gbps IS NOT NULL AND src IS NULL AND ranks BETWEEN 2 AND 8
   AND (SELECT hosts FROM facts) <= 1 -- else it may have run between hosts
+  AND NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'bench-host')
 UNION ALL
 SELECT 'trace', op, group_size, bytes, busbw_gbps, call_id FROM call
 WHERE bytes >= 64000000 AND t_is = 'matched' AND group_size BETWEEN 2 AND 8 AND busbw_gbps IS NOT NULL

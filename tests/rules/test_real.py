@@ -193,6 +193,24 @@ def test_lab_recordings_name_the_cause_first(
         assert top.savings_low_ns <= gain_ms * 1e6 <= top.savings_high_ns
 
 
+def test_traffic_above_theory_is_an_effect_of_synchronising_too_often(fixtures_dir: Path) -> None:
+    """Three micro-batches, each synchronised: three times the model's 12 MiB of gradients."""
+    report = report_of(fixtures_dir / "emulated-sync-every-micro-batch")
+    (cause,) = [item for item in report.findings if item.rule == "sync-every-micro-batch"]
+    assert "3 times per step" in cause.title
+    assert any(label.startswith("traffic-above-theory") for label in cause.merged)
+
+
+def test_evidence_tells_which_calls_lie_on_the_critical_path(fixtures_dir: Path) -> None:
+    """The slowed rank is where most of the step's chain runs."""
+    top = report_of(fixtures_dir / "lab-ddp-slow-rank").findings[0]
+    tables = {table.title: table for table in top.evidence.tables}
+    (ranks,) = [table for title, table in tables.items() if "critical path" in title]
+    assert ranks.rows[0][ranks.columns.index("rank")] == 2
+    (calls,) = [table for title, table in tables.items() if "off the path" in title]
+    assert any(row[calls.columns.index("on_path_ns")] > 0 for row in calls.rows)
+
+
 def test_a_compute_bound_job_has_nothing_to_gain(fixtures_dir: Path) -> None:
     report = report_of(fixtures_dir / "lab-ddp-compute-bound")
     assert urgent(report) == []

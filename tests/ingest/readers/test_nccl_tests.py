@@ -251,11 +251,17 @@ def test_files_end_in_the_bench_table(tmp_path: Path) -> None:
         reports = store.con.execute(
             "SELECT source_id, format, events_read, events_dropped FROM source ORDER BY 1"
         ).fetchall()
-        versions = store.con.execute("SELECT name, value FROM topology").fetchall()
+        versions = store.con.execute(
+            "SELECT name, value FROM topology WHERE kind = 'version'"
+        ).fetchall()
+        hosts = store.con.execute(
+            "SELECT count(DISTINCT host) FROM topology WHERE kind = 'bench-host'"
+        ).fetchall()
     assert rows[0] == ("reduce_scatter", 16, 1024, False, 10.5)
     assert ("all_reduce", 2, 4096, True, 26.01) in rows
     assert reports == [(0, "nccl-tests", 2, 0), (1, "nccl-tests", 3, 0)]
     assert versions == [("nccl", "2.27.7")] * 2
+    assert hosts == [(2,)]  # of the report over two nodes
 
 
 @pytest.mark.parametrize("digits", ["9" * 5000, "9" * 25, "1.2.3", "1e999"])

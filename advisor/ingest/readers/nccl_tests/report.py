@@ -29,6 +29,7 @@ def parse_report(text: str, path: PurePath | None = None) -> Harvest:
             harvest.nccl_version = version_text(abs(item.value) % 10**9)
         elif item.key == "config" and isinstance(item.value, dict):
             ranks = _ranks(item.value)
+            harvest.hosts = _hosts(item.value)
         elif item.key == "results" and item.index is not None:
             rows.append(item.value)
         elif item.key == "errors" and isinstance(item.value, str) and item.value:
@@ -58,6 +59,16 @@ def _ranks(config: dict[str, Any]) -> int | None:
     if 0 < len(processes) < len(mine):
         return len(mine)
     return len(mine) * threads * gpus if mine else None
+
+
+def _hosts(config: dict[str, Any]) -> set[str]:
+    devices = config.get("devices")
+    named = devices if isinstance(devices, list) else []
+    return {
+        str(device["hostname"])
+        for device in named
+        if isinstance(device, dict) and "hostname" in device
+    }
 
 
 def _row(row: Any, op: str, ranks: int | None, harvest: Harvest) -> None:

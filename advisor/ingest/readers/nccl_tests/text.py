@@ -35,7 +35,9 @@ _TIMESTAMP = re.compile(r"\s\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s{0,9}$")
 _NUMBER = re.compile(
     r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|inf)|N/A", re.IGNORECASE
 )
-_RANK_LINE = re.compile(r"#\s+Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?Pid\s+\d{1,10}\s+on\b")
+_RANK_LINE = re.compile(
+    r"#\s+Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?Pid\s+\d{1,10}\s+on\b\s{0,9}(\S{0,255})"
+)
 _PROGRAM = re.compile(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|"
     r"gather|scatter|sendrecv|hypercube)_perf)\b"
@@ -137,6 +139,7 @@ class TableParser:
             if not self._devices_open:
                 self._groups, self._devices_open = {}, True
             self._groups.setdefault(found[2] or "0", set()).add(int(found[1]))
+            self._harvest.hosts.add(found[3])
             return True
         if found := _LIBRARY.search(text):
             self._harvest.nccl_version = version_text(int(found[1][:9]))

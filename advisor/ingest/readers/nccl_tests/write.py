@@ -22,13 +22,20 @@ _BENCH = [
 
 
 def write_harvest(context: ReadContext, source: Source, harvest: Harvest) -> int:
-    """Append ``bench`` rows, and the NCCL version to ``topology`` where the file states it."""
+    """Append ``bench`` rows, and to ``topology`` the NCCL version and the hosts if several."""
     if harvest.nccl_version is not None:
         insert(
             context.con,
             "topology",
             ("run", "kind", "name", "value", "source"),
             [(context.run, "version", "nccl", harvest.nccl_version, str(source.path))],
+        )
+    if len(harvest.hosts) > 1:  # what it measured is the network between them
+        insert(
+            context.con,
+            "topology",
+            ("run", "kind", "host", "source"),
+            [(context.run, "bench-host", host, str(source.path)) for host in sorted(harvest.hosts)],
         )
     return insert(
         context.con,

@@ -211,6 +211,13 @@ def test_evidence_tells_which_calls_lie_on_the_critical_path(fixtures_dir: Path)
     assert any(row[calls.columns.index("on_path_ns")] > 0 for row in calls.rows)
 
 
+def test_a_scan_for_unused_parameters_is_seen_beside_small_calls(fixtures_dir: Path) -> None:
+    report = report_of(fixtures_dir / "lab-ddp-unused-parameter-scan")
+    (scan,) = [item for item in report.findings if item.rule == "unused-parameter-scan"]
+    assert scan.severity != Severity.INFO
+    assert any(label.startswith("redundant-collectives") for label in scan.merged)
+
+
 def test_a_compute_bound_job_has_nothing_to_gain(fixtures_dir: Path) -> None:
     report = report_of(fixtures_dir / "lab-ddp-compute-bound")
     assert urgent(report) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,10 +111,13 @@ def command(
     try:
         engine.run(plan, resume=resume, predict=_predictions, notify=progress)
     except LaunchStoppedError as error:
-        raise AdvisorError(
+        stopped = AdvisorError(
             f"{error.message}; finished trials: {len(plan.results)}",
             hint="the same command with --resume goes on from there",
-        ) from error
+        )
+        click.echo(f"advisor: {stopped}", err=True)
+        # As shells expect it of a process that a signal ended: 130 or 143.
+        return 128 + int(getattr(error.__cause__, "sigval", signal.SIGTERM))
     left_out = [*unheeded, *(f"{item.setting}: {item.why}" for item in axes_file.left_out)]
     result = outcome.recommend(plan, left_out)
     files = outcome.write_files(plan, result, folder)

@@ -29,6 +29,7 @@ from advisor.profile import environment, files, models, strategies, summary
 from advisor.profile.inject import Fault
 from advisor.profile.loop import Loop
 from advisor.profile.models.moe import SparseMlp
+from advisor.profile.orphans import end_with_parent
 from advisor.profile.progress import Board
 from advisor.profile.race import Race, Store
 from advisor.profile.ranges import LayerRanges
@@ -39,6 +40,7 @@ from advisor.profile.strategies.base import Job
 @record
 def main(folder: Path) -> None:
     """Run one rank."""
+    end_with_parent()
     document = json.loads((folder / files.JOB_FILE).read_text(encoding="utf-8"))
     workload = Workload.model_validate(document["workload"])
     faults = [Fault.parse(text) for text in document["faults"]]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from advisor.model.nccl.version import NcclVersion
 from advisor.model.topology_machine import topology_of
 from advisor.tune.plugin.build import FLAGS, LIBRARY_NAME, source_path
 from advisor.tune.plugin.rules import Rule, format_rules
+from advisor.tune.whole_files import write_whole
 
 _OPS = {
     "all_reduce": "allreduce",
@@ -106,15 +106,15 @@ def write_tuner(
     if not rules:
         return []
     table, source, script = (folder / name for name in ("tuner.csv", "tuner.c", "tuner.sh"))
-    table.write_text(format_rules(rules, version, comments=[verdict]), encoding="utf-8")
-    shutil.copyfile(source_path(), source)
+    write_whole(table, format_rules(rules, version, comments=[verdict]))
+    write_whole(source, source_path().read_text(encoding="utf-8"))
     here = shlex.quote(str(folder.resolve()))
-    script.write_text(
+    write_whole(
+        script,
         "# . tuner.sh: the same choice by message size, in place of the variables of env.sh\n"
         f"${{CC:-cc}} {' '.join(FLAGS)} -o {here}/{LIBRARY_NAME} {here}/tuner.c\n"
         "unset NCCL_ALGO NCCL_PROTO\n"
         f"export NCCL_TUNER_PLUGIN={here}/{LIBRARY_NAME} NCCL_TUNER_CONFIG_FILE={here}/tuner.csv\n",
-        encoding="utf-8",
     )
     return [table, source, script]
 

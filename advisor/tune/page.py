@@ -16,6 +16,7 @@ from advisor.report.sections import sweep as sweep_section
 from advisor.store import Store
 from advisor.tune.recommend import Recommendation, trial_rows
 from advisor.tune.sweep import Sweep
+from advisor.tune.whole_files import write_whole
 from advisor.whatif import annotate
 
 
@@ -70,8 +71,7 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
     text = render(report.model_copy(update={"verdict": verdict}), store, "html")
     if not text:
         raise AdvisorError("the report is empty", where=str(path))
-    path.write_text(text, encoding="utf-8")
-    return path
+    return write_whole(path, text)
 
 
 def _noise(recommendation: Recommendation) -> str:

@@ -22,6 +22,7 @@ from advisor.tune.points import Key, key_of
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import CONFIRMATION_ROUNDS, Sweep
 from advisor.tune.trial import TrialResult
+from advisor.tune.whole_files import write_whole
 
 
 class Recommendation(BaseModel):
@@ -123,8 +124,8 @@ def faster(ratio: float) -> str:
 
 def write_files(sweep: Sweep, recommendation: Recommendation, folder: Path) -> list[Path]:
     """recommendation.json, and with a winner env.sh, workload.yaml, run.sh and torchrun.sh."""
-    written = [folder / "recommendation.json"]
-    written[0].write_text(recommendation.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    text = recommendation.model_dump_json(indent=1)
+    written = [write_whole(folder / "recommendation.json", f"{text}\n")]
     if not recommendation.recommended:
         return written
     changes = recommendation.changes
@@ -139,14 +140,12 @@ def write_files(sweep: Sweep, recommendation: Recommendation, folder: Path) -> l
         f"unset {name}" if value is None else f"export {name}={shlex.quote(str(value))}"
         for name, value in variables.items()
     ]
-    written.append(folder / "env.sh")
     body = "\n".join(lines) if lines else "# no environment variable changes"
-    written[-1].write_text(f"{note}{body}\n", encoding="utf-8")
+    written.append(write_whole(folder / "env.sh", f"{note}{body}\n"))
     patched = sweep.workload.with_settings(settings)
-    text = io.StringIO()
-    YAML(typ="safe", pure=True).dump(patched.model_dump(mode="json", exclude_unset=True), text)
-    written.append(folder / "workload.yaml")
-    written[-1].write_text(note + text.getvalue(), encoding="utf-8")
+    yaml = io.StringIO()
+    YAML(typ="safe", pure=True).dump(patched.model_dump(mode="json", exclude_unset=True), yaml)
+    written.append(write_whole(folder / "workload.yaml", note + yaml.getvalue()))
     script = f"#!/bin/sh\n{note}set -eu\n. {shlex.quote(str((folder / 'env.sh').resolve()))}\n"
     recommended = shlex.quote(str((folder / "recommended").resolve()))
     job = shlex.quote(str((folder / "workload.yaml").resolve()))
@@ -155,9 +154,7 @@ def write_files(sweep: Sweep, recommendation: Recommendation, folder: Path) -> l
         "torchrun.sh": _torchrun(patched, folder / "recommended-torchrun"),
     }
     for name, line in started.items():
-        written.append(folder / name)
-        written[-1].write_text(f"{script}exec {line}\n", encoding="utf-8")
-        written[-1].chmod(0o755)
+        written.append(write_whole(folder / name, f"{script}exec {line}\n", mode=0o755))
     return written
 
 

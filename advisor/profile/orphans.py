@@ -1,0 +1,23 @@
+"""A rank ends with the process that started it, also where that one was killed (SIGKILL)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+# The process that launches, for ranks that start while it ends.
+LAUNCHER = "ADVISOR_LAUNCHER_PID"
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """From here on this process is killed when its parent ends (Linux; elsewhere nothing)."""
+    if not sys.platform.startswith("linux"):
+        return
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0):
+        return  # not allowed here: it lives on, as it would without this
+    launcher = os.environ.get(LAUNCHER)
+    if launcher is not None and os.getppid() != int(launcher):
+        sys.exit("the process that launched this rank has ended")

@@ -133,6 +133,7 @@ def command(
     from advisor.cli import _profile_plan
     from advisor.cli import _profile_run as runs
     from advisor.cli._profile_sweep import sizes, sweep
+    from advisor.profile import foreign
     from advisor.profile.commands import parse_endpoint
     from advisor.profile.inject import Fault
     from advisor.profile.launch import local_ranks, threads_per_rank
@@ -160,11 +161,12 @@ def command(
         only_node=node_rank,
         memory_limit_bytes=None if memory_limit is None else int(memory_limit * 2**20),
     )
+    jobs = runs.jobs(workload, say=how.say, nodes=nodes)
+    foreign.refuse(chosen, jobs)
     if is_plan:
-        _profile_plan.show(runs.jobs(workload, say=how.say))
+        _profile_plan.show(jobs)
         return
     batches = sizes(sweep_micro_batch) if sweep_micro_batch else []
-    jobs = runs.jobs(workload, say=how.say, nodes=nodes)
     # One share for the ranks of every strategy: `single` on all cores would be no base to compare
     # with, as one GPU is the base of several.
     how = replace(

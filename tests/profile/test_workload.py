@@ -80,11 +80,29 @@ def profile(*arguments: str) -> Any:
         (["--nnodes", "2", "--node-rank", "2", "--print-command"], ["--node-rank 2", "--nnodes 2"]),
         (["--nnodes", "2", "--rdzv-endpoint", "node0"], ["--rdzv-endpoint", "node0:29500"]),
         (
+            ["--strategy", "fsdp2", "--set", "wrap_layers=4", "--set", "prefetch_forward=1"],
+            ["prefetch_forward and wrap_layers 4 on 4 layers"],
+        ),
+        (
+            ["--strategy", "fsdp2+pp", "--grad-accum", "2", "--nproc", "4",
+             "--set", "wrap_layers=2", "--set", "prefetch_backward=1"],
+            ["prefetch_backward and wrap_layers 2 on 2 layers"],
+        ),
+        (
+            ["--strategy", "fsdp2", "--set", "static_graph=true", "--set", "powersgd_rank=8"],
+            ["static_graph True and strategy fsdp2", "powersgd_rank 8 and strategy fsdp2",
+             "only ddp-powersgd takes it"],
+        ),
+        (
+            ["--strategy", "ddp", "--set", "wrap_layers=2"],
+            ["wrap_layers 2 and strategy ddp", "only fsdp2, fsdp2-zero2, hsdp"],
+        ),
+        (
             ["--nnodes", "2", "--strategy", "single,ddp", "--print-command"],
             ["strategy single", "nnodes 2"],
         ),
     ],
-)
+)  # fmt: skip
 def test_settings_that_exclude_each_other_are_both_named(
     arguments: list[str], said: list[str]
 ) -> None:
@@ -171,3 +189,30 @@ def test_a_refusal_before_launch_leaves_the_folder_as_it_was(
     done = profile("--device", "cuda", "--force", "-o", str(tmp_path / "old"))
     assert "device cuda" in str(done.exception)
     assert (tmp_path / "old" / "rank0.json.gz").read_text() == "an earlier trace"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "setting"),
+    [
+        ("ddp,fsdp2", "wrap_layers=2"),  # one of them takes it
+        ("fsdp2", "static_graph=false"),  # the default asks for nothing
+        ("fsdp2", "prefetch_forward=1"),
+        ("ddp-powersgd", "powersgd_rank=8"),
+    ],
+)
+def test_settings_that_a_strategy_takes_are_taken(
+    strategy: str, setting: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    done = profile("--strategy", strategy, "--set", setting, "--print-command",
+                   "-o", str(tmp_path / "run"))  # fmt: skip
+    assert done.exception is None
+
+
+def test_every_setting_of_a_strategy_has_takers_that_exist() -> None:
+    pytest.importorskip("torch")
+    from advisor.profile import foreign, strategies
+
+    for name, takers in foreign.TAKEN_BY.items():
+        assert name in Workload.model_fields
+        assert set(takers) <= set(strategies.available())

@@ -24,11 +24,25 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 def checks(case: Case) -> list[str]:
     """Prefetch needs units to fetch ahead of the one that computes."""
     workload = case.workload
+    size, layers = workload.wrap_layers, _most_layers(case)
+    if size and layers > size:
+        return []
+    held = "" if size == 0 else f" on {layers} layer{'s' if layers > 1 else ''}"
     return [
-        f"{setting} and wrap_layers 0: with one unit nothing can be fetched ahead"
+        f"{setting} and wrap_layers {size}{held}: with one unit nothing can be fetched ahead"
         for setting in ("prefetch_forward", "prefetch_backward")
-        if getattr(workload, setting) and workload.wrap_layers == 0
+        if getattr(workload, setting)
     ]
+
+
+def _most_layers(case: Case) -> int:
+    """Layers of the largest stage, or of the whole model."""
+    if case.workload.stage_layers and case.degrees.pipeline > 1:
+        return max(case.workload.stage_layers)
+    stages = case.degrees.pipeline
+    if "pp-interleaved" in case.names:
+        stages *= case.workload.virtual_stages
+    return -(-int(case.shape.layers) // stages)
 
 
 def shard(job: Job, mesh: Any, *, reshard_after_forward: bool) -> None:

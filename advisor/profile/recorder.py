@@ -147,11 +147,21 @@ class StepRecorder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        recorded = self.steps_seen - self.skip - 2 if self._recording is not None else None
         self.close()
-        if kind is None and self.trace is None and self._ranks is None:
+        if kind is not None:
+            return
+        if self.trace is None and self._ranks is None:
             warnings.warn(
-                f"nothing was recorded: the program made {self.steps_seen} steps, "
-                f"recording starts after {self.skip}; lower skip",
+                f"nothing was recorded: the program ended after {self.steps_seen} steps, before "
+                f"recording began (after {self.skip}); lower skip",
+                stacklevel=2,
+            )
+        elif recorded is not None:
+            # The step that starts the recording and the profiler's own warm-up are not in it.
+            warnings.warn(
+                f"recorded {max(0, recorded)} of {self.steps} steps: the program ended after "
+                f"{self.steps_seen} steps, before recording finished; lower skip or steps",
                 stacklevel=2,
             )
 

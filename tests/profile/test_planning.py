@@ -59,6 +59,16 @@ def test_the_model_is_really_cut() -> None:
     assert in_stages == layers // 2 * layer + (1024 + 256) * hidden
 
 
+@pytest.mark.parametrize(("precision", "width"), [("bf16", 1), ("fp32", 2)])
+def test_activations_are_those_of_fused_attention(precision: str, width: int) -> None:
+    # Selective recomputation and fused kernels keep no scores: 34 sbh per layer, growing with s.
+    hidden, layers, vocabulary, sequence, batch = 256, 4, 1024, 128, 3
+    found = needs("single", 1, micro_batch=batch, sequence_length=sequence, precision=precision)
+    unit = sequence * batch
+    head = 4 * unit * (hidden + vocabulary)
+    assert found.activation_bytes == pytest.approx(layers * width * 34 * unit * hidden + head)
+
+
 def test_experts_are_spread() -> None:
     found = needs("ep", 8, model={"family": "moe", "preset": "8x7b"})
     assert found.parameters == MIXTRAL - MIXTRAL_EXPERTS + MIXTRAL_EXPERTS // 8

@@ -20,6 +20,7 @@ from advisor.metrics.clock import aligned
 from advisor.metrics.fits import link_kind, wire_name
 from advisor.metrics.intervals import Intervals
 from advisor.metrics.link_cost import Inputs
+from advisor.metrics.operations import POINT_TO_POINT
 from advisor.metrics.ring_ends import Home
 from advisor.metrics.ring_model import GLOO_RINGS
 from advisor.metrics.robust import bootstrap
@@ -31,6 +32,8 @@ _SLACK = 0.15
 _FEWEST_STALLS = 3
 # The typical call must be this much shorter than a timeout to tell one from the other.
 _SHORT = 0.25
+# Of a kind's calls, at least this part must have been done before the first timeout.
+_LEAST_SHORT = 0.25
 # Of the ends that show something, a host must explain this part, and more than any other does.
 _MOST = 0.6
 
@@ -87,11 +90,14 @@ def _stalled(data: Inputs) -> list[tuple[Mapping[int, Call], float]]:
     for column in data.columns:
         call = next(iter(column.values()))
         if call.t_is == "matched" and link_kind(call, data.groups, data.infos) != "intra":
-            time = float(max(c.transfer or 0 for c in column.values()))
-            kinds[call.group, wire_name(call), call.bytes].append((column, time))
+            kinds[call.group, wire_name(call), call.bytes].append((column, _time(column)))
     found = []
     for members in kinds.values():
-        typical = float(np.median([time for _, time in members]))
+        # Where many packets are lost, half of the calls or more stand still.
+        short = [time for _, time in members if time < _TIMEOUT_NS]
+        if len(short) < max(_LEAST_SHORT * len(members), 1):
+            continue
+        typical = float(np.median(short))
         if typical > _SHORT * _TIMEOUT_NS:
             continue
         for column, time in members:
@@ -99,6 +105,16 @@ def _stalled(data: Inputs) -> list[tuple[Mapping[int, Call], float]]:
             if any(t - 0.5 * typical <= extra <= (1 + _SLACK) * t for t in _TIMEOUTS):
                 found.append((column, extra))
     return found
+
+
+def _time(column: Mapping[int, Call]) -> float:
+    """How long the data of a call took, ns.
+
+    A sender's call may last until somebody asks whether it is done: of a send and its receive, the
+    receive says when the data was there.
+    """
+    received = [c for c in column.values() if c.op in POINT_TO_POINT and c.op != "send"]
+    return float(max(c.transfer or 0 for c in received or column.values()))
 
 
 def _senders(

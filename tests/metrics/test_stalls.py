@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -74,3 +75,31 @@ def test_stalls_that_are_no_timeout_are_none(extra: float) -> None:
 def test_two_stalls_are_chance() -> None:
     lost = (0.0, 0.0, 207.0)
     assert stall_rows(inputs([NONE, lost, NONE, lost, NONE, NONE, NONE, NONE]), HOME) == []
+
+
+def test_where_most_calls_stand_still_the_others_tell_the_typical_time() -> None:
+    lost = (0.0, 0.0, 207.0)
+    (row,) = stall_rows(inputs([lost, NONE, lost, lost, lost, NONE, NONE, lost]), HOME)
+    assert (row["kind"], row["src"], row["calls"]) == ("rank", 0, 5)
+
+
+def test_a_kind_that_always_takes_that_long_does_not_stand_still() -> None:
+    slow = (0.0, 0.0, 207.0)
+    assert stall_rows(inputs([slow] * 7 + [NONE]), HOME) == []
+
+
+@pytest.mark.parametrize(("of", "rows"), [("send", 0), ("recv", 1)])
+def test_the_receive_says_how_long_a_message_took(of: str, rows: int) -> None:
+    # A pipeline asks after its sends when the step ends: 0.2 s in which nothing stood still.
+    data = inputs([NONE] * 8)
+    messages = []
+    for step in range(8):
+        pair = {}
+        for rank, op in ((0, "send"), (1, "recv")):
+            start, extra = step * 1_000 * MS, 207 if op == of and step % 2 else 0
+            call = Call(rank, op, start, start + (3 + extra) * MS, step)
+            call.group, call.group_size, call.bytes, call.step = "0", 3, 300_000, step
+            call.t_is, call.transfer, call.wait = "matched", call.end - start, 0
+            pair[rank] = call
+        messages.append(pair)
+    assert len(stall_rows(replace(data, columns=messages), HOME)) == rows

@@ -90,6 +90,12 @@ def _setting(flag: str, help_text: str, kind: Any = int) -> _Decorator:
     metavar="MIB",
     help="What each rank may allocate: private memory on a CPU, device memory on a GPU.",
 )
+@click.option(
+    "--memory-snapshot",
+    is_flag=True,
+    default=None,
+    help="On CUDA: write each rank's memory history to logs/rankN.memory.pickle.",
+)
 @click.option("--force", is_flag=True, help="Replace an output folder that has a recording.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def command(

@@ -64,6 +64,7 @@ class Workload(_Settings):
     steps: int = Field(5, ge=1)
     record_shapes: bool = True
     record_memory: bool = False
+    memory_snapshot: bool = False
 
     bucket_cap_mb: float = Field(25.0, gt=0)
     find_unused_parameters: bool = False

@@ -71,6 +71,11 @@ def result(folder: Path, rank: int) -> Path:
     return folder / "logs" / f"rank{rank}.result.json"
 
 
+def snapshot(folder: Path, rank: int) -> Path:
+    """A rank's CUDA memory snapshot."""
+    return folder / "logs" / f"rank{rank}.memory.pickle"
+
+
 def board(folder: Path, node: int) -> Path:
     """The progress board of a node's ranks."""
     return folder / "logs" / f"progress-{node}"

@@ -137,6 +137,11 @@ def check(workload: Workload, nodes: Nodes) -> Workload:
     ranks = local_ranks(workload, nodes)
     if workload.device == "cuda":
         _need_gpus(ranks)
+    elif workload.memory_snapshot:
+        raise AdvisorError(
+            "memory_snapshot and device cpu: torch keeps that history for CUDA's allocator only",
+            hint="leave it out; --set record_memory=true puts a CPU's allocations into the trace",
+        )
     return workload
 
 

@@ -34,6 +34,7 @@ from advisor.profile.progress import Board
 from advisor.profile.race import Race, Store
 from advisor.profile.ranges import LayerRanges
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
+from advisor.profile.snapshot import memory_snapshot
 from advisor.profile.strategies.base import Job
 
 
@@ -80,7 +81,13 @@ def main(folder: Path) -> None:
             )
 
         race = _race(job, rank, document.get("stop_above_ns_per_token"))
-        times = loop.run(recording if document["record"] else None, race)
+        keeping = (
+            memory_snapshot(files.snapshot(folder, rank))
+            if workload.memory_snapshot
+            else contextlib.nullcontext()
+        )
+        with keeping:
+            times = loop.run(recording if document["record"] else None, race)
         report(loop.steps_done, "export")
         result = {
             "rank": rank,

@@ -51,11 +51,22 @@ def test_a_loop_skips_then_records_then_does_nothing(tmp_path: Path) -> None:
 
 def test_too_few_steps_says_so(tmp_path: Path) -> None:
     with (
-        pytest.warns(UserWarning, match="made 1 steps, recording starts after 10"),
+        pytest.warns(UserWarning, match="ended after 1 steps, before recording began"),
         advisor.profiler(tmp_path) as recorder,
     ):
         recorder.step()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recording_cut_short_says_so(tmp_path: Path) -> None:
+    with (
+        pytest.warns(UserWarning, match="recorded 1 of 30 steps: the program ended after 6 steps"),
+        advisor.profiler(tmp_path, steps=30, skip=3) as recorder,
+    ):
+        for _ in range(6):
+            torch.ones(3).sum()
+            recorder.step()
+    assert (tmp_path / "rank0.json.gz").exists()
 
 
 def test_an_exception_keeps_what_was_recorded(tmp_path: Path) -> None:

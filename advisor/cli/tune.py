@@ -211,12 +211,12 @@ def _print_result(sweep: Sweep, result: Recommendation) -> None:
     click.echo(f"RESULT   {result.verdict}")
     if result.baseline_step_ns is not None:
         click.echo(f"NOW      {result.baseline_step_ns / 1e6:.2f} ms per step")
-    noise = result.resolution_share
-    if noise is not None and noise > _NOISY:
+    noise, seen = result.resolution_share, result.confirmed_resolution_share
+    if seen is not None and seen > _NOISY:
         low, high = sweep.baseline_range_ms
         click.echo(
             f"NOISE    the present settings alone ran from {low:.1f} to {high:.1f} ms: gains below "
-            f"{noise:.1%} cannot be seen; a quiet machine shows more"
+            f"{seen:.1%} cannot be seen; a quiet machine shows more"
         )
     click.echo(
         f"TRIED    {result.tried_points - 1} of {result.grid_points - 1} other combinations, in "

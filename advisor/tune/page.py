@@ -75,7 +75,7 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
 
 
 def _noise(recommendation: Recommendation) -> str:
-    share = recommendation.resolution_share
+    share = recommendation.confirmed_resolution_share
     return "" if share is None else f"Gains below {share:.1%} of the step cannot be seen here. "
 
 

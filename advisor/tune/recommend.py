@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import shlex
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,9 @@ from ruamel.yaml import YAML
 from advisor import __version__
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
 from advisor.config.workload import Workload
-from advisor.tune.points import Key, key_of
+from advisor.tune.frontier import frontier
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import CONFIRMATION_ROUNDS, Sweep
-from advisor.tune.trial import TrialResult
 from advisor.tune.whole_files import write_whole
 
 
@@ -40,7 +38,8 @@ class Recommendation(BaseModel):
     gain_low: float | None = None
     gain_high: float | None = None
     baseline_step_ns: int | None = None
-    resolution_share: float | None = None
+    resolution_share: float | None = None  # of a single trial
+    confirmed_resolution_share: float | None = None  # of the mean over the confirmation's pairs
     assumes: list[str]
     trials: dict[str, int]
     grid_points: int
@@ -64,7 +63,8 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
     surrogate = fit(tried, sweep.start)
     common: dict[str, Any] = {
         "baseline_step_ns": None if step is None else round(step),
-        "resolution_share": floor,
+        "resolution_share": sweep.resolution_of(1),
+        "confirmed_resolution_share": floor,
         "trials": counts,
         "grid_points": len(sweep.points),
         "tried_points": len(tried) + 1,
@@ -74,7 +74,9 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
             *left_out,
         ],
         "surrogate": None if surrogate is None else _as_dict(surrogate),
-        "frontier": _frontier(sweep),
+        "frontier": frontier(
+            sweep, lambda point: describe(_changes(sweep, point)) or "present settings"
+        ),
         "assumes": [
             f"{sweep.workload.world_size} ranks on this machine, {sweep.workload.name}, "
             f"strategy {sweep.workload.strategy}",
@@ -194,39 +196,6 @@ def _changes(sweep: Sweep, configuration: Configuration) -> Configuration:
     return {k: v for k, v in configuration.items() if v != sweep.start[k]}
 
 
-def _frontier(sweep: Sweep) -> list[dict[str, Any]]:
-    """Step and peak memory of every configuration that ran to its end, the median of its trials.
-
-    ``on_frontier``: no other one is both faster (per token) and smaller.
-    """
-    groups: dict[Key, list[TrialResult]] = {}
-    for result in sweep.results:
-        if result.status == "ok" and result.peak_memory_bytes is not None:
-            groups.setdefault(key_of(result.configuration), []).append(result)
-    points: list[dict[str, Any]] = []
-    for of_one in groups.values():
-        changes = _changes(sweep, of_one[0].configuration)
-        points.append(
-            {
-                "settings": describe(changes) or "present settings",
-                "cost": statistics.median(r.cost for r in of_one),
-                "step_ns": round(statistics.median(r.median_ns for r in of_one)),
-                "peak_memory_bytes": round(
-                    statistics.median(r.peak_memory_bytes or 0 for r in of_one)
-                ),
-            }
-        )
-    for point in points:
-        point["on_frontier"] = not any(
-            (other["cost"], other["peak_memory_bytes"])
-            != (point["cost"], point["peak_memory_bytes"])
-            and other["cost"] <= point["cost"]
-            and other["peak_memory_bytes"] <= point["peak_memory_bytes"]
-            for other in points
-        )
-    return [{k: v for k, v in point.items() if k != "cost"} for point in points]
-
-
 def _leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
     if step is None:
         failed = next((r for r in sweep.results if not r.is_timed), None)
@@ -242,7 +211,10 @@ def _leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
         )
     best = min((t.ratio for t in sweep.tried() if t.ratio is not None), default=None)
     seen = "" if best is None else f"; the best single trial was {faster(best)}"
-    return f"leave it: no measurable gain (resolution {floor:.1%} of the step{seen})"
+    return (
+        f"leave it: no measurable gain (resolution {floor:.1%} of the step in "
+        f"{CONFIRMATION_ROUNDS} pairs, {sweep.resolution_of(1):.1%} in a single trial{seen})"
+    )
 
 
 def _untried(count: int) -> str:

@@ -33,10 +33,11 @@ def median_and_mad(values: Sequence[float]) -> tuple[float, float]:
     return middle, float(np.median(np.abs(array - middle)))
 
 
-def resolution(baseline_medians: Sequence[float]) -> float | None:
-    """Smallest share that can be told from noise: two sigma of one baseline trial against another.
+def resolution(baseline_medians: Sequence[float], *, repetitions: int = 1) -> float | None:
+    """Smallest share of the step that can be told from noise: two sigma of A against A.
 
-    From successive differences, so that slow drift does not count. None with fewer than three.
+    Of a single trial against another, or of the mean over ``repetitions`` pairs. From successive
+    differences, so that slow drift does not count. None with fewer than three.
     """
     if len(baseline_medians) < 3:
         return None
@@ -45,7 +46,8 @@ def resolution(baseline_medians: Sequence[float]) -> float | None:
     # Robust: 1.4826 * MAD around zero estimates the sigma of a difference of two trials.
     sigma = 1.4826 * float(np.median(np.abs(steps)))
     sigma = max(sigma, float(np.std(steps)) / 2)
-    return RESOLUTION_SIGMAS * sigma
+    # Sigma is of logs: a gain of as much is this share of the step, never all of it.
+    return float(-np.expm1(-RESOLUTION_SIGMAS * sigma / np.sqrt(repetitions)))
 
 
 def ratio_to_neighbours(trial: float, before: float | None, after: float | None) -> float | None:

@@ -93,10 +93,15 @@ class Sweep:
             position += direction
         return None
 
+    def resolution_of(self, repetitions: int) -> float | None:
+        """Smallest share that so many trials tell from noise, from baseline against baseline."""
+        costs = [r.cost for r in self.results if r.is_baseline and r.status == "ok"]
+        return resolution(costs, repetitions=repetitions)
+
     @property
     def resolution(self) -> float | None:
-        """Smallest gain that can be told from noise, from baseline against baseline."""
-        return resolution([r.cost for r in self.results if r.is_baseline and r.status == "ok"])
+        """Smallest gain that the confirmation's rounds tell from noise."""
+        return self.resolution_of(CONFIRMATION_ROUNDS)
 
     @property
     def baseline_range_ms(self) -> tuple[float, float]:
@@ -132,17 +137,19 @@ class Sweep:
         known.
         """
         last = self._baseline(len(self.results), -1)
-        if plan.purpose != "search" or last is None or self.resolution is None:
+        noise = self.resolution_of(1)
+        if plan.purpose != "search" or last is None or noise is None:
             return None
         best = min((t.ratio for t in self.tried() if t.ratio is not None), default=1.0)
-        return last * min(best, 1.0) * (1 + max(2 * self.resolution, LEAST_LEAD))
+        return last * min(best, 1.0) * (1 + max(2 * noise, LEAST_LEAD))
 
     def candidates(self) -> list[Tried]:
-        """Configurations worth a confirmation, best first: faster by more than the resolution.
+        """Configurations worth a confirmation, best first: faster by what that could tell.
 
         Of the search alone, so that the confirmation's own trials change nothing here.
         """
-        floor = resolution([r.cost for r in self.results if _is_search_baseline(r)]) or 0.0
+        costs = [r.cost for r in self.results if _is_search_baseline(r)]
+        floor = resolution(costs, repetitions=CONFIRMATION_ROUNDS) or 0.0
         good = [t for t in self.tried() if t.ratio is not None and 1 - t.ratio > floor]
         good.sort(key=lambda item: item.ratio or 1.0)
         return good[:CANDIDATES]
@@ -204,7 +211,7 @@ class Sweep:
 
     def is_real(self, gain: Gain) -> bool:
         """Whether a confirmed gain is above the resolution, with its whole interval above zero."""
-        return gain.low > 0 and gain.share > (self.resolution or 0.0)
+        return gain.low > 0 and gain.share > (self.resolution_of(gain.pairs) or 0.0)
 
     def _reserve_s(self) -> float:
         """Time that one more trial, its baseline and the confirmation will need."""

@@ -130,3 +130,20 @@ def test_the_frontier_joins_what_nothing_beats() -> None:
     legs = [mark for mark in scene.marks if isinstance(mark, Line) and mark.kind == "curve"]
     assert (legs[0].x1, legs[0].y1) == (dots[0].x, dots[0].y)
     assert (legs[-1].x2, legs[-1].y2) == (dots[1].x, dots[1].y)
+
+
+def test_the_frontier_calls_fastest_only_what_is_beyond_the_noise() -> None:
+    def points(fastest: bool) -> dict[str, object]:
+        step = {"step_ns": 90_000_000, "peak_memory_bytes": 800_000_000, "on_frontier": True}
+        other = {"step_ns": 91_000_000, "peak_memory_bytes": 900_000_000, "on_frontier": False}
+        return {
+            "frontier": [
+                {"settings": "a=1", "fastest": fastest, **step},
+                {"settings": "b=1", "fastest": False, **other},
+            ]
+        }
+
+    assert "a=1 is the fastest and needs the least memory" in page(points(True))
+    within = page(points(False))
+    assert "is the fastest" not in within
+    assert "a=1 needs the least memory, and nothing is faster by more than the noise" in within

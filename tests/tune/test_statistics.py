@@ -58,3 +58,14 @@ def test_no_difference_is_rarely_called_a_gain() -> None:
         b = 100 * np.exp(0.02 * rng.standard_normal(4))
         wrong += paired_gain(list(a), list(b), seed=seed).low > 0
     assert wrong <= 16
+
+
+def test_the_resolution_is_a_share_of_the_step_and_shrinks_with_repetitions() -> None:
+    # GIVEN baselines that alternate by a factor of ten: two sigma is more than all of the step
+    noisy = resolution([1.0, 10.0] * 6)
+    assert noisy is not None and 0.9 < noisy < 1
+    # THEN by hand: steps of +-ln 1.1 have a MAD of ln 1.1
+    trials = [1.0, 1.1] * 6
+    sigma = 1.4826 * np.log(1.1)
+    assert resolution(trials) == pytest.approx(1 - np.exp(-2 * sigma))
+    assert resolution(trials, repetitions=4) == pytest.approx(1 - np.exp(-sigma))

@@ -129,16 +129,20 @@ def _frontier(points: list[dict[str, Any]], suffix: str) -> Figure:
         for point in points
     ]
     best = sorted((o for o in outcomes if o.on_frontier), key=lambda o: o.step_ns)
-    title = (
-        f"{best[0].label} is the fastest and needs the least memory"
-        if len(best) == 1
-        else f"{len(best)} settings trade time against memory; the others lose in both"
-    )
+    clear = any(point.get("fastest") for point in points if point["on_frontier"])
+    if len(best) > 1:
+        title = f"{len(best)} settings trade time against memory, as far as the noise lets one tell"
+    elif clear:
+        title = f"{best[0].label} is the fastest and needs the least memory"
+    else:
+        title = (
+            f"{best[0].label} needs the least memory, and nothing is faster by more than the noise"
+        )
     ranked = [*best, *sorted((o for o in outcomes if not o.on_frontier), key=lambda o: o.step_ns)]
     return Figure(
         id=f"frontier{suffix}",
         title=title,
-        description="Median step time in ms against the peak memory of a rank in MB.",
+        description="Step time in ms, freed of drift, against the peak memory of a rank in MB.",
         scenes=[time_against_memory(outcomes)],
         table=DataTable(
             ["number", "settings", "step", "peak memory of a rank"],
@@ -152,5 +156,7 @@ def _frontier(points: list[dict[str, Any]], suffix: str) -> Figure:
                 for number, outcome in enumerate(ranked, 1)
             ],
         ),
-        note="Filled dots: no other trial is both faster and smaller. Not confirmed.",
+        note="Filled dots: faster, by more than the noise, than all that need no more memory. "
+        "Steps are relative to the runs of the present settings before and after, times their "
+        "median. Not confirmed.",
     )

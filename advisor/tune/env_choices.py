@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from advisor.errors import AdvisorError
 from advisor.model.nccl.filters import PER_FUNCTION_SINCE, parse_algorithms, parse_protocols
 from advisor.model.nccl.names import FUNCTIONS, PROTOCOLS, algorithms, legal
-from advisor.model.nccl.version import NcclVersion
+from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.tune.env_data import NEWEST, EnvIssue
 
 _TREE_SINCE = "2.24"
@@ -34,6 +34,7 @@ def check_choices(env: Mapping[str, str], version: NcclVersion | None) -> Iterat
                 error.hint,
                 since=since,
             )
+        yield from _unread_entries(name, env.get(name, ""), release)
     if len(selections) < 2:
         return
     algo, proto = selections["NCCL_ALGO"], selections["NCCL_PROTO"]
@@ -61,10 +62,37 @@ def check_choices(env: Mapping[str, str], version: NcclVersion | None) -> Iterat
                 "Name the collective, e.g. allreduce:tree, or exclude with ^.",
                 since=_TREE_SINCE,
             )
-    if "NCCL_ALGO" in env:
+    if "NCCL_ALGO" in env and _names_any(env["NCCL_ALGO"], release):
         yield from _forced_algorithms(env["NCCL_ALGO"], algo.chosen)
-    if "NCCL_PROTO" in env:
+    if "NCCL_PROTO" in env and _names_any(env["NCCL_PROTO"], release):
         yield from _forced_protocols(env["NCCL_PROTO"], proto.chosen)
+
+
+def _unread_entries(name: str, value: str, release: NcclVersion) -> Iterator[EnvIssue]:
+    """Entries per collective for a release that reads one plain list."""
+    unread = _per_function(value)
+    if release < PER_FUNCTION_SINCE and unread:
+        yield EnvIssue(
+            name,
+            value,
+            "warning",
+            f"no effect as written: entries per collective start at {_TREE_SINCE}",
+            f"NCCL {format_version(release)} reads one list for all collectives and ignores words "
+            f"it does not know without a message: '{', '.join(unread)}' chooses nothing of what it "
+            "names (a list without a known word leaves at most NCCL's fallback).",
+            f"Remove it, or update NCCL to {_TREE_SINCE} or later.",
+            until=_TREE_SINCE,
+        )
+
+
+def _names_any(value: str, release: NcclVersion) -> bool:
+    """Whether the release reads any word of the value."""
+    words = value.removeprefix("^").split(",")
+    return release >= PER_FUNCTION_SINCE or len(_per_function(value)) < len(words)
+
+
+def _per_function(value: str) -> list[str]:
+    return [word for word in value.removeprefix("^").split(",") if set(word) & set(":;")]
 
 
 def _forced_algorithms(

@@ -20,6 +20,7 @@ from advisor.config.workload import Workload
 from advisor.tune.frontier import frontier
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import CONFIRMATION_ROUNDS, Sweep
+from advisor.tune.trial import TrialResult
 from advisor.tune.whole_files import write_whole
 
 
@@ -47,6 +48,7 @@ class Recommendation(BaseModel):
     not_tried: list[str]
     surrogate: dict[str, Any] | None = None
     frontier: list[dict[str, Any]] = []
+    failures: list[dict[str, Any]] = []
 
 
 def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
@@ -77,6 +79,15 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         "frontier": frontier(
             sweep, lambda point: describe(_changes(sweep, point)) or "present settings"
         ),
+        "failures": [
+            {
+                "trial": result.number,
+                "reason": (result.message.splitlines() or [""])[0],
+                "log": _log(result),
+            }
+            for result in sweep.results
+            if not result.is_timed
+        ],
         "assumes": [
             f"{sweep.workload.world_size} ranks on this machine, {sweep.workload.name}, "
             f"strategy {sweep.workload.strategy}",
@@ -186,10 +197,15 @@ def trial_rows(sweep: Sweep) -> list[tuple[Any, ...]]:
                 len(result.step_ns),
                 round(result.median_ns) if good else None,
                 round(result.mad_ns) if good else None,
-                f"trials/{result.folder}/logs",
+                _log(result),
             )
         )
     return rows
+
+
+def _log(result: TrialResult) -> str:
+    """Where a trial's logs are, in the sweep's folder."""
+    return f"trials/{result.folder}/logs"
 
 
 def _changes(sweep: Sweep, configuration: Configuration) -> Configuration:

@@ -147,3 +147,19 @@ def test_the_frontier_calls_fastest_only_what_is_beyond_the_noise() -> None:
     within = page(points(False))
     assert "is the fastest" not in within
     assert "a=1 needs the least memory, and nothing is faster by more than the noise" in within
+
+
+def test_a_failed_trial_says_why_and_where_its_log_is() -> None:
+    with make_store() as store:
+        add_everything(store)
+        store.con.execute(
+            "INSERT INTO trial VALUES "
+            "(?, 77, '{\"a\": 1}', false, 'crash', 'measured', 0, NULL, NULL, 'trials/0077/logs')",
+            [RUN],
+        )
+        ((text,),) = store.con.execute("SELECT recommendation FROM sweep").fetchall()
+        failure = {"trial": 77, "reason": "rank 1 <b>failed</b>", "log": "trials/0077/logs"}
+        result = {**json.loads(text), "failures": [failure]}
+        store.con.execute("UPDATE sweep SET recommendation = ?", [json.dumps(result)])
+        trials = section(render(make_report(), store, "html"))
+    assert "crash: rank 1 &lt;b&gt;failed&lt;/b&gt; (log: trials/0077/logs)" in trials

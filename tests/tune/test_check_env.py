@@ -248,3 +248,26 @@ def test_a_clean_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.os, "environ", {"NCCL_IB_HCA": "mlx5_0"})
     result = CliRunner().invoke(command, [], standalone_mode=False)
     assert result.output == "1 NCCL variable set, nothing to say about them\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NCCL_ALGO", "allgather:nvls"),
+        ("NCCL_ALGO", "allreduce:tree,ring;allgather:ring"),
+        ("NCCL_PROTO", "allreduce:ll128"),
+        ("NCCL_PROTO", "^allreduce:ll"),
+    ],
+)
+def test_entries_per_collective_have_no_effect_before_2_24(name: str, value: str) -> None:
+    old = [issue for issue in check_env({name: value}, "2.23.4") if "no effect" in issue.title]
+    assert [(issue.variable, issue.until) for issue in old] == [(name, "2.24")]
+    assert "2.23.4" in old[0].why
+    assert not [i for i in check_env({name: value}, "2.24.3") if "no effect" in i.title]
+
+
+def test_a_plain_list_has_its_effect_in_every_release() -> None:
+    for version in ("2.23.4", "2.24.3"):
+        assert not [i for i in check_env({"NCCL_ALGO": "ring"}, version) if "no effect" in i.title]
+    titles = [issue.title for issue in check_env({"NCCL_ALGO": "allgather:nvls"}, "2.23.4")]
+    assert "the choice of algorithm is fixed" not in titles, "it fixes nothing there"

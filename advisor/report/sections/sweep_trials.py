@@ -65,6 +65,7 @@ def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
         label = f"present settings ({numbers.plural(len(baselines), 'trial')})"
         dots.insert(0, StepTime(label, baseline, baseline - spread, baseline + spread))
     failed = len(trials) - len(timed)
+    reasons = {one["trial"]: one["reason"] for one in result.get("failures") or []}
     more = f" {len(settings) - _MAX_DOTS} slower ones are in the table only." * (
         len(settings) > _MAX_DOTS
     )
@@ -79,7 +80,7 @@ def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
                 [
                     trial["trial"],
                     "present settings" if trial["is_baseline"] else label_of(trial),
-                    trial["outcome"],
+                    _outcome(trial, reasons.get(trial["trial"], "")),
                     numbers.cell(trial["steps"]),
                     numbers.duration(trial["step_ns_median"]),
                     numbers.duration(trial["step_ns_mad"]),
@@ -152,6 +153,14 @@ def label_of(trial: Row) -> str:
         f"{name.removeprefix('env.')}={'unset' if value is None else value}"
         for name, value in values.items()
     ) or "present settings"  # fmt: skip
+
+
+def _outcome(trial: Row, reason: str) -> str:
+    """``ok``; ``crash: rank 1 failed (log: trials/0007/logs)``."""
+    if trial["step_ns_median"]:
+        return str(trial["outcome"])
+    words = f"{trial['outcome']}: {reason}" if reason else str(trial["outcome"])
+    return f"{words} (log: {trial['log']})" if trial["log"] else words
 
 
 def values_of(trial: Row) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: 
 
     Each --set is predicted on its own, from the steps of the trace: gradients as they became
     ready, buckets as torch forms them, calls as they cost in this run. The interval holds the
-    true step in about nine cases of ten (measured; see the docs). Nothing is measured here.
+    true step in about nine cases of ten (measured: docs/whatif.md). Nothing is measured here.
     """
     from advisor import api
     from advisor.whatif.extract import programs

@@ -133,7 +133,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     for place in (str(tmp_path / "run.duckdb"), f"{tmp_path}/folder/"):
         made = runner.invoke(ingest_command.command, [trace, "-o", place])
         assert made.exit_code == 0, made.output
-        assert "1 ranks, 5 events" in made.stderr
+        assert "1 rank, 5 events" in made.stderr
         assert made.stdout == ""
         query = "SELECT rank, count(*) AS n FROM event GROUP BY rank"
         asked = runner.invoke(sql_command.command, [place, query, "--format", "json"])

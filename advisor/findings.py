@@ -148,7 +148,9 @@ class RunSummary(_Model):
     events_dropped: int
     inputs: list[str] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
-    verdict: Verdict | None = Field(default=None, description="of this run, where there are several")
+    verdict: Verdict | None = Field(
+        default=None, description="of this run, where there are several"
+    )
 
 
 class FindingsReport(_Model):

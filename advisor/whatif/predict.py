@@ -27,9 +27,9 @@ from advisor.whatif.simulate import simulate
 # 90 % half-widths. Of a prediction's change, this share is uncertain: second-order effects (host
 # overhead, cache, memory bandwidth, bursts that a link lets through) that no replay of a trace
 # holds. And this share of the step: the profiler's own cost in the traced steps (0 to 5 % in the
-# lab, once 9) and what differs from run to run. Set so that the intervals of the lab's predictions hold
-# at least 85 % of the measured steps (benchmarks/lab/predictions.json), and that of a recording
-# with real arithmetic on a busy machine (tests/whatif/test_extract.py) holds as well.
+# lab, once 9) and what differs from run to run. Set so that the intervals of the lab's
+# predictions hold at least 85 % of the measured steps (benchmarks/lab/predictions.json), and that
+# of a recording with real arithmetic on a busy machine (tests/whatif/test_extract.py) holds too.
 _CHANGE_UNCERTAINTY = 0.25
 _STEP_UNCERTAINTY = 0.045
 _Z90 = 1.645

@@ -49,9 +49,13 @@ def _parquet(columns: list[str]) -> bytes:
             "nothing that can",
         ),
         ("blank.log", b" \n\n", "is blank"),
-        ("rank0.json.gz", gzip.compress(b"[]")[:10] + b"\xff" * 90, "gives no data: gzip data is"),
+        (
+            "rank0.json.gz",
+            gzip.compress(b"[]", mtime=0)[:10] + b"\xff" * 90,
+            "gives no data: gzip data is",
+        ),
         ("rank0.json.zst", b"\x28\xb5\x2f\xfd\xff\xff" * 9, "gives no data: zstd data is damaged"),
-        ("rank0.json.gz", gzip.compress(b""), "is compressed, and empty inside"),
+        ("rank0.json.gz", gzip.compress(b"", mtime=0), "is compressed, and empty inside"),
         ("notes.txt", b"dear diary", "is no trace or log"),
     ],
 )

@@ -14,6 +14,7 @@ import click
 from mkdocs.structure.files import File, Files
 
 from advisor.cli._main import _root
+from advisor.cli.explain import static_text
 from advisor.config.loader import plain, read_yaml
 from advisor.config.paths import shipped
 from advisor.ingest.detect import readers
@@ -100,10 +101,8 @@ def _markdown(value: Any) -> str:
 
 
 def _without_templates(text: str) -> str:
-    """Message templates for readers: conditions dropped, values as their names."""
-    text = re.sub(r"{%.*?%}", " ", text, flags=re.DOTALL)
-    text = re.sub(r"{{\s*(\w+)[^}]*}}", r"`\1`", text)
-    return " ".join(text.split())
+    """Message templates for readers: alternatives side by side, values as their names."""
+    return " ".join(re.sub(r"<(\w+)>", r"`\1`", static_text(text)).split())
 
 
 def _inline(value: Any) -> str:

@@ -62,10 +62,16 @@ def explain_rule(rule: Rule, *, show_sql: bool = False) -> str:
                 for name, param in rule.params.items()
             ],
         ),
-        _section("Recoverable time", [rule.savings.how, f"assumes: {rule.savings.assumes}"]),
-        _section("Fix, in this order", [_static(fix) for fix in rule.fix]),
-        _section("Verify", [_static(rule.verify)]),
-        _section("Wrong if", [_static(alarm) for alarm in rule.false_alarms]),
+        _section(
+            "Recoverable time",
+            [
+                static_text(rule.savings.how),
+                f"assumes: {static_text(rule.savings.assumes)}" if rule.savings.assumes else "",
+            ],
+        ),
+        _section("Fix, in this order", [static_text(fix) for fix in rule.fix]),
+        _section("Verify", [static_text(rule.verify)]),
+        _section("Wrong if", [static_text(alarm) for alarm in rule.false_alarms]),
         _section("Explains", [f"{claim.rule} (same {claim.same})" for claim in rule.explains]),
         _section("See", [", ".join(rule.see)] if rule.see else []),
         _section("Seen firing on", [rule.proof]),
@@ -110,10 +116,23 @@ def _need_text(need: object) -> str:
     return f"{text} (how: advisor explain {need.capture})" if need.capture else text
 
 
-def _static(template: str) -> str:
+def static_text(template: str) -> str:
     """A template as a reader may see it: alternatives side by side, values as names in brackets."""
     import re
 
     either = re.sub(r"\{%-?\s*el(se|if).*?%\}", " (or:) ", template, flags=re.DOTALL)
     without = re.sub(r"\{%.*?%\}", "", either, flags=re.DOTALL)
-    return re.sub(r"\{\{\s*\(?\s*([a-z_]+)[^}]*\}\}", r"<\1>", without)
+    return re.sub(r"\{\{(.*?)\}\}", lambda found: _value(found[1]), without, flags=re.DOTALL)
+
+
+def _value(expression: str) -> str:
+    """What stands for ``{{ expression }}``: its two texts, or the name of the value it shows."""
+    import re
+
+    choice = re.fullmatch(r"\s*'([^']*)' if .+? else '([^']*)'\s*", expression, flags=re.DOTALL)
+    if choice:
+        first, second = (text.strip() for text in choice.groups())
+        return f"{first} (or:) {second} " if second else f"({first})"
+    names = re.findall(r"[a-z_]\w*", re.sub(r"'[^']*'", "", expression))
+    named = [name for name in names if name not in {"format", "if", "else", "not", "and", "or"}]
+    return f"<{named[0]}>" if named else "…"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from advisor.errors import AdvisorError
+from advisor.report.clean import printable
 
 if TYPE_CHECKING:
     from advisor.store.store import Store
@@ -23,7 +24,8 @@ _TABLE_WIDTH = 10_000
     'GROUP BY op"'
 )
 @click.argument("run", type=click.Path(path_type=Path))
-@click.argument("query")
+@click.argument("query", required=False)
+@click.option("--rule", metavar="RULE", help="Run this rule's own query instead of QUERY.")
 @click.option(
     "--format",
     "format_",
@@ -35,7 +37,7 @@ _TABLE_WIDTH = 10_000
 @click.option(
     "--limit", type=click.IntRange(1), default=1000, show_default=True, help="Rows of a table."
 )
-def command(run: Path, query: str, format_: str, limit: int) -> None:
+def command(run: Path, query: str | None, rule: str | None, format_: str, limit: int) -> None:
     """Run one SQL QUERY on RUN: a store, a folder of traces or a trace.
 
     Traces are read and analysed in memory; a store (`advisor diagnose RUN --store FILE`) answers at
@@ -43,18 +45,13 @@ def command(run: Path, query: str, format_: str, limit: int) -> None:
 
     The connection is read-only and cannot touch files, extensions or the network.
     """
-    import duckdb
-
-    with _open(run, query) as opened:
-        opened.lock_down()
-        try:
-            result = opened.con.execute(query)
-            columns = [item[0] for item in result.description or []]
-            rows = result.fetchmany(limit + 1) if format_ == "table" else result.fetchall()
-        except duckdb.Error as error:
-            raise AdvisorError(
-                str(error).splitlines()[0], where="query", hint="tables: advisor schema"
-            ) from error
+    if (query is None) == (rule is None):
+        raise click.UsageError("give a QUERY, or --rule RULE")
+    if rule is not None:
+        columns, rows = _of_rule(run, rule)
+    else:
+        assert query is not None
+        columns, rows = _of_query(run, query, limit + 1 if format_ == "table" else None)
     if format_ == "json":
         records = [dict(zip(columns, row, strict=True)) for row in rows]
         click.echo(json.dumps(records, default=str, ensure_ascii=False, indent=1))
@@ -64,6 +61,42 @@ def command(run: Path, query: str, format_: str, limit: int) -> None:
         writer.writerows(rows)
     else:
         _print_table(columns, rows, limit)
+
+
+def _of_query(path: Path, query: str, most: int | None) -> tuple[list[str], list[tuple[Any, ...]]]:
+    import duckdb
+
+    with _open(path, query) as opened:
+        opened.lock_down()
+        try:
+            result = opened.con.execute(query)
+            columns = [item[0] for item in result.description or []]
+            return columns, result.fetchall() if most is None else result.fetchmany(most)
+        except duckdb.Error as error:
+            raise AdvisorError(
+                str(error).splitlines()[0], where="query", hint="tables: advisor schema"
+            ) from error
+
+
+def _of_rule(path: Path, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """A rule's query on the views that rules see, with its parameters as they stand in its file."""
+    from advisor import api
+    from advisor.engine import load_catalogue
+    from advisor.engine.sandbox import Sandbox
+
+    rule = next((rule for rule in load_catalogue(())[0] if rule.id == name), None)
+    if rule is None:
+        raise AdvisorError(f"no rule is called '{name}'", hint="list them: advisor rules")
+    values = {key: param.default for key, param in rule.params.items()}
+    store = api.load(path).store
+    runs = [str(row[0]) for row in store.con.execute("SELECT run FROM run ORDER BY 1").fetchall()]
+    columns: list[str] = []
+    found: list[tuple[Any, ...]] = []
+    for run in runs:
+        with Sandbox(store, run) as sandbox:
+            columns, rows = sandbox.select(rule.sql, values)
+        found += [(run, *row) if len(runs) > 1 else tuple(row) for row in rows]
+    return ["run", *columns] if len(runs) > 1 else columns, found
 
 
 def _open(path: Path, query: str) -> Store:
@@ -115,7 +148,7 @@ def _print_table(columns: list[str], rows: list[tuple[Any, ...]], limit: int) ->
     for name, right in zip(columns, numeric, strict=True):
         table.add_column(Text(name), justify="right" if right and rows else "left")
     for row in rows[:limit]:
-        table.add_row(*(Text("" if value is None else str(value)) for value in row))
+        table.add_row(*(Text("" if value is None else printable(value)) for value in row))
     # Wider than any terminal: a cut column name or number would be worse than a folded line.
     console = Console(width=_TABLE_WIDTH)
     console.print(table)

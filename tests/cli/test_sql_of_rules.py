@@ -1,0 +1,66 @@
+"""A finding's query can be run again, and what a table prints steers no terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+from advisor.cli import explain, sql
+from advisor.engine import load_catalogue
+from advisor.report.commands import inline_code
+from advisor.store import running
+
+RULES = load_catalogue(())[0]
+
+
+def test_the_query_of_a_rule_runs_with_its_parameters(fixtures_dir: Path) -> None:
+    recording = str(fixtures_dir / "gpt2-tiny-ddp-2-slow-rank")
+    answer = CliRunner().invoke(
+        sql.command, [recording, "--rule", "straggler-rank", "--format", "json"]
+    )
+    assert answer.exit_code == 0, answer.output
+    (row,) = json.loads(answer.stdout)
+    assert (row["rank"], row["times_last"], row["calls"]) == (1, 49, 52)
+
+
+@pytest.mark.parametrize("arguments", [[], ["SELECT 1", "--rule", "jitter"]])
+def test_one_query_is_asked_for(fixtures_dir: Path, arguments: list[str]) -> None:
+    answer = CliRunner().invoke(sql.command, [str(fixtures_dir), *arguments])
+    assert answer.exit_code == 2
+    assert "QUERY, or --rule" in answer.output
+
+
+def test_no_rule_of_that_name(fixtures_dir: Path) -> None:
+    answer = CliRunner().invoke(sql.command, [str(fixtures_dir), "--rule", "nope"])
+    assert "no rule is called 'nope'" in str(answer.exception)
+
+
+def test_a_table_prints_no_control_characters(fixtures_dir: Path) -> None:
+    recording = str(fixtures_dir / "gpt2-tiny-ddp-2-slow-rank")
+    answer = CliRunner().invoke(sql.command, [recording, "SELECT 'a' || chr(27) || '[2J' AS x"])
+    assert "\x1b" not in answer.stdout
+    assert "a\N{REPLACEMENT CHARACTER}[2J" in answer.stdout
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_explain_shows_no_template_code(rule: explain.Rule) -> None:
+    page = explain.explain_rule(rule)
+    assert "{{" not in page
+    assert "{%" not in page
+    assert "assumes: \n" not in page
+    assert not page.rstrip().endswith("assumes:")
+
+
+def test_a_setting_with_commas_is_one_piece_of_code() -> None:
+    text = inline_code("set NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV, then run")
+    assert "<code>NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV</code>, then run" in str(text)
+
+
+def test_a_closed_connection_does_not_stop_the_others() -> None:
+    closed = running.stoppable(duckdb.connect())
+    closed.close()
+    running.stop_queries()

@@ -6,6 +6,7 @@ A reader is a module (or package) ``advisor/ingest/readers/<name>.py`` with ``FO
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,7 +122,7 @@ class ReadContext:
                 str(source.path),
                 format,
                 source.size,
-                sha256,
+                sha256 or _sha256(source.path),
                 rank,
                 events_read,
                 events_dropped,
@@ -129,6 +130,15 @@ class ReadContext:
                 note,
             ],
         )
+
+
+def _sha256(path: Path) -> str | None:
+    """Of the file as it lies there; None where it is no local file that can be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
 class Reader(Protocol):

@@ -58,4 +58,4 @@ def test_elsewhere_there_is_no_bar(tmp_path: Path) -> None:
         _command(tmp_path), capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout == ""
-    assert done.stderr.splitlines() == [f"Wrote {tmp_path / 'run.duckdb'}: 1 ranks, 20,000 events"]
+    assert done.stderr.splitlines() == [f"Wrote {tmp_path / 'run.duckdb'}: 1 rank, 20,000 events"]

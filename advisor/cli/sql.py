@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from advisor.errors import AdvisorError
-from advisor.report.clean import printable
 
 if TYPE_CHECKING:
     from advisor.store.store import Store
@@ -139,6 +138,8 @@ def _print_table(columns: list[str], rows: list[tuple[Any, ...]], limit: int) ->
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from advisor.report.clean import printable
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     numeric = [

@@ -122,7 +122,7 @@ class ReadContext:
                 str(source.path),
                 format,
                 source.size,
-                sha256 or _sha256(source.path),
+                sha256 or (None if format == "unknown" else _sha256(source.path)),
                 rank,
                 events_read,
                 events_dropped,

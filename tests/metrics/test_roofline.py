@@ -20,7 +20,7 @@ from advisor.metrics.roofline_shapes import (
     operator_flops,
 )
 
-GIVEN = Path("/work/shared/data")
+GIVEN = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 def count(*paths: Path) -> Arithmetic:

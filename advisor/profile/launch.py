@@ -36,6 +36,7 @@ from advisor.profile.failures import (
 from advisor.profile.inject import Fault
 from advisor.profile.meeting import Nodes, apart, await_first
 from advisor.profile.progress import Board, Position, laggards
+from advisor.profile.signals import own_signals
 
 _GRACE_S = 20.0  # from SIGTERM to SIGKILL: time to write a trace
 # Python does not look for modules in the working folder (-P), where another `advisor` may be; the
@@ -112,7 +113,13 @@ def launch(
     killed_before = kernel_kills()
     quiet = _quiet(logs / f"launcher-{nodes.rank}.log")
     # The board is closed last: the watch reads it until it has been joined.
-    with contextlib.closing(board), quiet, _environment(workload, nodes, threads), watch:
+    with (
+        own_signals(),
+        contextlib.closing(board),
+        quiet,
+        _environment(workload, nodes, threads),
+        watch,
+    ):
         try:
             elastic_launch(config, command[0])(*command[1:])
         except ChildFailedError as error:

@@ -37,3 +37,23 @@ PARTS_SQL = """
     avg(idle_ns - coalesce(idle_host_ns, 0) - coalesce(idle_launch_gap_ns, 0)
         - coalesce(idle_sync_ns, 0)) AS "idle"
 """
+
+
+def step_times(store: Store, run: str) -> Row:
+    """``step`` and ``compute``: medians over ranks and complete steps, ns; None without any."""
+    return rows(
+        store,
+        "SELECT median(window_ns) AS step, median(compute_ns) AS compute FROM step_breakdown"
+        " WHERE run = ? AND complete",
+        [run],
+    )[0]
+
+
+def traffic(store: Store, run: str) -> Row:
+    """``bytes`` on the wire and ``ns`` of transfer, per step; None without any."""
+    return rows(
+        store,
+        "SELECT sum(wire_bytes_per_step) AS bytes, sum(transfer_ns_per_step) AS ns FROM traffic"
+        " WHERE run = ?",
+        [run],
+    )[0]

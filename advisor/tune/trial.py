@@ -10,8 +10,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -124,7 +122,7 @@ def run_trial(
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     try:
-        with _environment({**configuration, f"env.{LAUNCHER}": str(os.getpid())}), _own_signals():
+        with _environment({**configuration, f"env.{LAUNCHER}": str(os.getpid())}):
             launch(job, folder, timeout_s=timeout_s, stop_above_ns_per_token=stop_above_cost)
     except LaunchStoppedError:
         raise
@@ -167,21 +165,6 @@ def _results(folder: Path, world_size: int) -> list[dict[str, Any]]:
             return []
         found.append(json.loads(path.read_text(encoding="utf-8")))
     return found
-
-
-@contextlib.contextmanager
-def _own_signals() -> Iterator[None]:
-    """The handlers of now are those of afterwards: torch's launcher leaves its own installed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-    before = {number: signal.getsignal(number) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from advisor.model.plan_roofline import regime
 from advisor.report import numbers
 from advisor.report.charts.roofline import Level, flops, roofline
 from advisor.report.charts.scene import DataTable, Figure
-from advisor.report.tables import rows
+from advisor.report.tables import rows, step_times, traffic
 from advisor.store.store import Store
 
 _SHAPES = "Record with torch.profiler.profile(record_shapes=True)."
@@ -112,12 +112,7 @@ def _is_emulated(store: Store, run: str) -> bool:
 
 def _counted(store: Store, run: str) -> Counted:
     work = arithmetic(store.con, run)
-    measured = rows(
-        store,
-        "SELECT median(window_ns) AS step, median(compute_ns) AS compute FROM step_breakdown"
-        " WHERE run = ? AND complete",
-        [run],
-    )[0]
+    measured = step_times(store, run)
     whole = not measured["step"]
     if whole:
         measured = rows(
@@ -126,12 +121,7 @@ def _counted(store: Store, run: str) -> Counted:
             " WHERE run = ?",
             [run],
         )[0]
-    sent = rows(
-        store,
-        "SELECT sum(wire_bytes_per_step) AS bytes, sum(transfer_ns_per_step) AS ns FROM traffic"
-        " WHERE run = ?",
-        [run],
-    )[0]
+    sent = traffic(store, run)
     # Times of a call of which a rank was not read hold waiting as well.
     bounds = rows(
         store,

@@ -17,7 +17,7 @@ from advisor.report.charts.roofline import Level, flops, roofline
 from advisor.report.charts.scene import DataTable, Figure
 from advisor.report.sections import roofline as counted_roofline
 from advisor.report.sections.section import Section, slug
-from advisor.report.tables import Row, rows
+from advisor.report.tables import Row, rows, step_times, traffic
 from advisor.store.store import Store
 
 _REPLICATED = ("ddp", "zero1")
@@ -92,18 +92,8 @@ def roofline_input(store: Store, run: str) -> Recorded | None:
 def _roofline(store: Store, run: str, known: Recorded | None, suffix: str) -> Figure | None:
     if known is None:
         return None
-    measured = rows(
-        store,
-        "SELECT median(window_ns) AS step, median(compute_ns) AS compute FROM step_breakdown"
-        " WHERE run = ? AND complete",
-        [run],
-    )[0]
-    sent = rows(
-        store,
-        "SELECT sum(wire_bytes_per_step) AS bytes, sum(transfer_ns_per_step) AS ns FROM traffic"
-        " WHERE run = ?",
-        [run],
-    )[0]
+    measured = step_times(store, run)
+    sent = traffic(store, run)
     if not measured["step"] or not measured["compute"] or not sent["bytes"] or not sent["ns"]:
         return None
     work = 6.0 * known.parameters * known.tokens

@@ -58,7 +58,7 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             notes.append(f"ranks {twice} have a trace already: their events here were not read")
         if not processes:
             notes.append("holds no GPU activity (was nsys run with --trace=cuda,nvtx?)")
-        notes += database.notes
+        notes = database.notes + notes
         ranks = {process.rank for process in processes}
         context.report(
             source,

@@ -1,8 +1,8 @@
 """Opens a database that somebody else made: read-only, bounded, and able to do nothing but SELECT.
 
 A sqlite file can hold views, triggers and virtual tables that run functions when queried. Only
-plain tables are read here, an authorizer denies everything else, and what a damaged file still
-gives is delivered before the error.
+plain tables are read here, and an authorizer denies everything else. Where sqlite meets damage,
+what is left of the file is salvaged (:mod:`.salvage`) and the queries go on there.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ import contextlib
 import sqlite3
 import tempfile
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError
+from advisor.ingest.readers.nsys.pages import MAX_ROW_BYTES
+from advisor.ingest.readers.nsys.salvage import Salvage, is_whole, salvage
 from advisor.ingest.source import Source
 
-MAX_CELL_BYTES = 16 * 1024 * 1024
+MAX_CELL_BYTES = MAX_ROW_BYTES
 MAX_DATABASE_BYTES = 64 * 1024**3
 _PIECE = 4 * 1024 * 1024
 # A damaged schema also shows as an error message that sqlite3 itself cannot decode.
@@ -37,6 +40,8 @@ class Database:
     tables: dict[str, set[str]]
     dropped: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    salvaged: Callable[[], tuple[sqlite3.Connection, Salvage]] | None = None
+    """Opens what is left of a damaged file; None once that was done."""
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count a loss (nothing when ``count`` is 0)."""
@@ -48,12 +53,39 @@ class Database:
         return table in self.tables and set(columns) <= self.tables[table]
 
     def rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query, up to where the file is damaged."""
+        """The rows of a query; of a damaged file, of the rows that are left."""
+        given = 0
         try:
-            yield from self.connection.execute(sql)
+            for row in self.connection.execute(sql):
+                given += 1
+                yield row
         except _DAMAGE as error:
-            self.drop("table cut or damaged")
-            self.notes.append(f"reading stopped in a table: {error}")
+            if self._salvage():
+                # In the same order: by time where the query says so, else as they are stored.
+                yield from islice(self.rows(sql), given, None)
+            else:
+                self.drop("table cut or damaged")
+                self.notes.append(f"reading stopped in a table: {error}")
+
+    def _salvage(self) -> bool:
+        """Go on with what is left of the file; False where that was tried before or is nothing."""
+        if self.salvaged is None:
+            return False
+        salvaged, self.salvaged = self.salvaged, None
+        try:
+            self.connection, found = salvaged()
+            self.tables = _tables(self.connection)
+            _lock(self.connection)
+        except (*_DAMAGE, ValueError):
+            return False
+        self.take(found)
+        return True
+
+    def take(self, found: Salvage) -> None:
+        """Tell what a salvage did not find."""
+        self.notes += found.notes
+        for reason, count in found.lost.items():
+            self.drop(reason, count)
 
     def column(self, table: str, column: str) -> str:
         """``column`` of ``table`` for a query, NULL where this schema version lacks it."""
@@ -64,7 +96,8 @@ class Database:
 def opened(source: Source) -> Iterator[Database]:
     """The database of a source; compressed ones through a temporary file that goes away.
 
-    Raises :class:`AdvisorError` when it cannot be opened at all.
+    Of a file that is cut or damaged, what is left of it. Raises :class:`AdvisorError` when it
+    cannot be opened at all.
     """
     with contextlib.ExitStack() as stack:
         path = source.path
@@ -72,23 +105,56 @@ def opened(source: Source) -> Iterator[Database]:
         if source.compression != "none":
             path, damage = _unpacked(source, stack)
             notes += [damage] if damage else []
-        uri = f"file:{urllib.parse.quote(str(path.resolve()))}?mode=ro&immutable=1"
+
+        def salvaged() -> tuple[sqlite3.Connection, Salvage]:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-nsys-"))
+            left = Path(folder) / "salvaged.sqlite"
+            found = salvage(path, left)
+            return _connected(left, stack), found
+
         try:
-            connection = stack.enter_context(contextlib.closing(sqlite3.connect(uri, uri=True)))
-            connection.text_factory = _text
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_CELL_BYTES)
-            connection.execute("PRAGMA query_only = ON")
-            connection.execute("PRAGMA trusted_schema = OFF")
-            connection.execute("PRAGMA cell_size_check = ON")
-            tables = _tables(connection)
-            connection.set_authorizer(_authorize)
-        except _DAMAGE as error:
+            database = _open(path, str(source.path), salvaged, stack)
+        except (*_DAMAGE, ValueError) as error:
             raise AdvisorError(
                 f"cannot be read as a sqlite database: {error}",
                 where=str(source.path),
                 hint="export it again: nsys export --type sqlite REPORT.nsys-rep",
             ) from error
-        yield Database(connection, str(source.path), tables, notes=notes)
+        _lock(database.connection)
+        database.notes = notes + database.notes
+        yield database
+
+
+def _open(
+    path: Path,
+    where: str,
+    salvaged: Callable[[], tuple[sqlite3.Connection, Salvage]],
+    stack: contextlib.ExitStack,
+) -> Database:
+    if is_whole(path):
+        with contextlib.suppress(*_DAMAGE):
+            connection = _connected(path, stack)
+            return Database(connection, where, _tables(connection), salvaged=salvaged)
+    connection, found = salvaged()
+    database = Database(connection, where, _tables(connection))
+    database.take(found)
+    return database
+
+
+def _connected(path: Path, stack: contextlib.ExitStack) -> sqlite3.Connection:
+    uri = f"file:{urllib.parse.quote(str(path.resolve()))}?mode=ro&immutable=1"
+    connection = stack.enter_context(contextlib.closing(sqlite3.connect(uri, uri=True)))
+    connection.text_factory = _text
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_CELL_BYTES)
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    return connection
+
+
+def _lock(connection: sqlite3.Connection) -> None:
+    """From here on nothing but SELECT."""
+    connection.set_authorizer(_authorize)
 
 
 def _unpacked(source: Source, stack: contextlib.ExitStack) -> tuple[Path, str | None]:

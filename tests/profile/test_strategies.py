@@ -61,6 +61,7 @@ ON_FOUR_RANKS = {
 }
 OPTIONS = {
     "ddp small buckets": {"strategy": "ddp", "bucket_cap_mb": 0.02},
+    "powersgd small buckets": {"strategy": "ddp-powersgd", "bucket_cap_mb": 0.02},
     "ddp sync every micro-batch": {"strategy": "ddp", "sync_every_micro_batch": True},
     "ddp options": {
         "strategy": "ddp", "static_graph": True, "sync_every_micro_batch": True,
@@ -188,7 +189,7 @@ def theories(
 def tolerance(name: str) -> float:
     if name in IN_BF16:
         return HALF_PRECISION
-    if name == "ddp-powersgd":
+    if name in ("ddp-powersgd", "powersgd small buckets"):
         return LOW_RANK_GRADIENTS
     return HALF_PRECISION_GRADIENTS if name in ("ddp-fp16", "ddp-bf16") else TOLERANCE
 

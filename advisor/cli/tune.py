@@ -13,14 +13,15 @@ import click
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from advisor.model.nccl.settings import SettingCost
+    from advisor.config.sweep import Axis
+    from advisor.model.nccl.version import NcclVersion
+    from advisor.tune.modelled import NcclModel
     from advisor.tune.recommend import Recommendation
     from advisor.tune.search import Predicted
-    from advisor.tune.sweep import Plan, Sweep
+    from advisor.tune.sweep import Sweep
     from advisor.tune.trial import TrialResult
 
 _DEFAULT_BUDGET = "8m"
-_NOISY = 0.1
 _NCCL = "2.29.7"  # what torch 2.12 and 2.13 ship
 
 
@@ -49,7 +50,9 @@ _NCCL = "2.29.7"  # what torch 2.12 and 2.13 ship
     metavar="MACHINE",
     help="Also model NCCL's settings on this machine (dgx-h100 ...); never counted as measured.",
 )
-@click.option("--nodes", default=1, show_default=True, help="Nodes of --topology.")
+@click.option(
+    "--nodes", default=1, type=click.IntRange(1), show_default=True, help="Nodes of --topology."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the sweep.")
 @click.option("--resume", is_flag=True, help="Go on with the sweep in the folder.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the result.")
@@ -79,35 +82,41 @@ def command(
     if not sweep:
         raise click.UsageError("say what to do: --sweep or --check-env")
     limit, seconds = parse_budget(budget)
+    from advisor.cli import _tune_output as output_lines
     from advisor.config.paths import shipped
     from advisor.config.sweep import default_space, load_space, on_interface
     from advisor.config.workload import load_workload
+    from advisor.model.nccl.version import parse_version
     from advisor.profile.failures import LaunchStoppedError
     from advisor.tune import recommend as outcome
     from advisor.tune import sweep as engine
-    from advisor.tune.prepare import prepare
+    from advisor.tune.modelled import NcclModel
+    from advisor.tune.prepare import check_strategies, prepare, traced_only
 
     job = load_workload(workload or shipped("workloads") / "gpt2.yaml")
     overrides = {"strategy": strategy, "world_size": nproc}
     job = job.with_settings({k: v for k, v in overrides.items() if v is not None})
     backend = "nccl" if job.device == "cuda" else "gloo"
     axes_file = load_space(space) if space else default_space(backend)
+    if space:
+        check_strategies(space, axes_file.axes)
     axes, ignored = axes_file.for_job(backend, job.strategy)
     axes = on_interface(axes, os.environ.get("GLOO_SOCKET_IFNAME"))
+    version = parse_version(nccl_version or _NCCL)
+    model = NcclModel.of(topology, nodes, version, ignored) if topology else None
     folder = output or Path("advisor-sweep")
     unheeded = [axis.why_ignored(backend, job.strategy) for axis in ignored]
-    if not axes:
-        raise AdvisorError(
-            f"nothing to vary: {'; '.join(unheeded)}",
-            where=str(space or backend),
-            hint="name an axis that this job heeds, or take the default space (no --space)",
+    if axes:
+        plan = prepare(
+            job, axes, folder, dict(os.environ), limit=limit, seconds=seconds, timeout_s=timeout
         )
-    plan = prepare(
-        job, axes, folder, dict(os.environ), limit=limit, seconds=seconds, timeout_s=timeout
-    )
+    elif model is not None and model.settings:
+        plan = traced_only(job, folder, timeout_s=timeout)
+    else:
+        raise _nothing_to_vary(ignored, unheeded, str(space or backend), model)
     if not quiet:
-        _announce(plan, unheeded)
-    progress = _Progress(plan, quiet=quiet)
+        output_lines.announce(plan, unheeded, model)
+    progress = output_lines.Progress(plan, quiet=quiet)
     try:
         engine.run(plan, resume=resume, predict=_predictions, notify=progress)
     except LaunchStoppedError as error:
@@ -119,13 +128,28 @@ def command(
         # As shells expect it of a process that a signal ended: 130 or 143.
         return 128 + int(getattr(error.__cause__, "sigval", signal.SIGTERM))
     left_out = [*unheeded, *(f"{item.setting}: {item.why}" for item in axes_file.left_out)]
-    result = outcome.recommend(plan, left_out)
+    result = outcome.recommend(plan, [*left_out, *(model.left_out if model else ())])
     files = outcome.write_files(plan, result, folder)
-    _print_result(plan, result)
-    files += _report(plan, result, topology, nodes, nccl_version or _NCCL)
+    output_lines.print_result(plan, result)
+    files += _report(plan, result, version, model)
     for file in files:
         click.echo(f"Wrote {file}", err=True)
     return 0
+
+
+def _nothing_to_vary(
+    ignored: list[Axis], unheeded: list[str], where: str, model: NcclModel | None
+) -> AdvisorError:
+    hint = "name an axis that this job heeds, or take the default space (no --space)"
+    if model is not None:
+        unheeded = [*unheeded, *model.left_out]
+        hint = f"NCCL's model ranks NCCL_ALGO and NCCL_PROTO; or {hint}"
+    elif any(axis.is_modelled for axis in ignored):
+        hint = (
+            "give --topology MACHINE (dgx-h100 ..., or a YAML file) for NCCL's modelled ranking, "
+            f"or {hint}"
+        )
+    return AdvisorError(f"nothing to vary: {'; '.join(unheeded)}", where=where, hint=hint)
 
 
 def parse_budget(text: str) -> tuple[int | None, float | None]:
@@ -140,45 +164,6 @@ def parse_budget(text: str) -> tuple[int | None, float | None]:
     return None, float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
-class _Progress:
-    """One line per trial on stderr, with the time left."""
-
-    def __init__(self, sweep: Sweep, *, quiet: bool) -> None:
-        self._sweep = sweep
-        self._quiet = quiet
-
-    def __call__(self, plan: Plan | None, result: TrialResult | None) -> None:
-        if self._quiet or result is None:
-            return
-        from advisor.tune.recommend import describe, faster
-
-        start = self._sweep.start
-        changes = {k: v for k, v in result.configuration.items() if v != start[k]}
-        name = describe(changes) or "present settings"
-        if result.is_timed:
-            ratio = next(
-                (r for t, r in self._sweep.with_ratios() if t.number == result.number), None
-            )
-            gain = "" if ratio is None else f"  {faster(ratio)}"
-            note = "" if result.status == "ok" else f"  {result.status}"
-            figure = f"{result.median_ns / 1e6:9.2f} ms ±{result.mad_ns / 1e6:.2f}{gain}{note}"
-        else:
-            reason = result.message.splitlines()[0] if result.message else ""
-            figure = f"{result.status}: {reason}"[:60]
-        number = f"{result.number + 1:3d}"
-        click.echo(f"{number} {result.purpose:9s} {name:44s} {figure}{self._left()}", err=True)
-
-    def _left(self) -> str:
-        seconds = self._sweep.left_s
-        if seconds is None:
-            return ""
-        return (
-            f"  (about {seconds / 60:.0f} min left)"
-            if seconds >= 90
-            else f"  ({seconds:.0f} s left)"
-        )
-
-
 def _predictions(sweep: Sweep, traced: TrialResult) -> Predicted:
     from advisor.tune.predictions import from_trace
     from advisor.tune.search import Predicted
@@ -190,86 +175,31 @@ def _predictions(sweep: Sweep, traced: TrialResult) -> Predicted:
         return Predicted()
 
 
-def _announce(sweep: Sweep, unheeded: list[str]) -> None:
-    settings = ", ".join(axis.setting.removeprefix("env.") for axis in sweep.axes)
-    most = sweep.limit
-    if sweep.seconds is not None:
-        limit = f"as many as fit into {sweep.seconds / 60:.3g} min, at most {most}"
-    else:
-        limit = f"at most {most} tried"
-    click.echo(f"Sweeping {settings}: {len(sweep.points)} combinations, {limit}", err=True)
-    for line in unheeded:
-        click.echo(line, err=True)
-    if sweep.fixed:
-        listed = ", ".join(name.removeprefix("env.") for name in sweep.fixed)
-        click.echo(f"Not swept, this job has one value only: {listed}", err=True)
-
-
-def _print_result(sweep: Sweep, result: Recommendation) -> None:
-    from advisor.tune.recommend import describe, faster
-
-    click.echo(f"RESULT   {result.verdict}")
-    if result.baseline_step_ns is not None:
-        click.echo(f"NOW      {result.baseline_step_ns / 1e6:.2f} ms per step")
-    noise, seen = result.resolution_share, result.confirmed_resolution_share
-    if seen is not None and seen > _NOISY:
-        low, high = sweep.baseline_range_ms
-        click.echo(
-            f"NOISE    the present settings alone ran from {low:.1f} to {high:.1f} ms: gains below "
-            f"{seen:.1%} cannot be seen; a quiet machine shows more"
-        )
-    click.echo(
-        f"TRIED    {result.tried_points - 1} of {result.grid_points - 1} other combinations, in "
-        f"{len(sweep.results)} trials: "
-        + ", ".join(f"{count} {status}" for status, count in sorted(result.trials.items()))
-    )
-    ranked = sorted(
-        ((t.ratio, t.configuration) for t in sweep.tried() if t.ratio is not None),
-        key=lambda entry: entry[0],
-    )
-    for ratio, configuration in ranked[:5]:
-        changes = {k: v for k, v in configuration.items() if v != sweep.start[k]}
-        hidden = noise is not None and abs(1 - ratio) <= noise
-        note = " (within the noise)" if hidden else ""
-        click.echo(f"         {faster(ratio):>14s}  {describe(changes)}{note}")
-    if result.recommended:
-        click.echo(f"NEXT     sh {sweep.folder / 'run.sh'}")
-
-
 def _report(
-    sweep: Sweep, result: Recommendation, topology: str | None, nodes: int, nccl: str
+    sweep: Sweep, result: Recommendation, version: NcclVersion, model: NcclModel | None
 ) -> list[Path]:
     """The store, the page, and what the model says of NCCL's settings on the named machine."""
-    from advisor.model.nccl.version import parse_version
+    from advisor.cli._tune_output import print_modelled
     from advisor.tune import modelled, page
 
-    version = parse_version(nccl)
     store = page.build_store(sweep, [])
     if store is None:
         return []
     with store:
         calls = modelled.calls_of(store.con, sweep.workload.name)
-        if topology is not None:
-            settings = modelled.nccl_settings(calls, topology, nodes, version)
-            _print_modelled(settings, topology, nodes, nccl)
+        if model is not None:
+            settings = model.rank(calls)
+            print_modelled(settings, model)
             rows = modelled.trial_rows(sweep.workload.name, len(sweep.results), settings)
-            store.con.executemany("INSERT INTO trial VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            if rows:
+                store.con.executemany(
+                    "INSERT INTO trial VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+                )
         files = [page.write_report(store, sweep, result)]
         rules = modelled.tuner_rules(result.changes, calls, version)
         files += modelled.write_tuner(rules, version, sweep.folder, result.verdict)
         store.save()
         return [*files, sweep.folder / "sweep.duckdb"]
-
-
-def _print_modelled(settings: list[SettingCost], topology: str, nodes: int, nccl: str) -> None:
-    click.echo(f"MODELLED NCCL {nccl} on {nodes} x {topology}, this job's calls; not measured")
-    for row in settings:
-        name = f"{row.variable}={row.value}" if row.variable else "NCCL's own choice"
-        if row.time_us is None:
-            click.echo(f"         {'fails':>10s}  {name}: breaks {', '.join(row.breaks)}")
-        else:
-            share = "" if row.extra_share is None else f"  {row.extra_share:+.1%}"
-            click.echo(f"         {row.time_us:8.1f} us  {name}{share}")
 
 
 def _check_env(nccl_version: str | None) -> int:

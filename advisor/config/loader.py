@@ -140,9 +140,14 @@ def _describe(problem: Any, location: list[int | str], model: type[BaseModel]) -
         return f"unknown setting '{name}'{tail}"
     if problem["type"] == "missing":
         return f"missing setting '{name}'"
+    return f"{name}: {what_is_wrong(problem)}"
+
+
+def what_is_wrong(problem: Any) -> str:
+    """One of pydantic's problems with a value in words: ``write a number (got 'big')``."""
     shown = problem.get("input")
     got = "nothing" if shown is None else _written(shown)
-    return f"{name}: {_expected(problem)}" + (f" (got {got})" if got else "")
+    return _expected(problem) + (f" (got {got})" if got else "")
 
 
 # The library's types of mistakes in the words of whoever writes YAML; {…} is the limit it gives.

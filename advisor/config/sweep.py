@@ -14,10 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from advisor.config.loader import load_model
 from advisor.config.paths import shipped
+from advisor.config.space_values import check_values
 from advisor.config.workload import Workload
 
 Value = bool | int | float | str | None
@@ -50,7 +51,10 @@ class Axis(_Model):
 
     @field_validator("values")
     @classmethod
-    def _distinct(cls, values: list[Value]) -> list[Value]:
+    def _distinct(cls, values: list[Value], info: ValidationInfo) -> list[Value]:
+        if str(info.data.get("setting", "")).startswith(ENVIRONMENT_PREFIX):
+            # The environment holds text: 8 and "8" are one value.
+            values = [str(v) if type(v) in (int, float) else v for v in values]
         if len({repr(value) for value in values}) != len(values):
             raise ValueError("lists a value twice")
         return values
@@ -70,6 +74,11 @@ class Axis(_Model):
         """Its name without the prefix: ``NCCL_ALGO``, ``bucket_cap_mb``."""
         return self.setting.removeprefix(ENVIRONMENT_PREFIX)
 
+    @property
+    def is_modelled(self) -> bool:
+        """Whether NCCL's cost model knows what it does."""
+        return self.variable in _MODELLED
+
     def applies(self, backend: str, strategy: str) -> bool:
         """Whether this backend and strategy heed the setting."""
         return self._read_by(backend) and self.heeded_by(strategy)
@@ -85,8 +94,7 @@ class Axis(_Model):
         """Why a job that does not heed the setting leaves it out, in a line."""
         if self._read_by(backend):
             return f"{strategy} ignores {self.variable}: not swept"
-        modelled = self.variable in _MODELLED
-        tail = " (use --topology for the modelled figure)" if modelled else ""
+        tail = " (use --topology for the modelled figure)" if self.is_modelled else ""
         return f"{backend} ignores {self.variable}: not swept{tail}"
 
     def heeded_by(self, strategy: str) -> bool:
@@ -208,7 +216,9 @@ def heeded(axes: Iterable[Axis], start: Configuration, point: Configuration) -> 
 
 def load_space(path: Path) -> Space:
     """Read a space file; every mistake is reported with file and line."""
-    return load_model(path, Space)
+    space = load_model(path, Space)
+    check_values(path, [(axis.setting, axis.values) for axis in space.axes])
+    return space
 
 
 def default_space(backend: str) -> Space:

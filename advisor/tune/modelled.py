@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from advisor.config.hardware import machine
-from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
+from advisor.config.sweep import ENVIRONMENT_PREFIX, Axis, Configuration
 from advisor.model.nccl.names import FUNCTIONS, algorithms, legal
-from advisor.model.nccl.settings import Call, SettingCost, rank_settings
+from advisor.model.nccl.settings import Call, SettingCost, forces_ll128, rank_settings
 from advisor.model.nccl.version import NcclVersion
+from advisor.model.topology import Topology
 from advisor.model.topology_machine import topology_of
 from advisor.tune.plugin.build import FLAGS, LIBRARY_NAME, source_path
 from advisor.tune.plugin.rules import Rule, format_rules
@@ -45,11 +47,43 @@ def calls_of(con: Any, run: str) -> list[Call]:
     ]
 
 
-def nccl_settings(
-    calls: Sequence[Call], machine_name: str, nodes: int, version: NcclVersion
-) -> list[SettingCost]:
-    """NCCL_ALGO and NCCL_PROTO settings by modelled cost on a machine of the hardware table."""
-    return rank_settings(topology_of(machine(machine_name), nodes), version, calls)
+@dataclass(frozen=True)
+class NcclModel:
+    """What NCCL's cost model is asked about: ``nodes`` machines of a kind and a release of NCCL.
+
+    ``settings`` are the (variable, value) of the space, () for every safe one; ``left_out`` says
+    of each value of the space that is not ranked why not.
+    """
+
+    machine_name: str
+    nodes: int
+    version: NcclVersion
+    topology: Topology
+    settings: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, nodes: int, version: NcclVersion, axes: Iterable[Axis]) -> NcclModel:
+        """Everything checked, so that no mistake shows after the trials only. Raises AdvisorError:
+        unknown machine, one without NCCL's graphs, a value that this release refuses.
+        """
+        topology = topology_of(machine(name), nodes)
+        settings, left_out = [], []
+        for axis in axes:
+            for value in axis.values if axis.is_modelled else ():
+                if value is None:
+                    continue
+                if forces_ll128(axis.variable, str(value), version):
+                    left_out.append(
+                        f"{axis.variable}={value}: not ranked, forcing LL128 can corrupt data"
+                    )
+                else:
+                    settings.append((axis.variable, str(value)))
+        return cls(name, nodes, version, topology, tuple(settings), tuple(left_out))
+
+    def rank(self, calls: Sequence[Call]) -> list[SettingCost]:
+        """The settings by modelled cost of ``calls``; [] where the model covers none of them."""
+        return rank_settings(self.topology, self.version, calls, self.settings) if calls else []
 
 
 def trial_rows(name: str, first: int, settings: Sequence[SettingCost]) -> list[tuple[Any, ...]]:

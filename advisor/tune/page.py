@@ -60,8 +60,7 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
         update={
             "title": f"{recommendation.verdict[:1].upper()}{recommendation.verdict[1:]}",
             "cause": sweep_section.WON if recommendation.recommended else sweep_section.KEPT,
-            "why": f"Tried {recommendation.tried_points} of {recommendation.grid_points} "
-            "combinations, each between two runs of the present settings. "
+            "why": f"{_tried(sweep, recommendation)} "
             f"{_noise(recommendation)}Below the sweep: the diagnosis of the present settings.",
             "next_steps": [f"sh {sweep.folder / 'run.sh'}"] if recommendation.recommended else [],
             "savings_ns": _saving(recommendation),
@@ -72,6 +71,15 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
     if not text:
         raise AdvisorError("the report is empty", where=str(path))
     return write_whole(path, text)
+
+
+def _tried(sweep: Sweep, recommendation: Recommendation) -> str:
+    if not sweep.axes:
+        return "The present settings ran once, for the calls that NCCL's model is asked about."
+    return (
+        f"Tried {recommendation.tried_points} of {recommendation.grid_points} combinations, each "
+        "between two runs of the present settings."
+    )
 
 
 def _noise(recommendation: Recommendation) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.config.sweep import Axis, baseline
+from advisor.config.loader import line_of, read_yaml
+from advisor.config.sweep import STRATEGY, Axis, baseline
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.tune.points import Points, comparable, job_identity
@@ -13,6 +14,33 @@ from advisor.tune.search import default_limit
 from advisor.tune.sweep import Sweep
 
 MINIMUM_TIMED_STEPS = 15
+
+
+def check_strategies(path: Path, axes: Sequence[Axis]) -> None:
+    """Raise AdvisorError where a space's file names a strategy that does not exist."""
+    from advisor.profile import strategies
+
+    for number, axis in enumerate(axes):
+        for place, value in enumerate(axis.values if axis.setting == STRATEGY else ()):
+            try:
+                strategies.resolve(str(value))
+            except AdvisorError as error:
+                line = line_of(read_yaml(path), ["axes", number, "values", place])
+                raise AdvisorError(
+                    f"strategy: {error.message}", where=f"{path}:{line}", hint=error.hint
+                ) from error
+
+
+def traced_only(workload: Workload, folder: Path, *, timeout_s: float) -> Sweep:
+    """A sweep that varies nothing: the present settings run once, for their trace."""
+    return Sweep(
+        workload=workload,
+        axes=(),
+        folder=folder,
+        points=Points.of((), {}),
+        limit=0,
+        timeout_s=timeout_s,
+    )
 
 
 def prepare(

@@ -117,7 +117,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         verdict=_leave_it(sweep, step, floor),
         recommended=False,
         changes={},
-        confidence="measured" if floor is not None else "rule-of-thumb",
+        confidence=_confidence(sweep, floor),
         **common,
     )
 
@@ -217,6 +217,8 @@ def _leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
         failed = next((r for r in sweep.results if not r.is_timed), None)
         why = f": {failed.message.splitlines()[0]}" if failed and failed.message else ""
         return f"the workload itself does not run{why}"
+    if not sweep.axes:
+        return "no setting was measured: gloo ignores all of this space; its ranking is modelled"
     if floor is None:
         return "leave it: too few baseline trials to tell a gain from noise"
     if not sweep.tried():
@@ -231,6 +233,12 @@ def _leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
         f"leave it: no measurable gain (resolution {floor:.1%} of the step in "
         f"{CONFIRMATION_ROUNDS} pairs, {sweep.resolution_of(1):.1%} in a single trial{seen})"
     )
+
+
+def _confidence(sweep: Sweep, floor: float | None) -> str:
+    if not sweep.axes:
+        return "modelled"
+    return "measured" if floor is not None else "rule-of-thumb"
 
 
 def _untried(count: int) -> str:

@@ -39,7 +39,8 @@ class Plan:
 class Sweep:
     """One sweep over ``axes`` of ``workload``; results live in ``folder``.
 
-    ``fixed`` are axes without a second value that this workload can run.
+    ``fixed`` are axes without a second value that this workload can run. Without ``axes`` the
+    present settings run once, for their trace.
     """
 
     workload: Workload
@@ -118,7 +119,7 @@ class Sweep:
     def left_s(self) -> float | None:
         """About how long the rest will take, a confirmation included; None before any trial."""
         usual = [result.seconds for result in self.results if result.is_timed]
-        if not usual:
+        if not usual or not self.axes:
             return None
         confirming = [r for r in self.results if r.purpose.startswith("confirm")]
         candidates = len(self.candidates()) if confirming else CANDIDATES
@@ -178,7 +179,7 @@ class Sweep:
         baselines = [result for result in self.results if result.is_baseline]
         if baselines and all(r.status != "ok" for r in baselines[:2]) and len(baselines) >= 2:
             return None
-        if len(self.results) < _FIRST_BASELINES:
+        if len(self.results) < (_FIRST_BASELINES if self.axes else 1):
             return Plan("baseline", self.start)
         confirming = any(result.purpose.startswith("confirm") for result in self.results)
         over = self.seconds is not None and self.spent_s + self._reserve_s() > self.seconds

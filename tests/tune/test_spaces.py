@@ -75,3 +75,53 @@ def test_settings_inside_a_section_are_known_and_the_section_is_none() -> None:
     assert Axis(setting="model.layers", values=[2]).variable == "model.layers"
     with pytest.raises(ValueError, match="unknown setting 'model'"):
         Axis(setting="model", values=["gpt2"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("bucket_cap_mb", '"big"', "bucket_cap_mb: write a number (got 'big')"),
+        ("bucket_cap_mb", "-3", "bucket_cap_mb: must be more than 0 (got -3)"),
+        ("bucket_cap_mb", "null", "bucket_cap_mb: write a number (got nothing)"),
+        ("static_graph", "maybe", "static_graph: write true or false (got 'maybe')"),
+        ("model.layers", "2.5", "model.layers: write a whole number (got 2.5)"),
+        ("emulated.layers", "0", "emulated.layers: must be 1 or more (got 0)"),
+        ("precision", "fp8", "precision: write 'fp32' or 'bf16' (got 'fp8')"),
+        ("env.NCCL_ALGO", "true", "env.NCCL_ALGO: write text or a number, or null for not set"),
+        ("env.NCCL_ALGO", '"a\\0b"', "env.NCCL_ALGO: no variable can hold a zero byte"),
+        ("strategy", "dpp", "strategy: unknown strategy 'dpp'"),
+        ("strategy", "fsdp2+ddp", "strategy: strategies fsdp2 and ddp are both data parallelism"),
+    ],
+)
+def test_a_value_that_a_setting_cannot_take_is_one_error_before_any_trial(
+    tmp_path: Path, setting: str, value: str, said: str
+) -> None:
+    space = tmp_path / "space.yaml"
+    space.write_text(
+        "axes:\n  - setting: wrap_layers\n    values: [1]\n"
+        f"  - setting: {setting}\n    values:\n      - {value}\n"
+    )
+    folder = tmp_path / "sweep"
+    with pytest.raises(AdvisorError) as error:
+        CliRunner().invoke(
+            command,
+            ["--sweep", "--space", str(space), "-o", str(folder)],
+            catch_exceptions=False,
+            standalone_mode=False,
+        )
+    assert f"{space}:6: {said}" in str(error.value)
+    assert not folder.exists()
+
+
+def test_every_value_that_is_wrong_is_named(tmp_path: Path) -> None:
+    space = tmp_path / "space.yaml"
+    space.write_text("axes: [{setting: bucket_cap_mb, values: [big, 5, small]}]\n")
+    with pytest.raises(AdvisorError, match=r"'big'[^5]*'small'[^5]*2 mistakes"):
+        load_space(space)
+
+
+def test_a_variables_number_is_the_text_that_the_environment_holds() -> None:
+    assert Axis(setting="env.NCCL_MAX_CTAS", values=[None, 4, "8"]).values == [None, "4", "8"]
+    with pytest.raises(ValueError, match="lists a value twice"):
+        Axis(setting="env.NCCL_MAX_CTAS", values=[8, "8"])
+    assert Axis(setting="wrap_layers", values=[1, 2]).values == [1, 2]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from advisor.errors import AdvisorError
 from advisor.model.nccl.cost import predict
-from advisor.model.nccl.filters import PER_FUNCTION_SINCE
-from advisor.model.nccl.names import algorithms, function_name, legal
+from advisor.model.nccl.filters import PER_FUNCTION_SINCE, parse_algorithms, parse_protocols
+from advisor.model.nccl.names import FUNCTIONS, algorithms, function_name, legal
 from advisor.model.nccl.version import NcclVersion
 from advisor.model.topology import Topology
 
@@ -43,22 +43,38 @@ class SettingCost:
 
 
 def rank_settings(
-    topology: Topology, version: NcclVersion, calls: Sequence[Call]
+    topology: Topology,
+    version: NcclVersion,
+    calls: Sequence[Call],
+    settings: Sequence[tuple[str, str]] = (),
 ) -> list[SettingCost]:
-    """The default and every safe setting of the calls' functions, cheapest first, broken last.
+    """The default and ``settings`` (variable, value), cheapest first, broken last.
 
-    LL128 is never named: forcing it can corrupt data. Raises AdvisorError without calls.
+    Without ``settings`` every safe one of the calls' functions; LL128 is never named: forcing it
+    can corrupt data. Raises AdvisorError without calls.
     """
     if not calls:
         raise AdvisorError("no calls to rank settings for")
     default, broken = _time(topology, version, calls, None, None)
     rows = [_row("", "", default, default, broken)]
-    for variable, value in _candidates(version, calls):
+    for variable, value in settings or _candidates(version, calls):
         algo = value if variable == "NCCL_ALGO" else None
         proto = value if variable == "NCCL_PROTO" else None
         time, broken = _time(topology, version, calls, algo, proto)
         rows.append(_row(variable, value, time, default, broken))
     return sorted(rows, key=lambda row: (row.time_us is None, row.time_us or 0.0))
+
+
+def forces_ll128(variable: str, value: str, version: NcclVersion) -> bool:
+    """Whether a setting turns LL128 on where NCCL might not dare to.
+
+    Raises AdvisorError where the release would refuse the value.
+    """
+    if variable != "NCCL_PROTO":
+        parse_algorithms(value, version)
+        return False
+    selection = parse_protocols(value, version)
+    return any("LL128" in (selection.names(function) or ()) for function in FUNCTIONS)
 
 
 def _row(

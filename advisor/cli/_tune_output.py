@@ -1,0 +1,132 @@
+"""What ``advisor tune --sweep`` prints: a line per trial, the result, and what the model says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from advisor.model.nccl.settings import SettingCost
+    from advisor.tune.modelled import NcclModel
+    from advisor.tune.recommend import Recommendation
+    from advisor.tune.sweep import Plan, Sweep
+    from advisor.tune.trial import TrialResult
+
+_NOISY = 0.1
+
+
+class Progress:
+    """One line per trial on stderr, with the time left."""
+
+    def __init__(self, sweep: Sweep, *, quiet: bool) -> None:
+        self._sweep = sweep
+        self._quiet = quiet
+
+    def __call__(self, plan: Plan | None, result: TrialResult | None) -> None:
+        if self._quiet or result is None:
+            return
+        from advisor.tune.recommend import describe, faster
+
+        start = self._sweep.start
+        changes = {k: v for k, v in result.configuration.items() if v != start[k]}
+        name = describe(changes) or "present settings"
+        if result.is_timed:
+            ratio = next(
+                (r for t, r in self._sweep.with_ratios() if t.number == result.number), None
+            )
+            gain = "" if ratio is None else f"  {faster(ratio)}"
+            note = "" if result.status == "ok" else f"  {result.status}"
+            figure = f"{result.median_ns / 1e6:9.2f} ms ±{result.mad_ns / 1e6:.2f}{gain}{note}"
+        else:
+            reason = result.message.splitlines()[0] if result.message else ""
+            figure = f"{result.status}: {reason}"[:60]
+        number = f"{result.number + 1:3d}"
+        click.echo(f"{number} {result.purpose:9s} {name:44s} {figure}{self._left()}", err=True)
+
+    def _left(self) -> str:
+        seconds = self._sweep.left_s
+        if seconds is None:
+            return ""
+        return (
+            f"  (about {seconds / 60:.0f} min left)"
+            if seconds >= 90
+            else f"  ({seconds:.0f} s left)"
+        )
+
+
+def announce(sweep: Sweep, unheeded: list[str], model: NcclModel | None) -> None:
+    """What is about to be run, and what of the space is not."""
+    if not sweep.axes and model is not None:
+        click.echo(
+            "No setting can be measured here: the present settings run once, then NCCL's model on "
+            f"{model.nodes} x {model.machine_name}",
+            err=True,
+        )
+        return
+    settings = ", ".join(axis.setting.removeprefix("env.") for axis in sweep.axes)
+    most = sweep.limit
+    if sweep.seconds is not None:
+        limit = f"as many as fit into {sweep.seconds / 60:.3g} min, at most {most}"
+    else:
+        limit = f"at most {most} tried"
+    click.echo(f"Sweeping {settings}: {len(sweep.points)} combinations, {limit}", err=True)
+    for line in unheeded:
+        click.echo(line, err=True)
+    if sweep.fixed:
+        listed = ", ".join(name.removeprefix("env.") for name in sweep.fixed)
+        click.echo(f"Not swept, this job has one value only: {listed}", err=True)
+
+
+def print_result(sweep: Sweep, result: Recommendation) -> None:
+    """The verdict, the noise, and the five best of the search."""
+    from advisor.tune.recommend import describe, faster
+
+    click.echo(f"RESULT   {result.verdict}")
+    if result.baseline_step_ns is not None:
+        click.echo(f"NOW      {result.baseline_step_ns / 1e6:.2f} ms per step")
+    noise, seen = result.resolution_share, result.confirmed_resolution_share
+    if seen is not None and seen > _NOISY:
+        low, high = sweep.baseline_range_ms
+        click.echo(
+            f"NOISE    the present settings alone ran from {low:.1f} to {high:.1f} ms: gains below "
+            f"{seen:.1%} cannot be seen; a quiet machine shows more"
+        )
+    if not sweep.axes:
+        return
+    click.echo(
+        f"TRIED    {result.tried_points - 1} of {result.grid_points - 1} other combinations, in "
+        f"{len(sweep.results)} trials: "
+        + ", ".join(f"{count} {status}" for status, count in sorted(result.trials.items()))
+    )
+    ranked = sorted(
+        ((t.ratio, t.configuration) for t in sweep.tried() if t.ratio is not None),
+        key=lambda entry: entry[0],
+    )
+    for ratio, configuration in ranked[:5]:
+        changes = {k: v for k, v in configuration.items() if v != sweep.start[k]}
+        hidden = noise is not None and abs(1 - ratio) <= noise
+        note = " (within the noise)" if hidden else ""
+        click.echo(f"         {faster(ratio):>14s}  {describe(changes)}{note}")
+    if result.recommended:
+        click.echo(f"NEXT     sh {sweep.folder / 'run.sh'}")
+
+
+def print_modelled(settings: list[SettingCost], model: NcclModel) -> None:
+    """The modelled ranking, labelled as such."""
+    from advisor.model.nccl.version import format_version
+
+    where = f"NCCL {format_version(model.version)} on {model.nodes} x {model.machine_name}"
+    if not settings:
+        click.echo(f"MODELLED {where}: nothing, the model covers none of this job's calls")
+        return
+    click.echo(f"MODELLED {where}, this job's calls; not measured")
+    for row in settings:
+        name = f"{row.variable}={row.value}" if row.variable else "NCCL's own choice"
+        if row.time_us is None:
+            click.echo(f"         {'fails':>10s}  {name}: breaks {', '.join(row.breaks)}")
+        else:
+            share = "" if row.extra_share is None else f"  {row.extra_share:+.1%}"
+            click.echo(f"         {row.time_us:8.1f} us  {name}{share}")
+    for text in model.left_out:
+        click.echo(f"         {text}")

@@ -1,0 +1,122 @@
+"""NCCL's settings where they cannot be measured: ranked by its model, never called measured."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from click.testing import CliRunner, Result
+
+from advisor.cli.tune import command
+from advisor.config.sweep import Axis
+from advisor.errors import AdvisorError
+from advisor.tune import sweep as engine
+from advisor.tune.modelled import NcclModel
+from advisor.tune.trial import TrialResult
+
+SPACE = """\
+axes:
+  - setting: env.NCCL_ALGO
+    values: [null, "allreduce:ring", "allreduce:nvls"]
+  - setting: env.NCCL_PROTO
+    values: ["allreduce:LL", "allreduce:LL128"]
+  - setting: env.NCCL_MAX_CTAS
+    values: [4]
+"""
+NCCL = (2, 29, 7)
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch, fixtures_dir: Path) -> list[str]:
+    """Trials that run nothing: each leaves a recorded trace. The list is of their purposes."""
+    ran: list[str] = []
+
+    def run_trial(_workload: Any, configuration: Any, folder: Path, **values: Any) -> TrialResult:
+        ran.append(values["purpose"])
+        shutil.copytree(fixtures_dir / "gpt2-tiny-ddp-2", folder)
+        return TrialResult(
+            number=values["number"], configuration=configuration, purpose=values["purpose"],
+            is_baseline=values["is_baseline"], status="ok", step_ns=[100_000_000] * 15,
+            tokens_per_step=512, folder=folder.name, seconds=1.0,
+        )  # fmt: skip
+
+    monkeypatch.setattr(engine, "run_trial", run_trial)
+    return ran
+
+
+def run(folder: Path, space: str, *arguments: str) -> Result:
+    (folder / "space.yaml").write_text(space)
+    return CliRunner().invoke(
+        command,
+        ["--sweep", "--space", str(folder / "space.yaml"), "-o", str(folder / "sweep"), *arguments],
+        catch_exceptions=False,
+        standalone_mode=False,
+    )
+
+
+def test_a_space_of_nccl_alone_is_ranked_by_the_model_and_nothing_is_called_measured(
+    tmp_path: Path, trials: list[str]
+) -> None:
+    result = run(tmp_path, SPACE, "--topology", "dgx-h100", "--nodes", "4")
+    # THEN the present settings ran once, for their calls
+    assert trials == ["baseline"]
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("RESULT   no setting was measured: gloo ignores")
+    assert "MODELLED NCCL 2.29.7 on 4 x dgx-h100, this job's calls; not measured" in lines
+    # AND the space's values are ranked, and no others
+    ranked = [line.split("  ")[-2:] for line in lines if " us  " in line or " fails  " in line]
+    names = " ".join(part for parts in ranked for part in parts)
+    assert "NCCL_ALGO=allreduce:ring" in names and "NCCL_PROTO=allreduce:LL" in names
+    assert "breaks AllReduce" in next(line for line in lines if "allreduce:nvls" in line)
+    assert "tree" not in names and "LL128" not in names and "MAX_CTAS" not in names
+    assert any("LL128: not ranked, forcing LL128 can corrupt data" in line for line in lines)
+    # AND the files say the same
+    document = json.loads((tmp_path / "sweep" / "recommendation.json").read_text())
+    assert (document["recommended"], document["confidence"]) == (False, "modelled")
+    assert "gloo ignores NCCL_MAX_CTAS: not swept" in document["not_tried"]
+    with duckdb.connect(str(tmp_path / "sweep" / "sweep.duckdb"), read_only=True) as con:
+        origins = con.execute(
+            "SELECT origin, count(*) FROM trial GROUP BY origin ORDER BY origin"
+        ).fetchall()
+    assert origins == [("measured", 1), ("modelled", 4)]
+    page = (tmp_path / "sweep" / "report.html").read_text()
+    assert "No setting was measured" in page and "Modelled, not measured" in page
+    assert "between two runs of the present settings" not in page
+
+
+def test_without_a_machine_the_space_is_refused_and_what_to_give_is_said(
+    tmp_path: Path, trials: list[str]
+) -> None:
+    with pytest.raises(AdvisorError, match="give --topology MACHINE"):
+        run(tmp_path, SPACE)
+    # AND what the model does not know is not sent to it
+    with pytest.raises(AdvisorError, match="NCCL's model ranks NCCL_ALGO and NCCL_PROTO"):
+        run(tmp_path, "axes: [{setting: env.NCCL_MAX_CTAS, values: [4]}]", "--topology", "dgx-h100")
+    assert not trials
+
+
+@pytest.mark.parametrize(
+    ("arguments", "space", "said"),
+    [
+        (["--topology", "dgx-h10"], SPACE, "unknown hardware 'dgx-h10'"),
+        (["--topology", "mi300x-roce"], SPACE, "has no NCCL graphs"),
+        (["--topology", "dgx-h100", "--nccl", "new"], SPACE, "'new' is not an NCCL version"),
+        (["--topology", "dgx-h100"], SPACE.replace("ring", "rign"), "'rign' is unknown"),
+    ],
+)
+def test_a_mistake_about_the_model_is_said_before_any_trial(
+    tmp_path: Path, trials: list[str], arguments: list[str], space: str, said: str
+) -> None:
+    with pytest.raises(AdvisorError, match=said):
+        run(tmp_path, space, *arguments)
+    assert not trials
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_job_without_such_calls_has_no_ranking() -> None:
+    axes = [Axis(setting="env.NCCL_ALGO", values=["allreduce:ring"])]
+    assert NcclModel.of("dgx-h100", 1, NCCL, axes).rank([]) == []

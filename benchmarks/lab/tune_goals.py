@@ -25,6 +25,7 @@ from advisor.config.sweep import Configuration
 from advisor.tune.points import Key, Points, key_of
 from advisor.tune.predictions import from_trace
 from advisor.tune.search import GRID_SHARE, Search, Tried
+from advisor.tune.statistics import RESOLUTION_SIGMAS
 from advisor.tune.sweep import CANDIDATES
 from benchmarks.lab import hosts
 from benchmarks.lab.grids import Grid, grids, point_name
@@ -110,9 +111,13 @@ def _identity(point: Configuration, layers: int) -> Key:
 
 
 def _resolution(rounds: list[list[int]]) -> float:
-    """Two sigma of one measurement of a point against another, from the median difference."""
-    differences = [abs(first / second - 1) for first, second in rounds]
-    return 2 * 1.4826 * statistics.median(differences)
+    """Two sigma of one measurement of a point against another, as a share of the step.
+
+    Sigma is of logs, from the median difference, so that the order of the rounds does not matter;
+    a gain of as much is the share, as in a real sweep.
+    """
+    differences = [abs(math.log(first / second)) for first, second in rounds]
+    return -math.expm1(-RESOLUTION_SIGMAS * 1.4826 * statistics.median(differences))
 
 
 def _rounded(value: float | None) -> float | None:

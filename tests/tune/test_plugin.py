@@ -414,6 +414,48 @@ def test_the_plugin_takes_exactly_what_the_parser_takes(sanitized: Path, tmp_pat
     assert not all(accepted)
 
 
+@needs_compiler
+def test_the_plugin_and_the_parser_take_the_same_odd_files(sanitized: Path, tmp_path: Path) -> None:
+    rule = "allreduce,0,9,ring,ll,-1,-1,-1"
+    sound = [
+        f"{rule}\r\n{rule}\r\n", rule, "", "\n\n \t\n" + rule, f"  # x\n{rule}",
+        f"#{'x' * 510}\n{rule}",
+        f"{rule}\n" * 4096, "allreduce,000,09,ring,ll,007,2147483647,2147483647",
+    ]  # fmt: skip
+    broken = [
+        f"{rule}\r{rule}", f"{rule}\r\r\n", f"#a\0b\n{rule}", f"{rule}\0\n", "\0",
+        f"#{'x' * 511}\n{rule}", f"#{'x' * 2_000_000}\n{rule}", f"{rule}\n" * 4097,
+        "allreduce,-5,9,ring,ll,-1,-1,-1", f"allreduce,0,{'9' * 490},ring,ll,-1,-1,-1",
+        "allreduce,0,9,ring,ll,-1,2147483648,-1", "allreduce,+0,9,ring,ll,-1,-1,-1",
+        "allreduce,0,9,ring,ll,-0,-1,-1", "allreduce,0,9,ring,ll,-01,-1,-1", f"\ufeff{rule}",
+        f"\u00a0{rule}", f"{rule}\x0b{rule}", f"{rule}\x0c", f"{rule}\u2028{rule}", f"{rule} # x",
+        "allreduce,\u0660,9,ring,ll,-1,-1,-1", "allreduce,0,\u00b2,ring,ll,-1,-1,-1", f"{rule},",
+        "allreduce,0,1_000,ring,ll,-1,-1,-1",
+    ]  # fmt: skip
+    files = []
+    for number, text in enumerate([*sound, *broken]):
+        files.append(tmp_path / f"{number}.csv")
+        files[-1].write_bytes(text.encode())
+    statuses = [status for status, _ in _run(sanitized, files)]
+    assert statuses == [0] * len(sound) + [5] * len(broken)
+    for text in sound:
+        parse_rules(text)
+    for text in broken:
+        with pytest.raises(AdvisorError, match=r"r\.csv:[1-9]"):
+            parse_rules(text, where="r.csv")
+
+
+@needs_compiler
+def test_a_long_verdict_is_a_comment_that_the_plugin_reads(sanitized: Path, tmp_path: Path) -> None:
+    rules = [Rule("AllReduce", 0, 9, "Ring", "LL")]
+    verdict = ", ".join(f"setting_{number}=value" for number in range(60))
+    path = tmp_path / "tuner.csv"
+    path.write_text(format_rules(rules, NCCL, comments=[verdict]))
+    assert "setting_59" in path.read_text()
+    assert [status for status, _ in _run(sanitized, [path])] == [0]
+    assert parse_rules(path.read_text()) == rules
+
+
 _NAMES = st.sampled_from(
     [(f, a, p) for f in FUNCTIONS for a in ALGORITHMS for p in PROTOCOLS if legal(f, a, p, NCCL)]
 )

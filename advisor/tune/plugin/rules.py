@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isqrt
+from textwrap import wrap
 
 from advisor.errors import AdvisorError
 from advisor.model.nccl.names import FUNCTIONS, legal
@@ -20,6 +21,10 @@ from advisor.model.nccl.version import NcclVersion, format_version
 
 ANY = -1
 NO_LIMIT = 2**64 - 1
+
+# Limits of tuner.c.
+_LONGEST_LINE = 511
+_MOST_RULES = 4096
 
 _ALGORITHMS = {
     "tree": "Tree",
@@ -118,7 +123,7 @@ def format_rules(
     if problems:
         raise AdvisorError("\n".join(problems), hint="the tuner file was not written")
     lines = [
-        *(f"# {line}" for text in comments for line in text.splitlines()),
+        *(f"# {line}" for text in comments for line in wrap(text.replace("\0", " "), 100)),
         f"# NCCL {format_version(version)}; first match wins; sizes are total bytes (allgather and",
         "# reducescatter: ranks x count); channels -1 = NCCL's own number. For advisor's plugin:",
         "# NVIDIA's example crashes on 2.27.5 to 2.29.7 and runs unmatched calls on one channel.",
@@ -152,12 +157,22 @@ def parse_rules(text: str, *, where: str = "rules") -> list[Rule]:
     rules, mistakes = [], []
     for number, line in enumerate(text.split("\n"), 1):
         content = line.removesuffix("\r").strip(" \t")
+        if len(line.encode()) > _LONGEST_LINE or "\0" in line:
+            mistakes.append(
+                f"{where}:{number}: the line is longer than {_LONGEST_LINE} bytes or holds a NUL"
+                " byte"
+            )
+            continue
         if not content or content.startswith("#"):
             continue
         try:
             rules.append(_parse_row([field.strip(" \t") for field in content.split(",")]))
         except ValueError as error:
             mistakes.append(f"{where}:{number}: {error}")
+            continue
+        if len(rules) > _MOST_RULES:
+            mistakes.append(f"{where}:{number}: more than {_MOST_RULES} rules")
+            break
     if mistakes:
         raise AdvisorError("\n".join(mistakes), hint=f"fields: {_FIELDS}")
     return rules

@@ -27,6 +27,9 @@ def command(name: str, rule_dirs: tuple[Path, ...], show_sql: bool) -> None:
     if name in recipes():
         click.echo(recipes()[name].title)
         click.echo(textwrap.indent(recipes()[name].how.strip(), "  "))
+        for tool, way in recipes()[name].by_format.items():
+            click.echo(f"With {tool}:")
+            click.echo(textwrap.indent(way.strip(), "  "))
         return
     rules, broken = load_catalogue(rule_dirs)
     found = next((rule for rule in rules if rule.id == name), None)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from advisor.config.loader import load_model, read_plain
 from advisor.config.paths import shipped
@@ -27,6 +27,15 @@ class Recipe(BaseModel):
 
     title: str
     how: str
+    by_format: dict[str, str] = Field(
+        default_factory=dict,
+        description="instead, where files of this format were read and none of Kineto's",
+    )
+
+    def for_formats(self, formats: Collection[str]) -> str:
+        """How to capture it with the tool that wrote files of these ``formats``."""
+        others = [way for name, way in self.by_format.items() if name in formats]
+        return self.how if "kineto" in formats or not others else others[0]
 
 
 class _Recipes(BaseModel):

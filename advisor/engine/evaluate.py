@@ -55,7 +55,7 @@ def evaluate(
         for need in rule.needs:
             missing = _missing(need, sandbox, facts, values)
             if missing is not None:
-                return missing_result(rule, sandbox.run, need, missing)
+                return missing_result(rule, sandbox, need, missing)
         rows = sandbox.records(rule.sql, values)
         kept, dropped_ns = _above_noise(rule, rows, facts)
         findings = [_finding(rule, sandbox, facts, values, row) for row in kept[: rule.limit]]
@@ -75,13 +75,13 @@ def evaluate(
     return _result(rule, sandbox.run, OutcomeKind.PASSED, reason)
 
 
-def missing_result(rule: Rule, run: str, need: Need, missing: str) -> Result:
-    """The not-applicable outcome, with how to record what is missing."""
+def missing_result(rule: Rule, sandbox: Sandbox, need: Need, missing: str) -> Result:
+    """The not-applicable outcome, with how to record what is missing by the tool that was used."""
     recipe = recipes().get(need.capture)
-    how = " ".join(recipe.how.split()) if recipe else ""
+    how = " ".join(recipe.for_formats(sandbox.formats).split()) if recipe else ""
     return Result(
         Outcome(
-            run=run,
+            run=sandbox.run,
             rule=rule.id,
             outcome=OutcomeKind.NOT_APPLICABLE,
             reason=missing,

@@ -2,13 +2,12 @@
 
 Rules may come from a user's own folder, so every rule runs the same way: one SELECT, inside a
 read-only transaction of an in-memory DuckDB that has no file system, no network, no extension
-loading and a locked configuration, and that is interrupted when its time is up.
+loading and a locked configuration, and that is interrupted when its processor time is used up.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from types import TracebackType
@@ -18,6 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from advisor.engine.reference import fill_reference_tables
+from advisor.engine.time_limit import TimeLimit
 from advisor.store import Store
 from advisor.store.store import schema_sql
 
@@ -46,10 +46,12 @@ class Sandbox:
     """The tables and views of one run, for reading only.
 
     Tables are those of schema.sql with the rows of ``run``; views are those of views.sql.
+    ``formats`` names the readers that took its files ('kineto', 'nsys', ...).
     """
 
     def __init__(self, store: Store | None, run: str, *, timeout_s: float = 20.0) -> None:
         self.run = run
+        self.formats: frozenset[str] = frozenset()
         self._timeout_s = timeout_s
         self.con = duckdb.connect(":memory:", config={"threads": 2})
         self.con.execute(schema_sql())
@@ -60,6 +62,12 @@ class Sandbox:
         self._seal(settled=store is not None)
 
     def _copy(self, store: Store) -> None:
+        self.formats = frozenset(
+            row[0]
+            for row in store.con.execute(
+                "SELECT DISTINCT format FROM source WHERE run = ?", [self.run]
+            ).fetchall()
+        )
         present = {
             row[0]
             for row in store.con.execute(
@@ -167,20 +175,18 @@ class Sandbox:
         if unknown:
             raise RuleSqlError(f"SQL names ${', $'.join(unknown)}, which is not a parameter")
         bound = {name: values[name] for name in named}
-        timer = threading.Timer(self._timeout_s, self.con.interrupt)
-        timer.daemon = True
         self.con.execute("BEGIN TRANSACTION READ ONLY")
-        timer.start()
         try:
-            result = self.con.execute(statements[0], bound or None)
-            names = [column[0] for column in result.description or ()]
-            return names, result.fetchall()
+            with TimeLimit(self._timeout_s, self.con.interrupt):
+                result = self.con.execute(statements[0], bound or None)
+                names = [column[0] for column in result.description or ()]
+                return names, result.fetchall()
         except duckdb.InterruptException as error:
-            raise RuleSqlError(f"took longer than {self._timeout_s:g} s") from error
+            limit = f"{self._timeout_s:g} s of processor time"
+            raise RuleSqlError(f"took longer than {limit}") from error
         except duckdb.Error as error:
             raise RuleSqlError(_first_line(error)) from error
         finally:
-            timer.cancel()
             self.con.execute("ROLLBACK")
 
     def records(self, sql: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:

@@ -75,6 +75,13 @@ def percent(share: float) -> str:
     return f"{significant(100 * share, 2)} %"
 
 
+def lower_first(sentence: str) -> str:
+    """``sentence`` as it stands inside another one; names such as 'DDP' and 'all_reduce' stay."""
+    if sentence[1:2].isupper():
+        return sentence
+    return f"{sentence[:1].lower()}{sentence[1:]}"
+
+
 @cache
 def _environment() -> ImmutableSandboxedEnvironment:
     # The output is plain text; escaping belongs to the view that shows it (HTML escapes).

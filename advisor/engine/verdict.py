@@ -7,18 +7,16 @@ from collections.abc import Sequence
 from advisor.engine.evaluate import WARNING_SHARE
 from advisor.engine.facts import Facts
 from advisor.engine.recorded import not_recorded
+from advisor.engine.recording import all_ranks, groups, more_steps
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.text import duration, percent, significant, size
+from advisor.engine.suspicion import WORTH_A_TRY, suspected
+from advisor.engine.text import duration, lower_first, percent, significant, size
 from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
 
 # A device idle for half of the step has a problem, though not one of communication.
 _MOSTLY_IDLE = 0.5
-_WORTH_A_TRY = 0.01
 _SMALL_PART = 0.01
 _FEW_EVENTS = 100  # per step and rank; a real step holds thousands
-_RECORD = (
-    "torchrun --nproc-per-node N -m advisor.record train.py, then advisor diagnose advisor-traces/"
-)
 _HEALTHY_STEPS = 2  # one step alone is no ground to call a run healthy that waits
 
 
@@ -51,7 +49,7 @@ def verdict_of(
             "whether it waits for a late rank or for the network.",
             cause="unknown",
             why=numbers,
-            next_steps=[f"record all ranks over the same steps: {_RECORD}"],
+            next_steps=[all_ranks(sandbox)],
         )
     if exposed_share >= WARNING_SHARE and sandbox.records(
         "SELECT 1 AS one FROM collective WHERE starts_with(process_group, 'not recorded') LIMIT 1"
@@ -62,7 +60,7 @@ def verdict_of(
             "compared.",
             cause="unknown",
             why=numbers,
-            next_steps=["record with advisor.record, which notes the groups"],
+            next_steps=[groups(sandbox)],
         )
     if facts.steps < _HEALTHY_STEPS and exposed_share >= WARNING_SHARE:
         return Verdict(
@@ -71,7 +69,7 @@ def verdict_of(
             "every time.",
             cause="unknown",
             why=numbers,
-            next_steps=[_more_steps(sandbox)],
+            next_steps=[more_steps(sandbox)],
         )
     if idle_share >= _MOSTLY_IDLE:
         return Verdict(
@@ -82,50 +80,32 @@ def verdict_of(
             next_steps=[
                 "see what the host does in that time: advisor explain launch-bound, "
                 "advisor explain data-loader-stall",
-                *([_more_steps(sandbox)] if facts.steps < 5 else []),
+                *([more_steps(sandbox)] if facts.steps < 5 else []),
             ],
         )
-    if exposed_share < WARNING_SHARE:
-        title = (
-            f"Nothing to gain in communication: {percent(exposed_share)} of the step is exposed."
-        )
+    unsure = suspected(findings, sandbox, facts, numbers)
+    if unsure is not None:
+        return unsure
+    exposed = f"{percent(exposed_share)} of the step is exposed"
+    small = any(item.savings_ns for item in findings)
+    if small:
+        title = f"Hardly anything to gain in communication: {exposed}, and what could be changed "
+        title += f"gives less than {percent(WORTH_A_TRY)} of the step."
+    elif exposed_share < WARNING_SHARE:
+        title = f"Nothing to gain in communication: {exposed}."
     else:
         title = (
-            "Nothing measurable to gain in communication with what was recorded: "
-            f"{percent(exposed_share)} of the step is exposed, and no rule finds a cause that a "
-            "change would remove."
+            f"Nothing to gain in communication that this recording shows: {exposed}, and no rule "
+            "finds a cause that a change would remove."
         )
-    hints = [
-        f"worth a try, for about {duration(item.savings_ns)} per step: {item.fix[0]}"
-        for item in findings
-        # Less than a percent of the step is not worth anybody's afternoon, and what is under the
-        # run's noise could not be seen if it came.
-        if item.savings_ns
-        and item.fix
-        and item.savings_ns >= max(_WORTH_A_TRY * (facts.step_ns or 0), facts.noise_ns or 0)
-    ][:2]
-    return Verdict(title=title, cause="healthy", savings_ns=0, why=numbers, next_steps=hints)
-
-
-def _more_steps(sandbox: Sandbox) -> str:
-    """How to record more steps, with the tool that made this recording."""
-    # What torch's profiler writes has fields beside its events, an nsys export has none.
-    if sandbox.records(
-        "SELECT 1 AS one FROM rank WHERE timeline = 'device' HAVING count(metadata) = 0 "
-        "AND sum(events_read) > 0"
-    ):
-        return (
-            "record at least 5 steps, each in an NVTX range of its own: "
-            'with torch.cuda.nvtx.range(f"ProfilerStep#{i}"): step()'
-        )
-    return f"record at least 5 steps: {_RECORD}"
+    return Verdict(title=title, cause="healthy", savings_ns=0, why=numbers)
 
 
 def _suspicion(findings: Sequence[Finding]) -> str:
     """The finding that explains the exposed communication, though not for sure."""
     for item in findings:
         if any(effect.startswith("exposed-communication") for effect in item.merged):
-            return f"{item.title[:1].lower()}{item.title[1:].rstrip('.')}, but "
+            return f"{lower_first(item.title.rstrip('.'))}, but "
     return ""
 
 
@@ -154,7 +134,7 @@ def _unknown_without_steps(
     traced = sandbox.records("SELECT count(*) AS steps FROM step")[0]["steps"]
     if traced:
         title = "No complete step was found, so nothing can be said per step."
-        step = _more_steps(sandbox)
+        step = more_steps(sandbox)
     else:
         benchmark = _benchmark(sandbox)
         if benchmark is not None:

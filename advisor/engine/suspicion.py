@@ -1,0 +1,73 @@
+"""What a verdict says where a gain is suspected, but the recording cannot show it.
+
+A finding of severity info whose interval reaches into the noise is neither a cause nor nothing:
+one sentence says what it may give, why that is not sure, and which recording would tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from advisor.engine.facts import Facts
+from advisor.engine.recording import more_steps
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.text import duration, lower_first
+from advisor.findings import Finding, Verdict
+
+# Less than a percent of the step is not worth anybody's afternoon.
+WORTH_A_TRY = 0.01
+# Beyond this a longer recording is no answer; a quieter machine is.
+_MOST_STEPS = 100
+
+
+def suspected(
+    findings: Sequence[Finding], sandbox: Sandbox, facts: Facts, numbers: str
+) -> Verdict | None:
+    """The verdict for the largest gain that is not sure; None where no finding has a gain to try.
+
+    ``numbers`` says in words where the step's time goes.
+    """
+    worth = [
+        item
+        for item in findings
+        if item.savings_ns and item.savings_ns >= WORTH_A_TRY * (facts.step_ns or 0)
+    ]
+    if not worth or not facts.step_ns:
+        return None
+    first = max(worth, key=lambda item: item.savings_ns or 0)
+    gain = first.savings_ns or 0
+    noise = facts.noise_ns or 0
+    steps = None
+    if gain <= noise:
+        # The noise floor is a standard error: it falls with the root of the number of steps.
+        steps = 10 * math.ceil(facts.steps * (noise / gain) ** 2 / 10)
+        enough = steps <= _MOST_STEPS
+        doubt = f"recordings like this differ by {duration(noise)}"
+        tells = f"about {steps} steps" if enough else "a quieter machine"
+        more = more_steps(sandbox, steps if enough else None, quiet=True)
+    else:
+        low = first.savings_low_ns or 0
+        doubt = "the estimate reaches down to " + ("nothing" if low == 0 else duration(low))
+        tells = "a recording with the change"
+        more = ""
+    lead = lower_first(first.title.rstrip("."))
+    tries = [
+        f"{'or try' if more else 'try'}, for about {duration(item.savings_ns or 0)} per step: "
+        f"{item.fix[0]}"
+        for item in worth
+        if item.fix
+    ][:2]
+    return Verdict(
+        title=f"Suspected, not sure: {lead}, for perhaps {duration(gain)} of every "
+        f"{duration(facts.step_ns)} step; {doubt}, and {tells} would tell.",
+        cause="unknown",
+        savings_ns=None,
+        why=numbers,
+        next_steps=[
+            *([more] if more else []),
+            *tries,
+            # A longer recording comes first where one would tell; there is nothing to prove yet.
+            *([f"prove it: {first.verify}"] if first.verify and not more else []),
+        ],
+    )

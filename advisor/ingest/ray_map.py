@@ -21,14 +21,8 @@ from advisor.errors import AdvisorError
 from advisor.ingest import ray_task
 from advisor.ingest.ray_plan import Item, Look, Piece, batches, is_url, list_inputs, pieces
 from advisor.ingest.ray_task import Done, Job
-from advisor.store.parquet import (
-    PER_RANK,
-    clear_partial,
-    forget_replaced,
-    prepare_parquet,
-    rank_place,
-    run_folder,
-)
+from advisor.store.batches import Index, clear_unfinished
+from advisor.store.parquet import prepare_parquet
 from advisor.store.store import SCHEMA_VERSION
 
 MAX_RETRIES = 3
@@ -116,7 +110,6 @@ def ingest_on_ray(
         for batch, done, problem in _run(ray, read_batch, plan, job):
             lost = tuple((item, problem) for piece in batch for item in piece.items)
             count(Done(failed=lost) if done is None else done)
-        _clear_halves(apart, job)
         notes = [
             *((item, "not a format that is read") for item in ignored),
             *((item, reason) for item, reason in failed),
@@ -124,9 +117,8 @@ def ingest_on_ray(
         if together.items or notes:
             count(_together(ray, together, notes, sorted(written), job))
         _check_written(written, job)
-        with duckdb.connect() as con:
-            forget_replaced(con, folder, run, written, names)
-        clear_partial(folder, run, written, names)
+        planned = {piece.rank for piece in apart if piece.rank is not None}
+        clear_unfinished(folder, run, ranks=planned | written, names=names)
         summary.ranks = len(written)
         summary.failed = _readable(failed)
         if not written and summary.failed:
@@ -239,7 +231,13 @@ def _reason(error: Exception) -> str:
 
 def _next_number(folder: Path, run: str) -> int:
     """The first number for ``source`` that the run does not have yet."""
-    files = [str(file) for file in run_folder(folder, "source", run).glob("ranks=*.parquet")]
+    index = Index(folder)
+    files = [
+        str(batch.of_run(folder, "source"))
+        for batch in index.batches
+        if batch.run == run and "source" in batch.tables
+    ]
+    files = [file for file in files if Path(file).exists()]  # those replaced since may be gone
     if not files:
         return 0
     with duckdb.connect() as con:
@@ -250,10 +248,9 @@ def _next_number(folder: Path, run: str) -> int:
 
 
 def _refuse_present(apart: Sequence[Piece], job: Job) -> None:
-    if job.force:
-        return
+    present = set() if job.force else Index(job.folder).ranks(job.run)
     for piece in apart:
-        if piece.rank is not None and rank_place(job.folder, "rank", job.run, piece.rank).exists():
+        if piece.rank in present:
             raise AdvisorError(
                 f"rank {piece.rank} of run '{job.run}' is in this store already",
                 where=str(job.folder),
@@ -261,24 +258,14 @@ def _refuse_present(apart: Sequence[Piece], job: Job) -> None:
             )
 
 
-def _clear_halves(apart: Sequence[Piece], job: Job) -> None:
-    """Remove events of ranks that were given up while being written: their row is not there."""
-    for piece in apart:
-        rank = -1 if piece.rank is None else piece.rank
-        if not rank_place(job.folder, "rank", job.run, rank).exists():
-            for table in PER_RANK:
-                rank_place(job.folder, table, job.run, rank).unlink(missing_ok=True)
-
-
 def _check_written(ranks: Iterable[int], job: Job) -> None:
-    for rank in sorted(ranks):
-        for table in PER_RANK:
-            if not rank_place(job.folder, table, job.run, rank).exists():
-                raise AdvisorError(
-                    f"a worker wrote rank {rank}, but it is not here",
-                    where=str(job.folder),
-                    hint="choose a folder on a file system that all machines share",
-                )
+    missing = sorted(set(ranks) - Index(job.folder).ranks(job.run))
+    if missing:
+        raise AdvisorError(
+            f"a worker wrote rank {missing[0]}, but it is not here",
+            where=str(job.folder),
+            hint="choose a folder on a file system that all machines share",
+        )
 
 
 def _readable(failed: Iterable[tuple[Item, str]]) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """What one task does: look at some files, or read some pieces into a Parquet store.
 
-A task may run twice (its worker died, or only seemed to): every file is written beside its place
-under a name of its own and renamed into it, and its place follows from its rank or its inputs
+A task may run twice (its worker died, or only seemed to): its files have names of their own and
+appear at once when all are written, and the name of its batch follows from its ranks or its inputs
 alone. The second run then replaces what the first one wrote. Nothing here needs Ray.
 """
 
@@ -22,11 +22,13 @@ from advisor.ingest.pipeline import read_sources
 from advisor.ingest.ray_plan import Item, Look, Piece, file_system_of, is_url
 from advisor.ingest.source import ReadContext, Reader, Source
 from advisor.ingest.unknown import why_unknown
-from advisor.store.parquet import is_parquet_store, rank_place
+from advisor.store.batches import Index, is_dead, new_token
+from advisor.store.parquet import is_parquet_store
 from advisor.store.store import Store
 
 _HEAD_BYTES = 1 << 20
 _MEMORY_LIMIT = "1GB"
+_SCRATCH = "advisor-ingest-"
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def _fetch(item: Item, scratch: Path, *, at_most: int | None = None) -> tuple[Pa
 
 
 def read_batch(batch: Sequence[Piece], job: Job) -> Done:
-    """Read pieces of one rank each into the store's folder; the rank's files appear whole."""
+    """Read pieces of one rank each into the store's folder; the ranks appear whole and at once."""
     started_s = _cpu_s()
     with _scratch(job) as scratch:
         loaded = _load(batch, scratch)
@@ -130,7 +132,7 @@ def read_batch(batch: Sequence[Piece], job: Job) -> Done:
         with store:
             ranks = sorted(piece.rank for piece, _ in good if piece.rank is not None)
             if ranks:
-                store.write_folder(job.folder, force=True)
+                store.write_folder(job.folder, force=True, alone=False)
             return _done(store, ranks, good, loaded, started_s)
 
 
@@ -150,11 +152,12 @@ def read_together(
         store, good = _read_good(loaded, job, scratch, notes=notes, ranks=known)
         with store:
             new = [rank for rank in _ranks(store, job) if rank not in set(known)]
-            taken = [rank for rank in new if rank_place(job.folder, "rank", job.run, rank).exists()]
+            present = Index(job.folder).ranks(job.run)
+            taken = [rank for rank in new if rank in present]
             if taken and not job.force:
                 reason = f"rank {taken[0]} of run '{job.run}' is in this store already"
                 return Done(failed=tuple((item, reason) for item in piece.items))
-            store.write_folder(job.folder, force=True, batch=batch, rows_only=known)
+            store.write_folder(job.folder, force=True, batch=batch, rows_only=known, alone=False)
             return replace(_done(store, new, good, loaded, started_s), batch=batch)
 
 
@@ -228,7 +231,8 @@ def _read(
         con.execute(f"SET threads = {job.threads}")
         con.execute(f"SET memory_limit = '{_MEMORY_LIMIT}'")
         if ranks:
-            files = [str(rank_place(job.folder, "rank", job.run, rank)) for rank in ranks]
+            index = Index(job.folder)
+            files = [str(index.row_file(job.run, rank)) for rank in ranks]
             con.execute(
                 "INSERT INTO rank BY NAME SELECT * FROM read_parquet(?, hive_partitioning = false)",
                 [files],
@@ -316,7 +320,11 @@ def _scratch(job: Job) -> Iterator[Path]:
             where=str(job.folder),
             hint="choose one on a shared file system",
         )
-    with tempfile.TemporaryDirectory(prefix="advisor-ingest-") as scratch:
+    # A killed worker leaves its copy of the traces and its store: the next one removes them.
+    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+        if is_dead(left.name.removeprefix(_SCRATCH)):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{new_token()}-") as scratch:
         yield Path(scratch)
 
 

@@ -1,8 +1,8 @@
 """The exchange form of a store: a folder of Parquet files, one per table, run and rank.
 
-Every file is written beside its place and renamed into it, so that readers never see half of one,
-and ranks can be added by another process or on another day. Opening such a folder gives the same
-tables and views as a DuckDB file: events stay on disk, the small tables are loaded.
+What a writer wrote appears at once when it has ended (:mod:`.batches`), so that readers never see
+half a rank, and ranks can be added by another process or on another day. Opening such a folder
+gives the same tables and views as a DuckDB file: events stay on disk, small tables are loaded.
 """
 
 from __future__ import annotations
@@ -11,19 +11,28 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import duckdb
 
 from advisor.errors import AdvisorError
+from advisor.store.batches import (
+    PER_RANK,
+    PER_RUN,
+    Batch,
+    Index,
+    clear_unfinished,
+    finish,
+    new_token,
+    put,
+    run_folder,
+)
 
 SCHEMA_VERSION_FILE = "advisor-store.json"
-PER_RANK = ("event", "comm_event", "rank")
+_LAYOUT = 2  # 1 had no batches: nothing told whether a rank was whole
 _AS_VIEWS = ("event", "comm_event")
-PER_RUN = ("run", "process_group", "topology", "link", "nccl_choice", "bench", "flight", "source")
 _MERGED = ("run", "process_group")  # every batch of ranks repeats them
 
 
@@ -45,7 +54,7 @@ def prepare_parquet(folder: Path, *, schema_version: int) -> None:
         )
     _check_version(folder, schema_version)
     if not marker.exists():
-        _replace(marker, json.dumps({"schema_version": schema_version}).encode())
+        put(marker, json.dumps({"schema_version": schema_version, "layout": _LAYOUT}).encode())
 
 
 def write_parquet(
@@ -56,12 +65,14 @@ def write_parquet(
     force: bool = False,
     batch: str | None = None,
     rows_only: Collection[int] = (),
+    alone: bool = True,
 ) -> None:
     """Write the base tables of ``con`` into ``folder``, beside what it holds already.
 
-    A rank's ``rank`` file is written after its events: where it is, the rank is whole. ``batch``
-    names the files of the tables by run; by default it is made of the ranks. Of the ranks in
-    ``rows_only`` the events stay as they are.
+    All ranks of a run appear at once when all is written. ``batch`` names what is written; by
+    default the name is made of the ranks. What another batch of the same name wrote is replaced.
+    Of the ranks in ``rows_only`` the events stay as they are. ``alone``: nobody else is writing
+    these ranks, so that what was left of them can be removed.
 
     Raises :class:`AdvisorError` when a rank of a run is there already (unless ``force``) or the
     folder holds something else.
@@ -69,35 +80,64 @@ def write_parquet(
     prepare_parquet(folder, schema_version=schema_version)
     ranks = con.execute("SELECT run, rank FROM rank ORDER BY ALL").fetchall()
     if not force:
+        index = Index(folder)
+        present = {run: index.ranks(run) for run in {run for run, _ in ranks}}
         for run, rank in ranks:
-            if rank_place(folder, "event", run, rank).exists():
+            if rank in present[run]:
                 raise AdvisorError(
                     f"rank {rank} of run '{run}' is in this store already",
                     where=str(folder),
                     hint="pass --force to replace it, or another --run",
                 )
-    for run, rank in ranks:
-        for table in PER_RANK if rank not in rows_only else ("rank",):
-            _copy(
-                con,
-                f"SELECT * FROM {table} WHERE run = $run AND rank = $rank"
-                + (" ORDER BY event_id" if table in _AS_VIEWS else ""),
-                {"run": run, "rank": rank},
-                rank_place(folder, table, run, rank),
-            )
     for (run,) in con.execute("SELECT run FROM run ORDER BY ALL").fetchall():
         mine = [rank for its_run, rank in ranks if its_run == run]
-        own_batch = f"{mine[0]}-{mine[-1]}-{len(mine)}" if mine else f"none-{_inputs(con, run)}"
-        for table in PER_RUN:
-            place = run_folder(folder, table, run) / f"ranks={batch or own_batch}.parquet"
-            (filled,) = con.execute(
-                f"SELECT count(*) > 0 FROM {table} WHERE run = ?", [run]
-            ).fetchone()
-            if filled:
-                _copy(con, f"SELECT * FROM {table} WHERE run = $run", {"run": run}, place)
-            else:
-                place.unlink(missing_ok=True)
-        clear_partial(folder, run, mine, [batch or own_batch])
+        default = f"{mine[0]}-{mine[-1]}-{len(mine)}" if mine else f"none-{_inputs(con, run)}"
+        written = Batch(
+            run=run,
+            name=batch or default,
+            token=new_token(),
+            number=Index(folder).next_number(),
+            ranks=tuple(rank for rank in mine if rank not in rows_only),
+            rows_of=tuple(rank for rank in mine if rank in rows_only),
+            tables=tuple(table for table in PER_RUN if _has_rows(con, table, run)),
+        )
+        _write_batch(con, folder, written)
+        if alone:
+            clear_unfinished(folder, run, ranks=mine, names=[written.name])
+
+
+def _has_rows(con: Any, table: str, run: str) -> bool:
+    return bool(con.execute(f"SELECT 1 FROM {table} WHERE run = ? LIMIT 1", [run]).fetchall())
+
+
+def _write_batch(con: Any, folder: Path, batch: Batch) -> None:
+    places = []
+    try:
+        for rank in sorted({*batch.ranks, *batch.rows_of}):
+            for table in PER_RANK if rank in batch.ranks else ("rank",):
+                places.append(batch.of_rank(folder, table, rank))
+                _copy(
+                    con,
+                    f"SELECT * FROM {table} WHERE run = $run AND rank = $rank"
+                    + (" ORDER BY event_id" if table in _AS_VIEWS else ""),
+                    {"run": batch.run, "rank": rank},
+                    places[-1],
+                )
+        for table in batch.tables:
+            places.append(batch.of_run(folder, table))
+            query = f"SELECT * FROM {table} WHERE run = $run"
+            _copy(con, query, {"run": batch.run}, places[-1])
+        if any(not place.exists() for place in places):
+            raise AdvisorError(
+                "another process removed files that were just written",
+                where=str(folder),
+                hint="let one process at a time write a rank",
+            )
+        finish(folder, batch)
+    except BaseException:
+        for place in places:
+            place.unlink(missing_ok=True)
+        raise
 
 
 def _inputs(con: Any, run: str) -> str:
@@ -106,21 +146,6 @@ def _inputs(con: Any, run: str) -> str:
         "SELECT path, bytes FROM source WHERE run = ? ORDER BY ALL", [run]
     ).fetchall()
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12]
-
-
-def _name(run: str) -> str:
-    """A run's name as part of a path; no two names meet and none leaves the folder."""
-    return quote(run, safe="").replace(".", "%2E")[:200] or "%"
-
-
-def run_folder(folder: Path, table: str, run: str) -> Path:
-    """Where the files of one table of one run are."""
-    return folder / table / f"run={_name(run)}"
-
-
-def rank_place(folder: Path, table: str, run: str, rank: int) -> Path:
-    """The file of one rank in a table of :data:`PER_RANK`."""
-    return run_folder(folder, table, run) / f"rank={rank}.parquet"
 
 
 def _copy(con: Any, query: str, values: dict[str, Any], place: Path) -> None:
@@ -136,20 +161,14 @@ def _copy(con: Any, query: str, values: dict[str, Any], place: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _replace(place: Path, content: bytes) -> None:
-    handle, name = tempfile.mkstemp(prefix=".", suffix=".partial", dir=place.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    Path(name).replace(place)
-
-
 def _check_version(folder: Path, schema_version: int) -> None:
     marker = folder / SCHEMA_VERSION_FILE
     if not marker.exists():
         return
     try:
-        found = json.loads(marker.read_bytes())["schema_version"]
-    except (ValueError, KeyError, TypeError, OSError) as error:
+        content = json.loads(marker.read_bytes())
+        found, layout = content["schema_version"], content.get("layout", 1)
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise AdvisorError("not a store of this tool", where=str(marker)) from error
     if found != schema_version:
         raise AdvisorError(
@@ -157,62 +176,82 @@ def _check_version(folder: Path, schema_version: int) -> None:
             where=str(folder),
             hint="ingest the traces again",
         )
+    if layout != _LAYOUT:
+        raise AdvisorError(
+            f"its files are laid out as in version {layout}, this advisor reads {_LAYOUT}",
+            where=str(folder),
+            hint="ingest the traces again, into a new folder",
+        )
 
 
 def attach_parquet(con: Any, folder: Path, *, schema_version: int) -> None:
     """Fill ``con`` (which has the empty tables of schema.sql) from a Parquet store.
 
     The tables of events become views of the files, so that their size on disk does not matter.
+    Files that belong to no finished batch are not read, and a row of ``source`` says so.
     """
     _check_version(folder, schema_version)
+    index = Index(folder)
     try:
         for table in (*PER_RUN, *PER_RANK):
-            if not any((folder / table).glob("run=*/*.parquet")):
-                continue
-            pattern = f"{folder.resolve()}/{table}/run=*/*.parquet".replace("'", "''")
-            files = f"read_parquet('{pattern}', hive_partitioning = false, union_by_name = true)"
-            if table in _AS_VIEWS:
+            files = index.files(table)
+            if table in _AS_VIEWS and files:
                 con.execute(f"DROP TABLE {table}")
-                con.execute(f"CREATE VIEW {table} AS SELECT * FROM {files}")
-            elif table in _MERGED:
+                con.execute(f"CREATE VIEW {table} AS SELECT * FROM {_reading(files)}")
+            elif table in _MERGED and files:
                 keys = "run" if table == "run" else "run, process_group, ranks"
                 con.execute(
-                    f"INSERT INTO {table} BY NAME SELECT DISTINCT ON ({keys}) * FROM {files}"
+                    f"INSERT INTO {table} BY NAME "
+                    f"SELECT DISTINCT ON ({keys}) * FROM {_reading(files)}"
                 )
-            else:
-                con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM {files}")
+            elif table == "source":
+                _attach_sources(con, index)
+            elif files:
+                con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM {_reading(files)}")
     except duckdb.Error as error:
         raise AdvisorError(
             f"cannot be read: {str(error).splitlines()[0]}", where=str(folder)
         ) from error
+    _tell_unfinished(con, index)
 
 
-def forget_replaced(
-    con: Any, folder: Path, run: str, ranks: Collection[int], written: Collection[str]
-) -> None:
-    """After ranks were written again under other batch names: drop their former rows of ``source``.
-
-    ``written`` are the names of the batches that hold the new rows.
-    """
-    for file in sorted(run_folder(folder, "source", run).glob("ranks=*.parquet")):
-        if file.stem.removeprefix("ranks=") in written:
-            continue
-        rows = "FROM read_parquet($file, hive_partitioning = false)"
-        values = {"file": str(file), "ranks": list(ranks)}
-        gone, kept = con.execute(
-            f"SELECT count(*) FILTER (rank IN (SELECT unnest($ranks))), count(*) {rows}", values
-        ).fetchone()
-        if gone == kept:
-            file.unlink()
-        elif gone:
-            keep = "rank IS NULL OR rank NOT IN (SELECT unnest($ranks))"
-            _copy(con, f"SELECT * {rows} WHERE {keep}", values, file)
+def _reading(files: Sequence[Path]) -> str:
+    """SQL that reads these files; a view cannot hold them as parameters."""
+    names = ", ".join("'" + str(file.resolve()).replace("'", "''") + "'" for file in files)
+    return f"read_parquet([{names}], hive_partitioning = false, union_by_name = true)"
 
 
-def clear_partial(folder: Path, run: str, ranks: Collection[int], written: Collection[str]) -> None:
-    """Remove what writers that died left beside these ranks' and batches' files."""
-    names = {f"rank={rank}" for rank in ranks} | {f"ranks={batch}" for batch in written}
-    for table in (*PER_RANK, *PER_RUN):
-        for file in run_folder(folder, table, run).glob(".*.partial"):
-            if file.name[1:].split(".")[0] in names:
-                file.unlink(missing_ok=True)
+def _attach_sources(con: Any, index: Index) -> None:
+    """What was read, but of ranks that were written again later."""
+    found = index.sources()
+    whole = [file for file, replaced in found if not replaced]
+    if whole:
+        con.execute(f"INSERT INTO source BY NAME SELECT * FROM {_reading(whole)}")
+    for file, replaced in found:
+        if replaced:
+            con.execute(
+                f"INSERT INTO source BY NAME SELECT * FROM {_reading([file])} "
+                "WHERE rank IS NULL OR rank NOT IN (SELECT unnest($ranks))",
+                {"ranks": replaced},
+            )
+
+
+def _tell_unfinished(con: Any, index: Index) -> None:
+    found = index.unfinished()
+    note = "files of a writer that has not finished are not read: {} (ingest those traces again)"
+    runs = {batch.run for batch in index.batches}
+    for run in sorted(runs):
+        left = found.get(run_folder(index.folder, "source", run).name)
+        if left:
+            con.execute(
+                "INSERT INTO source (run, source_id, path, format, bytes, note) SELECT $run, "
+                "coalesce(max(source_id), -1) + 1, $path, 'unknown', 0, $note FROM source "
+                "WHERE run = $run",
+                {"run": run, "path": str(index.folder), "note": note.format(len(left))},
+            )
+    if found and not runs:
+        raise AdvisorError(
+            "holds no finished run: its writer was interrupted, or is still at work",
+            where=str(index.folder),
+            hint="ingest the traces again",
+        )

@@ -411,7 +411,9 @@ CREATE TABLE whatif (
   step_high_ns BIGINT,              -- 90 % interval
   measured_step_ns BIGINT,          -- the traced step it starts from
   replayed_step_ns BIGINT,          -- the same step replayed unchanged: how good the replay is
-  extrapolates BOOLEAN NOT NULL     -- sizes beyond twice the largest seen
+  extrapolates BOOLEAN NOT NULL,    -- sizes beyond twice the largest seen
+  gain_low_ns BIGINT,               -- 90 % interval of measured_step_ns - step_ns, in which the profiler's cost cancels
+  gain_high_ns BIGINT               -- 90 % interval
 );
 
 -- Fabric as logs, XML dumps or nsys tell it.

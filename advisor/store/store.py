@@ -17,7 +17,7 @@ from advisor.store.leftovers import clear_leftovers, partial_file, remove_databa
 from advisor.store.parquet import attach_parquet, is_parquet_store, write_parquet
 from advisor.store.running import stoppable
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _FREE_SHARE = 0.25
 _DUCKDB = b"DUCK"  # after a checksum of 8 bytes
 
@@ -112,10 +112,11 @@ class Store:
         force: bool = False,
         batch: str | None = None,
         rows_only: Collection[int] = (),
+        alone: bool = True,
     ) -> None:
         """Write the ingested tables as Parquet, or add their ranks to what ``folder`` holds.
 
-        ``batch`` and ``rows_only`` as in :func:`~advisor.store.parquet.write_parquet`.
+        ``batch``, ``rows_only``, ``alone`` as in :func:`~advisor.store.parquet.write_parquet`.
         """
         write_parquet(
             self.con,
@@ -124,6 +125,7 @@ class Store:
             force=force,
             batch=batch,
             rows_only=rows_only,
+            alone=alone,
         )
 
     def lock_down(self) -> None:

@@ -1,0 +1,67 @@
+"""A limit on how long a query may run that a busy machine does not use up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+# On a machine whose processors many share, a query gets this part of the time at least.
+_WALL_TIMES = 15
+_LONGEST_LOOK_S = 0.1
+
+Clock = Callable[[], float]
+
+
+class TimeLimit:
+    """Calls ``stop`` once the block has used its time; use it as a context manager.
+
+    The limit is ``cpu_s`` seconds of the process's processor time, all threads together: a query on
+    a busy machine is not slower for it. What uses no processor is stopped after fifteen times as
+    long. ``stop`` is called from another thread.
+    """
+
+    def __init__(
+        self,
+        cpu_s: float,
+        stop: Callable[[], object],
+        *,
+        cpu: Clock = time.process_time,
+        wall: Clock = time.monotonic,
+    ) -> None:
+        self._cpu_s = cpu_s
+        self._stop = stop
+        self._clocks = (cpu, wall)
+        self._began = (cpu(), wall())
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._look, daemon=True)
+
+    def exceeded(self) -> bool:
+        """Whether the time is used up."""
+        used, passed = (
+            clock() - began for clock, began in zip(self._clocks, self._began, strict=True)
+        )
+        return used > self._cpu_s or passed > _WALL_TIMES * self._cpu_s
+
+    def _look(self) -> None:
+        every = min(_LONGEST_LOOK_S, self._cpu_s / 4)
+        while not self._over.wait(every):
+            if self.exceeded():
+                # Again until the block ends: a query that only just begins takes no notice.
+                self._stop()
+
+    def __enter__(self) -> TimeLimit:
+        self._began = (self._clocks[0](), self._clocks[1]())
+        self._watch.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        # Else a late call of ``stop`` would hit what runs next.
+        self._watch.join()

@@ -35,7 +35,7 @@ def annotate(store: Store) -> None:
             continue
         for setting, value, is_current, prediction in _rows(con, run, steps):
             con.execute(
-                "INSERT INTO whatif VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO whatif VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
                     run,
                     setting,
@@ -47,6 +47,8 @@ def annotate(store: Store) -> None:
                     round(prediction.measured_ns),
                     round(prediction.replayed_ns),
                     prediction.extrapolates,
+                    round(prediction.gain_low_ns),
+                    round(prediction.gain_high_ns),
                 ],
             )
 

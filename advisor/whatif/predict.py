@@ -32,18 +32,27 @@ from advisor.whatif.simulate import simulate
 # of a recording with real arithmetic on a busy machine (tests/whatif/test_extract.py) holds too.
 _CHANGE_UNCERTAINTY = 0.25
 _STEP_UNCERTAINTY = 0.045
+# Of a gain, measured step less predicted step, what the profiler adds to both is gone: this share
+# of the step is left. With it the gains of the lab's predictions hold 84 % of the measured ones,
+# and 95 % as far as those are known (their two rounds differ).
+_GAIN_UNCERTAINTY = 0.02
 _Z90 = 1.645
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A predicted step, ns; ``low``/``high`` bound it with 90 % confidence."""
+    """A predicted step, ns; ``low``/``high`` bound it with 90 % confidence.
+
+    ``gain_low_ns``/``gain_high_ns`` bound ``gain_ns``, in which the profiler's cost cancels.
+    """
 
     step_ns: float
     low_ns: float
     high_ns: float
     measured_ns: float
     replayed_ns: float
+    gain_low_ns: float
+    gain_high_ns: float
     extrapolates: bool = False
 
     @property
@@ -95,17 +104,20 @@ def predict(
             noise**2
             + (_CHANGE_UNCERTAINTY * delta / _Z90) ** 2
             + of_model**2
-            + (_STEP_UNCERTAINTY * step / _Z90) ** 2
             + (0.25 * replay_error) ** 2
         )
     )
+    half = float(np.hypot(_Z90 * sigma, _STEP_UNCERTAINTY * step))
+    of_gain = float(np.hypot(_Z90 * sigma, _GAIN_UNCERTAINTY * step))
     predicted = max(step + delta, 0.0)
     return Prediction(
         step_ns=predicted,
-        low_ns=max(predicted - _Z90 * sigma, 0.0),
-        high_ns=predicted + _Z90 * sigma,
+        low_ns=max(predicted - half, 0.0),
+        high_ns=predicted + half,
         measured_ns=step,
         replayed_ns=float(np.median(replays)),
+        gain_low_ns=step - predicted - of_gain,
+        gain_high_ns=min(step - predicted + of_gain, step),
         extrapolates=extrapolates,
     )
 
@@ -221,12 +233,13 @@ def predict_restored(
     least, found, most = (predict(programs, without(part)) for part in share)
     if least is None or found is None or most is None:
         return None
-    longer = np.hypot(found.high_ns - found.step_ns, max(least.step_ns - found.step_ns, 0.0))
-    shorter = np.hypot(found.step_ns - found.low_ns, max(found.step_ns - most.step_ns, 0.0))
+    fewer, more = max(least.step_ns - found.step_ns, 0.0), max(found.step_ns - most.step_ns, 0.0)
     return replace(
         found,
-        low_ns=max(found.step_ns - float(shorter), 0.0),
-        high_ns=found.step_ns + float(longer),
+        low_ns=max(found.step_ns - float(np.hypot(found.step_ns - found.low_ns, more)), 0.0),
+        high_ns=found.step_ns + float(np.hypot(found.high_ns - found.step_ns, fewer)),
+        gain_low_ns=found.gain_ns - float(np.hypot(found.gain_ns - found.gain_low_ns, fewer)),
+        gain_high_ns=found.gain_ns + float(np.hypot(found.gain_high_ns - found.gain_ns, more)),
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from advisor.engine.benchmark import of_benchmark
 from advisor.engine.evaluate import WARNING_SHARE
 from advisor.engine.facts import Facts
 from advisor.engine.recorded import not_recorded
 from advisor.engine.recording import all_ranks, groups, more_steps
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.suspicion import WORTH_A_TRY, suspected
-from advisor.engine.text import duration, lower_first, percent, significant, size
+from advisor.engine.text import duration, lower_first, percent
 from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
 
 # A device idle for half of the step has a problem, though not one of communication.
@@ -136,7 +137,7 @@ def _unknown_without_steps(
         title = "No complete step was found, so nothing can be said per step."
         step = more_steps(sandbox)
     else:
-        benchmark = _benchmark(sandbox)
+        benchmark = of_benchmark(sandbox)
         if benchmark is not None:
             return benchmark
         seen = f" ({len(findings)} to look at)" if findings else ""
@@ -146,36 +147,6 @@ def _unknown_without_steps(
         f"{broken} rules failed." if broken else "".join(f"{note}. " for note in notes[:2]).strip()
     )
     return Verdict(title=title, cause="unknown", why=why, next_steps=[step])
-
-
-def _benchmark(sandbox: Sandbox) -> Verdict | None:
-    """What a benchmark alone shows: the best bandwidth of each collective, and wrong results."""
-    rows = sandbox.records(
-        "SELECT op, max(ranks) AS ranks, max(busbw_gbps) AS best, "
-        "arg_max(bytes, busbw_gbps) AS best_bytes, arg_min(time_us, bytes) AS smallest_us, "
-        "coalesce(sum(wrong), 0) AS wrong FROM bench WHERE tool IN ('nccl-tests', 'probe') "
-        "AND src IS NULL AND busbw_gbps IS NOT NULL AND bytes > 0 "
-        "GROUP BY op ORDER BY op <> 'all_reduce', op"
-    )
-    if not rows:
-        return None
-    first = rows[0]
-    on = f" on {first['ranks']} ranks" if first["ranks"] else ""
-    wrong = [row["op"] for row in rows if row["wrong"]]
-    title = (
-        f"The benchmark found wrong results in {', '.join(wrong)}."
-        if wrong
-        else f"{first['op']} reaches {significant(first['best'])} GB/s bus bandwidth"
-        f"{on} (at {size(first['best_bytes'])}); what a training step loses needs a trace."
-    )
-    reached = ", ".join(f"{row['op']} {significant(row['best'])} GB/s" for row in rows)
-    return Verdict(
-        title=title,
-        cause="unknown",
-        why=f"Best bus bandwidth: {reached}. The smallest {first['op']} takes "
-        f"{duration(first['smallest_us'] * 1e3)}.",
-        next_steps=["pass these files together with traces of the job: advisor explain all-ranks"],
-    )
 
 
 def _where_time_goes(sandbox: Sandbox, facts: Facts) -> tuple[float, float, bool, str] | None:

@@ -15,7 +15,7 @@ from advisor.metrics.logged import logged_rings
 from advisor.metrics.overlap import overlap_row
 from advisor.metrics.phases import bucket_rows, sync_rows
 from advisor.metrics.pipeline import pipeline_rows
-from advisor.metrics.probes import probe_fits, read_probe
+from advisor.metrics.probes import benchmark_fits, read_probe
 from advisor.metrics.stalls import stall_rows
 from advisor.metrics.summaries import EXPERT_BALANCE, REDUNDANT, TRAFFIC
 from advisor.metrics.tables import insert_rows
@@ -51,10 +51,7 @@ def derive(store: Store, *, step_annotation: str | None = None) -> None:
     """
     con = store.con
     for table in TABLES:
-        # nccl-tests write fits too; those are not this module's to remove.
-        conditions = {"alpha_beta": " WHERE origin IN ('trace', 'probe')"}
-        condition = conditions.get(table, "")
-        con.execute(f"DELETE FROM {table}{condition}")
+        con.execute(f"DELETE FROM {table}")
     for (run,) in con.execute("SELECT run FROM run ORDER BY run").fetchall():
         _derive_run(con, run, step_annotation)
 
@@ -85,7 +82,7 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     insert_rows(con, "link_excess", link_rows(of_links, read_probe(con, run)))
     insert_rows(con, "link_excess", stall_rows(of_links, homes(of_links)))
     own_fits = [fit_record(run, kind, found) for kind, found in data.fits.items()]
-    insert_rows(con, "alpha_beta", own_fits + probe_fits(con, run))
+    insert_rows(con, "alpha_beta", own_fits + benchmark_fits(con, run))
     insert_rows(
         con,
         "unmatched",

@@ -142,20 +142,34 @@ def read_probe(con: Any, run: str) -> Probe | None:
     return Probe(tuple(pairs), dict(hosts)) if pairs else None
 
 
-def probe_fits(con: Any, run: str) -> list[dict[str, Any]]:
-    """Rows of ``alpha_beta`` from the probe's collectives."""
-    (hosts,) = con.execute(
-        "SELECT count(DISTINCT host) FROM topology WHERE run = ? AND kind = 'probe-rank'", [run]
-    ).fetchone()
+def benchmark_fits(con: Any, run: str) -> list[dict[str, Any]]:
+    """Rows of ``alpha_beta`` from the collectives of a probe or of nccl-tests."""
+    hosts = dict(
+        con.execute(
+            "SELECT kind, count(DISTINCT host) FROM topology WHERE run = ? "
+            "AND kind IN ('probe-rank', 'bench-host') GROUP BY kind",
+            [run],
+        ).fetchall()
+    )
     rows = con.execute(
-        "SELECT op, ranks, list(bytes ORDER BY bytes), list(1e3 * time_us ORDER BY bytes) "
-        "FROM bench WHERE run = ? AND tool = 'probe' AND src IS NULL GROUP BY ALL ORDER BY ALL",
+        "SELECT tool, op, ranks, list(bytes ORDER BY bytes, in_place, time_us), "
+        "list(1e3 * time_us ORDER BY bytes, in_place, time_us) FROM bench "
+        "WHERE run = ? AND tool IN ('probe', 'nccl-tests') AND src IS NULL AND ranks > 1 "
+        "AND time_us > 0 GROUP BY ALL ORDER BY ALL",
         [run],
     ).fetchall()
     found = []
-    for op, ranks, sizes, times in rows:
+    for tool, op, ranks, sizes, times in rows:
         fitted = fit(op, ranks, sizes, times)
         if fitted is not None:
-            kind = (op, ranks, None if not hosts else "inter" if hosts > 1 else "intra")
-            found.append({**fit_record(run, kind, fitted), "origin": "probe"})
+            kind = (op, ranks, _link_kind(tool, hosts))
+            found.append({**fit_record(run, kind, fitted), "origin": tool})
     return found
+
+
+def _link_kind(tool: str, hosts: Mapping[str, int]) -> str | None:
+    """Of a probe's calls, whose ranks name their hosts; nccl-tests name theirs where several."""
+    if tool == "probe":
+        known = hosts.get("probe-rank", 0)
+        return None if not known else "inter" if known > 1 else "intra"
+    return "inter" if hosts.get("bench-host", 0) > 1 else None

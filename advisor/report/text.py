@@ -8,23 +8,29 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from advisor.findings import Finding, FindingsReport, OutcomeKind, Severity, Table
-from advisor.report import humanise, numbers, summary
-from advisor.report.brief import brief
+from advisor.findings import Finding, FindingsReport, OutcomeKind, Severity
+from advisor.report import benchmark, numbers, summary
+from advisor.report.brief import LINES, brief
 from advisor.report.clean import one_line, printable, shorten
 from advisor.report.options import Options
+from advisor.report.text_table import text_table
 from advisor.store.store import Store
 
 _LABEL = 9
+_LEAST_LINES = 7
 _ANSI = {Severity.CRITICAL: "31;1", Severity.WARNING: "33", Severity.INFO: "36"}
-_MAX_ROWS = 12
 _MAX_PLACE = 120
 
 
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
     """The terminal block; ``options.verbose`` adds the evidence of every finding."""
-    del store
     lines = [*_head(report, options), ""]
+    for run in report.runs:
+        fitted = (
+            benchmark.fits(store, run.run) if store is not None and not run.ranks_read else None
+        )
+        if fitted is not None:
+            lines += [*text_table(fitted, options.width), ""]
     if report.findings:
         lines += _findings_table(report, options)
     if options.verbose:
@@ -40,9 +46,12 @@ def _head(report: FindingsReport, options: Options) -> Iterator[str]:
     worst = report.findings[0].severity if report.findings else None
     ansi = "32;1" if verdict.cause == "healthy" else _ANSI.get(worst, "1") if worst else "1"
     steps = [summary.to_paste(step, report) for step in verdict.next_steps]
+    runs = list(_runs(report, options))
     shown = brief(
         verdict.model_copy(update={"next_steps": steps}),
         lambda text: len(_wrap(text, options.width - _LABEL)),
+        # Of few recordings the verdicts belong to the ten lines, of many they follow.
+        lines=max(LINES - len(runs), _LEAST_LINES),
     )
     yield from _labelled("VERDICT", verdict.title, options, ansi=ansi)
     if shown.why:
@@ -51,18 +60,22 @@ def _head(report: FindingsReport, options: Options) -> Iterator[str]:
         )
     for index, step in enumerate(steps if options.verbose else shown.steps):
         yield from _labelled("NEXT" if index == 0 else "", step, options, ansi="1")
-    yield from _runs(report, options)
+    yield from runs
 
 
 def _runs(report: FindingsReport, options: Options) -> Iterator[str]:
-    """The verdict of every run: of several recordings each is diagnosed by itself."""
-    several = [(run.run, run.verdict) for run in report.runs if run.verdict is not None]
+    """A line for the verdict of every run: of several recordings each is diagnosed by itself."""
+    several = [(run, run.verdict) for run in report.runs if run.verdict is not None]
     if not several:
         return
     head = f"{len(several)} recordings, each diagnosed by itself; name one to see it alone:"
     yield from _labelled("RUNS", head, options, ansi="1")
     for run, verdict in several:
-        yield from _labelled("", f"{run}: {verdict.title}", options)
+        ranks = f" ({numbers.plural(run.ranks_read, 'rank')})" if run.ranks_read else ""
+        text = f"{run.run}{ranks}: {verdict.title}"
+        if not options.verbose:
+            text = shorten(text, options.width - _LABEL)
+        yield from _labelled("", text, options)
 
 
 def _labelled(label: str, text: str, options: Options, *, ansi: str = "") -> Iterator[str]:
@@ -151,7 +164,8 @@ def _details(
     number: int, finding: Finding, report: FindingsReport, options: Options
 ) -> Iterator[str]:
     title = f"{number}  {finding.severity.upper()}  {one_line(finding.title)}"
-    yield _style(shorten_line(title, options.width), _ANSI[finding.severity], options)
+    for index, line in enumerate(_wrap(title, options.width - 3)):
+        yield _style(f"{'   ' if index else ''}{line}", _ANSI[finding.severity], options)
     amount = summary.gain(finding)
     if finding.savings_share is not None:
         amount += f" ({numbers.share(finding.savings_share)} of the step)"
@@ -161,7 +175,7 @@ def _details(
     if finding.assumes:
         yield from _indented("if", finding.assumes, options)
     for table in finding.evidence.tables:
-        yield from _text_table(table, options.width)
+        yield from text_table(table, options.width)
     for index, fix in enumerate(finding.fix):
         yield from _indented("fix" if index == 0 else "", fix, options)
     if finding.verify:
@@ -175,26 +189,6 @@ def _details(
 def _indented(label: str, text: str, options: Options) -> Iterator[str]:
     for index, line in enumerate(_wrap(text, options.width - 13)):
         yield f"   {label if index == 0 else '':<10}{line}"
-
-
-def _text_table(table: Table, width: int) -> Iterator[str]:
-    columns, rows = humanise.table(table.columns, table.rows[:_MAX_ROWS])
-    widths = [
-        max([len(name), *(len(row[index]) for row in rows)]) for index, name in enumerate(columns)
-    ]
-    yield f"   {shorten(table.title, width - 3)}"
-    for row in [columns, *rows]:
-        line = "  ".join(text.ljust(size) for text, size in zip(row, widths, strict=True))
-        yield "     " + shorten_line(line.rstrip(), width - 5)
-    if len(table.rows) > _MAX_ROWS:
-        yield f"     … {len(table.rows) - _MAX_ROWS} more rows (--format json has all)"
-    if table.note:
-        yield from (f"     {line}" for line in _wrap(table.note, width - 5))
-
-
-def shorten_line(line: str, width: int) -> str:
-    """``line`` cut to ``width`` characters, spacing kept."""
-    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def _wrap(text: str, width: int) -> list[str]:

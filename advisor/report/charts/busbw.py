@@ -62,11 +62,17 @@ def busbw_plot(
     return [_scatter(groups, fit, ceiling_gbps, ceiling, x), _histogram(groups, fit, x)]
 
 
-def bench_plot(groups: Sequence[CallGroup], fit: Fit | None) -> Scene:
+def bench_plot(
+    groups: Sequence[CallGroup],
+    fit: Fit | None,
+    ceiling_gbps: float | None = None,
+    *,
+    ceiling: str = "",
+) -> Scene:
     """Bandwidth against size of a benchmark, which has no mix of sizes to show below."""
     sizes = [group.size_bytes for group in groups]
     x = Scale(min(sizes) / 1.6, max(sizes) * 1.6, log=True)
-    scene = _scatter(groups, fit, None, "", x)
+    scene = _scatter(groups, fit, ceiling_gbps, ceiling, x)
     scene.height = _BOTTOM + AXIS_HEIGHT
     scene.marks += bottom_axis(
         x, top=_TOP, bottom=_BOTTOM, title="message size (log)", label=numbers.traffic

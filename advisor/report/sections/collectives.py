@@ -172,6 +172,9 @@ def _bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
     if fit is not None and fit.n_star_bytes:
         title += f"; below n* = {numbers.traffic(fit.n_star_bytes)} latency costs more"
     notes = [_curve_words(fit)] if fit is not None else []
+    ceiling, ceiling_words = _bench_ceiling(store, run)
+    if ceiling:
+        notes.append(f"Dashed line: {ceiling_words}.")
     if any(row["both"] for row in panel):
         notes.append("Of in-place and out-of-place the faster.")
     return Figure(
@@ -179,7 +182,14 @@ def _bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         title=title,
         description=f"Bus bandwidth in GB/s against message size, both logarithmic, for "
         f"{first['op']} as a benchmark measured it.",
-        scenes=[bench_plot([CallGroup(row["bytes"], row["busbw"], 0, 0.0) for row in panel], fit)],
+        scenes=[
+            bench_plot(
+                [CallGroup(row["bytes"], row["busbw"], 0, 0.0) for row in panel],
+                fit,
+                ceiling,
+                ceiling=ceiling_words,
+            )
+        ],
         table=DataTable(
             ["size of a call", "bytes of a call", "busbw, GB/s", "time, µs"],
             [
@@ -250,6 +260,22 @@ def _ceiling(store: Store, run: str, op: str, size: int | None) -> tuple[float |
         if device is not None and device.link_gbps:
             return device.link_gbps, f"links of one {device.name}, data sheet"
     return None, ""
+
+
+def _bench_ceiling(store: Store, run: str) -> tuple[float | None, str]:
+    """The data sheet's figure of the device that a benchmark inside one host ran on."""
+    found = rows(
+        store,
+        "SELECT DISTINCT kind, name FROM topology"
+        " WHERE run = ? AND kind IN ('bench-device', 'bench-host')",
+        [run],
+    )
+    if len(found) != 1 or found[0]["kind"] != "bench-device":
+        return None, ""
+    device = find_device(found[0]["name"])
+    if device is None or not device.link_gbps:
+        return None, ""
+    return device.link_gbps, f"links of one {device.name}, data sheet"
 
 
 def _group_words(row: Row) -> str:

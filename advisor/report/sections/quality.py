@@ -30,9 +30,7 @@ def build(report: FindingsReport, store: Store | None) -> Section:
         id="data",
         title="What was read?",
         template="quality.html.j2",
-        count=numbers.plural(sum(run.ranks_read for run in report.runs), "rank")
-        if any(run.ranks_read for run in report.runs)
-        else numbers.plural(sum(len(run.inputs) for run in report.runs), "file"),
+        count=_count(report),
         data={
             "tables": tables,
             "missing": _missing(report) + _no_roofline(report, store),
@@ -47,6 +45,17 @@ def build(report: FindingsReport, store: Store | None) -> Section:
             ],
         },
     )
+
+
+def _count(report: FindingsReport) -> str:
+    """Ranks of one run; of several runs each one's, for ranks of two runs do not add up."""
+    if not any(run.ranks_read for run in report.runs):
+        return numbers.plural(sum(len(run.inputs) for run in report.runs), "file")
+    ranks = {run.ranks_read for run in report.runs}
+    if len(report.runs) == 1:
+        return numbers.plural(max(ranks), "rank")
+    runs = numbers.plural(len(report.runs), "run")
+    return f"{runs} of {numbers.plural(max(ranks), 'rank')}" if len(ranks) == 1 else runs
 
 
 def one_line_quality(report: FindingsReport) -> str:

@@ -33,6 +33,7 @@ class Harvest:
     notes: list[str] = field(default_factory=list)
     nccl_version: str | None = None
     hosts: set[str] = field(default_factory=set)
+    devices: set[str] = field(default_factory=set)
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count something that was there and is lost."""

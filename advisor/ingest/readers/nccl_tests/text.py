@@ -38,6 +38,9 @@ _NUMBER = re.compile(
 _RANK_LINE = re.compile(
     r"#\s+Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?Pid\s+\d{1,10}\s+on\b\s{0,9}(\S{0,255})"
 )
+_DEVICE = re.compile(
+    r"\bdevice\s{1,9}\d{1,9}\s{1,9}\[[0-9a-fA-Fx:.]{1,32}\]\s{1,9}(\S(?:.{0,98}\S)?)\s{0,9}$"
+)
 _PROGRAM = re.compile(
     r"\b((?:all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|"
     r"gather|scatter|sendrecv|hypercube)_perf)\b"
@@ -140,6 +143,8 @@ class TableParser:
                 self._groups, self._devices_open = {}, True
             self._groups.setdefault(found[2] or "0", set()).add(int(found[1]))
             self._harvest.hosts.add(found[3])
+            if device := _DEVICE.search(text):
+                self._harvest.devices.add(device[1])
             return True
         if found := _LIBRARY.search(text):
             self._harvest.nccl_version = version_text(int(found[1][:9]))

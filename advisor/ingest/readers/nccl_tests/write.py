@@ -22,7 +22,7 @@ _BENCH = [
 
 
 def write_harvest(context: ReadContext, source: Source, harvest: Harvest) -> int:
-    """Append ``bench`` rows, and to ``topology`` the NCCL version and the hosts if several."""
+    """Append ``bench`` rows, and to ``topology`` version, devices, and the hosts if several."""
     if harvest.nccl_version is not None:
         insert(
             context.con,
@@ -37,6 +37,12 @@ def write_harvest(context: ReadContext, source: Source, harvest: Harvest) -> int
             ("run", "kind", "host", "source"),
             [(context.run, "bench-host", host, str(source.path)) for host in sorted(harvest.hosts)],
         )
+    insert(
+        context.con,
+        "topology",
+        ("run", "kind", "name", "source"),
+        [(context.run, "bench-device", name, str(source.path)) for name in sorted(harvest.devices)],
+    )
     return insert(
         context.con,
         "bench",

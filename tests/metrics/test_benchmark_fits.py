@@ -1,0 +1,69 @@
+"""nccl-tests output alone: α, β and n* of each operation come back, and its device is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import advisor
+from advisor.model.alpha_beta import terms
+
+HEADER = """\
+# Collective test starting: {op}_perf
+# nThread 1 nGpus 8 minBytes 8 maxBytes 64 step: 2(factor) warmup iters: 5 iters: 20
+# Using devices
+{devices}
+#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
+#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+"""  # noqa: E501
+ALPHA_NS, BETA = 2_500.0, 0.005
+
+
+def output(op: str = "all_reduce", hosts: int = 1) -> str:
+    """What the program prints where calls follow t = k α + m S β exactly, on 8 A100."""
+    devices = "\n".join(
+        f"#   Rank  {n} Pid 1 on node{n % hosts} device  {n} [0x00] A100-SXM4-40GB"
+        for n in range(8)
+    )
+    coefficients = terms(op, 8)
+    assert coefficients is not None
+    k, m = coefficients
+    lines = []
+    for power in range(3, 31):
+        size = 2**power
+        us = (k * ALPHA_NS + m * size * BETA) / 1e3
+        half = f"{us:.3f} {size / us / 1e3:.2f} {1.75 * size / us / 1e3:.2f} N/A"
+        lines.append(f"{size} {size // 4} float sum {half} {half}")
+    return HEADER.format(op=op, devices=devices) + "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather"])
+def test_the_fit_of_a_benchmark_is_what_its_times_follow(tmp_path: Path, op: str) -> None:
+    (tmp_path / "out.log").write_text(output(op))
+    with advisor.load(tmp_path / "out.log") as run:
+        (fit,) = run.sql("SELECT * FROM alpha_beta").to_dict("records")
+    assert (fit["origin"], fit["op"], fit["group_size"]) == ("nccl-tests", op, 8)
+    assert fit["alpha_ns"] == pytest.approx(ALPHA_NS, rel=0.02)
+    assert fit["beta_ns_per_byte"] == pytest.approx(BETA, rel=0.02)
+    k, m = terms(op, 8) or (0.0, 0.0)
+    assert fit["n_star_bytes"] == pytest.approx(k * ALPHA_NS / (m * BETA), rel=0.03)
+
+
+def test_text_and_report_show_fit_and_hardware(tmp_path: Path) -> None:
+    (tmp_path / "out.log").write_text(output())
+    with advisor.load(tmp_path / "out.log") as run:
+        verdict, text, page = run.report.verdict, run.render("text"), run.render("html")
+    assert "(n*)" in verdict.title
+    assert "A100 SXM 40GB give 300 GB/s by data sheet" in verdict.why
+    assert "2.5 µs" in text
+    assert "below n* =" in page
+    assert "links of one A100 SXM 40GB, data sheet" in page
+
+
+def test_links_inside_a_host_are_no_measure_of_a_benchmark_across_hosts(tmp_path: Path) -> None:
+    (tmp_path / "out.log").write_text(output(hosts=2))
+    with advisor.load(tmp_path / "out.log") as run:
+        assert run.sql("SELECT link_kind FROM alpha_beta")["link_kind"].tolist() == ["inter"]
+        assert "data sheet" not in run.report.verdict.why
+        assert "data sheet" not in run.render("html")

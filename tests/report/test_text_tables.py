@@ -1,0 +1,104 @@
+"""Tables and runs on a terminal: nothing is cut, and many runs do not push the head away."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.findings import Table, Verdict
+from advisor.report import benchmark, render
+from advisor.report.sections import quality
+from advisor.report.text_table import text_table
+from advisor.store.store import Store
+from tests.report.support import make_report, summary
+
+WIDE = Table(
+    title="Lateness of all ranks",
+    columns=["rank", *(f"a_long_column_{n}" for n in range(6)), "reason"],
+    rows=[[7, *range(100, 106), "the host launches late " * 6], [8, *range(200, 206), "none"]],
+)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_a_wide_table_is_folded_and_nothing_is_cut(width: int) -> None:
+    lines = list(text_table(WIDE, width))
+    assert max(map(len, lines)) <= width
+    text = " ".join(lines)
+    assert "…" not in text
+    for number in [*range(100, 106), *range(200, 206)]:
+        assert text.split().count(str(number)) == 1
+    assert text.count("launches") == 6
+    for column in range(6):
+        assert f"a long column {column}" in " ".join(text.split())
+
+
+def test_every_block_of_columns_names_the_rank() -> None:
+    lines = [line.split() for line in text_table(WIDE, 60)]
+    heads = [line for line in lines if line[0] == "rank"]
+    assert len(heads) > 1
+    assert sum(line[0] == "7" for line in lines) == len(heads)
+
+
+def test_a_table_of_one_column_or_none_is_shown() -> None:
+    assert list(text_table(Table(title="t", columns=["name"], rows=[["x" * 50]]), 40))[1:]
+    assert list(text_table(Table(title="t", columns=[], rows=[]), 40)) == ["   t"]
+
+
+def two_runs(ranks: tuple[int, int]) -> list[str]:
+    report = make_report()
+    long = "One more sentence that takes the better part of a line. " * 8
+    verdict = report.verdict.model_copy(
+        update={"why": long, "next_steps": ["do this first", long, "prove it: so"]}
+    )
+    report.verdict = verdict
+    report.runs = [
+        summary().model_copy(
+            update={
+                "run": f"job{number}",
+                "ranks_read": count,
+                "verdict": Verdict(title="a long title " * 12, cause="unknown"),
+            }
+        )
+        for number, count in enumerate(ranks)
+    ]
+    return render(report, None, "text").split("\n\n")[0].splitlines()
+
+
+def test_two_recordings_fit_ten_lines_and_name_their_ranks() -> None:
+    head = two_runs((16, 8))
+    assert len(head) <= 10
+    assert any("job0 (16 ranks):" in line for line in head)
+    assert any("job1 (8 ranks):" in line for line in head)
+    assert max(map(len, head)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("ranks", "count"),
+    [((16,), "16 ranks"), ((16, 16), "2 runs of 16 ranks"), ((16, 8), "2 runs")],
+)
+def test_ranks_of_several_runs_are_not_added(ranks: tuple[int, ...], count: str) -> None:
+    report = make_report()
+    report.runs = [
+        summary().model_copy(update={"run": f"job{number}", "ranks_read": read})
+        for number, read in enumerate(ranks)
+    ]
+    assert quality.build(report, None).count == count
+
+
+def test_a_benchmark_shows_its_fits_on_the_terminal() -> None:
+    report = make_report()
+    report.runs = [summary().model_copy(update={"run": "run", "ranks_read": 0})]
+    report.findings = []
+    with Store.create() as store:
+        assert benchmark.fits(store, "run") is None
+        store.con.execute(
+            "INSERT INTO alpha_beta (run, origin, op, group_size, samples, sizes, alpha_ns,"
+            " beta_ns_per_byte, k, m, n_star_bytes) VALUES"
+            " ('run', 'nccl-tests', 'all_reduce', 8, 40, 20, 2600, 0.0045, 14, 1.75, 4.6e6)"
+        )
+        store.con.execute(
+            "INSERT INTO bench (run, tool, op, ranks, bytes, time_us, busbw_gbps)"
+            " VALUES ('run', 'nccl-tests', 'all_reduce', 8, 8000000000, 60000, 235)"
+        )
+        text = render(report, store, "text")
+    row = next(line for line in text.splitlines() if "2.6 µs" in line)
+    assert row.split() == ["all_reduce", "8", "2.6", "µs", "0.0045", "4.6", "MB", "235"]

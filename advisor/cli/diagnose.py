@@ -16,6 +16,7 @@ from advisor.cli._progress import progress_bar
 if TYPE_CHECKING:
     from advisor.findings import FindingsReport
 
+_MOST_NOTES = 20
 _FAIL_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -148,6 +149,7 @@ def _note_what_was_read(report: FindingsReport, seconds: float) -> None:
                 f"in {seconds:.1f} s",
                 err=True,
             )
+            _note_losses(run.notes)
             continue
         events = f"{run.events_read:,} events" if run.events_read else "no trace among them"
         click.echo(
@@ -155,10 +157,18 @@ def _note_what_was_read(report: FindingsReport, seconds: float) -> None:
             f"{events}{dropped} in {seconds:.1f} s",
             err=True,
         )
-        for note in run.notes:
-            # What was lost in reading; other notes can wait for the report.
-            if note.startswith(("the recording of rank", "rank ")):
-                click.echo(f"  {note}", err=True)
+        _note_losses(run.notes)
+
+
+def _note_losses(notes: list[str]) -> None:
+    """What was lost in reading; other notes can wait for the report."""
+    losses = [
+        note for note in notes if note.startswith(("the recording of rank", "rank ", "file "))
+    ]
+    for note in losses[:_MOST_NOTES]:
+        click.echo(f"  {note}", err=True)
+    if len(losses) > _MOST_NOTES:
+        click.echo(f"  and {len(losses) - _MOST_NOTES} more: see the report", err=True)
 
 
 def _command_line() -> str:

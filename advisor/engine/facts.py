@@ -11,6 +11,10 @@ from advisor.engine.text import duration, ranks_text
 from advisor.findings import RunSummary
 from advisor.store import Store
 
+_NOT_READ = "not a format that is read"  # as advisor.ingest.unknown has it, which loads readers
+_UNREAD = {"refused", "unreadable"}
+_TOLD_BY_RANK = {"kineto", "op-table", "nsys"}  # the rows of the ranks say what they lost
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -42,7 +46,9 @@ def summarise(store: Store, sandbox: Sandbox, facts: Facts) -> RunSummary:
     """What was read, which steps were used and what a reader must know about the inputs."""
     run = sandbox.run
     inputs = store.con.execute(
-        "SELECT path, note FROM source WHERE run = ? ORDER BY source_id", [run]
+        "SELECT path, note, format, coalesce(events_dropped, 0), drop_reasons FROM source "
+        "WHERE run = ? ORDER BY source_id",
+        [run],
     ).fetchall()
     (read, dropped) = store.con.execute(
         "SELECT coalesce(sum(events_read), 0), coalesce(sum(events_dropped), 0) "
@@ -51,7 +57,7 @@ def summarise(store: Store, sandbox: Sandbox, facts: Facts) -> RunSummary:
     ).fetchone() or (0, 0)
     steps = sandbox.records("SELECT step, complete, source FROM all_step ORDER BY step")
     warm_up = [row["step"] for row in sandbox.records("SELECT step FROM warm_up_step ORDER BY 1")]
-    notes = [f"{path}: {note}" for path, note in inputs if note]
+    notes = [note for row in inputs if (note := _file_note(*row)) is not None]
     if warm_up:
         notes.append(
             f"step {ranks_text(warm_up)} took over 1.5 times the median and counts as warm-up"
@@ -72,9 +78,24 @@ def summarise(store: Store, sandbox: Sandbox, facts: Facts) -> RunSummary:
         step_source=steps[0]["source"] if steps else "none",
         events_read=int(read),
         events_dropped=int(dropped),
-        inputs=[path for path, _ in inputs],
+        inputs=[path for path, *_ in inputs],
         notes=notes,
     )
+
+
+def _file_note(
+    path: str, note: str | None, form: str, dropped: int, reasons: str | None
+) -> str | None:
+    """What a reader must know about one file; it begins with "file" where something is missing."""
+    refused = form == "unknown" and note not in (None, _NOT_READ)
+    if refused or _UNREAD & set(_counts(reasons)):
+        return f"file {path} was not read: {note}"
+    if dropped and form not in _TOLD_BY_RANK:
+        lost = f"file {path} lost records: {_reasons(reasons)}"
+        return f"{lost}; {note}" if note else lost
+    if dropped and note and form == "nsys":
+        return f"file {path}: {note}"
+    return f"{path}: {note}" if note else None
 
 
 def _notes(sandbox: Sandbox, facts: Facts) -> list[str]:
@@ -106,8 +127,13 @@ def _notes(sandbox: Sandbox, facts: Facts) -> list[str]:
     return notes
 
 
-def _reasons(text: str | None) -> str:
+def _counts(text: str | None) -> dict[str, int]:
     reasons: Any = json.loads(text) if text else {}
-    if not isinstance(reasons, dict) or not reasons:
+    return reasons if isinstance(reasons, dict) else {}
+
+
+def _reasons(text: str | None) -> str:
+    reasons = _counts(text)
+    if not reasons:
         return "reason not recorded"
-    return ", ".join(f"{reason} ({count})" for reason, count in reasons.items())
+    return ", ".join(f"{reason} ({count:,})" for reason, count in reasons.items())

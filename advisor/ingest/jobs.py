@@ -7,6 +7,7 @@ apart by folder, by process or by world size, and read each by itself.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -66,7 +67,10 @@ def refuse_several(chosen: Sequence[tuple[Source, Reader]]) -> None:
     told: dict[str, list[RankFile]] = defaultdict(list)
     for source, reader in chosen:
         recorded = getattr(reader, "recorded_rank", None)
-        found = None if recorded is None or len(chosen) < 2 else recorded(source)
+        found = None
+        if recorded is not None and len(chosen) > 1:
+            with contextlib.suppress(AdvisorError):  # the reader says what is wrong with it
+                found = recorded(source)
         if found is not None:
             rank, world_size = found
             told[reader.FORMAT].append(RankFile(source.path, rank, world_size))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
     skipped: list[tuple[Source, str]] = []
     for number, item in enumerate(found):
         try:
-            source = Source.of(item.path, number)
+            source = replace(Source.of(item.path, number), named=item.named)
         except AdvisorError as error:
             if item.named:
                 raise

@@ -30,7 +30,11 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Source:
-    """One input file. ``size`` is on disk; ``head`` the first 64 KiB after decompression."""
+    """One input file. ``size`` is on disk; ``head`` the first 64 KiB after decompression.
+
+    ``named``: the user named it, so that it must be readable; one that was found in a folder is
+    left out, and its row in ``source`` says why.
+    """
 
     source_id: int
     path: Path
@@ -38,6 +42,7 @@ class Source:
     head: bytes = field(repr=False)
     compression: str
     limits: Limits = field(default=DEFAULT_LIMITS, repr=False)
+    named: bool = True
 
     @classmethod
     def of(cls, path: Path, source_id: int, limits: Limits = DEFAULT_LIMITS) -> Source:
@@ -59,6 +64,12 @@ class Source:
                 error.message, where=error.where or str(path), hint=error.hint
             ) from error
         return cls(source_id, path, size, head, compression, limits)
+
+    def refused(self, error: AdvisorError) -> str:
+        """Why this file is left out. Raises ``error`` where the user named the file."""
+        if self.named:
+            raise error
+        return error.message
 
     def open(self) -> BinaryIO:
         """The file's decompressed bytes, from the start; stops quietly where it is damaged.

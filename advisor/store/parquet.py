@@ -238,7 +238,9 @@ def _attach_sources(con: Any, index: Index) -> None:
 
 def _tell_unfinished(con: Any, index: Index) -> None:
     found = index.unfinished()
-    note = "files of a writer that has not finished are not read: {} (ingest those traces again)"
+    note = (
+        "of a writer that has not finished: {} of its files are left out; ingest its traces again"
+    )
     runs = {batch.run for batch in index.batches}
     for run in sorted(runs):
         left = found.get(run_folder(index.folder, "source", run).name)
@@ -247,7 +249,7 @@ def _tell_unfinished(con: Any, index: Index) -> None:
                 "INSERT INTO source (run, source_id, path, format, bytes, note) SELECT $run, "
                 "coalesce(max(source_id), -1) + 1, $path, 'unknown', 0, $note FROM source "
                 "WHERE run = $run",
-                {"run": run, "path": str(index.folder), "note": note.format(len(left))},
+                {"run": run, "path": str(min(left)), "note": note.format(len(left))},
             )
     if found and not runs:
         raise AdvisorError(

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.contents import summarise
+from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.insert import insert_parsed, insert_scanned
 from advisor.ingest.readers.kineto.merged import split_by_process
 from advisor.ingest.readers.kineto.native.library import library
@@ -24,10 +26,18 @@ _OLD_KEY, _KEY = "external id", "External id"
 
 
 def load(sources: Sequence[Source], context: ReadContext) -> None:
-    """Read ``sources`` (all of one run) into run's base tables."""
-    traces = [Trace(source, number) for number, source in enumerate(sources)]
-    for trace in traces:
-        trace.peek()
+    """Read ``sources`` (all of one run) into run's base tables.
+
+    A file that has to be refused (a decompression bomb) is an error where the user named it; one
+    found in a folder is left out, and its row in ``source`` says why.
+    """
+    found = [Trace(source, number) for number, source in enumerate(sources)]
+    for trace in found:
+        try:
+            trace.peek()
+        except AdvisorError as error:
+            trace.refused = trace.source.refused(error)
+    traces = [trace for trace in found if trace.refused is None]
     assign_ranks(traces, context.ranks)
     for key in (_KEY, _OLD_KEY):
         for merged in (False, True):
@@ -38,11 +48,37 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
             ]
             if chosen:
                 _load_dialect(chosen, context, key, merged=merged)
+    _leave_out([trace for trace in found if trace.refused is not None], context)
+    traces = [trace for trace in traces if trace.refused is None]
     split_by_process(traces, context)
     pair_begin_end(traces, context)
     summary = summarise(context)
     check_parts(traces, summary, context)
     write_ranks(traces, summary, context)
+
+
+def _leave_out(traces: Sequence[Trace], context: ReadContext) -> None:
+    """Remove what was read of refused files, and report them."""
+    for trace in traces:
+        _forget_from(trace.first_id, trace, context)
+        context.report(
+            trace.source,
+            "kineto",
+            events_dropped=1,
+            drop_reasons={"refused": 1},
+            note=trace.refused,
+        )
+
+
+def _unless_refused(trace: Trace, chunks: Iterator[Chunk]) -> Iterator[Item]:
+    """The chunks; a refusal on the way costs this file alone."""
+    if trace.refused is not None:
+        return
+    try:
+        for chunk in chunks:
+            yield trace, chunk
+    except AdvisorError as error:
+        trace.refused = trace.source.refused(error)
 
 
 def _external_key(source: Source) -> str:
@@ -62,10 +98,8 @@ def _load_dialect(traces: list[Trace], context: ReadContext, key: str, *, merged
 
     def chunks() -> Iterator[Item]:
         for trace in traces:
-            for chunk in trace.chunks(context.progress):
-                yield trace, chunk
-            for chunk in trace.last_events(normalise):
-                yield trace, chunk
+            yield from _unless_refused(trace, trace.chunks(context.progress))
+            yield from _unless_refused(trace, trace.last_events(normalise))
 
     def insert(items: Iterable[Item]) -> None:
         insert_parsed(items, context, key, origin_us=_origin_us(traces), merged=merged)
@@ -93,8 +127,8 @@ def _origin_us(traces: list[Trace]) -> int:
 def _again(traces: list[Trace], left: Leftover) -> Iterator[Item]:
     for trace in traces:
         if trace.number in left.numbers:
-            for chunk in trace.chunks_again(left.numbers[trace.number]):
-                yield trace, chunk
+            again = trace.chunks_again(left.numbers[trace.number])
+            yield from _unless_refused(trace, again)
     yield from left.chunks
 
 
@@ -102,8 +136,7 @@ def _repaired(traces: list[Trace], bad: dict[int, list[int]], normalise: Any) ->
     for trace in traces:
         numbers = bad.get(trace.number)
         if numbers:
-            for chunk in trace.repairs(numbers, normalise):
-                yield trace, chunk
+            yield from _unless_refused(trace, trace.repairs(numbers, normalise))
 
 
 def _bad_chunks(context: ReadContext) -> dict[int, list[int]]:
@@ -146,11 +179,15 @@ def _forget_after_end(traces: list[Trace], context: ReadContext) -> None:
     for trace in traces:
         if trace.ended_in is not None:
             first = trace.first_id + (trace.ended_in + 1) * sql.IDS_PER_CHUNK
-            for table in ("event", "comm_event"):
-                context.con.execute(
-                    f"DELETE FROM {table} WHERE run = ? AND event_id BETWEEN ? AND ?",
-                    [context.run, first, trace.last_id],
-                )
+            _forget_from(first, trace, context)
+
+
+def _forget_from(first: int, trace: Trace, context: ReadContext) -> None:
+    for table in ("event", "comm_event"):
+        context.con.execute(
+            f"DELETE FROM {table} WHERE run = ? AND event_id BETWEEN ? AND ?",
+            [context.run, first, trace.last_id],
+        )
 
 
 def _apply_tail(trace: Trace, context: ReadContext) -> None:

@@ -44,6 +44,8 @@ class Trace:
     ended_in: int | None = None
     ends_in_chunk: bool = False
     no_duration: int = 0
+    refused: str | None = None
+    """Why the file is left out, where reading it was given up."""
 
     def peek(self) -> None:
         """Read the head (and the tail where seeking is cheap) for rank, base time and groups."""

@@ -39,9 +39,10 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Write the operations of the first table; a run has one."""
     import pyarrow.parquet as pq
 
-    for place, source in enumerate(sources):
+    read_one = False
+    for source in sources:
         rows = pq.read_metadata(source.path).num_rows
-        if place:
+        if read_one:
             context.report(
                 source,
                 FORMAT,
@@ -50,15 +51,18 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
                 note="a run has one op table; the first was read",
             )
             continue
-        if rows > MAX_ROWS:
-            raise AdvisorError(
-                f"holds {rows:,} rows, more than {MAX_ROWS:,}",
-                where=str(source.path),
-                hint="cut the table to fewer steps",
+        try:
+            kept, dropped = _read_one(source, rows, context)
+        except AdvisorError as error:
+            context.report(
+                source,
+                FORMAT,
+                events_dropped=1,
+                drop_reasons={"refused": 1},
+                note=source.refused(error),
             )
-        kept, dropped = write_table(context, source.path)
-        if not kept:
-            raise AdvisorError("holds no usable operation", where=str(source.path))
+            continue
+        read_one = True
         context.report(
             source,
             FORMAT,
@@ -67,3 +71,16 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             drop_reasons=dropped,
             note="its times count from each step's begin: the steps are laid one after the other",
         )
+
+
+def _read_one(source: Source, rows: int, context: ReadContext) -> tuple[int, dict[str, int]]:
+    if rows > MAX_ROWS:
+        raise AdvisorError(
+            f"holds {rows:,} rows, more than {MAX_ROWS:,}",
+            where=str(source.path),
+            hint="cut the table to fewer steps",
+        )
+    kept, dropped = write_table(context, source.path)
+    if not kept:
+        raise AdvisorError("holds no usable operation", where=str(source.path))
+    return kept, dropped

@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from advisor.model.nccl.version import NcclVersion, format_version, parse_version
 from advisor.tune.env_choices import check_choices, check_limits
 from advisor.tune.env_data import NEWEST, EnvIssue, env_rules, variables
+from advisor.tune.env_ranges import check_ranges, debugging_only
 
 __all__ = ["EnvIssue", "check_env"]
 
@@ -47,6 +48,8 @@ def check_env(
     plain = {name: value.strip() for name, value in env.items() if "$" not in value}
     found += check_choices(plain, version)
     found += check_limits(plain, version)
+    found += check_ranges(plain)
+    found += debugging_only(found, plain)
     known = variables()
     complete = [
         EnvIssue(

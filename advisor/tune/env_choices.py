@@ -87,6 +87,8 @@ def _unread_entries(name: str, value: str, release: NcclVersion) -> Iterator[Env
 
 def _names_any(value: str, release: NcclVersion) -> bool:
     """Whether the release reads any word of the value."""
+    if not value:
+        return False  # as if it were not set
     words = value.removeprefix("^").split(",")
     return release >= PER_FUNCTION_SINCE or len(_per_function(value)) < len(words)
 

@@ -271,3 +271,57 @@ def test_a_plain_list_has_its_effect_in_every_release() -> None:
         assert not [i for i in check_env({"NCCL_ALGO": "ring"}, version) if "no effect" in i.title]
     titles = [issue.title for issue in check_env({"NCCL_ALGO": "allgather:nvls"}, "2.23.4")]
     assert "the choice of algorithm is fixed" not in titles, "it fixes nothing there"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "title"),
+    [
+        ("NCCL_P2P_DISABLE", "true", "not a number: NCCL reads it as 0"),
+        ("NCCL_IB_TIMEOUT", "high", "not a number: NCCL reads it as 0"),
+        ("NCCL_BUFFSIZE", "4M", "not a number: NCCL reads it as 4"),
+        ("NCCL_COLLNET_ENABLE", "yes", "not a number: NCCL reads it as 0"),
+        ("NCCL_SOCKET_NTHREADS", "32", "out of range: 1 to 16"),
+        ("NCCL_IB_TIMEOUT", "50", "out of range: 1 to 31"),
+        ("NCCL_CROSS_NIC", "5", "out of range: 0 to 2"),
+        ("NCCL_IB_QPS_PER_CONNECTION", "500", "out of range: 1 to 128"),
+        ("NCCL_CTA_POLICY", "FAST", "'FAST' is no CTA policy"),
+        ("NCCL_CTA_POLICY", "EFFICIENCY|FAST", "'FAST' is no CTA policy"),
+    ],
+)
+def test_values_that_do_not_mean_what_they_say(name: str, value: str, title: str) -> None:
+    issues = [issue for issue in only(name, value) if issue.title == title]
+    assert [issue.severity for issue in issues] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NCCL_IB_TIMEOUT", "22"),
+        ("NCCL_CROSS_NIC", "-2"),
+        ("NCCL_SOCKET_NTHREADS", "0x4"),
+        ("NCCL_CTA_POLICY", "efficiency|zero"),
+        ("NCCL_CTA_POLICY", "1"),
+        ("NCCL_IB_SL", "15"),
+        ("NCCL_ALGO", ""),
+        ("NCCL_PROTO", ""),
+        ("NCCL_CROSS_NIC", ""),
+    ],
+)
+def test_values_in_their_range_pass(name: str, value: str) -> None:
+    assert only(name, value) == []
+
+
+def test_a_debugging_variable_of_which_nothing_else_is_known_is_named() -> None:
+    for name, value in [("NCCL_MAX_CTAS", "16"), ("NCCL_NET_GDR_READ", "0")]:
+        (issue,) = only(name, value)
+        assert (issue.severity, issue.category) == ("info", "D")
+        assert "debugging" in issue.title
+    # once is enough, and one that is switched off is as if it were not set
+    assert len(only("NCCL_P2P_DISABLE", "1")) == 1
+    assert only("NCCL_P2P_DISABLE", "0") == []
+
+
+def test_our_own_tuner_reads_its_file_from_2_22_on() -> None:
+    env = {"NCCL_TUNER_PLUGIN": "/x.so", "NCCL_TUNER_CONFIG_FILE": "/x.csv"}
+    assert check_env(env, "2.24.3") == []
+    assert [issue.variable for issue in check_env(env, "2.21.5")] == ["NCCL_TUNER_CONFIG_FILE"]

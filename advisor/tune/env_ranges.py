@@ -1,0 +1,100 @@
+"""Values of NCCL_* that mean something else than they say: words for numbers, numbers out of range.
+
+NCCL reads a number with C's strtoll (src/misc/param.cc): the digits at the start count and a word
+counts as 0, without a message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from advisor.tune.env_data import EnvIssue, Variable, variables
+
+# Least and largest value that does something; where a limit lies is in the guide or the source.
+_RANGES: dict[str, tuple[int, int]] = {
+    "NCCL_COLLNET_ENABLE": (0, 1),
+    "NCCL_CROSS_NIC": (0, 2),
+    "NCCL_IB_QPS_PER_CONNECTION": (1, 128),
+    "NCCL_IB_RETRY_CNT": (0, 7),
+    "NCCL_IB_SL": (0, 15),
+    "NCCL_IB_TIMEOUT": (1, 31),
+    "NCCL_LL128_NTHREADS": (160, 640),
+    "NCCL_NSOCKS_PERTHREAD": (1, 64),
+    "NCCL_NVLS_ENABLE": (0, 2),
+    "NCCL_P2P_PXN_LEVEL": (0, 2),
+    "NCCL_PAT_ENABLE": (0, 2),
+    "NCCL_SOCKET_NTHREADS": (1, 16),
+}
+# Their default is a number, their values are names of paths.
+_NAMED = {"NCCL_IB_GDR_LEVEL", "NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL"}
+_POLICIES = ("DEFAULT", "EFFICIENCY", "ZERO")
+
+
+def check_ranges(env: Mapping[str, str]) -> Iterator[EnvIssue]:
+    """Words where a number is read, numbers out of their range, unknown words of CTA policies."""
+    known = variables()
+    for name, value in env.items():
+        if not value or name not in known:
+            continue
+        if _is_number(known[name]) and not re.fullmatch(r"[-+]?(\d+|0[xX][0-9a-fA-F]+)", value):
+            yield _not_a_number(name, value)
+        elif name in _RANGES and re.fullmatch(r"[-+]?\d{1,18}", value):
+            low, high = _RANGES[name]
+            # -1 and -2 are how NCCL writes "as by default".
+            if not low <= int(value) <= high and int(value) not in (-1, -2):
+                yield EnvIssue(
+                    name,
+                    value,
+                    "warning",
+                    f"out of range: {low} to {high}",
+                    "NCCL or the driver cuts it, ignores it or fails.",
+                    f"Use {low} to {high}, or remove it.",
+                )
+        elif name == "NCCL_CTA_POLICY" and not re.fullmatch(r"\d+", value):
+            wrong = [part for part in value.split("|") if part.strip().upper() not in _POLICIES]
+            if wrong:
+                yield EnvIssue(
+                    name,
+                    value,
+                    "warning",
+                    f"'{wrong[0]}' is no CTA policy",
+                    f"NCCL knows {', '.join(_POLICIES)}, joined by |.",
+                    "Correct it, or remove it.",
+                )
+
+
+def _not_a_number(name: str, value: str) -> EnvIssue:
+    digits = re.match(r"[-+]?\d+", value)
+    read = int(digits[0]) if digits else 0
+    return EnvIssue(
+        name,
+        value,
+        "warning",
+        f"not a number: NCCL reads it as {read}",
+        "It takes the digits at the start, and a word as 0, without a message.",
+        "Write the number: 1 for on, 0 for off, 4194304 for 4 MiB.",
+    )
+
+
+def _is_number(variable: Variable) -> bool:
+    return variable.name not in _NAMED and any(value is not None for _, value in variable.defaults)
+
+
+def debugging_only(found: list[EnvIssue], env: Mapping[str, str]) -> Iterator[EnvIssue]:
+    """Variables of the guide's class D of which nothing else was said."""
+    said = {issue.variable for issue in found}
+    known = variables()
+    for name, value in env.items():
+        if value and name not in said and name in known and known[name].category == "D":
+            if value == "0" and name.endswith(("_DISABLE", "_POINTERS")):
+                continue  # switched off: as without it
+            yield EnvIssue(
+                name,
+                value,
+                "info",
+                "a variable for debugging is set",
+                "The guide: fine for experiments, not to be kept in production or scripts, since "
+                "it outlives the machine and release it helped on.",
+                "Keep it with its reason, date and NCCL release, or remove it.",
+            )

@@ -518,3 +518,75 @@ def test_what_is_lost_in_a_file_is_counted_at_that_file(tmp_path: Path) -> None:
     one.write_text(_FIRST)
     two.write_text(_FIRST + "a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -")
     assert _lost(one, two) == [{}, _CUT]
+
+
+_EFA = """\
+NCCL version 2.27.7+cuda12.8
+NET/Plugin: Loaded net plugin Libfabric (v10)
+NET/OFI Initializing aws-ofi-nccl 1.17.2
+NET/OFI Using Libfabric version 2.1
+NET/OFI Configuring AWS-specific options
+NET/OFI Running on p5en.48xlarge platform, topology file /opt/ofi/p5en.xml
+NET/OFI Selected provider is efa, fabric is efa-direct (found 16 nics)
+NET/OFI Using transport protocol RDMA (platform set)
+NET/OFI NIC group 0 device #0 0000:56:00.0
+NET/OFI NIC group 0 device #1 0000:57:00.0
+NET/OFI Setting FI_EFA_FORK_SAFE environment variable to 1
+NET/Libfabric : GPU Direct RDMA Enabled for HCA 0 'rdmap86s0'
+NET/Libfabric : GPU Direct RDMA Enabled for HCA 1 'rdmap110s0'
+Using network Libfabric
+comm 0x55 rank 0 nranks 16 cudaDev 0 nvmlDev 0 busId 1000 commId 0xab - Init START
+Channel 00/0 : 0[0] -> 8[0] [send] via NET/Libfabric/1/GDRDMA/Shared
+Channel 01/0 : 8[0] -> 0[0] [receive] via NET/AWS Libfabric/2
+"""
+
+
+def test_a_libfabric_plugins_transport_and_nics_are_stored(tmp_path: Path) -> None:
+    """GIVEN aws-ofi-nccl on EFA THEN provider, protocol, NICs and links as of other transports."""
+    path = tmp_path / "nccl.log"
+    path.write_text("".join(f"h0:1:2 [0] NCCL INFO {line}\n" for line in _EFA.splitlines()))
+    with stored(path) as store:
+        net = {name: value for (_, _, name), value in facts(store, "net").items()}
+        assert net == {
+            "network": "Libfabric",
+            "OFI": {"provider": "efa", "fabric": "efa-direct", "nics": 16},
+            "OFI protocol": "RDMA",
+        }
+        versions = {name: value for (_, _, name), value in facts(store, "version").items()}
+        assert versions["aws-ofi-nccl"] == "1.17.2"
+        assert versions["libfabric"] == "2.1"
+        nics = {(host, name): value for (_, host, name), value in facts(store, "nic").items()}
+        assert nics == {
+            ("h0", name): {"index": index, "port": None, "link": None, "net": "Libfabric"}
+            for index, name in enumerate(("rdmap86s0", "rdmap110s0"))
+        }
+        groups = {name: value for (_, _, name), value in facts(store, "nic-group").items()}
+        assert groups == {
+            "0000:56:00.0": {"group": 0, "device": 0},
+            "0000:57:00.0": {"group": 0, "device": 1},
+        }
+        plugin = {name: value for (_, _, name), value in facts(store, "env-plugin").items()}
+        assert plugin == {"NCCL_TOPO_FILE": "/opt/ofi/p5en.xml", "FI_EFA_FORK_SAFE": "1"}
+        assert rows(store, "SELECT src, dst, transport, kind, nic, gdr FROM link ORDER BY 1") == [
+            (0, 8, "NET/Libfabric/1/GDRDMA/Shared", "net-other", "rdmap110s0", True),
+            (8, 0, "NET/AWS Libfabric/2", "net-other", "2", False),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("NET/OFI Selected Provider is efa (found 4 nics)", ("efa", None, 4)),
+        ("NET/OFI Selected Provider is efa", ("efa", None, None)),
+        ("NET/OFI Selected Provider is tcp;ofi_rxm", ("tcp;ofi_rxm", None, None)),
+        ("NET/OFI Selected provider is cxi, fabric is cxi (found 2 nics)", ("cxi", "cxi", 2)),
+    ],
+)
+def test_providers_in_every_form(line: str, value: tuple[str, str | None, int | None]) -> None:
+    names = ("provider", "fabric", "nics")
+    assert parse_line(line) == [Fact("net", "OFI", dict(zip(names, value, strict=True)))]
+
+
+def test_nics_of_nccls_own_transports_are_told_once() -> None:
+    found = parse_line("NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'")
+    assert found == [Fact("gdr", "HCA mlx5_0", {"enabled": True})]

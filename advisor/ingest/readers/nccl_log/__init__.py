@@ -13,6 +13,8 @@ a host; ``host`` is the host name in the line's prefix; ``value`` is text or JSO
 kind            name                 value
 =============== ==================== =============================================================
 version         nccl, cuda, driver   ``2.27.7``; ``12.8``; ``12080``. Per host.
+                aws-ofi-nccl,        ``1.17.2``; ``2.3``: of the network plugin for libfabric
+                libfabric
 rank            bus id               {pid, cuda_device, nvml_device, bus_id}. Per rank.
 communicator    commId or ``world``  {ranks, nodes, members: [global ranks or null]}
 node            host                 {ranks, gpus, nics, net_ports, max_bw_gbps, total_bw_gbps}
@@ -21,9 +23,13 @@ net-port        ``NET/3``            {parent, bw_gbps, guid, port}: a NIC port i
 path            ``GPU/1 -> NET/3``   {hops, bw_gbps, type}; type LOC NVL NVB C2C PIX PXB PXN P2C PHB
                                      SYS NET DIS. From GPUs to GPUs and NICs only. Per host.
 nic             ``mlx5_0``           {index, port, link, net}: link IB or RoCE (null for sockets),
-                                     net IB, Socket, …  Per host.
+                                     net IB, Socket, Libfabric, …  Per host.
+nic-group       ``0000:86:00.0``     {group, device}: NICs that a plugin uses as one; group is the
+                                     number in ``NET/Libfabric/0``.  Per host.
 net             ``network``          transport between nodes: IB, Socket, Libfabric, …
                 ``IB``, ``Socket``   ``no device found``
+                ``OFI``              {provider, fabric, nics}: provider efa, cxi, tcp, …
+                ``OFI protocol``     ``RDMA`` or ``SENDRECV``
 gdr             ``GPU 1 / HCA 0``    {enabled, distance, limit, read}; also ``HCA mlx5_0`` {enabled}
 p2p             ``check``            {all_direct, direct_mode} (``Check P2P Type``). Per rank.
 p2p-disabled    ``1-0``              GPUs between which P2P is disabled

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from advisor.ingest.readers.nccl_log.facts import CommLine, Connection, Fact, Parsed
+from advisor.ingest.readers.nccl_log.ofi import SIGN, nic_of_plugin, parse_ofi
 
 _INT = r"(-?\d{1,9})"
 _PAIR = re.compile(r"\b(\w+) (0x[0-9a-fA-F]{1,16}|-?[0-9a-fA-F]{1,16})\b")
@@ -145,7 +146,8 @@ def _gdr(text: str) -> list[Parsed]:
         }
         return [Fact("gdr", f"GPU {match[2]} / HCA {match[3]}", value)]
     if match := _GDR_HCA.search(text):
-        return [Fact("gdr", f"HCA {match[3]}", {"enabled": match[1] == "Enabled"})]
+        enabled = Fact("gdr", f"HCA {match[3]}", {"enabled": match[1] == "Enabled"})
+        return [enabled, *nic_of_plugin(text, match[3])]
     return []
 
 
@@ -211,6 +213,7 @@ def _float(text: str) -> float | None:
 _PARSERS: tuple[tuple[str, Callable[[str], list[Parsed]]], ...] = (
     (" via ", _connection),
     ("GPU Direct RDMA", _gdr),
+    (SIGN, parse_ofi),
     ("NET/IB : ", _devices),
     ("NET/Socket : ", _devices),
     ("Using network ", _network),

@@ -269,3 +269,39 @@ def test_mutated_pickles_never_crash(edits: list[tuple[int, bytes]]) -> None:
     except AdvisorError:
         return
     parse_dump(content)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_every_protocol_gives_the_same_rows(tmp_path: Path, protocol: int) -> None:
+    """GIVEN a dump that a script wrote again with Python's pickle THEN the rows are JSON's."""
+    columns = "process_group, seq, op, state, created_ns, input_sizes, frames"
+    query = f"SELECT {columns} FROM flight ORDER BY ALL"
+    again = tmp_path / "trace_rank_2"
+    again.write_bytes(pickle.dumps(DUMP, protocol=protocol))
+    plain = tmp_path / "json" / "trace_rank_2"
+    plain.parent.mkdir()
+    plain.write_text(json.dumps(DUMP))
+    with stored(again) as store, stored(plain) as expected:
+        found = rows(store, query)
+        assert len(found) == 6
+        assert found == rows(expected, query)
+        assert rows(store, "SELECT rank, events_dropped, note FROM source") == [(2, 0, None)]
+    data = again.read_bytes()
+    for share in (0.5, 0.9):  # cut: what was whole is there, and the loss is counted
+        again.write_bytes(data[: int(len(data) * share)])
+        with stored(again) as store:
+            left = rows(store, f"{query}")
+            assert len(left) < len(found)
+            ((dropped, note),) = rows(store, "SELECT events_dropped, note FROM source")
+        assert dropped > 0
+        assert "breaks off" in note or "damaged" in note
+
+
+def test_text_of_python_2_and_code_in_old_protocols(tmp_path: Path) -> None:
+    """Strings of Python 2 are text; an instruction that calls something is refused by its name."""
+    old = b"(dp0\nS'entries'\np1\n(lp2\nsS'version'\np3\nS'2.9'\np4\ns."
+    assert unpickle(old) == ({"entries": [], "version": "2.9"}, None)
+    path = tmp_path / "trace_rank_0"
+    path.write_bytes(b"(dp0\nVentries\np1\ncposix\nsystem\n(S'true'\ntRs.")
+    with stored(path) as store:
+        assert "GLOBAL" in rows(store, "SELECT note FROM source")[0][0]

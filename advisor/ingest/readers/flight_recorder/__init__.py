@@ -22,7 +22,8 @@ SUMMARY = "PyTorch flight-recorder dumps (TORCH_NCCL_TRACE_BUFFER_SIZE), pickle 
 PRIORITY = 30
 
 MAX_DUMP_BYTES = 512 * 1024 * 1024
-_PICKLE = re.compile(rb"\A\x80[\x02-\x05]")
+# Protocols 2 to 5 say so; 0 and 1 begin with the dictionary itself.
+_PICKLE = re.compile(rb"\A(?:\x80[\x02-\x05]|\(d(?:p\d{1,9}\n)?[VS(]|\}[qr(])")
 _SIGNS = (b"entries", b"pg_config", b"pg_status")
 _JSON = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"(?:entries|pg_config|pg_status|version|nccl_)')
 

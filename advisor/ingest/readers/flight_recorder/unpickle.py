@@ -1,9 +1,10 @@
 """Reads pickles that hold only plain values: an interpreter of containers and scalars.
 
-Torch writes dumps with its own pickler (torch/csrc/jit/serialization/pickler.cpp, protocol 2):
-dictionaries, lists, tuples, text, numbers, booleans and None. Those instructions are interpreted
-here; any other (``GLOBAL``, ``REDUCE``, ``BUILD``, ``INST``, extensions, persistent ids …) is
-refused, so that no pickle can name or call anything. A cut pickle gives what had been built.
+Torch writes dumps with its own pickler (torch/csrc/jit/serialization/pickler.cpp, protocol 2), and
+scripts that handle them with Python's (protocols 0 to 5): dictionaries, lists, tuples, text,
+numbers, booleans and None. Those instructions are interpreted here; any other (``GLOBAL``,
+``REDUCE``, ``BUILD``, ``INST``, extensions, persistent ids …) is refused, so that no pickle can
+name or call anything. A cut pickle gives what had been built.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ MAX_INSTRUCTIONS = 50_000_000
 _MARK = object()
 _CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _NUMBERS = ("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "INT", "LONG", "BINFLOAT", "FLOAT")
-_TEXTS = ("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "UNICODE", "BINSTRING")
-_BYTES = ("SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES")
+_TEXTS = ("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "UNICODE", "BINSTRING", "STRING")
+_BYTES = ("SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8")
 _SCALARS = frozenset((*_NUMBERS, *_TEXTS, *_BYTES))
 _IGNORED = frozenset(["PROTO", "FRAME"])
 _EMPTY: dict[str, Callable[[], Any]] = {
@@ -87,6 +88,8 @@ class _Machine:
                 stack.append(dict(zip(values[::2], values[1::2], strict=True)))
             else:
                 stack.append(tuple(values) if name == "TUPLE" else values)
+        elif name == "DUP":
+            stack.append(stack[-1])
         elif name == "POP":
             stack.pop()
         elif name == "POP_MARK":

@@ -98,9 +98,9 @@ def _read(data: bytes) -> Iterator[dict[str, Any]]:
         return
     if any(True for _ in cutter.chunks()):
         raise AssertionError("one block cannot be cut")
-    repairer = Repairer(iter((cutter.last,)), DEFAULT_LIMITS, is_last=True)
+    repairer = Repairer(iter((cutter.last,)), DEFAULT_LIMITS)
     yield from repairer.events()
-    trace_info(cutter.head, repairer.tail, _PATH)
+    trace_info(cutter.head, repairer.documents[0], _PATH)
 
 
 class _Name:

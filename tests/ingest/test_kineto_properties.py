@@ -53,7 +53,7 @@ def _all_events(data: bytes, size: int) -> list[dict[str, Any]]:
 
     def flush() -> None:
         if bad:
-            repairer = Repairer(iter([b",".join(bad)]), DEFAULT_LIMITS, is_last=False)
+            repairer = Repairer(iter([b",".join(bad)]), DEFAULT_LIMITS)
             found.extend(repairer.events())
             assert not repairer.dropped
             bad.clear()
@@ -70,10 +70,10 @@ def _all_events(data: bytes, size: int) -> list[dict[str, Any]]:
             data[chunk.start : chunk.end] == bytes(chunk.text)[1:-1].ljust(chunk.end - chunk.start)
             or json.loads(b"[" + data[chunk.start : chunk.end] + b"]") == events
         )
-    repairer = Repairer(iter([b",".join([*bad, cutter.last])]), DEFAULT_LIMITS, is_last=True)
+    repairer = Repairer(iter([b",".join([*bad, cutter.last])]), DEFAULT_LIMITS)
     found.extend(repairer.events())
     assert not repairer.dropped
-    assert repairer.end is not None
+    assert repairer.ended
     return found
 
 
@@ -102,7 +102,7 @@ def test_no_event_before_the_damage_is_lost(
         assert at < text.index(b"traceEvents") + 20
         return
     assert list(cutter.chunks()) == []  # one block: everything is in the remainder
-    found = list(Repairer(iter([cutter.last]), DEFAULT_LIMITS, is_last=True).events())
+    found = list(Repairer(iter([cutter.last]), DEFAULT_LIMITS).events())
     whole = 0
     for count in range(len(events) + 1):
         start = LAYOUTS[layout](events[:count])

@@ -11,8 +11,9 @@ import re
 from collections.abc import Sequence
 
 from advisor.ingest.readers.kineto.load import load
+from advisor.ingest.readers.kineto.nesting import KEYS
 from advisor.ingest.readers.kineto.trace import Trace
-from advisor.ingest.source import RankHint, ReadContext, Source
+from advisor.ingest.source import HEAD_BYTES, RankHint, ReadContext, Source
 
 FORMAT = "kineto"
 SUMMARY = "Kineto (torch.profiler) and other Chrome traces in JSON, plain, gzip or zstd"
@@ -20,6 +21,9 @@ PRIORITY = 60
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _EVENT_START = re.compile(rb'\s*\[\s*(?:\{[^{}]{0,4096}"(?:ph|ts)"\s*:|\]\s*$)')
+_EVENTS_BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[\s*(?:\]|' + KEYS + rb")")
+_MOST_BEFORE = 64 * 1024 * 1024
+_PIECE, _OVERLAP = 1024 * 1024, 1024
 _MARKS = (b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"displayTimeUnit"')
 
 
@@ -27,8 +31,21 @@ def detect(source: Source) -> bool:
     """A JSON object with Kineto's or Chrome's keys, or a bare array of trace events."""
     head = source.head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if head.startswith(b"{"):
-        return bool(_EVENTS.search(head)) or sum(mark in head for mark in _MARKS) >= 2
+        if _EVENTS.search(head) or sum(mark in head for mark in _MARKS) >= 2:
+            return True
+        return len(source.head) >= HEAD_BYTES and _events_further_on(source)
     return bool(_EVENT_START.match(head))
+
+
+def _events_further_on(source: Source) -> bool:
+    """Whether a list of events comes after fields that are longer than the head."""
+    kept, seen = b"", 0
+    with source.open() as stream:
+        while seen < _MOST_BEFORE and (data := stream.read(_PIECE)):
+            if _EVENTS_BEGIN.search(kept + data):
+                return True
+            kept, seen = data[-_OVERLAP:], seen + len(data)
+    return False
 
 
 def rank_hint(source: Source) -> RankHint:

@@ -2,9 +2,10 @@
 
 The layout of the first two events tells which text separates events. Where that text holds a
 newline, it cannot occur inside a JSON string, so cutting there needs no look at quotes; in
-one-line layouts the cut is a guess (``},{"ph":``). A wrong cut makes both neighbours malformed,
-which the database notices; :mod:`.repair` reads those chunks again. Chunks are built in place (the
-comma after the last event becomes the closing bracket), so every byte is copied about once.
+one-line layouts the cut is a guess (``},{"ph":``). A wrong cut makes the chunk before it malformed,
+which the database notices; what follows such a chunk is believed only from where reading it event
+by event comes to the start of a chunk (:mod:`.reread`). Chunks are built in place (the comma after
+the last event becomes the closing bracket), so every byte is copied about once.
 """
 
 from __future__ import annotations
@@ -12,18 +13,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from advisor.ingest.compression import Limits
+from advisor.ingest.readers.kineto.nesting import KEYS, Nesting, State
+from advisor.ingest.readers.kineto.outside import Outside
+from advisor.ingest.readers.kineto.window import Window
 
-MAX_HEAD_BYTES = 64 * 1024 * 1024
-MAX_TAIL_BYTES = 64 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
 _OVERLAP = 4096
-_OPENING = re.compile(rb'"traceEvents"\s*:\s*\[')
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
-_FIRST_KEYS = rb'"(?:ph|name|cat|pid|tid|ts|dur|id|args|bp|s|sf|cname|tdur|tts)"'
-_GUESS = re.compile(rb"\}\s*,(?=\s*\{\s*" + _FIRST_KEYS + rb"\s*:)")
+_GUESS = re.compile(rb"\}\s*,(?=\s*" + KEYS + rb")")
 _BETWEEN = re.compile(rb"\}\s*,\s*\{")
 
 
@@ -44,7 +44,8 @@ class NoEventsError(Exception):
 class Cutter:
     """Iterate over :meth:`chunks`; afterwards ``last`` is what followed the last safe cut.
 
-    ``ended_inside`` says that the last chunk runs to the end of the stream.
+    ``ended_inside`` says that the last chunk runs to the end of the stream, ``in_object`` that the
+    list is a field, ``separator`` is the text between the first two events if it holds a newline.
     ``head`` is the text of the top-level object before the events (empty for a bare array), and
     ``last`` (from ``last_start``) holds the last event, the end of the array and the tail.
     """
@@ -57,6 +58,8 @@ class Cutter:
         self.last = b""
         self.last_start = 0
         self.ended_inside = False
+        self.in_object = True
+        self.separator: bytes | None = None
         self.total_bytes = 0
         self._first = self._find_events()
 
@@ -76,26 +79,24 @@ class Cutter:
         begin = len(_BOM) if data.startswith(_BOM) else 0
         stripped = data[begin:].lstrip(_BLANK)
         if stripped.startswith(b"["):
+            self.in_object = False
             self.last_start = len(data) - len(stripped) + 1
             return stripped[1:]
-        while True:
-            opening = _opening(data)
-            if opening is not None:
-                self.head = data[begin : opening[0]]
-                self.last_start = opening[1]
-                return data[opening[1] :]
-            more = self._read()
-            if not more or len(data) > MAX_HEAD_BYTES:
-                self.head = data[begin:MAX_HEAD_BYTES]
-                raise NoEventsError
-            data += more
+        window = Window(chain([data], iter(self._read, b"")))
+        outside = Outside(window, self._limits, in_object=False)
+        opening = outside.next_list(begin)
+        self.head = bytes(outside.documents[-1])
+        if opening is None:
+            raise NoEventsError
+        self.last_start = opening
+        return window.text(opening, window.end)
 
     def chunks(self) -> Iterator[Chunk]:
         """Chunks of whole events (as far as the layout can be trusted), in order."""
         pending = bytearray(b"[") + self._first
         self._first = b""
         start = self.last_start
-        separator = _separator(pending)
+        self.separator = separator = self._learn(pending)
         while data := self._read():
             searched = max(1, len(pending) - _OVERLAP)
             pending += data
@@ -116,10 +117,22 @@ class Cutter:
                 pending = rest
             self._number += 1
             start = end + 1
-            if separator is None:
-                separator = _separator(pending)
         self.last = bytes(pending[1:])
         self.last_start = start
+
+    def _learn(self, pending: bytearray) -> bytes | None:
+        """Read on until the second event begins; the text between the two, if it has a newline."""
+        wanted = len(pending)
+        while True:
+            decided, separator = _separator(pending, self._limits)
+            if decided or len(pending) > self._limits.event_bytes:
+                return separator
+            wanted = max(2 * wanted, len(pending) + 1)
+            while len(pending) < wanted:
+                data = self._read()
+                if not data:
+                    return None
+                pending += data
 
     def _pass_over(self, pending: bytearray, separator: bytes | None) -> tuple[int, bytearray]:
         """Offset of the next boundary (or the end of the stream), and what follows it."""
@@ -135,44 +148,25 @@ class Cutter:
         return self.total_bytes, bytearray(b"[")
 
 
-def _opening(data: bytes) -> tuple[int, int] | None:
-    """Start of the ``"traceEvents"`` key at depth 1 and the offset after its bracket."""
-    candidates = {match.start(): match.end() for match in _OPENING.finditer(data)}
-    if not candidates:
-        return None
-    depth = 0
-    for token in _TOKEN.finditer(data):
-        first = data[token.start()]
-        if first in b"{[":
-            depth += 1
-        elif first in b"}]":
-            depth -= 1
-        elif depth == 1 and token.start() in candidates:
-            return token.start(), candidates[token.start()]
-        if token.start() > max(candidates):
-            break
-    # The head is damaged: its brackets do not add up. The first candidate is the best guess.
-    first_match = min(candidates)
-    return first_match, candidates[first_match]
-
-
-def _separator(pending: bytearray) -> bytes | None:
-    """The text between two events, when it holds a newline; None asks for guessing."""
-    depth = 0
-    for token in _TOKEN.finditer(pending, 1, 1024 * 1024):
-        first = pending[token.start()]
-        if first in b"{[":
-            depth += 1
-        elif first in b"}]":
-            depth -= 1
-            if depth < 0:
-                return None
-            if depth == 0 and (between := _BETWEEN.match(pending, token.start())):
-                line = pending.rfind(b"\n", 0, token.start())
-                indented = line >= 0 and not bytes(pending[line : token.start()]).strip()
-                text = bytes(pending[line if indented else token.start() : between.end()])
-                return text if b"\n" in text else None
-    return None
+def _separator(pending: bytearray, limits: Limits) -> tuple[bool, bytes | None]:
+    """Whether more data would not help, and the text between two events if it has a newline."""
+    window = Window([bytes(pending)])
+    window.more()
+    first = window.skip_blank(1)
+    if window.byte(first) != b"{":
+        return bool(window.byte(first)), None
+    nesting = Nesting(window, first, limits.nesting)
+    state = nesting.run(len(pending))
+    if state is not State.CLOSED:
+        return state is State.BROKEN, None
+    brace = nesting.at - 1
+    between = _BETWEEN.match(pending, brace)
+    if between is None:
+        return window.skip_blank(brace + 1, commas=True) < len(pending), None
+    line = pending.rfind(b"\n", 0, brace)
+    indented = line >= 0 and not bytes(pending[line:brace]).strip()
+    text = bytes(pending[line if indented else brace : between.end()])
+    return True, text if b"\n" in text else None
 
 
 def _last_cut(data: bytearray, separator: bytes | None, searched: int) -> tuple[int, int] | None:

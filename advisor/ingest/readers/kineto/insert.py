@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -53,7 +53,6 @@ def insert_parsed(
 
 def insert_scanned(
     items: Iterable[Item],
-    traces: Sequence[Trace],
     context: ReadContext,
     key: str,
     *,
@@ -75,8 +74,6 @@ def insert_scanned(
     finally:
         scanning.stop()
     comm.flush()
-    for trace in traces:
-        trace.no_duration = scanning.no_duration[trace.number]
     return scanning.leftover
 
 

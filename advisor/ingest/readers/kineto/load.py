@@ -13,6 +13,7 @@ from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.contents import summarise
 from advisor.ingest.readers.kineto.cutter import Chunk
+from advisor.ingest.readers.kineto.forget import forget, forget_covered, forget_foreign
 from advisor.ingest.readers.kineto.insert import insert_parsed, insert_scanned
 from advisor.ingest.readers.kineto.merged import split_by_process
 from advisor.ingest.readers.kineto.native.library import library
@@ -60,7 +61,7 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
 def _leave_out(traces: Sequence[Trace], context: ReadContext) -> None:
     """Remove what was read of refused files, and report them."""
     for trace in traces:
-        _forget_from(trace.first_id, trace, context)
+        forget(trace, (trace.first_id, trace.last_id), context)
         context.report(
             trace.source,
             "kineto",
@@ -108,13 +109,16 @@ def _load_dialect(traces: list[Trace], context: ReadContext, key: str, *, merged
     if scanner is None:
         insert(chunks())
     else:
-        left = insert_scanned(chunks(), traces, context, key, merged=merged, library=scanner)
+        left = insert_scanned(chunks(), context, key, merged=merged, library=scanner)
         if left:
             insert(_again(traces, left))
     bad = _bad_chunks(context)
     if bad:
         insert(_repaired(traces, bad, normalise))
-        _forget_after_end(traces, context)
+    for trace in (trace for trace in traces if trace.refused is None):
+        trace.settle()
+        forget_covered(trace, context)
+        forget_foreign(trace, context)
     _count_durations(traces, context)
     for trace in traces:
         _apply_tail(trace, context)
@@ -169,25 +173,9 @@ def _count_durations(traces: list[Trace], context: ReadContext) -> None:
         )
     found = dict(rows)
     for trace in traces:
-        count = trace.no_duration + found.get(trace.number, 0)
+        count = trace.no_duration.total() + found.get(trace.number, 0)
         if count:
             trace.notes.append(f"events without a usable duration, taken as 0: {count:,}")
-
-
-def _forget_after_end(traces: list[Trace], context: ReadContext) -> None:
-    """Objects after the end of the list of events looked like events but are none."""
-    for trace in traces:
-        if trace.ended_in is not None:
-            first = trace.first_id + (trace.ended_in + 1) * sql.IDS_PER_CHUNK
-            _forget_from(first, trace, context)
-
-
-def _forget_from(first: int, trace: Trace, context: ReadContext) -> None:
-    for table in ("event", "comm_event"):
-        context.con.execute(
-            f"DELETE FROM {table} WHERE run = ? AND event_id BETWEEN ? AND ?",
-            [context.run, first, trace.last_id],
-        )
 
 
 def _apply_tail(trace: Trace, context: ReadContext) -> None:

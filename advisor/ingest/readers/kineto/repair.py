@@ -1,8 +1,10 @@
-"""Reads damaged stretches of a trace event by event, keeping every event that can be read.
+"""Reads stretches of a trace event by event, keeping every event that can be read.
 
-The database parses whole chunks; a chunk that is not valid JSON comes here. Each event is tried as
-it stands, then with the repairs that do not change its meaning (bytes that are not UTF-8, lone
-surrogates, stray backslashes, NaN); what still cannot be read is counted by reason.
+The database parses whole chunks; a chunk that is not a list of whole events comes here. Brackets
+are followed from the start of an event to its end (:mod:`.nesting`), so that nothing inside an
+event is taken for one. Each event is tried as it stands, then with the repairs that do not change
+its meaning (bytes that are not UTF-8, lone surrogates, stray backslashes, NaN); what still cannot
+be read is counted by reason, and :mod:`.resync` finds where the list goes on.
 """
 
 from __future__ import annotations
@@ -14,18 +16,17 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from advisor.ingest.compression import Limits
+from advisor.ingest.readers.kineto.nesting import KEYS, Nesting, State
+from advisor.ingest.readers.kineto.outside import Outside
+from advisor.ingest.readers.kineto.resync import Level, Resync
+from advisor.ingest.readers.kineto.window import PIECE, Window
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_KEYS = rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|bp|s)"\s*:'
-_START = re.compile(_KEYS)
-_RESYNC = re.compile(rb"\}\s*,\s*(?=" + _KEYS + rb")")
-_LIST_END = re.compile(rb"\}\s*\](?=\s*[,}]|\s*$)")
-_SCALAR = re.compile(rb'(?:"(?:[^"\\]|\\.)*+"|[^\s,\[\]{}"]+)(?=\s*[,\]])')
-_OVERLAP = 4096
-_SKIPPED = re.compile(rb"[\s,]*")
-_PIECE = 1024 * 1024
+_STRAY_END = re.compile(rb"\](?:\s*[\]}])*\s*,\s*" + KEYS)
+
+_LOOK_BACK = 4096
+UNKNOWN_DEPTH = "object at an unknown depth after damage"
 
 Normalise = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -74,161 +75,171 @@ def clean(value: Any) -> Any:
 
 
 class Repairer:
-    """Iterate over the readable events of a stretch of bytes.
+    """Iterate over the readable events of a stream from some event on.
 
-    Afterwards ``dropped`` counts what was lost by reason, ``end`` is the offset of the bracket that
-    closed the list of events (None if it did not come), and ``tail`` the bytes after it.
+    ``pieces`` are its bytes from offset ``start``, where the list of events goes on; ``separator``
+    is the text between two events where that is known (:mod:`.resync`). Afterwards ``dropped``
+    counts what was lost by reason, ``at_end`` says whether the stream came to its end and ``ended``
+    whether the list did, and ``documents`` holds the text after it: the rest of the object, then
+    that of further documents.
     """
 
-    def __init__(self, pieces: Iterable[bytes], limits: Limits, *, is_last: bool) -> None:
-        self._pieces = iter(pieces)
+    def __init__(
+        self,
+        pieces: Iterable[bytes],
+        limits: Limits,
+        *,
+        start: int = 0,
+        separator: bytes | None = None,
+        in_object: bool = True,
+    ) -> None:
+        self.window = Window(pieces, start)
         self._limits = limits
-        self._is_last = is_last
-        self._data = bytearray()
-        self._at = 0
-        self._before = 0
-        self._exhausted = False
-        self._too_deep = False
+        self._resync = Resync(self.window, limits, separator)
+        self._outside = Outside(self.window, limits, in_object=in_object)
+        self._at = start
+        self._damaged = False
         self.dropped: Counter[str] = Counter()
-        self.repaired = 0
-        self.end: int | None = None
-        self.tail = b""
+        self.event_start = start
+        self.ended = False
+        self.at_end = False
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        """The events, in order."""
-        while self.end is None:
-            self._discard()
-            self._at = self._skip_blank()
-            if self._at >= len(self._data):
-                if not self._more():
-                    return
+    @property
+    def documents(self) -> list[bytes]:
+        """The text outside the list of events, by document; the first without its head."""
+        return [bytes(text) for text in self._outside.documents]
+
+    @property
+    def document(self) -> int:
+        """Number of the document whose events are read at present."""
+        return len(self._outside.documents) - 1
+
+    def skip_to(self, offset: int) -> None:
+        """Go on at ``offset``, where an event starts."""
+        self.window.skip_to(offset)
+        self._at = offset
+
+    def events(
+        self, stop: Callable[[int, int], bool] = lambda previous, at: False
+    ) -> Iterator[dict[str, Any]]:
+        """The events, in order, until ``stop``, asked with the offsets between two of them."""
+        window = self.window
+        while True:
+            window.drop_before(self._at)
+            at = window.skip_blank(self._at, commas=True)
+            if stop(self._at, at):
+                return
+            self._at = at
+            found = window.byte(at)
+            if not found or (found == b"]" and not self._end_of_list()):
+                self.at_end = True
+                return
+            if found == b"]":
                 continue
-            first = self._data[self._at]
-            if first == ord("]"):
-                self._finish()
-            elif first == ord("{"):
+            if found == b"{":
+                self.event_start = at
                 event = self._event()
                 if event is not None:
                     yield event
             else:
-                self._skip_other()
+                self._skip_other(found)
 
-    def _skip_blank(self) -> int:
-        match = _SKIPPED.match(self._data, self._at)
-        return match.end() if match else self._at
-
-    def _discard(self) -> None:
-        if self._at > _PIECE:
-            del self._data[: self._at]
-            self._before += self._at
-            self._at = 0
-
-    def _more(self) -> bool:
-        if self._exhausted:
-            return False
-        piece = next(self._pieces, b"")
-        if not piece:
-            self._exhausted = True
-            return False
-        self._data += piece
-        return True
-
-    def _finish(self) -> None:
-        self.end = self._before + self._at
-        kept = bytearray(self._data[self._at + 1 :])
-        while len(kept) < 64 * _PIECE and (piece := next(self._pieces, b"")):
-            kept += piece
-        self.tail = bytes(kept)
+    def _end_of_list(self) -> bool:
+        """Whether events go on behind a closing bracket: it was a stray one, or there is a list."""
+        window, at = self.window, self._at
+        if window.matches(_STRAY_END, at) or self._damaged:
+            found = self._resync.outwards(at, at + self._limits.event_bytes)
+            if found.level is Level.INSIDE:
+                self._drop("not an event")
+                self._at = found.at
+                return True
+        self.ended = True
+        following = self._outside.next_list(at + 1)
+        self.dropped.update(self._outside.dropped)
+        self._outside.dropped.clear()
+        self._at = window.end if following is None else following
+        self.ended = following is None
+        return following is not None
 
     def _event(self) -> dict[str, Any] | None:
-        end = self._end_of_event()
-        if end is not None:
-            event = parse_event(bytes(self._data[self._at : end]))
-            if event is not None:
-                self._at = end
-                return event
-        boundary = self._boundary()
-        if boundary is None:
-            if len(self._data) - self._at > self._limits.event_bytes:
-                self._pass_over()
-            else:
-                cut = end is None and self._is_last and self._exhausted
-                self._drop("cut off" if cut else self._malformed())
-                self._at = len(self._data) if end is None else end
-            return None
-        event = parse_event(bytes(self._data[self._at : boundary + 1]))
-        if event is None:
-            self._drop(self._malformed())
-        self._at = boundary + 1
-        return event
+        window, start = self.window, self._at
+        nesting = Nesting(window, start, self._limits.nesting)
+        state = nesting.run(start + self._limits.event_bytes)
+        if state is State.CLOSED and nesting.at - start > self._limits.event_bytes:
+            state = State.LARGE
+        if state is State.CLOSED:
+            self._at = nesting.at
+            event = None if nesting.too_deep else parse_event(window.text(start, nesting.at))
+            if event is None:
+                self._drop(self._malformed(nesting))
+            return event
+        if state is State.LARGE:
+            self._pass_over(start, nesting)
+        else:
+            self._resume(start, nesting.at, nesting.lists)
+            cut = state is State.CUT and not nesting.too_deep and self._at == window.end
+            self._drop("cut off" if cut else self._malformed(nesting))
+        return None
 
-    def _malformed(self) -> str:
-        """The reason why the event at hand cannot be read."""
+    def _malformed(self, nesting: Nesting) -> str:
+        """The reason why an event cannot be read."""
         deep = f"event nested deeper than {self._limits.nesting} levels"
-        return deep if self._too_deep else "malformed event"
+        return deep if nesting.too_deep else "malformed event"
 
-    def _pass_over(self) -> None:
+    def _resume(self, start: int, broken: int, lists: int, *, at_any: bool = False) -> None:
+        window = self.window
+        while True:
+            found = self._resync.after(start, broken, lists, at_any=at_any)
+            if found.unknown:
+                self.dropped[UNKNOWN_DEPTH] += found.unknown
+            if found.at is not None or window.ended:
+                self._at = window.end if found.at is None else found.at
+                return
+            start = broken = max(start + 1, window.end - _LOOK_BACK)
+            window.drop_before(start)
+
+    def _pass_over(self, start: int, nesting: Nesting) -> None:
         """Leave an event behind that is larger than allowed, without holding it."""
-        self._drop(f"event larger than {self._limits.event_bytes >> 20} MiB")
-        self._at = max(self._at, len(self._data) - _OVERLAP)
-        while True:
-            match = _RESYNC.search(self._data, self._at)
-            if match:
-                self._at = match.start() + 1
-                return
-            self._at = max(self._at, len(self._data) - _OVERLAP)
-            self._discard()
-            if not self._more():
-                end = _LIST_END.search(self._data, self._at)
-                self._at = end.end() - 1 if end else len(self._data)
-                return
-
-    def _end_of_event(self) -> int | None:
-        """Offset after the brace that closes the event at hand; reads on as needed."""
-        self._too_deep = False
-        while True:
-            depth = 0
-            for token in _TOKEN.finditer(self._data, self._at):
-                first = self._data[token.start()]
-                if first in b"{[":
-                    depth += 1
-                    if depth > self._limits.nesting:
-                        self._too_deep = True
-                        return None
-                elif first in b"}]":
-                    depth -= 1
-                    if depth == 0:
-                        return token.end()
-            if len(self._data) - self._at > self._limits.event_bytes or not self._more():
-                return None
-
-    def _boundary(self) -> int | None:
-        """Offset of the closing brace before the next thing that looks like an event's start."""
-        searched = self._at
-        while True:
-            match = _RESYNC.search(self._data, searched)
-            if match:
-                return match.start()
-            searched = max(self._at, len(self._data) - 4096)
-            if len(self._data) - self._at > self._limits.event_bytes or not self._more():
-                return None
-
-    def _skip_other(self) -> None:
-        """Pass over what is no object: a scalar, or garbage up to the next start of an event."""
-        self._drop("not an event")
-        scalar = _SCALAR.match(self._data, self._at)
-        while scalar is None and len(self._data) - self._at < _OVERLAP and self._more():
-            scalar = _SCALAR.match(self._data, self._at)
-        if scalar is not None:
-            self._at = scalar.end()
+        telling = self._resync.telling_after(start, nesting.at)
+        if telling is not None:
+            self._drop("malformed event")
+            self._at = telling
             return
-        while (start := _START.search(self._data, self._at + 1)) is None:
-            self._at = max(self._at, len(self._data) - _OVERLAP)
-            self._discard()
-            if not self._more():
-                self._at = len(self._data)
+        self._drop(f"event larger than {self._limits.event_bytes >> 20} MiB")
+        state = State.LARGE if nesting.open else State.CLOSED
+        while state is State.LARGE:
+            state = nesting.run(nesting.at + PIECE, hold=False)
+        if state is State.BROKEN:
+            self._resume(nesting.at, nesting.at, nesting.lists)
+        else:
+            self._at = nesting.at
+
+    def _skip_other(self, found: bytes) -> None:
+        """Pass over what is no object: a scalar or list, or garbage up to the next event."""
+        window, start = self.window, self._at
+        self._drop("not an event")
+        if found == b"[":
+            nesting = Nesting(window, start, self._limits.nesting)
+            closed = nesting.run(start + self._limits.event_bytes) is State.CLOSED
+            end = nesting.at if closed else None
+        else:
+            end = window.scalar_end(start)
+        if end is not None:
+            after = window.skip_blank(end)
+            if window.byte(after) == b"]" or self._is_item(after):
+                self._at = end
                 return
-        self._at = start.start()
+        self._resume(start, start, 0, at_any=True)
+
+    def _is_item(self, comma: int) -> bool:
+        """Whether a comma comes there, and then an item of a list rather than a key."""
+        window = self.window
+        if window.byte(comma) != b",":
+            return False
+        at = window.skip_blank(comma, commas=True)
+        end = window.scalar_end(at)
+        return end is None or window.byte(window.skip_blank(end)) != b":"
 
     def _drop(self, reason: str) -> None:
+        self._damaged = self._damaged or reason != "not an event"
         self.dropped[reason] += 1

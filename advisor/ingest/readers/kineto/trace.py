@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -12,12 +11,13 @@ from typing import Any
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto.cutter import Chunk, Cutter, NoEventsError
 from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK, IDS_PER_FILE, LARGEST_NS
-from advisor.ingest.readers.kineto.metadata import TraceInfo, read_fields, trace_info
-from advisor.ingest.readers.kineto.repair import Normalise, Repairer, clean
+from advisor.ingest.readers.kineto.metadata import TraceInfo, trace_info
+from advisor.ingest.readers.kineto.repair import Normalise, Repairer
+from advisor.ingest.readers.kineto.reread import Reread, reread_all, reread_chunks
+from advisor.ingest.readers.kineto.window import PIECE
 from advisor.ingest.source import Source
 
 _TAIL_HINT = 256 * 1024
-_REPAIRED_CHUNK = 128 * 1024
 _TAIL_KEYS = (b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"advisor"', b'"traceName"')
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*"?(\d{1,15}|[1-3]\d{15})(?!\d)')
 _ARGS_RANK = re.compile(rb'"args"\s*:\s*\{[^{}]*"rank"\s*:\s*\d')
@@ -25,7 +25,12 @@ _ARGS_RANK = re.compile(rb'"args"\s*:\s*\{[^{}]*"rank"\s*:\s*\d')
 
 @dataclass
 class Trace:
-    """State of one file: filled by :meth:`peek`, then :meth:`chunks`, then :meth:`repairs`."""
+    """State of one file, filled by :meth:`peek`, :meth:`chunks`, :meth:`last_events`, where chunks
+    were malformed :meth:`repairs`, and :meth:`settle`.
+
+    ``covered`` are chunks whose rows are to be forgotten, ``foreign`` the ids (first, last) of
+    events that further documents in the file hold of another rank or clock.
+    """
 
     source: Source
     number: int = 0
@@ -40,12 +45,18 @@ class Trace:
     offsets: list[tuple[int, int]] = field(default_factory=list)
     head: bytes = b""
     last: bytes = b""
+    last_start: int = 0
+    separator: bytes | None = None
+    in_object: bool = True
     sha256: str | None = None
-    ended_in: int | None = None
     ends_in_chunk: bool = False
-    no_duration: int = 0
+    no_duration: Counter[int] = field(default_factory=Counter)
     refused: str | None = None
     """Why the file is left out, where reading it was given up."""
+    covered: set[int] = field(default_factory=set)
+    foreign: list[tuple[int, int]] = field(default_factory=list)
+    _ending: Reread = field(default_factory=Reread)
+    _reread: Reread = field(default_factory=Reread)
 
     def peek(self) -> None:
         """Read the head (and the tail where seeking is cheap) for rank, base time and groups."""
@@ -119,7 +130,8 @@ class Trace:
                 if progress is not None:
                     progress(str(source.path), raw.consumed_bytes, source.size)
             self.sha256 = raw.hexdigest()
-            self.last = cutter.last
+            self.last, self.last_start = cutter.last, cutter.last_start
+            self.separator, self.in_object = cutter.separator, cutter.in_object
             self.ends_in_chunk = cutter.ended_inside
             if raw.damage:
                 self.complete = False
@@ -149,61 +161,61 @@ class Trace:
         if note not in self.notes:
             self.notes.append(note)
 
-    def last_events(self, normalise: Normalise) -> Iterator[Chunk]:
-        """The events in the remainder; sets ``tail``."""
-        if self.ends_in_chunk:
-            return
-        repairer = Repairer(iter([self.last]), self.source.limits, is_last=True)
-        yield from self._written(repairer, len(self.offsets), normalise)
-        if repairer.end is None:
-            self._cut_off()
-        self.tail = repairer.tail
-        self.last = b""
+    def _repairer(self, pieces: Iterator[bytes], start: int = 0) -> Repairer:
+        return Repairer(
+            pieces,
+            self.source.limits,
+            start=start,
+            separator=self.separator,
+            in_object=self.in_object,
+        )
 
-    def _cut_off(self) -> None:
-        self.complete = False
-        self._note_once("the file was cut off: its list of events has no end")
+    def last_events(self, normalise: Normalise) -> Iterator[Chunk]:
+        """The events in the remainder after the last cut."""
+        if not self.ends_in_chunk:
+            repairer = self._repairer(iter([self.last]), self.last_start)
+            self.last = b""
+            yield from reread_all(repairer, len(self.offsets), normalise, self._ending)
 
     def repairs(self, bad: list[int], normalise: Normalise) -> Iterator[Chunk]:
-        """Read malformed chunks again, event by event, neighbours together, in one pass.
-
-        Sets ``ended_in`` on the way when the list of events turns out to end inside one.
-        """
-        at = 0
+        """Read malformed chunks again, and what was cut wrongly after them, in one pass."""
+        starts = [start for start, _ in self.offsets]
+        if not self.ends_in_chunk:
+            starts.append(self.last_start)
         with self.source.open() as stream:
-            for first, last in _runs(bad):
-                start, end = self.offsets[first][0], self.offsets[last][1]
-                for _ in _pieces(stream, start - at):
-                    pass
-                at_end = self.ends_in_chunk and last == len(self.offsets) - 1
-                stretch = _pieces(stream, end - start)
-                repairer = Repairer(stretch, self.source.limits, is_last=at_end)
-                yield from self._written(repairer, first, normalise)
-                if repairer.end is not None:
-                    self.ended_in = last
-                    self.tail = repairer.tail + stream.read(_TAIL_HINT)
-                    return
-                if at_end:
-                    self._cut_off()
-                for _ in stretch:
-                    pass
-                at = end
+            repairer = self._repairer(_pieces(stream))
+            yield from reread_chunks(repairer, starts, bad, normalise, self._reread)
 
-    def _written(self, repairer: Repairer, number: int, normalise: Normalise) -> Iterator[Chunk]:
-        """Readable events as chunks that the database parses like any other."""
-        texts: list[str] = []
-        size = 0
-        used = 0
-        for event in repairer.events():
-            texts.append(json.dumps(clean(normalise(event)), ensure_ascii=True))
-            size += len(texts[-1])
-            if size >= _REPAIRED_CHUNK:
-                yield _chunk_of(texts, number, used)
-                used += len(texts)
-                texts, size = [], 0
-        if texts:
-            yield _chunk_of(texts, number, used)
-        self.dropped.update(repairer.dropped)
+    def settle(self) -> None:
+        """Put together what reading the chunks, the bad ones again and the remainder found."""
+        reread, ending = self._reread, self._ending
+        self.covered = reread.covered
+        if len(self.offsets) in reread.covered or self.ends_in_chunk:
+            ending = Reread(ended=reread.ended)
+        self.dropped.update(reread.dropped)
+        self.dropped.update(ending.dropped)
+        documents = reread.documents or [b""]
+        if ending.documents:
+            documents[-1:] = [documents[-1] + ending.documents[0], *ending.documents[1:]]
+        self.tail = documents[0]
+        if not ending.ended:
+            self.complete = False
+            self._note_once("the file was cut off: its list of events has no end")
+        self._find_foreign(documents[1:], [*reread.starts, *ending.starts])
+
+    def _find_foreign(self, documents: list[bytes], starts: list[tuple[int, int]]) -> None:
+        """Which of the further documents are of another rank or clock than the first."""
+        own = trace_info(self.head, self.tail, self.source.path)
+        ids = [self.first_id + number * IDS_PER_CHUNK + at for number, at in starts]
+        for text, first, following in zip(
+            documents, ids, [*ids[1:], self.last_id + 1], strict=False
+        ):
+            told = trace_info(text, b"", self.source.path)
+            ranks = {_stated_rank(told), _stated_rank(own), None}
+            if len(ranks) > 2 or told.base_time_ns != own.base_time_ns:
+                self.foreign.append((first, following - 1))
+        if ids:
+            self.notes.append(f"holds {len(set(ids)) + 1} documents, one after the other")
 
     def finish(self) -> None:
         """Merge the tail's fields into what the head said."""
@@ -221,16 +233,9 @@ def _fields_at_end(end: bytes) -> bytes:
     return end[at:] if at >= 0 else b""
 
 
-@dataclass
-class RepairedChunk(Chunk):
-    """A chunk rewritten from readable events; ``used`` ids of its number are taken already."""
-
-    used: int = 0
-
-
-def _chunk_of(texts: list[str], number: int, used: int) -> RepairedChunk:
-    text = bytearray(("[" + ",".join(texts) + "]").encode("ascii"))
-    return RepairedChunk(number=number, start=0, end=0, text=text, used=used)
+def _stated_rank(info: TraceInfo) -> int | None:
+    """The rank that the text states, not the file's name."""
+    return None if info.rank_from.startswith("the name ") else info.rank
 
 
 def chunk_first_id(trace: Trace, chunk: Chunk) -> int:
@@ -238,26 +243,6 @@ def chunk_first_id(trace: Trace, chunk: Chunk) -> int:
     return trace.first_id + chunk.number * IDS_PER_CHUNK + getattr(chunk, "used", 0)
 
 
-def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Consecutive numbers as (first, last)."""
-    start: int | None = None
-    previous = 0
-    for number in sorted(numbers):
-        if start is None:
-            start = number
-        elif number != previous + 1:
-            yield start, previous
-            start = number
-        previous = number
-    if start is not None:
-        yield start, previous
-
-
-def _pieces(stream: Any, remaining: int) -> Iterator[bytes]:
-    """The next bytes of the stream, as many as there are of those wanted."""
-    while remaining > 0 and (data := stream.read(min(remaining, 1 << 20))):
-        remaining -= len(data)
+def _pieces(stream: Any) -> Iterator[bytes]:
+    while data := stream.read(PIECE):
         yield data
-
-
-__all__ = ["RepairedChunk", "Trace", "chunk_first_id", "read_fields"]

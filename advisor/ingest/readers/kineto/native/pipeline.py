@@ -15,7 +15,8 @@ from typing import Any
 
 from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.native.scanner import Scanner
-from advisor.ingest.readers.kineto.trace import RepairedChunk, Trace, chunk_first_id
+from advisor.ingest.readers.kineto.reread import RepairedChunk
+from advisor.ingest.readers.kineto.trace import Trace, chunk_first_id
 
 _SCANNERS = 2
 _GROUP_BYTES = 8 << 20
@@ -48,7 +49,6 @@ class Scanning:
         comm: Callable[[Any], None],
     ) -> None:
         self.leftover = Leftover()
-        self.no_duration: Counter[int] = Counter()
         self._items = items
         self._comm = comm
         self._lock = threading.Lock()
@@ -144,7 +144,7 @@ class Scanning:
             self._give_up(trace, chunk)
         elif scanner.no_duration:
             with self._lock:
-                self.no_duration[trace.number] += scanner.no_duration
+                trace.no_duration[chunk.number] += scanner.no_duration
 
     def _worth_it(self, trace: Trace) -> bool:
         """False for a trace most of whose chunks were refused: the database reads the rest."""

@@ -136,8 +136,9 @@ INSERT INTO event (
   correlation, external_id, bytes, {STAGED}
 )
 SELECT {literal(run)}, rank, first_id + position, name, category, class,
-  CASE WHEN on_device THEN coalesce(device, TRY_CAST(pid AS INTEGER)) END,
-  CASE WHEN on_device THEN coalesce(stream, tid) END, pid, tid,
+  CASE WHEN class = '{END}' THEN device
+    WHEN on_device THEN coalesce(device, TRY_CAST(pid AS INTEGER)) END,
+  CASE WHEN class = '{END}' THEN stream WHEN on_device THEN coalesce(stream, tid) END, pid, tid,
   base_ns + coalesce(
     {origin_us * 1000} + CAST({near} * 1000 AS BIGINT), CAST(ts * 1000 AS BIGINT)
   ),
@@ -160,7 +161,7 @@ FROM (
     CASE WHEN e.ts BETWEEN -{_LARGEST_US} AND {_LARGEST_US} THEN e.ts ELSE 0 END,
     CASE WHEN e.dur BETWEEN 0 AND {_LARGEST_US} THEN e.dur WHEN e.ph = 'X' THEN NULL ELSE 0 END,
     e.args.correlation, e.args."{external_key}",
-    {enqueue_sql("e.name")}, {comm}, e.args.bytes
+    {enqueue_sql("e.name")} OR e.ph = 'E', {comm}, e.args.bytes
   FROM (
     SELECT rank, base_ns, first_id, bad, e, e.cat AS category, position
     FROM (
@@ -192,7 +193,8 @@ def _inner_columns() -> list[str]:
 def _comm_json() -> str:
     """The columns of ``comm_event`` as JSON text, null for the many events without any of them.
 
-    Shapes are kept where communication is asked for; other operators have them too.
+    Shapes are kept where communication is asked for; other operators have them too. The end of a
+    span does not tell its name: :mod:`.pairs` decides whether its shapes are kept.
     """
     shapes = " OR ".join(f"{column} IS NOT NULL" for column in SHAPE_COLUMNS)
     facts = " OR ".join(f"{column} IS NOT NULL" for column in _COLLECTIVE_COLUMNS)
@@ -206,7 +208,8 @@ UNSTAGE_SQL = f"ALTER TABLE event DROP COLUMN {STAGED}"
 MOVE_SQL = f"""
 INSERT INTO comm_event BY NAME
 SELECT run, rank, event_id, unnest(from_json({STAGED}, {literal(_comm_schema())}))
-FROM event WHERE {STAGED} IS NOT NULL AND (NOT starts_with(class, '!') OR class = '{BEGIN}')
+FROM event WHERE {STAGED} IS NOT NULL
+  AND (NOT starts_with(class, '!') OR class IN ('{BEGIN}', '{END}'))
 """
 
 

@@ -1,7 +1,8 @@
 """Joins B and E events (begin and end of a span on one thread) into spans.
 
 They nest like parentheses per (pid, tid). What has no partner is counted, a begin without an end at
-the close of the trace too.
+the close of the trace too. A span has the arguments of both; where both have one, the end's counts,
+as the Trace Event Format says.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from advisor.ingest.classes import class_sql
+from advisor.ingest.classes import class_sql, enqueue_sql, on_device_sql
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
@@ -27,7 +28,7 @@ def pair_begin_end(traces: Sequence[Trace], context: ReadContext) -> None:
         return
     owners = {trace.number: trace for trace in traces}
     stacks: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
-    spans: list[tuple[int, int, int]] = []
+    spans: list[tuple[int, int, int, int]] = []
     for rank, event_id, begins, pid, tid, start in marked:
         owner = owners[event_id // sql.IDS_PER_FILE]
         stack = stacks.setdefault((owner.number, rank, pid, tid), [])
@@ -35,27 +36,81 @@ def pair_begin_end(traces: Sequence[Trace], context: ReadContext) -> None:
             stack.append((event_id, start))
         elif stack:
             begun, since = stack.pop()
-            spans.append((rank, begun, start - since))
+            spans.append((rank, begun, start - since, event_id))
         else:
             owner.dropped["end without begin"] += 1
     for (number, *_), stack in stacks.items():
         if stack:
             owners[number].dropped["begin without end"] += len(stack)
-    con.execute("CREATE OR REPLACE TEMP TABLE kineto_span (rank INTEGER, id BIGINT, dur BIGINT)")
-    if spans:
-        con.executemany("INSERT INTO kineto_span VALUES (?, ?, ?)", spans)
-    by_name = class_sql("category", "name", "stream IS NOT NULL")
     con.execute(
-        f"UPDATE event SET dur_ns = dur, class = {by_name} FROM kineto_span "
-        "WHERE event.run = ? AND event.rank = kineto_span.rank AND event_id = id",
+        "CREATE OR REPLACE TEMP TABLE kineto_span "
+        "(rank INTEGER, id BIGINT, dur BIGINT, end_id BIGINT)"
+    )
+    if spans:
+        con.executemany("INSERT INTO kineto_span VALUES (?, ?, ?, ?)", spans)
+    _merge_events(context)
+    _merge_collectives(context)
+    for table in ("comm_event", "event"):
+        con.execute(
+            f"DELETE FROM {table} WHERE run = $1 AND (rank, event_id) IN "
+            "(SELECT (rank, event_id) FROM event WHERE run = $1 AND class IN ($2, $3))",
+            [context.run, sql.BEGIN, sql.END],
+        )
+    con.execute("DROP TABLE kineto_span")
+
+
+def _merge_events(context: ReadContext) -> None:
+    """Give the begins of spans their durations, classes and the arguments of their ends."""
+    on_device = on_device_sql("event.category")
+    both = ", ".join(
+        f"{column} = coalesce(closing.{column}, event.{column})"
+        for column in ("correlation", "external_id", "bytes")
+    )
+    placed = ", ".join(
+        f"{column} = CASE WHEN {on_device} THEN coalesce(closing.{column}, event.{column}) END"
+        for column in ("device", "stream")
+    )
+    by_name = class_sql(
+        "event.category", "event.name", "coalesce(closing.stream, event.stream) IS NOT NULL"
+    )
+    context.con.execute(
+        f"UPDATE event SET dur_ns = dur, class = {by_name}, {both}, {placed} "
+        "FROM kineto_span JOIN event AS closing ON closing.rank = kineto_span.rank "
+        "AND closing.event_id = end_id "
+        "WHERE event.run = $run AND closing.run = $run AND event.rank = kineto_span.rank "
+        "AND event.event_id = id",
+        {"run": context.run},
+    )
+
+
+def _merge_collectives(context: ReadContext) -> None:
+    """Give the rows of spans in ``comm_event`` what their ends say."""
+    con = context.con
+    con.execute(
+        "INSERT INTO comm_event (run, rank, event_id) SELECT c.run, c.rank, id FROM comm_event c "
+        "JOIN kineto_span s ON s.rank = c.rank AND s.end_id = c.event_id WHERE c.run = $run AND id "
+        "NOT IN (SELECT event_id FROM comm_event WHERE run = $run)",
+        {"run": context.run},
+    )
+    taken = {
+        column: f"CASE WHEN {enqueue_sql('b.name')} THEN c.{column} END AS {column}"
+        if column in sql.SHAPE_COLUMNS
+        else f"c.{column}"
+        for column in sql.COMM_COLUMNS
+    }
+    sets = ", ".join(f"{name} = coalesce(closing.{name}, comm_event.{name})" for name in taken)
+    con.execute(
+        f"UPDATE comm_event SET {sets} FROM (SELECT s.rank, s.id, {', '.join(taken.values())} "
+        "FROM comm_event c JOIN kineto_span s ON s.rank = c.rank AND s.end_id = c.event_id "
+        "JOIN event b ON b.rank = s.rank AND b.event_id = s.id "
+        "WHERE c.run = $run AND b.run = $run) AS closing "
+        "WHERE comm_event.run = $run AND comm_event.rank = closing.rank "
+        "AND comm_event.event_id = closing.id",
+        {"run": context.run},
+    )
+    nothing = " AND ".join(f"{column} IS NULL" for column in sql.COMM_COLUMNS)
+    con.execute(
+        f"DELETE FROM comm_event WHERE run = ? AND {nothing} "
+        "AND event_id IN (SELECT id FROM kineto_span)",
         [context.run],
     )
-    con.execute(
-        "DELETE FROM comm_event WHERE run = $1 AND (rank, event_id) IN "
-        "(SELECT (rank, event_id) FROM event WHERE run = $1 AND class = $2)",
-        [context.run, sql.BEGIN],
-    )
-    con.execute(
-        "DELETE FROM event WHERE run = ? AND class IN (?, ?)", [context.run, sql.BEGIN, sql.END]
-    )
-    con.execute("DROP TABLE kineto_span")

@@ -2,17 +2,19 @@
 
 What may go cannot be told while a trace is read: a driver call matters if it launched work on the
 device, an operator if there is no device and it is the work itself. So everything is read, and then
-``event`` is written again without the rest.
+``event`` is written again without the rest, and the counts of what was kept with it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from advisor.ingest.classes import enqueue_sql, literal
+from advisor.ingest.readers.kineto.events_sql import IDS_PER_FILE
 from advisor.ingest.source import ReadContext
 from advisor.metrics.host import TELLING
 from advisor.metrics.phases import TELLS_PHASE
@@ -53,11 +55,56 @@ WHERE e.run IS DISTINCT FROM $run OR e.device IS NOT NULL
 def make_lean(context: ReadContext) -> None:
     """Rewrite ``event`` with what the analysis needs of this run; other runs stay as they are."""
     con = context.con
+    before = _counts(con, context.run)
     con.register("lean_work", _work_without_device(con, context.run))
     try:
         _replace_events(con, context.run)
     finally:
         con.unregister("lean_work")
+    before.subtract(_counts(con, context.run))
+    _count_kept(con, context.run, before)
+
+
+def _counts(con: Any, run: str) -> Counter[tuple[int, int]]:
+    """Events by rank and number of the trace's file."""
+    rows = con.execute(
+        "SELECT rank, event_id // ?, count(*) FROM event WHERE run = ? GROUP BY ALL",
+        [IDS_PER_FILE, run],
+    ).fetchall()
+    return Counter({(rank, number): count for rank, number, count in rows})
+
+
+def _count_kept(con: Any, run: str, gone: Counter[tuple[int, int]]) -> None:
+    """Take what went off the counts of ranks and of files."""
+    by_rank, by_number = Counter[int](), Counter[int]()
+    for (rank, number), count in gone.items():
+        by_rank[rank] += count
+        by_number[number] += count
+    for rank, count in by_rank.items():
+        con.execute(
+            "UPDATE rank SET events_read = events_read - ? WHERE run = ? AND rank = ?",
+            [count, run, rank],
+        )
+    traces = con.execute(
+        "SELECT source_id, format, rank FROM source WHERE run = ? AND format IN ('kineto', 'nsys') "
+        "AND events_read > 0 ORDER BY source_id",
+        [run],
+    ).fetchall()
+    files = con.execute(
+        "SELECT source_id FROM source WHERE run = ? AND format = 'kineto' ORDER BY source_id", [run]
+    ).fetchall()
+    numbers = {source: number for number, (source,) in enumerate(files)}
+    for source, kind, rank in traces:
+        if len(traces) == 1:
+            count = gone.total()
+        elif kind == "kineto" and len(numbers) >= len(traces):
+            count = by_number[numbers[source]]  # they number their files, in this order
+        else:
+            count = by_rank[rank]
+        con.execute(
+            "UPDATE source SET events_read = events_read - ? WHERE run = ? AND source_id = ?",
+            [count, run, source],
+        )
 
 
 def _replace_events(con: Any, run: str) -> None:

@@ -77,6 +77,19 @@ def test_calls_that_launched_stay_and_other_host_work_goes(tmp_path: Path) -> No
         assert store.con.execute("SELECT events_dropped FROM source").fetchall() == [(0,)]
 
 
+def test_the_counts_are_of_what_is_stored(fixtures_dir: Path) -> None:
+    """GIVEN several files THEN each file's and rank's count is that of its rows."""
+    with Store.create() as store:
+        ingest([fixtures_dir / "gpt2-tiny-ddp-2"], store, lean=True)
+        stored = dict(store.con.execute("SELECT rank, count(*) FROM event GROUP BY ALL").fetchall())
+        assert len(stored) == 2
+        for table in ("rank", "source"):
+            told = store.con.execute(
+                f"SELECT rank, events_read FROM {table} WHERE events_read > 0"
+            ).fetchall()
+            assert dict(told) == stored, table
+
+
 def test_one_run_of_a_store_made_lean_leaves_the_others(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_text(kineto([event(0), event(1, cat="cpu_op", name="aten::add", **_HOST)]))

@@ -105,7 +105,8 @@ def command(
     version = parse_version(nccl_version or _NCCL)
     model = NcclModel.of(topology, nodes, version, ignored) if topology else None
     folder = output or Path("advisor-sweep")
-    unheeded = [axis.why_ignored(backend, job.strategy) for axis in ignored]
+    machine = f"{nodes} x {topology}" if topology else ""
+    unheeded = [axis.why_ignored(backend, job.strategy, modelled_on=machine) for axis in ignored]
     if axes:
         plan = prepare(
             job, axes, folder, dict(os.environ), limit=limit, seconds=seconds, timeout_s=timeout

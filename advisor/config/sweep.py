@@ -90,11 +90,19 @@ class Axis(_Model):
                     return backend == owner
         return not self.backends or backend in self.backends
 
-    def why_ignored(self, backend: str, strategy: str) -> str:
-        """Why a job that does not heed the setting leaves it out, in a line."""
+    def why_ignored(self, backend: str, strategy: str, *, modelled_on: str = "") -> str:
+        """Why a job that does not heed the setting leaves it out, in a line.
+
+        ``modelled_on`` is the machine on which NCCL's model ranks it instead.
+        """
         if self._read_by(backend):
             return f"{strategy} ignores {self.variable}: not swept"
-        tail = " (use --topology for the modelled figure)" if self.is_modelled else ""
+        how = (
+            f"modelled on {modelled_on}"
+            if modelled_on
+            else "use --topology for the modelled figure"
+        )
+        tail = f" ({how})" if self.is_modelled else ""
         return f"{backend} ignores {self.variable}: not swept{tail}"
 
     def heeded_by(self, strategy: str) -> bool:

@@ -103,7 +103,7 @@ def _state(report: FindingsReport) -> str:
 
 
 def _is_sweep(report: FindingsReport) -> bool:
-    return report.verdict.cause in (sweep.WON, sweep.KEPT)
+    return report.verdict.cause in (sweep.WON, sweep.KEPT, sweep.MODELLED)
 
 
 def _style() -> str:

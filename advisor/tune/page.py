@@ -59,7 +59,7 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
     verdict = report.verdict.model_copy(
         update={
             "title": f"{recommendation.verdict[:1].upper()}{recommendation.verdict[1:]}",
-            "cause": sweep_section.WON if recommendation.recommended else sweep_section.KEPT,
+            "cause": _cause(sweep, recommendation),
             "why": f"{_tried(sweep, recommendation)} "
             f"{_noise(recommendation)}Below the sweep: the diagnosis of the present settings.",
             "next_steps": [f"sh {sweep.folder / 'run.sh'}"] if recommendation.recommended else [],
@@ -71,6 +71,12 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
     if not text:
         raise AdvisorError("the report is empty", where=str(path))
     return write_whole(path, text)
+
+
+def _cause(sweep: Sweep, recommendation: Recommendation) -> str:
+    if not sweep.axes:
+        return sweep_section.MODELLED
+    return sweep_section.WON if recommendation.recommended else sweep_section.KEPT
 
 
 def _tried(sweep: Sweep, recommendation: Recommendation) -> str:

@@ -69,7 +69,7 @@ def fit(tried: Sequence[Tried], start: Configuration) -> Surrogate | None:
     model.fit(design, target)
     return Surrogate(
         effects=_main_effects(model, design, columns),
-        interactions=_interactions(model, columns),
+        interactions=_interactions(model, design, columns),
         out_of_sample_error=float(np.median(np.abs(np.expm1(guessed - target)))),
         trials=len(usable),
     )
@@ -92,13 +92,21 @@ def _main_effects(
     return effects
 
 
-def _interactions(model: object, columns: list[tuple[str, str]]) -> list[tuple[str, str, float]]:
+def _interactions(
+    model: object, design: np.ndarray, columns: list[tuple[str, str]]
+) -> list[tuple[str, str, float]]:
+    """The strongest pairs of which all four combinations were tried: both, each alone, neither.
+
+    Otherwise a pair's share cannot be told from the effects of the two.
+    """
     features = model[0]  # type: ignore[index]
     weights = model[1].coef_  # type: ignore[index]
     pairs = []
     for powers, weight in zip(features.powers_, weights, strict=True):
         chosen = np.flatnonzero(powers)
-        if len(chosen) == 2 and columns[chosen[0]][0] != columns[chosen[1]][0]:
+        if len(chosen) != 2 or columns[chosen[0]][0] == columns[chosen[1]][0]:
+            continue
+        if len(np.unique(design[:, chosen], axis=0)) == 4:
             left, right = (f"{columns[i][0]}={columns[i][1]}" for i in chosen)
             pairs.append((left, right, float(np.expm1(weight))))
     pairs.sort(key=lambda pair: -abs(pair[2]))

@@ -154,6 +154,23 @@ def test_savings_and_step_times_keep_their_whiskers_in_the_plot() -> None:
                 assert 0 <= mark.x2 <= 100
 
 
+def test_labels_of_dots_stay_whole_in_the_narrowest_picture() -> None:
+    long = "strategy=ddp-fp16, bucket_cap_mb=1, static_graph=True, GLOO_SOCKET_IFNAME=lo,lo"
+    labels = ["a", "bucket_cap_mb=25", "strategy=ddp-fp16, bucket_cap_mb=10", long]
+    times = [StepTime(label, step * 1e6) for label in labels for step in range(100, 200, 7)]
+    scene = step_times(times, band_ns=None, baseline_ns=None)
+    dots = {mark.title for mark in scene.marks if isinstance(mark, Dot)}
+    texts = [m for m in scene.marks if isinstance(m, Text) and m.kind.startswith("label")]
+    texts = [mark for mark in texts if mark.text.endswith(" ms")]
+    assert len(texts) == len(times)
+    for mark in texts:
+        width = 6.5 * len(mark.text)  # px of a character; the picture has 328
+        start = 3.28 * mark.x - {"start": 0, "middle": width / 2, "end": width}[mark.anchor]
+        assert start >= -0.5 and start + width <= 328.5, mark
+    # AND what was cut is whole in the dot's title
+    assert f"{long}: 100 ms" in dots
+
+
 def test_a_benchmark_alone_is_drawn_with_its_sizes_on_the_axis() -> None:
     sizes = [(2.0**power, 40.0 * power) for power in range(10, 20)]
     scene = bench_plot([CallGroup(size, gbps, 1, 0.0) for size, gbps in sizes], None)

@@ -39,6 +39,11 @@ def test_trials_effects_pairs_and_frontier_are_drawn() -> None:
     assert "2 settings trade time against memory" in text
 
 
+def test_a_variable_that_is_not_set_is_called_unset() -> None:
+    assert sweep._plain("env.NCCL_ALGO=None") == "NCCL_ALGO=unset"
+    assert sweep._plain("env.NCCL_ALGO='allreduce:ring'") == "NCCL_ALGO=allreduce:ring"
+
+
 def test_what_was_not_tried_is_listed() -> None:
     assert "7 combinations of the grid" in section(page())
     assert "Every combination of the space was tried." in section(page({"not_tried": []}))

@@ -78,6 +78,8 @@ def test_a_space_of_nccl_alone_is_ranked_by_the_model_and_nothing_is_called_meas
     document = json.loads((tmp_path / "sweep" / "recommendation.json").read_text())
     assert (document["recommended"], document["confidence"]) == (False, "modelled")
     assert "gloo ignores NCCL_MAX_CTAS: not swept" in document["not_tried"]
+    algo = "gloo ignores NCCL_ALGO: not swept (modelled on 4 x dgx-h100)"
+    assert algo in document["not_tried"]
     with duckdb.connect(str(tmp_path / "sweep" / "sweep.duckdb"), read_only=True) as con:
         origins = con.execute(
             "SELECT origin, count(*) FROM trial GROUP BY origin ORDER BY origin"
@@ -86,6 +88,8 @@ def test_a_space_of_nccl_alone_is_ranked_by_the_model_and_nothing_is_called_meas
     page = (tmp_path / "sweep" / "report.html").read_text()
     assert "No setting was measured" in page and "Modelled, not measured" in page
     assert "between two runs of the present settings" not in page
+    assert '<p class="state">Modelled, not measured</p>' in page
+    assert "communication per step, ms" in page
 
 
 def test_without_a_machine_the_space_is_refused_and_what_to_give_is_said(

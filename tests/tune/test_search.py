@@ -7,6 +7,7 @@ import pytest
 from advisor.config.sweep import Axis, Configuration, grid
 from advisor.tune.points import key_of
 from advisor.tune.search import Predicted, Search, Tried, default_limit
+from advisor.tune.surrogate import fit
 
 AXES = [
     Axis(setting="bucket_cap_mb", values=[0.5, 1, 2, 5, 10, 25, 50, 100]),
@@ -69,3 +70,17 @@ def test_failed_trials_are_not_repeated_and_never_the_best() -> None:
 
 def test_true_and_one_are_different_values() -> None:
     assert key_of({"a": True}) != key_of({"a": 1}) != key_of({"a": "1"})
+
+
+def test_a_pair_is_named_only_where_its_share_can_be_told_from_the_two_effects() -> None:
+    pytest.importorskip("sklearn")
+    start: Configuration = {"strategy": "ddp", "cap": 25, "view": False}
+    # GIVEN tp tried once, all else as it is, and cap and view in all four combinations
+    points = [("tp", 25, False, 2.5), ("ddp", 5, False, 0.9), ("ddp", 25, True, 0.95)]
+    points += [("ddp", 5, True, 0.6), ("ddp", 1, False, 1.1), ("ddp", 1, True, 1.0)]
+    tried = [Tried({"strategy": s, "cap": c, "view": v}, ratio) for s, c, v, ratio in points]
+    found = fit(tried, start)
+    assert found is not None
+    # THEN no pair with tp is among those that do something together
+    assert found.interactions
+    assert all("strategy" not in left + right for left, right, _ in found.interactions)

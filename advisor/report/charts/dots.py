@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from advisor.report import numbers
 from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis
@@ -11,6 +12,10 @@ from advisor.report.charts.scale import Scale
 from advisor.report.charts.scene import Dot, Line, Rect, Scene, Text
 
 _PITCH = 30
+# Width of a character in % of the picture where that is narrowest: 7 of 328 px.
+_CHARACTER = 7 / 3.28
+
+Anchor = Literal["start", "middle", "end"]
 
 
 @dataclass(frozen=True)
@@ -25,8 +30,30 @@ class StepTime:
     guess: bool = False
 
 
+def _shortened(label: str, figure: str) -> str:
+    """The label with its figure, as long as the narrowest picture has room for."""
+    most = int(100 / _CHARACTER) - len(figure) - 2
+    return f"{label if len(label) <= most else label[: most - 1] + '…'}: {figure}"
+
+
+def _place(x: float, text: str) -> tuple[float, Anchor]:
+    """Where a text over the dot at ``x`` starts, ends or has its middle, whole in the picture."""
+    width = len(text) * _CHARACTER
+    if x < 30 and x + width <= 100:
+        return x, "start"
+    if x > 70 and width <= x:
+        return x, "end"
+    if 30 <= x <= 70 and width / 2 <= min(x, 100 - x):
+        return x, "middle"
+    return max(0.0, min(x, 100 - width)), "start"
+
+
 def step_times(
-    times: Sequence[StepTime], *, band_ns: tuple[float, float] | None, baseline_ns: float | None
+    times: Sequence[StepTime],
+    *,
+    band_ns: tuple[float, float] | None,
+    baseline_ns: float | None,
+    what: str = "step time",
 ) -> Scene:
     """One row per setting; the shaded band is the noise within which nothing has changed."""
     ends = [value for time in times for value in (time.step_ns, time.low_ns, time.high_ns) if value]
@@ -40,7 +67,7 @@ def step_times(
     if band_ns is not None:
         left, right = scale(band_ns[0]), scale(band_ns[1])
         scene.marks.append(Rect(left, 0, right - left, bottom, "band", "baseline ± 2 σ"))
-    title = "step time, ms (axis does not start at zero)"
+    title = f"{what}, ms (axis does not start at zero)"
     scene.marks += bottom_axis(scale, top=0, bottom=bottom, title=title, divisor=1e6)
     if baseline_ns is not None:
         scene.marks.append(Line(scale(baseline_ns), 0, scale(baseline_ns), bottom, "star"))
@@ -53,7 +80,8 @@ def step_times(
         kind = "dot chosen" if time.chosen else "dot open" if time.guess else "dot"
         shown = f"{time.label}: {numbers.duration(time.step_ns)}"
         scene.marks.append(Dot(x, y, 5, kind, shown))
-        anchor = "start" if x < 30 else "end" if x > 70 else "middle"
         strong = "label strong" if time.chosen else "label"
-        scene.marks.append(Text(x, y - 9, shown, strong, anchor))  # type: ignore[arg-type]
+        shown = _shortened(time.label, numbers.duration(time.step_ns))
+        place, anchor = _place(x, shown)
+        scene.marks.append(Text(place, y - 9, shown, strong, anchor))
     return scene

@@ -15,7 +15,7 @@ from advisor.report.tables import rows
 from advisor.store.store import Store
 
 # Causes of a sweep's verdict: its page is about the sweep, not about the baseline's findings.
-WON, KEPT = "sweep-won", "sweep-kept"
+WON, KEPT, MODELLED = "sweep-won", "sweep-kept", "sweep-modelled"
 
 
 def build(store: Store, run: str, *, several: bool = False) -> Section | None:
@@ -113,8 +113,9 @@ def _interactions(surrogate: dict[str, Any], suffix: str) -> Figure:
 
 
 def _plain(setting: str) -> str:
-    """``env.NCCL_ALGO='allreduce:ring'`` as people write it."""
-    return setting.removeprefix("env.").replace("'", "")
+    """``env.NCCL_ALGO='allreduce:ring'`` as people write it; None is ``unset``."""
+    name, _, value = setting.removeprefix("env.").replace("'", "").partition("=")
+    return f"{name}={'unset' if value == 'None' else value}"
 
 
 def _one_line(text: str) -> str:

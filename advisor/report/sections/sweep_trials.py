@@ -126,6 +126,7 @@ def modelled(trials: list[Row], suffix: str) -> Figure:
                 ],
                 band_ns=None,
                 baseline_ns=own,
+                what="communication per step",
             )
         ],
         table=DataTable(

@@ -23,6 +23,7 @@ from advisor.report.sections import (
     findings,
     quality,
     ranks,
+    roofline,
     size,
     strategies,
     sweep,
@@ -71,19 +72,24 @@ def _sections(
 ) -> list[Section]:
     found: list[Section | None] = []
     runs = [run.run for run in report.runs] if store is not None else []
+    counts = roofline.Counts(store) if store is not None else None
     several = len(runs) > 1
     if store is not None and _is_sweep(report):
         found += [sweep.build(store, run, several=several) for run in runs]
     if store is not None:
         found.append(strategies.build(store, runs, comparison))
-        found += [breakdown.build(store, run, several=several) for run in runs]
+        found += [
+            breakdown.build(store, run.run, several=several, step_ns=run.step_ns_median)
+            for run in report.runs
+        ]
     found.append(findings.build(report, store))
     if store is not None:
-        for section in (collectives, ranks, changes, sweep, size):
+        for section in (collectives, ranks, changes, sweep):
             if section is sweep and _is_sweep(report):
                 continue
             found += [section.build(store, run, several=several) for run in runs]
-    found.append(quality.build(report, store))
+        found += [size.build(store, run, several=several, counts=counts) for run in runs]
+    found.append(quality.build(report, store, counts))
     return [section for section in found if section is not None]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS, step_columns
@@ -18,14 +19,19 @@ _BAD_STEP = 0.05
 _IDLE = [kind for kind in KINDS if kind.startswith("idle")]
 
 
-def build(store: Store, run: str, *, several: bool = False) -> Section | None:
-    """The section of one run; None when the trace had no device activity."""
+def build(
+    store: Store, run: str, *, several: bool = False, step_ns: int | None = None
+) -> Section | None:
+    """The section of one run; None when the trace had no device activity.
+
+    ``step_ns`` is the run's median step, as the rest of the report names it.
+    """
     by_rank, basis = _by_rank(store, run)
     if not by_rank:
         return None
     suffix = f"-{slug(run)}" if several else ""
     longest_ns = _longest_step(store) if several else 0.0
-    steps = _steps_figure(store, run, suffix, longest_ns)
+    steps = _steps_figure(store, run, suffix, longest_ns, step_ns)
     communication = _communication(store, run)
     ranks = _ranks_figure(by_rank, basis, suffix, longest_ns, communication)
     worst = _worst_figure(store, run, suffix, longest_ns)
@@ -63,7 +69,9 @@ def _by_rank(store: Store, run: str) -> tuple[list[Row], str]:
     return whole, "the whole trace: it holds no complete step"
 
 
-def _steps_figure(store: Store, run: str, suffix: str, longest_ns: float) -> Figure | None:
+def _steps_figure(
+    store: Store, run: str, suffix: str, longest_ns: float, step_ns: int | None
+) -> Figure | None:
     steps = rows(
         store,
         f"SELECT step, bool_and(complete) AS complete, {PARTS_SQL} FROM step_breakdown"
@@ -74,7 +82,7 @@ def _steps_figure(store: Store, run: str, suffix: str, longest_ns: float) -> Fig
         return None
     complete = [step for step in steps if step["complete"]]
     worst = max(complete or steps, key=lambda step: step["window_ns"])
-    typical = sorted(step["window_ns"] for step in complete or steps)[len(complete or steps) // 2]
+    typical = step_ns or median(step["window_ns"] for step in complete or steps)
     above = (worst["window_ns"] - typical) / typical if typical else 0.0
     shown = _fold(steps)
     bars = [
@@ -86,9 +94,12 @@ def _steps_figure(store: Store, run: str, suffix: str, longest_ns: float) -> Fig
     else:
         title = (
             f"Step {worst['step']} took {numbers.duration(worst['window_ns'])}, "
-            f"{numbers.share(above)} more than the typical {numbers.duration(typical)}"
+            f"{numbers.share(above)} more than the median {numbers.duration(typical)}"
         )
-    note = "Mean over ranks. An asterisk marks a partial step, which the statistics leave out."
+    note = (
+        "Each column is the mean over ranks. An asterisk marks a partial step, which the "
+        "statistics leave out."
+    )
     if len(shown) < len(steps):
         note += f" {len(steps)} steps in {len(shown)} columns: each shows the slowest of its group."
     return Figure(
@@ -193,7 +204,8 @@ def _worst_figure(store: Store, run: str, suffix: str, longest_ns: float) -> Fig
         ],
         legend=legend_for(_kinds(by_rank)),
         table=_table("rank", [(row["rank"], row) for row in by_rank[:1024]]),
-        note=f"Compared with step {typical['step']}, the median one (mean over ranks).",
+        note=f"Compared with step {typical['step']}, the one in the middle when sorted by length "
+        "(mean over ranks).",
     )
 
 

@@ -11,6 +11,7 @@ from advisor.store.store import Store
 
 _MAX_DOTS = 24
 _LATENESS = "without-lateness"
+_PART = 0.01  # of the step: less is no gain to speak of
 _WHISKERS = "Whiskers: 90 % interval. Dotted line: the measured step."
 
 
@@ -43,11 +44,21 @@ def _prediction(setting: str, found: list[Row], name: str) -> Figure:
     best = min(found, key=lambda row: (row["extrapolates"], row["step_ns"]))
     measured = best["measured_step_ns"]
     # A gain counts only when the whole interval is below the measured step.
-    sure = measured is not None and (best["step_high_ns"] or best["step_ns"]) < measured
+    low = best.get("gain_low_ns")  # not in stores of earlier releases
+    if low is not None:
+        sure = low > 0
+    else:
+        sure = measured is not None and (best["step_high_ns"] or best["step_ns"]) < measured
     wins = sure and not best["is_current"]
     if wins:
         gain = numbers.duration(measured - best["step_ns"])
         title = f"{_words(setting, best['value'])} would give back {gain} per step (replayed)"
+    elif measured and not best["is_current"] and measured - best["step_ns"] >= _PART * measured:
+        title = (
+            f"{_words(setting, best['value'])} may give back "
+            f"{numbers.duration(measured - best['step_ns'])} per step (replayed), but the interval "
+            "reaches down to nothing"
+        )
     else:
         title = _no_gain(setting)
     times = [
@@ -94,7 +105,7 @@ def _prediction(setting: str, found: list[Row], name: str) -> Figure:
 
 def _no_gain(setting: str) -> str:
     if setting == _LATENESS:
-        return "No single rank on time would shorten the step measurably"
+        return "No single rank on time would shorten the step by as much as 1 %"
     return f"No value of {setting} gives a measurable gain: leave it"
 
 

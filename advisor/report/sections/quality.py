@@ -18,8 +18,15 @@ _RESIDUAL = "Effects smaller than the clock residual are not taken as evidence."
 _NOT_ALIGNED = "No calls of several ranks were timed together: no clocks to align."
 
 
-def build(report: FindingsReport, store: Store | None) -> Section:
-    """Always present; without a store it shows what findings.json says."""
+def build(
+    report: FindingsReport, store: Store | None, counts: roofline.Counts | None = None
+) -> Section:
+    """Always present; without a store it shows what findings.json says.
+
+    ``counts`` holds the arithmetic of the runs that another section counted.
+    """
+    if store is not None and counts is None:
+        counts = roofline.Counts(store)
     tables: list[tuple[str, DataTable]] = [("Runs", _runs(report))]
     if store is not None:
         tables += _from_store(store, several=len(report.runs) > 1)
@@ -33,7 +40,7 @@ def build(report: FindingsReport, store: Store | None) -> Section:
         count=_count(report),
         data={
             "tables": tables,
-            "missing": _missing(report) + _no_roofline(report, store),
+            "missing": _missing(report) + _no_roofline(report, counts),
             "failed": [(outcome.rule, outcome.reason) for outcome in failed],
             "passed": list(dict.fromkeys(passed)),
             "notes": [
@@ -91,16 +98,16 @@ def _missing(report: FindingsReport) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _no_roofline(
-    report: FindingsReport, store: Store | None
+    report: FindingsReport, counts: roofline.Counts | None
 ) -> list[tuple[str, list[tuple[str, str]]]]:
     """What a roofline lacks, where steps were recorded."""
-    if store is None:
+    if counts is None:
         return []
     ways: dict[str, list[tuple[str, str]]] = {}
     for run in report.runs:
-        if not run.steps_complete or size.roofline_input(store, run.run) is not None:
+        if not run.steps_complete or size.roofline_input(counts.store, run.run) is not None:
             continue
-        for how, what in roofline.missing(store, run.run):
+        for how, what in roofline.missing(counts, run.run):
             entry = ("roofline", what)
             if entry not in ways.setdefault(how, []):
                 ways[how].append(entry)

@@ -28,6 +28,10 @@ _NAME = (
     "Keep deviceProperties, which torch's profiler writes at the head of a GPU trace: they name "
     "the device."
 )
+_WITH_TORCH = (
+    "An nsys export does not hold the operators' shapes: record a few steps with torch.profiler "
+    "as well (torchrun ... -m advisor.record train.py)."
+)
 _TABLE = (
     "The peak must stand in advisor/model/hardware/devices.yaml, with its source; until then the "
     "run's own speed is the limit."
@@ -59,11 +63,25 @@ class Counted:
         return self.work.flops / (self.compute_ns * 1e-9)
 
 
-def figure(store: Store, run: str, suffix: str) -> Figure | None:
+class Counts:
+    """Each run's arithmetic, counted when first asked for: two sections of a report need it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._known: dict[str, Counted] = {}
+
+    def of(self, run: str) -> Counted:
+        """The run's, counted once."""
+        if run not in self._known:
+            self._known[run] = _counted(self.store, run)
+        return self._known[run]
+
+
+def figure(counts: Counts, run: str, suffix: str) -> Figure | None:
     """The picture, or what it lacks; None without a known operator, or with emulated compute."""
-    if _is_emulated(store, run):
+    if _is_emulated(counts.store, run):
         return None
-    counted = _counted(store, run)
+    counted = counts.of(run)
     if not counted.work.flops:
         return _lacking(counted, suffix) if counted.work.left_out else None
     if not counted.step_ns or not counted.compute_ns:
@@ -71,9 +89,9 @@ def figure(store: Store, run: str, suffix: str) -> Figure | None:
     return _drawn(counted, suffix)
 
 
-def missing(store: Store, run: str) -> list[tuple[str, str]]:
+def missing(counts: Counts, run: str) -> list[tuple[str, str]]:
     """(how to get it, what is missing) for a roofline against the device's peak."""
-    if _is_emulated(store, run):
+    if _is_emulated(counts.store, run):
         return [
             (
                 "Record with `advisor profile` on the real device (DDP or ZeRO-1): it notes the "
@@ -81,7 +99,10 @@ def missing(store: Store, run: str) -> list[tuple[str, str]]:
                 "compute was emulated",
             )
         ]
-    return _missing(_counted(store, run))
+    found = _missing(counts.of(run))
+    if _only_nsys(counts.store, run):
+        return [(_WITH_TORCH, what) for _, what in found]
+    return found
 
 
 def _missing(counted: Counted) -> list[tuple[str, str]]:
@@ -103,6 +124,11 @@ def _missing(counted: Counted) -> list[tuple[str, str]]:
             kinds = ", ".join(work.by_dtype)
             found.append((_TABLE, f"peak of '{counted.device}' for {kinds}"))
     return found
+
+
+def _only_nsys(store: Store, run: str) -> bool:
+    found = rows(store, "SELECT DISTINCT format FROM source WHERE run = ?", [run])
+    return "nsys" in (formats := {row["format"] for row in found}) and "kineto" not in formats
 
 
 def _is_emulated(store: Store, run: str) -> bool:

@@ -33,15 +33,24 @@ class Recorded:
     emulated: bool
 
 
-def build(store: Store, run: str, *, several: bool = False) -> Section | None:
-    """The section of one run; None when nothing was measured that has a size."""
+def build(
+    store: Store,
+    run: str,
+    *,
+    several: bool = False,
+    counts: counted_roofline.Counts | None = None,
+) -> Section | None:
+    """The section of one run; None when nothing was measured that has a size.
+
+    ``counts`` keeps the run's arithmetic for other sections.
+    """
     suffix = f"-{slug(run)}" if several else ""
     expected = theory(store.con, run)
     figures = [
         figure
         for figure in (
             _roofline(store, run, roofline_input(store, run), suffix)
-            or counted_roofline.figure(store, run, suffix),
+            or counted_roofline.figure(counts or counted_roofline.Counts(store), run, suffix),
             _traffic(expected, suffix),
             _memory(store, run, expected, suffix),
         )

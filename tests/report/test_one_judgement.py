@@ -1,0 +1,104 @@
+"""Sections of one report do not contradict each other, nor count the same thing twice."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from advisor.report import render
+from advisor.report.sections import breakdown, changes, roofline
+from advisor.store.store import Store
+from tests.report.support import make_report, make_store
+
+RUN = "test-data"  # of make_store
+
+
+def predictions(store: Store, *, step_ns: int, gain_low_ns: int | None) -> str:
+    """The title of what a rank on time gives, where a step of 100 ms was measured."""
+    store.con.execute("DELETE FROM whatif")
+    store.con.execute(
+        "INSERT INTO whatif (run, setting, value, is_current, step_ns, step_low_ns, step_high_ns,"
+        " measured_step_ns, replayed_step_ns, extrapolates, gain_low_ns, gain_high_ns)"
+        " VALUES ('run', 'without-lateness', '7', false, ?, 80000000, 108000000, 100000000,"
+        " 100000000, false, ?, 20000000)",
+        [step_ns, gain_low_ns],
+    )
+    section = changes.build(store, "run")
+    assert section is not None
+    figures: list[Any] = section.data["figures"]
+    return str(figures[0].title)
+
+
+@pytest.mark.parametrize(
+    ("step_ns", "gain_low_ns", "title"),
+    [
+        (90_000_000, 5_000_000, "Rank 7 on time would give back 10 ms per step (replayed)"),
+        (
+            94_000_000,
+            0,
+            "Rank 7 on time may give back 6 ms per step (replayed), but the interval reaches down "
+            "to nothing",
+        ),
+        (
+            94_000_000,
+            None,
+            "Rank 7 on time may give back 6 ms per step (replayed), but the interval reaches down "
+            "to nothing",
+        ),
+        (99_900_000, 0, "No single rank on time would shorten the step by as much as 1 %"),
+    ],
+)
+def test_a_gain_that_a_finding_names_is_not_called_none(
+    step_ns: int, gain_low_ns: int | None, title: str
+) -> None:
+    with make_store() as store:
+        assert predictions(store, step_ns=step_ns, gain_low_ns=gain_low_ns) == title
+
+
+def test_the_typical_step_is_the_median_that_the_findings_name() -> None:
+    with make_store(steps=4) as store:
+        store.con.execute(
+            "UPDATE step_breakdown SET idle_ns = idle_ns + 50000000 * step,"
+            " window_ns = window_ns + 50000000 * step"
+        )
+        (named,) = store.con.execute(
+            "SELECT median(w) FROM (SELECT avg(window_ns) AS w FROM step_breakdown"
+            " WHERE complete GROUP BY step)"
+        ).fetchone() or (0,)
+        own = breakdown.build(store, RUN)
+        given = breakdown.build(store, RUN, step_ns=123_000_000)
+    assert own is not None
+    assert given is not None
+    assert f"more than the median {round(named / 1e6)} ms" in own.data["figures"][0].title
+    assert "more than the median 123 ms" in given.data["figures"][0].title
+
+
+def test_the_arithmetic_of_a_run_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    count = roofline.arithmetic
+
+    def counted(con: Any, run: str) -> Any:
+        asked.append(run)
+        return count(con, run)
+
+    monkeypatch.setattr(roofline, "arithmetic", counted)
+    with make_store() as store:
+        render(make_report(), store, "html")
+    assert asked == [RUN]
+
+
+def test_an_nsys_export_is_not_told_of_kinetos_options() -> None:
+    with make_store() as store:
+        kineto = roofline.missing(roofline.Counts(store), RUN)
+        store.con.execute("UPDATE source SET format = 'nsys'")
+        store.con.execute(
+            "INSERT INTO source (run, source_id, path, format) VALUES (?, 99, 'a', 'nsys')",
+            [RUN],
+        )
+        nsys = roofline.missing(roofline.Counts(store), RUN)
+    assert [what for _, what in kineto] == [what for _, what in nsys]
+    assert nsys
+    assert all(how.startswith("An nsys export does not hold") for how, _ in nsys)
+    assert not re.search("activities=", str(nsys))

@@ -125,7 +125,10 @@ class Finding(_Model):
 
 
 class Verdict(_Model):
-    """The first thing a reader sees. ``cause`` is a rule id, ``healthy`` or ``unknown``."""
+    """The first thing a reader sees.
+
+    ``cause`` is a rule id, ``healthy``, ``benchmark`` or ``unknown``.
+    """
 
     title: str
     cause: str

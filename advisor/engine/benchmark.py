@@ -51,7 +51,7 @@ def of_benchmark(sandbox: Sandbox) -> Verdict | None:
     reached = ", ".join(f"{row['op']} {significant(row['best'])} GB/s" for row in rows)
     return Verdict(
         title=title,
-        cause="unknown",
+        cause="benchmark",
         why=f"Best bus bandwidth: {reached}{_hardware(sandbox, first)}. The smallest "
         f"{first['op']} takes {duration(first['smallest_us'] * 1e3)}.{fitted}",
         next_steps=["pass these files together with traces of the job: advisor explain all-ranks"],

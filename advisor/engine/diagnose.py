@@ -18,7 +18,7 @@ from advisor.errors import AdvisorError
 from advisor.findings import Finding, FindingsReport, Outcome, RunSummary, Verdict
 from advisor.store import Store
 
-_NO_CAUSE = ("healthy", "unknown")
+_NO_CAUSE = ("healthy", "benchmark", "unknown")
 
 
 def diagnose(

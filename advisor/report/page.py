@@ -103,7 +103,7 @@ def _subject(report: FindingsReport) -> str:
 
 
 def _state(report: FindingsReport) -> str:
-    if report.verdict.cause in ("healthy", "unknown") or _is_sweep(report):
+    if report.verdict.cause in ("healthy", "benchmark", "unknown") or _is_sweep(report):
         return report.verdict.cause
     return report.findings[0].severity.value if report.findings else "unknown"
 

@@ -55,6 +55,9 @@ def test_text_and_report_show_fit_and_hardware(tmp_path: Path) -> None:
     with advisor.load(tmp_path / "out.log") as run:
         verdict, text, page = run.report.verdict, run.render("text"), run.render("html")
     assert "(n*)" in verdict.title
+    assert verdict.cause == "benchmark"
+    assert "A benchmark, no training" in page
+    assert "Cannot be told yet" not in page
     assert "A100 SXM 40GB give 300 GB/s by data sheet" in verdict.why
     assert "2.5 µs" in text
     assert "below n* =" in page

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from advisor.report import render
-from advisor.report.sections import breakdown, changes, roofline
+from advisor.report.sections import breakdown, changes, ranks, roofline
 from advisor.store.store import Store
 from tests.report.support import make_report, make_store
 
@@ -73,6 +73,21 @@ def test_the_typical_step_is_the_median_that_the_findings_name() -> None:
     assert given is not None
     assert f"more than the median {round(named / 1e6)} ms" in own.data["figures"][0].title
     assert "more than the median 123 ms" in given.data["figures"][0].title
+
+
+@pytest.mark.parametrize(("early", "said"), [(0, False), (900_000_000, True)])
+def test_the_latest_rank_of_the_picture_is_told_from_the_blamed_one(early: int, said: bool) -> None:
+    with make_store(late_rank=2) as store:
+        # Rank 1 comes long after the others, and yet rank 2 is the one with a delay of its own.
+        store.con.execute(
+            "UPDATE collective SET start_ns = start_ns - ? WHERE rank <> 1 AND run = ?",
+            [early, RUN],
+        )
+        section = ranks.build(store, RUN)
+    assert section is not None
+    assert (
+        "Rank 1 arrives latest here, yet it is not to blame" in section.data["figures"][0].note
+    ) is said
 
 
 def test_the_arithmetic_of_a_run_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:

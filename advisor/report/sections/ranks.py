@@ -84,6 +84,7 @@ def _lateness(store: Store, run: str, suffix: str) -> Figure | None:
         note += f" {numbers.count(total)} calls in {buckets} columns (mean of each)."
     if len(shown) < len(ranks):
         note += f" The first {len(shown)} of {len(ranks)} ranks."
+    note += _inherited(cells, who)
     return Figure(
         id=f"lateness{suffix}",
         title=_lateness_title(who),
@@ -122,6 +123,20 @@ def _lateness(store: Store, run: str, suffix: str) -> Figure | None:
         else None,
         note=note,
     )  # fmt: skip
+
+
+def _inherited(cells: dict[int, list[float | None]], who: list[Row]) -> str:
+    """That the picture's latest rank is not the one the title names, where that is so."""
+    blamed = [row["rank"] for row in who if row["systematic"]]
+    late = {rank: sum(max(value or 0.0, 0.0) for value in line) for rank, line in cells.items()}
+    latest = max(late, key=lambda rank: late[rank])
+    if not blamed or latest in blamed or not late[latest]:
+        return ""
+    return (
+        f" Rank {latest} arrives latest here, yet it is not to blame: it comes from waiting for "
+        "others itself, as the first stage of a pipeline does. The title counts only what a rank "
+        "adds of its own."
+    )
 
 
 def _lateness_title(who: list[Row]) -> str:

@@ -83,7 +83,7 @@ def figure(counts: Counts, run: str, suffix: str) -> Figure | None:
         return None
     counted = counts.of(run)
     if not counted.work.flops:
-        return _lacking(counted, suffix) if counted.work.left_out else None
+        return _lacking(missing(counts, run), counted, suffix) if counted.work.left_out else None
     if not counted.step_ns or not counted.compute_ns:
         return None
     return _drawn(counted, suffix)
@@ -170,8 +170,8 @@ def _counted(store: Store, run: str) -> Counted:
     )
 
 
-def _lacking(counted: Counted, suffix: str) -> Figure:
-    found = _missing(counted) or [("", ", ".join(counted.work.left_out))]
+def _lacking(lacks: list[tuple[str, str]], counted: Counted, suffix: str) -> Figure:
+    found = lacks or [("", ", ".join(counted.work.left_out))]
     return Figure(
         id=f"no-roofline{suffix}",
         title="No roofline: how much arithmetic a step does cannot be counted",

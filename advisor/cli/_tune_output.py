@@ -67,7 +67,8 @@ def announce(sweep: Sweep, unheeded: list[str], model: NcclModel | None) -> None
     settings = ", ".join(axis.setting.removeprefix("env.") for axis in sweep.axes)
     most = sweep.limit
     if sweep.seconds is not None:
-        limit = f"as many as fit into {sweep.seconds / 60:.3g} min, at most {most}"
+        time = f"{sweep.seconds / 60:.3g} min" if sweep.seconds >= 90 else f"{sweep.seconds:.3g} s"
+        limit = f"as many as fit into {time}, at most {most}"
     else:
         limit = f"at most {most} tried"
     click.echo(f"Sweeping {settings}: {len(sweep.points)} combinations, {limit}", err=True)

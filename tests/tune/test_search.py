@@ -68,6 +68,26 @@ def test_failed_trials_are_not_repeated_and_never_the_best() -> None:
     assert search.best(tried) == search.start
 
 
+def test_a_search_goes_on_as_if_it_had_never_stopped_also_in_the_estimators_stage() -> None:
+    optuna = pytest.importorskip("optuna")
+    asked: list[int] = []
+    ask = optuna.study.Study.ask
+
+    def count(study: object, *arguments: object) -> object:
+        asked.append(1)
+        return ask(study, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optuna.study.Study, "ask", count)
+        whole = run(Search(AXES, START, limit=20))
+        assert asked, "the single changes are over before the limit"
+        # WHEN another process goes on from any number of finished trials
+        for kept in (3, 12, 17, 19):
+            again = Search(AXES, START, limit=20).next(whole[:kept])
+            assert again == whole[kept].configuration
+    assert len({key_of(item.configuration) for item in whole}) == 20
+
+
 def test_true_and_one_are_different_values() -> None:
     assert key_of({"a": True}) != key_of({"a": 1}) != key_of({"a": "1"})
 

@@ -44,7 +44,13 @@ _NCCL = "2.29.7"  # what torch 2.12 and 2.13 ship
     metavar="N|Nm|Nh",
     help="Trials (20) or time (8m); the search fits into it.",
 )
-@click.option("--timeout", default=120.0, show_default=True, help="Seconds without progress.")
+@click.option(
+    "--timeout",
+    default=120.0,
+    type=click.FloatRange(min=0, min_open=True),
+    show_default=True,
+    help="Seconds without progress.",
+)
 @click.option(
     "--topology",
     metavar="MACHINE",
@@ -156,7 +162,7 @@ def _nothing_to_vary(
 def parse_budget(text: str) -> tuple[int | None, float | None]:
     """``20`` is trials; ``90s``, ``8m``, ``1h`` is time. Returns (trials, seconds)."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
-    if match is None or float(match[1]) <= 0:
+    if match is None or float(match[1]) <= 0 or ("." in match[1] and not match[2]):
         raise AdvisorError(
             f"--budget {text!r} is neither trials nor time", hint="for example 20, 90s, 8m or 1h"
         )

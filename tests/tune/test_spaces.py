@@ -125,3 +125,10 @@ def test_a_variables_number_is_the_text_that_the_environment_holds() -> None:
     with pytest.raises(ValueError, match="lists a value twice"):
         Axis(setting="env.NCCL_MAX_CTAS", values=[8, "8"])
     assert Axis(setting="wrap_layers", values=[1, 2]).values == [1, 2]
+
+
+@pytest.mark.parametrize("limit", ["0", "-1"])
+def test_a_limit_that_ends_every_trial_is_refused(limit: str) -> None:
+    result = CliRunner().invoke(command, ["--sweep", "--timeout", limit])
+    assert result.exit_code == 2
+    assert "--timeout" in result.output

@@ -172,7 +172,7 @@ def test_budgets_are_trials_or_time(text: str, trials: int | None, seconds: floa
     assert parse_budget(text) == (trials, seconds)
 
 
-@pytest.mark.parametrize("text", ["0", "", "five", "5 d", "-3"])
+@pytest.mark.parametrize("text", ["0", "", "five", "5 d", "-3", "0.5", "2.0"])
 def test_other_budgets_are_refused(text: str) -> None:
     with pytest.raises(AdvisorError, match="neither trials nor time"):
         parse_budget(text)

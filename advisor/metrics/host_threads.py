@@ -149,25 +149,28 @@ class HostThreads:
 
     def _sweep(self, rows: Int64s) -> _Thread:
         """Cut one thread's nested spans into stretches of one innermost span each."""
+        # As plain numbers: looking into arrays one by one costs as much as all the rest.
+        numbers = rows.tolist()
+        starts, ends = self._start[rows].tolist(), self._end[rows].tolist()
         pieces: list[tuple[int, int, int, int]] = []
-        open_: list[int] = []
+        open_: list[tuple[int, int]] = []  # (end, row), the innermost last
         cursor = 0
 
         def until(moment: int) -> None:
             nonlocal cursor
-            while open_ and self._end[open_[-1]] <= moment:
-                done = open_[-1]
-                if self._end[done] > cursor:
-                    pieces.append((cursor, int(self._end[done]), done, open_[0]))
-                    cursor = int(self._end[done])
+            while open_ and open_[-1][0] <= moment:
+                end, done = open_[-1]
+                if end > cursor:
+                    pieces.append((cursor, end, done, open_[0][1]))
+                    cursor = end
                 open_.pop()
             if open_ and moment > cursor:
-                pieces.append((cursor, moment, open_[-1], open_[0]))
+                pieces.append((cursor, moment, open_[-1][1], open_[0][1]))
 
-        for row in map(int, rows):
-            until(int(self._start[row]))
-            cursor = int(self._start[row])
-            open_.append(row)
+        for row, start, end in zip(numbers, starts, ends, strict=True):
+            until(start)
+            cursor = start
+            open_.append((end, row))
         until(int(np.iinfo(np.int64).max))
         table = np.array(pieces, dtype=np.int64).reshape(-1, 4)
         return _Thread(table[:, 0], table[:, 1], table[:, 2], table[:, 3])

@@ -38,6 +38,8 @@ _TOKENS = [
     b"NaN",
     b"\\ud800",
 ]
+_NESTED = "nested "
+_SPLICE = 4
 _SLOW_S = 5.0
 _TOGETHER = 1_000
 
@@ -56,7 +58,19 @@ def _events() -> list[list[dict[str, Any]]]:
         {"ph": "M", "name": "thread_name", "pid": 3, "tid": 7, "args": {"name": "stream 7"}},
         {"ph": "X", "cat": "gpu_memcpy", "name": "é", **base, "args": {"bytes": "128"}},
     ]
-    return [odd, regular, regular]
+    return [odd, regular, regular, _nesting()]
+
+
+def _nesting() -> list[dict[str, Any]]:
+    """Events whose arguments hold lists of objects that look like events."""
+    made = []
+    for number, first in enumerate(("name", "ph", "ts", "name")):
+        fields = {"name": f"{_NESTED}{number}", "ph": "X", "ts": number, "dur": 1}
+        inner = [{first: fields[first], **fields, "tid": n} for n in range(4)]
+        inner.append({**inner[0], "args": {"children": inner[:2]}})
+        args = {"a": [1, {"b": 2}], "list": inner, "n": 1}
+        made.append({"ph": "X", "name": f"holds {number}", "ts": 5 + number, "args": args})
+    return made
 
 
 def _templates() -> list[tuple[bytes, list[int]]]:
@@ -74,20 +88,24 @@ def _templates() -> list[tuple[bytes, list[int]]]:
     return made
 
 
-def _mutated(text: bytes, rng: random.Random) -> tuple[bytes, int]:
-    """A damaged copy and the offset of its first difference."""
+def _mutated(text: bytes, rng: random.Random) -> tuple[bytes, int, int]:
+    """A damaged copy, the offset of its first difference, and the kind of damage."""
     at = rng.randrange(len(text))
-    kind = rng.randrange(5)
+    kind = rng.randrange(_SPLICE + 1)
     if kind == 0:
-        return text[:at], at
+        return text[:at], at, kind
     if kind == 1:
-        return text[:at] + rng.choice(_TOKENS) + text[at:], at
+        return text[:at] + rng.choice(_TOKENS) + text[at:], at, kind
     if kind == 2:
-        return text[:at] + text[at + rng.randrange(1, 20) :], at
+        return text[:at] + text[at + rng.randrange(1, 20) :], at, kind
     if kind == 3:
-        return text[:at] + rng.randbytes(rng.randrange(1, 8)) + text[at + 4 :], at
+        return text[:at] + rng.randbytes(rng.randrange(1, 8)) + text[at + 4 :], at, kind
     source = rng.randrange(len(text))
-    return text[:at] + text[source : source + 60] + text[at:], at
+    return text[:at] + text[source : source + 60] + text[at:], at, kind
+
+
+def _is_nested(event: dict[str, Any]) -> bool:
+    return str(event.get("name", "")).startswith(_NESTED)
 
 
 def _read(data: bytes) -> Iterator[dict[str, Any]]:
@@ -98,7 +116,12 @@ def _read(data: bytes) -> Iterator[dict[str, Any]]:
         return
     if any(True for _ in cutter.chunks()):
         raise AssertionError("one block cannot be cut")
-    repairer = Repairer(iter((cutter.last,)), DEFAULT_LIMITS)
+    repairer = Repairer(
+        iter((cutter.last,)),
+        DEFAULT_LIMITS,
+        separator=cutter.separator,
+        in_object=cutter.in_object,
+    )
     yield from repairer.events()
     trace_info(cutter.head, repairer.documents[0], _PATH)
 
@@ -139,13 +162,17 @@ def run(inputs: int, seed: int) -> int:
     for number in range(inputs):
         which = rng.randrange(len(templates))
         text, ends = templates[which]
-        data, at = _mutated(text, rng)
+        data, at, kind = _mutated(text, rng)
         whole = sum(end < at for end in ends)
         begun = time.perf_counter()
         try:
             found = list(_read(data))
             # A mutation inside the header may hide the list of events; behind it nothing may go.
             fine = at < text.index(b"[") + 1 or found[:whole] == truth[which][:whole]
+            # A splice may copy a nested object to where events stand; nothing else may.
+            if kind != _SPLICE and any(_is_nested(event) for event in found):
+                print(f"input {number}: took a nested object for an event", file=sys.stderr)
+                fine = False
         except Exception as error:  # noqa: BLE001
             print(f"input {number}: {error!r}: {data!r}", file=sys.stderr)
             fine = False

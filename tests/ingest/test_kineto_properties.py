@@ -15,6 +15,7 @@ from advisor.errors import AdvisorError
 from advisor.ingest.compression import DEFAULT_LIMITS
 from advisor.ingest.readers.kineto.cutter import Cutter, NoEventsError
 from advisor.ingest.readers.kineto.repair import Repairer
+from advisor.ingest.readers.kineto.reread import Reread, reread_all, reread_chunks
 from tests.support.traces import LAYOUTS, names, read
 
 pytestmark = pytest.mark.usefixtures("both_paths")
@@ -27,6 +28,15 @@ _JSON = st.recursive(
     max_leaves=8,
 )
 _NAMES = st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=30)
+_LIKE_EVENTS = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["nested", "nested },{"]), "ph": st.just("X"), "ts": st.just(1)},
+        optional={"args": st.just({"children": [{"ph": "X", "name": "nested"}] * 2})},
+    )
+    | st.just({"ph": "X", "name": "nested", "ts": 1}),
+    max_size=6,
+)
+_ARGS = _JSON | st.fixed_dictionaries({"list": _LIKE_EVENTS}, optional={"more": _JSON})
 _EVENTS = st.lists(
     st.fixed_dictionaries(
         {
@@ -34,7 +44,7 @@ _EVENTS = st.lists(
             "ts": st.integers(0, 10**15),
             "name": _NAMES | st.sampled_from(['},{"ph":', '\n  },\n  {"ph"', "]}", "\\", '"']),
         },
-        optional={"args": _JSON, "dur": st.integers(0, 10**9), "cat": _NAMES},
+        optional={"args": _ARGS, "dur": st.integers(0, 10**9), "cat": _NAMES},
     ),
     max_size=12,
 )
@@ -48,33 +58,38 @@ def _pieces(data: bytes, size: int) -> Any:
 def _all_events(data: bytes, size: int) -> list[dict[str, Any]]:
     """What cutter and repairing reader find together, without the database."""
     cutter = Cutter(_pieces(data, size), DEFAULT_LIMITS)
-    found: list[dict[str, Any]] = []
-    bad: list[bytes] = []
-
-    def flush() -> None:
-        if bad:
-            repairer = Repairer(iter([b",".join(bad)]), DEFAULT_LIMITS)
-            found.extend(repairer.events())
-            assert not repairer.dropped
-            bad.clear()
-
+    found: dict[int, list[Any]] = {}
+    starts: list[int] = []
+    bad: list[int] = []
     for chunk in cutter.chunks():
+        starts.append(chunk.start)
         try:
-            events = json.loads(bytes(chunk.text))
+            found[chunk.number] = json.loads(bytes(chunk.text))
         except ValueError:
-            bad.append(data[chunk.start : chunk.end])
-            continue
-        flush()
-        found.extend(events)
-        assert (
-            data[chunk.start : chunk.end] == bytes(chunk.text)[1:-1].ljust(chunk.end - chunk.start)
-            or json.loads(b"[" + data[chunk.start : chunk.end] + b"]") == events
-        )
-    repairer = Repairer(iter([b",".join([*bad, cutter.last])]), DEFAULT_LIMITS)
-    found.extend(repairer.events())
-    assert not repairer.dropped
-    assert repairer.ended
-    return found
+            bad.append(chunk.number)
+        else:
+            whole = b"[" + data[chunk.start : chunk.end] + b"]"
+            assert json.loads(whole) == found[chunk.number]
+    starts.append(cutter.last_start)
+
+    def read_on(pieces: list[bytes], start: int = 0) -> Repairer:
+        return Repairer(iter(pieces), DEFAULT_LIMITS, start=start, separator=cutter.separator)
+
+    ending, reread = Reread(), Reread()
+    last = list(
+        reread_all(read_on([cutter.last], cutter.last_start), len(starts) - 1, dict, ending)
+    )
+    again = list(reread_chunks(read_on([data]), starts, bad, dict, reread))
+    if len(starts) - 1 in reread.covered:
+        last, ending = [], reread
+    assert not reread.dropped
+    assert not ending.dropped
+    assert ending.ended
+    for number in reread.covered:
+        found.pop(number, None)
+    for chunk in (*again, *last):
+        found.setdefault(chunk.number, []).extend(json.loads(chunk.text))
+    return [event for number in sorted(found) for event in found[number]]
 
 
 @given(_EVENTS, st.sampled_from(sorted(LAYOUTS)), st.integers(8, 4000))
@@ -111,6 +126,24 @@ def test_no_event_before_the_damage_is_lost(
             whole = count
     expected = json.loads(json.dumps(events[:whole]))
     assert found[:whole] == expected
+
+
+@given(_EVENTS, st.sampled_from(sorted(LAYOUTS)), st.data())
+@settings(max_examples=60, deadline=None)
+def test_nothing_inside_an_event_becomes_one(
+    events: list[dict[str, Any]], layout: str, data: st.DataObject
+) -> None:
+    """GIVEN one byte put in, taken out or changed THEN no object out of arguments is read."""
+    text = LAYOUTS[layout](events).encode()
+    at = data.draw(st.integers(text.index(b"[", text.index(b"traceEvents")) + 1, len(text) - 1))
+    put = data.draw(st.sampled_from([b"", *(bytes([byte]) for byte in b'{}[],:"\\x')]))
+    damaged = text[:at] + put + text[at + data.draw(st.integers(0, 1)) :]
+    cutter = Cutter(_pieces(damaged, 1 << 20), DEFAULT_LIMITS)
+    assert list(cutter.chunks()) == []
+    repairer = Repairer(iter([cutter.last]), DEFAULT_LIMITS, separator=cutter.separator)
+    found = [event.get("name") for event in repairer.events()]
+    own = [event["name"] for event in events]
+    assert not [name for name in found if str(name).startswith("nested") and name not in own]
 
 
 @given(st.binary(max_size=300))

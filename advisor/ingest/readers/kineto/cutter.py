@@ -24,7 +24,7 @@ _BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
 _OVERLAP = 4096
 _GUESS = re.compile(rb"\}\s*,(?=\s*" + KEYS + rb")")
-_BETWEEN = re.compile(rb"\}\s*,\s*\{")
+_BETWEEN = re.compile(rb"\}\s*,\s*\{\s*")
 
 
 @dataclass
@@ -45,7 +45,8 @@ class Cutter:
     """Iterate over :meth:`chunks`; afterwards ``last`` is what followed the last safe cut.
 
     ``ended_inside`` says that the last chunk runs to the end of the stream, ``in_object`` that the
-    list is a field, ``separator`` is the text between the first two events if it holds a newline.
+    list is a field. ``separator`` is the text between the first two events, if it holds a newline,
+    with the second one's bracket and the blanks after it.
     ``head`` is the text of the top-level object before the events (empty for a bare array), and
     ``last`` (from ``last_start``) holds the last event, the end of the array and the tail.
     """
@@ -96,7 +97,10 @@ class Cutter:
         pending = bytearray(b"[") + self._first
         self._first = b""
         start = self.last_start
-        self.separator = separator = self._learn(pending)
+        self.separator = self._learn(pending)
+        separator = self.separator[: self.separator.rindex(b"{") + 1] if self.separator else None
+        if separator is not None and b"\n" not in separator:
+            separator = None
         while data := self._read():
             searched = max(1, len(pending) - _OVERLAP)
             pending += data

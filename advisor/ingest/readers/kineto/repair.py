@@ -149,7 +149,7 @@ class Repairer:
         window, at = self.window, self._at
         if window.matches(_STRAY_END, at) or self._damaged:
             found = self._resync.outwards(at, at + self._limits.event_bytes)
-            if found.level is Level.INSIDE:
+            if found.level is Level.INSIDE and window.byte(found.at) == b"{":
                 self._drop("not an event")
                 self._at = found.at
                 return True

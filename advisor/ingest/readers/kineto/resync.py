@@ -22,7 +22,8 @@ _START = re.compile(rb"(?=" + KEYS + rb")")
 _LIST_OF_EVENTS = re.compile(rb"\[\s*(?=" + KEYS + rb")")
 _NEXT_EVENT = re.compile(rb"\s*,\s*" + KEYS)
 _LIST_END = re.compile(rb"\}\s*\](?=\s*[,}]|\s*\Z)")
-_TELLING_START = re.compile(rb",(\s*\n[ \t]+)\{\Z")
+_LIST_ENDS = rb'(?=\](?:\s*,\s*"|\s*\}?\s*\Z))'
+_TELLING_START = re.compile(rb",(\s*\n[ \t]+)\Z")
 _TELLING_END = re.compile(rb"\n[ \t]+\}")
 
 
@@ -37,7 +38,7 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """``at``: how far it was followed, for INSIDE where events go on further out.
+    """``at``: how far it was followed, for INSIDE where an event or the list's end is further out.
 
     ``passed`` counts the objects of the candidate's own list; ``closed`` the objects around it.
     """
@@ -59,21 +60,23 @@ class Resumed:
 def telling(separator: bytes | None) -> re.Pattern[bytes] | None:
     """A pattern that only the start of an event matches, where the layout tells it by indentation.
 
-    ``separator`` is the text between two events up to the second one's bracket. The pattern also
-    matches the end of the list, whose line is indented less.
+    ``separator`` is the text between two events with the second one's bracket and the blanks after
+    it. The pattern also matches before the end of the list, whose line is indented less.
     """
     if separator is None:
         return None
-    start = _TELLING_START.search(separator)
+    between, _, blanks = separator.rpartition(b"{")
+    following = rb"(?=\{" + re.escape(blanks) + rb'")'
+    start = _TELLING_START.search(between)
     if start:
         indent = len(start.group(1).rpartition(b"\n")[2])
-        text = re.escape(start.group(1)) + rb"(?=\{)"
-    elif _TELLING_END.match(separator):
-        indent = len(separator.partition(b"}")[0]) - 1
-        text = re.escape(separator[:-1]) + rb"(?=\{)"
+        text = rb"," + re.escape(start.group(1)) + following
+    elif _TELLING_END.match(between):
+        indent = len(between.partition(b"}")[0]) - 1
+        text = re.escape(between) + following
     else:
         return None
-    return re.compile(text + rb"|\n[ \t]{0,%d}(?=\](?:\s*[,}]|\s*\Z))" % (indent - 1))
+    return re.compile(text + rb"|\}\s*\n[ \t]{0,%d}%s" % (indent - 1, _LIST_ENDS))
 
 
 class Resync:
@@ -94,12 +97,14 @@ class Resync:
         told = self.telling_after(start, limit)
         if told is not None:
             return Resumed(told)
-        unknown = 0
+        window, unknown = self._window, 0
         at = self._candidate(max(broken, start + 1), limit, at_any=at_any)
         looked = broken
         while at is not None:
             lists += self._opened(looked, at)
             found = self.follow(at, start)
+            if found.level is Level.INSIDE and window.byte(found.at) == b"]":
+                return Resumed(found.at, unknown)
             if found.level is Level.INSIDE:
                 lists = max(0, lists - 1)
                 looked = at = found.at
@@ -110,7 +115,7 @@ class Resync:
                 unknown += found.passed
             looked = max(found.at, at + 1) if found.level is Level.UNKNOWN else at + 1
             at = self._candidate(looked, max(limit, looked + 1), at_any=at_any)
-        return Resumed(self._list_end(broken) if self._window.ended else None, unknown)
+        return Resumed(self._list_end(broken) if window.ended else None, unknown)
 
     def telling_after(self, start: int, limit: int) -> int | None:
         """Offset of the next event or the list's end before ``limit`` by the layout alone."""
@@ -174,8 +179,9 @@ class Resync:
                 return Verdict(Level.NOWHERE if alone else Level.UNKNOWN, at, passed)
 
     def outwards(self, bracket: int, limit: int) -> Verdict:
-        """Where a list ends, what its end says of its level: do events follow further out?"""
+        """Where a list ends, what its end says of its level: is there a list further out?"""
         window, at, closed = self._window, bracket + 1, 0
+        outer: int | None = None
         while at < limit:
             at = window.skip_blank(at)
             found = window.byte(at)
@@ -184,6 +190,7 @@ class Resync:
                 if window.matches(_NEXT_EVENT, at):
                     return Verdict(Level.INSIDE, window.skip_blank(at, commas=True), 0, closed)
             elif found == b"]":
+                outer = at if outer is None and closed else outer
                 at += 1
             elif found == b",":
                 at = window.skip_blank(at, commas=True)
@@ -195,6 +202,8 @@ class Resync:
                 at = end
             else:
                 break
+        if outer is not None:
+            return Verdict(Level.INSIDE, outer, 0, closed)
         return Verdict(Level.LIST, at, 0, closed)
 
     def _member_end(self, at: int, limit: int) -> int | None:

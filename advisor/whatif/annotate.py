@@ -1,5 +1,5 @@
-"""Fill the table ``whatif`` that rules use: other bucket caps, the step without a late rank, and
-with a slow link as fast as its peers."""
+"""Fill the table ``whatif`` that rules use: other bucket caps, the step without a late rank, with a
+slow link as fast as its peers, and without needless calls."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from advisor.store import Store
+from advisor.whatif.annotate_calls import Row, call_rows
 from advisor.whatif.extract import programs
 from advisor.whatif.predict import (
     DataParallel,
-    Prediction,
     data_parallel,
     predict_bucket_cap,
     predict_restored,
@@ -21,8 +21,6 @@ from advisor.whatif.program import Program
 
 # The caps that are tried: torch's default, and the range people set (PEERS, STUDY B).
 BUCKET_CAPS_MB: tuple[float | None, ...] = (None, 0.5, 1, 2, 5, 10, 25, 50, 100, 200)
-
-Row = tuple[str, str, bool, Prediction]
 
 
 def annotate(store: Store) -> None:
@@ -65,6 +63,7 @@ def _rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
         if prediction is not None:
             yield "without-lateness", str(rank), False, prediction
     yield from _link_rows(con, run, steps)
+    yield from call_rows(con, run, steps)
 
 
 def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:

@@ -1,25 +1,30 @@
-"""What the host does for the calls of FSDP2: its hooks and copies, told apart by its annotations.
+"""What the host does for calls: to ask for them, and FSDP2's hooks and copies around them.
 
 On a CPU timeline the host's work is part of the step. A call that vanishes takes its part along:
-``FSDP::all_gather`` (copy-in, enqueue), ``FSDP::all_gather_copy_out`` and
-``FSDP::post_backward_reduce``; the hooks around them belong to the unit.
+the ``c10d::`` operator that asks for it, what passes between it and the call before where nothing
+else is recorded (Python, waking up), and FSDP2's ``FSDP::all_gather`` (copy-in, enqueue),
+``FSDP::all_gather_copy_out`` and ``FSDP::post_backward_reduce``; the hooks around those belong to
+the unit.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from advisor.whatif.program import Owner, Share
-from advisor.whatif.queries import CallRow
+from advisor.whatif.queries import WAKE_NS, CallRow
 
 Span = tuple[int, int, Owner]
 
 # FSDP2's annotations: what they are for, and the unit's name in brackets or after "for".
 _NAMED = re.compile(r"FSDP::(\w+)(?: for (\S+)| \((.*)\))?$")
 _GATHER, _COPY_OUT, _REDUCE = "all_gather", "all_gather_copy_out", "post_backward_reduce"
+# A call is handed to the backend's thread within its operator, or just after.
+_HAND_OVER_NS = 20_000
 # Operators whose time grows with the bytes, as far as they run inside those annotations.
 _COPIES = (
     "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat", "aten::copy_",
@@ -40,7 +45,7 @@ def host_work(
 ) -> tuple[list[Span], list[tuple[int, int]]]:
     """The spans of work with an owner, in order and apart; and (time, call) of each copy-out.
 
-    By the time a unit is copied out its gather has been waited for. Both are empty without FSDP2.
+    By the time a unit is copied out its gather has been waited for; empty without FSDP2.
     """
     annotations = _annotations(con, run, rank, window)
     gathers = _calls_inside(annotations, _GATHER, "all_gather", calls)
@@ -62,7 +67,42 @@ def host_work(
         if item.kind == _COPY_OUT:
             needed.append((item.start, call))
     owned += list(_copies(con, run, rank, window, owned))
+    owned += _requests(con, run, rank, window, calls)
     return _flatten(owned), needed
+
+
+def _requests(
+    con: Any, run: str, rank: int, window: tuple[int, int], calls: Sequence[CallRow]
+) -> list[Span]:
+    """The operators that ask for calls, and what lies between two of them with nothing else.
+
+    That is a little Python and a thread that wakes up; a longer stretch is work of somebody's.
+    """
+    rows = con.execute(
+        "WITH request AS (SELECT start_ns, start_ns + dur_ns AS end_ns, "
+        "lead(start_ns) OVER (ORDER BY start_ns) AS next_ns FROM event WHERE run = $1 "
+        "AND rank = $2 AND start_ns >= $3 AND start_ns < $4 AND name LIKE 'c10d::%') "
+        "SELECT start_ns, end_ns, NOT EXISTS (FROM activity a WHERE a.run = $1 AND a.rank = $2 "
+        "AND a.kind <> 'comm' AND a.start_ns > r.end_ns AND a.start_ns < r.next_ns) "
+        "FROM request r ORDER BY start_ns",
+        [run, rank, *window],
+    ).fetchall()
+    ordered = sorted(calls, key=lambda call: call.arrival)
+    arrivals = [call.arrival for call in ordered]
+    spans: list[Span] = []
+    before: tuple[int, CallRow] | None = None  # the end of the request just before, and its call
+    for start, end, alone in rows:
+        first, last = bisect_left(arrivals, start), bisect_right(arrivals, end + _HAND_OVER_NS)
+        if last <= first:
+            before = None
+            continue
+        call = ordered[first]
+        since = start
+        if before is not None and start - max(before[0], before[1].end) < WAKE_NS:
+            since = before[0]
+        spans.append((int(since), int(end), Owner(call.call_id, "call")))
+        before = (int(end), call) if alone else None
+    return spans
 
 
 def _annotations(con: Any, run: str, rank: int, window: tuple[int, int]) -> list[_Annotation]:

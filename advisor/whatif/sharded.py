@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from advisor.whatif.cost import ServiceModel
 from advisor.whatif.program import Call, Issue, Item, Program, Wait, Work, compact
+from advisor.whatif.removed import without_calls
 
 GATHER, SCATTER = "all_gather", "reduce_scatter"
 
@@ -41,22 +42,9 @@ def scatters(program: Program) -> list[int]:
 
 def without_resharding(program: Program) -> Program | None:
     """Parameters stay gathered after the forward pass (ZeRO-3 to ZeRO-2); None if they do."""
-    dropped = set(gathers(program, "backward"))
-    if not dropped or not gathers(program, "forward"):
+    if not gathers(program, "forward"):
         return None
-    items = {
-        rank: compact(item for item in of_rank if not _is_for(item, dropped))
-        for rank, of_rank in program.items.items()
-    }
-    calls = {key: call for key, call in program.calls.items() if key not in dropped}
-    return program.with_items(items, calls)
-
-
-def _is_for(item: Item, calls: set[int]) -> bool:
-    """Whether the item goes when these calls go: the calls, and the work done for them."""
-    if isinstance(item, Work):
-        return item.owner is not None and item.owner.call in calls and item.owner.share != "unit"
-    return isinstance(item, Issue | Wait) and item.call in calls
+    return without_calls(program, gathers(program, "backward"))
 
 
 def with_prefetch(program: Program, phase: str, depth: int) -> Program | None:

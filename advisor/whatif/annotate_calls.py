@@ -1,0 +1,146 @@
+"""Replays of what rules on needless calls advise: leave calls out, send fewer of them, or less."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from advisor.metrics.summaries import TINY_BYTES
+from advisor.whatif.cost import ServiceModel
+from advisor.whatif.predict import Prediction, predict, service_models
+from advisor.whatif.program import Program
+from advisor.whatif.removed import with_half_the_bytes, without_calls
+from advisor.whatif.sharded import without_resharding
+
+# Calls that are exposed for less than this share of the step are not worth a replay.
+_LEAST_SHARE = 0.005
+
+Row = tuple[str, str, bool, Prediction]
+
+
+def call_rows(con: Any, run: str, steps: Sequence[Program]) -> Iterator[Row]:
+    """(setting, value, is_current, prediction) of each change that the run gives reason for.
+
+    ``without-calls``: KIND OP GROUP as in ``redundant``; ``gradient-sync`` and ``gradient-bits``:
+    OP GROUP of the gradients; ``reshard_after_forward``: false.
+    """
+    least = _LEAST_SHARE * max(step.measured_ns for step in steps)
+    for value, calls in _needless(con, run, least):
+        yield from _named("without-calls", value, _without(steps, calls))
+    for value, calls in _early_syncs(con, run, least):
+        yield from _named("gradient-sync", value, _without(steps, calls))
+    if _sixteen_bits(con, run):
+        yield from _narrow(con, run, steps, least)
+    if _regathers(con, run, least):
+        yield from _named("reshard_after_forward", "false", predict(steps, without_resharding))
+
+
+def _without(steps: Sequence[Program], calls: frozenset[int]) -> Prediction | None:
+    return predict(steps, lambda program: without_calls(program, calls))
+
+
+def _half(
+    steps: Sequence[Program], calls: frozenset[int], model: ServiceModel
+) -> Prediction | None:
+    return predict(steps, lambda program: with_half_the_bytes(program, calls, model))
+
+
+def _named(setting: str, value: str, prediction: Prediction | None) -> Iterator[Row]:
+    if prediction is not None:
+        yield setting, value, False, prediction
+
+
+def _needless(con: Any, run: str, least_ns: float) -> list[tuple[str, frozenset[int]]]:
+    """Barriers and tiny calls, by kind, operation and group."""
+    kinds = con.execute(
+        "SELECT kind, op, process_group FROM redundant WHERE run = ? "
+        "AND kind IN ('barrier', 'tiny') GROUP BY ALL "
+        "HAVING sum(exposed_ns_per_step) + sum(coalesce(wait_ns_per_step, 0)) > ? ORDER BY ALL",
+        [run, least_ns],
+    ).fetchall()
+    return [
+        (
+            f"{kind} {op} {group or ''}".strip(),
+            _calls(
+                con,
+                "op = ? AND process_group IS NOT DISTINCT FROM ? "
+                "AND (op = 'barrier' OR bytes <= ?)",
+                [run, op, group, TINY_BYTES],
+            ),
+        )
+        for kind, op, group in kinds
+    ]
+
+
+def _early_syncs(con: Any, run: str, least_ns: float) -> list[tuple[str, frozenset[int]]]:
+    """The reductions of all micro-batches but the last, where each has its own."""
+    repeated = con.execute(
+        "SELECT op, process_group, median(syncs) FROM gradient_sync WHERE run = ? "
+        "GROUP BY ALL HAVING min(syncs) = max(syncs) AND median(syncs) >= 2 "
+        "AND median(exposed_ns) > ? ORDER BY ALL",
+        [run, least_ns],
+    ).fetchall()
+    found = []
+    for op, group, syncs in repeated:
+        rows = con.execute(
+            "SELECT call_id, row_number() OVER w, count(*) OVER (PARTITION BY rank, step) "
+            "FROM collective JOIN param_bucket USING (run, rank, step, call_id) "
+            "WHERE run = ? AND op = ? AND process_group IS NOT DISTINCT FROM ? "
+            "WINDOW w AS (PARTITION BY rank, step ORDER BY start_ns)",
+            [run, op, group],
+        ).fetchall()
+        early = frozenset(
+            int(call) for call, place, count in rows if place <= count * (1 - 1 / syncs)
+        )
+        found.append((f"{op} {group or ''}".strip(), early))
+    return found
+
+
+def _narrow(con: Any, run: str, steps: Sequence[Program], least_ns: float) -> Iterator[Row]:
+    """Gradients that travel in 32 bits, sent in 16."""
+    wide = con.execute(
+        "SELECT c.op, c.process_group FROM collective c "
+        "JOIN param_bucket USING (run, rank, step, call_id) "
+        "WHERE c.run = ? AND c.dtype IN ('float32', 'float') GROUP BY ALL "
+        "HAVING sum(coalesce(c.exposed_transfer_ns, 0)) / count(DISTINCT (c.rank, c.step)) > ? "
+        "ORDER BY ALL",
+        [run, least_ns],
+    ).fetchall()
+    models = service_models(steps) if wide else {}
+    for op, group in wide:
+        calls = _calls(con, "op = ? AND process_group IS NOT DISTINCT FROM ? AND call_id IN "
+                       "(SELECT call_id FROM param_bucket b WHERE b.run = collective.run)",
+                       [run, op, group])  # fmt: skip
+        sizes = {len(step.calls[key].ranks) for step in steps for key in calls & step.calls.keys()}
+        model = models.get((op, sizes.pop())) if len(sizes) == 1 else None
+        if model is not None:
+            name = f"16 {op} {group or ''}".strip()
+            yield from _named("gradient-bits", name, _half(steps, calls, model))
+
+
+def _sixteen_bits(con: Any, run: str) -> bool:
+    """Whether the job computes in 16 bits, as its recording says or its calls show."""
+    row = con.execute(
+        "SELECT 1 FROM rank WHERE run = $1 AND try_cast(metadata AS JSON) "
+        "->> '$.advisor.workload.precision' IN ('bf16', 'fp16') UNION ALL "
+        "SELECT 1 FROM collective WHERE run = $1 "
+        "AND dtype IN ('bfloat16', 'float16', 'half', 'bf16') LIMIT 1",
+        [run],
+    ).fetchone()
+    return row is not None
+
+
+def _regathers(con: Any, run: str, least_ns: float) -> bool:
+    row = con.execute(
+        "SELECT coalesce(sum(exposed_ns_per_step), 0) FROM redundant "
+        "WHERE run = ? AND kind = 'repeated-gather'",
+        [run],
+    ).fetchone()
+    return row is not None and row[0] > least_ns
+
+
+def _calls(con: Any, condition: str, values: Sequence[Any]) -> frozenset[int]:
+    rows = con.execute(
+        f"SELECT DISTINCT call_id FROM collective WHERE run = ? AND {condition}", values
+    )
+    return frozenset(int(call) for (call,) in rows.fetchall())

@@ -137,7 +137,8 @@ class Run:
             return f"<tr>{inside}</tr>"
 
         verdict, findings = self.report.verdict, self.report.findings
-        steps = "".join(f"<li>{escape(step)}</li>" for step in verdict.next_steps)
+        todo = [summary.to_paste(step, self.report) for step in verdict.next_steps]
+        steps = "".join(f"<li>{escape(step)}</li>" for step in todo)
         rows = [
             cells("td", [number, f.severity.value, summary.per_step(f), f.rule, summary.place(f)])
             for number, f in enumerate(findings, 1)

@@ -47,21 +47,21 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
                     message=printable(grave[0].title),
                     type=grave[0].severity.value,
                 )
-                failure.text = "\n\n".join(_text(finding) for finding in found)
+                failure.text = "\n\n".join(_text(finding, report) for finding in found)
             elif found:
                 output = ET.SubElement(case, "system-out")
-                output.text = "\n\n".join(_text(finding) for finding in found)
+                output.text = "\n\n".join(_text(finding, report) for finding in found)
         suite.attrib.update({key: str(value) for key, value in tally.items()})
     ET.indent(root)
     body = ET.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
-def _text(finding: Finding) -> str:
+def _text(finding: Finding, report: FindingsReport) -> str:
     lines = [finding.title, finding.message, f"per step: {summary.per_step(finding)}"]
     if finding.savings_share is not None:
         lines[-1] += f" ({numbers.share(finding.savings_share)})"
     lines += [f"fix: {step}" for step in finding.fix]
     if finding.verify:
-        lines.append(f"verify: {finding.verify}")
+        lines.append(f"verify: {summary.to_paste(finding.verify, report)}")
     return printable("\n".join(lines))

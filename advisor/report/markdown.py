@@ -22,7 +22,8 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     if report.verdict.why:
         lines += [_escape(report.verdict.why), ""]
     if report.verdict.next_steps:
-        lines += [f"{i}. {_escape(step)}" for i, step in enumerate(report.verdict.next_steps, 1)]
+        steps = [summary.to_paste(step, report) for step in report.verdict.next_steps]
+        lines += [f"{index}. {_with_code(step)}" for index, step in enumerate(steps, 1)]
         lines.append("")
     if report.findings:
         lines += ["| # | severity | per step | finding | where |", "|--:|---|---|---|---|"]
@@ -32,7 +33,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             lines.append(f"| {number} | {finding.severity} | {row} |")
         lines.append("")
         for number, finding in enumerate(report.findings, 1):
-            lines += _details(number, finding)
+            lines += _details(number, finding, report)
     counts = summary.outcome_counts(report)
     lines.append(
         f"{numbers.plural(counts[OutcomeKind.PASSED], 'rule')} passed · "
@@ -42,7 +43,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     return "\n".join(lines) + "\n"
 
 
-def _details(number: int, finding: Finding) -> Iterator[str]:
+def _details(number: int, finding: Finding, report: FindingsReport) -> Iterator[str]:
     yield from (f"<details><summary>{number}. {_escape(finding.title)}</summary>", "")
     yield from (_escape(finding.message), "")
     sure = summary.confidence(finding)
@@ -52,10 +53,10 @@ def _details(number: int, finding: Finding) -> Iterator[str]:
         yield from _table(table)
     if finding.fix:
         yield from ("**Fix**", "")
-        yield from (f"{index}. {_escape(step)}" for index, step in enumerate(finding.fix, 1))
+        yield from (f"{index}. {_with_code(step)}" for index, step in enumerate(finding.fix, 1))
         yield ""
     if finding.verify:
-        yield from (f"**Verify** {_escape(finding.verify)}", "")
+        yield from (f"**Verify** {_with_code(summary.to_paste(finding.verify, report))}", "")
     if finding.wrong_if:
         yield from (f"**Wrong if** {_escape('; '.join(finding.wrong_if))}", "")
     yield from ("</details>", "")
@@ -71,6 +72,17 @@ def _table(table: Table) -> Iterator[str]:
     if len(table.rows) > _MAX_ROWS:
         yield from ("", f"{len(table.rows) - _MAX_ROWS} more rows in findings.json")
     yield ""
+
+
+def _with_code(text: str) -> str:
+    """Escaped, but what stands between backticks is code, where nothing else is markup."""
+    parts = one_line(printable(text)).split("`")
+    if len(parts) % 2 == 0:
+        return _escape(text)
+    return "".join(
+        f"`{part}`" if index % 2 and part.strip() else _SPECIAL.sub(r"\\\1", part)
+        for index, part in enumerate(parts)
+    )
 
 
 def _escape(text: str) -> str:

@@ -1,0 +1,38 @@
+"""What a reader is told to paste can be pasted, in every format."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.findings import FindingsReport
+from advisor.report import render
+from tests.report.support import make_report
+
+
+def report_with(step: str) -> FindingsReport:
+    report = make_report()
+    report.verdict = report.verdict.model_copy(update={"next_steps": [step]})
+    report.findings[0] = report.findings[0].model_copy(update={"verify": step, "fix": ["do so"]})
+    report.findings = report.findings[:1]
+    report.runs[0] = report.runs[0].model_copy(update={"inputs": ["traces/rank0.json"]})
+    return report
+
+
+@pytest.mark.parametrize("format", ["text", "markdown", "junit", "html"])
+def test_the_recording_stands_in_the_place_of_old(format: str) -> None:
+    report = report_with("prove it: advisor compare OLD NEW: `step ms` must fall")
+    text = " ".join(render(report, None, format).split())
+    assert "advisor compare traces/ NEW" in text
+    assert "OLD NEW" not in text
+
+
+def test_markdown_shows_code_as_code_and_nothing_else_as_markup() -> None:
+    page = render(report_with("look at `others wait ms` of <b>rank_2</b>"), None, "markdown")
+    assert "1. look at `others wait ms` of \\<b\\>rank\\_2\\</b\\>" in page
+
+
+@pytest.mark.parametrize("text", ["one ` only", "``", "` `", "`<img src=x>` and ` more"])
+def test_stray_backticks_open_no_code(text: str) -> None:
+    page = render(report_with(text), None, "markdown")
+    line = next(line for line in page.splitlines() if line.startswith("1. "))
+    assert line.count("`") == line.count("\\`")

@@ -1,16 +1,20 @@
 """Merges findings that share a cause: one slow rank is one finding, not twenty.
 
 A rule's ``explains`` lists which other rules it causes. A finding is merged into the one that
-explains it when both concern the same ranks or group, the cause is at least as severe, and it
-accounts for enough of the effect's recoverable time.
+explains it when both concern the same ranks or group, the cause is at least as severe (or a grade
+less with nearly the same recoverable time), and it accounts for enough of the effect's.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from advisor.engine.rule import Explains, Rule
-from advisor.findings import SEVERITY_ORDER, Finding
+from advisor.findings import SEVERITY_ORDER, Finding, Severity
+
+# Grades have sharp bounds: a cause may fall just under one that its effect is just over.
+_NEARLY = 0.8
 
 
 def merge(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
@@ -38,11 +42,16 @@ def merge(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Findin
 
 
 def rank_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """Worst severity first, then recoverable time, then names (so that order is stable)."""
+    """Worst severity first, then recoverable time, then names (so that order is stable).
+
+    Time counts by the geometric mean of its middle and the low end of its interval: of two causes
+    that may give back as much, the surer one comes first.
+    """
     return sorted(
         findings,
         key=lambda item: (
             SEVERITY_ORDER[item.severity],
+            -_sure(item),
             -(item.savings_ns or 0),
             item.rule,
             item.where,
@@ -50,10 +59,19 @@ def rank_findings(findings: Sequence[Finding]) -> list[Finding]:
     )
 
 
+def _sure(finding: Finding) -> float:
+    middle = finding.savings_ns or 0
+    low = middle if finding.savings_low_ns is None else finding.savings_low_ns
+    return math.sqrt(middle * max(low, 0))
+
+
 def _explains(claim: Explains, cause: Finding, effect: Finding) -> bool:
     if claim.rule != effect.rule or cause.run != effect.run:
         return False
-    if SEVERITY_ORDER[cause.severity] > SEVERITY_ORDER[effect.severity]:
+    if SEVERITY_ORDER[cause.severity] > SEVERITY_ORDER[effect.severity] and (
+        cause.severity == Severity.INFO
+        or (cause.savings_ns or 0) < _NEARLY * (effect.savings_ns or 0)
+    ):
         return False
     if any(cause.evidence.facts.get(name) not in values for name, values in claim.when.items()):
         return False

@@ -185,11 +185,11 @@ FROM per GROUP BY process_group, op;
 -- Parameter gathers (FSDP, ZeRO-3) per rank and step: exposed part, and the time between gathers.
 CREATE VIEW gather_gap AS
 WITH ordered AS (
-  SELECT rank, step, process_group, phase, call_id, exposed_transfer_ns, coalesce(hidden_ns, 0) AS hidden_ns,
+  SELECT rank, step, process_group, phase, call_id, exposed_transfer_ns, exposed_all_ns, coalesce(hidden_ns, 0) AS hidden_ns,
     greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns, row_number() OVER w = 1 AS is_first
   FROM call WHERE op = 'all_gather' WINDOW w AS (PARTITION BY rank, step, process_group ORDER BY start_ns)
 ), per AS (
-  SELECT rank, step, process_group, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns, sum(hidden_ns) AS hidden_ns,
+  SELECT rank, step, process_group, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns, sum(exposed_all_ns) AS stopped_ns, sum(hidden_ns) AS hidden_ns,
     sum(coalesce(gap_ns, 0)) AS gap_ns, sum(exposed_transfer_ns) FILTER (is_first) AS first_exposed_ns,
     sum(exposed_transfer_ns) FILTER (phase = 'forward') AS forward_ns, sum(exposed_transfer_ns) FILTER (phase = 'backward') AS backward_ns,
     arg_max(call_id, exposed_transfer_ns) AS worst_call, max(call_id) FILTER (is_first) AS first_call
@@ -197,6 +197,7 @@ WITH ordered AS (
 SELECT process_group,
   median(calls) AS calls,                       -- per rank and step
   median(exposed_ns) AS exposed_ns,             -- not under compute, waiting left out
+  median(stopped_ns) AS stopped_ns,             -- the same with waiting
   median(hidden_ns) AS hidden_ns,               -- under compute
   median(gap_ns) AS gap_ns,                     -- between the end of one gather and the start of the next
   median(first_exposed_ns) AS first_exposed_ns, -- of the first gather of the step

@@ -108,3 +108,26 @@ def test_environment_settings_explain_only_their_own_effect() -> None:
     assert len(merge([effect, cause], RULES)) == 2
     cause.evidence.facts["name"] = "NCCL_NET_GDR_LEVEL"
     assert [item.rule for item in merge([effect, cause], RULES)] == ["env-override"]
+
+
+def test_the_surer_of_two_causes_comes_first() -> None:
+    wide = finding("regather-per-micro-batch", 75_000_000, savings_low_ns=10_000_000)
+    sure = finding("sync-every-micro-batch", 70_000_000, savings_low_ns=60_000_000)
+    assert [item.rule for item in rank_findings([wide, sure])] == [sure.rule, wide.rule]
+
+
+def test_much_more_time_comes_first_though_it_is_less_sure() -> None:
+    wide = finding("slow-ring-link", 170_000_000, savings_low_ns=31_000_000)
+    sure = finding("exposed-communication", 40_000_000, savings_low_ns=39_000_000)
+    assert [item.rule for item in rank_findings([sure, wide])] == [wide.rule, sure.rule]
+
+
+def test_a_cause_just_under_a_grade_takes_its_effect_just_over() -> None:
+    cause = finding("data-loader-stall", 21_000_000, ranks=[0])
+    effect = finding("straggler-rank", 22_400_000, "critical", ranks=[0])
+    assert [item.rule for item in merge([cause, effect], RULES)] == ["data-loader-stall"]
+    little = finding("data-loader-stall", 12_000_000, ranks=[0])
+    assert [item.rule for item in merge([little, effect], RULES)] == [
+        "straggler-rank",
+        "data-loader-stall",
+    ]

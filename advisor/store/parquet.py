@@ -234,6 +234,12 @@ def _attach_sources(con: Any, index: Index) -> None:
                 "WHERE rank IS NULL OR rank NOT IN (SELECT unnest($ranks))",
                 {"ranks": replaced},
             )
+    # Batches that were written apart count their files from 0 each.
+    con.execute(
+        "UPDATE source SET source_id = n FROM (SELECT rowid AS place, row_number() OVER "
+        "(PARTITION BY run ORDER BY source_id, path, rowid) - 1 AS n FROM source) "
+        "WHERE source.rowid = place AND source_id <> n"
+    )
 
 
 def _tell_unfinished(con: Any, index: Index) -> None:

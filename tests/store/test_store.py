@@ -106,6 +106,8 @@ def test_a_parquet_folder_grows_by_ranks_and_reads_like_a_store(tmp_path: Path) 
             query = f"SELECT {columns} FROM {table} ORDER BY ALL"
             assert opened.con.execute(query).fetchall() == whole.con.execute(query).fetchall()
         assert opened.con.execute("SELECT count(*) FROM run").fetchall() == [(1,)]
+        ids = opened.con.execute("SELECT source_id FROM source ORDER BY 1").fetchall()
+        assert ids == [(0,), (1,), (2,), (3,)]
         opened.lock_down()
         assert opened.con.execute("SELECT count(*) FROM event").fetchall() == [(26,)]
         with pytest.raises(duckdb.Error):

@@ -117,8 +117,7 @@ def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
     text += f" · {numbers.plural(counts[OutcomeKind.ERROR], 'error')}"
     yield from _wrap(text, options.width)
     if options.verbose:
-        for reason, how, rules in missing:
-            yield from _wrap(f"missing for {', '.join(rules)}: {reason}. {how}", options.width)
+        yield from _how_to_capture(missing, options)
     for outcome in report.outcomes:
         if outcome.outcome is OutcomeKind.ERROR:
             yield from _wrap(f"rule {outcome.rule} failed: {outcome.reason}", options.width)
@@ -135,6 +134,22 @@ def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
     else:
         for index, command in enumerate(follow):
             yield from _command("Next: " if index == 0 else "      ", command, options.width)
+
+
+def _how_to_capture(missing: list[tuple[str, str, list[str]]], options: Options) -> Iterator[str]:
+    """Each way to record more once, and under it the rules that lack it."""
+    ways: dict[str, list[str]] = {}
+    for reason, how, rules in missing:
+        ways.setdefault(how, []).append(f"{', '.join(rules)}: {reason or 'evidence missing'}")
+    for how, lacks in sorted(ways.items(), key=lambda way: (not way[0], -len(way[1]))):
+        yield ""
+        yield from _wrap(how or "No way to record these is known:", options.width)
+        for lack in lacks:
+            first, *more = _wrap(lack, options.width - 4)
+            yield f"  - {first}"
+            yield from (f"    {line}" for line in more)
+    if ways:
+        yield ""
 
 
 def _follow_up(report: FindingsReport) -> list[str]:

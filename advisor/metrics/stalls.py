@@ -26,10 +26,13 @@ from advisor.metrics.ring_model import GLOO_RINGS
 from advisor.metrics.robust import bootstrap
 
 _TIMEOUT_NS = 200_000_000
-# Sums of the timeouts 200, 400, 800 ms, and by how much a stall may exceed them.
+# Sums of the timeouts 200, 400, 800 ms of one segment, and by how much a stall may exceed them.
 _TIMEOUTS = tuple(_TIMEOUT_NS * (2**n - 1) for n in (1, 2, 3))
 _SLACK = 0.15
 _FEWEST_STALLS = 3
+# A call that loses several segments stands still for any sum of these. Where timeouts are seen,
+# other calls that stood still as long did so for the same reason, if they are no more than these.
+_MOST_SUMS = 1.0
 # The typical call must be this much shorter than a timeout to tell one from the other.
 _SHORT = 0.25
 # Of a kind's calls, at least this part must have been done before the first timeout.
@@ -40,12 +43,17 @@ _MOST = 0.6
 
 def stall_rows(data: Inputs, home: Mapping[int, Home]) -> list[dict[str, Any]]:
     """A row of ``link_excess`` if calls between hosts stall for retransmissions, else none."""
-    stalled = _stalled(data)
+    long = _long(data)
+    stalled = [(column, extra) for column, extra, typical in long if _is_timeout(extra, typical)]
     if len(stalled) < _FEWEST_STALLS:
         return []
+    if len(long) - len(stalled) <= _MOST_SUMS * len(stalled):
+        lossy = [(column, extra) for column, extra, _ in long]
+    else:
+        lossy = stalled
     numbers = sorted({s.number for one in data.steps.values() for s in one.steps if s.complete})
     spans: dict[int, list[tuple[int, int]]] = {number: [] for number in numbers}
-    for column, extra in stalled:
+    for column, extra in lossy:
         step = next(iter(column.values())).step
         if step in spans:
             end = max(aligned(call.end, rank, data.clocks) for rank, call in column.items())
@@ -84,8 +92,13 @@ def stall_rows(data: Inputs, home: Mapping[int, Home]) -> list[dict[str, Any]]:
     ]
 
 
-def _stalled(data: Inputs) -> list[tuple[Mapping[int, Call], float]]:
-    """Calls that took a sum of retransmission timeouts longer than their kind does, and that."""
+def _is_timeout(extra: float, typical: float) -> bool:
+    """Whether one segment's retransmissions explain it."""
+    return any(t - 0.5 * typical <= extra <= (1 + _SLACK) * t for t in _TIMEOUTS)
+
+
+def _long(data: Inputs) -> list[tuple[Mapping[int, Call], float, float]]:
+    """Calls that took a timeout or more longer than their kind does: with that, and the kind's."""
     kinds: dict[object, list[tuple[Mapping[int, Call], float]]] = defaultdict(list)
     for column in data.columns:
         call = next(iter(column.values()))
@@ -102,8 +115,8 @@ def _stalled(data: Inputs) -> list[tuple[Mapping[int, Call], float]]:
             continue
         for column, time in members:
             extra = time - typical
-            if any(t - 0.5 * typical <= extra <= (1 + _SLACK) * t for t in _TIMEOUTS):
-                found.append((column, extra))
+            if extra >= _TIMEOUT_NS - 0.5 * typical:
+                found.append((column, extra, typical))
     return found
 
 

@@ -103,3 +103,19 @@ def test_the_receive_says_how_long_a_message_took(of: str, rows: int) -> None:
             pair[rank] = call
         messages.append(pair)
     assert len(stall_rows(replace(data, columns=messages), HOME)) == rows
+
+
+def test_a_call_that_loses_two_segments_costs_both() -> None:
+    lost, twice = (0.0, 0.0, 207.0), (0.0, 0.0, 414.0)
+    rows = stall_rows(inputs([NONE, lost, NONE, lost, twice, lost, NONE, NONE]), HOME)
+    (row,) = rows
+    assert row["excess_ns_per_step"] == pytest.approx(5 * 207 * MS / 8, rel=0.02)
+    assert row["calls"] == 3, "what names the place is one segment's timeout"
+
+
+def test_long_calls_of_all_lengths_are_not_added() -> None:
+    lost = (0.0, 0.0, 207.0)
+    others = [(0.0, 0.0, extra) for extra in (300.0, 350.0, 410.0, 480.0)]
+    rows = stall_rows(inputs([NONE, lost, NONE, lost, NONE, lost, NONE, *others, NONE]), HOME)
+    (row,) = rows
+    assert row["excess_ns_per_step"] == pytest.approx(3 * 207 * MS / 12, rel=0.02)

@@ -33,7 +33,9 @@ def severity_counts(report: FindingsReport) -> dict[Severity, int]:
 
 
 def per_step(finding: Finding) -> str:
-    """The recoverable time per step with its interval, or a dash."""
+    """The recoverable time per step with its interval, or a dash; 'none' where that is nothing."""
+    if finding.savings_ns == 0 and not finding.savings_high_ns:
+        return "none"
     return numbers.duration_with_spread(
         finding.savings_ns, finding.savings_low_ns, finding.savings_high_ns
     )
@@ -43,6 +45,8 @@ def gain(finding: Finding) -> str:
     """The recoverable time in words that also fit when there is no estimate."""
     if finding.savings_ns is None:
         return "no estimate of the gain"
+    if per_step(finding) == "none":
+        return "nothing by itself"
     return f"{per_step(finding)} per step"
 
 

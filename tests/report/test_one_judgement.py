@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.report import render
+from advisor.report import render, summary
 from advisor.report.sections import breakdown, changes, ranks, roofline
 from advisor.store.store import Store
 from tests.report.support import make_report, make_store
@@ -73,6 +73,15 @@ def test_the_typical_step_is_the_median_that_the_findings_name() -> None:
     assert given is not None
     assert f"more than the median {round(named / 1e6)} ms" in own.data["figures"][0].title
     assert "more than the median 123 ms" in given.data["figures"][0].title
+
+
+def test_a_gain_of_nothing_is_no_measured_time() -> None:
+    finding = make_report().findings[0]
+    nothing = {"savings_ns": 0, "savings_low_ns": 0, "savings_high_ns": 0}
+    assert summary.per_step(finding.model_copy(update=nothing)) == "none"
+    assert summary.gain(finding.model_copy(update=nothing)) == "nothing by itself"
+    perhaps = {**nothing, "savings_high_ns": 2_000_000}
+    assert summary.per_step(finding.model_copy(update=perhaps)) == "0 ms (0–2)"
 
 
 @pytest.mark.parametrize(("early", "said"), [(0, False), (900_000_000, True)])

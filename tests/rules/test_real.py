@@ -215,7 +215,8 @@ def test_a_scan_for_unused_parameters_is_seen_beside_small_calls(fixtures_dir: P
     report = report_of(fixtures_dir / "lab-ddp-unused-parameter-scan")
     (scan,) = [item for item in report.findings if item.rule == "unused-parameter-scan"]
     assert scan.severity != Severity.INFO
-    assert any(label.startswith("redundant-collectives") for label in scan.merged)
+    # Its one call is not blamed once more as a tiny one: a replay without it gains nothing.
+    assert "redundant-collectives" not in {item.rule for item in report.findings}
 
 
 def test_a_compute_bound_job_has_nothing_to_gain(fixtures_dir: Path) -> None:

@@ -31,6 +31,14 @@ def test_every_command_has_help_with_an_example_that_parses(name: str) -> None:
     assert name in example[0]
 
 
+def test_the_list_of_commands_cuts_no_sentence() -> None:
+    shown = " ".join(CliRunner().invoke(_root, ["--help"]).output.split())
+    for name in COMMANDS:
+        command = _root.get_command(CONTEXT, name)  # type: ignore[attr-defined]
+        first = " ".join(re.split(r"\.\s|\n\n", command.help, maxsplit=1)[0].split())
+        assert first.rstrip(".") in shown, name
+
+
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\nfrom advisor.cli import main\n"

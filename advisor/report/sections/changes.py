@@ -11,6 +11,11 @@ from advisor.store.store import Store
 
 _MAX_DOTS = 24
 _LATENESS = "without-lateness"
+_NAMES = {
+    "without-calls": "Leaving calls out",
+    "gradient-sync": "Reducing gradients once per step",
+    "gradient-bits": "Gradients in 16 bits",
+}
 _PART = 0.01  # of the step: less is no gain to speak of
 _WHISKERS = "Whiskers: 90 % interval. Dotted line: the measured step."
 
@@ -106,12 +111,16 @@ def _prediction(setting: str, found: list[Row], name: str) -> Figure:
 def _no_gain(setting: str) -> str:
     if setting == _LATENESS:
         return "No single rank on time would shorten the step by as much as 1 %"
+    if setting in _NAMES:
+        return f"{_NAMES[setting]} gives no measurable gain"
     return f"No value of {setting} gives a measurable gain: leave it"
 
 
 def _words(setting: str, value: str) -> str:
     if setting == _LATENESS:
         return f"Rank {value} on time"
+    if setting in _NAMES:
+        return f"{_NAMES[setting]} ({value})"
     return f"{setting}={value}"
 
 

@@ -7,7 +7,6 @@ what was wrong with the container, and refuses with an :class:`AdvisorError` to 
 
 from __future__ import annotations
 
-import hashlib
 import io
 import zlib
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
 import zstandard
+from blake3 import blake3
 from isal import isal_zlib
 
 from advisor.errors import AdvisorError
@@ -134,10 +134,10 @@ class DecompressedFile(io.RawIOBase):
 
     def start_hash(self) -> None:
         """Hash the file on disk as it is read; call before the first read."""
-        self._hash = hashlib.sha256()
+        self._hash = blake3()
 
     def hexdigest(self) -> str | None:
-        """SHA-256 of the whole file on disk; None when hashing was not asked for or undone."""
+        """BLAKE3 of the whole file on disk; None when hashing was not asked for or undone."""
         if self._hash is None:
             return None
         while self.read_compressed(_PIECE):
@@ -149,7 +149,7 @@ class DecompressedFile(io.RawIOBase):
         self._file.seek(0)
         self.consumed_bytes = 0
         if self._hash is not None:
-            self._hash = hashlib.sha256()
+            self._hash = blake3()
 
 
 def _plain(stream: DecompressedFile) -> Any:

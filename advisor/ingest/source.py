@@ -6,12 +6,13 @@ A reader is a module (or package) ``advisor/ingest/readers/<name>.py`` with ``FO
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
+
+from blake3 import blake3
 
 from advisor.errors import AdvisorError
 from advisor.ingest.compression import (
@@ -122,7 +123,7 @@ class ReadContext:
         events_dropped: int = 0,
         drop_reasons: Mapping[str, int] | None = None,
         note: str | None = None,
-        sha256: str | None = None,
+        digest: str | None = None,
     ) -> None:
         """Write the ``source`` row of one input; every source gets exactly one."""
         self.con.execute(
@@ -133,7 +134,7 @@ class ReadContext:
                 str(source.path),
                 format,
                 source.size,
-                sha256 or (None if format == "unknown" else _sha256(source.path)),
+                digest or (None if format == "unknown" else _digest(source.path)),
                 rank,
                 events_read,
                 events_dropped,
@@ -143,11 +144,10 @@ class ReadContext:
         )
 
 
-def _sha256(path: Path) -> str | None:
-    """Of the file as it lies there; None where it is no local file that can be read."""
+def _digest(path: Path) -> str | None:
+    """BLAKE3 of the file as it lies there; None where it is no local file that can be read."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return blake3().update_mmap(path).hexdigest()
     except OSError:
         return None
 

@@ -21,7 +21,7 @@ CREATE TABLE source (
   path VARCHAR NOT NULL,            -- path as given
   format VARCHAR NOT NULL,          -- reader that took it, e.g. 'kineto', 'nccl-log'
   bytes BIGINT,                     -- size on disk
-  sha256 VARCHAR,                   -- hash of the file on disk; null if not computed
+  blake3 VARCHAR,                   -- hash of the file on disk (b3sum); null if it could not be read
   rank INTEGER,                     -- rank whose events it holds; null if several or unknown
   events_read BIGINT,               -- events (or records, lines) kept
   events_dropped BIGINT,            -- events known to be lost

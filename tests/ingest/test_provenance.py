@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
+
+from blake3 import blake3
 
 from advisor.ingest import ingest
 from advisor.store.store import Store
@@ -21,8 +22,8 @@ def test_every_input_has_its_hash(fixtures_dir: Path, tmp_path: Path) -> None:
     with Store.create() as store:
         ingest(inputs, store)
         rows = store.con.execute(
-            "SELECT path, format, sha256 FROM source WHERE format <> 'unknown'"
+            "SELECT path, format, blake3 FROM source WHERE format <> 'unknown'"
         ).fetchall()
     assert {format for _, format, _ in rows} >= {"kineto", "nccl-log"}
     for path, _, digest in rows:
-        assert digest == hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        assert digest == blake3(Path(path).read_bytes()).hexdigest()

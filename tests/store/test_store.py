@@ -101,7 +101,7 @@ def test_a_parquet_folder_grows_by_ranks_and_reads_like_a_store(tmp_path: Path) 
             ("run, rank, name, start_ns, dur_ns, device, stream, class", "event"),
             ("run, rank, collective, in_elements, count(*)", "comm_event GROUP BY ALL"),
             ("run, rank, world_size, events_read, complete", "rank"),
-            ("run, path, rank, sha256, events_read", "source"),
+            ("run, path, rank, blake3, events_read", "source"),
         ):
             query = f"SELECT {columns} FROM {table} ORDER BY ALL"
             assert opened.con.execute(query).fetchall() == whole.con.execute(query).fetchall()

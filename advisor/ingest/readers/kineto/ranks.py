@@ -121,7 +121,7 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
             events_dropped=sum(trace.dropped.values()),
             drop_reasons=trace.dropped,
             note="; ".join(trace.notes) or None,
-            sha256=trace.sha256,
+            digest=trace.digest,
         )
     for rank, entry in sorted(ranks.items()):
         _write_rank(rank, entry, threads.get(rank, {}), context)

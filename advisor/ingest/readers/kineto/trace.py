@@ -48,7 +48,7 @@ class Trace:
     last_start: int = 0
     separator: bytes | None = None
     in_object: bool = True
-    sha256: str | None = None
+    digest: str | None = None
     ends_in_chunk: bool = False
     no_duration: Counter[int] = field(default_factory=Counter)
     refused: str | None = None
@@ -129,7 +129,7 @@ class Trace:
                 yield chunk
                 if progress is not None:
                     progress(str(source.path), raw.consumed_bytes, source.size)
-            self.sha256 = raw.hexdigest()
+            self.digest = raw.hexdigest()
             self.last, self.last_start = cutter.last, cutter.last_start
             self.separator, self.in_object = cutter.separator, cutter.in_object
             self.ends_in_chunk = cutter.ended_inside

@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from advisor.ingest.classes import class_sql, enqueue_sql, on_device_sql
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
+
+_SPAN = ["rank", "id", "dur", "end_id"]
 
 
 def pair_begin_end(traces: Sequence[Trace], context: ReadContext) -> None:
@@ -42,12 +46,10 @@ def pair_begin_end(traces: Sequence[Trace], context: ReadContext) -> None:
     for (number, *_), stack in stacks.items():
         if stack:
             owners[number].dropped["begin without end"] += len(stack)
-    con.execute(
-        "CREATE OR REPLACE TEMP TABLE kineto_span "
-        "(rank INTEGER, id BIGINT, dur BIGINT, end_id BIGINT)"
-    )
-    if spans:
-        con.executemany("INSERT INTO kineto_span VALUES (?, ?, ?, ?)", spans)
+    columns = zip(*spans, strict=True) if spans else ([], [], [], [])
+    con.register("kineto_pairs", pa.table(list(map(_whole_numbers, columns)), _SPAN))
+    con.execute("CREATE OR REPLACE TEMP TABLE kineto_span AS SELECT * FROM kineto_pairs")
+    con.unregister("kineto_pairs")
     _merge_events(context)
     _merge_collectives(context)
     for table in ("comm_event", "event"):
@@ -114,3 +116,7 @@ def _merge_collectives(context: ReadContext) -> None:
         "AND event_id IN (SELECT id FROM kineto_span)",
         [context.run],
     )
+
+
+def _whole_numbers(values: Sequence[int]) -> pa.Array:
+    return pa.array(values, pa.int64())

@@ -182,7 +182,17 @@ def _gzip(stream: DecompressedFile) -> Any:
                 yield piece[max(0, len(piece) - (seen - delivered)) :]
                 delivered = seen
     except zlib.error as error:
-        stream.damage = f"gzip data is damaged at byte {stream.consumed_bytes} ({error})"
+        stream.damage = _gzip_damage(stream.consumed_bytes, str(error))
+
+
+def _gzip_damage(at: int, error: str) -> str:
+    """Where inflating failed, or that it only came out wrong: the checksum stands at the end."""
+    if "incorrect data check" in error or "incorrect length check" in error:
+        return (
+            f"gzip data is damaged somewhere before byte {at} ({error}): "
+            "all of it was read, and some events may hold altered values"
+        )
+    return f"gzip data is damaged at or before byte {at} ({error})"
 
 
 def _members(

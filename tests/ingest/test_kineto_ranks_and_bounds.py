@@ -115,3 +115,14 @@ def test_scattered_damage_is_read_again_in_one_pass(
     assert [item["name"] for item in found] == [item["name"] for own in expected for item in own]
     assert {chunk.number for chunk in again} == set(bad)
     assert read_bytes <= len(text)
+
+
+def test_a_checksum_that_fails_says_that_values_may_be_altered(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(kineto([event(n) for n in range(5)]).encode(), mtime=0))
+    packed[-8] ^= 1  # the checksum stands before the length (RFC 1952, 2.3.1)
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(bytes(packed))
+    store = read(path)
+    assert store.con.execute("SELECT count(*) FROM event").fetchall() == [(5,)]
+    ((note,),) = store.con.execute("SELECT note FROM source").fetchall()
+    assert "all of it was read, and some events may hold altered values" in note

@@ -99,6 +99,11 @@ class Workload(_Settings):
             raise ValueError("compute: emulated needs a section 'emulated' with the layers' times")
         return self
 
+    def to_json(self) -> dict[str, Any]:
+        """Every setting, to be validated again: no accumulation where global_batch gives it."""
+        follows = self.global_batch is not None
+        return self.model_dump(mode="json", exclude={"gradient_accumulation": follows})
+
     def without(self, name: str) -> Workload:
         """A copy in which a setting is as if it had not been given."""
         return Workload.model_validate(self.model_dump(exclude_unset=True, exclude={name}))

@@ -256,7 +256,7 @@ def write_job(
 ) -> None:
     """Tell the ranks what to run."""
     document = {
-        "workload": workload.model_dump(mode="json"),
+        "workload": workload.to_json(),
         "faults": [str(fault) for fault in faults],
         "timeout_s": timeout_s,
         "record": record,

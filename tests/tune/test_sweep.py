@@ -21,6 +21,7 @@ from advisor.config.sweep import (
 )
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
+from advisor.profile import files, strategies
 from advisor.tune.journal import Journal
 from advisor.tune.points import Points, comparable
 from advisor.tune.prepare import prepare
@@ -191,13 +192,31 @@ def test_time_left_counts_the_confirmation_and_keeps_to_the_budget(tmp_path: Pat
 def test_files_of_a_winner(tmp_path: Path) -> None:
     sweep = make(tmp_path)
     play(sweep, {1.0: 90, 5.0: 80, 25.0: 100})
-    files = write_files(sweep, recommend(sweep, []), tmp_path)
-    assert {p.name for p in files} == {
+    written = write_files(sweep, recommend(sweep, []), tmp_path)
+    assert {p.name for p in written} == {
         "recommendation.json", "env.sh", "workload.yaml", "run.sh", "torchrun.sh",
     }  # fmt: skip
     assert "torchrun --standalone --nproc-per-node=2" in (tmp_path / "torchrun.sh").read_text()
     assert "bucket_cap_mb: 5" in (tmp_path / "workload.yaml").read_text()
     assert json.loads((tmp_path / "recommendation.json").read_text())["confidence"] == "measured"
+
+
+def test_the_torchrun_job_of_another_micro_batch_is_one_that_the_ranks_accept(
+    tmp_path: Path,
+) -> None:
+    # GIVEN a winner whose global batch is held, so that its accumulation follows
+    axes = [Axis(setting="micro_batch", values=[2, 4])]
+    sweep = prepare(Workload(name="w"), axes, tmp_path, {}, limit=None, seconds=None, timeout_s=1)
+    while (plan := sweep.next()) is not None:
+        step = 80e6 if plan.configuration["micro_batch"] == 2 else 100e6
+        sweep.results.append(finish(plan, len(sweep.results), step))
+    write_files(sweep, recommend(sweep, []), tmp_path)
+    # WHEN a rank reads what to run
+    path = tmp_path / "recommended-torchrun" / files.JOB_FILE
+    job = Workload.model_validate(json.loads(path.read_text())["workload"])
+    # THEN it is the job that won: two ranks, four sequences each, two at a time
+    assert (job.micro_batch, job.global_batch) == (2, 8)
+    assert strategies.prepare(job)[0].gradient_accumulation == 2
 
 
 def test_the_journal_survives_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:

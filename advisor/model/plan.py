@@ -128,20 +128,25 @@ def make_plan(
     if peak is None:
         raise AdvisorError(f"{cluster.device.name} has no {dtype} peak in the table")
     settings = Settings(precision=precision, communication_bytes=4 if precision == "fp32" else 2)
+
+    def estimated(layout: Layout, settings: Settings) -> Estimate:
+        return estimate(
+            shape,
+            cluster,
+            layout,
+            settings,
+            sequence=length,
+            efficiency=efficiency,
+            peak_flops=peak,
+        )
+
     best: dict[str, Estimate] = {}
     for layout in layouts(shape, gpus, cluster.machine.gpus_per_node, batch):
-        for checkpointing in (False, True):
-            tried = estimate(
-                shape,
-                cluster,
-                layout,
-                replace(settings, checkpointing=checkpointing),
-                sequence=length,
-                efficiency=efficiency,
-                peak_flops=peak,
-            )
-            if layout.strategy not in best or _better(tried, best[layout.strategy]):
-                best[layout.strategy] = tried
+        tried = estimated(layout, settings)
+        if not tried.fits:  # recomputing is for what does not fit without it
+            tried = estimated(layout, replace(settings, checkpointing=True))
+        if layout.strategy not in best or _better(tried, best[layout.strategy]):
+            best[layout.strategy] = tried
     if not best:
         raise AdvisorError(
             f"no layout divides a global batch of {batch} sequences over {gpus} GPUs",
@@ -168,23 +173,12 @@ def make_plan(
     )
     if recommended is None:
         return plan
-
-    def estimated(layout: Layout, settings: Settings) -> Estimate:
-        return estimate(
-            shape,
-            cluster,
-            layout,
-            settings,
-            sequence=length,
-            efficiency=efficiency,
-            peak_flops=peak,
-        )
-
     return replace(plan, options=single_changes(recommended.estimate, estimated))
 
 
 def _better(one: Estimate, other: Estimate) -> bool:
-    """Fitting first, then faster; with equal times the larger micro-batch that leaves room.
+    """Fitting first, then faster; with equal times the one that recomputes nothing, then the
+    larger micro-batch that leaves room.
 
     Of those that do not fit the one that needs least.
     """
@@ -194,6 +188,8 @@ def _better(one: Estimate, other: Estimate) -> bool:
         return one.memory_bytes < other.memory_bytes
     if abs(one.step_s - other.step_s) > 0.002 * other.step_s:
         return one.step_s < other.step_s
+    if one.settings.checkpointing != other.settings.checkpointing:
+        return other.settings.checkpointing
     if one.is_roomy != other.is_roomy:
         return one.is_roomy
     larger = one.layout.micro_batch > other.layout.micro_batch

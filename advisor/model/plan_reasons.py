@@ -63,7 +63,10 @@ def explain(
     if item.bubble > 0.1:
         reasons.append(f"pipeline bubble {item.bubble:.0%}; over 10 % calls for more micro-batches")
     if item.fits and item.settings.checkpointing:
-        reasons.append("only with activation checkpointing: a third more compute")
+        reasons.append(
+            f"a micro-batch of {layout.micro_batch} fits only with activation checkpointing: a "
+            "third more compute"
+        )
     if layout.data > 1:
         reasons.append(_data_regime(item, cluster, peak_flops))
     return tuple(reasons)

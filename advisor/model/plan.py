@@ -92,8 +92,21 @@ def _row(row: Row) -> dict[str, Any]:
 def default_global_batch(shape: TransformerShape, sequence: int, gpus: int) -> int:
     """Sequences per step: 0.5 M tokens below 3 B parameters, else 4 M; at least one per GPU.
 
-    The batches of the GPT-2 and LLaMA papers, as a power of two.
+    The batches of the GPT-2 and LLaMA papers, as a power of two; where that does not divide over
+    the GPUs, their nearest multiple, with room for micro-batches of up to 8 within an eighth of it.
     """
+    usual = _usual_batch(shape, sequence, gpus)
+    if usual % gpus == 0:
+        return usual
+    for room in (8, 4, 2, 1):
+        unit = gpus * room
+        nearest = max(1, round(usual / unit)) * unit
+        if 8 * abs(nearest - usual) <= usual:
+            break
+    return nearest
+
+
+def _usual_batch(shape: TransformerShape, sequence: int, gpus: int) -> int:
     size = parameters(shape).total
     tokens = next(tokens for limit, tokens in _TOKENS_PER_STEP if size < limit)
     wanted = max(tokens // sequence, gpus, 1)
@@ -119,6 +132,13 @@ def make_plan(
     cluster = Cluster(find_machine(hardware), gpus, nccl)
     length = sequence or min(shape.sequence, 8192)
     batch = global_batch or default_global_batch(shape, length, gpus)
+    usual = _usual_batch(shape, length, gpus)
+    moved: tuple[str, ...] = ()
+    if global_batch is None and batch != usual:
+        moved = (
+            f"a global batch of {batch:,} sequences: the usual {usual:,} do not divide over {gpus} "
+            "GPUs (--global-batch)",
+        )
     if not 0 < efficiency <= 1:
         raise AdvisorError(f"efficiency is {efficiency}: it is a share of the peak, over 0 to 1")
     dtype = "fp32" if precision == "fp32" else "bf16"
@@ -169,7 +189,7 @@ def make_plan(
         rows=rows,
         recommended=recommended,
         options=(),
-        assumptions=_assumptions(cluster, efficiency, dtype, peak),
+        assumptions=moved + _assumptions(cluster, efficiency, dtype, peak),
     )
     if recommended is None:
         return plan

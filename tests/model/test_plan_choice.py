@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from advisor.errors import AdvisorError
 from advisor.model.plan import make_plan
 from advisor.model.plan_estimate import estimate
 from advisor.model.presets import preset
@@ -54,3 +55,33 @@ def test_the_change_back_from_checkpointing_is_described_as_itself() -> None:
     plain = make_plan(preset("gpt2"), "dgx-h100", 8)
     option = next(o for o in plain.options if o.option == "activation checkpointing")
     assert option.note.startswith("a third of the compute again")
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "batch", "usual"),
+    [
+        ("llama-7b", 96, 2304, 2048),
+        ("llama-7b", 24, 2112, 2048),
+        ("gpt2", 96, 576, 512),
+        ("gpt2", 1000, 1000, 1024),
+        ("gpt2", 768, 768, 1024),
+    ],
+)
+def test_the_default_batch_divides_over_the_gpus(
+    model: str, gpus: int, batch: int, usual: int
+) -> None:
+    plan = make_plan(preset(model), "dgx-a100", gpus)
+    assert plan.global_batch == batch
+    assert plan.recommended is not None
+    assert plan.assumptions[0] == (
+        f"a global batch of {batch:,} sequences: the usual {usual:,} do not divide over {gpus} "
+        "GPUs (--global-batch)"
+    )
+
+
+def test_a_batch_of_ones_own_is_not_moved() -> None:
+    with pytest.raises(AdvisorError, match="no layout divides a global batch of 2048"):
+        make_plan(preset("llama-7b"), "dgx-a100", 96, global_batch=2048)
+    plan = make_plan(preset("llama-7b"), "dgx-a100", 64)
+    assert plan.global_batch == 2048
+    assert not any("do not divide" in text for text in plan.assumptions)

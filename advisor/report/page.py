@@ -109,7 +109,7 @@ def _state(report: FindingsReport) -> str:
 
 
 def _is_sweep(report: FindingsReport) -> bool:
-    return report.verdict.cause in (sweep.WON, sweep.KEPT, sweep.MODELLED)
+    return report.verdict.cause in (sweep.WON, sweep.KEPT, sweep.MODELLED, sweep.UNTOLD)
 
 
 def _style() -> str:

@@ -76,7 +76,11 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
 def _cause(sweep: Sweep, recommendation: Recommendation) -> str:
     if not sweep.axes:
         return sweep_section.MODELLED
-    return sweep_section.WON if recommendation.recommended else sweep_section.KEPT
+    if recommendation.recommended:
+        return sweep_section.WON
+    compared = any(one.ratio is not None for one in sweep.tried())
+    known = compared and recommendation.confirmed_resolution_share is not None
+    return sweep_section.KEPT if known else sweep_section.UNTOLD
 
 
 def _tried(sweep: Sweep, recommendation: Recommendation) -> str:

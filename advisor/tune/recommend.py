@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import shlex
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import CONFIRMATION_ROUNDS, Sweep
 from advisor.tune.trial import TrialResult
 from advisor.tune.whole_files import write_whole
+
+_KINDS = {"oom": "out of memory"}
 
 
 class Recommendation(BaseModel):
@@ -219,6 +222,8 @@ def _leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
         return f"the workload itself does not run{why}"
     if not sweep.axes:
         return "no setting was measured: gloo ignores all of this space; its ranking is modelled"
+    if sweep.all_failed:
+        return _none_ran([r for r in sweep.results if r.purpose == "search"], sweep.folder)
     if floor is None:
         return "leave it: too few baseline trials to tell a gain from noise"
     if not sweep.tried():
@@ -235,10 +240,24 @@ def _leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
     )
 
 
+def _none_ran(failed: list[TrialResult], folder: Path) -> str:
+    kinds = Counter(_KINDS.get(result.status, result.status) for result in failed)
+    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    started = next((result for result in failed if result.status != "refused"), None)
+    why = failed[0].message.splitlines()[0] if failed[0].message else "no message"
+    if started is not None:
+        others = " and those after it" if len(failed) > 1 else ""
+        why = f"see {folder / _log(started)}{others}"
+    return (
+        f"none of the {len(failed)} alternatives tried ran to the end ({listed}), so nothing is "
+        f"known about them: {why}"
+    )
+
+
 def _confidence(sweep: Sweep, floor: float | None) -> str:
     if not sweep.axes:
         return "modelled"
-    return "measured" if floor is not None else "rule-of-thumb"
+    return "measured" if floor is not None and not sweep.all_failed else "rule-of-thumb"
 
 
 def _untried(count: int) -> str:

@@ -73,6 +73,12 @@ class Sweep:
             if result.purpose == "search"
         ]
 
+    @property
+    def all_failed(self) -> bool:
+        """Whether alternatives were tried and none of them gave a step time."""
+        searched = [result for result in self.results if result.purpose == "search"]
+        return bool(searched) and not any(result.is_timed for result in searched)
+
     def with_ratios(self) -> list[tuple[TrialResult, float | None]]:
         """Results with cost / cost of the neighbouring baselines (None: failed, or baseline)."""
         pairs = []

@@ -22,7 +22,9 @@ from advisor.config.sweep import (
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.profile import files, strategies
+from advisor.report.sections.sweep import KEPT, UNTOLD
 from advisor.tune.journal import Journal
+from advisor.tune.page import _cause
 from advisor.tune.points import Points, comparable
 from advisor.tune.prepare import prepare
 from advisor.tune.recommend import recommend, write_files
@@ -94,6 +96,7 @@ def test_nothing_helps_means_leave_it(tmp_path: Path) -> None:
     result = recommend(sweep, [])
     assert not result.recommended
     assert result.verdict.startswith("leave it: no measurable gain (resolution")
+    assert _cause(sweep, result) == KEPT
     assert [p.name for p in write_files(sweep, result, tmp_path)] == ["recommendation.json"]
 
 
@@ -127,6 +130,26 @@ def test_a_workload_that_does_not_run_ends_at_once(tmp_path: Path) -> None:
         )
     assert len(sweep.results) == 2
     assert "does not run: rank 1 failed: boom" in recommend(sweep, []).verdict
+
+
+def test_alternatives_that_all_failed_are_not_called_no_gain(tmp_path: Path) -> None:
+    # GIVEN present settings that run, and alternatives of which none does
+    sweep = make(tmp_path)
+    while (plan := sweep.next()) is not None:
+        result = finish(plan, len(sweep.results), 100e6 + len(sweep.results))
+        if plan.purpose == "search":
+            number = len(sweep.results)
+            result = replace(result, status="oom", step_ns=[], folder=f"{number:04d}")
+        sweep.results.append(result)
+        assert len(sweep.results) < 100
+    result = recommend(sweep, [])
+    # THEN the verdict claims no measurement, and says where the reason is
+    assert result.verdict == (
+        "none of the 2 alternatives tried ran to the end (2 out of memory), so nothing is known "
+        f"about them: see {tmp_path}/trials/0003/logs and those after it"
+    )
+    assert result.confidence != "measured"
+    assert _cause(sweep, result) == UNTOLD
 
 
 def test_time_is_kept_for_the_confirmation(tmp_path: Path) -> None:
@@ -163,6 +186,7 @@ def test_a_budget_too_small_for_any_trial_is_not_called_no_gain(tmp_path: Path) 
     verdict = recommend(sweep, []).verdict
     assert verdict.startswith("nothing was tried: trials take 1 s here")
     assert "no measurable gain" not in verdict
+    assert _cause(sweep, recommend(sweep, [])) == UNTOLD
 
 
 @pytest.mark.parametrize(

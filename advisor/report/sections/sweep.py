@@ -15,7 +15,8 @@ from advisor.report.tables import rows
 from advisor.store.store import Store
 
 # Causes of a sweep's verdict: its page is about the sweep, not about the baseline's findings.
-WON, KEPT, MODELLED = "sweep-won", "sweep-kept", "sweep-modelled"
+# UNTOLD: no alternative ran to its end, or too little of the present settings did.
+WON, KEPT, MODELLED, UNTOLD = "sweep-won", "sweep-kept", "sweep-modelled", "sweep-untold"
 
 
 def build(store: Store, run: str, *, several: bool = False) -> Section | None:

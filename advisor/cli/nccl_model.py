@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -87,15 +87,34 @@ def command(
     version = parse_version(nccl) if nccl else read.version
     if version is None:
         raise click.UsageError("give --nccl VERSION (the input does not name the release)")
+    applied = {
+        name: value
+        for name, value in read.environment.items()
+        if (algo if name == "NCCL_ALGO" else proto) is None
+    }
     prediction = predict(
-        read.topology, op, parse_bytes(size), version, algo=algo, proto=proto, dtype=dtype
+        read.topology,
+        op,
+        parse_bytes(size),
+        version,
+        algo=applied.get("NCCL_ALGO", algo),
+        proto=applied.get("NCCL_PROTO", proto),
+        dtype=dtype,
     )
     if form == "json":
         check = asdict(read.check) if read.check else None
-        extra = {"assumptions": read.assumptions, "printed_table": check}
+        extra: dict[str, Any] = {"assumptions": read.assumptions, "printed_table": check}
+        extra["log_environment"] = {"set": dict(read.environment), "applied": applied}
         click.echo(json.dumps({**prediction.to_dict(), **extra}, indent=2))
     else:
         click.echo(_text(prediction, read.assumptions))
+        for name, value in read.environment.items():
+            option = "--algo" if name == "NCCL_ALGO" else "--proto"
+            click.echo(
+                f"as in the log's environment: {name}={value} ({option} takes another)"
+                if name in applied
+                else f"not as in the log's environment, where {name}={value}: {option} was given"
+            )
         if read.check:
             click.echo(
                 f"the model reproduces {read.check.equal} of {read.check.cells} cells of the "

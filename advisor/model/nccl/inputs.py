@@ -8,8 +8,8 @@ assumed, and said.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,15 @@ _NVLINK_SUMS = ((700.0, 100), (300.0, 90), (200.0, 80), (100.0, 70))
 class Read:
     """A topology, the NCCL release if the input names it, and what had to be assumed.
 
-    `check` compares the model with the table that the log prints, where it prints one.
+    `check` compares the model with the table that the log prints, where it prints one;
+    `environment` is what the log says NCCL_ALGO and NCCL_PROTO were set to, and the check uses.
     """
 
     topology: Topology
     version: NcclVersion | None
     assumptions: tuple[str, ...]
     check: Check | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -121,7 +123,9 @@ def topology_from_log(
         )
     read = _assemble(communicators, version, hosts, nvlink, cpus, where, capability, cpu_vendor)
     known_cpu = cpu_vendor is not None or bool(cpus)
-    return _settle(read, table, release or version, capability is not None, known_cpu)
+    settled = _settle(read, table, release or version, capability is not None, known_cpu)
+    environment = {f"NCCL_{name}": value for name, value in table.environment.items()}
+    return replace(settled, environment=environment)
 
 
 def _settle(

@@ -273,6 +273,44 @@ def test_the_command_reads_the_release_from_a_log(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["nccl"] == "2.26.2"
 
 
+SOCKETS = Path(__file__).parents[3] / "fixtures" / "nccl-logs" / "v2.10-sockets.log"
+
+
+def test_the_environment_of_a_log_decides_the_table_as_it_does_the_check(tmp_path: Path) -> None:
+    path = tmp_path / "tree.log"
+    text = SOCKETS.read_text()
+    path.write_text(
+        text.replace("NCCL_ALGO set by environment to Ring", "NCCL_ALGO set by environment to Tree")
+        + "nodea:100:100 [0] NCCL INFO NCCL_PROTO set by environment to LL\n"
+    )
+    arguments = ["--log", str(path), "--op", "allreduce", "--bytes", "1M"]
+
+    def choice(*more: str) -> tuple[str, str]:
+        result = CliRunner().invoke(command, [*arguments, *more, "--format", "json"])
+        assert result.exit_code == 0, result.output
+        chosen = json.loads(result.stdout)["choice"]
+        return chosen["algo"], chosen["proto"]
+
+    assert choice() == ("Tree", "LL")
+    assert choice("--algo", "Ring") == ("Ring", "LL")
+    assert choice("--algo", "Ring", "--proto", "Simple") == ("Ring", "Simple")
+    said = CliRunner().invoke(command, [*arguments, "--algo", "Ring"]).output
+    assert "as in the log's environment: NCCL_PROTO=LL (--proto takes another)" in said
+    assert "not as in the log's environment, where NCCL_ALGO=Tree: --algo was given" in said
+    result = CliRunner().invoke(command, [*arguments, "--format", "json"])
+    data = json.loads(result.stdout)
+    assert data["log_environment"]["applied"] == {"NCCL_ALGO": "Tree", "NCCL_PROTO": "LL"}
+    # Where check and table speak of the same cell they give the same figures.
+    compared = 0
+    for row in data["rows"]:
+        for line in data["printed_table"]["differing"]:
+            if line.startswith(f"AllReduce {row['algo']}/{row['proto']}:"):
+                figures = f"{row['latency_us']:.1f}/{row['bandwidth_gbps']:.1f}"
+                assert line.endswith(f"modelled {figures}")
+                compared += 1
+    assert compared > 0
+
+
 def test_the_command_wants_exactly_one_input() -> None:
     result = CliRunner().invoke(command, ["--op", "allreduce", "--bytes", "1M"])
     assert result.exit_code == 2

@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from advisor.model.nccl import Prediction
 
 
+# What each input leaves open for an option to say.
+_USED = {
+    "topology": (),
+    "log": ("--compute-capability", "--cpu-vendor"),
+    "graph": ("--nodes", "--compute-capability", "--cpu-vendor"),
+    "hardware": ("--nodes",),
+}
+
+
 @click.command(
     "nccl-model",
     epilog="Example:  advisor nccl-model --topology dgx-h100.yaml --nccl 2.29.7 --op allreduce "
@@ -36,7 +45,9 @@ if TYPE_CHECKING:
 @click.option("--cpu-vendor", help="For --log and --graph: intel, amd, mixed, arm ...")
 @click.option("--algo", metavar="VALUE", help="As NCCL_ALGO would be set.")
 @click.option("--proto", metavar="VALUE", help="As NCCL_PROTO would be set.")
-@click.option("--dtype", default="float32", show_default=True, help="Element type.")
+@click.option(
+    "--dtype", default="float32", show_default=True, help="Element type, by torch's name."
+)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def command(
     topology: Path | None,
@@ -61,20 +72,36 @@ def command(
 
     Example:  advisor nccl-model --hardware dgx-h100 --nccl 2.29.7 --op allreduce --bytes 64M
     """
-    from advisor.model.nccl import parse_version, predict
+    from advisor.model.nccl import predict
     from advisor.model.nccl.graph_dump import read_graph
     from advisor.model.nccl.inputs import Read, parse_capability, read_log
+    from advisor.model.nccl.names import element_type
+    from advisor.model.nccl.version import parse_covered
     from advisor.model.sizes import parse_bytes
     from advisor.model.topology import load_topology
 
     given = [item for item in (topology, log, graph, hardware) if item is not None]
     if len(given) != 1:
         raise click.UsageError("give exactly one of --topology, --log, --graph, --hardware")
+    source = next(
+        name
+        for name, item in (("topology", topology), ("log", log), ("graph", graph), ("hardware", 1))
+        if item is not None
+    )
+    used = _USED[source]
+    for option, value in (
+        ("--nodes", nodes),
+        ("--compute-capability", compute_capability),
+        ("--cpu-vendor", cpu_vendor),
+    ):
+        if value is not None and option not in used:
+            raise click.UsageError(f"{option} has no effect with --{source}, which says it itself")
+    release = parse_covered(nccl) if nccl else None
+    element_type(dtype)
     capability = parse_capability(compute_capability)
     if topology is not None:
         read = Read(load_topology(topology), None, ())
     elif log is not None:
-        release = parse_version(nccl) if nccl else None
         read = read_log(log, capability=capability, cpu_vendor=cpu_vendor, release=release)
     elif graph is not None:
         read = read_graph(graph, nodes=nodes, capability=capability, cpu_vendor=cpu_vendor)
@@ -84,7 +111,7 @@ def command(
 
         assert hardware is not None
         read = Read(topology_of(machine(hardware), nodes or 1), None, ())
-    version = parse_version(nccl) if nccl else read.version
+    version = release or read.version
     if version is None:
         raise click.UsageError("give --nccl VERSION (the input does not name the release)")
     applied = {

@@ -54,10 +54,11 @@ def command(
     Example:  advisor plan llama2-70b dgx-h100 --gpus 64
     """
     from advisor.errors import AdvisorError
-    from advisor.model.nccl import parse_version
+    from advisor.model.nccl.version import parse_covered
     from advisor.model.plan import make_plan
     from advisor.model.presets import read_model
 
+    release = parse_covered(nccl)
     given = read_model(model)
     plans, skipped = [], []
     for count in (gpus,) if gpus else _SCALES:
@@ -67,7 +68,7 @@ def command(
                     given.shape,
                     hardware,
                     count,
-                    nccl=parse_version(nccl),
+                    nccl=release,
                     global_batch=global_batch or given.global_batch,
                     sequence=sequence or given.sequence,
                     efficiency=efficiency,

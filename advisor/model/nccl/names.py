@@ -12,6 +12,12 @@ ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree
 PROTOCOLS = ("LL", "LL128", "Simple")
 FUNCTIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
 
+# NCCL's element types by torch's names.
+DTYPES = (
+    "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32",
+    "float64", "float8_e4m3fn", "float8_e5m2",
+)  # fmt: skip
+
 _ALIASES = {
     "allgatherbase": "allgather",
     "allgatherintotensor": "allgather",
@@ -48,6 +54,15 @@ def function_name(text: str) -> str:
         hint=f"known: {', '.join(name.lower() for name in FUNCTIONS)} "
         "(send, recv and all-to-all use no algorithm table)",
     )
+
+
+def element_type(text: str) -> str:
+    """`text` where it names an element type of NCCL. Raises AdvisorError where it does not."""
+    if text not in DTYPES:
+        raise AdvisorError(
+            f"'{text}' is no element type of NCCL", where="--dtype", hint=", ".join(DTYPES)
+        )
+    return text
 
 
 def algorithms(version: NcclVersion) -> tuple[str, ...]:

@@ -30,6 +30,20 @@ def parse_version(text: str) -> NcclVersion:
     return int(found[1]), int(found[2]), int(found[3] or 0)
 
 
+def parse_covered(text: str) -> NcclVersion:
+    """`parse_version` of a release the cost model speaks for: NCCL 2, from 2.8 on.
+
+    Raises AdvisorError on any other.
+    """
+    version = parse_version(text)
+    if version < OLDEST or version[0] > OLDEST[0]:
+        raise AdvisorError(
+            f"the cost model does not cover NCCL {format_version(version)}",
+            hint="2.8 and later releases of NCCL 2 are covered",
+        )
+    return version
+
+
 def format_version(version: NcclVersion) -> str:
     """'2.29.7' from (2, 29, 7)."""
     return ".".join(str(part) for part in version)

@@ -179,11 +179,15 @@ def _roofline(plan: Plan) -> list[str]:
     from advisor.model.plan_reasons import level_roofline
 
     return [
-        f"{level['level']} links: {level['link_gbps']:,.0f} GB/s per GPU, ridge "
+        f"{level['level']} links: {_gbps(level['link_gbps'])} GB/s per GPU, ridge "
         f"{level['ridge_flops_per_byte']:,.0f} FLOP/byte, critical batch "
         f"{level['critical_tokens_per_rank']:,.0f} tokens per GPU for data parallelism"
         for level in level_roofline(plan.cluster, plan.peak_flops)
     ]
+
+
+def _gbps(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def _scaling(plans: list[Plan]) -> str:

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from advisor.cli.plan import command
 from advisor.errors import AdvisorError
 from advisor.model.plan import make_plan
 from advisor.model.plan_estimate import estimate
@@ -85,3 +87,16 @@ def test_a_batch_of_ones_own_is_not_moved() -> None:
     plan = make_plan(preset("llama-7b"), "dgx-a100", 64)
     assert plan.global_batch == 2048
     assert not any("do not divide" in text for text in plan.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "links"),
+    [
+        ("pcie-rtx4090", "network links: 0.39 GB/s per GPU"),
+        ("dgx-h100", "network links: 50 GB/s per GPU"),
+    ],
+)
+def test_slow_links_are_not_rounded_to_nothing(hardware: str, links: str) -> None:
+    result = CliRunner().invoke(command, ["llama-7b", hardware, "--gpus", "16"])
+    assert result.exit_code == 0, result.output
+    assert links in result.output

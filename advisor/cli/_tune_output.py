@@ -17,7 +17,7 @@ _NOISY = 0.1
 
 
 class Progress:
-    """One line per trial on stderr, with the time left."""
+    """One line per trial on stderr, with the time left; of a failed one also why, and its logs."""
 
     def __init__(self, sweep: Sweep, *, quiet: bool) -> None:
         self._sweep = sweep
@@ -39,10 +39,18 @@ class Progress:
             note = "" if result.status == "ok" else f"  {result.status}"
             figure = f"{result.median_ns / 1e6:9.2f} ms ±{result.mad_ns / 1e6:.2f}{gain}{note}"
         else:
-            reason = result.message.splitlines()[0] if result.message else ""
-            figure = f"{result.status}: {reason}"[:60]
-        number = f"{result.number + 1:3d}"
+            figure = f"{result.status:>9s}"
+        number = f"{result.number:3d}"
         click.echo(f"{number} {result.purpose:9s} {name:44s} {figure}{self._left()}", err=True)
+        for line in [] if result.is_timed else self._why(result):
+            click.echo(f"{'':14s}{line}", err=True)
+
+    def _why(self, result: TrialResult) -> list[str]:
+        logs = self._sweep.folder / "trials" / result.folder / "logs"
+        return [
+            *result.message.splitlines()[:1],
+            *([f"logs: {logs}"] if result.folder and logs.is_dir() else []),
+        ]
 
     def _left(self) -> str:
         seconds = self._sweep.left_s

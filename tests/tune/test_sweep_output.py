@@ -1,0 +1,45 @@
+"""What a sweep prints for people: its trials' numbers, their failures, and commands to paste."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.cli import _tune_output
+from advisor.tune.sweep import Plan
+from tests.tune.test_sweep import finish, make
+
+
+def test_a_failed_trial_is_numbered_as_its_folder_and_says_its_whole_cause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN the fourth trial, which failed with a cause at the end of a long line
+    sweep = make(tmp_path)
+    cause = f"rank 1 failed: RuntimeError: {'x' * 200} cannot allocate; the others were ended"
+    result = replace(
+        finish(Plan("search", {"bucket_cap_mb": 5.0}), 3, 1e6),
+        status="oom", step_ns=[], folder="0003", message=f"{cause}\n  more of it",
+    )  # fmt: skip
+    logs = tmp_path / "trials" / "0003" / "logs"
+    logs.mkdir(parents=True)
+    # WHEN its line is printed THEN it has the folder's number, the whole cause and the logs
+    _tune_output.Progress(sweep, quiet=False)(None, result)
+    first, *more = capsys.readouterr().err.splitlines()
+    assert first.split() == ["3", "search", "bucket_cap_mb=5.0", "oom"]
+    assert [line.strip() for line in more] == [cause, f"logs: {logs}"]
+
+
+def test_a_trial_that_was_refused_has_no_logs_to_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = make(tmp_path)
+    result = replace(
+        finish(Plan("search", {"bucket_cap_mb": 5.0}), 12, 1e6),
+        status="refused", step_ns=[], folder="0012", message="strategy ddp: too few ranks",
+    )  # fmt: skip
+    _tune_output.Progress(sweep, quiet=False)(None, result)
+    first, *more = capsys.readouterr().err.splitlines()
+    assert first.split() == ["12", "search", "bucket_cap_mb=5.0", "refused"]
+    assert [line.strip() for line in more] == ["strategy ddp: too few ranks"]

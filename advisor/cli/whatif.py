@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from advisor.whatif.program import Program
 
 _SHARDED = ("resharding", "prefetch_forward", "prefetch_backward", "wrap_layers")
+_WHOLE = re.compile(r"[0-9]{1,6}")
 _USUAL = (
     "resharding=off", "wrap_layers=2", "wrap_layers=4", "prefetch_forward=1",
     "prefetch_backward=1", "link.bandwidth=x2",
@@ -32,7 +33,7 @@ _USUAL = (
     multiple=True,
     metavar="NAME=VALUE",
     help="bucket_cap_mb=N|default, link.bandwidth=xF|NGb, late_rank=R, resharding=off, "
-    "prefetch_forward=N, prefetch_backward=N, wrap_layers=N. Default: the usual ones.",
+    "prefetch_forward=N, prefetch_backward=N, wrap_layers=N (N from 1). Default: the usual ones.",
 )
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
@@ -104,7 +105,7 @@ def _bucket_cap(steps: list[Program], value: str) -> Prediction:
     from advisor.whatif.predict import data_parallel, predict_bucket_cap
 
     ddp = data_parallel(steps)
-    cap = None if value == "default" else _positive(value, "bucket_cap_mb")
+    cap = None if value == "default" else _mebibytes(value, "bucket_cap_mb")
     found = None if ddp is None else predict_bucket_cap(steps, ddp, cap)
     if found is None:
         raise AdvisorError(
@@ -161,12 +162,12 @@ def _sharded(steps: list[Program], name: str, value: str) -> Prediction:
     from advisor.whatif import sharded
     from advisor.whatif.predict import predict, service_models
 
+    number = _units(value, name)
     models = service_models(steps)
-    number = 0 if name == "resharding" else int(_positive(value, name))
 
     def change(program: Program) -> Program | None:
         if name == "resharding":
-            return sharded.without_resharding(program) if value == "off" else None
+            return sharded.without_resharding(program)
         if name == "wrap_layers":
             return sharded.with_wrapping(program, number, models)
         return sharded.with_prefetch(program, name.removeprefix("prefetch_"), number)
@@ -184,7 +185,7 @@ def _sharded(steps: list[Program], name: str, value: str) -> Prediction:
 def _late_rank(steps: list[Program], value: str) -> Prediction:
     from advisor.whatif.predict import predict_without_lateness
 
-    if not value.isdigit():
+    if not _WHOLE.fullmatch(value):
         raise AdvisorError(f"{value!r} is no rank", where="late_rank", hint="late_rank=2")
     found = predict_without_lateness(steps, int(value))
     if found is None:
@@ -210,13 +211,38 @@ def _usual(steps: list[Program]) -> list[tuple[str, Prediction]]:
     return rows
 
 
-def _positive(text: str, name: str) -> float:
+def _units(text: str, name: str) -> int:
+    """The whole number of a sharding change; 0 for resharding, which is only turned off."""
+    where = f"{name}={text}"
+    if name == "resharding":
+        if text != "off":
+            raise AdvisorError(f"{text!r} cannot be predicted", where=where, hint="resharding=off")
+        return 0
+    meaning = (
+        "neighbouring units made one, counted from those of this run: 1, 2, 4"
+        if name == "wrap_layers"
+        else "units gathered ahead: 1, 2"
+    )
+    if not _WHOLE.fullmatch(text):
+        raise AdvisorError(f"{text!r} is no whole number", where=where, hint=meaning)
+    if int(text) > 0:
+        return int(text)
+    if name == "wrap_layers":
+        raise AdvisorError("0 units cannot be made one", where=where, hint=meaning)
+    raise AdvisorError(
+        "a replay can gather earlier than this run did, not as late as without prefetching",
+        where=where,
+        hint="`advisor tune --sweep` measures 0; 1 and more are predicted",
+    )
+
+
+def _mebibytes(text: str, name: str) -> float:
     try:
         value = float(text)
     except ValueError as error:
         raise AdvisorError(f"{text!r} is no number", where=name) from error
     if not 0 < value < 1e6:
-        raise AdvisorError(f"{text} is out of range", where=name, hint="above 0, in MiB")
+        raise AdvisorError(f"{text} is out of range", where=name, hint="above 0, below 1e6 MiB")
     return value
 
 

@@ -1,0 +1,44 @@
+"""Values of ``advisor whatif --set``: what is refused, and that it says why in the right unit."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.cli.whatif import _one
+from advisor.errors import AdvisorError
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "hint"),
+    [
+        ("prefetch_forward=0", "not as late as without prefetching", "measures 0"),
+        ("prefetch_backward=0", "not as late as without prefetching", "measures 0"),
+        ("prefetch_forward=1.5", "'1.5' is no whole number", "units gathered ahead"),
+        ("prefetch_backward=-1", "'-1' is no whole number", "units gathered ahead"),
+        ("wrap_layers=1.5", "'1.5' is no whole number", "neighbouring units"),
+        ("wrap_layers=two", "'two' is no whole number", "neighbouring units"),
+        ("wrap_layers=0", "0 units cannot be made one", "neighbouring units"),
+        ("wrap_layers=\u00b2", "is no whole number", "neighbouring units"),
+        ("resharding=on", "'on' cannot be predicted", "resharding=off"),
+        ("bucket_cap_mb=0", "0 is out of range", "MiB"),
+        ("bucket_cap_mb=big", "'big' is no number", None),
+        ("late_rank=\u00b2", "is no rank", "late_rank=2"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_its_own_unit(
+    change: str, message: str, hint: str | None
+) -> None:
+    with pytest.raises(AdvisorError) as caught:
+        _one([], change)
+    assert message in caught.value.message
+    if hint is not None:
+        assert hint in (caught.value.hint or "")
+    if not change.startswith("bucket_cap_mb"):
+        assert "MiB" not in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("change", ["prefetch_forward=1", "prefetch_backward=2", "wrap_layers=1"])
+def test_whole_numbers_are_replayed(change: str) -> None:
+    # Without a step there is nothing to replay: the value itself is not what is refused.
+    with pytest.raises(AdvisorError, match="does not show the calls"):
+        _one([], change)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -148,7 +149,7 @@ def run_one(
         f" {document['tokens_per_second']:,.0f} tokens/s"
     )
     click.echo(f"Wrote {folder}")
-    how.say(f"Next: advisor diagnose {folder}")
+    how.say(f"Next: advisor diagnose {shlex.quote(str(folder))}")
     return document
 
 

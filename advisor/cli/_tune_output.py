@@ -89,7 +89,7 @@ def announce(sweep: Sweep, unheeded: list[str], model: NcclModel | None) -> None
 
 def print_result(sweep: Sweep, result: Recommendation) -> None:
     """The verdict, the noise, and the five best of the search."""
-    from advisor.tune.recommend import describe, faster
+    from advisor.tune.recommend import describe, faster, start_line
 
     click.echo(f"RESULT   {result.verdict}")
     if result.baseline_step_ns is not None:
@@ -118,7 +118,7 @@ def print_result(sweep: Sweep, result: Recommendation) -> None:
         note = " (within the noise)" if hidden else ""
         click.echo(f"         {faster(ratio):>14s}  {describe(changes)}{note}")
     if result.recommended:
-        click.echo(f"NEXT     sh {sweep.folder / 'run.sh'}")
+        click.echo(f"NEXT     {start_line(sweep.folder)}")
 
 
 def print_modelled(settings: list[SettingCost], model: NcclModel) -> None:

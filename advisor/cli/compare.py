@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,8 +102,9 @@ def _instead(path: Path) -> str:
     inside = sorted({trace.parent for trace in path.glob("*/rank*.json*")}) if path.is_dir() else []
     if len(inside) > 1:
         names = sorted(inside, key=lambda folder: folder.name != "single")
-        return f"it holds {len(inside)}: advisor compare {' '.join(str(name) for name in names)}"
-    return f"advisor compare {path} OTHER; one run by itself: advisor diagnose {path}"
+        return f"it holds {len(inside)}: advisor compare {shlex.join(map(str, names))}"
+    run = shlex.quote(str(path))
+    return f"advisor compare {run} OTHER; one run by itself: advisor diagnose {run}"
 
 
 def _timed(path: Path) -> Timed:

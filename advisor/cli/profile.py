@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -192,7 +193,7 @@ def command(
         else:
             runs.run_one(job, folder, how, is_prepared=True)
     if len(jobs) > 1 and not print_command and not batches:
-        how.say(f"Next: advisor compare {' '.join(str(folder) for folder in folders.values())}")
+        how.say(f"Next: advisor compare {shlex.join(map(str, folders.values()))}")
 
 
 def _without_rival(workload: Workload, chosen: dict[str, Any]) -> Workload:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,7 +120,7 @@ def _open(path: Path, query: str) -> Store:
     click.echo(
         f"{'This store holds only what was read' if stored else 'These are traces'}: "
         "analysed for this query. To keep the analysis:\n"
-        f"  advisor diagnose {path} --store FILE",
+        f"  advisor diagnose {shlex.quote(str(path))} --store FILE",
         err=True,
     )
     return run.store

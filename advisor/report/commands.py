@@ -21,7 +21,7 @@ _LAUNCH = r"torchrun [^,;:]*\.py\b"
 _INLINE = re.compile(f"{_OURS}|{_LAUNCH}|{_SETTING}")
 # A program we or the rules name, VARIABLE=value, name=value without further words, or a call.
 _COMMAND = re.compile(
-    rf"{_OURS}$|(?:\$ )?(?:torchrun|python3?|export|nvidia-smi|ibstat|ethtool)\s+\S(?!.*: )"
+    rf"{_OURS}$|(?:\$ )?(?:torchrun|python3?|sh|export|nvidia-smi|ibstat|ethtool)\s+\S(?!.*: )"
     r"|[A-Z][A-Z0-9_]*=\S+(?:\s+[A-Z][A-Z0-9_]*=\S+)*$"
     r"|[a-z_][\w.]*=\S+$"
     r"|[A-Za-z_][\w.]*\(.*\)$"

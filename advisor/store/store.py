@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
@@ -94,7 +95,7 @@ class Store:
             raise AdvisorError(
                 "this folder is no store",
                 where=str(path),
-                hint=f"make one: advisor ingest {path} -o run.duckdb",
+                hint=f"make one: advisor ingest {shlex.quote(str(path))} -o run.duckdb",
             )
         store = cls.create()
         try:

@@ -14,7 +14,7 @@ from advisor.metrics import derive
 from advisor.report import render
 from advisor.report.sections import sweep as sweep_section
 from advisor.store import Store
-from advisor.tune.recommend import Recommendation, trial_rows
+from advisor.tune.recommend import Recommendation, start_line, trial_rows
 from advisor.tune.sweep import Sweep
 from advisor.tune.whole_files import write_whole
 from advisor.whatif import annotate
@@ -62,7 +62,7 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
             "cause": _cause(sweep, recommendation),
             "why": f"{_tried(sweep, recommendation)} "
             f"{_noise(recommendation)}Below the sweep: the diagnosis of the present settings.",
-            "next_steps": [f"sh {sweep.folder / 'run.sh'}"] if recommendation.recommended else [],
+            "next_steps": [start_line(sweep.folder)] if recommendation.recommended else [],
             "savings_ns": _saving(recommendation),
         }
     )

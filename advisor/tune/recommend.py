@@ -138,6 +138,11 @@ def faster(ratio: float) -> str:
     return f"{abs(1 - ratio):.1%} {'faster' if ratio <= 1 else 'slower'}"
 
 
+def start_line(folder: Path) -> str:
+    """The command that runs the recommended job of the sweep in ``folder``, to be pasted."""
+    return shlex.join(["sh", str(folder / "run.sh")])
+
+
 def write_files(sweep: Sweep, recommendation: Recommendation, folder: Path) -> list[Path]:
     """recommendation.json, and with a winner env.sh, workload.yaml, run.sh and torchrun.sh."""
     text = recommendation.model_dump_json(indent=1)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from advisor.cli import _tune_output
+from advisor.report.commands import is_command
+from advisor.tune.recommend import recommend, start_line
 from advisor.tune.sweep import Plan
-from tests.tune.test_sweep import finish, make
+from tests.tune.test_sweep import finish, make, play
 
 
 def test_a_failed_trial_is_numbered_as_its_folder_and_says_its_whole_cause(
@@ -43,3 +46,17 @@ def test_a_trial_that_was_refused_has_no_logs_to_name(
     first, *more = capsys.readouterr().err.splitlines()
     assert first.split() == ["12", "search", "bucket_cap_mb=5.0", "refused"]
     assert [line.strip() for line in more] == ["strategy ddp: too few ranks"]
+
+
+def test_the_command_that_a_sweep_ends_with_can_be_pasted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN a winner in a folder whose name a shell would cut and never end
+    folder = tmp_path / "out em'x"
+    sweep = make(folder)
+    play(sweep, {1.0: 90, 5.0: 80, 25.0: 100})
+    _tune_output.print_result(sweep, recommend(sweep, []))
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("NEXT")]
+    # THEN a shell reads two words, and the page knows a command when it sees it
+    assert shlex.split(line)[1:] == ["sh", str(folder / "run.sh")]
+    assert is_command(start_line(folder))

@@ -24,9 +24,10 @@ _MOST_STEPS = 100
 def suspected(
     findings: Sequence[Finding], sandbox: Sandbox, facts: Facts, numbers: str
 ) -> Verdict | None:
-    """The verdict for the largest gain that is not sure; None where no finding has a gain to try.
+    """The verdict for the first gain that is not sure; None where no finding has a gain to try.
 
-    ``numbers`` says in words where the step's time goes.
+    ``findings`` are in the report's order, in which the surer of two comes first; ``numbers`` says
+    in words where the step's time goes.
     """
     worth = [
         item
@@ -35,7 +36,7 @@ def suspected(
     ]
     if not worth or not facts.step_ns:
         return None
-    first = max(worth, key=lambda item: item.savings_ns or 0)
+    first = worth[0]
     gain = first.savings_ns or 0
     noise = facts.noise_ns or 0
     steps = None

@@ -10,6 +10,9 @@ from advisor.engine import diagnose
 from advisor.engine.catalogue import recipes
 from advisor.engine.text import lower_first
 from advisor.findings import OutcomeKind, Severity, Verdict
+from advisor.ingest import ingest
+from advisor.metrics.derive import derive
+from advisor.store.store import Store
 from tests.engine.helpers import RUN, store_of, write_rule
 
 BREAKDOWN = [
@@ -126,3 +129,15 @@ def test_each_other_tool_of_a_recipe_is_a_format_that_is_read() -> None:
 )
 def test_a_title_stands_inside_a_sentence(title: str, inside: str) -> None:
     assert lower_first(title) == inside
+
+
+def test_the_suspicion_is_the_findings_first(fixtures_dir: Path) -> None:
+    """Of the slow link (8 ms, surely some) and wide gradients (23 ms, perhaps none) the link."""
+    with Store.create() as store:
+        ingest([fixtures_dir / "lab-ddp-slow-link"], store)
+        derive(store)
+        report = diagnose(store)
+    first = report.findings[0]
+    assert first.rule == "slow-ring-link"
+    assert first.where == "2 -> 1"
+    assert lower_first(first.title.rstrip(".")) in report.verdict.title

@@ -118,17 +118,11 @@ def _text(document: dict[str, Any]) -> str:
 
 
 def pairs_of(document: dict[str, Any]) -> Sequence[Any]:
-    """Pairs of a probe's result: bytes' time is the large message's less the small one's."""
-    from advisor.metrics.pair_timings import Pair
+    """Pairs of a probe's result."""
+    from advisor.metrics.pair_timings import timed_pairs
 
     by_pair: dict[tuple[int, int], dict[int, float]] = {}
     for row in document["pairs"]:
         times = by_pair.setdefault((row["src"], row["dst"]), {})
         times[int(row["bytes"])] = float(row["round_trip_us"]) * 1e3
-    pairs = []
-    for (src, dst), times in sorted(by_pair.items()):
-        small, large = min(times), max(times)
-        if large > small:
-            slope = max(times[large] - times[small], 1.0) / (large - small)
-            pairs.append(Pair(src, dst, slope, times[small]))
-    return pairs
+    return timed_pairs(by_pair)

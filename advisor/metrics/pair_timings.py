@@ -9,7 +9,7 @@ all candidates are named.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -26,6 +26,25 @@ class Pair:
     dst: int
     ns_per_byte: float
     latency_ns: float
+
+
+def timed_pairs(times: Mapping[tuple[int, int], Mapping[int, float]]) -> list[Pair]:
+    """Pairs from round trips in ns by (sender, receiver) and bytes; of two sizes or none.
+
+    The large message's time less the latency, for which the median over all pairs stands: one
+    small message that came late must not make its link look fast. No more than half of the
+    time counts as latency, so that no rate exceeds twice what was seen.
+    """
+    sized = {ends: (min(found), max(found)) for ends, found in times.items() if len(found) > 1}
+    if not sized:
+        return []
+    latency = median(times[ends][small] for ends, (small, _) in sized.items())
+    pairs = []
+    for (src, dst), (small, large) in sorted(sized.items()):
+        took = times[src, dst][large]
+        per_byte = max(took - latency, took / 2) / (large - small)
+        pairs.append(Pair(src, dst, per_byte, times[src, dst][small]))
+    return pairs
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from advisor.metrics.fits import fit_record
 from advisor.metrics.link_cost import Culprit, Inputs, Share, bandwidth, link_row, of_host
-from advisor.metrics.pair_timings import Pair, Suspect, suspects
+from advisor.metrics.pair_timings import Pair, Suspect, suspects, timed_pairs
 from advisor.metrics.ring_ends import Home
 from advisor.model.alpha_beta import fit
 
@@ -133,12 +133,7 @@ def read_probe(con: Any, run: str) -> Probe | None:
     times: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
     for src, dst, size, time_us in rows:
         times[src, dst][size] = 1e3 * time_us
-    pairs = []
-    for (src, dst), by_size in times.items():
-        small, large = min(by_size), max(by_size)
-        if large > small:
-            slope = max(by_size[large] - by_size[small], 1.0) / (large - small)
-            pairs.append(Pair(src, dst, slope, by_size[small]))
+    pairs = timed_pairs(times)
     return Probe(tuple(pairs), dict(hosts)) if pairs else None
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.metrics.pair_timings import Pair, suspects
+from advisor.metrics.pair_timings import Pair, suspects, timed_pairs
 
 
 def matrix(ranks: int, slow: dict[tuple[int, int], float], seed: int = 0) -> list[Pair]:
@@ -48,3 +48,15 @@ def test_one_pair_alone_stays_a_candidate() -> None:
     pairs = [Pair(0, 1, 4.0, 1.0), Pair(2, 3, 1.0, 1.0), Pair(4, 5, 1.0, 1.0)]
     (found,) = suspects(pairs)
     assert (found.kind, found.ranks) == ("candidates", (0, 1))
+
+
+def test_a_small_message_that_came_late_makes_no_link_look_fast() -> None:
+    """Twelve equal links; three small messages took longer than the large ones."""
+    ends = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
+    times = {pair: {4: 100e3, 4 << 20: 6e6} for pair in ends}
+    for pair in ends[:3]:
+        times[pair][4] = 6.1e6
+    pairs = timed_pairs(times)
+    assert len(pairs) == 12
+    assert suspects(pairs) == []
+    assert {round(1 / pair.ns_per_byte, 3) for pair in pairs} == {round((4 << 20) / 5.9e6, 3)}

@@ -80,14 +80,11 @@ def command(
     from advisor.model.sizes import parse_bytes
     from advisor.model.topology import load_topology
 
-    given = [item for item in (topology, log, graph, hardware) if item is not None]
+    inputs = {"topology": topology, "log": log, "graph": graph, "hardware": hardware}
+    given = [name for name, item in inputs.items() if item is not None]
     if len(given) != 1:
         raise click.UsageError("give exactly one of --topology, --log, --graph, --hardware")
-    source = next(
-        name
-        for name, item in (("topology", topology), ("log", log), ("graph", graph), ("hardware", 1))
-        if item is not None
-    )
+    (source,) = given
     used = _USED[source]
     for option, value in (
         ("--nodes", nodes),

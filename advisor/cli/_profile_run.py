@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from advisor.config.workload import Workload
+    from advisor.profile.inject import Fault
     from advisor.profile.meeting import Nodes
 
 
@@ -98,6 +99,20 @@ def prepare(jobs: dict[str, Workload], folders: dict[str, Path], how: How) -> No
         prepare_folder(folder, force=how.force)
 
 
+def parse_faults(texts: Sequence[str], jobs: Mapping[str, Workload]) -> tuple[Fault, ...]:
+    """The values of --inject; one that would strike no step of a job is refused (AdvisorError)."""
+    from advisor.profile import inject
+
+    return inject.parse_all(
+        texts, [(name, job.world_size, total_steps(job)) for name, job in jobs.items()]
+    )
+
+
+def total_steps(workload: Workload) -> int:
+    """Steps that a run takes: warm-up, timed, recorded, and the profiler's own first one."""
+    return workload.warmup_steps + workload.timed_steps + workload.steps + 1
+
+
 def run_one(
     workload: Workload, folder: Path, how: How, *, is_prepared: bool = False
 ) -> dict[str, Any]:
@@ -110,13 +125,12 @@ def run_one(
     workload = launch.check(workload, nodes)
     if not is_prepared:
         prepare({workload.name: workload}, {workload.name: folder}, how)
-    total = workload.warmup_steps + workload.timed_steps + workload.steps + 1
     model = f"{workload.model.family} {workload.model.preset}"
     count = workload.world_size
     how.say(
         f"{workload.name}: {model if workload.compute == 'real' else 'emulated layers'},"
         f" {workload.strategy}, {count} rank{'s' if count > 1 else ''} on {workload.device},"
-        f" {total} steps"
+        f" {total_steps(workload)} steps"
     )
     if nodes.rank > 0:
         how.say(f"node {nodes.rank} waits for the first node at {nodes.endpoint}")

@@ -10,6 +10,7 @@ import click
 
 from advisor.cli._output import Output, use_color
 from advisor.errors import AdvisorError
+from advisor.profile.inject import HELP
 
 
 @click.command(epilog="Example:  advisor demo -o /tmp/demo --inject sleep:rank=1,ms=200")
@@ -22,7 +23,7 @@ from advisor.errors import AdvisorError
     help="Folder of the demo; an earlier demo in it is replaced.",
 )
 @click.option("--nproc", type=click.IntRange(2, 8), default=2, show_default=True, help="Ranks.")
-@click.option("--inject", multiple=True, metavar="FAULT", help="As in `advisor profile --inject`.")
+@click.option("--inject", multiple=True, metavar="FAULT", help=HELP)
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
 def command(output: Path, nproc: int, inject: tuple[str, ...], color: str) -> int:
     """Train a tiny GPT-2 on two processes, record it, diagnose it, write report.html.
@@ -37,17 +38,16 @@ def command(output: Path, nproc: int, inject: tuple[str, ...], color: str) -> in
             "torch is not installed", hint="pip install 'nccl-advisor[profile]'"
         ) from error
     from advisor import api
-    from advisor.cli._profile_run import How, run_one
+    from advisor.cli._profile_run import How, parse_faults, run_one
     from advisor.config.paths import shipped
     from advisor.config.workload import load_workload
-    from advisor.profile.inject import Fault
 
     started = time.monotonic()
     run_folder = output / "run"
     workload = load_workload(shipped("workloads") / "gpt2.yaml")
     # One call a step: of fewer than ten nobody can tell a late rank from chance.
     workload = workload.with_settings({"world_size": nproc, "strategy": "ddp", "steps": 10})
-    faults = tuple(Fault.parse(text) for text in inject)
+    faults = parse_faults(inject, {"the demo": workload})
     click.echo(f"Profiling a tiny GPT-2 under DDP on {nproc} processes (gloo, CPU) ...", err=True)
     run_one(workload, run_folder, How(faults=faults, force=True, quiet=True))
     click.echo("Diagnosing the traces ...", err=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from advisor.errors import AdvisorError
+from advisor.profile.inject import HELP
 
 if TYPE_CHECKING:
     from advisor.config.workload import Workload
@@ -83,7 +84,7 @@ def _setting(flag: str, help_text: str, kind: Any = int) -> _Decorator:
     "--inject",
     multiple=True,
     metavar="FAULT",
-    help="For trying the tool out: a real fault in one rank, e.g. sleep:rank=1,ms=30.",
+    help=HELP,
 )
 @click.option(
     "--memory-limit",
@@ -142,7 +143,6 @@ def command(
     from advisor.cli._profile_sweep import sizes, sweep
     from advisor.profile import foreign
     from advisor.profile.commands import parse_endpoint
-    from advisor.profile.inject import Fault
     from advisor.profile.launch import local_ranks, threads_per_rank
     from advisor.profile.meeting import Nodes
 
@@ -160,7 +160,6 @@ def command(
         raise AdvisorError(f"--sweep-micro-batch and {other}: a sweep runs on this machine only")
     nodes = Nodes(nnodes, node_rank or 0, rdzv_endpoint)
     how = runs.How(
-        faults=tuple(Fault.parse(text) for text in inject),
         timeout_s=timeout,
         force=force,
         quiet=quiet,
@@ -170,6 +169,7 @@ def command(
     )
     jobs = runs.jobs(workload, say=how.say, nodes=nodes)
     foreign.refuse(chosen, jobs)
+    how = replace(how, faults=runs.parse_faults(inject, jobs))
     if is_plan:
         _profile_plan.show(jobs)
         return

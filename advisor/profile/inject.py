@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from advisor.errors import AdvisorError
 
-_KINDS = {
-    "sleep": "sleep ms milliseconds before the forward pass",
-    "die": "exit at the given step, as a crash does",
-    "hang": "stop for good at the given step",
+# Each kind with an example and what it does; --help and the errors list them.
+KINDS = {
+    "sleep": ("sleep:rank=1,ms=30", "sleeps so many ms before every forward pass"),
+    "die": ("die:rank=1,step=3", "exits in that step, as a crash does"),
+    "hang": ("hang:rank=1,step=3", "stops for good in that step"),
 }
+HELP = (
+    "A real fault in one rank, for trying the tool out: "
+    + ", or ".join(f"{example} ({does})" for example, does in KINDS.values())
+    + ". Ranks and steps count from 0, warm-up steps too; may be given several times."
+)
+_HINT = "e.g. " + ", ".join(f"--inject {example}" for example, _ in KINDS.values())
 
 
 @dataclass(frozen=True)
@@ -28,9 +37,8 @@ class Fault:
     def parse(cls, text: str) -> Fault:
         """Read ``kind:name=value,...``. Raises AdvisorError."""
         kind, _, rest = text.partition(":")
-        hint = "e.g. --inject sleep:rank=1,ms=30 or --inject die:rank=1,step=3"
-        if kind not in _KINDS:
-            raise AdvisorError(f"unknown fault '{kind}'", where="--inject", hint=hint)
+        if kind not in KINDS:
+            raise AdvisorError(f"unknown fault '{kind}'", where="--inject", hint=_HINT)
         values = dict(part.partition("=")[::2] for part in rest.split(",") if part)
         try:
             fault = cls(
@@ -40,9 +48,11 @@ class Fault:
                 from_step=int(values.pop("step", 0)),
             )
         except (KeyError, ValueError) as error:
-            raise AdvisorError(f"cannot read '{text}'", where="--inject", hint=hint) from error
-        if values or fault.ms < 0 or (kind == "sleep" and fault.ms == 0):
-            raise AdvisorError(f"cannot read '{text}'", where="--inject", hint=hint)
+            raise AdvisorError(f"cannot read '{text}'", where="--inject", hint=_HINT) from error
+        # Only a sleep lasts a time, and it must have one.
+        is_fit = fault.ms > 0 if kind == "sleep" else fault.ms == 0
+        if values or not is_fit or not math.isfinite(fault.ms) or fault.from_step < 0:
+            raise AdvisorError(f"cannot read '{text}'", where="--inject", hint=_HINT)
         return fault
 
     def __str__(self) -> str:
@@ -59,3 +69,29 @@ class Fault:
         else:
             while True:
                 time.sleep(3600)
+
+
+def parse_all(texts: Sequence[str], jobs: Iterable[tuple[str, int, int]]) -> tuple[Fault, ...]:
+    """Read the faults for jobs of (name, ranks, steps in all).
+
+    Raises AdvisorError for one that cannot be read, and for one that would never strike: a rank or
+    a step that a job does not have.
+    """
+    faults = tuple(Fault.parse(text) for text in texts)
+    for name, ranks, steps in jobs:
+        for text, fault in zip(texts, faults, strict=True):
+            if not 0 <= fault.rank < ranks:
+                has = f"ranks 0 to {ranks - 1}" if ranks > 1 else "rank 0 only"
+                raise AdvisorError(
+                    f"'{text}' would never strike: {name} has {has}",
+                    where="--inject",
+                    hint=f"{'name one of these' if ranks > 1 else 'rank=0'}, or raise --nproc",
+                )
+            if fault.from_step >= steps:
+                raise AdvisorError(
+                    f"'{text}' would never strike: {name} has steps 0 to {steps - 1}, "
+                    "warm-up included",
+                    where="--inject",
+                    hint=f"step={steps - 1} or less",
+                )
+    return faults

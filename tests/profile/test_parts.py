@@ -23,7 +23,7 @@ from advisor.errors import AdvisorError
 from advisor.profile import commands, data, environment, files, names, summary
 from advisor.profile import failures as failures_module
 from advisor.profile.failures import rank_that_failed
-from advisor.profile.inject import Fault
+from advisor.profile.inject import Fault, parse_all
 from advisor.profile.launch import _grace, launch, local_ranks
 from advisor.profile.meeting import MeetingError, Nodes, await_first
 from advisor.profile.progress import PHASES, Board, Position, laggards
@@ -55,12 +55,43 @@ def test_a_fault_reads_back_as_written(rank: int, ms: float, step: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "sleep", "nap:rank=1", "sleep:rank=x,ms=1", "sleep:rank=1", "die:rank=1,when=3"]
+    "text",
+    [
+        "",
+        "sleep",
+        "nap:rank=1",
+        "sleep:rank=x,ms=1",
+        "sleep:rank=1",
+        "die:rank=1,when=3",
+        "sleep:rank=1,ms=nan",
+        "die:rank=1,ms=5",
+        "hang:rank=1,step=-1",
+    ],
 )
 def test_a_wrong_fault_shows_how_to_write_one(text: str) -> None:
     with pytest.raises(AdvisorError) as refused:
         Fault.parse(text)
     assert "--inject sleep:rank=1,ms=30" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("sleep:rank=2,ms=30", "ddp has ranks 0 to 1"),
+        ("sleep:rank=-1,ms=30", "ddp has ranks 0 to 1"),
+        ("die:rank=1,step=20", "ddp has steps 0 to 19"),
+    ],
+)
+def test_a_fault_that_would_never_strike_is_refused(text: str, says: str) -> None:
+    with pytest.raises(AdvisorError, match=says):
+        parse_all([text], [("ddp", 2, 20)])
+
+
+def test_a_fault_must_strike_in_every_job() -> None:
+    with pytest.raises(AdvisorError, match="single has rank 0 only"):
+        parse_all(["sleep:rank=1,ms=30"], [("ddp", 2, 20), ("single", 1, 20)])
+    (fault,) = parse_all(["die:rank=1,step=19"], [("ddp", 2, 20)])
+    assert (fault.kind, fault.rank, fault.from_step) == ("die", 1, 19)
 
 
 def _report(path: Path, slot: int, step: int, phase: str) -> None:

@@ -168,26 +168,33 @@ def blocking(chance: random.Random, strategy: str) -> Fault:
 
 
 def no_prefetch(chance: random.Random, strategy: str) -> Fault:
-    job = _busy(healthy(strategy, chance), chance.choice((10, 14)))
+    job = _busy(healthy(strategy, chance), chance.choice((40, 56)))
     return Fault(job, job.but(prefetch=False), f"{job.layer_bytes // KIB} KiB layers")
 
 
 def needless_reshard(chance: random.Random, strategy: str) -> Fault:
     # Prefetched in both runs, over links too slow to hide the second all-gather.
     job = _busy(healthy(strategy, chance), chance.choice((12, 16)))
-    job = job.but(link_mbit=job.link_mbit / 4)
+    job = job.but(link_mbit=job.link_mbit / 16)
     return Fault(
         job.but(reshard=False), job.but(reshard=True), f"{job.layer_bytes // KIB} KiB layers"
     )
 
 
 def barrier(chance: random.Random, strategy: str) -> Fault:
-    # Hosts far apart: a barrier costs a few one-way delays, which gradients hide.
-    job = healthy(strategy, chance, ranks=4).but(ranks_per_host=1)
-    delay_ms = chance.choice((1.5, 2.5))
+    # A barrier costs a few one-way delays, with nothing to hide behind.
+    job, apart_ms = _far_apart(chance, strategy)
+    return Fault(job, job.but(barrier=True), f"every step, hosts {apart_ms:g} ms apart")
+
+
+def _far_apart(chance: random.Random, strategy: str) -> tuple[RunConfig, float]:
+    """Four hosts far from one another, and gradients in two messages: delays count, but seldom."""
+    job = healthy(strategy, chance, ranks=4)
+    delay_ms = chance.choice((4.0, 6.0))
     link = LinkShape(job.link_mbit, job.link_mbit, delay_ms=delay_ms)
-    job = job.but(links=dict.fromkeys(range(job.hosts), link))
-    return Fault(job, job.but(barrier=True), f"every step, hosts {2 * delay_ms:g} ms apart")
+    half_mb = job.layer_bytes * job.layers / 2 / MIB
+    job = job.but(ranks_per_host=1, bucket_cap_mb=half_mb, links=dict.fromkeys(range(4), link))
+    return job, 2 * delay_ms
 
 
 def unbalanced_stages(chance: random.Random, strategy: str) -> Fault:
@@ -228,8 +235,9 @@ def tensor_across_hosts(chance: random.Random, strategy: str) -> Fault:
 
 
 def unused_parameter_scan(chance: random.Random, strategy: str) -> Fault:
-    job = healthy(strategy, chance)
-    return Fault(job, job.but(find_unused_parameters=True), "find_unused_parameters")
+    # The scan agrees among all ranks on what was used, which costs a few one-way delays.
+    job, apart_ms = _far_apart(chance, strategy)
+    return Fault(job, job.but(find_unused_parameters=True), f"hosts {apart_ms:g} ms apart")
 
 
 def wide_gradients(chance: random.Random, strategy: str) -> Fault:
@@ -269,11 +277,11 @@ KINDS: dict[str, Kind] = {
     "blocking": Kind(blocking, ("ddp",), 3),
     "no-prefetch": Kind(no_prefetch, ("fsdp2", "fsdp2-zero2", "hsdp"), 3),
     "needless-reshard": Kind(needless_reshard, ("fsdp2",), 2),
-    "barrier": Kind(barrier, ("ddp", "zero1"), 2),
+    "barrier": Kind(barrier, ("ddp",), 2),
     "unbalanced-stages": Kind(unbalanced_stages, ("pp", "pp-gpipe"), 3),
     "few-micro-batches": Kind(few_micro_batches, ("pp", "pp-gpipe"), 4),
     "tensor-across-hosts": Kind(tensor_across_hosts, ("tp",), 3),
-    "unused-parameter-scan": Kind(unused_parameter_scan, ("ddp",), 1),
+    "unused-parameter-scan": Kind(unused_parameter_scan, ("ddp",), 2),
     "fp32-gradients": Kind(wide_gradients, ("ddp",), 2),
     "expert-skew": Kind(expert_skew, ("ep",), 3),
 }

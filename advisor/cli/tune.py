@@ -13,7 +13,10 @@ import click
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from advisor.config.sweep import Axis
+    from advisor.model.nccl.settings import Call
     from advisor.model.nccl.version import NcclVersion
     from advisor.tune.modelled import NcclModel
     from advisor.tune.recommend import Recommendation
@@ -193,20 +196,35 @@ def _report(
     if store is None:
         return []
     with store:
-        calls = modelled.calls_of(store.con, sweep.workload.name)
+        name = sweep.workload.name
+        calls = modelled.calls_of(store.con, name)
         if model is not None:
             settings = model.rank(calls)
             print_modelled(settings, model)
-            rows = modelled.trial_rows(sweep.workload.name, len(sweep.results), settings)
+            rows = modelled.trial_rows(name, len(sweep.results), settings)
             if rows:
                 store.con.executemany(
                     "INSERT INTO trial VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
                 )
         files = [page.write_report(store, sweep, result)]
-        rules = modelled.tuner_rules(result.changes, calls, version)
-        files += modelled.write_tuner(rules, version, sweep.folder, result.verdict)
+        files += _tuner(sweep, result, calls, modelled.release_of(store.con, name) or version)
         store.save()
         return [*files, sweep.folder / "sweep.duckdb"]
+
+
+def _tuner(
+    sweep: Sweep, result: Recommendation, calls: Sequence[Call], version: NcclVersion
+) -> list[Path]:
+    """A winner's NCCL_ALGO and NCCL_PROTO as rules by size, or a line that says why not."""
+    from advisor.tune import tuner_file
+
+    won = tuner_file.winning_variables(result.changes, sweep.start, os.environ)
+    try:
+        rules = tuner_file.tuner_rules(won, calls, version)
+    except AdvisorError as error:
+        click.echo(f"no tuner.csv: {error.message}", err=True)
+        return []
+    return tuner_file.write_tuner(rules, version, sweep.folder, result.verdict)
 
 
 def _check_env(nccl_version: str | None) -> int:

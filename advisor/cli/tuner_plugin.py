@@ -51,7 +51,8 @@ def check(file: Path, nccl: str) -> int:
     try:
         if file.stat().st_size > 4 * 1024 * 1024:
             raise AdvisorError("a rule file is never larger than 4 MiB", where=str(file))
-        text = file.read_text(encoding="utf-8", errors="replace")
+        # Bytes as they are: a lone CR ends no line for the plugin.
+        text = file.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
         raise AdvisorError(f"cannot be read: {error.strerror}", where=str(file)) from error
     rules = parse_rules(text, where=str(file))

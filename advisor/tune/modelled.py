@@ -7,22 +7,16 @@ shows is what a setting would lose or break on the named machine. Always labelle
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from advisor.config.hardware import machine
-from advisor.config.sweep import ENVIRONMENT_PREFIX, Axis, Configuration
-from advisor.model.nccl.names import FUNCTIONS, algorithms, legal
+from advisor.config.sweep import ENVIRONMENT_PREFIX, Axis
 from advisor.model.nccl.settings import Call, SettingCost, forces_ll128, rank_settings
-from advisor.model.nccl.version import NcclVersion
+from advisor.model.nccl.version import NcclVersion, parse_version
 from advisor.model.topology import Topology
 from advisor.model.topology_machine import topology_of
-from advisor.tune.plugin.build import FLAGS, LIBRARY_NAME, source_path
-from advisor.tune.plugin.rules import Rule, format_rules
-from advisor.tune.whole_files import write_whole
 
 _OPS = {
     "all_reduce": "allreduce",
@@ -45,6 +39,12 @@ def calls_of(con: Any, run: str) -> list[Call]:
     return [
         Call(_OPS[op], int(size), max(1, round(count))) for op, size, count in rows if op in _OPS
     ]
+
+
+def release_of(con: Any, run: str) -> NcclVersion | None:
+    """The NCCL that the traced run used; None where its traces do not say."""
+    (found,) = con.execute("SELECT max(nccl_version) FROM rank WHERE run = ?", [run]).fetchone()
+    return parse_version(found) if found else None
 
 
 @dataclass(frozen=True)
@@ -107,57 +107,3 @@ def trial_rows(name: str, first: int, settings: Sequence[SettingCost]) -> list[t
             )
         )
     return rows
-
-
-def tuner_rules(changes: Configuration, calls: Sequence[Call], version: NcclVersion) -> list[Rule]:
-    """A measured winner's NCCL_ALGO and NCCL_PROTO as tuner rules for the sizes that were run.
-
-    Only entries that name one function and one choice become rules (``allreduce:ring``); the
-    protocol defaults to Simple. Empty when the winner changes neither.
-    """
-    algorithm = _one(str(changes.get("env.NCCL_ALGO") or ""))
-    protocol = _one(str(changes.get("env.NCCL_PROTO") or ""))
-    rules = []
-    for function in FUNCTIONS:
-        name = function.lower()
-        if name not in algorithm:
-            continue
-        known = {item.lower(): item for item in algorithms(version)}
-        chosen = known.get(algorithm[name])
-        spelled = {"ll": "LL", "simple": "Simple"}.get(protocol.get(name, "simple"), "Simple")
-        sizes = [call.total_bytes for call in calls if call.op == name]
-        if chosen and sizes and legal(function, chosen, spelled, version):
-            rules.append(Rule(function, min(sizes), max(sizes), chosen, spelled))
-    return rules
-
-
-def write_tuner(
-    rules: Sequence[Rule], version: NcclVersion, folder: Path, verdict: str
-) -> list[Path]:
-    """The rules as tuner.csv, the plugin's source beside it, and a script that builds and selects
-    it in place of the variables; nothing without rules.
-    """
-    if not rules:
-        return []
-    table, source, script = (folder / name for name in ("tuner.csv", "tuner.c", "tuner.sh"))
-    write_whole(table, format_rules(rules, version, comments=[verdict]))
-    write_whole(source, source_path().read_text(encoding="utf-8"))
-    here = shlex.quote(str(folder.resolve()))
-    write_whole(
-        script,
-        "# . tuner.sh: the same choice by message size, in place of the variables of env.sh\n"
-        f"${{CC:-cc}} {' '.join(FLAGS)} -o {here}/{LIBRARY_NAME} {here}/tuner.c\n"
-        "unset NCCL_ALGO NCCL_PROTO\n"
-        f"export NCCL_TUNER_PLUGIN={here}/{LIBRARY_NAME} NCCL_TUNER_CONFIG_FILE={here}/tuner.csv\n",
-    )
-    return [table, source, script]
-
-
-def _one(text: str) -> dict[str, str]:
-    """``allreduce:ring;allgather:ring`` as a mapping; entries with several choices are left out."""
-    found = {}
-    for entry in filter(None, text.lower().split(";")):
-        function, separator, value = entry.partition(":")
-        if separator and "," not in value and not value.startswith("^"):
-            found[function.strip()] = value.strip()
-    return found

@@ -17,11 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.cli.tuner_plugin import command
-from advisor.config.sweep import Configuration
 from advisor.errors import AdvisorError
 from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS, legal
-from advisor.model.nccl.settings import Call
-from advisor.tune.modelled import tuner_rules, write_tuner
 from advisor.tune.plugin import (
     Rule,
     Winner,
@@ -146,7 +143,7 @@ class Session:
         registered: int = 0,
         unavailable: tuple[tuple[str, str], ...] = (),
     ) -> tuple[tuple[str, str], int]:
-        """What NCCL would take: the first strict minimum, and the channels asked for (0: none)."""
+        """What NCCL would take where its own choice is a ring with Simple."""
         costs = [
             -1.0
             if (a, p) in unavailable or not legal(function, a, p, NCCL)
@@ -154,6 +151,15 @@ class Session:
             for a in ALGORITHMS
             for p in PROTOCOLS
         ]
+        return self.choose_from(costs, function, size, registered=registered)
+
+    def choose_from(
+        self, costs: list[float], function: str, size: int, *, registered: int = 0
+    ) -> tuple[tuple[str, str], int]:
+        """What NCCL would take: the first strict minimum, and the channels asked for (0: none).
+
+        ``costs`` is NCCL's table, algorithms x protocols, -1 for what is not available.
+        """
         table = (ctypes.c_float * 21)(*costs)
         channels = ctypes.c_int(0)
         status = self.api.choose(
@@ -397,7 +403,10 @@ def test_mangled_files_under_address_sanitizer(sanitized: Path, tmp_path: Path) 
 @needs_compiler
 def test_the_plugin_takes_exactly_what_the_parser_takes(sanitized: Path, tmp_path: Path) -> None:
     generator = random.Random(11)
-    tokens = ["allreduce", "reduce", "tree", "ring", "pat", "ll", "simple", "-1", "0", "1", "64"]
+    tokens = [
+        "allreduce", "reduce", "tree", "ring", "pat", "ll", "simple", "-1", "0", "1", "64", "any",
+        "ring|tree", "tree|pat", "ring|", "|", "any|ring", "ll|simple", "ll|ll128|simple", "ll|any",
+    ]  # fmt: skip
     files, accepted = [], []
     for number in range(400):
         fields = SAMPLE.splitlines()[1].split(",")
@@ -430,7 +439,7 @@ def test_the_plugin_and_the_parser_take_the_same_odd_files(sanitized: Path, tmp_
         "allreduce,0,9,ring,ll,-0,-1,-1", "allreduce,0,9,ring,ll,-01,-1,-1", f"\ufeff{rule}",
         f"\u00a0{rule}", f"{rule}\x0b{rule}", f"{rule}\x0c", f"{rule}\u2028{rule}", f"{rule} # x",
         "allreduce,\u0660,9,ring,ll,-1,-1,-1", "allreduce,0,\u00b2,ring,ll,-1,-1,-1", f"{rule},",
-        "allreduce,0,1_000,ring,ll,-1,-1,-1",
+        "allreduce,0,1_000,ring,ll,-1,-1,-1", f"# x\r{rule}\r{rule}\n{rule}\rx",
     ]  # fmt: skip
     files = []
     for number, text in enumerate([*sound, *broken]):
@@ -443,6 +452,11 @@ def test_the_plugin_and_the_parser_take_the_same_odd_files(sanitized: Path, tmp_
     for text in broken:
         with pytest.raises(AdvisorError, match=r"r\.csv:[1-9]"):
             parse_rules(text, where="r.csv")
+    # AND so does the command, which reads the very files
+    for path, status in zip(files, statuses, strict=True):
+        done = CliRunner().invoke(command, ["check", str(path)])
+        refused = isinstance(done.exception, AdvisorError)
+        assert refused == (status != 0), path.read_bytes()
 
 
 @needs_compiler
@@ -501,12 +515,17 @@ def test_rows_that_cannot_apply_are_named() -> None:
         Rule("AllGather", 0, 100, "PAT", "Simple"),
         Rule("AllReduce", 0, 100, "Ring", "Simple", channels=99),
         Rule("Broadcast", 0, 100, "Tree", "LL"),
+        Rule("Reduce", 0, 100, "Ring", "LL128"),
+        Rule("Reduce", 0, 100, "Ring", "LL|Simple"),  # LL128 may not be available
+        Rule("Reduce", 0, 100, "any", "LL"),
     ]
     text = "\n".join(check_rules(rules, (2, 22, 3)))
     assert "rule 2 (AllReduce Tree/LL): never reached, rule 1 covers it" in text
     assert "rule 3 (AllGather PAT/Simple): NCCL 2.22.3 has no such combination" in text
     assert "rule 4 (AllReduce Ring/Simple): 99 channels" in text
     assert "rule 5 (Broadcast Tree/LL): NCCL 2.22.3 has no such combination" in text
+    assert "rule 7 (" not in text
+    assert "rule 8 (Reduce any/LL): never reached, rule 7 covers it" in text
     with pytest.raises(AdvisorError, match="never reached"):
         format_rules(rules, (2, 22, 3))
 
@@ -525,39 +544,6 @@ def test_winners_become_ranges_without_going_beyond_what_was_measured() -> None:
         Rule("AllReduce", (1 << 16) + 1, 1 << 20, "Ring", "Simple", 16, nodes=2, ranks=16),
     ]
     assert check_rules(made, NCCL) == []
-
-
-@needs_compiler
-@pytest.mark.parametrize("api", [4, 5])
-def test_a_sweeps_winner_becomes_a_tuner_that_nccl_would_load(api: int, tmp_path: Path) -> None:
-    # GIVEN a sweep of a job with two sizes of all-reduce in which one setting won
-    calls = [Call("allreduce", 1 << 20, 4), Call("allreduce", 8 << 20), Call("broadcast", 64)]
-    changes: Configuration = {"env.NCCL_ALGO": "allreduce:tree", "env.NCCL_PROTO": "allreduce:LL"}
-    rules = tuner_rules(changes, calls, (2, 29, 7))
-    files = write_tuner(rules, (2, 29, 7), tmp_path, "set NCCL_ALGO=allreduce:tree")
-    assert [path.name for path in files] == ["tuner.csv", "tuner.c", "tuner.sh"]
-    # WHEN the script beside the rules is sourced
-    done = subprocess.run(
-        ["sh", "-euc", '. ./tuner.sh; echo "$NCCL_TUNER_PLUGIN"; echo "$NCCL_TUNER_CONFIG_FILE"; '
-         'echo "${NCCL_ALGO-unset}"'],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-        env={**os.environ, "NCCL_ALGO": "allreduce:tree"},
-    )  # fmt: skip
-    library, table, algorithm = done.stdout.split()
-    assert algorithm == "unset", "variables would mask the tuner"
-    # THEN the plugin takes the winner for the sizes that were run, and nothing else
-    made = Session(Path(library), api, Path(table), 16, 2)
-    assert made.status == 0
-    assert made.choose("AllReduce", 1 << 20) == (("Tree", "LL"), 0)
-    assert made.choose("AllReduce", 8 << 20) == (("Tree", "LL"), 0)
-    assert made.choose("AllReduce", (8 << 20) + 1) == (("Ring", "Simple"), 0)
-    assert made.choose("Broadcast", 64) == (("Ring", "Simple"), 0)
-
-
-def test_a_winner_without_nccls_variables_makes_no_tuner(tmp_path: Path) -> None:
-    assert tuner_rules({"bucket_cap_mb": 5}, [Call("allreduce", 1 << 20)], (2, 29, 7)) == []
-    assert write_tuner([], (2, 29, 7), tmp_path, "leave it") == []
-    assert list(tmp_path.iterdir()) == []
 
 
 @needs_compiler

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from advisor.tune.plugin.build import build_plugin, source_path
-from advisor.tune.plugin.rules import Rule, Winner, check_rules, format_rules, parse_rules, ranges
+from advisor.tune.plugin.parse import parse_rules
+from advisor.tune.plugin.rules import Rule, Winner, check_rules, format_rules, one_of, ranges
 
 __all__ = [
     "Rule",
@@ -11,6 +12,7 @@ __all__ = [
     "build_plugin",
     "check_rules",
     "format_rules",
+    "one_of",
     "parse_rules",
     "ranges",
     "source_path",

@@ -1,15 +1,16 @@
-"""The tuner's rule file: parsed and written strictly, checked against what NCCL has.
+"""The tuner's rules: what a row is, its checks against what NCCL has, and the file's text.
 
 Format: ``colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks[,numPipeOps
-[,regBuff]]``, that of NVIDIA's example plugin; first match wins. Sizes are total bytes: for
-allgather and reducescatter ranks x count, while the log line ``AllGather: N Bytes -> ...``
-prints the part of one rank.
+[,regBuff]]``, that of NVIDIA's example plugin; first match wins. Algorithm and protocol may also be
+several names joined by ``|``, or ``any``: of these the call takes what is cheapest by NCCL's own
+figures, as it would with the same names in NCCL_ALGO and NCCL_PROTO (NVIDIA's plugin reads one
+name only). Sizes are total bytes: for allgather and reducescatter ranks x count, while the log
+line ``AllGather: N Bytes -> ...`` prints the part of one rank.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isqrt
@@ -20,13 +21,10 @@ from advisor.model.nccl.names import FUNCTIONS, legal
 from advisor.model.nccl.version import NcclVersion, format_version
 
 ANY = -1
+ANY_NAME = "any"
 NO_LIMIT = 2**64 - 1
 
-# Limits of tuner.c.
-_LONGEST_LINE = 511
-_MOST_RULES = 4096
-
-_ALGORITHMS = {
+ALGORITHM_NAMES = {
     "tree": "Tree",
     "ring": "Ring",
     "collnet_direct": "CollNetDirect",
@@ -35,16 +33,19 @@ _ALGORITHMS = {
     "nvls_tree": "NVLSTree",
     "pat": "PAT",
 }
-_PROTOCOLS = {"ll": "LL", "ll128": "LL128", "simple": "Simple"}
-_FUNCTIONS = {name.lower(): name for name in FUNCTIONS}
-_FIELDS = "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
+PROTOCOL_NAMES = {"ll": "LL", "ll128": "LL128", "simple": "Simple"}
+ANY_RELEASE: NcclVersion = (99, 0, 0)
+# Rings of these two are there on every machine.
+_ALWAYS = {("Ring", "LL"), ("Ring", "Simple")}
+FIELDS = "colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
 
 
 @dataclass(frozen=True)
 class Rule:
     """One row, names as NCCL writes them ('AllReduce', 'NVLSTree', 'Simple'); -1 is any.
 
-    `channels` -1 leaves the number to NCCL.
+    `algorithm` and `protocol` may be several ('LL|Simple', see :func:`one_of`) or 'any', which
+    leaves them to NCCL; `channels` -1 leaves the number to NCCL.
     """
 
     function: str
@@ -57,6 +58,16 @@ class Rule:
     ranks: int = ANY
     pipe_ops: int = ANY
     registered: int = ANY
+
+    @property
+    def cells(self) -> frozenset[tuple[str, str]]:
+        """The (algorithm, protocol) that it names and that some release has."""
+        return frozenset(
+            (algorithm, protocol)
+            for algorithm in _listed(self.algorithm, ALGORITHM_NAMES)
+            for protocol in _listed(self.protocol, PROTOCOL_NAMES)
+            if legal(self.function, algorithm, protocol, ANY_RELEASE)
+        )
 
     def covers(self, other: Rule) -> bool:
         """Whether every call that `other` matches matches this rule too."""
@@ -99,17 +110,17 @@ def check_rules(rules: Sequence[Rule], version: NcclVersion) -> list[str]:
         row = f"rule {number} ({rule.function} {rule.algorithm}/{rule.protocol})"
         if rule.min_bytes < 0 or rule.max_bytes > NO_LIMIT or rule.min_bytes > rule.max_bytes:
             problems.append(f"{row}: {rule.min_bytes} to {rule.max_bytes} bytes is no range")
-        if not legal(rule.function, rule.algorithm, rule.protocol, version):
+        if not is_legal(rule, version):
             problems.append(f"{row}: NCCL {format_version(version)} has no such combination")
-        if rule.algorithm == "NVLS" and rule.function in ("AllGather", "ReduceScatter"):
+        if "NVLS" in rule.algorithm.split("|") and rule.function in ("AllGather", "ReduceScatter"):
             problems.append(f"{row}: NVLS can return permuted data here (NVIDIA/nccl issue 1906)")
         if rule.channels != ANY and not 1 <= rule.channels <= 64:
             problems.append(f"{row}: {rule.channels} channels; NCCL has 1 to 64")
         if ANY not in (rule.nodes, rule.ranks) and rule.ranks < rule.nodes:
             problems.append(f"{row}: fewer ranks than nodes")
         for earlier_number, earlier in enumerate(rules[: number - 1], 1):
-            same_cell = (earlier.algorithm, earlier.protocol) == (rule.algorithm, rule.protocol)
-            if earlier.covers(rule) and (same_cell or earlier.algorithm == "Ring"):
+            applies = earlier.cells >= rule.cells or earlier.cells & _ALWAYS
+            if earlier.covers(rule) and applies:
                 problems.append(f"{row}: never reached, rule {earlier_number} covers it")
                 break
     return problems
@@ -125,22 +136,22 @@ def format_rules(
     lines = [
         *(f"# {line}" for text in comments for line in wrap(text.replace("\0", " "), 100)),
         f"# NCCL {format_version(version)}; first match wins; sizes are total bytes (allgather and",
-        "# reducescatter: ranks x count); channels -1 = NCCL's own number. For advisor's plugin:",
-        "# NVIDIA's example crashes on 2.27.5 to 2.29.7 and runs unmatched calls on one channel.",
-        f"# {_FIELDS}",
+        "# reducescatter: ranks x count); channels -1 = NCCL's own number; of several names (| or",
+        "# any) the cheapest by NCCL's own figures. For advisor's plugin: NVIDIA's example reads",
+        "# one name, crashes on 2.27.5 to 2.29.7 and runs unmatched calls on one channel.",
+        f"# {FIELDS}",
         *(_row(rule) for rule in rules),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _row(rule: Rule) -> str:
-    algorithm = {name: key for key, name in _ALGORITHMS.items()}[rule.algorithm]
     fields: list[object] = [
         rule.function.lower(),
         rule.min_bytes,
         rule.max_bytes,
-        algorithm,
-        rule.protocol.lower(),
+        _written(rule.algorithm, ALGORITHM_NAMES),
+        _written(rule.protocol, PROTOCOL_NAMES),
         rule.channels,
         rule.nodes,
         rule.ranks,
@@ -152,76 +163,38 @@ def _row(rule: Rule) -> str:
     return ",".join(str(field) for field in fields)
 
 
-def parse_rules(text: str, *, where: str = "rules") -> list[Rule]:
-    """Read a rule file as the plugin does. Raises AdvisorError with every mistake's line."""
-    rules, mistakes = [], []
-    for number, line in enumerate(text.split("\n"), 1):
-        content = line.removesuffix("\r").strip(" \t")
-        if len(line.encode()) > _LONGEST_LINE or "\0" in line:
-            mistakes.append(
-                f"{where}:{number}: the line is longer than {_LONGEST_LINE} bytes or holds a NUL"
-                " byte"
-            )
-            continue
-        if not content or content.startswith("#"):
-            continue
-        try:
-            rules.append(_parse_row([field.strip(" \t") for field in content.split(",")]))
-        except ValueError as error:
-            mistakes.append(f"{where}:{number}: {error}")
-            continue
-        if len(rules) > _MOST_RULES:
-            mistakes.append(f"{where}:{number}: more than {_MOST_RULES} rules")
-            break
-    if mistakes:
-        raise AdvisorError("\n".join(mistakes), hint=f"fields: {_FIELDS}")
-    return rules
+def one_of(names: Collection[str]) -> str:
+    """Several algorithms or protocols for a :class:`Rule`: 'any' where all are given.
 
-
-def _parse_row(fields: list[str]) -> Rule:
-    if not 8 <= len(fields) <= 10:
-        raise ValueError(f"expected 8 to 10 comma-separated fields, found {len(fields)}")
-    if fields[0] == "colltype":
-        raise ValueError("a header row is not part of the format; write it as a comment")
-    rule = Rule(
-        function=_name(_FUNCTIONS, fields[0], "collective"),
-        min_bytes=_size(fields[1], "minbytes"),
-        max_bytes=_size(fields[2], "maxbytes"),
-        algorithm=_name(_ALGORITHMS, fields[3], "algorithm"),
-        protocol=_name(_PROTOCOLS, fields[4], "protocol"),
-        channels=_number(fields[5], "channels", 1, 64),
-        nodes=_number(fields[6], "nNodes", 1, 2**31 - 1),
-        ranks=_number(fields[7], "nRanks", 1, 2**31 - 1),
-        pipe_ops=_number(fields[8], "numPipeOps", 1, 2**31 - 1) if len(fields) > 8 else ANY,
-        registered=_number(fields[9], "regBuff", 0, 1) if len(fields) > 9 else ANY,
+    Raises ValueError on an unknown name.
+    """
+    known = list(
+        (
+            ALGORITHM_NAMES if set(names) <= set(ALGORITHM_NAMES.values()) else PROTOCOL_NAMES
+        ).values()
     )
-    if rule.min_bytes > rule.max_bytes:
-        raise ValueError("minbytes exceeds maxbytes")
-    if not legal(rule.function, rule.algorithm, rule.protocol, (99, 0, 0)):
-        raise ValueError(f"NCCL has no {fields[3]} with {fields[4]} for {fields[0]}")
-    if ANY not in (rule.nodes, rule.ranks) and rule.ranks < rule.nodes:
-        raise ValueError("nRanks is below nNodes")
-    return rule
+    if not names or not set(names) <= set(known):
+        raise ValueError(f"neither algorithms nor protocols: {', '.join(names)}")
+    chosen = [name for name in known if name in names]
+    return ANY_NAME if chosen == known else "|".join(chosen)
 
 
-def _name(names: dict[str, str], text: str, what: str) -> str:
-    if text not in names:
-        raise ValueError(f"unknown {what} '{text}'; known: {', '.join(names)}")
-    return names[text]
+def _listed(names: str, known: Mapping[str, str]) -> list[str]:
+    return list(known.values()) if names == ANY_NAME else names.split("|")
 
 
-def _size(text: str, what: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > NO_LIMIT:
-        raise ValueError(f"{what} is no size: '{text}'")
-    return int(text)
+def _written(names: str, known: Mapping[str, str]) -> str:
+    keys = {name: key for key, name in known.items()}
+    return names if names == ANY_NAME else "|".join(keys[name] for name in names.split("|"))
 
 
-def _number(text: str, what: str, least: int, most: int) -> int:
-    if text == "-1":
-        return ANY
-    if not re.fullmatch(r"[0-9]{1,12}", text) or not least <= int(text) <= most:
-        raise ValueError(f"{what} must be -1 or {least} to {most}, not '{text}'")
-    return int(text)
+def is_legal(rule: Rule, version: NcclVersion) -> bool:
+    """Whether each name has a combination in the release; of 'any' it is enough that one has."""
+    cells = {cell for cell in rule.cells if legal(rule.function, *cell, version)}
+    sides = ((rule.algorithm, {a for a, _ in cells}), (rule.protocol, {p for _, p in cells}))
+    return bool(cells) and all(
+        names == ANY_NAME or set(names.split("|")) == used for names, used in sides
+    )
 
 
 def ranges(winners: Sequence[Winner], *, nodes: int = ANY, ranks: int = ANY) -> list[Rule]:

@@ -3,12 +3,13 @@
  * Build:  cc -O2 -fPIC -shared -fvisibility=hidden -o libnccl-tuner-advisor.so tuner.c
  * Use:    NCCL_TUNER_PLUGIN=/path/libnccl-tuner-advisor.so NCCL_TUNER_CONFIG_FILE=/path/rules.csv
  *
- * A rule makes its algorithm and protocol cost nothing, so that NCCL takes it. Everything else
- * stays NCCL's: calls that no rule matches, what NCCL marked as not available, the number of
- * channels where a rule says -1, and the constants of its cost model. A rule file with a mistake
- * stops the job at initialisation, naming file and line: half a rule set on some ranks would hang.
+ * A rule makes its algorithm and protocol cost nothing, so that NCCL takes it; where it leaves
+ * several (ring|tree, ll|simple, any) the cheapest of them by NCCL's own figures. The rest stays
+ * NCCL's: calls that no rule matches, what NCCL marked as not available, the number of channels
+ * where a rule says -1, and the constants of its cost model. A rule file with a mistake stops the
+ * job at initialisation, naming file and line: half a rule set on some ranks would hang.
  *
- * File format (that of NVIDIA's example plugin), one rule per line, first match wins:
+ * File format (that of NVIDIA's example plugin, and | and any), one rule a line, first match wins:
  *   colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks[,numPipeOps[,regBuff]]
  * Sizes are total bytes (ranks x count for allgather and reducescatter) and inclusive; -1 means
  * "any" (channels: leave to NCCL). Lines that start with # and empty lines are skipped.
@@ -39,7 +40,8 @@ static const char *const ALGORITHMS[] = {"tree",          "ring", "collnet_direc
 static const char *const PROTOCOLS[] = {"ll", "ll128", "simple", NULL};
 
 typedef struct {
-  int function, algorithm, protocol;
+  int function;
+  unsigned algorithms, protocols; /* a bit each, lowest first */
   uint64_t min_bytes, max_bytes;
   int64_t channels, nodes, ranks, pipe_ops, registered;
 } rule;
@@ -72,6 +74,24 @@ static int index_of(const char *const *names, const char *name) {
   return -1;
 }
 
+/* Names joined by '|' as a set of bits; "any" is all of them. Returns 0 on an unknown name. */
+static int parse_set(const char *const *names, char *text, unsigned *set) {
+  *set = 0;
+  if (strcmp(text, "any") == 0) {
+    while (*names++ != NULL) *set = *set << 1 | 1;
+    return 1;
+  }
+  for (char *at = text, *bar = text; bar != NULL; at = bar + 1) {
+    bar = strchr(at, '|');
+    if (bar != NULL) *bar = '\0';
+    int index = index_of(names, at);
+    if (bar != NULL) *bar = '|';
+    if (index < 0) return 0;
+    *set |= 1u << index;
+  }
+  return 1;
+}
+
 /* NCCL has these combinations at all; whether the machine allows them NCCL decides per call. */
 static int is_legal(int function, int algorithm, int protocol) {
   if (algorithm == RING) return 1;
@@ -81,6 +101,21 @@ static int is_legal(int function, int algorithm, int protocol) {
   if (function == ALLGATHER || function == REDUCESCATTER)
     return algorithm == NVLS || algorithm == COLLNET_DIRECT || algorithm == PAT;
   return 0;
+}
+
+/* Each name needs a combination with the other set; of "any" it is enough that one has. */
+static int is_legal_set(int function, unsigned algorithms, unsigned protocols) {
+  const unsigned all_algorithms = (1u << (PAT + 1)) - 1, all_protocols = (1u << (SIMPLE + 1)) - 1;
+  unsigned used_algorithms = 0, used_protocols = 0;
+  for (int a = TREE; a <= PAT; a++)
+    for (int p = LL; p <= SIMPLE; p++)
+      if (algorithms >> a & 1 && protocols >> p & 1 && is_legal(function, a, p)) {
+        used_algorithms |= 1u << a;
+        used_protocols |= 1u << p;
+      }
+  return used_algorithms != 0 &&
+         (algorithms == all_algorithms || algorithms == used_algorithms) &&
+         (protocols == all_protocols || protocols == used_protocols);
 }
 
 /* Digits only: strtoull would take signs, spaces and prefixes. */
@@ -142,9 +177,9 @@ static void parse_rule(tuner *t, const char *path, size_t number, char *line) {
     mistake(t, path, number, "unknown collective (lower case)", f[0]);
   if (!parse_size(f[1], &r.min_bytes)) mistake(t, path, number, "minbytes is no size:", f[1]);
   if (!parse_size(f[2], &r.max_bytes)) mistake(t, path, number, "maxbytes is no size:", f[2]);
-  if ((r.algorithm = index_of(ALGORITHMS, f[3])) < 0)
+  if (!parse_set(ALGORITHMS, f[3], &r.algorithms))
     mistake(t, path, number, "unknown algorithm (lower case)", f[3]);
-  if ((r.protocol = index_of(PROTOCOLS, f[4])) < 0)
+  if (!parse_set(PROTOCOLS, f[4], &r.protocols))
     mistake(t, path, number, "unknown protocol (lower case)", f[4]);
   if (!parse_number(f[5], 1, 64, &r.channels))
     mistake(t, path, number, "channels must be -1 or 1 to 64, not", f[5]);
@@ -158,7 +193,7 @@ static void parse_rule(tuner *t, const char *path, size_t number, char *line) {
     mistake(t, path, number, "regBuff must be -1, 0 or 1, not", f[9]);
   if (t->mistakes != before) return;
   if (r.min_bytes > r.max_bytes) mistake(t, path, number, "minbytes exceeds maxbytes", NULL);
-  if (!is_legal(r.function, r.algorithm, r.protocol))
+  if (!is_legal_set(r.function, r.algorithms, r.protocols))
     mistake(t, path, number, "NCCL has no such algorithm and protocol for", f[0]);
   if (r.nodes > 0 && r.ranks > 0 && r.ranks < r.nodes)
     mistake(t, path, number, "nRanks is below nNodes", NULL);
@@ -274,10 +309,16 @@ static int choose(void *context, int function, size_t bytes, int pipe_ops, float
   for (size_t i = 0; i < t->count; i++) {
     const rule *r = &t->rules[i];
     if (!matches(t, r, function, bytes, pipe_ops, registered)) continue;
-    if (r->algorithm >= algorithms || r->protocol >= protocols) continue;
-    float *cell = &cost[r->algorithm * protocols + r->protocol];
-    if (!(*cell >= 0.0f)) continue; /* not available here: the next rule may be */
-    *cell = 0.0f;
+    float *best = NULL; /* as NCCL scans: of equals the first */
+    for (int a = 0; a < algorithms && a <= PAT; a++)
+      for (int p = 0; p < protocols && p <= SIMPLE; p++) {
+        float *cell = &cost[a * protocols + p];
+        if (r->algorithms >> a & 1 && r->protocols >> p & 1 && *cell >= 0.0f &&
+            (best == NULL || *cell < *best))
+          best = cell;
+      }
+    if (best == NULL) continue; /* not available here: the next rule may be */
+    *best = 0.0f;
     if (r->channels > 0 && channels != NULL) *channels = (int)r->channels;
     return SUCCESS;
   }

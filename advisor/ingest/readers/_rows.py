@@ -28,7 +28,7 @@ def insert(con: Any, table: str, columns: Sequence[str], rows: Iterable[Sequence
     """Append ``rows`` (values in the order of ``columns``) to ``table``; how many there were.
 
     ``table`` and ``columns`` come from this package, never from an input. Text is made valid
-    UTF-8; whole numbers that do not fit the column become null.
+    UTF-8; what is no text or whole number where the column wants one, or does not fit, is null.
     """
     described = con.execute(
         "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ?", [table]
@@ -77,9 +77,11 @@ def insert_events(con: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def _fit(value: Any, kind: str) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", errors="replace").decode("utf-8")
-    if kind in {"BIGINT", "INTEGER"} and value is not None:
+    if kind in {"BIGINT", "INTEGER"}:
         bits = 63 if kind == "BIGINT" else 31
-        return value if -(1 << bits) <= value < (1 << bits) else None
+        fits = isinstance(value, int) and -(1 << bits) <= value < (1 << bits)
+        return value if fits else None
+    if kind == "VARCHAR":
+        is_text = isinstance(value, str)
+        return value.encode("utf-8", errors="replace").decode("utf-8") if is_text else None
     return value

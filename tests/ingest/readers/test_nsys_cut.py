@@ -129,9 +129,49 @@ def test_a_damaged_page_in_the_middle_costs_its_own_rows_only(tmp_path: Path) ->
         ((dropped, reasons, note),) = rows(
             store, "SELECT events_dropped, drop_reasons, note FROM source"
         )
+        assert rows(store, "SELECT sum(events_dropped) FROM rank") == [(dropped,)]
+        assert rows(store, "SELECT drop_reasons FROM rank ORDER BY rank")[0][0] == (
+            '{"range without an end": 1, '
+            f'"row in a missing or damaged page (of ranks 3, 5 together)": {cells}}}'
+        )
     assert f'"row in a missing or damaged page": {cells}' in reasons
     assert dropped == cells + 2  # and the two ranges that never ended
     assert f"1 page of CUPTI_ACTIVITY_KIND_KERNEL lost, with {cells} rows" in note
+
+
+def test_a_cut_list_of_tables_is_no_lost_event(tmp_path: Path) -> None:
+    """GIVEN the list of tables goes on in the last page, which is cut off."""
+    path = tmp_path / "a.sqlite"
+    con = sqlite3.connect(export(path))
+    con.executescript(";".join(f"CREATE VIEW v{n} AS SELECT '{'x' * 900}'" for n in range(9)))
+    con.close()
+    data = path.read_bytes()
+    with stored(_cut(path, len(data) - _PAGE)) as store:
+        ((dropped, note),) = rows(store, "SELECT events_dropped, note FROM source")
+        assert rows(store, "SELECT count(*) FROM event") == [(20,)]
+        assert rows(store, "SELECT bool_or(complete) FROM rank") == [(False,)]
+    assert dropped == 2  # the two ranges that never ended
+    assert "the list of tables is cut or damaged itself" in note
+
+
+def test_keys_that_are_damaged_claim_no_more_rows_than_a_page_holds(tmp_path: Path) -> None:
+    path = long_export(tmp_path / "a.sqlite")
+    data = bytearray(path.read_bytes())
+    (root,) = (
+        sqlite3.connect(path)
+        .execute("SELECT rootpage FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_KERNEL'")
+        .fetchone()
+    )
+    page = (root - 1) * _PAGE
+    second = page + int.from_bytes(data[page + 14 : page + 16], "big")
+    data[second : second + 4] = bytes(4)  # the second page of rows is nowhere
+    data[second + 4] |= 0xC0  # and its largest row id is far too large
+    path.write_bytes(data)
+    with stored(path) as store:
+        (kept,) = rows(store, "SELECT count(*) FROM event WHERE stream = 9")[0]
+        (dropped,) = rows(store, "SELECT events_dropped FROM source")[0]
+    assert 3_500 < kept < 4_000
+    assert 4_000 - kept <= dropped < 500
 
 
 def test_the_names_table_is_cut_and_the_events_stay(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from advisor.ingest.classes import classify
-from advisor.ingest.readers.nsys.loader import Loader, string_column
+from advisor.ingest.readers.nsys.loader import Loader, string_column, text_of
 from advisor.ingest.readers.nsys.nccl_ranges import Call, all_to_all_of
 from advisor.ingest.readers.nsys.open import Database
 from advisor.ingest.readers.nsys.processes import Process, pid_of
@@ -45,13 +45,13 @@ def collect_launches(loader: Loader) -> None:
         f"SELECT start, globalTid, correlationId FROM {table}"
     ):
         key = (pid_of(global_tid) or 0, correlation)
-        if key in wanted:
+        if key in wanted and isinstance(start, int):
             loader.launches[key] = (global_tid, start)
 
 
-def _kernel_names(database: Database) -> Iterator[tuple[int, int, int, str]]:
+def _kernel_names(database: Database) -> Iterator[tuple[int, Any, Any, str | None]]:
     for row in _kernel_rows(database):
-        yield pid_of(row[3]) or 0, row[2], row[5], row[6]
+        yield pid_of(row[3]) or 0, row[2], row[5], text_of(row[6])
 
 
 def _kernel_rows(database: Database) -> Iterator[tuple[Any, ...]]:
@@ -79,6 +79,7 @@ def kernels(loader: Loader) -> Iterator[tuple[Any, ...]]:
         process = loader.of_device.get((pid_of(global_pid) or 0, device))
         if process is None:
             continue
+        name = text_of(name)
         kind = _class_of("kernel", name)
         extra = _of_call(loader, process, correlation) if kind == "comm" else {}
         row = loader.row(
@@ -197,7 +198,7 @@ def syncs(loader: Loader) -> Iterator[tuple[Any, ...]]:
             start,
             end,
             **{"class": "sync"},
-            name=name or "synchronization",
+            name=text_of(name) or "synchronization",
             category="cuda_sync",
             device=number,
             stream=None if stream == _NO_STREAM else stream,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.ingest.readers.nsys.loader import Loader, string_column
+from advisor.ingest.readers.nsys.loader import Loader, string_column, text_of
 from advisor.ingest.readers.nsys.processes import pid_of, tid_of
 
 # torch.autograd.profiler.emit_nvtx appends these to an operator's name.
@@ -43,7 +43,7 @@ def api_calls(loader: Loader) -> Iterator[tuple[Any, ...]]:
             start,
             end,
             **{"class": "runtime"},
-            name=_API_VERSION.sub("", text or ""),
+            name=_API_VERSION.sub("", text_of(text) or ""),
             category="cuda_runtime",
             pid=pid,
             tid=tid_of(global_tid),
@@ -71,7 +71,7 @@ def nvtx_ranges(loader: Loader) -> Iterator[tuple[Any, ...]]:
         "ORDER BY e.start"
     ):
         pid = pid_of(global_tid) or 0
-        process = loader.process_of_thread(global_tid)
+        process, title = loader.process_of_thread(global_tid), text_of(title)
         if process is None or title is None or (kind != _MARK and kind not in _RANGES):
             continue
         plain = _OP_SUFFIX.sub("", title)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from advisor.ingest.readers._rows import insert
 from advisor.ingest.readers.nsys.device_events import collect_launches, copies, kernels, syncs
@@ -32,7 +33,7 @@ def load(
     loader.insert(syncs(loader))
     loader.insert(api_calls(loader))
     loader.insert(nvtx_ranges(loader))
-    lost = {p.rank: _lost_of(p.rank, database, loader.outcome) for p in processes}
+    lost = _losses(processes, database, loader.outcome)
     insert(
         context.con,
         "rank",
@@ -59,9 +60,19 @@ def load(
     return loader.outcome
 
 
-def _lost_of(rank: int, database: Database, outcome: Outcome) -> dict[str, int]:
-    """What one rank lost: its own events, and what is missing from tables that all ranks share."""
-    lost = dict(outcome.lost.get(rank, {}))
-    of_events = {reason for own in outcome.lost.values() for reason in own}
-    shared = {reason: n for reason, n in database.dropped.items() if reason not in of_events}
-    return lost | shared
+def _losses(
+    processes: list[Process], database: Database, outcome: Outcome
+) -> dict[int, dict[str, int]]:
+    """What each rank lost. Rows of tables that ranks share are counted once, at the first of them:
+    nothing tells whose they were.
+    """
+    ranks = [process.rank for process in processes]
+    lost = {rank: dict(outcome.lost.get(rank, {})) for rank in ranks}
+    told = Counter[str]()
+    for own in lost.values():
+        told.update(own)
+    among = f" (of ranks {', '.join(map(str, ranks))} together)" if len(ranks) > 1 else ""
+    for reason, count in database.dropped.items():
+        if count > told[reason]:
+            lost[ranks[0]][reason + among] = count - told[reason]
+    return lost

@@ -12,6 +12,8 @@ from advisor.ingest.readers.nsys.open import Database
 from advisor.ingest.readers.nsys.processes import Process, pid_of
 from advisor.ingest.source import ReadContext
 
+OUTSIDE = "event outside the time of the analysis"
+_MOST_NS = 1 << 61  # the year 2043; twice that is still a whole number of 64 bits
 _EVENT = (
     *("run", "rank", "event_id", "name", "category", "class", "device", "stream", "pid", "tid"),
     *("start_ns", "dur_ns", "correlation", "collective", "dtype", "in_elements", "out_elements"),
@@ -47,6 +49,7 @@ class Loader:
             self.of_pid.setdefault(process.pid, process)
         self.shared = {p.pid for p in processes if p is not self.of_pid[p.pid]}
         self.offset_ns, self.has_base_time = epoch_offset(database)
+        self.earliest, self.latest = _bounds(database)
         self.outcome = Outcome()
         self.nccl = nccl
         self.launches: dict[tuple[int, int], tuple[int, int]] = {}
@@ -61,10 +64,9 @@ class Loader:
         return own or self.of_pid.get(pid)
 
     def row(self, process: Process, start: Any, end: Any, **values: Any) -> tuple[Any, ...] | None:
-        """An ``event`` row; None (and counted) when it has no time or no end."""
-        if not isinstance(start, int) or end is None:
-            whole = isinstance(start, int)
-            reason = "range without an end" if whole else "event without a time"
+        """An ``event`` row; None (and counted) when it has no time or no end that can be."""
+        reason = self._unusable(start, end)
+        if reason is not None:
             self.database.drop(reason)
             lost = self.outcome.lost.setdefault(process.rank, {})
             lost[reason] = lost.get(reason, 0) + 1
@@ -76,13 +78,46 @@ class Loader:
             "rank": process.rank,
             "event_id": number,
             "start_ns": start + self.offset_ns,
-            "dur_ns": max(0, int(end) - start),
+            "dur_ns": max(0, end - start),
         }
         return tuple({**fixed, **values}.get(column) for column in _EVENT)
+
+    def _unusable(self, start: Any, end: Any) -> str | None:
+        """Why an event of these times cannot be used; None where it can."""
+        if not isinstance(start, int) or not (end is None or isinstance(end, int)):
+            return "event without a time"
+        if not self.earliest <= start <= self.latest:
+            return OUTSIDE
+        if end is None:
+            return "range without an end"
+        return OUTSIDE if end > self.latest else None
 
     def insert(self, rows: Iterator[tuple[Any, ...]]) -> None:
         """Append rows to ``event`` and ``comm_event``."""
         self.outcome.read += insert_events(self.context.con, _EVENT, rows)
+
+
+def text_of(value: Any) -> str | None:
+    """A name as text, also where a damaged row holds a blob or a number in its place."""
+    if value is None or isinstance(value, str):
+        return value
+    return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _bounds(database: Database) -> tuple[int, int]:
+    """Times that an event can have: of the analysis, and its whole length before and after it.
+
+    Clocks of an export may begin at the session's start or with the system's, so that the bounds
+    are wide; what lies outside is damage.
+    """
+    columns = ("startTime", "stopTime", "duration")
+    if database.has("ANALYSIS_DETAILS", *columns):
+        sql = f"SELECT {', '.join(columns)} FROM ANALYSIS_DETAILS LIMIT 1"
+        for start, stop, duration in database.rows(sql):
+            whole = all(isinstance(value, int) for value in (start, stop, duration))
+            if whole and 0 < duration == stop - start and abs(start) < _MOST_NS:
+                return min(start, 0) - duration, stop + duration
+    return -_MOST_NS, _MOST_NS
 
 
 def string_column(database: Database, table: str, column: str) -> tuple[str, str]:
@@ -106,6 +141,8 @@ def epoch_offset(database: Database) -> tuple[int, bool]:
     if found is None or not isinstance(found[0], int):
         return 0, False
     utc, system = found
+    if not 0 <= utc < _MOST_NS:
+        return 0, False
     if isinstance(system, int) and database.has("ANALYSIS_DETAILS", "startTime"):
         start = next(database.rows("SELECT startTime FROM ANALYSIS_DETAILS LIMIT 1"), (None,))[0]
         if isinstance(start, int) and start >= system:

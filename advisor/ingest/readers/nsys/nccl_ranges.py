@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,8 @@ from advisor.ingest.readers.nsys.open import Database
 _HEADER = struct.Struct("<QQQQ")  # domain, schema, payload size, offset of the payload
 _COMM, _SIZE, _PEER = "NCCL communicator ID", "Message size [bytes]", "Peer rank"
 _RANKS, _RANK, _DEVICE = "No. of ranks", "Rank", "CUDA device"
+
+_MOST = 1_000_000  # ranks of a communicator: more is damage
 
 # Names of the profiler's metadata (torch's spelling), so that all traces read alike.
 _COLLECTIVES = {
@@ -128,7 +131,7 @@ def read_nccl_ranges(database: Database) -> NcclRanges:
         payload = _payload(blob, schemas)
         comm = f"{payload[_COMM]:#018x}" if _COMM in payload else None
         if text.startswith("ncclCommInit") or text.startswith("ncclCommSplit"):
-            if comm is not None and _RANK in payload and _RANKS in payload:
+            if comm is not None and 0 <= payload.get(_RANK, -1) < payload.get(_RANKS, 0) <= _MOST:
                 member = Membership(comm, payload[_RANKS], payload[_RANK], payload.get(_DEVICE))
                 out.members.setdefault((global_tid >> 24) & 0xFFFFFF, []).append(member)
             continue
@@ -142,7 +145,18 @@ def read_nccl_ranges(database: Database) -> NcclRanges:
             pending.setdefault(global_tid, [])
         elif text == "ncclGroupEnd":
             timeline.groups.append((start, end, pending.pop(global_tid, [])))
+    _outvote(out.members)
     return out
+
+
+def _outvote(members: dict[int, list[Membership]]) -> None:
+    """Leave out memberships that give a communicator another size than most of its ranks do."""
+    sizes: dict[str, Counter[int]] = {}
+    for own in members.values():
+        for member in own:
+            sizes.setdefault(member.comm, Counter())[member.ranks] += 1
+    for own in members.values():
+        own[:] = [m for m in own if 2 * sizes[m.comm][m.ranks] >= sizes[m.comm].total()]
 
 
 def _rows(database: Database) -> Iterator[tuple[Any, Any, str, Any, Any]]:
@@ -161,7 +175,8 @@ def _rows(database: Database) -> Iterator[tuple[Any, Any, str, Any, Any]]:
         "WHERE name LIKE 'nccl%' ORDER BY e.start"
     )
     for start, end, name, global_tid, data in database.rows(sql):
-        yield start, end, str(name), global_tid, data
+        if isinstance(name, str):
+            yield start, end, name, global_tid, data
 
 
 def _schemas(database: Database) -> dict[tuple[int, int], list[tuple[str, int, int]]]:
@@ -174,6 +189,8 @@ def _schemas(database: Database) -> dict[tuple[int, int], list[tuple[str, int, i
         "LIMIT 100000"
     )
     for domain, schema, name, kind, offset in database.rows(sql):
+        if not isinstance(kind or 0, int) or not isinstance(offset or 0, int):
+            continue  # a damaged row
         fields = out.setdefault((domain, schema), [])
         entry = (str(name), int(offset or 0), int(kind or 0))
         if entry not in fields:
@@ -195,6 +212,6 @@ def _payload(
     out: dict[str, int] = {}
     for name, place, kind in schemas.get((domain, schema), []):
         form = {_INT: "<i", _UINT64: "<Q", _SIZE_T: "<Q"}.get(kind)
-        if form is not None and place + struct.calcsize(form) <= len(data):
+        if form is not None and place >= 0 and place + struct.calcsize(form) <= len(data):
             out[name] = struct.unpack_from(form, data, place)[0]
     return out

@@ -28,7 +28,7 @@ _PIECE = 4 * 1024 * 1024
 # A damaged schema also shows as an error message that sqlite3 itself cannot decode.
 _DAMAGE = (sqlite3.Error, UnicodeDecodeError)
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
-_FUNCTIONS = {"coalesce", "like"}
+_FUNCTIONS = {"coalesce", "count", "like"}
 
 
 @dataclass

@@ -33,6 +33,15 @@ class Losses:
     rows: int = 0
     open_end: bool = False
     """The last page is lost: nothing tells how many rows followed."""
+    leaf_depth: int | None = field(default=None, compare=False)
+    leaf_rows: int = field(default=0, compare=False)
+    """Where the tree's leaves are (all at one depth), and how many rows the fullest one holds."""
+
+    def lose(self, rows: int, depth: int) -> None:
+        """Count a page whose keys claim so many rows; of a leaf's, no more than one can hold."""
+        self.pages += 1
+        at_leaves = self.leaf_depth is not None and depth >= self.leaf_depth
+        self.rows += min(rows, 2 * self.leaf_rows) if at_leaves else rows
 
 
 @dataclass
@@ -109,10 +118,10 @@ class Pages:
         """The rows of one page and those below it, whose ids are in ``low``+1 … ``high``."""
         page = self._page(number)
         if page is None or page.kind not in (_INTERIOR, _LEAF) or depth > _MAX_DEPTH:
-            losses.pages += 1
-            losses.rows += max(0, high - low) if high is not None else 0
+            losses.lose(max(0, high - low) if high is not None else 0, depth)
             losses.open_end |= high is None
         elif page.kind == _LEAF:
+            losses.leaf_depth = depth
             yield from self._leaf(page, losses)
         else:
             for child, key in self._children(page):
@@ -123,7 +132,9 @@ class Pages:
 
     def _leaf(self, page: _Page, losses: Losses) -> Iterator[tuple[int, list[Any]]]:
         lost = 0
-        for at in page.cells():
+        cells = page.cells()
+        losses.leaf_rows = max(losses.leaf_rows, len(cells))
+        for at in cells:
             try:
                 row = self._row(page, at)
             except (DamagedRowError, IndexError, ValueError, struct.error):

@@ -7,8 +7,10 @@ environment of a single-process capture, the file's name (``rank3``), else the o
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
 
 from advisor.ingest.readers.nsys.nccl_ranges import NcclRanges
 from advisor.ingest.readers.nsys.open import Database
@@ -18,6 +20,9 @@ DEVICE_TABLES = (
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     "CUPTI_ACTIVITY_KIND_MEMSET",
 )
+_HOST_TABLES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS")
+STRAY = "event of a process or GPU that hardly occurs"
+_STRAY_ROWS, _STRAY_SHARE = 10, 20
 _RANK_VARIABLES = (
     *(
         "RANK",
@@ -43,26 +48,36 @@ class Process:
     named_rank: int | None = None
 
 
-def pid_of(global_id: int | None) -> int | None:
-    """The process id in a globalPid or globalTid: bits 24 to 47 (Nsight Systems' export schema)."""
-    return None if global_id is None else (global_id >> 24) & 0xFFFFFF
+def pid_of(global_id: Any) -> int | None:
+    """The process id in a globalPid or globalTid: bits 24 to 47 (Nsight Systems' export schema).
+
+    None where there is none, or a damaged row holds something else.
+    """
+    return (global_id >> 24) & 0xFFFFFF if isinstance(global_id, int) else None
 
 
-def tid_of(global_id: int | None) -> int | None:
+def tid_of(global_id: Any) -> int | None:
     """The thread id in a globalTid: the lowest 24 bits."""
-    return None if global_id is None else global_id & 0xFFFFFF
+    return global_id & 0xFFFFFF if isinstance(global_id, int) else None
 
 
 def find_processes(database: Database, path: PurePath, nccl: NcclRanges) -> list[Process]:
-    """Processes with GPU activity in the order of (device, pid), with the ranks they name."""
-    found: set[tuple[int, int]] = set()
+    """Processes with GPU activity in the order of (device, pid), with the ranks they name.
+
+    Rows that only a damaged id can explain make no rank: they are counted as lost.
+    """
+    rows = Counter[tuple[int, int]]()
     for table in DEVICE_TABLES:
         if database.has(table, "globalPid", "deviceId"):
-            for global_pid, device in database.rows(
-                f'SELECT globalPid, deviceId FROM "{table}" GROUP BY 1, 2'
+            for global_pid, device, count in database.rows(
+                f'SELECT globalPid, deviceId, count(*) FROM "{table}" GROUP BY 1, 2'
             ):
                 if isinstance(global_pid, int) and isinstance(device, int):
-                    found.add((pid_of(global_pid) or 0, device))
+                    rows[pid_of(global_pid) or 0, device] += count
+                else:
+                    database.drop(STRAY, count)
+    found = _believed(rows, _pids_on_the_host(database))
+    database.drop(STRAY, sum(count for pair, count in rows.items() if pair not in found))
     host = _host(database)
     names = _device_names(database)
     processes = [
@@ -79,6 +94,33 @@ def find_processes(database: Database, path: PurePath, nccl: NcclRanges) -> list
         elif in_name is not None:
             processes[0].named_rank = int(in_name[1])
     return processes
+
+
+def _believed(rows: Counter[tuple[int, int]], known: set[int]) -> set[tuple[int, int]]:
+    """The (process, GPU) that are there: the others have but a few rows, and one of their ids is
+    of no process that calls the GPU, or belongs to a process that works on another one.
+    """
+    most = Counter[int]()
+    for (pid, _), count in rows.items():
+        most[pid] = max(most[pid], count)
+    busiest = max(rows.values(), default=0)
+    found = set()
+    for (pid, device), count in rows.items():
+        strange = pid not in known and count * _STRAY_SHARE < busiest
+        beside = count * _STRAY_SHARE < most[pid]
+        if count > _STRAY_ROWS or not (strange or beside):
+            found.add((pid, device))
+    return found
+
+
+def _pids_on_the_host(database: Database) -> set[int]:
+    """Processes that called the GPU or marked ranges."""
+    found: set[int] = set()
+    for table in _HOST_TABLES:
+        if database.has(table, "globalTid"):
+            ids = database.rows(f'SELECT globalTid FROM "{table}" GROUP BY 1')
+            found |= {pid for (number,) in ids if (pid := pid_of(number)) is not None}
+    return found
 
 
 def _rank_from_nccl(process: Process, nccl: NcclRanges) -> None:

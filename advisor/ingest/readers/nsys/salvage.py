@@ -17,13 +17,16 @@ from typing import Any
 
 from advisor.ingest.readers.nsys.pages import Losses, Pages
 
-TABLES = (
+EVENT_TABLES = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     "CUPTI_ACTIVITY_KIND_MEMSET",
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
     "CUPTI_ACTIVITY_KIND_RUNTIME",
     "NVTX_EVENTS",
+)
+TABLES = (
+    *EVENT_TABLES,
     "NVTX_PAYLOAD_SCHEMA_ENTRIES",
     "StringIds",
     "TARGET_INFO_SYSTEM_ENV",
@@ -80,7 +83,8 @@ def salvage(path: Path, target: Path) -> Salvage:
             out.notes.append("the file is damaged: what is left was read")
         into.execute("PRAGMA journal_mode = OFF")
         into.execute("PRAGMA synchronous = OFF")
-        for table in list(_tables(pages, schema)):
+        tables = list(_tables(pages, schema))
+        for table in tables:
             losses = Losses()
             _copy(pages, table, into, losses)
             if table.row_id is not None:  # ids of its own, with gaps: they count no rows
@@ -88,9 +92,17 @@ def salvage(path: Path, target: Path) -> Salvage:
             _tell(table.name, losses, out)
         into.commit()
     if schema.pages:
-        out.notes.append("the list of tables is cut itself: tables may be missing altogether")
-        out.lost[LOST] = out.lost.get(LOST, 0) + max(1, schema.rows)
+        out.notes.append(_of_the_list({table.name for table in tables}))
     return out
+
+
+def _of_the_list(found: set[str]) -> str:
+    """What a damaged list of tables means: none of its rows is an event's, but tables may lack."""
+    absent = [name for name in EVENT_TABLES if name not in found]
+    if not absent:
+        return "the list of tables is cut or damaged itself: those of events are all there"
+    missing = ", ".join(absent)
+    return f"the list of tables is cut or damaged itself: {missing} may be missing altogether"
 
 
 def _tell(name: str, losses: Losses, out: Salvage) -> None:

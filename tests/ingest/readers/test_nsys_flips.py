@@ -1,0 +1,116 @@
+"""Exports with flipped bits that sqlite does not notice: no rank is made up, nothing crashes."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.ingest.readers import nsys
+from advisor.ingest.source import ReadContext, Source
+from advisor.store.store import Store
+from tests.ingest.readers.test_nsys import COMM, blob, export, global_id, rows
+from tests.ingest.readers.test_nsys_cut import long_export, stored
+
+_RANKS = "SELECT rank, events_dropped FROM rank ORDER BY rank"
+_LOST = "SELECT events_dropped, drop_reasons FROM source"
+
+
+def _changed(path: Path, *statements: tuple[str, list[Any]]) -> Path:
+    con = sqlite3.connect(path)
+    for sql, values in statements:
+        con.execute(sql, values)
+    con.commit()
+    con.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("globalPid", global_id(100 | 1 << 12)),
+        ("deviceId", 1),
+        ("deviceId", 65),
+        ("deviceId", "?"),
+        ("globalPid", 1.5),
+    ],
+)
+def test_a_flipped_id_makes_no_rank(tmp_path: Path, column: str, value: object) -> None:
+    """GIVEN one kernel of 4,000 with an id of no process or GPU of its own THEN it is lost."""
+    path = _changed(
+        long_export(tmp_path / "a.sqlite"),
+        (
+            f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET {column} = ? WHERE correlationId = 2000",
+            [value],
+        ),
+    )
+    with stored(path) as store:
+        assert rows(store, _RANKS) == [(3, 2), (5, 1)]
+        assert rows(store, _LOST) == [
+            (3, '{"event of a process or GPU that hardly occurs": 1, "range without an end": 2}')
+        ]
+
+
+def test_a_process_with_little_work_of_its_own_stays_a_rank(tmp_path: Path) -> None:
+    """GIVEN 4,000 kernels on one GPU and 2 on another, whose process calls the GPU too."""
+    with stored(long_export(tmp_path / "a.sqlite")) as store:
+        assert rows(store, "SELECT rank, device FROM rank ORDER BY 1") == [(3, 0), (5, 1)]
+
+
+@pytest.mark.parametrize(
+    "member", [(8 | 1 << 24, 3), (8, 3 | 1 << 16), (8, -3), (8 | 1 << 12, 4099), (0, 0)]
+)
+def test_a_flipped_membership_makes_no_rank(tmp_path: Path, member: tuple[int, int]) -> None:
+    """GIVEN a size or rank that cannot be, or that the other ranks outvote."""
+    ranks, rank = member
+    path = export(tmp_path / "a.sqlite")
+    init = "INSERT INTO NVTX_EVENTS VALUES (100, 200, 59, NULL, ?, 5, 1, ?)"
+    payload = blob(COMM, struct.pack("<Qiiii", 0xABC, ranks, rank, 0, 0))
+    _changed(path, (init, [global_id(100, 7), payload]))
+    with stored(path) as store:
+        assert rows(store, "SELECT rank, world_size FROM rank ORDER BY 1") == [(3, 8), (5, 8)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [(4000, 1 << 62), (1 << 62, 1 << 62), (-(1 << 62), 5), (1.5, 2), (4, "x")]
+)
+def test_an_event_at_an_impossible_time_is_lost(tmp_path: Path, start: object, end: object) -> None:
+    change = "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET start = ?, end = ? WHERE deviceId = 0"
+    with stored(_changed(export(tmp_path / "a.sqlite"), (change, [start, end]))) as store:
+        assert rows(store, _RANKS) == [(3, 2), (5, 1)]
+        assert rows(store, "SELECT count(*) FROM event WHERE class = 'memory'") == [(1,)]
+
+
+def test_the_analysis_bounds_the_times(tmp_path: Path) -> None:
+    columns = "duration INTEGER, startTime INTEGER, stopTime INTEGER"
+    path = _changed(
+        export(tmp_path / "a.sqlite"),
+        (f"CREATE TABLE ANALYSIS_DETAILS ({columns})", []),
+        ("INSERT INTO ANALYSIS_DETAILS VALUES (9000, 0, 9000)", []),
+        ("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET end = end + (1 << 40) WHERE deviceId = 1", []),
+    )
+    with stored(path) as store:
+        assert '"event outside the time of the analysis": 1' in rows(store, _LOST)[0][1]
+        assert rows(store, _RANKS) == [(3, 1), (5, 2)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_flips_anywhere(tmp_path: Path, seed: int) -> None:
+    """Every file is read, and a loss is counted once, however many ranks there are."""
+    chance = random.Random(seed)
+    data = bytearray(long_export(tmp_path / "a.sqlite", 400).read_bytes())
+    for _ in range((3, 30, 300)[seed % 3]):
+        data[chance.randrange(100, len(data))] = chance.randrange(256)
+    path = tmp_path / "b.sqlite"
+    path.write_bytes(data)
+    with Store.create() as store:
+        nsys.read([Source.of(path, 0)], ReadContext(store, "r"))
+        ((dropped, _),) = rows(store, _LOST)
+        ((of_ranks,),) = rows(store, "SELECT coalesce(sum(events_dropped), 0) FROM rank")
+        ((ranks,),) = rows(store, "SELECT count(*) FROM rank")
+    assert of_ranks == (dropped if ranks else 0)
+    assert ranks <= 2

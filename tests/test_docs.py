@@ -55,6 +55,18 @@ def test_block_runs(language: str, body: str, status: int, tmp_path: Path) -> No
     assert "Traceback" not in done.stderr
 
 
+def test_all_pages_can_be_followed_in_one_folder() -> None:
+    """No command overwrites what another wrote, so two of one name would end with status 2."""
+    written: dict[str, str] = {}
+    for name, language, body, _ in blocks():
+        if language != "sh":
+            continue
+        for path in re.findall(r"(?:--store|--output|-o)[ =](\S+)", body):
+            assert path not in written, f"{name} and {written[path]} both write {path}"
+            written[path] = name
+    assert len(written) > 2
+
+
 def test_the_terminal_output_in_the_readme_is_what_the_command_prints() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     match = re.search(

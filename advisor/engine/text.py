@@ -70,6 +70,13 @@ def named_ranks(ranks: Iterable[int]) -> str:
     return f"rank{'' if len(known) == 1 else 's'} {ranks_text(known)}"
 
 
+def group_text(size: int, read: Iterable[int]) -> str:
+    """A group by its size in the job, and how many were read where others are missing."""
+    known = len(set(read))
+    missing = f", {known} of them read" if 0 < known < size else ""
+    return f"{size} rank{'' if size == 1 else 's'}{missing}"
+
+
 def percent(share: float) -> str:
     """A share as percent: 0.183 becomes '18 %', 0.0183 '1.8 %'."""
     return f"{significant(100 * share, 2)} %"
@@ -99,6 +106,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
         pct=percent,
         ranks=ranks_text,
         named_ranks=named_ranks,
+        group=group_text,
     )
     return environment
 

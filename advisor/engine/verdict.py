@@ -111,10 +111,7 @@ def _suspicion(findings: Sequence[Finding]) -> str:
 
 
 def _blame(top: Finding) -> Verdict:
-    amount = ""
-    if top.savings_ns:
-        share = f" ({percent(top.savings_share)})" if top.savings_share is not None else ""
-        amount = f": about {duration(top.savings_ns)} of every step{share} can be recovered"
+    amount = f": {_recoverable(top)} can be recovered" if top.savings_ns else ""
     title = top.title.rstrip(".")
     return Verdict(
         title=f"{title}{amount}.",
@@ -123,6 +120,23 @@ def _blame(top: Finding) -> Verdict:
         why=top.message,
         next_steps=[*top.fix[:2], *([f"prove it: {top.verify}"] if top.verify else [])],
     )
+
+
+def _recoverable(top: Finding) -> str:
+    """'about 12 ms of every step (6 %)', or both ends where one number would promise too much."""
+    gain, share = top.savings_ns or 0, top.savings_share
+    ends = top.gain_range_ns()
+    if ends is None:
+        of_step = f" ({percent(share)})" if share is not None else ""
+        return f"about {duration(gain)} of every step{of_step}"
+    low, most = ends
+    if low <= 0:
+        of_step = f" (up to {percent(share * most / gain)})" if share is not None else ""
+        return f"up to {duration(most)} of every step{of_step}"
+    shares = ""
+    if share is not None:
+        shares = f" ({percent(share * low / gain)} to {percent(share * most / gain)})"
+    return f"{duration(low)} to {duration(most)} of every step{shares}"
 
 
 def _unknown_without_steps(

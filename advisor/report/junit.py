@@ -12,17 +12,24 @@ from advisor.store.store import Store
 
 
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
-    """One suite per run. A rule that fired at ``options.fail_on`` or worse is a failure, a broken
-    rule an error, a rule without its evidence skipped; milder findings pass with their text.
+    """One suite per run, with the number of its findings as a property. A rule that fired at
+    ``options.fail_on`` or worse is a failure, a broken rule an error, a rule without its evidence
+    skipped; milder findings pass with their text, and a rule whose finding is merged into that of
+    its cause passes with the cause's name.
     """
     del store
     limit = SEVERITY_ORDER[Severity(options.fail_on)]
+    merged = summary.explained(report)
     root = ET.Element("testsuites", name="advisor")
     for run in dict.fromkeys(outcome.run for outcome in report.outcomes):
         suite = ET.SubElement(root, "testsuite", name=printable(run))
         properties = ET.SubElement(suite, "properties")
         verdict = printable(report.verdict.title)
         ET.SubElement(properties, "property", name="verdict", value=verdict)
+        number = sum(finding.run == run for finding in report.findings)
+        ET.SubElement(properties, "property", name="findings", value=str(number))
+        rules = summary.rules_line(report, run=run)
+        ET.SubElement(properties, "property", name="rules", value=rules)
         tally = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
         for outcome in report.outcomes:
             if outcome.run != run:
@@ -51,6 +58,10 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             elif found:
                 output = ET.SubElement(case, "system-out")
                 output.text = "\n\n".join(_text(finding, report) for finding in found)
+            elif (run, outcome.rule) in merged:
+                causes = "; ".join(finding.title for finding in merged[run, outcome.rule])
+                output = ET.SubElement(case, "system-out")
+                output.text = printable(f"fired, and is explained by another finding: {causes}")
         suite.attrib.update({key: str(value) for key, value in tally.items()})
     ET.indent(root)
     body = ET.tostring(root, encoding="unicode")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from advisor.findings import Finding, FindingsReport, OutcomeKind, Table
-from advisor.report import humanise, numbers, summary
+from advisor.findings import Finding, FindingsReport, Table
+from advisor.report import humanise, summary
 from advisor.report.clean import one_line, printable
 from advisor.report.options import Options
 from advisor.store.store import Store
@@ -34,12 +34,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
         lines.append("")
         for number, finding in enumerate(report.findings, 1):
             lines += _details(number, finding, report)
-    counts = summary.outcome_counts(report)
-    lines.append(
-        f"{numbers.plural(counts[OutcomeKind.PASSED], 'rule')} passed · "
-        f"{counts[OutcomeKind.NOT_APPLICABLE]} not applicable · "
-        f"{numbers.plural(counts[OutcomeKind.ERROR], 'error')}"
-    )
+    lines.append(summary.rules_line(report))
     return "\n".join(lines) + "\n"
 
 

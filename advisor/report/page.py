@@ -10,7 +10,7 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from advisor.findings import FindingsReport, OutcomeKind
+from advisor.findings import FindingsReport
 from advisor.metrics.comparison import Comparison
 from advisor.report import numbers, summary
 from advisor.report.clean import printable
@@ -37,6 +37,9 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     style = _style()
     sections = _sections(report, store, options.comparison)
     best = report.findings[0] if report.findings and not _is_sweep(report) else None
+    amount, share = (
+        summary.won_back(best) if best else (numbers.duration(report.verdict.savings_ns), "")
+    )
     return (
         _environment()
         .get_template("page.html.j2")
@@ -49,12 +52,11 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             state=_state(report),
             first_steps=[summary.to_paste(step, report) for step in report.verdict.next_steps[:3]],
             subject=_subject(report),
-            amount=summary.per_step(best) if best else numbers.duration(report.verdict.savings_ns),
-            share=numbers.share(best.savings_share) if best and best.savings_share else "",
+            amount=amount,
+            share=share,
             confidence=summary.confidence(best) if best else "",
             quality=quality.one_line_quality(report),
-            counts=summary.outcome_counts(report),
-            kinds=OutcomeKind,
+            rules=summary.rules_line(report),
             several_runs=len(report.runs) > 1,
             generated_at=options.generated_at,
         )

@@ -26,6 +26,40 @@ def outcome_counts(report: FindingsReport) -> dict[OutcomeKind, int]:
     return {kind: found.get(kind, 0) for kind in OutcomeKind}
 
 
+def explained(report: FindingsReport) -> dict[tuple[str, str], list[Finding]]:
+    """(run, rule) of each rule that fired, but has its finding merged into those of its cause."""
+    own = {(finding.run, finding.rule) for finding in report.findings}
+    fired = [(o.run, o.rule) for o in report.outcomes if o.outcome is OutcomeKind.FIRED]
+    return {
+        (run, rule): [
+            finding
+            for finding in report.findings
+            if finding.run == run and any(text.split(" ")[0] == rule for text in finding.merged)
+        ]
+        for run, rule in fired
+        if (run, rule) not in own
+    }
+
+
+def rules_line(report: FindingsReport, why_not: str = "", run: str | None = None) -> str:
+    """How all rules ended, in words; the four counts add up to the rules of all runs, or of one.
+
+    ``why_not`` stands beside those that were not applicable.
+    """
+    if run is not None:
+        own = [outcome for outcome in report.outcomes if outcome.run == run]
+        report = report.model_copy(update={"outcomes": own})
+    counts = outcome_counts(report)
+    merged = len(explained(report))
+    another = f" ({merged} merged into another's finding)" if merged else ""
+    return (
+        f"{numbers.plural(counts[OutcomeKind.FIRED], 'rule')} fired{another} · "
+        f"{counts[OutcomeKind.PASSED]} passed · "
+        f"{counts[OutcomeKind.NOT_APPLICABLE]} not applicable{why_not} · "
+        f"{numbers.plural(counts[OutcomeKind.ERROR], 'error')}"
+    )
+
+
 def severity_counts(report: FindingsReport) -> dict[Severity, int]:
     """How many findings there are of each severity."""
     found = Counter(finding.severity for finding in report.findings)
@@ -39,6 +73,20 @@ def per_step(finding: Finding) -> str:
     return numbers.duration_with_spread(
         finding.savings_ns, finding.savings_low_ns, finding.savings_high_ns
     )
+
+
+def won_back(finding: Finding) -> tuple[str, str]:
+    """The gain of a headline and its share of the step ('' if unknown), as the verdict has them:
+
+    an interval in the place of an estimate that lies at its upper end.
+    """
+    ends, share = finding.gain_range_ns(), finding.savings_share
+    if ends is None or not finding.savings_ns:
+        return per_step(finding), numbers.share(share) if share else ""
+    shares = [numbers.share(share * end / finding.savings_ns) for end in ends] if share else []
+    if ends[0] <= 0:
+        return f"up to {numbers.duration(ends[1])}", f"up to {shares[1]}" if shares else ""
+    return numbers.interval(*ends), " to ".join(shares)
 
 
 def gain(finding: Finding) -> str:

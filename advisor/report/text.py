@@ -107,15 +107,12 @@ def _findings_table(report: FindingsReport, options: Options) -> Iterator[str]:
 
 
 def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
-    counts = summary.outcome_counts(report)
-    passed = numbers.plural(counts[OutcomeKind.PASSED], "rule")
-    text = f"{passed} passed · {counts[OutcomeKind.NOT_APPLICABLE]} not applicable"
     missing = summary.missing_evidence(report)
+    why_not = ""
     if missing and not options.verbose:
         mostly = "mostly: " if len(missing) > 1 else ""
-        text += f" ({mostly}{shorten(missing[0][0], 120)}; --verbose says how to capture it)"
-    text += f" · {numbers.plural(counts[OutcomeKind.ERROR], 'error')}"
-    yield from _wrap(text, options.width)
+        why_not = f" ({mostly}{shorten(missing[0][0], 120)}; --verbose says how to capture it)"
+    yield from _wrap(summary.rules_line(report, why_not), options.width)
     if options.verbose:
         yield from _how_to_capture(missing, options)
     for outcome in report.outcomes:

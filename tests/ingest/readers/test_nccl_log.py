@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import advisor
 from advisor.ingest.detect import detect
 from advisor.ingest.readers import nccl_log
 from advisor.ingest.readers.nccl_log.collect import channel_orders
@@ -503,6 +504,16 @@ _FIRST = "a:1:1 [0] NCCL INFO Using network IB\n"
         ("a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -", _CUT),
         ("a:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Ring", {}),
         ("a:1:1 [0] NCCL INFO Launch mode Grou", {}),
+        # Cut inside what stands before the message, a timestamp of warnings included.
+        ("a:1", _CUT),
+        ("a:27:33 [1", _CUT),
+        ("a:1:1 [0] NCCL IN", _CUT),
+        ("[2026-01-01 12:0", _CUT),
+        ("[20", _CUT),
+        ("[2026-01-01 12:00:00] a:1:1 [0] NCCL INFO Using network IB\n[2026-01-01 12:00:00] a:1:",
+         _CUT),
+        ("loss 0.5", {}),
+        ("a: 1 file", {}),
     ],
 )  # fmt: skip
 def test_pieces_of_messages_are_counted_once(
@@ -541,6 +552,25 @@ Channel 01/0 : 8[0] -> 0[0] [receive] via NET/AWS Libfabric/2
 """
 
 
+@pytest.mark.parametrize(("nic", "rule"), [(0, "single-nic"), (None, "nics-shared")])
+def test_rules_on_nics_see_those_of_libfabric(tmp_path: Path, nic: int | None, rule: str) -> None:
+    """GIVEN one of three EFA NICs used, or two of three, THEN the rule about it fires."""
+    lines = [
+        *_EFA.splitlines()[:-2],
+        "NET/Libfabric : GPU Direct RDMA Enabled for HCA 2 'rdmap9s0'",
+        *(
+            f"Channel 0{channel}/0 : 0[0] -> 8[0] [send] via "
+            f"NET/Libfabric/{channel if nic is None else nic}/GDRDMA"
+            for channel in (0, 1)
+        ),
+    ]
+    path = tmp_path / "nccl.log"
+    path.write_text("".join(f"h0:1:2 [0] NCCL INFO {line}\n" for line in lines))
+    with advisor.load(path) as run:
+        fired = {finding.rule for finding in run.diagnose().findings}
+    assert fired & {"single-nic", "nics-shared"} == {rule}
+
+
 def test_a_libfabric_plugins_transport_and_nics_are_stored(tmp_path: Path) -> None:
     """GIVEN aws-ofi-nccl on EFA THEN provider, protocol, NICs and links as of other transports."""
     path = tmp_path / "nccl.log"
@@ -557,7 +587,7 @@ def test_a_libfabric_plugins_transport_and_nics_are_stored(tmp_path: Path) -> No
         assert versions["libfabric"] == "2.1"
         nics = {(host, name): value for (_, host, name), value in facts(store, "nic").items()}
         assert nics == {
-            ("h0", name): {"index": index, "port": None, "link": None, "net": "Libfabric"}
+            ("h0", name): {"index": index, "port": None, "link": "Libfabric", "net": "Libfabric"}
             for index, name in enumerate(("rdmap86s0", "rdmap110s0"))
         }
         groups = {name: value for (_, _, name), value in facts(store, "nic-group").items()}

@@ -16,7 +16,7 @@ from advisor.ingest.readers.nccl_log.facts import (
 )
 from advisor.ingest.readers.nccl_log.graphs import Blocks
 from advisor.ingest.readers.nccl_log.lines import parse_line
-from advisor.ingest.readers.nccl_log.prefix import Record, Thread, records
+from advisor.ingest.readers.nccl_log.prefix import Record, Thread, is_cut_prefix, records
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, parse_choice
 
 MAX_KEPT = 1_000_000
@@ -72,6 +72,7 @@ class Log:
     _matrix_slot: Slot | None = None
     _warnings: int = 0
     _last: Thread = _NOBODY
+    _last_line: str = ""
     _heads: int = 0
 
     def feed(self, line: str, where: Where, *, whole: bool = True) -> int:
@@ -93,8 +94,12 @@ class Log:
                 self._torn(record)
             elif not record.level:
                 self._tail(record)
+                if not whole and is_cut_prefix(line, self._last_line):
+                    self.counts.drop(_CUT)
             elif not whole and _KEPT_START.match(record.text):
                 self.counts.drop(_CUT)
+        if found and found[-1].level:
+            self._last_line = line
         return understood
 
     def _torn(self, record: Record) -> None:

@@ -53,10 +53,16 @@ def parse_ofi(text: str) -> list[Parsed]:
 def nic_of_plugin(text: str, name: str) -> list[Parsed]:
     """The NIC that a plugin's ``GPU Direct RDMA … for HCA`` line names.
 
-    NCCL's own transports list theirs elsewhere; of a plugin's only this line tells both.
+    NCCL's own transports list theirs elsewhere; of a plugin's only this line tells both. Its link
+    layer is not said: the plugin's name stands for it, since GPUs reach data NICs only.
     """
     match = _DIRECT.match(text)
     if match is None:
         return []
-    value: dict[str, Any] = {"index": int(match[2]), "port": None, "link": None, "net": match[1]}
+    value: dict[str, Any] = {
+        "index": int(match[2]),
+        "port": None,
+        "link": match[1],
+        "net": match[1],
+    }
     return [Fact("nic", name, value)]

@@ -12,6 +12,8 @@ _LONGEST_TOKEN = 512  # a host name has at most 253 characters
 _PLACE = re.compile(r"[\w./\-]{1,200}:\d{1,6}$")
 _VERSION = re.compile(r"NCCL version (?=\d)")
 _DATE = re.compile(r"\[\d{4}-\d\d-\d\d[ T][\d:.]+\]\s*$")
+_CUT_DATE = re.compile(r"\[(?:\d{1,4}|\d{4}-[\d\-: T.]*)\]?$")
+_DIGITS = re.compile(r"\d+")
 _SIGNS = re.compile(rb"NCCL (?:INFO|WARN) |NCCL version \d", re.IGNORECASE)
 
 
@@ -38,6 +40,19 @@ class Record:
 def looks_like_log(head: bytes) -> bool:
     """Whether NCCL's prefix occurs in the first bytes of a file."""
     return _SIGNS.search(head) is not None
+
+
+def is_cut_prefix(line: str, before: str) -> bool:
+    """Whether ``line`` is the beginning of NCCL's prefix, as a file's last line where it is cut.
+
+    ``before`` is an earlier line with a prefix; of that only the numbers may differ.
+    """
+    text = line.strip()
+    if _CUT_DATE.fullmatch(text):
+        return True
+    match = _LEVEL.search(before)
+    whole = before[: match.end()].lstrip() if match else ""
+    return bool(text) and _DIGITS.sub("0", whole).startswith(_DIGITS.sub("0", text))
 
 
 def records(line: str) -> list[Record]:

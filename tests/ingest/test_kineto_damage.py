@@ -175,6 +175,8 @@ def test_what_has_no_time_is_counted(tmp_path: Path) -> None:
         {"ph": "X", "name": "no ts"},
         {"ph": "X", "name": "too large", "ts": 10**18},
         {"ph": "X", "name": "list", "ts": [1]},
+        {"ph": "X", "name": "true", "ts": True, "dur": 1},
+        {"ts": False, "ph": "X", "name": 'in a text: {"ts": true}', "dur": 1},
         {"name": "no phase", "ts": 1},
         "text",
         None,
@@ -182,16 +184,19 @@ def test_what_has_no_time_is_counted(tmp_path: Path) -> None:
     ]
     store = read(_write(tmp_path, kineto([event(0), *odd, event(1)])))
     assert names(store) == ["kernel_0", "kernel_1"]
-    assert dropped(store) == {"no timestamp": 3, "not an event": 4}
+    assert dropped(store) == {"no timestamp": 5, "not an event": 4}
 
 
 def test_missing_duration_is_zero(tmp_path: Path) -> None:
     one = event(0)
     del one["dur"]
-    store = read(_write(tmp_path, kineto([one, event(1, dur="2.5"), event(2, dur=-1)])))
+    store = read(
+        _write(tmp_path, kineto([one, event(1, dur="2.5"), event(2, dur=-1), event(3, dur=True)]))
+    )
     assert store.con.execute("SELECT dur_ns FROM event ORDER BY event_id").fetchall() == [
         (0,),
         (2500,),
+        (0,),
         (0,),
     ]
 
@@ -214,6 +219,35 @@ def test_begin_and_end_pairs_nest(tmp_path: Path) -> None:
         ("inner", 3000),
     ]
     assert dropped(store) == {"begin without end": 1, "end without begin": 1}
+
+
+def test_an_end_with_a_name_ends_the_begin_of_that_name(tmp_path: Path) -> None:
+    """GIVEN ends out of order, of a name that is not open, and of begins without a name."""
+
+    def edge(phase: str, at: int, name: str | None = None) -> dict[str, object]:
+        named = {} if name is None else {"name": name}
+        return {"ph": phase, "ts": at, "pid": 1, "tid": 2, **named}
+
+    events = [
+        edge("B", 1, "a"),
+        edge("B", 2, "b"),
+        edge("B", 3, "a"),
+        edge("B", 4),
+        edge("E", 5, "none such"),  # of the begin that has no name
+        edge("E", 6, "b"),
+        edge("E", 7, "none such"),
+        edge("E", 8),
+        edge("E", 10, "a"),
+        edge("E", 11, "a"),
+    ]
+    store = read(_write(tmp_path, kineto(events)))
+    assert store.con.execute("SELECT name, dur_ns FROM event ORDER BY start_ns").fetchall() == [
+        ("a", 9000),
+        ("b", 4000),
+        ("a", 5000),
+        (None, 1000),
+    ]
+    assert dropped(store) == {"end without begin": 2}
 
 
 def test_args_of_any_type(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -32,6 +33,7 @@ _ARROW = pa.schema(
 _MEMORY_MB = 200
 _MEMORY_MB_PER_THREAD = 100
 _COMM_ROWS = 50_000
+_BOOLEAN_TIMES = [re.compile(rb'("%s"\s*:\s*)(?:true|false)\b' % key) for key in (b"ts", b"dur")]
 
 
 def insert_parsed(
@@ -151,14 +153,26 @@ def _memory_limit_mb(con: Any) -> int:
 
 
 def _batch(trace: Trace, chunk: Chunk) -> pa.RecordBatch:
-    size = len(chunk.text)
+    text = _no_boolean_times(chunk.text)
+    size = len(text)
     offsets = pa.py_buffer(_offsets(size))
-    columns = [pa.StringArray.from_buffers(1, offsets, pa.py_buffer(chunk.text))]
+    columns = [pa.StringArray.from_buffers(1, offsets, pa.py_buffer(text))]
     numbers = (trace.rank, trace.base_ns, chunk_first_id(trace, chunk))
     for field, number in zip(list(_ARROW)[1:], numbers, strict=True):
         data = number.to_bytes(field.type.bit_width // 8, sys.byteorder, signed=True)
         columns.append(pa.Array.from_buffers(field.type, 1, [None, pa.py_buffer(data)]))
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+
+
+def _no_boolean_times(text: bytearray) -> bytes | bytearray:
+    """The chunk with null for true and false as a time, which the database would take for 1 and 0.
+
+    A key cannot be meant that stands in a string: its quotes would be escaped there.
+    """
+    for pattern in _BOOLEAN_TIMES:
+        if pattern.search(text):
+            text = bytearray(pattern.sub(rb"\1null", text))
+    return text
 
 
 def _offsets(size: int) -> bytes:

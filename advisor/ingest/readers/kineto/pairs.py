@@ -1,8 +1,9 @@
 """Joins B and E events (begin and end of a span on one thread) into spans.
 
-They nest like parentheses per (pid, tid). What has no partner is counted, a begin without an end at
-the close of the trace too. A span has the arguments of both; where both have one, the end's counts,
-as the Trace Event Format says.
+They nest like parentheses per (pid, tid). An end need not have a name; one that has ends the
+nearest open begin of that name, as in Perfetto (Catapult ends the last one, and warns). What has no
+partner is counted, a begin without an end at the close of the trace too. A span has the arguments
+of both; where both have one, the end's counts, as the Trace Event Format says.
 """
 
 from __future__ import annotations
@@ -20,32 +21,64 @@ from advisor.ingest.source import ReadContext
 _SPAN = ["rank", "id", "dur", "end_id"]
 
 
+class _Open:
+    """The begins of one thread that have no end yet; each is put in and taken out once."""
+
+    def __init__(self) -> None:
+        self._order: list[int] = []
+        self._open: dict[int, int] = {}
+        self._by_name: dict[str | None, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def begin(self, event_id: int, start: int, name: str | None) -> None:
+        """A span begins."""
+        self._order.append(event_id)
+        self._open[event_id] = start
+        self._by_name.setdefault(name, []).append(event_id)
+
+    def end(self, name: str | None) -> tuple[int, int] | None:
+        """(event id, start) of the span that ends; None where none is open that can be meant."""
+        stacks = [self._order] if name is None else [self._by_name.get(key) for key in (name, None)]
+        found = None
+        for stack in stacks:
+            while stack and stack[-1] not in self._open:
+                stack.pop()
+            if stack and (found is None or self._began(stack[-1]) > self._began(found)):
+                found = stack[-1]
+        return None if found is None else (found, self._open.pop(found))
+
+    def _began(self, event_id: int) -> tuple[int, int]:
+        return self._open[event_id], event_id
+
+
 def pair_begin_end(traces: Sequence[Trace], context: ReadContext) -> None:
     """Turn begin markers into spans and remove end markers; see the module."""
     con = context.con
     marked = con.execute(
-        "SELECT rank, event_id, class = ?, pid, tid, start_ns FROM event "
+        "SELECT rank, event_id, class = ?, pid, tid, start_ns, nullif(name, '') FROM event "
         "WHERE run = ? AND class IN (?, ?) ORDER BY rank, start_ns, event_id",
         [sql.BEGIN, context.run, sql.BEGIN, sql.END],
     ).fetchall()
     if not marked:
         return
     owners = {trace.number: trace for trace in traces}
-    stacks: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+    threads: dict[tuple[Any, ...], _Open] = {}
     spans: list[tuple[int, int, int, int]] = []
-    for rank, event_id, begins, pid, tid, start in marked:
+    for rank, event_id, begins, pid, tid, start, name in marked:
         owner = owners[event_id // sql.IDS_PER_FILE]
-        stack = stacks.setdefault((owner.number, rank, pid, tid), [])
+        thread = threads.setdefault((owner.number, rank, pid, tid), _Open())
         if begins:
-            stack.append((event_id, start))
-        elif stack:
-            begun, since = stack.pop()
+            thread.begin(event_id, start, name)
+        elif (found := thread.end(name)) is not None:
+            begun, since = found
             spans.append((rank, begun, start - since, event_id))
         else:
             owner.dropped["end without begin"] += 1
-    for (number, *_), stack in stacks.items():
-        if stack:
-            owners[number].dropped["begin without end"] += len(stack)
+    for (number, *_), thread in threads.items():
+        if thread:
+            owners[number].dropped["begin without end"] += len(thread)
     columns = zip(*spans, strict=True) if spans else ([], [], [], [])
     con.register("kineto_pairs", pa.table(list(map(_whole_numbers, columns)), _SPAN))
     con.execute("CREATE OR REPLACE TEMP TABLE kineto_span AS SELECT * FROM kineto_pairs")

@@ -26,7 +26,7 @@ class Progress:
     def __call__(self, plan: Plan | None, result: TrialResult | None) -> None:
         if self._quiet or result is None:
             return
-        from advisor.tune.recommend import describe, faster
+        from advisor.tune.verdict import describe, faster
 
         start = self._sweep.start
         changes = {k: v for k, v in result.configuration.items() if v != start[k]}
@@ -72,13 +72,16 @@ def announce(sweep: Sweep, unheeded: list[str], model: NcclModel | None) -> None
             err=True,
         )
         return
+    from advisor.tune.sweep import trials_of
+
     settings = ", ".join(axis.setting.removeprefix("env.") for axis in sweep.axes)
     most = sweep.limit
     if sweep.seconds is not None:
         time = f"{sweep.seconds / 60:.3g} min" if sweep.seconds >= 90 else f"{sweep.seconds:.3g} s"
         limit = f"as many as fit into {time}, at most {most}"
     else:
-        limit = f"at most {most} tried"
+        in_all = trials_of(most, len(sweep.points) - 1)
+        limit = f"at most {most} of the others tried, {in_all} trials in all"
     click.echo(f"Sweeping {settings}: {len(sweep.points)} combinations, {limit}", err=True)
     for line in unheeded:
         click.echo(line, err=True)
@@ -89,7 +92,8 @@ def announce(sweep: Sweep, unheeded: list[str], model: NcclModel | None) -> None
 
 def print_result(sweep: Sweep, result: Recommendation) -> None:
     """The verdict, the noise, and the five best of the search."""
-    from advisor.tune.recommend import describe, faster, start_line
+    from advisor.tune.recommend import start_line
+    from advisor.tune.verdict import describe, faster
 
     click.echo(f"RESULT   {result.verdict}")
     if result.baseline_step_ns is not None:

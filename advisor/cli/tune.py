@@ -29,7 +29,7 @@ _NCCL = "2.29.7"  # what torch 2.12 and 2.13 ship
 
 
 @click.command(
-    epilog="Example:  advisor tune --sweep workloads/gpt2.yaml --budget 20 -o runs/sweep"
+    epilog="Example:  advisor tune --sweep workloads/gpt2.yaml --budget 60 -o runs/sweep"
 )
 @click.argument("workload", required=False, type=click.Path(path_type=Path))
 @click.option("--sweep", is_flag=True, help="Run trials of the workload under other settings.")
@@ -45,7 +45,8 @@ _NCCL = "2.29.7"  # what torch 2.12 and 2.13 ship
     default=_DEFAULT_BUDGET,
     show_default=True,
     metavar="N|Nm|Nh",
-    help="Trials (20) or time (8m); the search fits into it.",
+    help="Trials in all (60: also those of the present settings and of the confirmation), or time "
+    "(8m); the search fits into it.",
 )
 @click.option(
     "--timeout",
@@ -90,8 +91,9 @@ def command(
         return _check_env(nccl_version)
     if not sweep:
         raise click.UsageError("say what to do: --sweep or --check-env")
-    limit, seconds = parse_budget(budget)
+    trials, seconds = parse_budget(budget)
     from advisor.cli import _tune_output as output_lines
+    from advisor.cli._interrupt import is_interrupt
     from advisor.config.paths import shipped
     from advisor.config.sweep import default_space, load_space, on_interface
     from advisor.config.workload import load_workload
@@ -102,7 +104,8 @@ def command(
     from advisor.tune.modelled import NcclModel
     from advisor.tune.prepare import check_strategies, prepare, traced_only
 
-    job = load_workload(workload or shipped("workloads") / "gpt2.yaml")
+    workload = workload or shipped("workloads") / "gpt2.yaml"
+    job = load_workload(workload)
     overrides = {"strategy": strategy, "world_size": nproc}
     job = job.with_settings({k: v for k, v in overrides.items() if v is not None})
     backend = "nccl" if job.device == "cuda" else "gloo"
@@ -118,7 +121,7 @@ def command(
     unheeded = [axis.why_ignored(backend, job.strategy, modelled_on=machine) for axis in ignored]
     if axes:
         plan = prepare(
-            job, axes, folder, dict(os.environ), limit=limit, seconds=seconds, timeout_s=timeout
+            job, axes, folder, dict(os.environ), trials=trials, seconds=seconds, timeout_s=timeout
         )
     elif model is not None and model.settings:
         plan = traced_only(job, folder, timeout_s=timeout)
@@ -127,24 +130,34 @@ def command(
     if not quiet:
         output_lines.announce(plan, unheeded, model)
     progress = output_lines.Progress(plan, quiet=quiet)
+    left_out = [*unheeded, *(f"{item.setting}: {item.why}" for item in axes_file.left_out)]
     try:
         engine.run(plan, resume=resume, predict=_predictions, notify=progress)
+        result = outcome.recommend(plan, [*left_out, *(model.left_out if model else ())])
+        files = outcome.write_files(plan, result, folder, source=workload)
+        output_lines.print_result(plan, result)
+        files += _report(plan, result, version, model)
     except LaunchStoppedError as error:
-        stopped = AdvisorError(
-            f"{error.message}; finished trials: {len(plan.results)}",
-            hint="the same command with --resume goes on from there",
-        )
-        click.echo(f"advisor: {stopped}", err=True)
-        # As shells expect it of a process that a signal ended: 130 or 143.
-        return 128 + int(getattr(error.__cause__, "sigval", signal.SIGTERM))
-    left_out = [*unheeded, *(f"{item.setting}: {item.why}" for item in axes_file.left_out)]
-    result = outcome.recommend(plan, [*left_out, *(model.left_out if model else ())])
-    files = outcome.write_files(plan, result, folder)
-    output_lines.print_result(plan, result)
-    files += _report(plan, result, version, model)
+        number = int(getattr(error.__cause__, "sigval", signal.SIGTERM))
+        return _stopped(plan, error.message, number)
+    except (KeyboardInterrupt, Exception) as error:
+        # Ctrl-C between two trials, or while the results are written.
+        if not isinstance(error, KeyboardInterrupt) and not is_interrupt(error):
+            raise
+        return _stopped(plan, "stopped by SIGINT", signal.SIGINT)
     for file in files:
         click.echo(f"Wrote {file}", err=True)
     return 0
+
+
+def _stopped(sweep: Sweep, how: str, number: int) -> int:
+    """Say how to go on. The exit status that shells expect after a signal: 130 or 143."""
+    said = AdvisorError(
+        f"{how}; finished trials: {len(sweep.results)}",
+        hint="the same command with --resume goes on from there",
+    )
+    click.echo(f"advisor: {said}", err=True)
+    return 128 + number
 
 
 def _nothing_to_vary(
@@ -163,11 +176,11 @@ def _nothing_to_vary(
 
 
 def parse_budget(text: str) -> tuple[int | None, float | None]:
-    """``20`` is trials; ``90s``, ``8m``, ``1h`` is time. Returns (trials, seconds)."""
+    """``60`` is trials; ``90s``, ``8m``, ``1h`` is time. Returns (trials, seconds)."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if match is None or float(match[1]) <= 0 or ("." in match[1] and not match[2]):
         raise AdvisorError(
-            f"--budget {text!r} is neither trials nor time", hint="for example 20, 90s, 8m or 1h"
+            f"--budget {text!r} is neither trials nor time", hint="for example 60, 90s, 8m or 1h"
         )
     if not match[2]:
         return int(float(match[1])), None

@@ -16,6 +16,7 @@ from advisor.ingest.jobs import SeveralJobsError, refuse_several
 from advisor.ingest.join import join_sources
 from advisor.ingest.paths import Found, expand
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
+from advisor.ingest.trial_end import refuse_failed_trial
 from advisor.ingest.unknown import KNOWN, NOT_READ, why_unknown
 from advisor.store.store import Store, is_store
 
@@ -139,6 +140,7 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
             continue
         chosen.append((source, reader))
     if not chosen:
+        refuse_failed_trial(item.path for item in found)
         names = ", ".join(str(item.path) for item in found[:3])
         more = " ..." if len(found) > 3 else ""
         raise AdvisorError(
@@ -156,6 +158,7 @@ def refuse_nothing(store: Store, run: str) -> None:
     sources = con.execute(
         "SELECT path, note FROM source WHERE run = ? ORDER BY format = 'unknown', source_id", [run]
     ).fetchall()
+    refuse_failed_trial(Path(path) for path, _ in sources)
     path, note = sources[0]
     reason = " ".join((note or "").removeprefix(f"{path}: ").split())
     raise AdvisorError(

@@ -79,7 +79,7 @@ def _cause(sweep: Sweep, recommendation: Recommendation) -> str:
     if recommendation.recommended:
         return sweep_section.WON
     compared = any(one.ratio is not None for one in sweep.tried())
-    known = compared and recommendation.confirmed_resolution_share is not None
+    known = compared and recommendation.confidence == "measured"
     return sweep_section.KEPT if known else sweep_section.UNTOLD
 
 

@@ -11,7 +11,7 @@ from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.tune.points import Points, comparable, job_identity
 from advisor.tune.search import default_limit
-from advisor.tune.sweep import Sweep
+from advisor.tune.sweep import Sweep, combinations_in
 
 MINIMUM_TIMED_STEPS = 15
 
@@ -49,11 +49,14 @@ def prepare(
     folder: Path,
     environment: dict[str, str],
     *,
-    limit: int | None,
+    trials: int | None,
     seconds: float | None,
     timeout_s: float,
 ) -> Sweep:
-    """A sweep ready to run. Raises AdvisorError when there is nothing to vary."""
+    """A sweep ready to run, of ``trials`` in all or of ``seconds``.
+
+    Raises AdvisorError when there is nothing to vary, or too few trials to compare anything.
+    """
     steps = max(workload.timed_steps, MINIMUM_TIMED_STEPS)
     workload = comparable(workload.with_settings({"timed_steps": steps}), axes)
     start = baseline(list(axes), workload, environment)
@@ -74,7 +77,9 @@ def prepare(
         axes=varied,
         folder=folder,
         points=points,
-        limit=min(others, limit if limit is not None else default_limit(others, len(varied))),
+        limit=default_limit(others, len(varied))
+        if trials is None
+        else combinations_in(trials, others),
         fixed=fixed,
         seconds=seconds,
         timeout_s=timeout_s,

@@ -5,26 +5,22 @@ Only a configuration that won in fresh interleaved pairs is called ``measured`` 
 
 from __future__ import annotations
 
-import io
 import json
 import shlex
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from ruamel.yaml import YAML
 
 from advisor import __version__
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
 from advisor.config.workload import Workload
 from advisor.tune.frontier import frontier
+from advisor.tune.patched import patched_text
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import CONFIRMATION_ROUNDS, Sweep
-from advisor.tune.trial import TrialResult
+from advisor.tune.verdict import confidence, describe, leave_it, log_of
 from advisor.tune.whole_files import write_whole
-
-_KINDS = {"oom": "out of memory"}
 
 
 class Recommendation(BaseModel):
@@ -86,7 +82,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
             {
                 "trial": result.number,
                 "reason": (result.message.splitlines() or [""])[0],
-                "log": _log(result),
+                "log": log_of(result),
             }
             for result in sweep.results
             if not result.is_timed
@@ -117,25 +113,12 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
             **common,
         )
     return Recommendation(
-        verdict=_leave_it(sweep, step, floor),
+        verdict=leave_it(sweep, step, floor),
         recommended=False,
         changes={},
-        confidence=_confidence(sweep, floor),
+        confidence=confidence(sweep, floor),
         **common,
     )
-
-
-def describe(changes: Configuration) -> str:
-    """``bucket_cap_mb=5, NCCL_ALGO=allreduce:ring`` for people."""
-    return ", ".join(
-        f"{name.removeprefix(ENVIRONMENT_PREFIX)}={'unset' if value is None else value}"
-        for name, value in changes.items()
-    )
-
-
-def faster(ratio: float) -> str:
-    """A step relative to the present one, in words."""
-    return f"{abs(1 - ratio):.1%} {'faster' if ratio <= 1 else 'slower'}"
 
 
 def start_line(folder: Path) -> str:
@@ -143,8 +126,13 @@ def start_line(folder: Path) -> str:
     return shlex.join(["sh", str(folder / "run.sh")])
 
 
-def write_files(sweep: Sweep, recommendation: Recommendation, folder: Path) -> list[Path]:
-    """recommendation.json, and with a winner env.sh, workload.yaml, run.sh and torchrun.sh."""
+def write_files(
+    sweep: Sweep, recommendation: Recommendation, folder: Path, *, source: Path | None = None
+) -> list[Path]:
+    """recommendation.json, and with a winner env.sh, workload.yaml, run.sh and torchrun.sh.
+
+    ``source`` is the workload's own file, whose comments are kept.
+    """
     text = recommendation.model_dump_json(indent=1)
     written = [write_whole(folder / "recommendation.json", f"{text}\n")]
     if not recommendation.recommended:
@@ -164,9 +152,8 @@ def write_files(sweep: Sweep, recommendation: Recommendation, folder: Path) -> l
     body = "\n".join(lines) if lines else "# no environment variable changes"
     written.append(write_whole(folder / "env.sh", f"{note}{body}\n"))
     patched = sweep.workload.with_settings(settings)
-    yaml = io.StringIO()
-    YAML(typ="safe", pure=True).dump(patched.model_dump(mode="json", exclude_unset=True), yaml)
-    written.append(write_whole(folder / "workload.yaml", note + yaml.getvalue()))
+    text = patched_text(patched, source)
+    written.append(write_whole(folder / "workload.yaml", note + text))
     script = f"#!/bin/sh\n{note}set -eu\n. {shlex.quote(str((folder / 'env.sh').resolve()))}\n"
     recommended = shlex.quote(str((folder / "recommended").resolve()))
     job = shlex.quote(str((folder / "workload.yaml").resolve()))
@@ -205,64 +192,14 @@ def trial_rows(sweep: Sweep) -> list[tuple[Any, ...]]:
                 len(result.step_ns),
                 round(result.median_ns) if good else None,
                 round(result.mad_ns) if good else None,
-                _log(result),
+                log_of(result),
             )
         )
     return rows
 
 
-def _log(result: TrialResult) -> str:
-    """Where a trial's logs are, in the sweep's folder."""
-    return f"trials/{result.folder}/logs"
-
-
 def _changes(sweep: Sweep, configuration: Configuration) -> Configuration:
     return {k: v for k, v in configuration.items() if v != sweep.start[k]}
-
-
-def _leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
-    if step is None:
-        failed = next((r for r in sweep.results if not r.is_timed), None)
-        why = f": {failed.message.splitlines()[0]}" if failed and failed.message else ""
-        return f"the workload itself does not run{why}"
-    if not sweep.axes:
-        return "no setting was measured: gloo ignores all of this space; its ranking is modelled"
-    if sweep.all_failed:
-        return _none_ran([r for r in sweep.results if r.purpose == "search"], sweep.folder)
-    if floor is None:
-        return "leave it: too few baseline trials to tell a gain from noise"
-    if not sweep.tried():
-        usual = sum(r.seconds for r in sweep.results) / len(sweep.results)
-        return (
-            f"nothing was tried: trials take {usual:.0f} s here, and the budget must also hold the "
-            "confirmation; pass a larger --budget"
-        )
-    best = min((t.ratio for t in sweep.tried() if t.ratio is not None), default=None)
-    seen = "" if best is None else f"; the best single trial was {faster(best)}"
-    return (
-        f"leave it: no measurable gain (resolution {floor:.1%} of the step in "
-        f"{CONFIRMATION_ROUNDS} pairs, {sweep.resolution_of(1):.1%} in a single trial{seen})"
-    )
-
-
-def _none_ran(failed: list[TrialResult], folder: Path) -> str:
-    kinds = Counter(_KINDS.get(result.status, result.status) for result in failed)
-    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    started = next((result for result in failed if result.status != "refused"), None)
-    why = failed[0].message.splitlines()[0] if failed[0].message else "no message"
-    if started is not None:
-        others = " and those after it" if len(failed) > 1 else ""
-        why = f"see {folder / _log(started)}{others}"
-    return (
-        f"none of the {len(failed)} alternatives tried ran to the end ({listed}), so nothing is "
-        f"known about them: {why}"
-    )
-
-
-def _confidence(sweep: Sweep, floor: float | None) -> str:
-    if not sweep.axes:
-        return "modelled"
-    return "measured" if floor is not None and not sweep.all_failed else "rule-of-thumb"
 
 
 def _untried(count: int) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from advisor.config.sweep import Axis, Configuration
 from advisor.config.workload import Workload
+from advisor.errors import AdvisorError
 from advisor.tune.journal import Journal
 from advisor.tune.points import Points, key_of
 from advisor.tune.search import Predicted, Search, Tried
@@ -25,6 +26,26 @@ CANDIDATES = 2
 _FIRST_BASELINES = 3
 # A trial is stopped early only when it is slower than the best by this share at least.
 LEAST_LEAD = 0.05
+
+
+def trials_of(combinations: int, others: int) -> int:
+    """Most trials of a sweep that tries so many of the ``others``: its baselines, each one tried
+    with a baseline after it, and the confirmation.
+    """
+    confirmed = min(CANDIDATES, others)
+    return _FIRST_BASELINES + 2 * combinations + (1 + confirmed) * CONFIRMATION_ROUNDS
+
+
+def combinations_in(trials: int, others: int) -> int:
+    """How many combinations a sweep of so many trials can try. Raises AdvisorError for none."""
+    least = trials_of(1, others)
+    if trials < least:
+        raise AdvisorError(
+            f"--budget {trials}: {trials} trials compare nothing",
+            hint=f"{least} at least: {_FIRST_BASELINES} of the present settings, one of another "
+            f"beside one more, and {least - _FIRST_BASELINES - 2} to confirm what won",
+        )
+    return min(others, (trials - trials_of(0, others)) // 2)
 
 
 @dataclass(frozen=True)
@@ -179,6 +200,15 @@ class Sweep:
             return None
         return paired_gain([v for v in before if v is not None], [r.cost for _, r in wins])
 
+    def failed_confirmations(self) -> list[tuple[Tried, TrialResult]]:
+        """Candidates that did not run to their end when they were run again, with that trial."""
+        return [
+            (candidate, result)
+            for candidate in self.candidates()
+            for _, result in self._confirmations(candidate.configuration)
+            if result.status != "ok"
+        ]
+
     def next(self) -> Plan | None:
         """The next trial, or None at the end."""
         last = self.results[-1] if self.results else None
@@ -223,11 +253,8 @@ class Sweep:
     def _reserve_s(self) -> float:
         """Time that one more trial, its baseline and the confirmation will need."""
         usual = [r.seconds for r in self.results if r.status == "ok"]
-        return (
-            ((1 + CANDIDATES) * CONFIRMATION_ROUNDS + 2) * (sum(usual) / len(usual))
-            if usual
-            else 0.0
-        )
+        trials = trials_of(1, len(self.points) - 1) - _FIRST_BASELINES
+        return trials * (sum(usual) / len(usual)) if usual else 0.0
 
     def winner(self) -> tuple[Configuration, Gain] | None:
         """The confirmed configuration that gained most, and its gain; None: leave it."""

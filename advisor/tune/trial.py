@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
+from advisor.ingest.trial_end import FILE_NAME
 from advisor.tune.statistics import median_and_mad
+from advisor.tune.whole_files import write_whole
 
 if TYPE_CHECKING:
     from advisor.profile.failures import LaunchError
@@ -89,9 +91,10 @@ def run_trial(
 ) -> TrialResult:
     """Run ``workload`` with ``configuration`` to the end, a crash, a hang or out of memory.
 
-    A trial whose cost (ns per token) is clearly above ``stop_above_cost`` is 'stopped early': its
-    steps so far are kept, there is no trace. Raises LaunchStoppedError when somebody ends it: an
-    interrupted trial says nothing of its configuration.
+    How it ended is left in its folder too (trial.json), for those who look there. A trial whose
+    cost (ns per token) is clearly above ``stop_above_cost`` is 'stopped early': its steps so far
+    are kept, there is no trace. Raises LaunchStoppedError when somebody ends it: an interrupted
+    trial says nothing of its configuration.
     """
     from advisor.profile import strategies
     from advisor.profile.failures import LaunchError, LaunchStoppedError
@@ -101,7 +104,7 @@ def run_trial(
     started = time.monotonic()
 
     def result(status: Status, message: str = "", **values: Any) -> TrialResult:
-        return TrialResult(
+        made = TrialResult(
             number=number,
             configuration=configuration,
             is_baseline=is_baseline,
@@ -112,6 +115,9 @@ def run_trial(
             seconds=round(time.monotonic() - started, 3),
             **values,
         )
+        if folder.is_dir():
+            write_whole(folder / FILE_NAME, json.dumps(made.to_json(), indent=1) + "\n")
+        return made
 
     settings = {k: v for k, v in configuration.items() if not k.startswith(ENVIRONMENT_PREFIX)}
     try:

@@ -1,0 +1,113 @@
+"""What a sweep that recommends nothing says, and the words that all its results share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import ceil
+from pathlib import Path
+
+from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
+from advisor.ingest.trial_end import ENDED
+from advisor.tune.search import Tried
+from advisor.tune.sweep import CONFIRMATION_ROUNDS, Sweep, trials_of
+from advisor.tune.trial import TrialResult
+
+_KINDS = {"oom": "out of memory"}
+
+
+def describe(changes: Configuration) -> str:
+    """``bucket_cap_mb=5, NCCL_ALGO=allreduce:ring`` for people."""
+    return ", ".join(
+        f"{name.removeprefix(ENVIRONMENT_PREFIX)}={'unset' if value is None else value}"
+        for name, value in changes.items()
+    )
+
+
+def faster(ratio: float) -> str:
+    """A step relative to the present one, in words."""
+    return f"{abs(1 - ratio):.1%} {'faster' if ratio <= 1 else 'slower'}"
+
+
+def log_of(result: TrialResult) -> str:
+    """Where a trial's logs are, in the sweep's folder."""
+    return f"trials/{result.folder}/logs"
+
+
+def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
+    """The verdict without a winner: what was seen, or why nothing could be.
+
+    ``step`` is the present settings' median (ns), ``floor`` the resolution of the confirmation.
+    """
+    if step is None:
+        failed = next((r for r in sweep.results if not r.is_timed), None)
+        why = f": {failed.message.splitlines()[0]}" if failed and failed.message else ""
+        return f"the workload itself does not run{why}"
+    if not sweep.axes:
+        return "no setting was measured: gloo ignores all of this space; its ranking is modelled"
+    if sweep.all_failed:
+        return _none_ran([r for r in sweep.results if r.purpose == "search"], sweep.folder)
+    if floor is None:
+        return "leave it: too few baseline trials to tell a gain from noise"
+    if not sweep.tried():
+        usual = sum(r.seconds for r in sweep.results) / len(sweep.results)
+        least = trials_of(1, len(sweep.points) - 1)
+        return (
+            f"nothing was tried: trials take {usual:.0f} s here, and a comparison with its "
+            f"confirmation takes {least} of them; pass a --budget of {_budget(least * usual)} or "
+            "more"
+        )
+    lost = sweep.failed_confirmations()
+    if lost and len(lost) == len(sweep.candidates()):
+        return (
+            f"nothing was confirmed: {_did_not_run_again(sweep, lost)}. Leave the present "
+            "settings until that is mended"
+        )
+    best = min((t.ratio for t in sweep.tried() if t.ratio is not None), default=None)
+    seen = "" if best is None else f"; the best single trial was {faster(best)}"
+    also = f"; not confirmed: {_did_not_run_again(sweep, lost)}" if lost else ""
+    return (
+        f"leave it: no measurable gain (resolution {floor:.1%} of the step in "
+        f"{CONFIRMATION_ROUNDS} pairs, {sweep.resolution_of(1):.1%} in a single trial{seen})"
+        f"{also}"
+    )
+
+
+def _budget(seconds: float) -> str:
+    return f"{ceil(seconds / 60)}m" if seconds > 90 else f"{ceil(seconds)}s"
+
+
+def _did_not_run_again(sweep: Sweep, lost: list[tuple[Tried, TrialResult]]) -> str:
+    said = []
+    for candidate, result in lost:
+        changes = {k: v for k, v in candidate.configuration.items() if v != sweep.start[k]}
+        why = (result.message.splitlines() or ["no message"])[0]
+        said.append(
+            f"{describe(changes)} was {faster(candidate.ratio or 1.0)} in the search, but "
+            f"{ENDED.get(result.status, result.status)} when it was run again ({why}): see "
+            f"{sweep.folder / log_of(result)}"
+        )
+    return "; ".join(said)
+
+
+def _none_ran(failed: list[TrialResult], folder: Path) -> str:
+    kinds = Counter(_KINDS.get(result.status, result.status) for result in failed)
+    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    started = next((result for result in failed if result.status != "refused"), None)
+    why = failed[0].message.splitlines()[0] if failed[0].message else "no message"
+    if started is not None:
+        others = " and those after it" if len(failed) > 1 else ""
+        why = f"see {folder / log_of(started)}{others}"
+    return (
+        f"none of the {len(failed)} alternatives tried ran to the end ({listed}), so nothing is "
+        f"known about them: {why}"
+    )
+
+
+def confidence(sweep: Sweep, floor: float | None) -> str:
+    """How far a verdict without a winner can be relied on."""
+    if not sweep.axes:
+        return "modelled"
+    failed = sweep.failed_confirmations()
+    open_ends = bool(failed) and len(failed) == len(sweep.candidates())
+    known = floor is not None and not sweep.all_failed and not open_ends
+    return "measured" if known else "rule-of-thumb"

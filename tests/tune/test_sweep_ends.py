@@ -1,0 +1,181 @@
+"""How a sweep ends: within its trials, with a failed confirmation, by Ctrl-C, and in whose file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from advisor import api
+from advisor.cli.tune import command
+from advisor.config.workload import Workload, load_workload
+from advisor.errors import AdvisorError
+from advisor.ingest.trial_end import FILE_NAME
+from advisor.report.sections.sweep import UNTOLD
+from advisor.tune import sweep as engine
+from advisor.tune import trial as trials
+from advisor.tune.page import _cause
+from advisor.tune.recommend import recommend, write_files
+from advisor.tune.sweep import Sweep
+from advisor.tune.trial import TrialResult
+from tests.tune.test_sweep import finish, make, play
+
+STEPS_MS = {1.0: 90.0, 5.0: 80.0, 25.0: 100.0}
+
+
+@pytest.mark.parametrize("trials", [17, 18, 19, 40])
+def test_a_budget_of_trials_counts_all_of_them(tmp_path: Path, trials: int) -> None:
+    sweep = make(tmp_path, trials=trials)
+    purposes = play(sweep, STEPS_MS)
+    assert len(purposes) <= trials
+    # It is used up where there is something to use it for: two others, two trials each.
+    assert purposes.count("search") == min((trials - 15) // 2, 2)
+
+
+def test_a_budget_that_compares_nothing_is_refused_before_any_trial(tmp_path: Path) -> None:
+    with pytest.raises(AdvisorError, match=r"--budget 16: 16 trials compare nothing") as error:
+        make(tmp_path, trials=16)
+    assert "17 at least: 3 of the present settings" in error.value.hint
+
+
+def test_a_sweep_of_one_alternative_keeps_no_time_for_a_second(tmp_path: Path) -> None:
+    # Three baselines, one trial and the baseline after it, four rounds of two.
+    sweep = make(tmp_path, seconds=3 + 2 + 2 * 4)
+    sweep.points = replace(sweep.points, jobs=sweep.points.jobs[:2])
+    assert play(sweep, STEPS_MS).count("search") == 1
+
+
+def play_with_failures(sweep: Sweep, status: str, failing: set[float]) -> None:
+    """As ``play``, but what is run again with these caps does not run to its end."""
+    while (plan := sweep.next()) is not None:
+        cap = float(plan.configuration["bucket_cap_mb"] or 0)
+        number = len(sweep.results)
+        result = finish(plan, number, STEPS_MS[cap] * 1e6 * (1 + number % 3 * 1e-4))
+        result = replace(result, folder=f"{number:04d}")
+        if plan.purpose == "confirm-b" and cap in failing:
+            result = replace(result, status=status, step_ns=[], message="rank 1 failed: boom\nmore")
+        sweep.results.append(result)
+        assert len(sweep.results) < 60
+
+
+@pytest.mark.parametrize(("status", "word"), [("crash", "crashed"), ("hang", "hung")])
+def test_winners_that_all_fail_when_run_again_are_said_to_be_unconfirmed_and_why(
+    tmp_path: Path, status: str, word: str
+) -> None:
+    sweep = make(tmp_path)
+    play_with_failures(sweep, status, {1.0, 5.0})
+    result = recommend(sweep, [])
+    assert not result.recommended
+    assert result.verdict == (
+        f"nothing was confirmed: bucket_cap_mb=5.0 was 20.0% faster in the search, but {word} when "
+        f"it was run again (rank 1 failed: boom): see {tmp_path}/trials/0008/logs; "
+        f"bucket_cap_mb=1.0 was 10.0% faster in the search, but {word} when it was run again "
+        f"(rank 1 failed: boom): see {tmp_path}/trials/0009/logs. Leave the present settings until "
+        "that is mended"
+    )
+    assert result.confidence == "rule-of-thumb"
+    assert _cause(sweep, result) == UNTOLD
+
+
+def test_one_that_fails_when_run_again_is_named_beside_the_one_that_does_not_gain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = make(tmp_path)
+    play_with_failures(sweep, "crash", {5.0})
+    monkeypatch.setattr(Sweep, "is_real", lambda *_: False)
+    verdict = recommend(sweep, []).verdict
+    assert verdict.startswith("leave it: no measurable gain (")
+    assert (
+        "; not confirmed: bucket_cap_mb=5.0 was 20.0% faster in the search, but crashed" in verdict
+    )
+
+
+SOURCE = """\
+# our job, see the wiki
+name: w   # short
+strategy: ddp
+
+bucket_cap_mb: 0.5   # somebody set this long ago
+learning_rate: 3e-4
+model: {preset: tiny}  # the smallest
+"""
+
+
+def test_the_patched_workload_keeps_the_users_comments_and_order(tmp_path: Path) -> None:
+    source = tmp_path / "job.yaml"
+    source.write_text(SOURCE)
+    sweep = make(tmp_path)
+    sweep.workload = load_workload(source).with_settings({"timed_steps": 15})
+    play(sweep, STEPS_MS)
+    write_files(sweep, recommend(sweep, []), tmp_path, source=source)
+    note, text = (tmp_path / "workload.yaml").read_text().split("\n", 1)
+    assert note.startswith("# advisor tune: set bucket_cap_mb=5")
+    expected = SOURCE.replace("bucket_cap_mb: 0.5 ", "bucket_cap_mb: 5.0 ")
+    assert text == f"{expected}timed_steps: 15\n"
+    assert load_workload(tmp_path / "workload.yaml").bucket_cap_mb == 5.0
+
+
+def test_a_file_that_has_changed_since_is_not_patched(tmp_path: Path) -> None:
+    source = tmp_path / "job.yaml"
+    source.write_text(SOURCE + "colour: red\n")
+    sweep = make(tmp_path)
+    play(sweep, STEPS_MS)
+    write_files(sweep, recommend(sweep, []), tmp_path, source=source)
+    job = load_workload(tmp_path / "workload.yaml")
+    assert (job.name, job.bucket_cap_mb) == ("w", 5.0)
+
+
+def test_a_trial_without_a_trace_says_how_it_ended_when_it_is_diagnosed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN a trial that crashed and left three empty logs
+    from advisor.profile import launch
+    from advisor.profile.failures import LaunchError
+
+    def crash(_job: Workload, folder: Path, **_: Any) -> None:
+        for rank in range(3):
+            log = folder / "logs" / "r" / "attempt_0" / str(rank) / "stderr.log"
+            log.parent.mkdir(parents=True)
+            log.write_text("")
+        raise LaunchError("rank 1 was killed by SIGSEGV; the others were ended")
+
+    monkeypatch.setattr(launch, "launch", crash)
+    folder = tmp_path / "0003"
+    result = trials.run_trial(
+        Workload(name="w"), {}, folder, number=3, is_baseline=False, purpose="search", timeout_s=1
+    )
+    assert json.loads((folder / FILE_NAME).read_text())["status"] == result.status == "crash"
+    # WHEN somebody wants it diagnosed THEN that is what they hear
+    with pytest.raises(AdvisorError) as error:
+        api.load(folder)
+    assert str(error.value) == (
+        f"{folder}: trial 3 of a sweep crashed and recorded nothing: rank 1 was killed by SIGSEGV; "
+        f"the others were ended\n  what its ranks wrote is in {folder / 'logs'}"
+    )
+
+
+def test_ctrl_c_between_two_trials_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_trial(_workload: Any, configuration: Any, _folder: Path, **values: Any) -> TrialResult:
+        if values["number"] == 2:
+            raise KeyboardInterrupt
+        return TrialResult(
+            number=values["number"], configuration=configuration, purpose=values["purpose"],
+            is_baseline=values["is_baseline"], status="ok", step_ns=[100_000_000] * 15,
+            tokens_per_step=512, folder="none", seconds=1.0,
+        )  # fmt: skip
+
+    monkeypatch.setattr(engine, "run_trial", run_trial)
+    done = CliRunner().invoke(
+        command, ["--sweep", "-o", str(tmp_path / "s"), "-q"], standalone_mode=False
+    )
+    assert done.return_value == 130
+    assert done.stderr.endswith(
+        "advisor: stopped by SIGINT; finished trials: 2\n"
+        "  the same command with --resume goes on from there\n"
+    )

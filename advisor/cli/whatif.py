@@ -33,7 +33,8 @@ _USUAL = (
     multiple=True,
     metavar="NAME=VALUE",
     help="bucket_cap_mb=N|default, link.bandwidth=xF|NGb, late_rank=R, resharding=off, "
-    "prefetch_forward=N, prefetch_backward=N, wrap_layers=N (N from 1). Default: the usual ones.",
+    "prefetch_forward=N, prefetch_backward=N (0: FSDP2's default), wrap_layers=N. Default: the "
+    "usual ones.",
 )
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
@@ -119,22 +120,25 @@ def _bucket_cap(steps: list[Program], value: str) -> Prediction:
 def _bandwidth(steps: list[Program], value: str) -> Prediction:
     from advisor.whatif.predict import predict_bandwidth, service_models
 
-    models = service_models(steps)
     match = re.fullmatch(r"x(\d+(?:\.\d+)?)", value)
+    where = f"link.bandwidth={value}"
     if match:
         factor = float(match[1])
     else:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(Gb|Mb|GB)(?:/s)?", value)
         if match is None:
-            raise AdvisorError(
-                f"{value!r} is no bandwidth", where="link.bandwidth", hint="x2, 10Gb or 400Mb"
-            )
+            raise AdvisorError(f"{value!r} is no bandwidth", where=where, hint="x2, 10Gb or 400Mb")
         wanted = float(match[1]) * {"Gb": 1 / 8, "Mb": 1 / 8000, "GB": 1.0}[match[2]]
-        present = _link_gbps(steps)
-        factor = wanted / present
-    found = predict_bandwidth(steps, models, factor) if factor > 0 else None
+        factor = wanted / _link_gbps(steps) if wanted else 0.0
+    if not factor:
+        raise AdvisorError(
+            "no step ends on links without bandwidth",
+            where=where,
+            hint="above 0: x0.5 is half of now, x2 twice; or 10Gb, 400Mb",
+        )
+    found = predict_bandwidth(steps, service_models(steps), factor)
     if found is None:
-        raise AdvisorError("cannot replay this run", where=f"link.bandwidth={value}")
+        raise AdvisorError("cannot replay this run", where=where)
     return found
 
 
@@ -172,6 +176,12 @@ def _sharded(steps: list[Program], name: str, value: str) -> Prediction:
             return sharded.with_wrapping(program, number, models)
         return sharded.with_prefetch(program, name.removeprefix("prefetch_"), number)
 
+    if (name, number) == ("prefetch_forward", 0) and any(s.timeline != "host" for s in steps):
+        raise AdvisorError(
+            "a trace of GPUs does not show when the host would come to each unit's turn",
+            where=f"{name}={value}",
+            hint="`advisor tune --sweep` measures 0; 1 and more are predicted",
+        )
     found = predict(steps, change)
     if found is None:
         raise AdvisorError(
@@ -221,19 +231,13 @@ def _units(text: str, name: str) -> int:
     meaning = (
         "neighbouring units made one, counted from those of this run: 1, 2, 4"
         if name == "wrap_layers"
-        else "units gathered ahead: 1, 2"
+        else "units gathered ahead: 0 (FSDP2's default), 1, 2"
     )
     if not _WHOLE.fullmatch(text):
         raise AdvisorError(f"{text!r} is no whole number", where=where, hint=meaning)
-    if int(text) > 0:
-        return int(text)
-    if name == "wrap_layers":
+    if name == "wrap_layers" and not int(text):
         raise AdvisorError("0 units cannot be made one", where=where, hint=meaning)
-    raise AdvisorError(
-        "a replay can gather earlier than this run did, not as late as without prefetching",
-        where=where,
-        hint="`advisor tune --sweep` measures 0; 1 and more are predicted",
-    )
+    return int(text)
 
 
 def _mebibytes(text: str, name: str) -> float:

@@ -29,6 +29,17 @@ STRATEGY = "strategy"
 _INTERFACE = "env.GLOO_SOCKET_IFNAME"
 # Whose variables these are: no other backend reads them, whatever a space says.
 _READ_BY = {"NCCL_": "nccl", "TORCH_NCCL_": "nccl", "GLOO_": "gloo", "TORCH_GLOO_": "gloo"}
+# Settings of a workload that no sweep may vary, and why.
+_NO_AXES = {
+    **dict.fromkeys(("name", "description"), "it changes nothing in the job"),
+    "world_size": "other numbers of ranks do not compare; sweep each by itself (--nproc)",
+    "device": "another backend heeds other settings; sweep each by itself",
+    **dict.fromkeys(("warmup_steps", "timed_steps"), "it is how trials are measured"),
+    **dict.fromkeys(
+        ("steps", "record_shapes", "record_memory", "memory_snapshot"),
+        "it is what is recorded after the timed steps",
+    ),
+}
 _MODELLED = ("NCCL_ALGO", "NCCL_PROTO")
 
 
@@ -63,7 +74,10 @@ class Axis(_Model):
     @classmethod
     def _known(cls, setting: str) -> str:
         known = _workload_settings()
+        if setting in _NO_AXES:
+            raise ValueError(f"{setting} is no axis: {_NO_AXES[setting]}")
         if not setting.startswith(ENVIRONMENT_PREFIX) and setting not in known:
+            known = tuple(name for name in known if name not in _NO_AXES)
             close = get_close_matches(setting, known, n=1)
             tail = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
             raise ValueError(f"unknown setting '{setting}'{tail}")

@@ -93,7 +93,7 @@ def _change(
         setting = f"prefetch_{phase}"
         depth = point.get(setting, start.get(setting))
         if depth != start.get(setting):
-            if not isinstance(depth, int) or depth < 1:
+            if not isinstance(depth, int):
                 return None
             changes.append(_prefetch(phase, depth))
 

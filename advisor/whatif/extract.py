@@ -64,6 +64,7 @@ def _program(
         shared=backend == "gloo",
         measured_ns=float(np.median([end - start for start, end in windows.values()])),
         step=step,
+        timeline=timeline,
     )
 
 

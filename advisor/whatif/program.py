@@ -82,7 +82,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Program:
-    """One step: ``items`` per rank, the ``calls`` they refer to, when each rank starts."""
+    """One step: ``items`` per rank, the ``calls`` they refer to, when each rank starts.
+
+    ``timeline`` is whose time the items are in: the ``host``'s (gloo) or the ``device``'s.
+    """
 
     items: dict[int, list[Item]]
     calls: dict[int, Call]
@@ -91,6 +94,7 @@ class Program:
     shared: bool = False
     measured_ns: float = 0.0
     step: int = 0
+    timeline: str = "host"
 
     def with_items(
         self, items: dict[int, list[Item]], calls: dict[int, Call] | None = None

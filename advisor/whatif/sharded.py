@@ -51,14 +51,38 @@ def with_prefetch(program: Program, phase: str, depth: int) -> Program | None:
     """Every gather of ``phase`` is issued as soon as the unit ``depth`` before it is there.
 
     That is where FSDP2's explicit prefetching puts it: after the wait for the earlier unit, before
-    its compute; the first unit fetches the ``depth`` that follow it. None without such gathers.
+    its compute; the first unit fetches the ``depth`` that follow it. With 0, FSDP2's default, each
+    is issued at its unit's turn in the forward pass, and one unit ahead in the backward pass. None
+    without such gathers, and for 0 in the forward pass on a device's timeline: the kernels do not
+    show when the host would have come to its turn.
     """
     order = gathers(program, phase)
-    if len(order) < 2 or depth < 1:
+    if len(order) < 2 or depth < 0:
         return None
+    if depth == 0 and phase == "forward":
+        if program.timeline != "host":
+            return None
+        return program.with_items(
+            {rank: _at_their_turn(of_rank, order) for rank, of_rank in program.items.items()}
+        )
+    depth = max(depth, 1)
     leader = {call: order[max(0, place - depth)] for place, call in enumerate(order) if place}
     items = {rank: _prefetch(of_rank, leader) for rank, of_rank in program.items.items()}
     return program.with_items(items)
+
+
+def _at_their_turn(items: Sequence[Item], order: Sequence[int]) -> list[Item]:
+    """One rank's items with every gather that was issued ahead issued before its own wait."""
+    ahead = {call for call, units in _ahead(items, order).items() if units}
+    result: list[Item] = []
+    for item in items:
+        if isinstance(item, Issue) and item.call in ahead:
+            continue
+        if isinstance(item, Wait) and item.call in ahead:
+            ahead.remove(item.call)  # a unit may wait twice
+            result.append(Issue(item.call))
+        result.append(item)
+    return compact(result)
 
 
 def _prefetch(items: Sequence[Item], leader: Mapping[int, int]) -> list[Item]:

@@ -132,3 +132,23 @@ def test_a_limit_that_ends_every_trial_is_refused(limit: str) -> None:
     result = CliRunner().invoke(command, ["--sweep", "--timeout", limit])
     assert result.exit_code == 2
     assert "--timeout" in result.output
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "why"),
+    [
+        ("name", "other", "it changes nothing in the job"),
+        ("world_size", "4", r"other numbers of ranks do not compare; sweep each by itself"),
+        ("device", "cuda", "another backend heeds other settings"),
+        ("timed_steps", "30", "it is how trials are measured"),
+        ("record_shapes", "false", "it is what is recorded after the timed steps"),
+    ],
+)
+def test_what_no_sweep_can_compare_is_refused_with_its_line_and_the_reason(
+    tmp_path: Path, setting: str, value: str, why: str
+) -> None:
+    space = tmp_path / "space.yaml"
+    space.write_text(f"axes:\n  - setting: {setting}\n    values: [{value}]\n")
+    with pytest.raises(AdvisorError, match=f"{setting} is no axis: {why}") as error:
+        load_space(space)
+    assert f"{space}:2: " in str(error.value)

@@ -6,13 +6,16 @@ import pytest
 
 from advisor.cli.whatif import _one
 from advisor.errors import AdvisorError
+from advisor.whatif.program import Program
 
 
 @pytest.mark.parametrize(
     ("change", "message", "hint"),
     [
-        ("prefetch_forward=0", "not as late as without prefetching", "measures 0"),
-        ("prefetch_backward=0", "not as late as without prefetching", "measures 0"),
+        ("link.bandwidth=x0", "no step ends on links without bandwidth", "x0.5 is half of now"),
+        ("link.bandwidth=0Gb", "no step ends on links without bandwidth", "x0.5 is half of now"),
+        ("link.bandwidth=0.0Mb", "no step ends on links without bandwidth", "or 10Gb, 400Mb"),
+        ("link.bandwidth=fast", "'fast' is no bandwidth", "x2, 10Gb or 400Mb"),
         ("prefetch_forward=1.5", "'1.5' is no whole number", "units gathered ahead"),
         ("prefetch_backward=-1", "'-1' is no whole number", "units gathered ahead"),
         ("wrap_layers=1.5", "'1.5' is no whole number", "neighbouring units"),
@@ -37,8 +40,18 @@ def test_a_wrong_value_is_refused_in_its_own_unit(
         assert "MiB" not in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("change", ["prefetch_forward=1", "prefetch_backward=2", "wrap_layers=1"])
+@pytest.mark.parametrize(
+    "change",
+    ["prefetch_forward=0", "prefetch_backward=0", "prefetch_backward=2", "wrap_layers=1"],
+)
 def test_whole_numbers_are_replayed(change: str) -> None:
     # Without a step there is nothing to replay: the value itself is not what is refused.
     with pytest.raises(AdvisorError, match="does not show the calls"):
         _one([], change)
+
+
+def test_going_without_prefetch_on_gpus_is_refused_with_the_reason() -> None:
+    steps = [Program({}, {}, {}, timeline="device")]
+    with pytest.raises(AdvisorError, match="does not show when the host would come") as caught:
+        _one(steps, "prefetch_forward=0")
+    assert "measures 0" in caught.value.hint

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from advisor.whatif.cost import ServiceModel
 from advisor.whatif.program import Call, Issue, Item, Owner, Program, Wait, Work
 from advisor.whatif.sharded import with_prefetch, with_wrapping, without_resharding
@@ -104,6 +106,34 @@ def test_two_units_ahead_are_fetched_by_the_first_together() -> None:
     assert deep is not None
     sequence = [item for item in deep.items[0] if isinstance(item, Issue | Wait)]
     assert sequence[:5] == [Issue(0), Wait(0), Issue(1), Issue(2), Wait(1)]
+
+
+def test_without_prefetch_every_gather_waits_for_its_units_turn() -> None:
+    changed = with_prefetch(prefetched(4), "forward", 0)
+    assert changed is not None
+    assert simulate(prefetched(4)).step_ns == 10 + 4 * 20
+    assert simulate(changed).step_ns == 4 * (10 + 20)
+    twice = prefetched(4)
+    items = [one for item in twice.items[0] for one in [item] * (1 + isinstance(item, Wait))]
+    twice = with_prefetch(twice.with_items({0: items, 1: items}), "forward", 0) or twice
+    assert issues(twice) == [0, 1, 2, 3], "each gather is issued once, though waited for twice"
+    # What is at its turn already stays there, and there and back again is the same step.
+    assert with_prefetch(program(), "forward", 0) == program()
+    there = with_prefetch(program(), "forward", 1)
+    assert there is not None
+    assert with_prefetch(there, "forward", 0) == program()
+
+
+def test_the_backward_pass_without_explicit_prefetch_fetches_one_unit_ahead() -> None:
+    # As FSDP2 does by itself: only the first of the two gathers of the pass is exposed.
+    changed = with_prefetch(program(), "backward", 0)
+    assert changed is not None
+    assert changed == with_prefetch(program(), "backward", 1)
+    assert simulate(changed).step_ns == 4 * 20 + 5 * 10
+
+
+def test_a_gpus_timeline_does_not_show_the_hosts_turn() -> None:
+    assert with_prefetch(replace(program(), timeline="device"), "forward", 0) is None
 
 
 def issues(changed: Program) -> list[int]:

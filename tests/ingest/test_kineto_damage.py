@@ -13,8 +13,19 @@ import pytest
 import zstandard
 
 from advisor.errors import AdvisorError
+from advisor.ingest.readers.kineto.nesting import is_deeper
 from tests.support import traces
-from tests.support.traces import BASE_NS, LAYOUTS, dropped, event, kineto, names, notes, read
+from tests.support.traces import (
+    BASE_NS,
+    LAYOUTS,
+    compact,
+    dropped,
+    event,
+    kineto,
+    names,
+    notes,
+    read,
+)
 
 pytestmark = pytest.mark.usefixtures("both_paths")
 
@@ -278,6 +289,34 @@ def test_deep_nesting_costs_one_event(tmp_path: Path) -> None:
         store = read(_write(tmp_path, text[:at] + inserted + ",\n" + text[at:]))
         assert names(store) == _expected(3, *lost)
         assert dropped(store) == {"event nested deeper than 200 levels": 1}
+
+
+@pytest.mark.parametrize("layout", [kineto, compact])
+@pytest.mark.parametrize("pair", [("[", "]"), ('{"a":', "}")], ids=["lists", "objects"])
+@pytest.mark.usefixtures("both_paths")
+def test_one_bound_of_nesting_in_every_layout(
+    tmp_path: Path, layout: Callable[..., str], pair: tuple[str, str]
+) -> None:
+    """GIVEN events in chunks of their own and in the file's last bytes THEN 200 levels are kept.
+
+    Two levels are the event's and its arguments'.
+    """
+    opens, closes = pair
+    inside = "" if opens == "[" else "1"
+    for levels, lost in ((198, 0), (199, 1), (20_000, 1)):
+        marks = [event(n, args={"x": "@"} if n in (5, 2_000) else {}) for n in range(2_001)]
+        deep = opens * levels + inside + closes * levels
+        store = read(_write(tmp_path, layout(marks).replace('"@"', deep)))
+        assert store.con.execute("SELECT count(*) FROM event").fetchone() == (2_001 - 2 * lost,)
+        reason = "event nested deeper than 200 levels"
+        assert dropped(store) == ({reason: 2} if lost else {})
+
+
+def test_brackets_are_counted_by_level() -> None:
+    for levels in (1, 2, 5, 6):
+        for text in (b"[" * levels + b"]" * levels, b'{"a":' * levels + b"0" + b"}" * levels):
+            assert is_deeper(b"[1, {}," + text + b",[]]", 5) is (levels + 1 > 5)
+    assert not is_deeper(b'[{"name": "[[[[[[\\"{{{{{"}]', 5)
 
 
 def test_objects_after_the_events_are_no_events(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.native.pipeline import Item, Leftover, Scanning
 from advisor.ingest.readers.kineto.native.scanner import COMM_EVENTS, EVENTS, Scanner
+from advisor.ingest.readers.kineto.nesting import is_deeper
+from advisor.ingest.readers.kineto.reread import RepairedChunk
 from advisor.ingest.readers.kineto.trace import Trace, chunk_first_id
 from advisor.ingest.source import ReadContext
 from advisor.store.running import stoppable
@@ -153,7 +155,9 @@ def _memory_limit_mb(con: Any) -> int:
 
 
 def _batch(trace: Trace, chunk: Chunk) -> pa.RecordBatch:
-    text = _no_boolean_times(chunk.text)
+    text: bytes | bytearray = _no_boolean_times(chunk.text)
+    if not isinstance(chunk, RepairedChunk) and is_deeper(text, trace.source.limits.nesting + 1):
+        text = b"["  # malformed, to be read event by event, which tells what is too deep
     size = len(text)
     offsets = pa.py_buffer(_offsets(size))
     columns = [pa.StringArray.from_buffers(1, offsets, pa.py_buffer(text))]

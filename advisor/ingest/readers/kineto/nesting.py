@@ -29,10 +29,31 @@ _FLAT_ONES = {
 }
 _BAD_START = re.compile(rb"[\[{]\s*+[,:]")
 _REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_ANY_STRING = re.compile(_STRING, re.DOTALL)
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(code for code in range(256) if code not in b"{}[]")
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _CLOSE_LIST = b"{}[]"
 _QUOTE, _COMMA, _COLON = b'",:'
 _BLANKS = b" \t\r\n"
 _LOOK_AHEAD = 256
+
+
+def is_deeper(text: bytes | bytearray, most: int) -> bool:
+    """Whether brackets stand more than ``most`` levels deep, of which a chunk's list is one."""
+    for brackets in (_brackets(text), _brackets(_ANY_STRING.sub(b"", text))):
+        levels = 0
+        while levels <= most:
+            inner = brackets.replace(b"[]", b"")
+            if len(inner) == len(brackets):  # what is left stands in strings, or is damage
+                break
+            brackets, levels = inner, levels + 1
+        if levels + brackets.count(b"[") <= most:
+            return False
+    return True
+
+
+def _brackets(text: bytes | bytearray) -> bytes:
+    return bytes(text.translate(_ONE_KIND, _NO_BRACKETS))
 
 
 class State(Enum):
@@ -154,12 +175,12 @@ class Nesting:
         is_event = found == _OPEN_OBJECT and in_list and EVENT_START.match(data, at)
         if is_event and (not self._lists or self._lists[-1] != len(stack)):
             self._lists.append(len(stack))
+        self.too_deep = self.too_deep or len(stack) >= self._most
         flat = (_FLAT_ONES if in_list else _ONE_FLAT)[found].match(data, at)
         if flat:
             self._before = data[flat.end() - 1]
             return flat.end()
         stack.append(found)
-        self.too_deep = self.too_deep or len(stack) > self._most
         self._before = found
         return at + 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,6 +20,19 @@ NOT_READ = "not a format that is read"
 """Of a file in a folder that is no trace and looks whole: nothing to worry about."""
 _AGAIN = "copy it again if it was cut in transfer; else record again and let the job end"
 _KEYS_SHOWN = 5
+_GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
+_WIDE_MARKS = {
+    b"\xff\xfe\x00\x00": "UTF-32",
+    b"\x00\x00\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+_WIDE_BRACKETS = {
+    b"{\x00": "UTF-16LE",
+    b"[\x00": "UTF-16LE",
+    b"\x00{": "UTF-16BE",
+    b"\x00[": "UTF-16BE",
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +55,14 @@ def why_unknown(source: Source) -> Unknown:
             "is a sqlite database without the tables of Nsight Systems",
             "make one: nsys export --type sqlite REPORT.nsys-rep",
         )
+    if source.compression != "none" and head.startswith((_GZIP, _ZSTD)):
+        tool = "gunzip -c" if source.compression == "gzip" else "zstd -dc"
+        ending = "gz" if head.startswith(_GZIP) else "zst"
+        hint = f"take one layer off: {tool} < {shlex.quote(str(source.path))} > once.{ending}"
+        return Unknown("is compressed twice", hint, damaged=True)
+    if wide := _wide(head):
+        hint = f"convert it: iconv -f {wide} -t UTF-8 {shlex.quote(str(source.path))} > trace.json"
+        return Unknown(f"is text in {wide}; only UTF-8 is read", hint, damaged=True)
     if text.startswith(b"<"):
         return _xml(text)
     if text[:1] in (b"{", b"["):
@@ -96,6 +118,8 @@ def _xml(text: bytes) -> Unknown:
 def _json(source: Source, text: bytes) -> Unknown:
     """A large file is judged by its head alone, and cannot be told to be whole."""
     whole = len(source.head) < HEAD_BYTES
+    if (lines := _lines_of_objects(source, text, whole=whole)) is not None:
+        return lines
     try:
         found = json.loads(text) if whole else None
     except (ValueError, RecursionError) as error:
@@ -107,6 +131,36 @@ def _json(source: Source, text: bytes) -> Unknown:
         keys = f": its keys are {_some(list(found))}" if found else ": it is empty"
         return Unknown(f"is JSON, but of no format that is read{keys}")
     return Unknown("is JSON, but of no format that is read")
+
+
+def _wide(head: bytes) -> str | None:
+    """The encoding of text that takes two or four bytes a character."""
+    for mark, name in _WIDE_MARKS.items():
+        if head.startswith(mark):
+            return name
+    return _WIDE_BRACKETS.get(head[:2])
+
+
+def _lines_of_objects(source: Source, text: bytes, *, whole: bool) -> Unknown | None:
+    """What a file is with a JSON object in every line (NDJSON), judged by the first two."""
+    lines = text.split(b"\n", 2)
+    if len(lines) < (2 if whole else 3) or not lines[1].strip():
+        return None
+    try:
+        first, second = (json.loads(line) for line in lines[:2])
+    except (ValueError, RecursionError):
+        return None
+    if not (isinstance(first, dict) and isinstance(second, dict)):
+        return None
+    if "ph" in first or "ph" in second:
+        return Unknown(
+            "has a trace event in every line (NDJSON), and no list around them",
+            f"make a list of them: jq -s . {shlex.quote(str(source.path))} > trace.json",
+            damaged=True,
+        )
+    return Unknown(
+        f"is JSON line by line (NDJSON), of no format: its keys are {_some(list(first))}"
+    )
 
 
 def _some(names: list[str]) -> str:

@@ -57,6 +57,16 @@ def _parquet(columns: list[str]) -> bytes:
         ("rank0.json.zst", b"\x28\xb5\x2f\xfd\xff\xff" * 9, "gives no data: zstd data is damaged"),
         ("rank0.json.gz", gzip.compress(b"", mtime=0), "is compressed, and empty inside"),
         ("notes.txt", b"dear diary", "is no trace or log"),
+        ("rank0.json.gz", gzip.compress(gzip.compress(b"{}")), "is compressed twice\n.*gunzip -c"),
+        ("rank0.json", '{"traceEvents": []}'.encode("utf-16"), "is text in UTF-16; .*\n.*iconv"),
+        ("rank0.json", '{"traceEvents": []}'.encode("utf-16-le"), "is text in UTF-16LE"),
+        ("rank0.json", '{"traceEvents": []}'.encode("utf-32"), "is text in UTF-32"),
+        (
+            "rank0.json",
+            b'{"ph": "X", "ts": 1, "dur": 1, "name": "a"}\n' * 3,
+            "has a trace event in every line .*\n.*jq -s",
+        ),
+        ("log.json", b'{"step": 1, "loss": 2}\n{"step": 2}\n', "line by line .* step, loss"),
     ],
 )
 def test_the_one_file_given_is_named_with_what_is_wrong(

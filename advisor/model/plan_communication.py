@@ -76,7 +76,7 @@ def data_parallel(
     weights = gather_bytes(gathers * own * min(2, wire), inner.ranks)
     result.move(steps * (weights + gather_bytes(gradients, inner.ranks)), inner)
     result.total = steps * per_micro
-    result.exposed = max(steps * per_micro - compute, steps * (gather + scatter))
+    result.exposed = sharded_exposed_s(units, steps, gather, scatter, compute, gathers=gathers)
     if layout.data_strategy == "hsdp":
         replicas = layout.data // inner.ranks
         across = cluster.group(replicas, layout.tensor * inner.ranks)
@@ -84,8 +84,35 @@ def data_parallel(
         reduce = cluster.collective_s("allreduce", shard, across)
         result.move(all_reduce_bytes(shard, replicas), across)
         result.total += reduce
-        result.exposed += max(reduce - BACKWARD_SHARE * compute / steps, reduce / units)
+        result.exposed = hybrid_exposed_s(units, steps, gather, scatter, reduce, compute)
     return result
+
+
+def sharded_exposed_s(
+    units: int, steps: int, gather: float, scatter: float, compute: float, *, gathers: int = 2
+) -> float:
+    """What of ``steps`` micro-batches' gathers and scatters no compute hides, s.
+
+    ``gather`` and ``scatter`` are of one of ``units``, ``compute`` of the whole step. The first
+    gather and the last scatter of a micro-batch have nothing beside them.
+    """
+    total = steps * units * (gathers * gather + scatter)
+    return max(total - compute, steps * (gather + scatter))
+
+
+def hybrid_exposed_s(
+    units: int, steps: int, gather: float, scatter: float, reduce: float, compute: float
+) -> float:
+    """The same under HSDP, where ``reduce`` (s, all units) runs between replicas at the end, s.
+
+    It runs on other links than the gathers, beside the last backward pass, unit by unit behind the
+    scatters. The compute of that pass hides both at once, and where its gathers and scatters
+    outlast the compute, the reduction hides behind them too.
+    """
+    inside = sharded_exposed_s(units, steps, gather, scatter, compute)
+    backward = BACKWARD_SHARE * compute / steps
+    last = min(max(units * (gather + scatter) - backward, scatter), inside)
+    return inside - last + max(last + reduce / units, reduce - backward)
 
 
 def model_parallel(

@@ -79,6 +79,60 @@ def test_cycles_of_one_process_are_parts_of_one_recording(tmp_path: Path) -> Non
         assert store.con.execute("SELECT count(*) FROM rank").fetchall() == [(2,)]
 
 
+def _ops(path: Path, spans: list[tuple[int, int]], *, pid: int = 7, tid: int = 3) -> Path:
+    """Rank 0's operators on one thread, (start, end) in µs, and a kernel of each."""
+    events = []
+    for start, end in spans:
+        own = dict(_HOST_OP, pid=pid, tid=tid, ts=start, dur=end - start)
+        events += [event(0, **own), event(0, name=f"k{start}", ts=start, dur=1)]
+    path.write_text(kineto(events))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([(0, 100), (110, 190)], [(10, 20), (120, 180), (200, 210)]),  # one nests in the other
+        ([(0, 10), (40, 50)], [(20, 30), (60, 70)]),  # in turns
+        ([(0, 10), (20, 30)], [(10, 20)]),
+    ],
+)
+def test_files_of_one_process_whose_threads_nest_are_joined(
+    tmp_path: Path, one: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> None:
+    """GIVEN two files of one process that cover the same time and share no event."""
+    paths = [_ops(tmp_path / "a.json", one), _ops(tmp_path / "b.json", other)]
+    with Store.create() as store:
+        ingest(paths, store)
+        counts = "SELECT events_read, (SELECT count(*) FROM event) FROM rank"
+        both = 2 * (len(one) + len(other))
+        assert store.con.execute(counts).fetchall() == [(both, both)]
+        notes = "SELECT note FROM source ORDER BY source_id"
+        assert store.con.execute(notes).fetchall() == [
+            ("part 1 of 2 of rank 0",),
+            ("part 2 of 2 of rank 0",),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "pid", "reason"),
+    [
+        ([(0, 100)], [(50, 150)], 7, "spans of one thread cross"),
+        ([(0, 10), (40, 90)], [(20, 30), (80, 95)], 7, "spans of one thread cross"),
+        ([(0, 10), (20, 30)], [(20, 30), (40, 50)], 7, "the same events stand in both"),
+        ([(0, 10), (40, 50)], [(20, 30), (60, 70)], 8, "several jobs|one process"),
+    ],
+)
+def test_other_files_that_cover_the_same_time_are_refused(
+    tmp_path: Path, one: list[tuple[int, int]], other: list[tuple[int, int]], pid: int, reason: str
+) -> None:
+    paths = [_ops(tmp_path / "a.json", one), _ops(tmp_path / "b.json", other, pid=pid)]
+    with Store.create() as store, pytest.raises(AdvisorError, match=reason) as caught:
+        ingest(paths, store)
+    assert "a.json" in str(caught.value)
+    assert "b.json" in str(caught.value)
+
+
 def test_traces_of_jobs_of_other_sizes_are_not_one_job(tmp_path: Path) -> None:
     _trace(tmp_path / "a.json", 0, pid=1, world_size=2)
     _trace(tmp_path / "b.json", 1, pid=2, world_size=8)

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations
 from pathlib import Path
 
 from advisor.errors import AdvisorError
@@ -14,6 +14,7 @@ from advisor.ingest.jobs import Part, split_by_process
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.contents import Contents, Summary, most, processes
 from advisor.ingest.readers.kineto.metadata import ProcessGroup, TraceInfo, as_int, as_object
+from advisor.ingest.readers.kineto.overlap import why_not_one
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
 
@@ -48,7 +49,7 @@ def assign_ranks(traces: Sequence[Trace], given: Mapping[Path, int]) -> None:
 
 
 def check_parts(traces: Sequence[Trace], summary: Summary, context: ReadContext) -> None:
-    """Several files of one rank must be of one process and cover different times.
+    """Several files of one rank must be of one process, and no event may stand in two of them.
 
     Else they are traces of several jobs: raises :class:`SeveralJobsError` where those can be told,
     :class:`AdvisorError` naming both files where not.
@@ -62,6 +63,7 @@ def check_parts(traces: Sequence[Trace], summary: Summary, context: ReadContext)
     for rank, start, end, number in timed:
         windows.setdefault(rank, []).append((start, end, number))
     by_number = {trace.number: trace for trace in traces}
+    process: dict[tuple[int, int], int] = {}
     if len(traces) > len(windows):
         process = processes(context)
         split_by_process(
@@ -71,11 +73,18 @@ def check_parts(traces: Sequence[Trace], summary: Summary, context: ReadContext)
             ]
         )
     for rank, parts in windows.items():
-        for (_, end, one), (start, _, other) in pairwise(sorted(parts)):
-            if start < end:
+        for (_, end, one), (start, _, other) in combinations(sorted(parts), 2):
+            if start >= end:
+                continue
+            pids = process.get((rank, one)), process.get((rank, other))
+            reason = "nothing tells that one process recorded both"
+            hosts = {by_number[number].info.host for number in (one, other)} - {None}
+            if pids[0] is not None and pids[0] == pids[1] and len(hosts) < 2:
+                reason = why_not_one(rank, one, other, context) or ""
+            if reason:
                 raise AdvisorError(
                     f"rank {rank} is in two files that cover the same time: "
-                    f"{by_number[one].source.path} and {by_number[other].source.path}",
+                    f"{by_number[one].source.path} and {by_number[other].source.path} ({reason})",
                     hint="pass the traces of one run only; if the recorded ranks are wrong, "
                     "remove distributedInfo from the files and name them rank0.json, rank1.json",
                 )

@@ -50,6 +50,22 @@ def test_several_ranks_in_one_file_by_the_names_of_processes(tmp_path: Path) -> 
     assert _ranks(read(path)) == sorted((number % 3, f"kernel_{number}") for number in range(30))
 
 
+def test_what_a_file_of_several_ranks_lost_is_counted_once(tmp_path: Path) -> None:
+    args = {"device": 0, "stream": 7, "correlation": 1}
+    events = [event(number, args=args | {"rank": number % 3}) for number in range(30)]
+    path = tmp_path / "merged.json"
+    path.write_text(kineto([*events, 5, 6], distributedInfo={}))
+    store = read(path)
+    rows = "SELECT rank, events_dropped, drop_reasons, complete FROM rank ORDER BY rank"
+    assert store.con.execute(rows).fetchall() == [
+        (0, 2, '{"not an event (of ranks 0, 1, 2 together)": 2}', False),
+        (1, 0, "{}", False),
+        (2, 0, "{}", False),
+    ]
+    reasons = "SELECT events_dropped, drop_reasons FROM source"
+    assert store.con.execute(reasons).fetchall() == [(2, '{"not an event": 2}')]
+
+
 def test_more_data_than_allowed_is_refused(tmp_path: Path) -> None:
     limits = Limits(total_bytes=1 << 20, ratio=10**9)
     for size, refused in ((1 << 20, False), ((1 << 20) + 1, True)):

@@ -95,10 +95,16 @@ def check_parts(traces: Sequence[Trace], summary: Summary, context: ReadContext)
 
 @dataclass
 class _Rank:
-    """One rank's row in the making: the files that hold events of it."""
+    """One rank's row in the making: the files that hold events of it.
+
+    ``told`` are files of several ranks: nothing tells whose what they lost was, so that it is
+    counted once, in ``shared`` of the first of them.
+    """
 
     traces: list[Trace] = field(default_factory=list)
     contents: list[Contents] = field(default_factory=list)
+    told: set[int] = field(default_factory=set)
+    shared: Counter[str] = field(default_factory=Counter)
 
 
 def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext) -> None:
@@ -121,7 +127,12 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
     for trace in traces:
         several = [part.rank for part in summary.contents if part.number == trace.number]
         if len(several) > 1:
-            trace.notes.append(f"holds ranks {', '.join(map(str, several))}")
+            listed = ", ".join(map(str, several))
+            trace.notes.append(f"holds ranks {listed}")
+            for rank in several:
+                ranks[rank].told.add(trace.number)
+            for reason, count in trace.dropped.items():
+                ranks[several[0]].shared[f"{reason} (of ranks {listed} together)"] += count
         context.report(
             trace.source,
             "kineto",
@@ -169,7 +180,9 @@ def _write_rank(rank: int, entry: _Rank, threads: dict[str, str], context: ReadC
     info = entry.traces[0].info if entry.traces else TraceInfo()
     dropped: Counter[str] = Counter()
     for trace in entry.traces:
-        dropped.update(trace.dropped)
+        if trace.number not in entry.told:
+            dropped.update(trace.dropped)
+    dropped.update(entry.shared)
     parts = entry.contents
     devices = [part.compute_devices for part in parts] + [part.devices for part in parts]
     on_device = any(part.device_events for part in parts)
@@ -199,7 +212,8 @@ def _write_rank(rank: int, entry: _Rank, threads: dict[str, str], context: ReadC
             sum(part.events for part in parts),
             sum(dropped.values()),
             json.dumps(dict(dropped), sort_keys=True),
-            all(trace.complete for trace in entry.traces) and not dropped,
+            all(trace.complete for trace in entry.traces)
+            and not any(trace.dropped for trace in entry.traces),
             info.base_time_ns is not None or absolute,
             as_int(own.get("peak_memory_bytes")),
             as_int(properties.get("totalGlobalMem")),

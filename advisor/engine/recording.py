@@ -25,6 +25,11 @@ def more_steps(sandbox: Sandbox, steps: int | None = 5, *, quiet: bool = False) 
             'with torch.cuda.nvtx.range(f"ProfilerStep#{i}"): step()'
         )
     options = f" --steps {steps}" if steps and steps > 5 else ""
+    if _by_profile(sandbox):
+        return (
+            f"{many}{where}: advisor profile{options} with the same workload and settings "
+            "(or advisor demo again, if this was one)"
+        )
     # Who is to record once more has done it before, and knows what comes then.
     return f"{many}{where}: {_TORCH.format(options=options)}{'' if quiet else _THEN}"
 
@@ -40,6 +45,14 @@ def groups(sandbox: Sandbox) -> str:
     if _by_nsys(sandbox):
         return "keep NCCL's payloads: nsys export --type sqlite --include-blobs=true of each report"
     return f"record with advisor.record, which notes the groups: {_TORCH.format(options='')}{_THEN}"
+
+
+def _by_profile(sandbox: Sandbox) -> bool:
+    """Whether a workload file was run, so that there is no script to name."""
+    (row,) = sandbox.records(
+        "SELECT coalesce(bool_or(workload IS NOT NULL), false) AS known FROM run"
+    )
+    return bool(row["known"])
 
 
 def _by_nsys(sandbox: Sandbox) -> bool:

@@ -1,7 +1,8 @@
 """What a verdict says where a gain is suspected, but the recording cannot show it.
 
-A finding of severity info whose interval reaches into the noise is neither a cause nor nothing:
-one sentence says what it may give, why that is not sure, and which recording would tell.
+A finding of severity info whose low end is worth having, but lies in the noise, is neither a cause
+nor nothing: one sentence says what it may give, why that is not sure, and which recording would
+tell. One whose interval reaches down to nothing is an option to try, in a healthy run as well.
 """
 
 from __future__ import annotations
@@ -29,14 +30,12 @@ def suspected(
     ``findings`` are in the report's order, in which the surer of two comes first; ``numbers`` says
     in words where the step's time goes.
     """
-    worth = [
-        item
-        for item in findings
-        if item.savings_ns and item.savings_ns >= WORTH_A_TRY * (facts.step_ns or 0)
-    ]
-    if not worth or not facts.step_ns:
+    worth = _worth_a_try(findings, facts)
+    likely = [item for item in worth if _surely_something(item, facts)]
+    if not likely or not facts.step_ns:
         return None
-    first = worth[0]
+    first = likely[0]
+    worth = [first, *(item for item in worth if item is not first)]
     gain = first.savings_ns or 0
     noise = facts.noise_ns or 0
     steps = None
@@ -48,8 +47,7 @@ def suspected(
         tells = f"about {steps} steps" if enough else "a quieter machine"
         more = more_steps(sandbox, steps if enough else None, quiet=True)
     else:
-        low = first.savings_low_ns or 0
-        doubt = "the estimate reaches down to " + ("nothing" if low == 0 else duration(low))
+        doubt = f"the estimate reaches down to {duration(first.savings_low_ns or 0)}"
         tells = "a recording with the change"
         more = ""
     lead = lower_first(first.title.rstrip("."))
@@ -72,3 +70,26 @@ def suspected(
             *([f"prove it: {first.verify}"] if first.verify and not more else []),
         ],
     )
+
+
+def options(findings: Sequence[Finding], facts: Facts) -> tuple[int, list[str]]:
+    """What may be tried although it may give nothing: the most it gives, ns, and how, if any."""
+    worth = _worth_a_try(findings, facts)
+    most = max((item.savings_high_ns or item.savings_ns or 0 for item in worth), default=0)
+    how = [
+        f"to try, for up to {duration(item.savings_high_ns or item.savings_ns or 0)} per step and "
+        f"perhaps nothing: {item.fix[0]}"
+        for item in worth
+        if item.fix
+    ]
+    return most, how[:2]
+
+
+def _worth_a_try(findings: Sequence[Finding], facts: Facts) -> list[Finding]:
+    least = WORTH_A_TRY * (facts.step_ns or 0)
+    return [item for item in findings if item.savings_ns and item.savings_ns >= least]
+
+
+def _surely_something(item: Finding, facts: Facts) -> bool:
+    """Whether even the low end is worth having: below that a finding is no ground for suspicion."""
+    return (item.savings_low_ns or 0) >= WORTH_A_TRY * (facts.step_ns or 0)

@@ -10,7 +10,7 @@ from advisor.engine.facts import Facts
 from advisor.engine.recorded import not_recorded
 from advisor.engine.recording import all_ranks, groups, more_steps
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.suspicion import WORTH_A_TRY, suspected
+from advisor.engine.suspicion import WORTH_A_TRY, options, suspected
 from advisor.engine.text import duration, lower_first, percent
 from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
 
@@ -88,8 +88,12 @@ def verdict_of(
     if unsure is not None:
         return unsure
     exposed = f"{percent(exposed_share)} of the step is exposed"
+    most, tries = options(findings, facts)
     small = any(item.savings_ns for item in findings)
-    if small:
+    if most:
+        title = f"Nothing to gain in communication for sure: {exposed}; what is listed to try may "
+        title += f"give up to {duration(most)} of every {duration(facts.step_ns or 0)}, or nothing."
+    elif small:
         title = f"Hardly anything to gain in communication: {exposed}, and what could be changed "
         title += f"gives less than {percent(WORTH_A_TRY)} of the step."
     elif exposed_share < WARNING_SHARE:
@@ -99,7 +103,7 @@ def verdict_of(
             f"Nothing to gain in communication that this recording shows: {exposed}, and no rule "
             "finds a cause that a change would remove."
         )
-    return Verdict(title=title, cause="healthy", savings_ns=0, why=numbers)
+    return Verdict(title=title, cause="healthy", savings_ns=0, why=numbers, next_steps=tries)
 
 
 def _suspicion(findings: Sequence[Finding]) -> str:

@@ -28,7 +28,14 @@ BREAKDOWN = [
 ]
 
 
-def verdict_with(folder: Path, columns: str, *, format: str = "kineto", apart: int = 0) -> Verdict:
+def verdict_with(
+    folder: Path,
+    columns: str,
+    *,
+    format: str = "kineto",
+    apart: int = 0,
+    workload: str | None = None,
+) -> Verdict:
     """The verdict where one rule finds ``columns``; steps are ``apart`` ns longer each time."""
     rule = write_rule(folder, "mine", f"SELECT {columns}", headline="DDP could send less")
     rule.write_text(f"paired: true\n{rule.read_text()}")
@@ -37,6 +44,7 @@ def verdict_with(folder: Path, columns: str, *, format: str = "kineto", apart: i
     store.con.execute(
         "INSERT INTO source (run, source_id, path, format) VALUES (?, 0, 'a', ?)", [RUN, format]
     )
+    store.con.execute("UPDATE run SET workload = ?", [workload])
     with store:
         report = diagnose(store, rule_dirs=[folder], select=["mine"])
     assert [item.severity for item in report.findings] == [Severity.INFO]
@@ -45,7 +53,9 @@ def verdict_with(folder: Path, columns: str, *, format: str = "kineto", apart: i
 
 def test_a_gain_under_the_noise_asks_for_more_steps(tmp_path: Path) -> None:
     verdict = verdict_with(
-        tmp_path, "4000000 AS savings_ns, 0 AS savings_low_ns, 'info' AS severity", apart=2_000_000
+        tmp_path,
+        "4000000 AS savings_ns, 2000000 AS savings_low_ns, 'info' AS severity",
+        apart=2_000_000,
     )
     assert verdict.cause == "unknown"
     assert verdict.title.startswith("Suspected, not sure: DDP could send less, for perhaps 4 ms of")
@@ -58,13 +68,44 @@ def test_a_gain_under_the_noise_asks_for_more_steps(tmp_path: Path) -> None:
     assert second == "or try, for about 4 ms per step: do it"
 
 
-def test_an_estimate_that_reaches_down_to_nothing_asks_for_a_trial(tmp_path: Path) -> None:
-    verdict = verdict_with(tmp_path, "9000000 AS savings_ns, 0 AS savings_low_ns")
+def test_an_estimate_that_reaches_far_down_asks_for_a_trial(tmp_path: Path) -> None:
+    verdict = verdict_with(
+        tmp_path, "9000000 AS savings_ns, 1500000 AS savings_low_ns, 'info' AS severity"
+    )
     assert verdict.title == (
         "Suspected, not sure: DDP could send less, for perhaps 9 ms of every 100 ms step; the "
-        "estimate reaches down to nothing, and a recording with the change would tell."
+        "estimate reaches down to 1.5 ms, and a recording with the change would tell."
     )
     assert verdict.next_steps == ["try, for about 9 ms per step: do it", "prove it: look again"]
+
+
+@pytest.mark.parametrize("low", [0, 900_000])
+@pytest.mark.parametrize("apart", [0, 2_000_000])
+def test_an_option_that_may_give_nothing_is_no_suspicion_of_a_healthy_run(
+    tmp_path: Path, low: int, apart: int
+) -> None:
+    verdict = verdict_with(
+        tmp_path,
+        f"4000000 AS savings_ns, {low} AS savings_low_ns, 6000000 AS savings_high_ns, "
+        "'info' AS severity",
+        apart=apart,
+    )
+    assert verdict.cause == "healthy"
+    assert verdict.savings_ns == 0
+    assert verdict.title.startswith(
+        "Nothing to gain in communication for sure: 12 % of the step is exposed; what is listed "
+        "to try may give up to 6 ms of every 10"
+    )
+    assert verdict.title.endswith("ms, or nothing.")
+    assert "compute 88 %" in verdict.why
+    assert verdict.next_steps == ["to try, for up to 6 ms per step and perhaps nothing: do it"]
+
+
+def test_who_ran_a_workload_file_is_not_told_of_a_script(tmp_path: Path) -> None:
+    columns = "4000000 AS savings_ns, 2000000 AS savings_low_ns, 'info' AS severity"
+    verdict = verdict_with(tmp_path, columns, apart=2_000_000, workload='{"name": "gpt2"}')
+    assert "advisor profile --steps" in verdict.next_steps[0]
+    assert not [line for line in verdict.next_steps if ".py" in line]
 
 
 def test_less_than_a_percent_is_not_called_nothing_either(tmp_path: Path) -> None:
@@ -81,7 +122,7 @@ def test_less_than_a_percent_is_not_called_nothing_either(tmp_path: Path) -> Non
 def test_what_to_record_is_told_for_the_tool_that_recorded(
     tmp_path: Path, format: str, said: str, not_said: str
 ) -> None:
-    columns = "4000000 AS savings_ns, 0 AS savings_low_ns"
+    columns = "4000000 AS savings_ns, 2000000 AS savings_low_ns, 'info' AS severity"
     verdict = verdict_with(tmp_path, columns, format=format, apart=2_000_000)
     assert said in verdict.next_steps[0]
     assert not_said not in verdict.next_steps[0]

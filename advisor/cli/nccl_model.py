@@ -31,7 +31,11 @@ _USED = {
 @click.option("--log", type=click.Path(path_type=Path), help="NCCL log with the GRAPH subsystem.")
 @click.option("--graph", type=click.Path(path_type=Path), help="File of NCCL_GRAPH_DUMP_FILE.")
 @click.option("--hardware", metavar="NAME", help="A machine of the hardware table.")
-@click.option("--nccl", metavar="VERSION", help="NCCL release, e.g. 2.29.7.")
+@click.option(
+    "--nccl",
+    metavar="VERSION",
+    help="NCCL release, e.g. 2.29.7; to be given where the input does not name it.",
+)
 @click.option("--op", required=True, help="allreduce, allgather, reducescatter, broadcast, reduce.")
 @click.option(
     "--bytes",

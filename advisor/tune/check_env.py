@@ -139,7 +139,7 @@ def _leftovers(name: str, value: str, version: NcclVersion | None) -> Iterator[E
 
 
 def _values(name: str, value: str) -> Iterator[EnvIssue]:
-    if name in _PATHS and value.isdigit():
+    if name in _PATHS and _is_whole(value):
         yield EnvIssue(
             name,
             value,
@@ -157,7 +157,7 @@ def _values(name: str, value: str) -> Iterator[EnvIssue]:
             "It takes 64, 128, 256 or 512 and replaces anything else.",
             "Remove it.",
         )
-    if name == "NCCL_BUFFSIZE" and value.isdigit() and int(value).bit_count() != 1:
+    if name == "NCCL_BUFFSIZE" and _is_whole(value) and int(value).bit_count() != 1:
         yield EnvIssue(
             name,
             value,
@@ -166,6 +166,11 @@ def _values(name: str, value: str) -> Iterator[EnvIssue]:
             "The guide recommends powers of two; chunks then divide it evenly.",
             "Use for example 4194304 (the default) or 8388608.",
         )
+
+
+def _is_whole(value: str) -> bool:
+    # To Python a superscript is a digit too, and int() refuses thousands of digits.
+    return re.fullmatch(r"[0-9]{1,99}", value) is not None
 
 
 def _redundant(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIssue]:

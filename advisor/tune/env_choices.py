@@ -87,7 +87,7 @@ def _unread_entries(name: str, value: str, release: NcclVersion) -> Iterator[Env
 
 def _names_any(value: str, release: NcclVersion) -> bool:
     """Whether the release reads any word of the value."""
-    if not value:
+    if not value.strip(";"):
         return False  # as if it were not set
     words = value.removeprefix("^").split(",")
     return release >= PER_FUNCTION_SINCE or len(_per_function(value)) < len(words)
@@ -158,7 +158,9 @@ def _forced_protocols(
 
 def check_limits(env: Mapping[str, str], version: NcclVersion | None) -> Iterator[EnvIssue]:
     """Settings that contradict or limit one another."""
-    number = {name: int(value) for name, value in env.items() if re.fullmatch(r"\d{1,9}", value)}
+    number = {
+        name: int(value) for name, value in env.items() if re.fullmatch(r"[0-9]{1,99}", value)
+    }
     least, most = number.get("NCCL_MIN_CTAS"), number.get("NCCL_MAX_CTAS")
     if least is not None and most is not None and least > most:
         yield EnvIssue(

@@ -37,9 +37,9 @@ def check_ranges(env: Mapping[str, str]) -> Iterator[EnvIssue]:
     for name, value in env.items():
         if not value or name not in known:
             continue
-        if _is_number(known[name]) and not re.fullmatch(r"[-+]?(\d+|0[xX][0-9a-fA-F]+)", value):
+        if _is_number(known[name]) and not re.fullmatch(r"[-+]?([0-9]+|0[xX][0-9a-fA-F]+)", value):
             yield _not_a_number(name, value)
-        elif name in _RANGES and re.fullmatch(r"[-+]?\d{1,18}", value):
+        elif name in _RANGES and re.fullmatch(r"[-+]?[0-9]{1,99}", value):
             low, high = _RANGES[name]
             # -1 and -2 are how NCCL writes "as by default".
             if not low <= int(value) <= high and int(value) not in (-1, -2):
@@ -65,8 +65,8 @@ def check_ranges(env: Mapping[str, str]) -> Iterator[EnvIssue]:
 
 
 def _not_a_number(name: str, value: str) -> EnvIssue:
-    digits = re.match(r"[-+]?\d+", value)
-    read = int(digits[0]) if digits else 0
+    digits = re.match(r"[-+]?[0-9]{1,40}", value)
+    read = max(-(2**63), min(int(digits[0]), 2**63 - 1)) if digits else 0  # as strtoll ends
     return EnvIssue(
         name,
         value,

@@ -325,3 +325,29 @@ def test_our_own_tuner_reads_its_file_from_2_22_on() -> None:
     env = {"NCCL_TUNER_PLUGIN": "/x.so", "NCCL_TUNER_CONFIG_FILE": "/x.csv"}
     assert check_env(env, "2.24.3") == []
     assert [issue.variable for issue in check_env(env, "2.21.5")] == ["NCCL_TUNER_CONFIG_FILE"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["\u00b2", "\u0664", "9" * 5000, "-", "0x", "\x1b[31m"],
+    ids=["superscript", "arabic", "long", "sign", "prefix", "colour"],
+)
+@pytest.mark.parametrize("name", ["NCCL_BUFFSIZE", "NCCL_P2P_LEVEL", "NCCL_MAX_CTAS"])
+def test_values_that_only_look_like_numbers_are_no_internal_error(name: str, value: str) -> None:
+    assert all(issue.variable == name for issue in only(name, value))
+
+
+def test_a_number_too_long_for_nccl_is_read_as_the_largest() -> None:
+    (issue,) = only("NCCL_IB_TIMEOUT", f"{'9' * 5000}x")
+    assert issue.title == f"not a number: NCCL reads it as {2**63 - 1}"
+
+
+def test_a_number_of_channels_beyond_all_limits_is_named_however_long_it_is() -> None:
+    titles = [issue.title for issue in only("NCCL_MAX_CTAS", "9" * 20)]
+    assert "NCCL has at most 64 channels" in titles
+
+
+def test_a_list_without_an_entry_fixes_no_choice() -> None:
+    assert [issue.title for issue in only("NCCL_ALGO", ";;;")] == [
+        "a variable for debugging is set"
+    ]

@@ -16,7 +16,7 @@ _OURS = (
     r"advisor (?:explain [a-z][a-z0-9]*(?:-[a-z0-9]+)*|[a-z]+(?:-[a-z]+)*"
     rf"(?: (?:{_FLAG}|…|[A-Z]{{2,}}\b|\d+\b|{_PATH}|[a-z][a-z0-9]*(?:-[a-z0-9]+)+))*+)"
 )
-_SETTING = r"\b[A-Z][A-Z0-9_]{2,}=[^\s,;:)]+(?:,[A-Z][^\s,;:)]*)*"
+_SETTING = r"\b[A-Z][A-Z0-9_]{2,}='[^'\s]*'|\b[A-Z][A-Z0-9_]{2,}=[^\s,;:)]+(?:,[A-Z][^\s,;:)]*)*"
 _LAUNCH = r"torchrun [^,;:]*\.py\b"
 _INLINE = re.compile(f"{_OURS}|{_LAUNCH}|{_SETTING}")
 # A program we or the rules name, VARIABLE=value, name=value without further words, or a call.

@@ -184,5 +184,5 @@ def _origin(
         if found and found[0]["first"] is not None:
             start, _ = aligned_window(window, rank, offsets)
             from_ns = start + offsets.get(rank, 0) - found[0]["first"]
-            return from_ns, f"the start of step {window.step} on its first rank"
+            return from_ns, f"the start of step {window.step}"
     return 0.0, "the start of the crop"

@@ -120,6 +120,37 @@ def test_page_never_scrolls_sideways(
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
 
 
+_CLASHES = """(() => {
+  const clashes = [];
+  for (const svg of document.querySelectorAll('.chart svg')) {
+    const texts = [...svg.querySelectorAll('text')]
+      .map(text => [text.textContent, text.getBoundingClientRect()])
+      .filter(([, box]) => box.width > 0);
+    for (const [words, box] of texts)
+      if (box.left < 0 || box.right > document.documentElement.clientWidth)
+        clashes.push(`${words} leaves the page`);
+    texts.forEach(([words, one], index) => {
+      for (const [others, other] of texts.slice(index + 1)) {
+        const wide = Math.min(one.right, other.right) - Math.max(one.left, other.left);
+        const high = Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top);
+        if (wide > 1 && high > 6) clashes.push(`${words} lies over ${others}`);
+      }
+    });
+  }
+  return clashes;
+})()"""
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_words_in_pictures_neither_overlap_nor_leave_the_page(
+    browser: Browser, pages: dict[str, Path], width: int
+) -> None:
+    for path in pages.values():
+        browser.open(path, width=width)
+        clashes = browser.evaluate(_CLASHES)
+        assert not clashes, f"{path.stem}: {'; '.join(clashes)}"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_paper_shows_what_is_folded_and_cuts_nothing(
     browser: Browser, pages: dict[str, Path], name: str

@@ -19,6 +19,7 @@ from advisor.report.charts.scene import KINDS, Dot, Line, Rect, Text
 from advisor.report.charts.stacked import Bar, stacked_bars
 from advisor.report.charts.timeline import RankLane, Span, timeline
 from advisor.report.numbers import decimals
+from advisor.report.sections.breakdown_title import ranks_title
 
 values = st.floats(min_value=1e-3, max_value=1e12)
 parts = st.dictionaries(st.sampled_from(sorted(KINDS)), values, min_size=1)
@@ -180,3 +181,54 @@ def test_a_benchmark_alone_is_drawn_with_its_sizes_on_the_axis() -> None:
     assert all(0 <= dot.x <= 100 and 0 < dot.y < scene.height for dot in dots)
     words = [mark.text for mark in scene.marks if isinstance(mark, Text)]
     assert {"message size (log)", "10 kB", "100 kB"} <= set(words)
+
+
+def test_labels_of_spans_that_run_at_once_are_not_written_over_one_another() -> None:
+    spans = [
+        Span("transfer", 0, 900, "all_gather 1.05 MB"),
+        Span("transfer", 100, 1000, "reduce_scatter 1.05 MB", culprit=True),
+        Span("compute", 0, 1000, "4 ms"),
+    ]
+    scene = timeline([RankLane(0, spans)], length_ns=1000, from_ns=0, since="the crop")
+    written = [mark.text for mark in scene.marks if isinstance(mark, Text) and " on-" in mark.kind]
+    assert sorted(written) == ["4 ms", "reduce_scatter 1.05 MB"]
+
+
+def test_a_long_name_of_a_limit_is_left_to_the_note_where_it_has_no_room() -> None:
+    group = CallGroup(1e6, 10.0, 1, 1e6)
+    scene = bench_plot([group], None, 300.0, ceiling="links of one A100 SXM 40GB, data sheet")
+    shown = {mark.text: mark.kind for mark in scene.marks if isinstance(mark, Text)}
+    assert shown["links of one A100 SXM 40GB, data sheet 300 GB/s"] == "label wide-only"
+    assert shown["300 GB/s"] == "label narrow-only"
+    scene = bench_plot([group], None, 300.0, ceiling="data sheet")
+    shown = {mark.text: mark.kind for mark in scene.marks if isinstance(mark, Text)}
+    assert shown["data sheet 300 GB/s"] == "label"
+
+
+def _rank(rank: int, **parts: float) -> dict[str, float]:
+    kinds = dict.fromkeys(KINDS, 0.0)
+    return {**kinds, **parts, "rank": rank, "window_ns": 100.0}
+
+
+@pytest.mark.parametrize(
+    ("by_rank", "title"),
+    [
+        (
+            [_rank(0, transfer=10, wait=40), _rank(1, transfer=10, wait=38)],
+            "Waiting for other ranks takes up to 40 % of the step (rank 0)",
+        ),
+        (
+            [_rank(0, transfer=40, wait=5), _rank(1, transfer=44, wait=4)],
+            "Communication that nothing hides takes up to 48 % of the step (rank 1)",
+        ),
+        (
+            [_rank(0, comm=6, **{"idle-host": 70, "idle-gap": 5})],
+            "The device idles for up to 75 % of the step (rank 0)",
+        ),
+        ([_rank(0, wait=40), _rank(1, wait=20)], "Rank 1 waits 20 ns per step, rank 0 40 ns"),
+    ],
+)
+def test_the_title_over_the_ranks_names_what_takes_most(
+    by_rank: list[dict[str, float]], title: str
+) -> None:
+    assert ranks_title(by_rank, 0.5) == title

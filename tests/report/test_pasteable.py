@@ -36,3 +36,8 @@ def test_stray_backticks_open_no_code(text: str) -> None:
     page = render(report_with(text), None, "markdown")
     line = next(line for line in page.splitlines() if line.startswith("1. "))
     assert line.count("`") == line.count("\\`")
+
+
+def test_a_quoted_setting_is_code_as_a_whole() -> None:
+    page = render(report_with("try NCCL_ALGO='allreduce:tree,ring' (2.24+)"), None, "html")
+    assert "<code>NCCL_ALGO=&#39;allreduce:tree,ring&#39;</code> (2.24+)" in page

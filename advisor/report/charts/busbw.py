@@ -15,6 +15,8 @@ from advisor.report.charts.scene import Dot, Line, Rect, RowLabel, Scene, Text
 _TOP, _BOTTOM = 24, 204
 _HISTOGRAM = 56
 _CURVE_SEGMENTS = 48
+# What fits into the narrowest plot, 248 px at about 6.2 px a letter.
+_MOST_LETTERS = 38
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,14 @@ def _scatter(
     if ceiling_gbps:
         level = y(ceiling_gbps)
         scene.marks.append(Line(0, level, 100, level, "ceiling"))
-        words = f"{ceiling} {numbers.bandwidth(ceiling_gbps)}".strip()
-        scene.marks.append(Text(99, level - 4, words, "label", "end"))
+        limit = numbers.bandwidth(ceiling_gbps)
+        words = f"{ceiling} {limit}".strip()
+        # The note under the picture says whose limit it is where there is no room for it.
+        is_long = len(words) > _MOST_LETTERS
+        kind = "label wide-only" if is_long else "label"
+        scene.marks.append(Text(99, level - 4, words, kind, "end"))
+        if is_long:
+            scene.marks.append(Text(99, level - 4, limit, "label narrow-only", "end"))
     if fit is not None:
         _curve(scene, fit, x, y)
         if fit.n_star_bytes:

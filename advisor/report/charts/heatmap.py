@@ -9,6 +9,8 @@ from advisor.report.charts.scene import Rect, RowLabel, Scene, Text
 
 # Four strengths each way of zero; CSS gives 'late1'..'late4' and 'early1'..'early4' their fills.
 LEVELS = 4
+# Pixels of a letter of a head, of the plot on a telephone, and where heads change to the wide ones.
+_LETTER, _NARROW, _WIDE = 7.0, 224, 480
 
 
 def lateness_map(
@@ -79,7 +81,16 @@ def shortfall_matrix(
     scene.row_labels.append(RowLabel(12, "from \\ to", "tick"))
     for index, place in enumerate(places):
         scene.row_labels.append(RowLabel(20 + index * pitch + 17, place, "label"))
-        scene.marks.append(Text(index * width + width / 2, 12, place, "tick", "middle"))
+        middle = index * width + width / 2
+        wide, narrow = (_head(place, plot / columns) for plot in (_WIDE, _NARROW))
+        # Every second head goes when many are narrow.
+        is_thin = columns > 8 and index % 2 == 1
+        if wide == narrow and not is_thin:
+            scene.marks.append(Text(middle, 12, wide, "tick", "middle"))
+        else:
+            scene.marks.append(Text(middle, 12, wide, "tick wide-only", "middle"))
+            if not is_thin:
+                scene.marks.append(Text(middle, 12, narrow, "tick narrow-only", "middle"))
         for column in range(columns):
             value = ratio[index][column]
             kind = "cell-ground" if value is None else shortfall_level(value)
@@ -92,6 +103,16 @@ def shortfall_matrix(
                     Text(column * width + width * 0.485, y + 16, words, f"in on-{kind}", "middle")
                 )
     return scene
+
+
+def _head(place: str, room: float) -> str:
+    """A column's head in ``room`` pixels: rows name places in full, and in the same order."""
+    letters = max(int(room / _LETTER), 1)
+    if len(place) <= letters:
+        return place
+    rank, between, _ = place.partition(" · ")
+    # The end of a host's name tells it from the next one.
+    return rank if between else place[-letters:]
 
 
 def shortfall_level(ratio: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from advisor.report import numbers
 from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis, left_axis
@@ -42,18 +43,20 @@ def roofline(
     scene.marks.append(Line(x(ridge), y(compute_flops), 100, y(compute_flops), "ceiling"))
     scene.marks.append(Text(99, y(compute_flops) - 5, roof, "label", "end"))
     scene.marks.append(Line(x(ridge), _TOP, x(ridge), _BOTTOM, "star"))
-    side = x(ridge) > 70
+    side = x(ridge) > 50
+    dot = y(achieved_flops)
+    # Away from the words over the dot.
+    low = _BOTTOM - 6 if dot < _BOTTOM - 48 else (_TOP + _BOTTOM) / 2
     scene.marks.append(
-        Text(x(ridge), _BOTTOM - 6, f"ridge {numbers.scaled(ridge, 'FLOP/B')}", "label",
+        Text(x(ridge), low, f"ridge {numbers.scaled(ridge, 'FLOP/B')}", "label",
              "end" if side else "start", -5 if side else 5)
     )  # fmt: skip
     words = f"this run: {flops(achieved_flops)}"
-    right = x(ratio) > 60
-    scene.marks.append(Dot(x(ratio), y(achieved_flops), 6, "dot", words))
-    scene.marks.append(
-        Text(x(ratio), y(achieved_flops) + 4, words, "label strong", "end" if right else "start",
-             -10 if right else 10)
-    )  # fmt: skip
+    scene.marks.append(Dot(x(ratio), dot, 6, "dot", words))
+    anchor: Literal["start", "middle", "end"] = (
+        "start" if x(ratio) < 30 else "end" if x(ratio) > 70 else "middle"
+    )
+    scene.marks.append(Text(x(ratio), dot - 11, words, "label strong", anchor))
     return scene
 
 

@@ -28,7 +28,7 @@ def savings_bars(savings: Sequence[Saving]) -> Scene:
     """Bars from zero; a whisker for the interval; the axis ends at the largest upper bound."""
     highest = max((max(s.value_ns, s.high_ns or 0.0) for s in savings), default=0.0) or 1.0
     # Room on the right for the label of the longest bar.
-    scale = Scale(0, highest, 0, 70)
+    scale = Scale(0, highest, 0, 58)
     bottom = len(savings) * _PITCH + 2
     scene = Scene(height=bottom + AXIS_HEIGHT, margin=48)
     scene.marks += bottom_axis(

@@ -62,6 +62,7 @@ def timeline(lanes: Sequence[RankLane], *, length_ns: float, from_ns: float, sin
         scene.marks.append(
             Line(0, top + 2 * _LANE + _GAP + 3, 100, top + 2 * _LANE + _GAP + 3, "grid")
         )
+        written: list[Text] = []
         # What the finding is about lies over what happens at the same time on other streams.
         for span in sorted(lane.spans, key=lambda span: span.culprit):
             x = max(scale(span.start_ns), 0.0)
@@ -83,7 +84,26 @@ def timeline(lanes: Sequence[RankLane], *, length_ns: float, from_ns: float, sin
             mixed = span.folded and (span.kind in _COMM_KINDS or span.filled < _SOLID)
             if width > 0.85 * len(label) + 1 and not mixed:
                 fits = "in" if width > 2.6 * len(label) + 3 else "in wide-only"
-                scene.marks.append(
-                    Text(x + width / 2, y + 12, label, f"{fits} on-{span.kind}", "middle")
-                )
+                kind = f"{fits} on-{span.kind}"
+                written.append(Text(x + width / 2, y + 12, label, kind, "middle"))
+                scene.marks.append(written[-1])
+        for text in set(written) - set(_apart(written)):
+            scene.marks.remove(text)
     return scene
+
+
+def _apart(texts: Sequence[Text]) -> list[Text]:
+    """Those that do not run into one another; of two, the one drawn later, which lies on top."""
+    kept: list[Text] = []
+    for text in reversed(texts):
+        reach = _reach(text)
+        if all(
+            text.y != other.y or abs(text.x - other.x) > reach + _reach(other) for other in kept
+        ):
+            kept.append(text)
+    return kept[::-1]
+
+
+def _reach(text: Text) -> float:
+    """Half of a label's width in percent of the narrowest plot that shows it."""
+    return len(text.text) * (0.85 if "wide-only" in text.kind else 2.6) / 2

@@ -9,6 +9,7 @@ from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS, step_columns
 from advisor.report.charts.scene import KINDS, DataTable, Figure, legend_for
 from advisor.report.charts.stacked import Bar, stacked_bars
+from advisor.report.sections.breakdown_title import exposed, ranks_title
 from advisor.report.sections.section import Section, slug
 from advisor.report.tables import PARTS_SQL, Row, rows
 from advisor.store.store import Store
@@ -16,7 +17,6 @@ from advisor.store.store import Store
 MAX_RANKS = 64
 # Steps vary by a few percent on any machine; only more than this is worth a word.
 _BAD_STEP = 0.05
-_IDLE = [kind for kind in KINDS if kind.startswith("idle")]
 
 
 def build(
@@ -116,31 +116,14 @@ def _steps_figure(
 def _ranks_figure(
     by_rank: list[Row], basis: str, suffix: str, longest_ns: float, communication: float | None
 ) -> Figure:
-    most = max(by_rank, key=_exposed)
-    waits = [row for row in by_rank if row["wait"] > 0.02 * row["window_ns"]]
-    part = _exposed(most) / most["window_ns"] if most["window_ns"] else 0.0
-    if part < 0.02:
-        title = _quiet_title(by_rank, communication)
-    elif waits and len(waits) < len(by_rank):
-        least = min(by_rank, key=lambda row: row["wait"])
-        longest = max(by_rank, key=lambda row: row["wait"])
-        title = (
-            f"Rank {least['rank']} waits {numbers.duration(least['wait'])} per step, "
-            f"rank {longest['rank']} {numbers.duration(longest['wait'])}"
-        )
-    else:
-        title = (
-            f"Communication that nothing hides takes up to {numbers.share(part)} of the step "
-            f"(rank {most['rank']})"
-        )
     shown = by_rank
     note = f"Each bar adds up to the rank's step ({basis})."
     if len(by_rank) > MAX_RANKS:
-        shown = sorted(sorted(by_rank, key=_exposed)[-MAX_RANKS:], key=lambda row: row["rank"])
+        shown = sorted(sorted(by_rank, key=exposed)[-MAX_RANKS:], key=lambda row: row["rank"])
         note += f" The {MAX_RANKS} of {len(by_rank)} ranks with the most exposed communication."
     return Figure(
         id=f"ranks{suffix}",
-        title=title,
+        title=ranks_title(by_rank, communication),
         description="One horizontal stacked bar per rank on one scale, in ms per step: "
         + ", ".join(_kinds_used(by_rank))
         + ".",
@@ -151,23 +134,6 @@ def _ranks_figure(
         table=_table("rank", [(row["rank"], row) for row in by_rank[:1024]]),
         note=note,
     )
-
-
-def _quiet_title(by_rank: list[Row], communication: float | None) -> str:
-    """Where communication takes next to nothing: what takes the step instead."""
-    parts = [
-        (sum(row[kind] for kind in kinds) / row["window_ns"], words, row["rank"])
-        for row in by_rank
-        if row["window_ns"]
-        for words, kinds in (("compute takes", ["compute"]), ("the device idles for", _IDLE))
-    ]
-    if not parts:
-        return "Nothing was recorded in these steps"
-    part, words, rank = max(parts)
-    what = f"{words} up to {numbers.share(part)} of the step (rank {rank})"
-    if communication is None:
-        return f"No communication was recorded; {what}"
-    return f"Communication that nothing hides costs next to nothing; {what}"
 
 
 def _worst_figure(store: Store, run: str, suffix: str, longest_ns: float) -> Figure | None:
@@ -236,10 +202,6 @@ def _communication(store: Store, run: str) -> float | None:
         if found["parts"]:
             return found["hidden"] / found["comm"] if found["comm"] else None
     return None
-
-
-def _exposed(row: Row) -> float:
-    return float(row["comm"] + row["transfer"] + row["wait"])
 
 
 def _bar(label: str, row: Row, *, emphasis: bool = False) -> Bar:

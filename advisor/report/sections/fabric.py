@@ -51,7 +51,7 @@ class Places:
         if self.by_host:
             return shorten(f"host {node}", 40)
         host = self.host.get(node)
-        return shorten(f"rank {node} · {host}" if host else f"rank {node}", 40)
+        return shorten(f"rank {node} · {host}" if host else f"rank {node}", 24)
 
 
 def figures(store: Store, run: str, suffix: str = "") -> list[Figure]:

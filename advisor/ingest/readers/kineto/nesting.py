@@ -40,20 +40,19 @@ _LOOK_AHEAD = 256
 
 def is_deeper(text: bytes | bytearray, most: int) -> bool:
     """Whether brackets stand more than ``most`` levels deep, of which a chunk's list is one."""
-    for brackets in (_brackets(text), _brackets(_ANY_STRING.sub(b"", text))):
-        levels = 0
-        while levels <= most:
-            inner = brackets.replace(b"[]", b"")
-            if len(inner) == len(brackets):  # what is left stands in strings, or is damage
-                break
-            brackets, levels = inner, levels + 1
-        if levels + brackets.count(b"[") <= most:
-            return False
-    return True
+    return _may_be_deeper(text, most) and _may_be_deeper(_ANY_STRING.sub(b"", text), most)
 
 
-def _brackets(text: bytes | bytearray) -> bytes:
-    return bytes(text.translate(_ONE_KIND, _NO_BRACKETS))
+def _may_be_deeper(text: bytes | bytearray, most: int) -> bool:
+    """As :func:`is_deeper`, but brackets in strings count too."""
+    brackets = bytes(text.translate(_ONE_KIND, _NO_BRACKETS))
+    levels = 0
+    while levels <= most:
+        inner = brackets.replace(b"[]", b"")
+        if len(inner) == len(brackets):  # what is left stands in strings, or is damage
+            break
+        brackets, levels = inner, levels + 1
+    return levels + brackets.count(b"[") > most
 
 
 class State(Enum):

@@ -48,7 +48,8 @@ def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def parse_event(text: bytes) -> dict[str, Any] | None:
     """One event from its text, repaired where that is safe; None when it cannot be read."""
     decoded = text.decode("utf-8", errors="replace")
-    for candidate in (decoded, _BAD_ESCAPE.sub(r"\\\\", decoded)):
+    for repair in (False, True):
+        candidate = _BAD_ESCAPE.sub(r"\\\\", decoded) if repair else decoded
         try:
             value = json.loads(
                 candidate,

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK
@@ -122,10 +123,16 @@ def _written(
             texts, size, number = [], 0, own
         while len(found.starts) < repairer.document:
             found.starts.append((number, base + used + len(texts)))
-        texts.append(json.dumps(clean(normalise(event)), ensure_ascii=True))
+        texts.append(_text_of(normalise(event)))
         size += len(texts[-1])
     if texts:
         yield _chunk_of(texts, number, base + used)
+
+
+def _text_of(event: dict[str, Any]) -> str:
+    text = json.dumps(event, ensure_ascii=True)
+    # Lone surrogates are escapes here; looking for them costs less than cleaning every value.
+    return json.dumps(clean(event), ensure_ascii=True) if "\\ud" in text else text
 
 
 def _chunk_of(texts: list[str], number: int, used: int) -> RepairedChunk:

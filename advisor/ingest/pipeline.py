@@ -20,6 +20,8 @@ from advisor.ingest.trial_end import refuse_failed_trial
 from advisor.ingest.unknown import KNOWN, NOT_READ, why_unknown
 from advisor.store.store import Store, is_store
 
+# Where `advisor profile` keeps what it ran, beside the logs of its ranks.
+_OUR_JOB = ("logs", "job.json")
 RUN_TABLES = (
     *("run", "source", "rank", "process_group", "event", "comm_event"),
     *("topology", "link", "nccl_choice", "bench", "flight"),
@@ -113,6 +115,7 @@ def read_sources(
 def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple[Source, str]]]:
     chosen: list[tuple[Source, Reader]] = []
     skipped: list[tuple[Source, str]] = []
+    our_logs = {item.path.parent for item in found if item.path.parts[-2:] == _OUR_JOB}
     for number, item in enumerate(found):
         try:
             source = replace(Source.of(item.path, number), named=item.named)
@@ -129,7 +132,9 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
                     where=str(item.path),
                     hint="the job was killed before it wrote, or the disk is full: record again",
                 )
-            skipped.append((source, "empty file"))
+            # Ranks of `advisor profile` that had nothing to say lost nothing.
+            silent = item.path.suffix == ".log" and not our_logs.isdisjoint(item.path.parents)
+            skipped.append((source, NOT_READ if silent else "empty file"))
             continue
         reader = detect(source)
         if reader is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,24 @@ def test_a_trial_without_a_trace_says_how_it_ended_when_it_is_diagnosed(
         f"{folder}: trial 3 of a sweep crashed and recorded nothing: rank 1 was killed by SIGSEGV; "
         f"the others were ended\n  what its ranks wrote is in {folder / 'logs'}"
     )
+
+
+def test_empty_logs_of_our_own_ranks_are_no_loss_but_an_empty_trace_is(
+    tmp_path: Path, fixtures_dir: Path
+) -> None:
+    folder = tmp_path / "0000"
+    shutil.copytree(fixtures_dir / "gpt2-tiny-ddp-2", folder)
+    for name in ("job.json", "launcher-0.log", "r/attempt_0/0/stdout.log"):
+        path = folder / "logs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}" if name == "job.json" else "")
+    (folder / "nccl.log").write_text("")
+    (folder / "rank2.json").write_text("")
+    with api.load(folder) as run:
+        notes = [note for note in run.report.runs[0].notes if "was not read" in note]
+    assert notes == [
+        f"file {folder / name} was not read: empty file" for name in ("nccl.log", "rank2.json")
+    ]
 
 
 def test_ctrl_c_between_two_trials_says_how_to_go_on(

@@ -2,7 +2,9 @@
 
 The table holds graphs for whole nodes. A group with fewer ranks per node than the node has GPUs
 (tensor parallelism inside, data parallelism across nodes) gets its share of the channels that
-NICs limit; NVSwitch gives every pair full speed, so inside one node nothing is shared out.
+NICs limit, and of their bandwidth where it is less than a channel: the node's other ranks are in
+groups that do the same at the same time. NVSwitch gives every pair full speed, so inside one node
+nothing is shared out.
 """
 
 from __future__ import annotations
@@ -60,7 +62,12 @@ def _graphs(graphs: GraphSet, machine: Machine, nodes: int, per_node: int) -> di
     share = per_node / machine.gpus_per_node
     if nodes > 1 and share < 1:
         for graph in result.values():
-            graph["channels"] = max(1, round(graph["channels"] * share))
+            due = graph["channels"] * share
+            graph["channels"] = max(1, round(due))
+            # Fewer NICs than groups: one channel is more than a group's share of them.
+            slower = min(1.0, due / graph["channels"])
+            for name in ("bw_intra", "bw_inter"):
+                graph[name] = float(graph[name]) * slower
             if per_node == 1:
                 graph["type_intra"] = "LOC"
     return result

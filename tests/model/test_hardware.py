@@ -19,6 +19,7 @@ from advisor.config.hardware import (
 )
 from advisor.errors import AdvisorError
 from advisor.model.nccl import parse_version, predict
+from advisor.model.plan_cluster import Cluster, Group
 from advisor.model.topology_machine import topology_of
 
 
@@ -142,7 +143,7 @@ def test_machines_have_topologies_that_predict(name: str, nodes: int) -> None:
         limit = found.intra.gpu_gbps if topology.nodes == 1 else found.network.node_gbps
         share = topology.ranks_per_node / found.gpus_per_node if topology.nodes > 1 else 1.0
         fast = choice.algo.startswith("NVLS")  # the switch adds: fewer bytes on each link
-        assert bus_gbps <= limit * max(share, 1 / found.network.nics) * (2 if fast else 1)
+        assert bus_gbps <= limit * share * (2 if fast else 1)
 
 
 def test_the_command_takes_a_machine() -> None:
@@ -153,3 +154,28 @@ def test_the_command_takes_a_machine() -> None:
     assert data["choice"]["algo"] == "NVLS"
     # 8 x min(40 x .85 x 7/8 x 2, 60) x 8/14 GB/s
     assert data["choice"]["time_us"] == pytest.approx(15_815, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", machine_names())
+@pytest.mark.parametrize("per_node", [1, 2, 4])
+def test_groups_that_share_a_nodes_nics_are_not_faster_together_than_the_node(
+    name: str, per_node: int
+) -> None:
+    found = machine(name)
+    if found.nccl_several_nodes is None or per_node >= found.gpus_per_node:
+        pytest.skip("no NCCL graphs, or no smaller group")
+    whole, part = topology_of(found, 4), topology_of(found, 4, per_node)
+    groups = found.gpus_per_node / per_node
+    for graph in ("ring", "tree"):
+        all_of, one = getattr(whole, graph), getattr(part, graph)
+        together = groups * one.channels * one.bw_inter
+        assert together <= all_of.channels * all_of.bw_inter * 1.001, graph
+
+
+def test_replicas_of_a_shard_each_have_their_share_of_one_slow_nic_only() -> None:
+    # GIVEN eight GPUs behind one port of 1.25 GB/s WHEN each reduces its eighth over eight nodes
+    cluster = Cluster(machine("a100-tcp"), 64, (2, 29, 7))
+    shards = cluster.collective_s("allreduce", 1e9 / 8, Group(8, 1))
+    # THEN that takes about as long as one reduction of everything: the same bytes, the same port
+    whole = cluster.collective_s("allreduce", 1e9, Group(8, 8))
+    assert shards == pytest.approx(whole, rel=0.15)

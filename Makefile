@@ -13,6 +13,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 SCANNER := hatch_build.py $(wildcard advisor/ingest/readers/kineto/native/*.[ch])
 
 $(VENV)/.installed: pyproject.toml constraints.txt $(SCANNER)
+	@echo 'Installing into $(VENV): downloads torch and others, minutes on a slow network, silent meanwhile ...'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '.[profile,tune]'
 	@touch $@

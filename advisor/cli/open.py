@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 @click.option(
     "--context",
     type=click.FloatRange(min=0),
-    default=1.0,
+    default=0.25,
     show_default=True,
-    help="How many windows before and after to keep.",
+    help="How much to keep before and after, in windows of the finding.",
 )
 @click.option("--no-browser", is_flag=True, help="Print the link, do not open a browser.")
 @click.option("--force", is_flag=True, help="Replace an existing FILE.")

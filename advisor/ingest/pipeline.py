@@ -22,6 +22,7 @@ from advisor.store.store import Store, is_store
 
 # Where `advisor profile` keeps what it ran, beside the logs of its ranks.
 _OUR_JOB = ("logs", "job.json")
+_OUR_FILE, _OUR_HEAD = b'"advisor_version"', 4096
 RUN_TABLES = (
     *("run", "source", "rank", "process_group", "event", "comm_event"),
     *("topology", "link", "nccl_choice", "bench", "flight"),
@@ -117,6 +118,7 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
     skipped: list[tuple[Source, str]] = []
     our_logs = {item.path.parent for item in found if item.path.parts[-2:] == _OUR_JOB}
     for number, item in enumerate(found):
+        is_our_log = not item.named and not our_logs.isdisjoint(item.path.parents)
         try:
             source = replace(Source.of(item.path, number), named=item.named)
         except AdvisorError as error:
@@ -133,14 +135,16 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
                     hint="the job was killed before it wrote, or the disk is full: record again",
                 )
             # Ranks of `advisor profile` that had nothing to say lost nothing.
-            silent = item.path.suffix == ".log" and not our_logs.isdisjoint(item.path.parents)
-            skipped.append((source, NOT_READ if silent else "empty file"))
+            if not is_our_log:
+                skipped.append((source, "empty file"))
             continue
         reader = detect(source)
         if reader is None:
             unknown = why_unknown(source)
             if item.named:
                 raise AdvisorError(unknown.reason, where=str(item.path), hint=unknown.hint)
+            if not unknown.damaged and (is_our_log or _OUR_FILE in source.head[:_OUR_HEAD]):
+                continue  # what this tool wrote beside the traces is no file that went unread
             skipped.append((source, unknown.reason if unknown.damaged else NOT_READ))
             continue
         chosen.append((source, reader))

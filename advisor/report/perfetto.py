@@ -41,6 +41,7 @@ SELECT rank, event_id, name, category, class, device, stream, tid, start_ns, dur
   dtype, in_elements, out_elements, process_group, group_size, seq, bytes, count(*) OVER () AS total
 FROM event JOIN crop USING (rank) LEFT JOIN comm_event USING (run, rank, event_id)
 WHERE run = ? AND start_ns < e AND start_ns + dur_ns > s
+  AND category IS DISTINCT FROM 'Trace'  -- Kineto's span of the whole recording says nothing here
 ORDER BY dur_ns DESC, rank, event_id LIMIT ?
 """
 
@@ -94,6 +95,8 @@ def finding_trace(store: Store, finding: Finding, *, context: float = 1.0) -> Tr
             f"the run holds no events in the window of '{finding.id}'",
             hint="give the trace files, not findings.json, and ingest without --lean",
         )
+    for row in found:
+        _clip(row, crops[row["rank"]][0] - margin, crops[row["rank"]][1] + margin)
     for row in [*found, *calls]:
         row["start_ns"] += offsets[row["rank"]]
     for row in calls:
@@ -109,6 +112,19 @@ def finding_trace(store: Store, finding: Finding, *, context: float = 1.0) -> Tr
     total = found[0]["total"] if found else 0
     text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, separators=(",", ":"))
     return TraceCrop(text, start - origin, end - origin, len(found), total - len(found))
+
+
+def _clip(row: Row, start_ns: int, end_ns: int) -> None:
+    """Cut an event at the crop's ends, so that the file is as long as the crop; say how long it is.
+
+    What is nested stays nested.
+    """
+    start, end = row["start_ns"], row["start_ns"] + (row["dur_ns"] or 0)
+    inside = max(start, start_ns), min(end, end_ns)
+    row["recorded"] = None
+    if inside != (start, end):
+        row["recorded"] = f"{numbers.duration(row['dur_ns'])}, cut at the ends of this crop"
+        row["start_ns"], row["dur_ns"] = inside[0], inside[1] - inside[0]
 
 
 def deep_link(trace_url: str, crop: TraceCrop) -> str:
@@ -184,7 +200,7 @@ def _tid(row: Row) -> int:
 def _event(row: Row, tid: int, origin: int) -> dict[str, Any]:
     keys = (
         "collective", "dtype", "in_elements", "out_elements", "process_group", "group_size", "seq",
-        "bytes",
+        "bytes", "recorded",
     )  # fmt: skip
     return _slice(
         row["name"] or "unnamed",

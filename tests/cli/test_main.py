@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 from advisor.cli import _main, _watch
 from advisor.cli._main import _root
 from advisor.errors import AdvisorError
+from advisor.ingest.readers.kineto.native import library
 
 CONTEXT = click.Context(_root, info_name="advisor")
 COMMANDS = _root.list_commands(CONTEXT)  # type: ignore[attr-defined]
@@ -37,6 +39,31 @@ def test_the_list_of_commands_cuts_no_sentence() -> None:
         command = _root.get_command(CONTEXT, name)  # type: ignore[attr-defined]
         first = " ".join(re.split(r"\.\s|\n\n", command.help, maxsplit=1)[0].split())
         assert first.rstrip(".") in shown, name
+
+
+def test_the_changelog_and_the_shell_know_every_command() -> None:
+    text = (Path(__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
+    listed = re.search(r"## 0\.1\.0 .*?\n\n- (.*?)\n- ", text, re.DOTALL)
+    assert listed
+    known = set(re.findall(r"[a-z][a-z-]+", listed[1]))
+    assert set(COMMANDS) <= known
+
+
+def test_version_does_not_blame_the_compiler_in_a_copy_that_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def nothing(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(library, "LIBRARY", tmp_path / "none.so")
+    monkeypatch.setattr(metadata, "distribution", nothing)
+    assert library._loaded.__wrapped__()[1] == (
+        "not built: this copy of advisor is not installed (pip install -e .)"
+    )
+    monkeypatch.undo()
+    monkeypatch.setattr(library, "LIBRARY", tmp_path / "none.so")
+    monkeypatch.setattr(metadata, "distribution", lambda name: name)
+    assert "no C compiler" in str(library._loaded.__wrapped__()[1])
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -144,3 +144,19 @@ def test_a_compressed_file_that_is_whole_is_read(tmp_path: Path) -> None:
     with Store.create() as store:
         ingest([folder], store)
         assert [row[0] for row in store.con.execute("SELECT rank FROM rank").fetchall()] == [0, 1]
+
+
+def test_what_this_tool_wrote_beside_the_traces_is_not_called_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text(kineto([event(n) for n in range(20)]))
+    (tmp_path / "profile.json").write_text('{"format": "advisor-profile", "advisor_version": "0"}')
+    (tmp_path / "findings.json").write_text('{\n "schema_version": 1,\n "advisor_version": "0"\n}')
+    logs = tmp_path / "logs"
+    (logs / "attempt_0").mkdir(parents=True)
+    (logs / "job.json").write_text('{"workload": {}}')
+    (logs / "attempt_0" / "stderr.log").write_text("")
+    (logs / "launcher-0.log").write_text("started\n")
+    (tmp_path / "notes.txt").write_text("of the user\n")
+    with Store.create() as store:
+        ingest([tmp_path], store)
+        read = store.con.execute("SELECT path FROM source ORDER BY path").fetchall()
+    assert [Path(path).name for (path,) in read] == ["notes.txt", "rank0.json"]

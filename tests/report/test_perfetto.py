@@ -59,6 +59,26 @@ def test_events_of_the_window_are_there_and_others_are_not(store: Store) -> None
     assert finding_trace(store, finding, context=1.5).events == 8  # step 1 comes in sight
 
 
+def test_what_is_longer_than_the_crop_is_cut_at_its_ends(store: Store) -> None:
+    """Else the file is as long as the recording, and a reader has to look for the window."""
+    store.con.execute(
+        "INSERT INTO event (run, rank, event_id, name, category, class, tid, start_ns, dur_ns)"
+        " SELECT run, 0, 1000, 'PyTorch Profiler (0)', 'Trace', 'annotation', 1, min(start_ns), ?"
+        " FROM step WHERE rank = 0 GROUP BY run"
+        " UNION ALL SELECT run, 0, 1001, 'epoch', 'user_annotation', 'annotation', 1,"
+        " min(start_ns), ? FROM step WHERE rank = 0 GROUP BY run",
+        [500 * MS, 500 * MS],
+    )
+    crop = finding_trace(store, make_report().findings[0], context=0.1)
+    slices = {s["name"]: s for s in _slices(crop.text)}
+    assert "PyTorch Profiler (0)" not in slices
+    epoch = slices["epoch"]
+    window_us = (crop.end_ns - crop.start_ns) / 1000
+    assert epoch["dur"] == pytest.approx(1.2 * window_us)
+    assert epoch["args"]["recorded"] == "500 ms, cut at the ends of this crop"
+    assert max(s["ts"] + s["dur"] for s in slices.values()) <= 1.2 * window_us + epoch["ts"]
+
+
 def test_ranks_share_one_clock_and_the_window_is_where_it_was(store: Store) -> None:
     crop = finding_trace(store, make_report().findings[0], context=0)
     kernels = [s for s in _slices(crop.text) if s["cat"] == "kernel"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 @cache
 def _loaded() -> tuple[Any, str | None]:
     if not LIBRARY.exists():
-        return None, "not built: no C compiler was found at installation"
+        return None, f"not built: {_why_not_built()}"
     try:
         found = ctypes.CDLL(str(LIBRARY))
         for name, (result, arguments) in _FUNCTIONS.items():
@@ -50,6 +51,14 @@ def _loaded() -> tuple[Any, str | None]:
     if found.advisor_abi() != _ABI:
         return None, "of another version: install advisor again"
     return found, None
+
+
+def _why_not_built() -> str:
+    try:
+        metadata.distribution("nccl-advisor")
+    except metadata.PackageNotFoundError:
+        return "this copy of advisor is not installed (pip install -e .)"
+    return "no C compiler was found at installation"
 
 
 def library() -> Any:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.ingest import ingest
 from advisor.ingest.detect import detect
 from advisor.ingest.readers import nccl_tests
 from advisor.ingest.readers.nccl_tests.record import Harvest, version_text
@@ -269,3 +270,16 @@ def test_numbers_of_any_length_are_survived(digits: str) -> None:
     text = HEADER + ROW
     for number in re.finditer(r"\d+", text):
         parse(text[: number.start()] + digits + text[number.end() :])
+
+
+@pytest.mark.parametrize("size", [2**63, 2**70, "9" * 50, -1])
+def test_a_size_that_no_message_has_is_counted(tmp_path: Path, size: object) -> None:
+    half = {"time": "12.5", "alg_bw": 80.0, "bus_bw": 150.0, "nwrong": "0"}
+    results = [{"size": wanted, "type": "float", "out_of_place": half} for wanted in (8, size)]
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({"version": 3, "results": results, "args": ["./all_reduce_perf"]}))
+    with Store.create() as store:
+        ingest([path], store)
+        assert store.con.execute("SELECT bytes FROM bench").fetchall() == [(8,)]
+        reasons = store.con.execute("SELECT drop_reasons FROM source").fetchall()
+    assert reasons == [('{"result without a size": 1}',)]

@@ -73,7 +73,7 @@ def _hosts(config: dict[str, Any]) -> set[str]:
 
 def _row(row: Any, op: str, ranks: int | None, harvest: Harvest) -> None:
     size = _figure(row.get("size")) if isinstance(row, dict) else None
-    if size is None or size < 0:
+    if size is None or not 0 <= size < 1 << 63:
         harvest.drop("result without a size")
         return
     for key, in_place in (("out_of_place", False), ("in_place", True)):

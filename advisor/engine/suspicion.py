@@ -78,7 +78,7 @@ def options(findings: Sequence[Finding], facts: Facts) -> tuple[int, list[str]]:
     most = max((item.savings_high_ns or item.savings_ns or 0 for item in worth), default=0)
     how = [
         f"to try, for up to {duration(item.savings_high_ns or item.savings_ns or 0)} per step and "
-        f"perhaps nothing: {item.fix[0]}"
+        f"perhaps hardly any: {item.fix[0]}"
         for item in worth
         if item.fix
     ]

@@ -45,8 +45,8 @@ def verdict_of(
     if exposed_share >= WARNING_SHARE and not wait_known and not facts.all_ranks:
         world = f" of {facts.world_size}" if facts.world_size else ""
         return Verdict(
-            title=f"{percent(exposed_share)} of the step is exposed communication; "
-            f"{facts.ranks_read}{world} ranks cannot tell "
+            title=f"{percent(exposed_share)} of the step is exposed communication"
+            f"{_as_far_as_told(sandbox, facts)}; {facts.ranks_read}{world} ranks cannot tell "
             "whether it waits for a late rank or for the network.",
             cause="unknown",
             why=numbers,
@@ -91,8 +91,9 @@ def verdict_of(
     most, tries = options(findings, facts)
     small = any(item.savings_ns for item in findings)
     if most:
+        limit = f"{duration(most)} of every {duration(facts.step_ns or 0)}"
         title = f"Nothing to gain in communication for sure: {exposed}; what is listed to try may "
-        title += f"give up to {duration(most)} of every {duration(facts.step_ns or 0)}, or nothing."
+        title += f"give up to {limit}, or hardly any."
     elif small:
         title = f"Hardly anything to gain in communication: {exposed}, and what could be changed "
         title += f"gives less than {percent(WORTH_A_TRY)} of the step."
@@ -104,6 +105,23 @@ def verdict_of(
             "finds a cause that a change would remove."
         )
     return Verdict(title=title, cause="healthy", savings_ns=0, why=numbers, next_steps=tries)
+
+
+def _few_events(sandbox: Sandbox, facts: Facts) -> int:
+    """How many events were read where they are too few for exact shares of the step; else 0."""
+    (read,) = sandbox.records("SELECT coalesce(sum(events_read), 0) AS events FROM rank")
+    events = int(read["events"])
+    return events if events < _FEW_EVENTS * facts.steps * facts.ranks_read else 0
+
+
+def _as_far_as_told(sandbox: Sandbox, facts: Facts) -> str:
+    """The doubt that belongs beside a share of the step; '' where the recording is ample."""
+    doubts = []
+    if events := _few_events(sandbox, facts):
+        doubts.append(f"only {events} events")
+    if facts.steps == 1:
+        doubts.append("one step")
+    return f", as far as {' of '.join(doubts)} can tell" if doubts else ""
 
 
 def _suspicion(findings: Sequence[Finding]) -> str:
@@ -187,12 +205,12 @@ def _where_time_goes(sandbox: Sandbox, facts: Facts) -> tuple[float, float, bool
         noise = f"; differences under {duration(facts.noise_ns)} are noise"
     rest = 1.0 - row["exposed"] - row["compute"] - row["idle"]
     copies = f", memory copies and other work {percent(rest)}" if rest >= _SMALL_PART else ""
-    (read,) = sandbox.records("SELECT coalesce(sum(events_read), 0) AS events FROM rank")
-    little = ""
-    if 0 < read["events"] < _FEW_EVENTS * facts.steps * facts.ranks_read:
-        little = (
-            f" All of this rests on {read['events']} recorded events: too little for exact shares."
-        )
+    events = _few_events(sandbox, facts)
+    little = (
+        f" All of this rests on {events} recorded events: too little for exact shares."
+        if events
+        else ""
+    )
     numbers = (
         f"A step takes {duration(facts.step_ns)}: compute {percent(row['compute'])}, exposed "
         f"communication {percent(row['exposed'])}, idle {percent(row['idle'])}{copies}{overlap} "

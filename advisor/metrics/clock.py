@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.metrics.calls import Call
+from advisor.metrics.clock_starts import one_clock_off
 from advisor.metrics.groups import RankInfo
 from advisor.metrics.operations import SYNCHRONISING
 from advisor.metrics.robust import Floats, huber, spread
@@ -67,13 +68,12 @@ def aligned(time_ns: int, rank: int, clocks: Mapping[int, Clock]) -> int:
 
 @dataclass(frozen=True)
 class _Difference:
-    """Ends of one rank less another's: intercept with error, drift, spread, and its median."""
+    """Ends of one rank less another's: intercept with error, drift and spread."""
 
     offset: float
     error: float
     drift: float
     spread: float
-    median: float
     identified: bool
     transfer: float
 
@@ -97,7 +97,7 @@ def clocks(
     for root in sorted(neighbours):
         if root in raw:
             continue
-        raw[root] = _Difference(0.0, 0.0, 0.0, 0.0, 0.0, True, 0.0)
+        raw[root] = _Difference(0.0, 0.0, 0.0, 0.0, True, 0.0)
         queue = [root]
         while queue:
             known = queue.pop(0)
@@ -109,12 +109,36 @@ def clocks(
                     float(np.hypot(base.error, step.error)),
                     base.drift + step.drift,
                     max(base.spread, step.spread),
-                    base.median + step.median,
                     base.identified and step.identified,
                     step.transfer,
                 )
                 queue.append(rank)
-    return _by_host(raw, infos, origin, usable)
+    return _checked(_by_host(raw, infos, origin, usable), infos, usable)
+
+
+def _checked(
+    found: dict[int, Clock], infos: Mapping[int, RankInfo], columns: Sequence[Mapping[int, Call]]
+) -> dict[int, Clock]:
+    """The same, where messages have one size after a look at starts as well (clock_starts.py)."""
+    if all(clock.identified for clock in found.values()):
+        return found
+    host = {rank: host_of(rank, infos) for rank in found}
+    already = frozenset(host[rank] for rank, clock in found.items() if clock.ambiguous)
+    before = {rank: clock.offset_ns for rank, clock in found.items()}
+    one = one_clock_off(columns, host, before, already)
+    if one is None:
+        return found
+    off = {rank: one.offset_ns * (host[rank] == one.host) for rank in found}
+    return {
+        rank: replace(
+            clock,
+            # The first rank's host stays the reference.
+            offset_ns=clock.offset_ns + off[rank] - off[min(found)],
+            identified=one.decided,
+            ambiguous=not one.decided and (clock.ambiguous or off[rank] != 0),
+        )
+        for rank, clock in found.items()
+    }
 
 
 def _difference(
@@ -138,9 +162,7 @@ def _difference(
         columns_of.append(when * 1e-6)
     design = np.stack(columns_of, axis=1)
     if len(pairs) <= design.shape[1] + 1:
-        return _Difference(
-            float(middle), spread(late) or 1e6, 0.0, spread(late), float(middle), False, transfer
-        )
+        return _Difference(float(middle), spread(late) or 1e6, 0.0, spread(late), False, transfer)
     scale = np.maximum(np.abs(design).max(axis=0), 1e-12)
     fit = huber(design / scale, late)
     coefficients, errors = fit.coefficients / scale, fit.errors / scale
@@ -155,7 +177,6 @@ def _difference(
         float(errors[0]),
         drift,
         fit.spread,
-        float(middle),
         identified,
         transfer,
     )

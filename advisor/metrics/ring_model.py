@@ -26,6 +26,9 @@ SEGMENTS = 2
 INSIDE = 0.2
 # Shares of a slow edge's time that are excess, evenly spaced in the logarithm of its slowdown.
 SHARES: Floats = 1.0 - np.exp(-np.linspace(0.03, 3.4, 50))
+# As few as tell places apart where many hypotheses are weighed.
+FEW_SHARES: Floats = 1.0 - np.exp(-np.array([0.1, 0.6, 1.2, 1.7, 2.2, 3.0]))
+_LONG_AGO = -1e3  # in times of a segment over the slowest edge
 
 
 def edges(op: str, ranks: Sequence[int]) -> list[tuple[int, int]]:
@@ -42,12 +45,43 @@ def ends(op: str, count: int, slow: frozenset[int], inside: frozenset[int]) -> F
     The edges into the places in ``slow`` take 1 per segment, all others 1 - share, those into the
     places in ``inside`` (the sender is on the same host) a part of that.
     """
+    takes = _takes(count, slow, inside, SHARES)
+    done = _pass(op, takes, np.zeros_like(takes))
+    result: Floats = done / done.max(axis=1, keepdims=True)
+    return result
+
+
+@lru_cache(maxsize=1024)
+def paths(op: str, count: int, slow: frozenset[int], inside: frozenset[int]) -> Floats:
+    """Per share of ``FEW_SHARES``, place i, place j: from the arrival of j to the end of i.
+
+    j is so late that all others wait for it; the longest of these times is 1. With fixed times on
+    the edges a ring is linear in max and plus: i ends at the latest of arrival j plus path (i, j),
+    whoever comes when.
+    """
+    takes = _takes(count, slow, inside, FEW_SHARES if slow else np.zeros(1))
+    result = np.zeros((len(takes), count, count))
+    for place in range(count):
+        starts = np.full_like(takes, _LONG_AGO)
+        starts[:, place] = 0.0
+        result[:, :, place] = _pass(op, takes, starts)
+    result /= result.max(axis=(1, 2), keepdims=True)
+    return result
+
+
+def _takes(count: int, slow: frozenset[int], inside: frozenset[int], shares: Floats) -> Floats:
+    """Row per share: what the edge into each place takes per segment."""
     places = np.arange(count)
-    other = np.where(np.isin(places, list(inside)), INSIDE, 1.0) * (1.0 - SHARES[:, None])
-    takes = np.where(np.isin(places, list(slow)), 1.0, other)
+    other = np.where(np.isin(places, list(inside)), INSIDE, 1.0) * (1.0 - shares[:, None])
+    takes: Floats = np.where(np.isin(places, list(slow)), 1.0, other)
+    return takes
+
+
+def _pass(op: str, takes: Floats, starts: Floats) -> Floats:
+    """When each place is done, where it comes at ``starts``."""
+    count = takes.shape[1]
     direction, passes = GLOO_RINGS[op]
-    done = np.zeros_like(takes)
-    free = np.zeros_like(takes)
+    done, free = starts, np.full_like(takes, _LONG_AGO)
     for _ in range(passes):
         asked = done
         arrived: list[Floats] = []
@@ -61,5 +95,4 @@ def ends(op: str, count: int, slow: frozenset[int], inside: frozenset[int]) -> F
             arrived.append(free)
             sent.append(np.roll(leaves, direction, axis=1))
         done = np.maximum.reduce([*arrived[-SEGMENTS:], *sent[-SEGMENTS:]])
-    result: Floats = done / done.max(axis=1, keepdims=True)
-    return result
+    return done

@@ -73,3 +73,14 @@ def test_a_group_is_named_with_the_ranks_that_were_read() -> None:
     assert group_text(8, [0, 1]) == "8 ranks, 2 of them read"
     assert group_text(2, [1, 0, 1]) == "2 ranks"
     assert group_text(1, [0]) == "1 rank"
+
+
+def test_a_headline_that_rests_on_little_says_so() -> None:
+    few = {"rank": 0, "step": 0, "window_ns": 100_000_000, "exposed_comm_ns": 85_000_000}
+    few |= {"comm_ns": 85_000_000, "idle_ns": 15_000_000, "exposed_wait_ns": None}
+    rank = {"rank": 0, "world_size": 300, "timeline": "host", "events_read": 18}
+    tables = {"step_breakdown": [few], "rank": [rank]}
+    title = report_of(ranks=1, steps=1, tables=tables).verdict.title
+    assert title.startswith(
+        "85 % of the step is exposed communication, as far as only 18 events of one step can tell; "
+    )

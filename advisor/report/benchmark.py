@@ -8,7 +8,8 @@ from advisor.report.tables import rows
 from advisor.store.store import Store
 
 _SQL = """
-SELECT a.op, a.group_size AS ranks, a.alpha_ns, a.beta_ns_per_byte, a.n_star_bytes,
+SELECT a.op, a.group_size AS ranks, a.alpha_ns, a.alpha_low_ns, a.alpha_high_ns,
+  a.beta_ns_per_byte, a.beta_low_ns_per_byte, a.beta_high_ns_per_byte, a.n_star_bytes,
   (SELECT max(b.busbw_gbps) FROM bench b WHERE b.run = a.run AND b.op = a.op
    AND b.ranks = a.group_size AND b.tool = a.origin AND b.src IS NULL) AS best
 FROM alpha_beta a WHERE a.run = ? AND a.origin <> 'trace' AND a.alpha_ns IS NOT NULL
@@ -28,13 +29,27 @@ def fits(store: Store, run: str) -> Table | None:
             [
                 row["op"],
                 row["ranks"],
-                numbers.duration(row["alpha_ns"]),
-                row["beta_ns_per_byte"],
+                numbers.duration_with_spread(
+                    row["alpha_ns"], row["alpha_low_ns"], row["alpha_high_ns"]
+                ),
+                _with_ends(
+                    row["beta_ns_per_byte"],
+                    row["beta_low_ns_per_byte"],
+                    row["beta_high_ns_per_byte"],
+                ),
                 numbers.traffic(row["n_star_bytes"]),
                 row["best"],
             ]
             for row in found
         ],
         note="α: latency of a hop. β: inverse bandwidth of a link. n*: the size at which latency "
-        "and bandwidth cost the same; smaller calls are mostly latency.",
+        "and bandwidth cost the same; smaller calls are mostly latency. With their 95 % intervals.",
     )
+
+
+def _with_ends(value: float, low: float | None, high: float | None) -> str:
+    """The value and the ends of its interval; the value alone where the fit has none."""
+    shown = numbers.significant(value)
+    if low is None or high is None or not low <= value <= high:
+        return shown
+    return f"{shown} ({numbers.significant(low)}–{numbers.significant(high)})"

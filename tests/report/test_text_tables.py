@@ -102,3 +102,17 @@ def test_a_benchmark_shows_its_fits_on_the_terminal() -> None:
         text = render(report, store, "text")
     row = next(line for line in text.splitlines() if "2.6 µs" in line)
     assert row.split() == ["all_reduce", "8", "2.6", "µs", "0.0045", "4.6", "MB", "235"]
+
+
+def test_fits_are_shown_with_their_intervals() -> None:
+    with Store.create() as store:
+        store.con.execute(
+            "INSERT INTO alpha_beta (run, origin, op, group_size, samples, sizes, alpha_ns,"
+            " alpha_low_ns, alpha_high_ns, beta_ns_per_byte, beta_low_ns_per_byte,"
+            " beta_high_ns_per_byte, k, m, n_star_bytes) VALUES ('run', 'nccl-tests',"
+            " 'all_reduce', 8, 40, 20, 2600, 2100, 4000, 0.0045, 0.0041, 0.0052, 14, 1.75, 4.6e6)"
+        )
+        table = benchmark.fits(store, "run")
+    assert table is not None
+    assert table.rows[0][2:4] == ["2.6 µs (2.1–4)", "0.0045 (0.0041–0.0052)"]
+    assert "95 % intervals" in (table.note or "")

@@ -225,7 +225,14 @@ def _rank(rank: int, **parts: float) -> dict[str, float]:
             [_rank(0, comm=6, **{"idle-host": 70, "idle-gap": 5})],
             "The device idles for up to 75 % of the step (rank 0)",
         ),
-        ([_rank(0, wait=40), _rank(1, wait=20)], "Rank 1 waits 20 ns per step, rank 0 40 ns"),
+        (
+            [_rank(0, wait=40), _rank(1, wait=20)],
+            "Rank 0 waits 40 ns per step for others, rank 1 only 20 ns",
+        ),
+        (
+            [_rank(0, transfer=50, wait=9), _rank(1, transfer=50, wait=3)],
+            "Communication that nothing hides takes up to 59 % of the step (rank 0)",
+        ),
     ],
 )
 def test_the_title_over_the_ranks_names_what_takes_most(

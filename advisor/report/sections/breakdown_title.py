@@ -8,6 +8,7 @@ from advisor.report.tables import Row
 
 _IDLE = [kind for kind in KINDS if kind.startswith("idle")]
 _LITTLE = 0.02  # of the step
+_UNEVEN = 0.6  # of the longest wait: less on another rank is the news
 
 
 def exposed(row: Row) -> float:
@@ -27,13 +28,6 @@ def ranks_title(by_rank: list[Row], communication: float | None) -> str:
 
 def _title(by_rank: list[Row]) -> str:
     """What takes most of the steps beside compute, and on which rank."""
-    least = min(by_rank, key=lambda row: row["wait"])
-    longest = max(by_rank, key=lambda row: row["wait"])
-    if longest["wait"] > _LITTLE * longest["window_ns"] and least["wait"] < 0.6 * longest["wait"]:
-        return (
-            f"Rank {least['rank']} waits {numbers.duration(least['wait'])} per step, "
-            f"rank {longest['rank']} {numbers.duration(longest['wait'])}"
-        )
     kinds: dict[str, tuple[str, ...]] = {
         "Communication that nothing hides takes": ("comm", "transfer", "wait"),
         "Waiting for other ranks takes": ("wait",),
@@ -53,6 +47,13 @@ def _title(by_rank: list[Row]) -> str:
         words = waiting
     if parts[idle][0] > parts[whole][0]:
         words = idle
+    least = min(by_rank, key=lambda row: row["wait"])
+    longest = max(by_rank, key=lambda row: row["wait"])
+    if words == waiting and least["wait"] < _UNEVEN * longest["wait"]:
+        return (
+            f"Rank {longest['rank']} waits {numbers.duration(longest['wait'])} per step for "
+            f"others, rank {least['rank']} only {numbers.duration(least['wait'])}"
+        )
     share, rank = parts[words]
     return f"{words} up to {numbers.share(share)} of the step (rank {-rank})"
 

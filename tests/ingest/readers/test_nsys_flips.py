@@ -33,6 +33,7 @@ def _changed(path: Path, *statements: tuple[str, list[Any]]) -> Path:
     ("column", "value"),
     [
         ("globalPid", global_id(100 | 1 << 12)),
+        ("globalPid", global_id(101)),
         ("deviceId", 1),
         ("deviceId", 65),
         ("deviceId", "?"),

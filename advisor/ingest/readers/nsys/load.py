@@ -66,7 +66,7 @@ def _losses(
     """What each rank lost. Rows of tables that ranks share are counted once, at the first of them:
     nothing tells whose they were.
     """
-    ranks = [process.rank for process in processes]
+    ranks = sorted(process.rank for process in processes)
     lost = {rank: dict(outcome.lost.get(rank, {})) for rank in ranks}
     told = Counter[str]()
     for own in lost.values():

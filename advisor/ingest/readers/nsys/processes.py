@@ -106,9 +106,8 @@ def _believed(rows: Counter[tuple[int, int]], known: set[int]) -> set[tuple[int,
     busiest = max(rows.values(), default=0)
     found = set()
     for (pid, device), count in rows.items():
-        strange = pid not in known and count * _STRAY_SHARE < busiest
-        beside = count * _STRAY_SHARE < most[pid]
-        if count > _STRAY_ROWS or not (strange or beside):
+        few = count <= _STRAY_ROWS and count * _STRAY_SHARE < busiest
+        if not (few and (pid not in known or count < most[pid])):
             found.add((pid, device))
     return found
 

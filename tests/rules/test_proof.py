@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from advisor.config.paths import shipped
 from advisor.engine import load_rule, rule_files
+from advisor.findings import Severity
+from tests.rules.test_real import report_of
 
 ROOT = Path(__file__).parents[2]
 FILES = rule_files(shipped("rules"))
@@ -32,6 +35,46 @@ def test_proof_is_given_or_its_absence_explained(path: Path) -> None:
     own = "fixtures/" in proof or "(as info)" in proof
     if "lab recordings" in proof and not own:
         assert path.stem in lab_alarms()
+
+
+POINTERS = [
+    (path.stem, name)
+    for path in FILES
+    for name in re.findall(r"fixtures/[\w./-]*[\w-]", load_rule(path).proof)
+]
+FOLDERS = {
+    path.stem: name
+    for path in FILES
+    for name in re.findall(r"\b[a-z]+_\d+x\w+|\b\w+_metadata\b", load_rule(path).proof)
+}
+
+
+@cache
+def found_on(path: Path) -> dict[str, bool]:
+    """The rules of the findings, and of what was merged under them; whether a finding of its own
+    is a warning or worse."""
+    report = report_of(path)
+    merged = {effect.split(" ")[0]: False for item in report.findings for effect in item.merged}
+    own: dict[str, bool] = {}
+    for item in report.findings:
+        own[item.rule] = own.get(item.rule, False) or item.severity != Severity.INFO
+    return {**merged, **own}
+
+
+@pytest.mark.parametrize(("rule", "name"), POINTERS)
+def test_a_rule_fires_on_the_fixture_that_it_names(rule: str, name: str) -> None:
+    found = found_on(ROOT / name)
+    assert rule in found
+    proof = load_rule(shipped("rules") / f"{rule}.yaml").proof
+    if "(as info)" not in proof and "merged under" not in proof:
+        assert found[rule]
+
+
+@pytest.mark.parametrize(("rule", "name"), sorted(FOLDERS.items()))
+def test_a_rule_fires_on_the_shared_recording_that_it_names(
+    shared_data: Path, rule: str, name: str
+) -> None:
+    assert rule in found_on(shared_data / name)
 
 
 def test_most_rules_were_seen_on_a_real_run() -> None:

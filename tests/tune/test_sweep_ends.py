@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from click.testing import CliRunner
 
 from advisor import api
 from advisor.cli.tune import command
+from advisor.config.sweep import Axis
 from advisor.config.workload import Workload, load_workload
 from advisor.errors import AdvisorError
 from advisor.ingest.trial_end import FILE_NAME
@@ -20,6 +23,7 @@ from advisor.report.sections.sweep import UNTOLD
 from advisor.tune import sweep as engine
 from advisor.tune import trial as trials
 from advisor.tune.page import _cause
+from advisor.tune.prepare import prepare
 from advisor.tune.recommend import recommend, write_files
 from advisor.tune.sweep import Sweep
 from advisor.tune.trial import TrialResult
@@ -198,3 +202,26 @@ def test_ctrl_c_between_two_trials_says_how_to_go_on(
         "advisor: stopped by SIGINT; finished trials: 2\n"
         "  the same command with --resume goes on from there\n"
     )
+
+
+def test_variables_that_won_are_in_env_sh_as_a_shell_reads_them(tmp_path: Path) -> None:
+    # GIVEN a variable whose winning value a shell would cut, and one that wins by being unset
+    axes = [
+        Axis(setting="env.GLOO_SOCKET_IFNAME", values=["lo;x 'y"]),
+        Axis(setting="env.OMP_NUM_THREADS", values=[None]),
+    ]
+    sweep = prepare(
+        Workload(name="w"), axes, tmp_path, {"OMP_NUM_THREADS": "9"},
+        trials=None, seconds=None, timeout_s=1,
+    )  # fmt: skip
+    while (plan := sweep.next()) is not None:
+        won = sum(value != sweep.start[name] for name, value in plan.configuration.items())
+        sweep.results.append(finish(plan, len(sweep.results), (100 - 20 * won) * 1e6))
+        assert len(sweep.results) < 60
+    write_files(sweep, recommend(sweep, []), tmp_path)
+    script = '. ./env.sh; printf "%s|%s" "$GLOO_SOCKET_IFNAME" "${OMP_NUM_THREADS-unset}"'
+    done = subprocess.run(
+        ["sh", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "9"},
+    )  # fmt: skip
+    assert done.stdout == "lo;x 'y|unset"

@@ -39,8 +39,18 @@ _NO_AXES = {
         ("steps", "record_shapes", "record_memory", "memory_snapshot"),
         "it is what is recorded after the timed steps",
     ),
+    **dict.fromkeys(("seed", "learning_rate"), "it changes no step's time"),
+    **dict.fromkeys(
+        ("compute", "sequence_length", "model", "emulated"),
+        "it changes the job's work, not how fast the work is done",
+    ),
 }
 _MODELLED = ("NCCL_ALGO", "NCCL_PROTO")
+
+
+def _no_axis(setting: str) -> str | None:
+    """Why no sweep may vary a setting, or a section's setting; None where it may."""
+    return _NO_AXES.get(setting) or _NO_AXES.get(setting.split(".", maxsplit=1)[0])
 
 
 class _Model(BaseModel):
@@ -74,10 +84,10 @@ class Axis(_Model):
     @classmethod
     def _known(cls, setting: str) -> str:
         known = _workload_settings()
-        if setting in _NO_AXES:
-            raise ValueError(f"{setting} is no axis: {_NO_AXES[setting]}")
+        if why := _no_axis(setting):
+            raise ValueError(f"{setting} is no axis: {why}")
         if not setting.startswith(ENVIRONMENT_PREFIX) and setting not in known:
-            known = tuple(name for name in known if name not in _NO_AXES)
+            known = tuple(name for name in known if not _no_axis(name))
             close = get_close_matches(setting, known, n=1)
             tail = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
             raise ValueError(f"unknown setting '{setting}'{tail}")

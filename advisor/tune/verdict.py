@@ -13,6 +13,8 @@ from advisor.tune.sweep import CONFIRMATION_ROUNDS, Sweep, trials_of
 from advisor.tune.trial import TrialResult
 
 _KINDS = {"oom": "out of memory"}
+_BLUNT = 0.2
+"""A resolution (share of the step) above which "no measurable gain" says next to nothing."""
 
 
 def describe(changes: Configuration) -> str:
@@ -65,6 +67,12 @@ def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
     best = min((t.ratio for t in sweep.tried() if t.ratio is not None), default=None)
     seen = "" if best is None else f"; the best single trial was {faster(best)}"
     also = f"; not confirmed: {_did_not_run_again(sweep, lost)}" if lost else ""
+    if floor > _BLUNT:
+        return (
+            f"leave it for now: steps vary so much here that only gains above {floor:.1%} of the "
+            f"step can be seen{seen}; repeat where nothing else runs, or with more timed_steps"
+            f"{also}"
+        )
     return (
         f"leave it: no measurable gain (resolution {floor:.1%} of the step in "
         f"{CONFIRMATION_ROUNDS} pairs, {sweep.resolution_of(1):.1%} in a single trial{seen})"
@@ -109,5 +117,6 @@ def confidence(sweep: Sweep, floor: float | None) -> str:
         return "modelled"
     failed = sweep.failed_confirmations()
     open_ends = bool(failed) and len(failed) == len(sweep.candidates())
-    known = floor is not None and not sweep.all_failed and not open_ends
+    seen = floor is not None and floor <= _BLUNT
+    known = seen and not sweep.all_failed and not open_ends
     return "measured" if known else "rule-of-thumb"

@@ -70,11 +70,11 @@ def test_an_unknown_setting_is_refused_with_its_line_and_the_nearest(
     assert f"unknown setting '{wrong}'; did you mean 'bucket_cap_mb'?" in str(error.value)
 
 
-def test_settings_inside_a_section_are_known_and_the_section_is_none() -> None:
-    assert Axis(setting="emulated.gradient_mb", values=[1.0]).variable == "emulated.gradient_mb"
-    assert Axis(setting="model.layers", values=[2]).variable == "model.layers"
-    with pytest.raises(ValueError, match="unknown setting 'model'"):
-        Axis(setting="model", values=["gpt2"])
+@pytest.mark.parametrize("setting", ["emulated.forward_ms", "model.layers", "model", "compute"])
+def test_what_makes_another_job_is_no_axis(setting: str) -> None:
+    """GIVEN less work per step THEN no sweep may find it faster."""
+    with pytest.raises(ValueError, match=f"{setting} is no axis: it changes the job's work"):
+        Axis(setting=setting, values=[2])
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_settings_inside_a_section_are_known_and_the_section_is_none() -> None:
         ("bucket_cap_mb", "-3", "bucket_cap_mb: must be more than 0 (got -3)"),
         ("bucket_cap_mb", "null", "bucket_cap_mb: write a number (got nothing)"),
         ("static_graph", "maybe", "static_graph: write true or false (got 'maybe')"),
-        ("model.layers", "2.5", "model.layers: write a whole number (got 2.5)"),
-        ("emulated.layers", "0", "emulated.layers: must be 1 or more (got 0)"),
+        ("micro_batch", "2.5", "micro_batch: write a whole number (got 2.5)"),
+        ("gradient_accumulation", "0", "gradient_accumulation: must be 1 or more (got 0)"),
         ("precision", "fp8", "precision: write 'fp32' or 'bf16' (got 'fp8')"),
         ("env.NCCL_ALGO", "true", "env.NCCL_ALGO: write text or a number, or null for not set"),
         ("env.NCCL_ALGO", '"a\\0b"', "env.NCCL_ALGO: no variable can hold a zero byte"),

@@ -100,6 +100,17 @@ def test_nothing_helps_means_leave_it(tmp_path: Path) -> None:
     assert [p.name for p in write_files(sweep, result, tmp_path)] == ["recommendation.json"]
 
 
+def test_a_machine_too_busy_to_see_a_gain_says_so(tmp_path: Path) -> None:
+    sweep = make(tmp_path)
+    play(sweep, {1.0: 100.05, 5.0: 99.9, 25.0: 100}, noise=0.4)
+    result = recommend(sweep, [])
+    assert not result.recommended
+    assert result.verdict.startswith("leave it for now: steps vary so much here that only gains")
+    assert "repeat where nothing else runs" in result.verdict
+    assert result.confidence != "measured"
+    assert _cause(sweep, result) == UNTOLD
+
+
 def test_a_winner_of_the_search_that_loses_in_the_confirmation_is_not_recommended(
     tmp_path: Path,
 ) -> None:

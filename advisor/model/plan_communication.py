@@ -16,7 +16,10 @@ from advisor.model.plan_traffic import (
 )
 from advisor.model.transformer import TransformerShape
 
-BACKWARD_SHARE = 2 / 3
+
+def backward_share(settings: Settings) -> float:
+    """Share of a step's compute that is its backward pass, with what it computes again."""
+    return 3 / 4 if settings.checkpointing else 2 / 3
 
 
 @dataclass
@@ -60,7 +63,7 @@ def data_parallel(
             after = cluster.collective_s("allgather", own * 2, whole)  # the updated parameters
             total = count * one + after
         result.move(all_reduce_bytes(gradients, layout.data), whole)
-        hidden = BACKWARD_SHARE * compute / steps
+        hidden = backward_share(settings) * compute / steps
         result.total = total
         result.exposed = max(total - after - hidden, one) + after
         return result
@@ -76,7 +79,12 @@ def data_parallel(
     weights = gather_bytes(gathers * own * min(2, wire), inner.ranks)
     result.move(steps * (weights + gather_bytes(gradients, inner.ranks)), inner)
     result.total = steps * per_micro
-    result.exposed = sharded_exposed_s(units, steps, gather, scatter, compute, gathers=gathers)
+    forward_s, backward_s = (
+        share * compute / steps
+        for share in (1 - backward_share(settings), backward_share(settings))
+    )
+    each = (units, steps, gather, scatter, forward_s, backward_s)
+    result.exposed = sharded_exposed_s(*each, gathers=gathers)
     if layout.data_strategy == "hsdp":
         replicas = layout.data // inner.ranks
         across = cluster.group(replicas, layout.tensor * inner.ranks)
@@ -84,24 +92,39 @@ def data_parallel(
         reduce = cluster.collective_s("allreduce", shard, across)
         result.move(all_reduce_bytes(shard, replicas), across)
         result.total += reduce
-        result.exposed = hybrid_exposed_s(units, steps, gather, scatter, reduce, compute)
+        result.exposed = hybrid_exposed_s(*each, reduce)
     return result
 
 
 def sharded_exposed_s(
-    units: int, steps: int, gather: float, scatter: float, compute: float, *, gathers: int = 2
+    units: int,
+    steps: int,
+    gather: float,
+    scatter: float,
+    forward: float,
+    backward: float,
+    *,
+    gathers: int = 2,
 ) -> float:
     """What of ``steps`` micro-batches' gathers and scatters no compute hides, s.
 
-    ``gather`` and ``scatter`` are of one of ``units``, ``compute`` of the whole step. The first
-    gather and the last scatter of a micro-batch have nothing beside them.
+    ``gather`` and ``scatter`` are of one of ``units``; ``forward`` and ``backward`` are one
+    micro-batch's compute in each pass. The first gather of a pass and the last scatter have
+    nothing beside them.
     """
-    total = steps * units * (gathers * gather + scatter)
-    return max(total - compute, steps * (gather + scatter))
+    again = (gathers - 1) * gather + scatter
+    ahead = max(units * gather - forward, gather)
+    return steps * (ahead + max(units * again - backward, again))
 
 
 def hybrid_exposed_s(
-    units: int, steps: int, gather: float, scatter: float, reduce: float, compute: float
+    units: int,
+    steps: int,
+    gather: float,
+    scatter: float,
+    forward: float,
+    backward: float,
+    reduce: float,
 ) -> float:
     """The same under HSDP, where ``reduce`` (s, all units) runs between replicas at the end, s.
 
@@ -109,9 +132,8 @@ def hybrid_exposed_s(
     scatters. The compute of that pass hides both at once, and where its gathers and scatters
     outlast the compute, the reduction hides behind them too.
     """
-    inside = sharded_exposed_s(units, steps, gather, scatter, compute)
-    backward = BACKWARD_SHARE * compute / steps
-    last = min(max(units * (gather + scatter) - backward, scatter), inside)
+    inside = sharded_exposed_s(units, steps, gather, scatter, forward, backward)
+    last = max(units * (gather + scatter) - backward, gather + scatter)
     return inside - last + max(last + reduce / units, reduce - backward)
 
 

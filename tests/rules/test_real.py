@@ -227,6 +227,23 @@ def test_a_scan_for_unused_parameters_is_seen_beside_small_calls(fixtures_dir: P
     assert "redundant-collectives" not in {item.rule for item in report.findings}
 
 
+@pytest.mark.parametrize(
+    ("folder", "begins"),
+    [
+        ("lab-fsdp2-slow-link", ["FSDP2: fully_shard(", "FSDP1: FullyShardedDataParallel("]),
+        ("lab-ddp-unused-parameter-scan", ["DDP: from torch"]),
+    ],
+)
+def test_narrow_gradients_are_advised_in_the_words_of_the_strategy(
+    fixtures_dir: Path, folder: str, begins: list[str]
+) -> None:
+    """A hook of DDP can be registered on no FSDP model, and the other way round."""
+    report = report_of(fixtures_dir / folder)
+    (wide,) = [item for item in report.findings if item.rule == "fp32-gradients"]
+    assert len(wide.fix) == len(begins)
+    assert all(text.startswith(begin) for text, begin in zip(wide.fix, begins, strict=True))
+
+
 def test_a_compute_bound_job_has_nothing_to_gain(fixtures_dir: Path) -> None:
     report = report_of(fixtures_dir / "lab-ddp-compute-bound")
     assert urgent(report) == []

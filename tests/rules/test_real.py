@@ -223,6 +223,8 @@ def test_a_scan_for_unused_parameters_is_seen_beside_small_calls(fixtures_dir: P
     report = report_of(fixtures_dir / "lab-ddp-unused-parameter-scan")
     (scan,) = [item for item in report.findings if item.rule == "unused-parameter-scan"]
     assert scan.severity != Severity.INFO
+    # r² of the fit on its two sizes is 0.04: whether the buckets are mostly latency is a guess.
+    assert urgent(report) == ["unused-parameter-scan"]
     # Its one call is not blamed once more as a tiny one: a replay without it gains nothing.
     assert "redundant-collectives" not in {item.rule for item in report.findings}
 

@@ -285,22 +285,24 @@ SELECT process_group, rank,
   coalesce(max(seq) FILTER (state = 'last_completed'), max(seq) FILTER (op IS NOT NULL AND state = 'completed'), -1) AS completed
 FROM flight GROUP BY process_group, rank;
 
--- Per rank: groups in which it has not asked for what a peer waits for, and groups in which a peer
--- has not asked for what it waits for. A rank that holds others up while waiting for nobody is where
--- a hang starts; a rank without a dump counts as holding up all its groups.
+-- Per rank: groups in which it has not asked for what a peer waits for, and groups in which it waits
+-- itself: for a peer that has not asked, or for one without a dump where nobody's dump says that the
+-- call ended. A rank that holds others up while waiting for nobody is where a hang starts. A rank
+-- without a dump may hold up all its groups: what it does is not known.
 CREATE VIEW flight_blame AS
 WITH span AS (
   SELECT process_group, max(enqueued) AS most, min(enqueued) AS least, max(completed) AS completed, count(*) AS members
   FROM flight_progress GROUP BY process_group),
-place AS (
-  SELECT p.rank, p.process_group, p.enqueued, s.most, p.enqueued < s.most AS behind, p.enqueued > s.least AS ahead, s.most > s.completed AS stuck
-  FROM flight_progress p JOIN span s USING (process_group)),
 silent AS (
   SELECT DISTINCT m.rank, g.process_group FROM process_group g, unnest(g.ranks) AS m(rank)
-  WHERE m.rank NOT IN (SELECT rank FROM flight) AND g.process_group IN (SELECT process_group FROM span WHERE most > completed))
+  WHERE m.rank NOT IN (SELECT rank FROM flight) AND g.process_group IN (SELECT process_group FROM span WHERE most > completed)),
+place AS (
+  SELECT p.rank, p.process_group, p.enqueued, s.most, p.enqueued < s.most AS behind, s.most > s.completed AS stuck,
+    p.enqueued > s.least OR (p.enqueued > s.completed AND p.process_group IN (SELECT process_group FROM silent)) AS waits
+  FROM flight_progress p JOIN span s USING (process_group))
 SELECT rank, false AS no_dump,
   count(*) FILTER (behind AND stuck) AS behind_in,   -- groups it holds up
-  count(*) FILTER (ahead AND stuck) AS waits_in,     -- groups in which it waits for a peer that is behind
+  count(*) FILTER (waits AND stuck) AS waits_in,     -- groups in which it waits for a peer that is behind or left no dump
   list(process_group ORDER BY most - enqueued DESC) FILTER (behind AND stuck) AS behind_groups,
   max(most - enqueued) FILTER (behind AND stuck) AS missing_calls
 FROM place GROUP BY rank

@@ -14,15 +14,13 @@ from advisor.errors import AdvisorError
 from advisor.ingest.detect import detect, readers
 from advisor.ingest.jobs import SeveralJobsError, refuse_several
 from advisor.ingest.join import join_sources
+from advisor.ingest.own_files import is_own, log_folders
 from advisor.ingest.paths import Found, expand
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
 from advisor.ingest.trial_end import refuse_failed_trial
 from advisor.ingest.unknown import KNOWN, NOT_READ, why_unknown
 from advisor.store.store import Store, is_store
 
-# Where `advisor profile` keeps what it ran, beside the logs of its ranks.
-_OUR_JOB = ("logs", "job.json")
-_OUR_FILE, _OUR_HEAD = b'"advisor_version"', 4096
 RUN_TABLES = (
     *("run", "source", "rank", "process_group", "event", "comm_event"),
     *("topology", "link", "nccl_choice", "bench", "flight"),
@@ -116,9 +114,8 @@ def read_sources(
 def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple[Source, str]]]:
     chosen: list[tuple[Source, Reader]] = []
     skipped: list[tuple[Source, str]] = []
-    our_logs = {item.path.parent for item in found if item.path.parts[-2:] == _OUR_JOB}
+    our_logs = log_folders(item.path for item in found)
     for number, item in enumerate(found):
-        is_our_log = not item.named and not our_logs.isdisjoint(item.path.parents)
         try:
             source = replace(Source.of(item.path, number), named=item.named)
         except AdvisorError as error:
@@ -134,8 +131,7 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
                     where=str(item.path),
                     hint="the job was killed before it wrote, or the disk is full: record again",
                 )
-            # Ranks of `advisor profile` that had nothing to say lost nothing.
-            if not is_our_log:
+            if not is_own(item.path, b"", our_logs):
                 skipped.append((source, "empty file"))
             continue
         reader = detect(source)
@@ -143,8 +139,8 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
             unknown = why_unknown(source)
             if item.named:
                 raise AdvisorError(unknown.reason, where=str(item.path), hint=unknown.hint)
-            if not unknown.damaged and (is_our_log or _OUR_FILE in source.head[:_OUR_HEAD]):
-                continue  # what this tool wrote beside the traces is no file that went unread
+            if not unknown.damaged and is_own(item.path, source.head, our_logs):
+                continue
             skipped.append((source, unknown.reason if unknown.damaged else NOT_READ))
             continue
         chosen.append((source, reader))

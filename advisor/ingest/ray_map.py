@@ -19,6 +19,7 @@ import duckdb
 
 from advisor.errors import AdvisorError
 from advisor.ingest import ray_task
+from advisor.ingest.own_files import is_own, log_folders
 from advisor.ingest.ray_plan import Item, Look, Piece, batches, is_url, list_inputs, pieces
 from advisor.ingest.ray_task import Done, Job
 from advisor.store.batches import Index, clear_unfinished
@@ -82,8 +83,7 @@ def ingest_on_ray(
         looks = _look(ray, items, cpus)
         total = sum(look.item.size_bytes for look in looks)
         apart, together = pieces(looks)
-        failed = [(look.item, look.problem) for look in looks if look.problem]
-        ignored = [look.item for look in looks if not look.format and not look.problem]
+        failed, ignored = _unread(looks)
         if not apart and not together.items:
             raise AdvisorError(_list_failed("nothing could be read", _readable(failed)))
         job = Job(folder, run, lean=lean, force=force)
@@ -266,6 +266,19 @@ def _check_written(ranks: Iterable[int], job: Job) -> None:
             where=str(job.folder),
             hint="choose a folder on a file system that all machines share",
         )
+
+
+def _unread(looks: Sequence[Look]) -> tuple[list[tuple[Item, str]], list[Item]]:
+    """Files that could not be read, and those of no known format; none that advisor wrote."""
+    logs = log_folders(look.item.place for look in looks)
+    unread = [
+        look
+        for look in looks
+        if (look.problem or not look.format)
+        and (look.item.named or not (look.own or is_own(look.item.place, b"", logs)))
+    ]
+    failed = [(look.item, look.problem) for look in unread if look.problem]
+    return failed, [look.item for look in unread if not look.problem]
 
 
 def _readable(failed: Iterable[tuple[Item, str]]) -> list[tuple[str, str]]:

@@ -34,10 +34,11 @@ class Item:
 
 @dataclass(frozen=True)
 class Look:
-    """What a first look at a file told."""
+    """What a first look at a file told. ``own``: advisor wrote it beside the traces."""
 
     item: Item
     format: str = ""
+    own: bool = False
     apart: bool = False
     rank: int | None = None
     problem: str = ""

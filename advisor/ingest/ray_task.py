@@ -18,6 +18,7 @@ from pathlib import Path
 
 from advisor.errors import AdvisorError
 from advisor.ingest.detect import detect
+from advisor.ingest.own_files import is_own
 from advisor.ingest.pipeline import read_sources
 from advisor.ingest.ray_plan import Item, Look, Piece, file_system_of, is_url
 from advisor.ingest.source import ReadContext, Reader, Source
@@ -90,7 +91,8 @@ def _classify(item: Item, path: Path) -> Look:
         return Look(item, problem="is empty")
     reader = detect(source)
     if reader is None:
-        return Look(item, problem=why_unknown(source).reason if item.named else "")
+        own = is_own(item.place, source.head, ())
+        return Look(item, own=own, problem=why_unknown(source).reason if item.named else "")
     if not hasattr(reader, "rank_hint"):
         return Look(item, reader.FORMAT)
     hint = reader.rank_hint(source)

@@ -14,6 +14,11 @@ import click
 
 from advisor.errors import AdvisorError
 
+_LOOPBACK = """\
+All ranks share this machine's CPU and memory: no link was measured. Other load on it makes pairs
+uneven; probe between machines, or again while it is idle."""
+_ONCE = "Probe again: a link is slow where it comes out slow every time; other load shows once."
+
 
 @click.command(epilog="Example:  advisor probe --nproc 4 -o probe.json")
 @click.option("--nproc", default=2, show_default=True, type=click.IntRange(2), help="Ranks here.")
@@ -106,13 +111,18 @@ def _text(document: dict[str, Any]) -> str:
     rates = [1 / pair.ns_per_byte for pair in pairs]
     lines += ["", f"{len(pairs)} links: median {median(rates):.3f} GB/s, slowest {min(rates):.3f}"]
     found = suspects(pairs)
+    # Between processes of one machine gloo goes through memory: there is no link to be slow.
+    loopback = len(set(hosts)) == 1 and document["device"] == "cpu"
     for suspect in found:
         names = " -> ".join(f"{rank} ({hosts[rank]})" for rank in suspect.ranks)
+        count = f"{suspect.pairs} pair{'s' if suspect.pairs != 1 else ''}, measured once"
         lines.append(
-            f"SLOW     {suspect.kind} {names}: {suspect.gbps:.3f} GB/s, "
-            f"others {suspect.expected_gbps:.3f} GB/s ({suspect.pairs} pairs)"
+            f"{'UNEVEN' if loopback else 'SLOW':9s}{suspect.kind} {names}: {suspect.gbps:.3f} GB/s, "
+            f"others {suspect.expected_gbps:.3f} GB/s ({count})"
         )
-    if not found:
+    if found:
+        lines += [_LOOPBACK if loopback else _ONCE]
+    else:
         lines.append("no link stands out")
     return "\n".join(lines)
 

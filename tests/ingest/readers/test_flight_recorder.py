@@ -221,6 +221,15 @@ def test_the_rank_is_in_every_group() -> None:
     assert rank_of(parse_dump({"rank": 5}), Path("x_3")) == 5
 
 
+def test_a_rank_out_of_range_is_told_by_the_name(tmp_path: Path) -> None:
+    path = tmp_path / "nccl_trace_rank_2.json"
+    groups = {"0": {"name": "0", "desc": "default_pg", "ranks": [0, 2, 2**40]}}
+    path.write_text(json.dumps(DUMP | {"rank": 2**40, "pg_config": groups}))
+    store = stored(path)
+    assert rows(store, "SELECT DISTINCT rank FROM flight") == [(2,)]
+    assert rows(store, "SELECT ranks, size FROM process_group") == [(None, None)]
+
+
 def test_a_dump_of_unknown_rank_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "dump"
     path.write_bytes(pickle.dumps(DUMP, protocol=2))

@@ -174,6 +174,13 @@ def test_ranks_with_a_trace_get_no_second_set_of_events(tmp_path: Path) -> None:
         assert rows(store, "SELECT calls FROM nccl_choice") == [(1,)]
 
 
+def test_a_rank_out_of_range_costs_its_record(tmp_path: Path) -> None:
+    good = envelope(0) | {"coll_perf": REDUCE_SCATTER}
+    bad = envelope(2**40, ranks=2**41) | {"coll_perf": REDUCE_SCATTER}
+    store = stored(file(tmp_path, lines(good, bad)))
+    assert rows(store, "SELECT rank, world_size FROM rank") == [(0, 8)]
+
+
 def test_groups_without_a_world_have_no_global_ranks() -> None:
     members = {
         Member("n", pid, comm, rank, 2)

@@ -64,7 +64,7 @@ class Dump:
 
 def parse_dump(content: dict[object, object]) -> Dump:
     """Check and convert the dictionary of a dump."""
-    dump = Dump(_int(content.get("rank")), _text(content.get("nccl_version")))
+    dump = Dump(_rank(content.get("rank")), _text(content.get("nccl_version")))
     dump.groups = _groups(content.get("pg_config"))
     names_by_id: dict[int, str] = {}
     entries = content.get("entries")
@@ -142,7 +142,7 @@ def _groups(config: Any) -> list[Group]:
         numbers: Iterable[Any] | None = None
         if isinstance(ranks, str) and re.fullmatch(r"\[[\d,\s]*\]", ranks):
             numbers = (int(number) for number in re.findall(r"\d{1,9}", ranks))
-        elif isinstance(ranks, list) and all(_int(rank) is not None for rank in ranks):
+        elif isinstance(ranks, list) and all(_rank(rank) is not None for rank in ranks):
             numbers = ranks
         name = _text(value.get("name")) or str(key)
         out.append(
@@ -218,6 +218,12 @@ def _int(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if abs(value) < 1 << 63 else None
+
+
+def _rank(value: Any) -> int | None:
+    """A rank as the store holds it: not negative, 31 bits."""
+    number = _int(value)
+    return number if number is not None and 0 <= number < 1 << 31 else None
 
 
 def _text(value: Any) -> str | None:

@@ -19,10 +19,11 @@ _NEXT_KEY = re.compile(r',\s*(?="[A-Za-z_][\w .-]*"\s*:)')
 _MAX_LITERAL = 8 * 1024 * 1024
 _KEPT_CHARACTERS = 256 * 1024
 _FILE_RANK = (
-    re.compile(r"(?:global_?)?rank[-_ ]?(\d+)", re.IGNORECASE),
-    re.compile(r"worker[-_ ]?(\d+)", re.IGNORECASE),
+    re.compile(r"(?:global_?)?rank[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE),
+    re.compile(r"worker[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE),
     re.compile(r"(?:^|[-_.])(?:r|gpu)?(\d{1,5})(?:\.pt)?(?:\.trace)?\.json", re.IGNORECASE),
 )
+_RANK_BITS = 31
 _DROPPED_KEYS = frozenset({"traceEvents", "deviceProperties", "INFO", "WARNING", "ERROR", "STAGE"})
 
 
@@ -74,7 +75,7 @@ def trace_info(head: bytes, tail: bytes, path: Path) -> TraceInfo:
     fields = info.fields
     distributed = as_object(fields.get("distributedInfo"))
     fields["distributedInfo"] = distributed
-    info.world_size = as_int(distributed.get("world_size"))
+    info.world_size = as_int(distributed.get("world_size"), _RANK_BITS)
     info.backend = _text(distributed.get("backend"))
     info.nccl_version = _text(distributed.get("nccl_version"))
     info.base_time_ns = as_int(fields.get("baseTimeNanoseconds"))
@@ -119,14 +120,15 @@ def as_object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def as_int(value: Any) -> int | None:
-    """An integer from a number or its text; None for anything else."""
+def as_int(value: Any, bits: int = 63) -> int | None:
+    """An integer from a number or its text; None for anything else and beyond ``bits`` bits."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        return int(value)
+        number = int(value)
     except (ValueError, OverflowError):
         return None
+    return number if -(1 << bits) <= number < 1 << bits else None
 
 
 def _unquoted(value: Any) -> Any:
@@ -152,16 +154,16 @@ def _groups(config: Any) -> list[ProcessGroup]:
         if not isinstance(entry, dict) or "pg_name" not in entry:
             continue
         ranks = _unquoted(entry.get("ranks"))
-        numbers = [as_int(item) for item in ranks] if isinstance(ranks, list) else []
+        numbers = [as_int(item, _RANK_BITS) for item in ranks] if isinstance(ranks, list) else []
         whole = [number for number in numbers if number is not None]
-        size = as_int(entry.get("pg_size"))
+        size = as_int(entry.get("pg_size"), _RANK_BITS)
         complete = bool(whole) and len(whole) == len(numbers) and size in (None, len(whole))
         found.append(
             ProcessGroup(
                 name=str(entry["pg_name"]),
                 description=_text(entry.get("pg_desc")),
                 ranks=whole if complete else None,
-                size=size if size is not None else (len(whole) or None),
+                size=size if size is not None else (len(numbers) or None),
                 backend=_backend(entry.get("backend_config")),
             )
         )
@@ -195,7 +197,7 @@ def _find_rank(info: TraceInfo, distributed: dict[str, Any], path: Path) -> None
         ("the trace's metadata", as_object(info.fields.get("otherData")).get("rank")),
     ]
     for origin, value in candidates:
-        rank = as_int(value)
+        rank = as_int(value, _RANK_BITS)
         if rank is not None and rank >= 0:
             info.rank, info.rank_from = rank, origin
             return

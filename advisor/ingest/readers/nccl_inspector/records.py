@@ -168,7 +168,12 @@ def _member(item: dict[str, Any]) -> Member | None:
         return None
     rank, ranks = _int(header.get("rank")), _int(header.get("n_ranks"))
     comm, pid = header.get("id"), _int(metadata.get("pid"))
-    if rank is None or ranks is None or not 0 <= rank < ranks or not isinstance(comm, str):
+    if (
+        rank is None
+        or ranks is None
+        or not 0 <= rank < ranks < 1 << 31
+        or not isinstance(comm, str)
+    ):
         return None
     name = header.get("comm_name")
     label = name[:200] if isinstance(name, str) and name != "unknown" else None

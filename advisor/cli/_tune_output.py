@@ -81,8 +81,10 @@ def announce(sweep: Sweep, unheeded: list[str], model: NcclModel | None) -> None
         limit = f"as many as fit into {time}, at most {most}"
     else:
         in_all = trials_of(most, len(sweep.points) - 1)
-        limit = f"at most {most} of the others tried, {in_all} trials in all"
-    click.echo(f"Sweeping {settings}: {len(sweep.points)} combinations, {limit}", err=True)
+        limit = f"at most {most} tried, {in_all} trials in all"
+    click.echo(
+        f"Sweeping {settings}: {len(sweep.points) - 1} other combinations, {limit}", err=True
+    )
     for line in unheeded:
         click.echo(line, err=True)
     if sweep.fixed:

@@ -87,8 +87,8 @@ def _tried(sweep: Sweep, recommendation: Recommendation) -> str:
     if not sweep.axes:
         return "The present settings ran once, for the calls that NCCL's model is asked about."
     return (
-        f"Tried {recommendation.tried_points} of {recommendation.grid_points} combinations, each "
-        "between two runs of the present settings."
+        f"Tried {recommendation.tried_points - 1} of {recommendation.grid_points - 1} other "
+        "combinations, each between two runs of the present settings."
     )
 
 

@@ -19,7 +19,7 @@ from advisor.tune.frontier import frontier
 from advisor.tune.patched import patched_text
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import CONFIRMATION_ROUNDS, Sweep
-from advisor.tune.verdict import confidence, describe, leave_it, log_of
+from advisor.tune.verdict import confidence, describe, leave_it, log_of, not_reached
 from advisor.tune.whole_files import write_whole
 
 
@@ -60,7 +60,6 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
     baselines = [r for r in sweep.results if r.is_baseline and r.status == "ok"]
     step = sorted(r.median_ns for r in baselines)[len(baselines) // 2] if baselines else None
     floor = sweep.resolution
-    search = sweep.search
     surrogate = fit(tried, sweep.start)
     common: dict[str, Any] = {
         "baseline_step_ns": None if step is None else round(step),
@@ -70,7 +69,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         "grid_points": len(sweep.points),
         "tried_points": len(tried) + 1,
         "not_tried": [
-            *([] if search.exhaustive else [_untried(len(sweep.points) - 1 - len(tried))]),
+            *not_reached(sweep),
             *_not_run(sweep),
             *left_out,
         ],
@@ -200,10 +199,6 @@ def trial_rows(sweep: Sweep) -> list[tuple[Any, ...]]:
 
 def _changes(sweep: Sweep, configuration: Configuration) -> Configuration:
     return {k: v for k, v in configuration.items() if v != sweep.start[k]}
-
-
-def _untried(count: int) -> str:
-    return f"{count} combinations of the grid: the budget ended, or the search saw no use in them"
 
 
 def _not_run(sweep: Sweep) -> list[str]:

@@ -35,6 +35,27 @@ def log_of(result: TrialResult) -> str:
     return f"trials/{result.folder}/logs"
 
 
+def not_reached(sweep: Sweep) -> list[str]:
+    """How many combinations of the grid were not tried and why, in one line; [] when all were."""
+    others = len(sweep.points) - 1
+    tried = len(sweep.tried())
+    if tried >= others:
+        return []
+    if tried >= sweep.limit:
+        why = (
+            "the trials of the budget ended"
+            if sweep.seconds is None
+            else f"of a grid this large the search tries {sweep.limit}"
+        )
+    elif not any(r.is_baseline and r.status == "ok" for r in sweep.results):
+        why = "the present settings did not run"
+    elif sweep.seconds is not None:
+        why = "the time of the budget ended"
+    else:
+        why = "the sweep was stopped before them"
+    return [f"{others - tried} of the {others} other combinations of the grid: {why}"]
+
+
 def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
     """The verdict without a winner: what was seen, or why nothing could be.
 
@@ -58,6 +79,9 @@ def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
             f"confirmation takes {least} of them; pass a --budget of {_budget(least * usual)} or "
             "more"
         )
+    others = len(sweep.points) - 1
+    part = f" in the {len(sweep.tried())} of {others} other combinations tried"
+    part = part if not_reached(sweep) else ""
     lost = sweep.failed_confirmations()
     if lost and len(lost) == len(sweep.candidates()):
         return (
@@ -70,11 +94,11 @@ def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
     if floor > _BLUNT:
         return (
             f"leave it for now: steps vary so much here that only gains above {floor:.1%} of the "
-            f"step can be seen{seen}; repeat where nothing else runs, or with more timed_steps"
-            f"{also}"
+            f"step can be seen{part}{seen}; repeat where nothing else runs, or with more "
+            f"timed_steps{also}"
         )
     return (
-        f"leave it: no measurable gain (resolution {floor:.1%} of the step in "
+        f"leave it: no measurable gain{part} (resolution {floor:.1%} of the step in "
         f"{CONFIRMATION_ROUNDS} pairs, {sweep.resolution_of(1):.1%} in a single trial{seen})"
         f"{also}"
     )

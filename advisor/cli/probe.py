@@ -116,8 +116,9 @@ def _text(document: dict[str, Any]) -> str:
     for suspect in found:
         names = " -> ".join(f"{rank} ({hosts[rank]})" for rank in suspect.ranks)
         count = f"{suspect.pairs} pair{'s' if suspect.pairs != 1 else ''}, measured once"
+        label = "UNEVEN" if loopback else "SLOW"
         lines.append(
-            f"{'UNEVEN' if loopback else 'SLOW':9s}{suspect.kind} {names}: {suspect.gbps:.3f} GB/s, "
+            f"{label:9s}{suspect.kind} {names}: {suspect.gbps:.3f} GB/s, "
             f"others {suspect.expected_gbps:.3f} GB/s ({count})"
         )
     if found:

@@ -46,6 +46,7 @@ def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: 
     true step in about nine cases of ten (measured: docs/whatif.md). Nothing is measured here.
     """
     from advisor import api
+    from advisor.whatif.coverage import require_all_ranks
     from advisor.whatif.extract import programs
 
     with api.load(*paths) as run:
@@ -59,6 +60,8 @@ def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: 
                     hint="record at least three steps of all ranks (advisor.record, or "
                     "torch.profiler with a schedule) and pass all the ranks' traces",
                 )
+            if any(not change.startswith("bucket_cap_mb=") for change in changes or [""]):
+                require_all_ranks(run.store, name, steps)
             rows += [(change, _one(steps, change)) for change in changes] or _usual(steps)
     if form == "json":
         click.echo(json.dumps([_as_dict(change, found) for change, found in rows], indent=1))

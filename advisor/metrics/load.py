@@ -25,6 +25,7 @@ from advisor.metrics.groups import (
 from advisor.metrics.host import HostActivity, host_activity
 from advisor.metrics.intervals import Int64s
 from advisor.metrics.match import Matched, match
+from advisor.metrics.optimizer_steps import optimizer_steps
 from advisor.metrics.periods import period_steps
 from advisor.metrics.phases import Spans, host_spans, set_phases
 from advisor.metrics.steps import (
@@ -106,7 +107,7 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         matched = match(calls, groups, stepped, offsets)
         found = _clocks(matched, infos)
     if not any(_annotated(one.steps) for one in ranks.values()):
-        _use_periods(ranks, calls)
+        _tell_steps_apart(con, run, ranks, calls)
     split_waiting(matched.columns, groups, found)
     exclusive = exclusive_transfers(calls)
     fits = fit_all(matched.columns, exclusive, groups, infos)
@@ -144,23 +145,31 @@ def _annotated(steps: Steps) -> bool:
     return bool(steps.steps) and steps.steps[0].source in ("ProfilerStep", "annotation")
 
 
-def _use_periods(ranks: dict[int, RankData], calls: dict[int, list[Call]]) -> None:
-    """Replace the whole trace as one step by the period of the collectives, if there is one."""
-    found = period_steps(calls, {rank: one.line for rank, one in ranks.items()})
+def _on_host(steps: Steps) -> bool:
+    """The host's spans tell what belongs to a step."""
+    return bool(steps.steps) and steps.steps[0].host_start is not None
+
+
+def _tell_steps_apart(
+    con: Any, run: str, ranks: dict[int, RankData], calls: dict[int, list[Call]]
+) -> None:
+    """Replace the whole trace as one step by optimizer steps or the collectives' period, if any."""
+    lines = {rank: one.line for rank, one in ranks.items()}
+    found = optimizer_steps(con, run, lines) or period_steps(calls, lines)
     for rank, steps in (found or {}).items():
         if not steps.steps:
             continue
         one = ranks[rank]
         if not one.info.complete:
             steps = last_incomplete(steps)
-        ranks[rank] = replace(one, steps=steps, activity_step=steps.by_window(one.line.start))
+        ranks[rank] = replace(one, steps=steps, activity_step=_activity_steps(one.line, steps))
         _set_steps(calls[rank], steps)
 
 
 def _activity_steps(line: Timeline, steps: Steps) -> Int64s:
     """A device event belongs to the step that launched it; without a launch, to its window."""
     by_window = steps.by_window(line.start)
-    if not line.on_device or not _annotated(steps):
+    if not line.on_device or not _on_host(steps):
         return by_window
     return np.where(line.launch == MISSING, by_window, steps.by_host(line.launch))
 
@@ -169,7 +178,7 @@ def _set_steps(calls: list[Call], steps: Steps) -> None:
     starts = np.array([c.start for c in calls], dtype=np.int64)
     asked = np.array([MISSING if c.enqueue is None else c.enqueue for c in calls], dtype=np.int64)
     found = steps.by_window(starts)
-    if _annotated(steps):
+    if _on_host(steps):
         found = np.where(asked == MISSING, found, steps.by_host(asked))
     for call, step in zip(calls, found, strict=True):
         call.step = None if step == MISSING else int(step)

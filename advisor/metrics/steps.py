@@ -72,7 +72,7 @@ def annotated_steps(con: Any, run: str, rank: int, annotation: str | None) -> li
     """
     spans: dict[int, tuple[int, int]] = {}
     source = "ProfilerStep"
-    for name, start, end in _annotations(con, run, rank, "ProfilerStep%"):
+    for name, start, end in host_annotations(con, run, rank, "ProfilerStep%"):
         match = _PROFILER_STEP.match(name)
         if match:
             number = int(match.group(1))
@@ -80,7 +80,9 @@ def annotated_steps(con: Any, run: str, rank: int, annotation: str | None) -> li
             spans[number] = (min(low, start), max(high, end))
     if not spans and annotation is not None:
         source = "annotation"
-        found = sorted((s, e) for n, s, e in _annotations(con, run, rank, "%") if n == annotation)
+        found = sorted(
+            (s, e) for n, s, e in host_annotations(con, run, rank, "%") if n == annotation
+        )
         spans = dict(enumerate(found))
     ordered = sorted(spans.items(), key=lambda item: item[1])
     result = []
@@ -92,7 +94,8 @@ def annotated_steps(con: Any, run: str, rank: int, annotation: str | None) -> li
     return result
 
 
-def _annotations(con: Any, run: str, rank: int, pattern: str) -> list[tuple[str, int, int]]:
+def host_annotations(con: Any, run: str, rank: int, pattern: str) -> list[tuple[str, int, int]]:
+    """Name, start and end (ns) of a rank's host annotations LIKE ``pattern``, in order of time."""
     return rows(
         con,
         "SELECT name, start_ns, start_ns + dur_ns FROM event WHERE run = ? AND rank = ? "

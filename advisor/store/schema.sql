@@ -131,7 +131,7 @@ CREATE TABLE step (
   host_start_ns BIGINT,             -- start of the host annotation
   host_end_ns BIGINT,               -- end of the host annotation
   complete BOOLEAN NOT NULL,        -- false for a partial first or last step
-  source VARCHAR NOT NULL           -- 'ProfilerStep', 'annotation', 'collective-period' or 'whole-trace'
+  source VARCHAR NOT NULL           -- 'ProfilerStep', 'annotation', 'optimizer-step', 'collective-period' or 'whole-trace'
 );
 
 -- One row per rank and collective call.

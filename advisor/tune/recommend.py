@@ -23,6 +23,20 @@ from advisor.tune.verdict import confidence, describe, leave_it, log_of, not_rea
 from advisor.tune.whole_files import write_whole
 
 
+class Confirmation(BaseModel):
+    """A candidate's gain in the search and in the fresh pairs; shares as in Recommendation."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    changes: Configuration
+    search_gain_share: float
+    gain_share: float
+    gain_low: float
+    gain_high: float
+    pairs: int
+    confirmed: bool
+
+
 class Recommendation(BaseModel):
     """recommendation.json. Shares are of the step: 0.05 = 5 % faster than the present setting."""
 
@@ -45,6 +59,7 @@ class Recommendation(BaseModel):
     grid_points: int
     tried_points: int
     not_tried: list[str]
+    confirmations: list[Confirmation] = []
     surrogate: dict[str, Any] | None = None
     frontier: list[dict[str, Any]] = []
     failures: list[dict[str, Any]] = []
@@ -72,6 +87,18 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
             *not_reached(sweep),
             *_not_run(sweep),
             *left_out,
+        ],
+        "confirmations": [
+            Confirmation(
+                changes=_changes(sweep, candidate.configuration),
+                search_gain_share=1 - (candidate.ratio or 1.0),
+                gain_share=gain.share,
+                gain_low=gain.low,
+                gain_high=gain.high,
+                pairs=gain.pairs,
+                confirmed=sweep.is_real(gain),
+            )
+            for candidate, gain in sweep.confirmations()
         ],
         "surrogate": None if surrogate is None else _as_dict(surrogate),
         "frontier": frontier(

@@ -200,6 +200,11 @@ class Sweep:
             return None
         return paired_gain([v for v in before if v is not None], [r.cost for _, r in wins])
 
+    def confirmations(self) -> list[tuple[Tried, Gain]]:
+        """Candidates whose confirmation rounds all ran, with the gain in them, best first."""
+        gains = [(c, self.confirmed(c.configuration)) for c in self.candidates()]
+        return [(candidate, gain) for candidate, gain in gains if gain is not None]
+
     def failed_confirmations(self) -> list[tuple[Tried, TrialResult]]:
         """Candidates that did not run to their end when they were run again, with that trial."""
         return [
@@ -258,8 +263,7 @@ class Sweep:
 
     def winner(self) -> tuple[Configuration, Gain] | None:
         """The confirmed configuration that gained most, and its gain; None: leave it."""
-        gains = [(c.configuration, self.confirmed(c.configuration)) for c in self.candidates()]
-        real = [(point, gain) for point, gain in gains if gain is not None and self.is_real(gain)]
+        real = [(c.configuration, gain) for c, gain in self.confirmations() if self.is_real(gain)]
         return max(real, key=lambda entry: entry[1].share, default=None)
 
 

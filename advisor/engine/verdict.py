@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.engine.benchmark import of_benchmark
+from advisor.engine.clock_doubt import clock_doubt, with_doubt
 from advisor.engine.evaluate import WARNING_SHARE
 from advisor.engine.facts import Facts
 from advisor.engine.recorded import not_recorded
@@ -85,8 +86,11 @@ def verdict_of(
             ],
         )
     unsure = suspected(findings, sandbox, facts, numbers)
+    doubt = clock_doubt(findings, sandbox, facts, numbers, WARNING_SHARE)
     if unsure is not None:
-        return unsure
+        return unsure if doubt is None else with_doubt(unsure, doubt)
+    if doubt is not None:
+        return doubt
     exposed = f"{percent(exposed_share)} of the step is exposed"
     most, tries = options(findings, facts)
     small = any(item.savings_ns for item in findings)

@@ -1,0 +1,136 @@
+"""What a verdict says where hosts' clocks are estimates and a slow link would look like an offset.
+
+Hosts never read one clock exactly. Where the order in which ranks leave a ring is the evidence of a
+slow link, an offset that was estimated from the same order may have taken the link away with it. So
+without a finding there is no 'nothing to gain': what is exposed may be the link's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from advisor.engine.facts import Facts
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.text import duration, percent
+from advisor.findings import Finding, Verdict
+
+# Offsets and ends that differ by less are within how ranks wake up, not clocks or links.
+_LEAST_NS = 200_000
+# Ends that differ by less of a call's time are within what rings of healthy links show.
+_LEAST_SHARE = 0.1
+_MOST_HOSTS = 8
+# Backends whose links are judged by the order of ends; others' by groups and probes.
+_BACKEND = "gloo"
+_LINK_RULE = "slow-ring-link"
+
+_OFFSETS = (
+    "SELECT host, quantile_disc(clock_offset_ns, 0.5) AS offset_ns FROM rank "
+    "WHERE host IS NOT NULL AND clock_offset_ns IS NOT NULL GROUP BY host ORDER BY min(rank)"
+)
+# Calls of at least two hosts that all wait for each other, by group and operation.
+_ENDS = (
+    "WITH told AS (SELECT c.call_id, c.process_group, c.op, c.rank, r.host, c.transfer_ns, "
+    "c.end_ns + coalesce(r.clock_offset_ns, 0) AS end_ns, c.exposed_transfer_ns "
+    "FROM call c JOIN rank r USING (rank) "
+    "WHERE c.op NOT IN ('send', 'recv') AND c.matched_ranks > 1), "
+    "late AS (SELECT *, end_ns - min(end_ns) OVER (PARTITION BY call_id) AS late_ns FROM told), "
+    "typical AS (SELECT process_group, op, rank, host, median(late_ns) AS late_ns, "
+    "median(transfer_ns) AS transfer_ns, sum(exposed_transfer_ns) AS exposed_ns "
+    "FROM late GROUP BY ALL) "
+    "SELECT process_group, list(DISTINCT host ORDER BY host) AS hosts, "
+    "max(late_ns) - min(late_ns) AS apart_ns, max(transfer_ns) AS transfer_ns, "
+    "sum(exposed_ns) AS exposed_ns FROM typical GROUP BY process_group, op "
+    "HAVING count(DISTINCT host) > 1 ORDER BY exposed_ns DESC"
+)
+
+
+def clock_doubt(
+    findings: Sequence[Finding], sandbox: Sandbox, facts: Facts, numbers: str, least_share: float
+) -> Verdict | None:
+    """The verdict where a slow link and clocks that differ cannot be told apart; else None.
+
+    For a run whose ``findings`` are none to act on. None as well where less than ``least_share`` of
+    the step is exposed transfer between hosts, where a probe measured the links, and where all
+    hosts' clocks were taken as they are and the ranks leave their calls together. ``numbers`` says
+    in words where the step's time goes.
+    """
+    if facts.backend != _BACKEND or not facts.steps or not facts.step_ns or _probed(sandbox):
+        return None
+    rings = sandbox.records(_ENDS)
+    per_rank_step = facts.ranks_read * facts.steps
+    exposed_ns = sum(int(row["exposed_ns"] or 0) for row in rings) / per_rank_step
+    if exposed_ns < least_share * facts.step_ns:
+        return None
+    offsets = [int(row["offset_ns"]) for row in sandbox.records(_OFFSETS)]
+    differ = max(offsets) - min(offsets) if offsets else 0
+    apart = 0
+    if not any(item.rule == _LINK_RULE for item in findings):
+        apart = max((int(row["apart_ns"]) for row in rings if _staggered(row)), default=0)
+    if differ < _LEAST_NS and not apart:
+        return None
+    by = duration(max(differ, apart))
+    return Verdict(
+        title=f"A slow or distant link and clocks that differ by {by} cannot be told apart here: "
+        f"{duration(exposed_ns)} of every {duration(facts.step_ns)} step "
+        f"({percent(exposed_ns / facts.step_ns)}) is exposed transfer between hosts.",
+        cause="unknown",
+        why=f"{_how_known(differ, apart)} {_candidates(rings)} {numbers}",
+        next_steps=[
+            "measure the links, which needs no common clock: advisor probe --nnodes N on these "
+            "hosts, then advisor diagnose TRACES probe.json",
+            "or see by how much the hosts' clocks differed: chronyc tracking (NTP) or the offset "
+            f"that ptp4l and phc2sys log (PTP); far less than {by} leaves the link",
+            "or record with other message sizes (DDP: half and twice bucket_cap_mb): what a slow "
+            "link adds grows with the message, a clock's offset stays",
+        ],
+    )
+
+
+def with_doubt(verdict: Verdict, doubt: Verdict) -> Verdict:
+    """A suspicion of something else beside which the link stays open: it says so below its own."""
+    return verdict.model_copy(
+        update={
+            "why": f"{verdict.why} {doubt.title} {doubt.why.removesuffix(verdict.why).rstrip()}",
+            "next_steps": [*verdict.next_steps, *doubt.next_steps[:1]],
+        }
+    )
+
+
+def _how_known(differ: int, apart: int) -> str:
+    """Where the figure of the title comes from."""
+    if differ >= _LEAST_NS:
+        return (
+            f"The hosts' clocks were aligned by up to {duration(differ)}, by the moments at which "
+            "ranks leave their calls; a slow link sets the same moments apart, so that this may "
+            "hide one."
+        )
+    return (
+        f"Ranks leave the same calls {duration(apart)} apart, in an order that neither one slow "
+        "link nor one clock that is off explains."
+    )
+
+
+def _candidates(rings: Sequence[dict[str, Any]]) -> str:
+    """The places that stay open, by host."""
+    hosts = sorted({host for row in rings for host in row["hosts"]})
+    groups = sorted({row["process_group"] for row in rings if row["process_group"] is not None})
+    named = ", ".join(hosts[:_MOST_HOSTS])
+    more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
+    of = f" (group {', '.join(groups[:_MOST_HOSTS])})" if groups else ""
+    return f"Candidates: every link between {named}{more}{of}."
+
+
+def _staggered(row: dict[str, Any]) -> bool:
+    """Whether ranks leave the calls further apart than those of healthy rings do."""
+    least = max(_LEAST_NS, _LEAST_SHARE * (row["transfer_ns"] or 0))
+    return int(row["apart_ns"]) >= least
+
+
+def _probed(sandbox: Sandbox) -> bool:
+    """Whether a measurement of the links was given with the traces."""
+    return bool(
+        sandbox.records(
+            "SELECT 1 AS one FROM bench WHERE tool = 'probe' AND src IS NOT NULL LIMIT 1"
+        )
+    )

@@ -1,0 +1,83 @@
+"""A link that an estimated clock may have hidden stays open: the verdict is never 'nothing'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from advisor.engine import diagnose
+from advisor.findings import FindingsReport, Severity
+from advisor.ingest import ingest
+from advisor.metrics.derive import derive
+from advisor.store.store import Store
+
+ONE_HOST = {1: 50_000_000}
+ALL_HOSTS = {1: 123_000_000, 2: -77_000_000, 3: 31_000_000}
+PROBED = (
+    "INSERT INTO bench (run, tool, op, src, dst, bytes, time_us) "
+    "SELECT run, 'probe', 'send', 0, 1, 8, 10.0 FROM run"
+)
+
+
+def shifted(folder: Path, by_ns: Mapping[int, int], *changes: str) -> FindingsReport:
+    """The report where the clocks of ranks are ahead by ``by_ns``; ``changes`` come last."""
+    with Store.create() as store:
+        ingest([folder], store)
+        for rank, ahead in by_ns.items():
+            store.con.execute(
+                "UPDATE event SET start_ns = start_ns + ? WHERE rank = ?", [ahead, rank]
+            )
+        derive(store)
+        for change in changes:
+            store.con.execute(change)
+        return diagnose(store)
+
+
+@pytest.mark.parametrize("by_ns", [ONE_HOST, ALL_HOSTS], ids=["one", "all"])
+def test_where_clocks_differ_a_link_that_is_not_seen_is_not_excluded(
+    fixtures_dir: Path, by_ns: Mapping[int, int]
+) -> None:
+    """The recording has a slow link; with such clocks its ends alone cannot tell it."""
+    report = shifted(fixtures_dir / "lab-ddp-slow-link", by_ns)
+    verdict = report.verdict
+    assert "othing to gain" not in verdict.title
+    assert all(item.severity == Severity.INFO for item in report.findings)
+    assert verdict.cause == "unknown"
+    assert verdict.savings_ns is None
+    assert "slow or distant link and clocks that differ by" in verdict.title
+    assert "(26 %) is exposed transfer between hosts" in verdict.title
+    hosts = ", ".join(f"advlab15101-h{number}" for number in range(4))
+    assert f"Candidates: every link between {hosts} (group 0)." in verdict.why
+    probe, clocks, sizes = verdict.next_steps
+    assert "advisor probe" in probe
+    assert "NTP" in clocks
+    assert "PTP" in clocks
+    assert "message sizes" in sizes
+
+
+def test_a_probe_of_the_links_leaves_no_such_doubt(fixtures_dir: Path) -> None:
+    report = shifted(fixtures_dir / "lab-ddp-slow-link", ONE_HOST, PROBED)
+    assert "cannot be told apart" not in report.verdict.title
+
+
+def test_ends_apart_that_nothing_explains_are_doubted_as_well(fixtures_dir: Path) -> None:
+    """Clocks taken as they are, ranks that leave apart, and no link found: no all-clear either."""
+    report = shifted(
+        fixtures_dir / "lab-ddp-slow-link",
+        {},
+        "DELETE FROM link_excess",
+        "DELETE FROM whatif",
+    )
+    verdict = report.verdict
+    assert verdict.cause == "unknown"
+    assert "cannot be told apart" in verdict.title
+    assert "neither one slow link nor one clock that is off explains" in verdict.why
+
+
+@pytest.mark.parametrize("by_ns", [{}, ONE_HOST], ids=["none", "one"])
+def test_what_is_hidden_raises_no_doubt(fixtures_dir: Path, by_ns: Mapping[int, int]) -> None:
+    report = shifted(fixtures_dir / "lab-ddp-hidden-communication", by_ns)
+    assert report.verdict.cause == "healthy"
+    assert "clocks" not in report.verdict.title

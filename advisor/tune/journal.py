@@ -13,6 +13,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.tune.trial import TrialResult
+from advisor.tune.whole_files import write_whole
 
 FILE_NAME = "trials.jsonl"
 
@@ -37,6 +38,14 @@ class Journal:
         """Keep one result; it is on the disk when this returns."""
         self.results.append(result)
         self._append(result.to_json())
+
+    def drop_last(self, count: int) -> None:
+        """Forget the last ``count`` results, on the disk too: they will be run again."""
+        if not count:
+            return
+        del self.results[-count:]
+        lines = self.path.read_text(encoding="utf-8").splitlines()[:-count]
+        write_whole(self.path, "".join(f"{line}\n" for line in lines))
 
     def _append(self, document: dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf-8") as file:

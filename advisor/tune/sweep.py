@@ -251,6 +251,15 @@ class Sweep:
                 )
         return None
 
+    @property
+    def open_round(self) -> int:
+        """Trials of a confirmation round that was begun and not finished; 0 between two rounds."""
+        plan = self.next()
+        if plan is None or plan.purpose != "confirm-b":
+            return 0
+        begun = max(i for i, r in enumerate(self.results) if r.purpose == "confirm-a")
+        return len(self.results) - begun
+
     def is_real(self, gain: Gain) -> bool:
         """Whether a confirmed gain is above the resolution, with its whole interval above zero."""
         return gain.low > 0 and gain.share > (self.resolution_of(gain.pairs) or 0.0)
@@ -280,6 +289,7 @@ def run(
 ) -> None:
     """Run to the end, keeping every finished trial in the journal.
 
+    On resuming, only a round of the confirmation that was not finished is run again.
     ``predict`` turns the traced baseline into predictions; ``notify`` is called before a trial
     (plan, None) and after it (None, result).
     """
@@ -290,6 +300,8 @@ def run(
     }
     journal = Journal(sweep.folder, header, resume=resume)
     sweep.results = journal.results
+    # A round compares what ran side by side: one that an earlier sitting began is run again whole.
+    journal.drop_last(sweep.open_round)
     while True:
         _refresh_predictions(sweep, predict)
         plan = sweep.next()

@@ -1,0 +1,78 @@
+"""Going on with a sweep: what is compared ran in one sitting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.tune import sweep as engine
+from advisor.tune.journal import Journal
+from advisor.tune.search import Predicted
+from advisor.tune.sweep import Plan, Sweep
+from advisor.tune.trial import TrialResult
+from tests.tune.test_sweep import finish, make
+
+STEPS_MS = {1.0: 90, 5.0: 80, 25.0: 100}
+# Three baselines, two trials with one after each, and a whole round of three.
+FIRST_ROUND = 3 + 2 * 2 + 3
+
+
+def sit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, stop_at: int | None, factor: float = 1.0
+) -> tuple[Sweep, list[str]]:
+    """One sitting on a machine ``factor`` times as slow, ended before trial ``stop_at``."""
+    ran: list[str] = []
+
+    def run_trial(_job: Any, configuration: Any, _folder: Path, **given: Any) -> TrialResult:
+        if given["number"] == stop_at:
+            raise KeyboardInterrupt
+        ran.append(given["purpose"])
+        cap = float(configuration["bucket_cap_mb"])
+        plan = Plan(given["purpose"], configuration)
+        noise = 1 + given["number"] % 2 * 1e-4
+        return finish(plan, given["number"], STEPS_MS[cap] * 1e6 * factor * noise)
+
+    monkeypatch.setattr(engine, "run_trial", run_trial)
+    sweep = make(folder)
+    try:
+        engine.run(sweep, resume=True, predict=lambda *_: Predicted(), notify=lambda *_: None)
+    except KeyboardInterrupt:
+        assert stop_at is not None
+    return sweep, ran
+
+
+@pytest.mark.parametrize("into_the_round", [1, 2])
+def test_a_round_that_was_not_finished_is_run_again_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, into_the_round: int
+) -> None:
+    # GIVEN a sweep that was stopped inside its second round; the machine is now half as fast
+    sit(tmp_path, monkeypatch, stop_at=FIRST_ROUND + into_the_round)
+    sweep, ran = sit(tmp_path, monkeypatch, stop_at=None, factor=2.0)
+    # THEN the round begins anew, so that no pair is of two sittings
+    assert ran[:3] == ["confirm-a", "confirm-b", "confirm-b"]
+    assert len(ran) == 3 * 3
+    winner = sweep.winner()
+    assert winner is not None
+    assert winner[0] == {"bucket_cap_mb": 5.0}
+    assert winner[1].share == pytest.approx(0.2, abs=0.001)
+    # AND the journal holds every trial once, in order
+    kept = Journal(tmp_path, _header(sweep), resume=True).results
+    assert [result.number for result in kept] == list(range(FIRST_ROUND + 9))
+
+
+def test_between_two_rounds_nothing_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sit(tmp_path, monkeypatch, stop_at=FIRST_ROUND)
+    _, ran = sit(tmp_path, monkeypatch, stop_at=None)
+    assert len(ran) == 3 * 3
+
+
+def _header(sweep: Sweep) -> dict[str, Any]:
+    return {
+        "workload": sweep.workload.model_dump(mode="json"),
+        "axes": [axis.model_dump(mode="json") for axis in sweep.axes],
+        "start": sweep.start,
+    }

@@ -13,7 +13,7 @@ from typing import Any
 from advisor.engine.facts import Facts
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.text import duration, percent
-from advisor.findings import Finding, Verdict
+from advisor.findings import Finding, Severity, Verdict
 
 # Offsets and ends that differ by less are within how ranks wake up, not clocks or links.
 _LEAST_NS = 200_000
@@ -50,10 +50,11 @@ def clock_doubt(
 ) -> Verdict | None:
     """The verdict where a slow link and clocks that differ cannot be told apart; else None.
 
-    For a run whose ``findings`` are none to act on. None as well where less than ``least_share`` of
-    the step is exposed transfer between hosts, where a probe measured the links, and where all
-    hosts' clocks were taken as they are and the ranks leave their calls together. ``numbers`` says
-    in words where the step's time goes.
+    For a run in whose ``findings`` no link is to act on. None as well where less than
+    ``least_share`` of the step is exposed transfer between hosts, where a probe measured the links,
+    and where all hosts' clocks were taken as they are and the ranks leave their calls together, or
+    something else is found that sets them apart. ``numbers`` says in words where the step's time
+    goes.
     """
     if facts.backend != _BACKEND or not facts.steps or not facts.step_ns or _probed(sandbox):
         return None
@@ -65,7 +66,8 @@ def clock_doubt(
     offsets = [int(row["offset_ns"]) for row in sandbox.records(_OFFSETS)]
     differ = max(offsets) - min(offsets) if offsets else 0
     apart = 0
-    if not any(item.rule == _LINK_RULE for item in findings):
+    told = any(item.rule == _LINK_RULE or item.severity != Severity.INFO for item in findings)
+    if not told:
         apart = max((int(row["apart_ns"]) for row in rings if _staggered(row)), default=0)
     if differ < _LEAST_NS and not apart:
         return None
@@ -88,7 +90,7 @@ def clock_doubt(
 
 
 def with_doubt(verdict: Verdict, doubt: Verdict) -> Verdict:
-    """A suspicion of something else beside which the link stays open: it says so below its own."""
+    """A verdict on something else beside which the link stays open: it says so below its own."""
     return verdict.model_copy(
         update={
             "why": f"{verdict.why} {doubt.title} {doubt.why.removesuffix(verdict.why).rstrip()}",

@@ -34,9 +34,9 @@ def verdict_of(
     ``notes`` are what the readers say of their files.
     """
     top = next((item for item in findings if item.severity != Severity.INFO), None)
-    if top is not None:
-        return _blame(top)
     where = _where_time_goes(sandbox, facts)
+    if top is not None:
+        return _blame(top) if where is None else _beside(top, findings, sandbox, facts)
     if where is None:
         return _unknown_without_steps(findings, outcomes, sandbox, notes)
     exposed_share, idle_share, wait_known, numbers = where
@@ -109,6 +109,16 @@ def verdict_of(
             "finds a cause that a change would remove."
         )
     return Verdict(title=title, cause="healthy", savings_ns=0, why=numbers, next_steps=tries)
+
+
+def _beside(top: Finding, findings: Sequence[Finding], sandbox: Sandbox, facts: Facts) -> Verdict:
+    """The worst finding, and the link that clocks may hide where more is exposed than it gives."""
+    blame = _blame(top)
+    if any(item.rule == "slow-ring-link" for item in findings):
+        return blame
+    least = max(WARNING_SHARE, top.savings_share or 0.0)
+    doubt = clock_doubt(findings, sandbox, facts, "", least)
+    return blame if doubt is None else with_doubt(blame, doubt)
 
 
 def _few_events(sandbox: Sandbox, facts: Facts) -> int:

@@ -102,12 +102,13 @@ def command(
     from advisor.tune import recommend as outcome
     from advisor.tune import sweep as engine
     from advisor.tune.modelled import NcclModel
-    from advisor.tune.prepare import check_strategies, prepare, traced_only
+    from advisor.tune.prepare import check_job, check_strategies, prepare, traced_only
 
     workload = workload or shipped("workloads") / "gpt2.yaml"
     job = load_workload(workload)
     overrides = {"strategy": strategy, "world_size": nproc}
     job = job.with_settings({k: v for k, v in overrides.items() if v is not None})
+    check_job(job)
     backend = "nccl" if job.device == "cuda" else "gloo"
     axes_file = load_space(space) if space else default_space(backend)
     if space:
@@ -147,7 +148,7 @@ def command(
         return _stopped(plan, "stopped by SIGINT", signal.SIGINT)
     for file in files:
         click.echo(f"Wrote {file}", err=True)
-    return 0
+    return 0 if result.baseline_step_ns is not None else 2
 
 
 def _stopped(sweep: Sweep, how: str, number: int) -> int:

@@ -16,6 +16,25 @@ from advisor.tune.sweep import Sweep, combinations_in
 MINIMUM_TIMED_STEPS = 15
 
 
+def check_job(job: Workload) -> None:
+    """Raise AdvisorError where the present settings cannot run here: several strategies, no GPU."""
+    from advisor.profile import launch
+    from advisor.profile.meeting import Nodes
+
+    if "," in job.strategy or job.strategy == "all":
+        names = [name for name in job.strategy.split(",") if name not in ("single", "all")]
+        raise AdvisorError(
+            f"strategy {job.strategy}: a sweep is of one job, so of one strategy",
+            hint=f"name one with --strategy, for example --strategy {(names or ['ddp'])[0]}",
+        )
+    try:
+        launch.check(job, Nodes())
+    except AdvisorError as error:
+        # A sweep has no option for the device.
+        hint = error.hint.replace("--device cpu", "device: cpu in the workload's file")
+        raise AdvisorError(error.message, where=error.where, hint=hint) from error
+
+
 def check_strategies(path: Path, axes: Sequence[Axis]) -> None:
     """Raise AdvisorError where a space's file names a strategy that does not exist."""
     from advisor.profile import strategies

@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from advisor.metrics.calls import Call
 from advisor.metrics.operations import POINT_TO_POINT, elements_in, operation, parse_json
+from advisor.metrics.served import serve
 from advisor.metrics.tables import MISSING, read
 from advisor.metrics.timeline import BACKEND_SPAN
 
@@ -31,7 +32,7 @@ class _Request:
 
     op: str
     start: int
-    thread: int
+    thread: int | None
     in_elements: int | None
     out_elements: int | None
     dtype: str | None
@@ -62,11 +63,35 @@ def host_calls(
     )
     requests = [_request(found, int(row)) for row in np.flatnonzero(~found["is_span"].astype(bool))]
     spans = [int(row) for row in np.flatnonzero(found["is_span"].astype(bool))]
-    until = _last_seen(con, run, rank, sorted({request.thread for request in requests}))
+    until = _last_seen(con, run, rank, sorted({r.thread for r in requests if r.thread is not None}))
     of_span = _assign(found, spans, requests, until, complete=complete)
     served = {id(request) for request in of_span.values()}
     lost = [request.start for request in requests if id(request) not in served]
-    return [_call(rank, found, row, of_span.get(row)) for row in spans], lost
+    alike = _alike(found, of_span)
+    calls = []
+    for row in spans:
+        request = of_span.get(row)
+        call = _call(rank, found, row, request or alike.get(_span_key(found, row)))
+        if request is None:
+            call.enqueue = None
+        calls.append(call)
+    return calls, lost
+
+
+def _alike(
+    found: Mapping[str, Any], of_span: Mapping[int, _Request]
+) -> dict[tuple[str, int | None], _Request]:
+    """What a span whose request was lost says of itself: what all others of its kind and size do.
+
+    Where those differ (gloo's all_reduce may be a reduce_scatter), it stays what the wire says.
+    """
+    kinds: dict[tuple[str, int | None], list[_Request]] = defaultdict(list)
+    for row, request in of_span.items():
+        kind = replace(request, start=0)
+        known = kinds[_span_key(found, row)]
+        if kind not in known:
+            known.append(kind)
+    return {key: known[0] for key, known in kinds.items() if len(known) == 1}
 
 
 def _last_seen(con: Any, run: str, rank: int, threads: Sequence[int]) -> int:
@@ -89,9 +114,9 @@ def _assign(
 ) -> dict[int, _Request]:
     """Span row -> the request it serves, in order for each kind and size.
 
-    Where their numbers agree they pair off one to one. Where not (the recording began or ended in
-    between, or lost an event), each span takes the latest free request before it, from the last
-    span on, so that a loss shifts nothing beyond the next moment at which nothing was queued.
+    Of a whole recording by the delays (see served.py): an event may be lost. Of one that was cut
+    they pair off one to one where their numbers agree; where not, each span takes the latest free
+    request before it, from the last span on.
     """
     by_key: dict[tuple[str, int | None], list[int]] = defaultdict(list)
     for row in spans:
@@ -102,16 +127,22 @@ def _assign(
         if key is not None:
             waiting[key].append(request)
     result: dict[int, _Request] = {}
+    free = _free(found, spans) if complete else {}
     for key, rows in by_key.items():
         queue = waiting[key]
         began = [int(found["start_ns"][row]) for row in rows]
-        even = len(queue) == len(rows) and (complete or began[-1] <= until)
+        if complete:
+            asked = [request.start for request in queue]
+            for span, number in serve(asked, began, [free[row] for row in rows]):
+                result[rows[span]] = queue[number]
+            continue
+        even = len(queue) == len(rows) and began[-1] <= until
         if even and all(r.start <= t for r, t in zip(queue, began, strict=True)):
             result.update(zip(rows, queue, strict=True))
             continue
         place = len(queue) - 1
         for row, start in zip(reversed(rows), reversed(began), strict=True):
-            if start > until and (len(queue) < len(rows) or not complete):
+            if start > until:
                 continue
             while place >= 0 and queue[place].start > start:
                 place -= 1
@@ -119,6 +150,17 @@ def _assign(
                 break
             result[row] = queue[place]
             place -= 1
+    return result
+
+
+def _free(found: Mapping[str, Any], spans: Sequence[int]) -> dict[int, int]:
+    """Span row -> when its thread ended what it ran before, ns."""
+    ended: dict[int, int] = {}
+    result = {}
+    for row in spans:
+        thread = int(found["tid"][row])
+        result[row] = ended.get(thread, MISSING)
+        ended[thread] = max(result[row], int(found["end_ns"][row]))
     return result
 
 

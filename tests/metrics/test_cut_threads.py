@@ -16,6 +16,8 @@ def _spans(starts: list[int]) -> dict[str, list[object]]:
         "name": ["gloo:all_reduce"] * count,
         "input_dims": ["[[8]]"] * count,
         "start_ns": list(starts),
+        "end_ns": [start + 1 for start in starts],
+        "tid": [2] * count,
     }
 
 

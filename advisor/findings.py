@@ -162,6 +162,10 @@ class RunSummary(_Model):
     events_dropped: int
     inputs: list[str] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
+    caveats: list[str] = Field(
+        default_factory=list,
+        description="beside the verdict: where steps come from, what is in none of them",
+    )
     verdict: Verdict | None = Field(
         default=None, description="of this run, where there are several"
     )

@@ -13,6 +13,7 @@ from advisor.engine.evaluate import evaluate
 from advisor.engine.facts import read_facts, summarise
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
+from advisor.engine.step_words import caveats, word_for_trace
 from advisor.engine.verdict import verdict_of
 from advisor.errors import AdvisorError
 from advisor.findings import Finding, FindingsReport, Outcome, RunSummary, Verdict
@@ -58,8 +59,11 @@ def diagnose(
                 [finding for result in results for finding in result.findings],
                 {rule.id: rule for rule in rules},
             )
-            summaries.append(summarise(store, sandbox, facts))
-            verdicts.append(verdict_of(merged, run_outcomes, sandbox, facts, summaries[-1].notes))
+            summary = summarise(store, sandbox, facts)
+            summary.caveats = caveats(sandbox, facts, summary.step_source)
+            verdict = verdict_of(merged, run_outcomes, sandbox, facts, summary.notes)
+            verdicts.append(word_for_trace(summary, verdict, merged))
+            summaries.append(summary)
             outcomes += sorted(run_outcomes, key=lambda outcome: outcome.rule)
             findings += merged
     findings = rank_findings(findings)

@@ -20,7 +20,10 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     del store, options
     lines = []
     for finding in report.findings:
-        body = [finding.message or finding.title, f"Per step: {summary.per_step(finding)}"]
+        body = [
+            finding.message or finding.title,
+            f"{summary.per(report).capitalize()}: {summary.per_step(finding)}",
+        ]
         body += [f"Fix: {step}" for step in finding.fix[:3]]
         title = _property(one_line(f"{finding.rule}: {finding.title}"))
         lines.append(f"::{_COMMAND[finding.severity]} title={title}::{_data(chr(10).join(body))}")
@@ -29,6 +32,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             title = _property(one_line(f"rule {outcome.rule} failed"))
             lines.append(f"::warning title={title}::{_data(outcome.reason)}")
     lines.append(f"::notice title=advisor::{_data(report.verdict.title)}")
+    lines += [f"::notice title=advisor::{_data(text)}" for text in summary.caveats(report)]
     return "\n".join(lines) + "\n"
 
 

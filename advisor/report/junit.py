@@ -26,6 +26,8 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
         properties = ET.SubElement(suite, "properties")
         verdict = printable(report.verdict.title)
         ET.SubElement(properties, "property", name="verdict", value=verdict)
+        for text in summary.caveats(report):
+            ET.SubElement(properties, "property", name="note", value=printable(text))
         number = sum(finding.run == run for finding in report.findings)
         ET.SubElement(properties, "property", name="findings", value=str(number))
         rules = summary.rules_line(report, run=run)
@@ -69,7 +71,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
 
 
 def _text(finding: Finding, report: FindingsReport) -> str:
-    lines = [finding.title, finding.message, f"per step: {summary.per_step(finding)}"]
+    lines = [finding.title, finding.message, f"{summary.per(report)}: {summary.per_step(finding)}"]
     if finding.savings_share is not None:
         lines[-1] += f" ({numbers.share(finding.savings_share)})"
     lines += [f"fix: {step}" for step in finding.fix]

@@ -21,12 +21,17 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     lines = [f"## {_escape(report.verdict.title)}", ""]
     if report.verdict.why:
         lines += [_escape(report.verdict.why), ""]
+    for text in summary.caveats(report):
+        lines += [_escape(f"Note: {text}"), ""]
     if report.verdict.next_steps:
         steps = [summary.to_paste(step, report) for step in report.verdict.next_steps]
         lines += [f"{index}. {_with_code(step)}" for index, step in enumerate(steps, 1)]
         lines.append("")
     if report.findings:
-        lines += ["| # | severity | per step | finding | where |", "|--:|---|---|---|---|"]
+        lines += [
+            f"| # | severity | {summary.per(report)} | finding | where |",
+            "|--:|---|---|---|---|",
+        ]
         for number, finding in enumerate(report.findings, 1):
             cells = [summary.per_step(finding), finding.rule, summary.place(finding)]
             row = " | ".join(_escape(text) for text in cells)

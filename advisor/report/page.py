@@ -57,6 +57,8 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             confidence=summary.confidence(best) if best else "",
             quality=quality.one_line_quality(report),
             rules=summary.rules_line(report),
+            caveats=summary.caveats(report),
+            per=summary.per(report),
             several_runs=len(report.runs) > 1,
             generated_at=options.generated_at,
         )

@@ -60,6 +60,22 @@ def rules_line(report: FindingsReport, why_not: str = "", run: str | None = None
     )
 
 
+def caveats(report: FindingsReport) -> list[str]:
+    """What must be known of the steps of each run, as sentences; runs are named where several."""
+    several = len(report.runs) > 1
+    return [
+        f"{run.run}: {text}." if several else f"{text[:1].upper()}{text[1:]}."
+        for run in report.runs
+        for text in run.caveats
+    ]
+
+
+def per(report: FindingsReport) -> str:
+    """What times of findings are per: a step, or the trace where all of it was taken as one."""
+    whole = bool(report.runs) and all(run.step_source == "whole-trace" for run in report.runs)
+    return "per trace" if whole else "per step"
+
+
 def severity_counts(report: FindingsReport) -> dict[Severity, int]:
     """How many findings there are of each severity."""
     found = Counter(finding.severity for finding in report.findings)

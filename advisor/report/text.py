@@ -47,11 +47,14 @@ def _head(report: FindingsReport, options: Options) -> Iterator[str]:
     ansi = "32;1" if verdict.cause == "healthy" else _ANSI.get(worst, "1") if worst else "1"
     steps = [summary.to_paste(step, report) for step in verdict.next_steps]
     runs = list(_runs(report, options))
+    notes: list[str] = []
+    for text in summary.caveats(report):
+        notes += _labelled("" if notes else "NOTE", text, options, ansi="1")
     shown = brief(
         verdict.model_copy(update={"next_steps": steps}),
         lambda text: len(_wrap(text, options.width - _LABEL)),
         # Of few recordings the verdicts belong to the ten lines, of many they follow.
-        lines=max(LINES - len(runs), _LEAST_LINES),
+        lines=max(LINES - len(runs) - len(notes), _LEAST_LINES),
     )
     yield from _labelled("VERDICT", verdict.title, options, ansi=ansi)
     if shown.why:
@@ -60,6 +63,7 @@ def _head(report: FindingsReport, options: Options) -> Iterator[str]:
         )
     for index, step in enumerate(steps if options.verbose else shown.steps):
         yield from _labelled("NEXT" if index == 0 else "", step, options, ansi="1")
+    yield from notes
     yield from runs
 
 
@@ -88,11 +92,12 @@ def _labelled(label: str, text: str, options: Options, *, ansi: str = "") -> Ite
 def _findings_table(report: FindingsReport, options: Options) -> Iterator[str]:
     several_runs = len({finding.run for finding in report.findings}) > 1
     amounts = [summary.per_step(finding) for finding in report.findings]
-    amount_width = max(len("per step"), *(len(amount) for amount in amounts))
+    per = summary.per(report)
+    amount_width = max(len(per), *(len(amount) for amount in amounts))
     rule_width = min(max(len("finding"), *(len(f.rule) for f in report.findings)), 30)
     before = 2 + 2 + 8 + 2 + amount_width + 2 + rule_width + 2
     room = max(options.width - before, 8)
-    yield f" #  severity  {'per step':<{amount_width}}  {'finding':<{rule_width}}  where"
+    yield f" #  severity  {per:<{amount_width}}  {'finding':<{rule_width}}  where"
     for number, (finding, amount) in enumerate(zip(report.findings, amounts, strict=True), 1):
         where = summary.place(finding)
         if several_runs:

@@ -1,0 +1,93 @@
+"""Where the steps come from is said in every format, and so is what belongs to none."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+
+from advisor.engine import diagnose
+from advisor.engine.step_words import of_trace
+from advisor.findings import FindingsReport
+from advisor.ingest import ingest
+from advisor.metrics import derive
+from advisor.report import render
+from advisor.store import Store
+from tests.engine.helpers import store_of
+
+FORMATS = ("text", "html", "markdown", "github", "junit", "json")
+CALL = {"rank": [0, 1], "repeat": 700, "op": "all_reduce", "process_group": "0", "group_size": 2,
+        "bytes": 4, "dur_ns": 300_000, "exposed_ns": 300_000}  # fmt: skip
+
+
+def report_of(source: str, steps: list[int]) -> FindingsReport:
+    """700 tiny calls on two ranks whose steps were told apart by ``source``."""
+    tables = {
+        "step": [{"rank": [0, 1], "step": steps, "step_ns": 700_000_000, "source": source}],
+        "collective": [{**CALL, "step": steps}],
+        "redundant": [
+            {"kind": "tiny", "process_group": "0", "op": "all_reduce", "bytes": 4,
+             "calls_per_step": 700, "exposed_ns_per_step": 210_000_000}
+        ],
+    }  # fmt: skip
+    with store_of(ranks=2, tables=tables) as store:
+        return diagnose(store)
+
+
+def flat(text: str) -> str:
+    return re.sub(r"\s+", " ", html.unescape(text)).replace("\\", "")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_whole_trace_as_one_step_is_said_and_is_no_every_step(form: str) -> None:
+    report = report_of("whole-trace", [0])
+    assert report.findings[0].rule == "redundant-collectives"
+    assert report.findings[0].title == "700 tiny all_reduce calls in the trace"
+    shown = flat(render(report, None, form))
+    assert "o step annotations: the whole trace is taken as one step" in shown
+    assert "figures are per trace" in shown
+    assert "every step" not in flat(report.verdict.title + report.verdict.why)
+    for finding in report.findings:
+        assert not re.search(r"(every|per|each) step", finding.title + finding.message)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_period_taken_as_the_step_is_said(form: str) -> None:
+    report = report_of("collective-period", [0, 1, 2, 3])
+    shown = flat(render(report, None, form))
+    words = "a repeating pattern was taken as the step: 4 of 700 ms, may be a micro-batch"
+    assert words in shown
+    assert "in every step" in report.findings[0].title
+
+
+def test_annotated_steps_need_no_words() -> None:
+    assert report_of("ProfilerStep", [0, 1, 2, 3]).runs[0].caveats == []
+    assert report_of("annotation", [0, 1, 2, 3]).runs[0].caveats == []
+
+
+def test_communication_in_no_step_is_counted(shared_data: Path) -> None:
+    """The data's README: 71,516,523 ns over all 17 kernels, 47.20 ms without the 5 unlinked."""
+    with Store.create() as store:
+        ingest([str(shared_data / "ddp_8xMI300")], store)
+        derive(store)
+        (inside,) = store.con.execute("SELECT sum(comm_ns) FROM step_breakdown").fetchone() or (0,)
+        assert inside == 47_200_310
+        (caveat,) = diagnose(store).runs[0].caveats
+    assert caveat.startswith("24.3 ms of communication on rank 0 (34 % of it, 5 of 17 calls)")
+    assert "belong to no step" in caveat
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("285 ms of every step (25 %)", "285 ms of the trace (25 %)"),
+        ("idles 24 ms of every 60.1 ms step for", "idles 24 ms of the 60.1 ms trace for"),
+        ("3 ms per step; 2 % of the step", "3 ms in the trace; 2 % of the trace"),
+        ("A step takes 691 ms: compute 95 % (1 step).", "The trace takes 691 ms: compute 95 %."),
+        ("reduces steps every N steps", "reduces steps every N steps"),
+    ],
+)  # fmt: skip
+def test_words_for_a_trace(text: str, words: str) -> None:
+    assert of_trace(text) == words

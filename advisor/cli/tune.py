@@ -101,6 +101,7 @@ def command(
     from advisor.profile.failures import LaunchStoppedError
     from advisor.tune import recommend as outcome
     from advisor.tune import sweep as engine
+    from advisor.tune.journal import require_journal
     from advisor.tune.modelled import NcclModel
     from advisor.tune.prepare import check_job, check_strategies, prepare, traced_only
 
@@ -118,6 +119,8 @@ def command(
     version = parse_version(nccl_version or _NCCL)
     model = NcclModel.of(topology, nodes, version, ignored) if topology else None
     folder = output or Path("advisor-sweep")
+    if resume:
+        require_journal(folder)
     machine = f"{nodes} x {topology}" if topology else ""
     unheeded = [axis.why_ignored(backend, job.strategy, modelled_on=machine) for axis in ignored]
     if axes:

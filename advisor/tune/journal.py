@@ -18,6 +18,16 @@ from advisor.tune.whole_files import write_whole
 FILE_NAME = "trials.jsonl"
 
 
+def require_journal(folder: Path) -> None:
+    """Raise AdvisorError where there is no sweep to go on with."""
+    if not (folder / FILE_NAME).is_file():
+        raise AdvisorError(
+            "holds no sweep to resume" if folder.exists() else "no such folder to resume from",
+            where=str(folder),
+            hint="name the sweep's folder with -o, or leave --resume out to begin one",
+        )
+
+
 class Journal:
     """Appends results; reads those of an earlier, interrupted sweep."""
 

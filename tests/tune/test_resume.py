@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from advisor.cli.tune import command
+from advisor.errors import AdvisorError
 from advisor.tune import sweep as engine
 from advisor.tune.journal import Journal
 from advisor.tune.search import Predicted
@@ -76,3 +79,19 @@ def _header(sweep: Sweep) -> dict[str, Any]:
         "axes": [axis.model_dump(mode="json") for axis in sweep.axes],
         "start": sweep.start,
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("missing", "no such folder to resume from"), (".", "holds no sweep to resume")],
+)
+def test_nothing_to_resume_is_said_and_nothing_is_begun(
+    tmp_path: Path, name: str, message: str
+) -> None:
+    folder = tmp_path / name
+    with pytest.raises(AdvisorError, match=message) as caught:
+        CliRunner().invoke(
+            command, ["--sweep", "--resume", "-o", str(folder)], catch_exceptions=False
+        )
+    assert caught.value.where == str(folder)
+    assert list(tmp_path.iterdir()) == []

@@ -156,7 +156,9 @@ def _detail(plan: Plan) -> str:
     if plan.recommended is None:
         lines += ["", "nothing fits: more GPUs, a shorter sequence, or offload to the host"]
     if plan.options:
-        lines += ["", f"changes to {plan.recommended_name}, before trying them"]
+        name = plan.nearest.estimate.layout.strategy
+        which = "" if plan.recommended else ", the nearest to fitting"
+        lines += ["", f"changes to {name}{which}, before trying them"]
         cells = [
             [
                 option.option,

@@ -55,6 +55,12 @@ class Plan:
         """The recommended strategy's name; empty when nothing fits."""
         return self.recommended.estimate.layout.strategy if self.recommended else ""
 
+    @property
+    def nearest(self) -> Row:
+        """The row whose ``options`` are given: the recommended one, else what needs least memory
+        of those that do not fit."""
+        return self.recommended or min(self.rows, key=lambda row: row.estimate.memory_bytes)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
@@ -76,6 +82,7 @@ class Plan:
             "roofline": level_roofline(self.cluster, self.peak_flops),
             "rows": [_row(row) for row in self.rows],
             "recommended": _row(self.recommended) if self.recommended else None,
+            "options_of": self.nearest.estimate.layout.strategy,
             "options": [asdict(option) for option in self.options],
         }
 
@@ -191,9 +198,7 @@ def make_plan(
         options=(),
         assumptions=moved + _assumptions(cluster, efficiency, dtype, peak),
     )
-    if recommended is None:
-        return plan
-    return replace(plan, options=single_changes(recommended.estimate, estimated))
+    return replace(plan, options=single_changes(plan.nearest.estimate, estimated))
 
 
 def _better(one: Estimate, other: Estimate) -> bool:

@@ -65,6 +65,25 @@ def test_other_groups_stay_apart() -> None:
     assert len(found) == 2
 
 
+def test_tensor_groups_that_one_mesh_order_mends_are_one_finding() -> None:
+    for savings in ((86, 74), (74, 86), (80, 80)):
+        found = merge(
+            [
+                finding(
+                    "tensor-parallel-across-nodes",
+                    saved * 1_000_000,
+                    "critical",
+                    where=f"group {group}",
+                    process_group=str(group),
+                )
+                for group, saved in enumerate(savings)
+            ],
+            RULES,
+        )
+        assert [item.savings_ns for item in found] == [max(savings) * 1_000_000]
+        assert len(found[0].merged) == 1
+
+
 def test_an_info_finding_never_hides_a_warning() -> None:
     found = merge(
         [

@@ -8,26 +8,18 @@ what was wrong with the container, and refuses with an :class:`AdvisorError` to 
 from __future__ import annotations
 
 import io
-import zlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO
 
-import zstandard
 from blake3 import blake3
-from isal import isal_zlib
 
 from advisor.errors import AdvisorError
+from advisor.ingest.inflate import GZIP, PIECE, READ, ZSTD, inflate_gzip, inflate_zstd
 
-_READ = 256 * 1024
-_PIECE = 256 * 1024
-_ZSTD_READ = 16 * 1024
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50..0x5f (RFC 8878 section 3.1.2)
-_MAX_ZSTD_WINDOW = 128 * 1024 * 1024
-_INFLATE_ERRORS = (zlib.error, cast(type[Exception], isal_zlib.error))
 _UNSUPPORTED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
 
 
@@ -49,13 +41,6 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-class _Inflater(Protocol):
-    eof: bool
-    unused_data: bytes
-
-    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
-
-
 class DecompressedFile(io.RawIOBase):
     """A readable raw stream over a plain, gzip or zstd file (several members or frames included).
 
@@ -69,11 +54,13 @@ class DecompressedFile(io.RawIOBase):
         self.damage: str | None = None
         self._limits = limits
         self._file = path.open("rb", buffering=0)
+        self.size = os.fstat(self._file.fileno()).st_size
         self._chunks = _CHUNKS[compression](self)
         self._ready = memoryview(b"")
         self.consumed_bytes = 0
         self.produced_bytes = 0
         self._hash: Any = None
+        self._hashed = 0
 
     def readable(self) -> bool:
         """Always: it is an input."""
@@ -124,12 +111,14 @@ class DecompressedFile(io.RawIOBase):
                 hint="if the file is genuine, decompress it yourself and pass the result",
             )
 
-    def read_compressed(self, size: int = _READ) -> bytes:
+    def read_compressed(self, size: int = READ) -> bytes:
         """The next bytes of the file on disk."""
         data = self._file.read(size) or b""
+        start = self.consumed_bytes
         self.consumed_bytes += len(data)
-        if self._hash is not None:
-            self._hash.update(data)
+        if self._hash is not None and self.consumed_bytes > self._hashed:
+            self._hash.update(data[self._hashed - start :])
+            self._hashed = self.consumed_bytes
         return data
 
     def start_hash(self) -> None:
@@ -137,151 +126,28 @@ class DecompressedFile(io.RawIOBase):
         self._hash = blake3()
 
     def hexdigest(self) -> str | None:
-        """BLAKE3 of the whole file on disk; None when hashing was not asked for or undone."""
+        """BLAKE3 of the whole file on disk; None when hashing was not asked for."""
         if self._hash is None:
             return None
-        while self.read_compressed(_PIECE):
+        while self.read_compressed(PIECE):
             pass
         return str(self._hash.hexdigest())
 
-    def restart(self) -> None:
-        """Back to the first byte on disk, to replay up to a damaged place."""
-        self._file.seek(0)
-        self.consumed_bytes = 0
-        if self._hash is not None:
-            self._hash = blake3()
+    def seek_compressed(self, offset: int) -> None:
+        """Read on at ``offset`` on disk, which is no later than what has been read."""
+        self._file.seek(offset)
+        self.consumed_bytes = offset
 
 
 def _plain(stream: DecompressedFile) -> Any:
-    while data := stream.read_compressed(_PIECE):
+    while data := stream.read_compressed(PIECE):
         yield data
-
-
-def _gzip(stream: DecompressedFile) -> Any:
-    """ISA-L first; after an error the rest is replayed by zlib in small steps.
-
-    A decoder that raises keeps what it had decoded in that call to itself, so the bytes between
-    the last good call and the damage are fetched by feeding single bytes.
-    """
-    delivered = 0
-    try:
-        for piece in _members(stream, lambda: isal_zlib.decompressobj(31), _READ):
-            delivered += len(piece)
-            yield piece
-        return
-    except _INFLATE_ERRORS:
-        failed_at = stream.consumed_bytes
-    stream.restart()
-    seen = 0
-    try:
-        for piece in _members(
-            stream, lambda: zlib.decompressobj(31), _READ, slow_from=failed_at - 2 * _READ
-        ):
-            seen += len(piece)
-            if seen > delivered:
-                yield piece[max(0, len(piece) - (seen - delivered)) :]
-                delivered = seen
-    except zlib.error as error:
-        stream.damage = _gzip_damage(stream.consumed_bytes, str(error))
-
-
-def _gzip_damage(at: int, error: str) -> str:
-    """Where inflating failed, or that it only came out wrong: the checksum stands at the end."""
-    if "incorrect data check" in error or "incorrect length check" in error:
-        return (
-            f"gzip data is damaged somewhere before byte {at} ({error}): "
-            "all of it was read, and some events may hold altered values"
-        )
-    return f"gzip data is damaged at or before byte {at} ({error})"
-
-
-def _members(
-    stream: DecompressedFile,
-    new: Callable[[], Any],
-    size: int,
-    slow_from: int | None = None,
-) -> Any:
-    """Decompress concatenated gzip members; trailing bytes that are no member are ignored."""
-    inflater: _Inflater = new()
-    pending = b""
-    started = False
-    while True:
-        slow = slow_from is not None and stream.consumed_bytes >= slow_from
-        data = pending or stream.read_compressed(1 if slow else size)
-        pending = b""
-        if not data:
-            if started and not inflater.eof:
-                stream.damage = "gzip stream ends early: the file was cut"
-            return
-        started = True
-        piece = inflater.decompress(data, _PIECE)
-        while piece:
-            yield piece
-            if inflater.eof or len(piece) < _PIECE:
-                break
-            piece = inflater.decompress(cast(Any, inflater).unconsumed_tail, _PIECE)
-        if inflater.eof:
-            rest = inflater.unused_data
-            while len(rest) < len(_GZIP) and (more := stream.read_compressed(size)):
-                rest += more
-            if not rest:
-                return
-            if not rest.startswith(_GZIP):
-                if rest.strip(b"\x00"):
-                    stream.damage = "bytes after the gzip stream were ignored"
-                return
-            inflater, pending, started = new(), rest, False
-
-
-def _zstd(stream: DecompressedFile) -> Any:
-    """As :func:`_gzip`: what a failed call had decoded is fetched by feeding single bytes."""
-    delivered = 0
-    try:
-        for piece in _frames(stream):
-            delivered += len(piece)
-            yield piece
-        return
-    except zstandard.ZstdError:
-        failed_at = stream.consumed_bytes
-    stream.restart()
-    seen = 0
-    try:
-        for piece in _frames(stream, slow_from=failed_at - 2 * _ZSTD_READ):
-            seen += len(piece)
-            if seen > delivered:
-                yield piece[max(0, len(piece) - (seen - delivered)) :]
-                delivered = seen
-    except zstandard.ZstdError as error:
-        stream.damage = f"zstd data is damaged near byte {stream.consumed_bytes} ({error})"
-
-
-def _frames(stream: DecompressedFile, slow_from: int | None = None) -> Any:
-    """Decompress concatenated zstd frames."""
-    pending = b""
-    while True:
-        frame = zstandard.ZstdDecompressor(max_window_size=_MAX_ZSTD_WINDOW).decompressobj(
-            write_size=_READ
-        )
-        started = False
-        while not frame.eof:
-            slow = slow_from is not None and stream.consumed_bytes >= slow_from
-            data = pending or stream.read_compressed(1 if slow else _ZSTD_READ)
-            pending = b""
-            if not data:
-                if started:
-                    stream.damage = "zstd stream ends early: the file was cut"
-                return
-            started = True
-            piece = frame.decompress(data)
-            if piece:
-                yield piece
-        pending = frame.unused_data
 
 
 _CHUNKS: dict[str, Callable[[DecompressedFile], Any]] = {
     "none": _plain,
-    "gzip": _gzip,
-    "zstd": _zstd,
+    "gzip": inflate_gzip,
+    "zstd": inflate_zstd,
 }
 
 
@@ -290,9 +156,9 @@ def compression_of(magic: bytes) -> str:
 
     Raises :class:`AdvisorError` for containers that this tool does not open.
     """
-    if magic.startswith(_GZIP):
+    if magic.startswith(GZIP):
         return "gzip"
-    if magic.startswith(_ZSTD) or (magic[1:4] == _ZSTD_SKIPPABLE and magic[0] & 0xF0 == 0x50):
+    if magic.startswith(ZSTD) or (magic[1:4] == _ZSTD_SKIPPABLE and magic[0] & 0xF0 == 0x50):
         return "zstd"
     for prefix, name in _UNSUPPORTED.items():
         if magic.startswith(prefix):
@@ -307,4 +173,4 @@ def open_decompressed(
 ) -> tuple[BinaryIO, DecompressedFile]:
     """A buffered binary stream and the raw stream under it (which knows ``damage``)."""
     raw = DecompressedFile(path, compression, limits)
-    return io.BufferedReader(raw, buffer_size=_PIECE), raw
+    return io.BufferedReader(raw, buffer_size=PIECE), raw

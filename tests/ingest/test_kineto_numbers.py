@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from advisor.ingest.readers._rows import insert
+from advisor.ingest.readers.kineto import ranks
 from tests.support.traces import event, kineto, names, notes, read
 
 _INFO = {"backend": "nccl", "rank": 1, "world_size": 2}
@@ -63,3 +65,20 @@ def test_a_rank_of_six_digits_in_the_name(tmp_path: Path) -> None:
     path = tmp_path / "rank123456.json"
     path.write_text(json.dumps({"traceEvents": [event(0)]}))
     assert read(path).con.execute("SELECT rank FROM rank").fetchall() == [(123456,)]
+
+
+def test_many_groups_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def counted(con: Any, table: str, columns: Any, rows: Any) -> int:
+        calls.append(len(rows))
+        return insert(con, table, columns, rows)
+
+    monkeypatch.setattr(ranks, "insert", counted)
+    groups = [{"pg_name": str(at), "ranks": [0, 1]} for at in range(3_000)]
+    groups += [{"pg_name": str(at), "pg_size": 2} for at in range(2_999, 3_002)]
+    path = tmp_path / "rank0.json"
+    path.write_text(kineto([event(0)], distributedInfo=_INFO | {"pg_config": groups}))
+    stored = read(path).con.execute("SELECT count(*), count(ranks) FROM process_group").fetchall()
+    assert stored == [(3_002, 3_000)]
+    assert calls == [3_002]

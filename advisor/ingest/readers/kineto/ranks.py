@@ -11,6 +11,7 @@ from pathlib import Path
 
 from advisor.errors import AdvisorError
 from advisor.ingest.jobs import Part, split_by_process
+from advisor.ingest.readers._rows import insert
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.contents import Contents, Summary, most, processes
 from advisor.ingest.readers.kineto.metadata import ProcessGroup, TraceInfo, as_int, as_object
@@ -20,6 +21,7 @@ from advisor.ingest.source import ReadContext
 
 _EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlier than any trace
 _MAX_THREAD_NAMES = 1_000
+_GROUP = ("run", "process_group", "description", "ranks", "size", "backend")
 
 
 def assign_ranks(traces: Sequence[Trace], given: Mapping[Path, int]) -> None:
@@ -228,10 +230,11 @@ def _write_groups(traces: Sequence[Trace], context: ReadContext) -> None:
     for trace in traces:
         for group in trace.info.groups:
             merged.setdefault((group.name, tuple(group.ranks or ())), group)
-    for (name, ranks), group in merged.items():
-        if not ranks and any(key[0] == name and key[1] for key in merged):
-            continue
-        context.con.execute(
-            "INSERT INTO process_group VALUES (?, ?, ?, ?, ?, ?)",
-            [context.run, group.name, group.description, group.ranks, group.size, group.backend],
-        )
+    told = {name for name, ranks in merged if ranks}
+    rows = [
+        (context.run, g.name, g.description, g.ranks, g.size, g.backend)
+        for (name, ranks), g in merged.items()
+        if ranks or name not in told
+    ]
+    if rows:
+        insert(context.con, "process_group", _GROUP, rows)

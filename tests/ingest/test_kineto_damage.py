@@ -98,6 +98,7 @@ _BROKEN = {
     "lone surrogate": ('"kernel_1500"', r'"kernel_1500\ud800"', "kernel_1500\ufffd", {}),
     "control character": ('"kernel_1500"', '"kernel_1500\t\x01"', "kernel_1500\t\x01", {}),
     "nul": ('"kernel_1500"', r'"kernel_1500\u0000"', "kernel_1500\x00", {}),
+    "trailing comma": ('"External id": 1500', '"External id": 1500,', "kernel_1500", {}),
     "missing quote": ('"kernel_1500"', '"kernel_1500', "-", {"malformed event": 1}),
     "stray quote": ('"kernel_1500"', '"kernel"_1500"', "-", {"malformed event": 1}),
     "missing brace": ('"External id": 1500', '"External id": 1500}', "kernel_1500", None),

@@ -22,6 +22,7 @@ from advisor.ingest.readers.kineto.resync import Level, Resync
 from advisor.ingest.readers.kineto.window import PIECE, Window
 
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_TRAILING_COMMA = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|,(?=\s*[}\]])', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _STRAY_END = re.compile(rb"\](?:\s*[\]}])*\s*,\s*" + KEYS)
 
@@ -50,6 +51,8 @@ def parse_event(text: bytes) -> dict[str, Any] | None:
     decoded = text.decode("utf-8", errors="replace")
     for repair in (False, True):
         candidate = _BAD_ESCAPE.sub(r"\\\\", decoded) if repair else decoded
+        if repair:
+            candidate = _TRAILING_COMMA.sub(lambda found: found[1] or "", candidate)
         try:
             value = json.loads(
                 candidate,

@@ -36,3 +36,12 @@ def test_one_thread_that_was_held_up_loses_no_request() -> None:
     began = list(_BEGAN)
     began[5] += 8 * _MS
     assert serve(_ASKED, began, _FREE) == [(n, n) for n in range(30)]
+
+
+def test_a_busy_machine_that_delays_a_few_threads_loses_no_request() -> None:
+    """GIVEN as many spans as requests, three of them in a row begun late THEN they stay theirs."""
+    began = list(_BEGAN)
+    for late in (11, 12, 13):
+        began[late] += 9 * _MS
+    free = [0, *(time + 500_000 for time in began[:-1])]
+    assert serve(_ASKED, began, free) == [(n, n) for n in range(30)]

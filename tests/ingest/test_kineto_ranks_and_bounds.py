@@ -47,7 +47,9 @@ def test_several_ranks_in_one_file_by_the_names_of_processes(tmp_path: Path) -> 
     events = [event(number, pid=100 + number % 3) for number in range(30)]
     path = tmp_path / "merged.json"
     path.write_text(kineto([*named, *events], distributedInfo={}))
-    assert _ranks(read(path)) == sorted((number % 3, f"kernel_{number}") for number in range(30))
+    store = read(path)
+    assert _ranks(store) == sorted((number % 3, f"kernel_{number}") for number in range(30))
+    assert store.con.execute("SELECT note FROM source").fetchall() == [("holds ranks 0, 1, 2",)]
 
 
 def test_what_a_file_of_several_ranks_lost_is_counted_once(tmp_path: Path) -> None:

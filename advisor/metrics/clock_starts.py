@@ -32,6 +32,10 @@ _CUT, _CUT_CALL = 9.0, 4.0
 _WEIGHT = 12.0
 # Hosts are normally synchronised.
 _OFF = 8.0
+# That a link is slow as well explains more by itself: both together must do so by as much again.
+# Not so in rings of three, where a slow edge sets one rank apart just as a clock does.
+_BOTH = 8.0
+_BOTH_RANKS = 4
 _DECIDED = 4.0
 # More left unexplained per rank than this, and the calls are no such ring: nothing is told.
 _MISFIT = 25.0
@@ -131,13 +135,14 @@ def _hypotheses(
     typical = max(float(np.median(calls.ends.max(axis=1))), 1.0)
     late = np.median(calls.ends - np.median(calls.ends, axis=1, keepdims=True), axis=0)
     found: list[tuple[float, object | None, float]] = []
-    for table in _tables(calls):
+    both = _BOTH if len(calls.hosts) >= _BOTH_RANKS else 0.0
+    for number, table in enumerate(_tables(calls)):
         none = np.zeros((1, len(calls.hosts)))
         found.append((_best(calls, table, none, typical)[0], None, 0.0))
         for own in sorted(set(calls.hosts), key=str):
             is_own = np.array([one == own for one in calls.hosts])
             around = float(np.median(late[is_own]))
-            cost = 0.0 if own in already else _OFF
+            cost = (0.0 if own in already else _OFF) + (both if number else 0.0)
             wide = np.concatenate([_GRID * typical, _GRID * typical - around])
             _, offset = _best(calls, table, wide[:, None] * is_own, typical)
             fine = offset + _FINE * typical
@@ -147,7 +152,7 @@ def _hypotheses(
 
 
 def _tables(calls: _Calls) -> list[Floats]:
-    """Paths for every set of slow edges that one host or one edge makes, and for none."""
+    """Paths for no slow edge, then for every set of them that one host or one edge makes."""
     ring = edges(calls.op, range(len(calls.hosts)))
     between = [(calls.hosts[a], calls.hosts[b]) for a, b in ring]
     inside = frozenset(n for n, (a, b) in enumerate(between) if a == b)

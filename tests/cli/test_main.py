@@ -158,6 +158,8 @@ import os, signal, sys, threading
 from advisor.cli import main
 from advisor.ingest import pipeline
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+
 def interrupted(context):
     if sys.argv[1] == "query":
         threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()

@@ -12,7 +12,7 @@ from advisor.engine.recorded import not_recorded
 from advisor.engine.recording import all_ranks, groups, more_steps
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.suspicion import WORTH_A_TRY, options, suspected
-from advisor.engine.text import duration, lower_first, percent
+from advisor.engine.text import duration, lower_first, percent, ranks_text
 from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
 
 # A device idle for half of the step has a problem, though not one of communication.
@@ -43,14 +43,15 @@ def verdict_of(
     blind = not_recorded(sandbox, facts, idle_share, numbers, notes)
     if blind is not None:
         return blind
-    if exposed_share >= WARNING_SHARE and not wait_known and not facts.all_ranks:
+    told, cut = _ranks_told(sandbox)
+    if exposed_share >= WARNING_SHARE and (cut or not (wait_known or facts.all_ranks)):
         world = f" of {facts.world_size}" if facts.world_size else ""
         return Verdict(
             title=f"{percent(exposed_share)} of the step is exposed communication"
-            f"{_as_far_as_told(sandbox, facts)}; {facts.ranks_read}{world} ranks cannot tell "
+            f"{_as_far_as_told(sandbox, facts)}; {told}{world} ranks cannot tell "
             "whether it waits for a late rank or for the network.",
             cause="unknown",
-            why=numbers,
+            why=numbers + cut,
             next_steps=[all_ranks(sandbox)],
         )
     if exposed_share >= WARNING_SHARE and sandbox.records(
@@ -96,7 +97,7 @@ def verdict_of(
     small = any(item.savings_ns for item in findings)
     if most:
         limit = f"{duration(most)} of every {duration(facts.step_ns or 0)}"
-        title = f"Nothing to gain in communication for sure: {exposed}; what is listed to try may "
+        title = f"No sure gain in communication: {exposed}; what is listed to try may "
         title += f"give up to {limit}, or hardly any."
     elif small:
         title = f"Hardly anything to gain in communication: {exposed}, and what could be changed "
@@ -126,6 +127,16 @@ def _few_events(sandbox: Sandbox, facts: Facts) -> int:
     (read,) = sandbox.records("SELECT coalesce(sum(events_read), 0) AS events FROM rank")
     events = int(read["events"])
     return events if events < _FEW_EVENTS * facts.steps * facts.ranks_read else 0
+
+
+def _ranks_told(sandbox: Sandbox) -> tuple[int, str]:
+    """How many ranks count in the steps, and which were read but cut too short for that."""
+    whole = {row["rank"] for row in sandbox.records("SELECT rank FROM whole_rank")}
+    read = [row["rank"] for row in sandbox.records("SELECT rank FROM rank ORDER BY rank")]
+    if not whole or whole.issuperset(read):
+        return len(read), ""
+    lost = ranks_text([rank for rank in read if rank not in whole])
+    return len(whole), f" The recording of rank {lost} is cut too short to count."
 
 
 def _as_far_as_told(sandbox: Sandbox, facts: Facts) -> str:

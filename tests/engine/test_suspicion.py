@@ -93,8 +93,8 @@ def test_an_option_that_may_give_nothing_is_no_suspicion_of_a_healthy_run(
     assert verdict.cause == "healthy"
     assert verdict.savings_ns == 0
     assert verdict.title.startswith(
-        "Nothing to gain in communication for sure: 12 % of the step is exposed; what is listed "
-        "to try may give up to 6 ms of every 10"
+        "No sure gain in communication: 12 % of the step is exposed; what is listed to try may "
+        "give up to 6 ms of every 10"
     )
     assert verdict.title.endswith("ms, or hardly any.")
     assert "compute 88 %" in verdict.why

@@ -35,8 +35,8 @@ def of_benchmark(sandbox: Sandbox) -> Verdict | None:
     on = f" on {first['ranks']} ranks" if first["ranks"] else ""
     wrong = [row["op"] for row in rows if row["wrong"]]
     fits = {row["op"]: row for row in sandbox.records(_FITS)}
-    fit = fits.get(first["op"])
-    from_size = f", and needs {size(fit['n_star_bytes'])} (n*) for half of it" if fit else ""
+    half = _half_bytes(sandbox, first["op"], first["best"])
+    from_size = f", half of it from about {size(half)} on" if half else ""
     title = (
         f"The benchmark found wrong results in {', '.join(wrong)}."
         if wrong
@@ -45,7 +45,7 @@ def of_benchmark(sandbox: Sandbox) -> Verdict | None:
     )
     fitted = ""
     if fits:
-        fitted = " Below n* a call is mostly latency: " + ", ".join(
+        fitted = " Below n* a call is mostly latency, by one fitted line: " + ", ".join(
             f"{op} {size(row['n_star_bytes'])}" for op, row in fits.items()
         ) + "."  # fmt: skip
     reached = ", ".join(f"{row['op']} {significant(row['best'])} GB/s" for row in rows)
@@ -56,6 +56,26 @@ def of_benchmark(sandbox: Sandbox) -> Verdict | None:
         f"{first['op']} takes {duration(first['smallest_us'] * 1e3)}.{fitted}",
         next_steps=["pass these files together with traces of the job: advisor explain all-ranks"],
     )
+
+
+def _half_bytes(sandbox: Sandbox, op: str, best: float) -> float | None:
+    """The size from which on every measured bandwidth is half of ``best`` or more, bytes.
+
+    Between two measured sizes it is read off on a logarithmic scale; None where the sizes do not
+    reach below half, or stay there.
+    """
+    points = sandbox.records(
+        "SELECT bytes, max(busbw_gbps) AS busbw FROM bench WHERE op = $op AND src IS NULL "
+        "AND tool IN ('nccl-tests', 'probe') AND busbw_gbps > 0 AND bytes > 0 "
+        "GROUP BY bytes ORDER BY bytes",
+        {"op": op},
+    )
+    slow = [place for place, point in enumerate(points) if point["busbw"] < best / 2]
+    if not slow or slow[-1] + 1 == len(points):
+        return None
+    below, above = points[slow[-1]], points[slow[-1] + 1]
+    part = (best / 2 - below["busbw"]) / (above["busbw"] - below["busbw"])
+    return float(below["bytes"] * (above["bytes"] / below["bytes"]) ** part)
 
 
 def _hardware(sandbox: Sandbox, best: dict[str, Any]) -> str:

@@ -13,7 +13,9 @@ _CODE = Markup("<code>{}</code>")
 _FLAG = r"--?[a-z][\w-]*(?:[ =](?=\S*[^a-z\s;:.])[^\s;:]*[^\s;:,.])?"
 _PATH = r"[^\s,;:]*[./*=](?=\S)[^\s,;:]*|[\w.-]+/(?=\s|$)"
 _OURS = (
-    r"advisor (?:explain [a-z][a-z0-9]*(?:-[a-z0-9]+)*|[a-z]+(?:-[a-z]+)*"
+    # A run may have a name of one plain word, which only its place tells from a sentence's.
+    r"advisor (?:compare [^\s,;:]+ NEW\b|open [\w-]+ [^\s,;:]+$"
+    r"|explain [a-z][a-z0-9]*(?:-[a-z0-9]+)*|[a-z]+(?:-[a-z]+)*"
     rf"(?: (?:{_FLAG}|…|[A-Z]{{2,}}\b|\d+\b|{_PATH}|[a-z][a-z0-9]*(?:-[a-z0-9]+)+))*+)"
 )
 _SETTING = r"\b[A-Z][A-Z0-9_]{2,}='[^'\s]*'|\b[A-Z][A-Z0-9_]{2,}=[^\s,;:)]+(?:,[A-Z][^\s,;:)]*)*"

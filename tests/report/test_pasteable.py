@@ -6,6 +6,7 @@ import pytest
 
 from advisor.findings import FindingsReport
 from advisor.report import render
+from advisor.report.commands import inline_code, is_command
 from tests.report.support import make_report
 
 
@@ -41,3 +42,12 @@ def test_stray_backticks_open_no_code(text: str) -> None:
 def test_a_quoted_setting_is_code_as_a_whole() -> None:
     page = render(report_with("try NCCL_ALGO='allreduce:tree,ring' (2.24+)"), None, "html")
     assert "<code>NCCL_ALGO=&#39;allreduce:tree,ring&#39;</code> (2.24+)" in page
+
+
+@pytest.mark.parametrize("run", ["traces", "shared/data/x", "advisor-traces"])
+def test_a_command_on_a_folder_of_any_name_is_code_as_a_whole(run: str) -> None:
+    said = f"prove it: advisor compare {run} NEW: `step ms` must fall"
+    assert f"<code>advisor compare {run} NEW</code>: <code>step ms</code>" in inline_code(said)
+    assert inline_code(f"advisor open rank-40 {run}") == f"<code>advisor open rank-40 {run}</code>"
+    assert is_command(f"advisor open rank-40 {run}")
+    assert "<code>advisor open</code> shows a crop" in inline_code("advisor open shows a crop")

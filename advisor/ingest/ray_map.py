@@ -22,6 +22,7 @@ from advisor.ingest import ray_task
 from advisor.ingest.own_files import is_own, log_folders
 from advisor.ingest.ray_plan import Item, Look, Piece, batches, is_url, list_inputs, pieces
 from advisor.ingest.ray_task import Done, Job
+from advisor.ingest.unknown import NOT_READ
 from advisor.store.batches import Index, clear_unfinished
 from advisor.store.parquet import prepare_parquet
 from advisor.store.store import SCHEMA_VERSION
@@ -111,7 +112,7 @@ def ingest_on_ray(
             lost = tuple((item, problem) for piece in batch for item in piece.items)
             count(Done(failed=lost) if done is None else done)
         notes = [
-            *((item, "not a format that is read") for item in ignored),
+            *((item, NOT_READ) for item in ignored),
             *((item, reason) for item, reason in failed),
         ]
         if together.items or notes:

@@ -48,12 +48,13 @@ def serve(
     first = int(np.argmax(highs > 0)) if (highs > 0).any() else len(began)
     if first == len(began):
         return []
+    worth = _worth(asked, began, free, highs)
     if len(asked) == len(began) and (asked <= began).all():
         # A loss on both sides delays every pair between the two; a busy machine, single ones.
-        late = delays(requests, starts, free) > _worth(asked, began, free, highs)
+        late = delays(requests, starts, free) > worth
         if not np.convolve(late, np.ones(_IN_A_ROW), "valid").max(initial=0) >= _IN_A_ROW:
             return [(place, place) for place in range(len(began))]
-    pairs = _best(asked, began, np.asarray(free, dtype=np.int64), highs)
+    pairs = _best(asked, began, np.asarray(free, dtype=np.int64), highs, worth)
     return _filled(pairs, asked, began)
 
 
@@ -63,9 +64,10 @@ def _worth(asked: Int64s, began: Int64s, free: Sequence[int] | Int64s, highs: In
     return max(_DELAY_NS, _TYPICAL * int(np.median(late)))
 
 
-def _best(asked: Int64s, began: Int64s, free: Int64s, highs: Int64s) -> list[tuple[int, int]]:
+def _best(
+    asked: Int64s, began: Int64s, free: Int64s, highs: Int64s, worth: int
+) -> list[tuple[int, int]]:
     """The pairing of least cost, by a table of which only the queue's length is kept a row."""
-    worth = _worth(asked, began, free, highs)
     best = np.zeros(len(asked) + 1, dtype=np.int64)
     taken: list[NDArray[np.bool_]] = []
     kept: list[NDArray[np.bool_]] = []

@@ -54,7 +54,7 @@ def test_text_and_report_show_fit_and_hardware(tmp_path: Path) -> None:
     (tmp_path / "out.log").write_text(output())
     with advisor.load(tmp_path / "out.log") as run:
         verdict, text, page = run.report.verdict, run.render("text"), run.render("html")
-    assert "(n*)" in verdict.title
+    assert "half of it from about" in verdict.title
     assert verdict.cause == "benchmark"
     assert "A benchmark, no training" in page
     assert "Cannot be told yet" not in page

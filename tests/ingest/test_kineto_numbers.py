@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +84,20 @@ def test_many_groups_are_written_at_once(tmp_path: Path, monkeypatch: pytest.Mon
     stored = read(path).con.execute("SELECT count(*), count(ranks) FROM process_group").fetchall()
     assert stored == [(3_002, 3_000)]
     assert calls == [3_002]
+
+
+def test_reading_a_trace_imports_no_pandas(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.json"
+    groups = [{"pg_name": str(at), "ranks": [0, 1]} for at in range(5)]
+    path.write_text(kineto([event(0)], distributedInfo=_INFO | {"pg_config": groups}))
+    program = (
+        "import sys\nfrom advisor.ingest import ingest\nfrom advisor.store import Store\n"
+        "with Store.create() as store:\n"
+        "    ingest([sys.argv[1]], store)\n"
+        "    assert store.con.execute('SELECT count(*) FROM process_group').fetchall() == [(5,)]\n"
+        "print('pandas' in sys.modules)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.split() == ["False"]

@@ -72,7 +72,7 @@ def announce(sweep: Sweep, unheeded: list[str], model: NcclModel | None) -> None
             err=True,
         )
         return
-    from advisor.tune.sweep import trials_of
+    from advisor.tune.budget import trials_of
 
     settings = ", ".join(axis.setting.removeprefix("env.") for axis in sweep.axes)
     most = sweep.limit

@@ -100,7 +100,7 @@ def command(
     from advisor.model.nccl.version import parse_version
     from advisor.profile.failures import LaunchStoppedError
     from advisor.tune import recommend as outcome
-    from advisor.tune import sweep as engine
+    from advisor.tune import run as engine
     from advisor.tune.journal import require_journal
     from advisor.tune.modelled import NcclModel
     from advisor.tune.prepare import check_job, check_strategies, prepare, traced_only

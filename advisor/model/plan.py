@@ -51,11 +51,6 @@ class Plan:
     assumptions: tuple[str, ...]
 
     @property
-    def recommended_name(self) -> str:
-        """The recommended strategy's name; empty when nothing fits."""
-        return self.recommended.estimate.layout.strategy if self.recommended else ""
-
-    @property
     def nearest(self) -> Row:
         """The row whose ``options`` are given: the recommended one, else what needs least memory
         of those that do not fit."""

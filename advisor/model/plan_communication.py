@@ -7,6 +7,7 @@ from math import ceil
 
 from advisor.model.plan_cluster import Cluster, Group
 from advisor.model.plan_layout import Layout, Settings
+from advisor.model.plan_sharded import ShardedStep
 from advisor.model.plan_traffic import (
     all_reduce_bytes,
     expert_parallel_layer_bytes,
@@ -83,8 +84,8 @@ def data_parallel(
         share * compute / steps
         for share in (1 - backward_share(settings), backward_share(settings))
     )
-    each = (units, steps, gather, scatter, forward_s, backward_s)
-    result.exposed = sharded_exposed_s(*each, gathers=gathers)
+    sharded = ShardedStep(units, steps, gather, scatter, forward_s, backward_s)
+    result.exposed = sharded.exposed_s(gathers)
     if layout.data_strategy == "hsdp":
         replicas = layout.data // inner.ranks
         across = cluster.group(replicas, layout.tensor * inner.ranks)
@@ -92,49 +93,8 @@ def data_parallel(
         reduce = cluster.collective_s("allreduce", shard, across)
         result.move(all_reduce_bytes(shard, replicas), across)
         result.total += reduce
-        result.exposed = hybrid_exposed_s(*each, reduce)
+        result.exposed = sharded.exposed_with_replicas_s(reduce)
     return result
-
-
-def sharded_exposed_s(
-    units: int,
-    steps: int,
-    gather: float,
-    scatter: float,
-    forward: float,
-    backward: float,
-    *,
-    gathers: int = 2,
-) -> float:
-    """What of ``steps`` micro-batches' gathers and scatters no compute hides, s.
-
-    ``gather`` and ``scatter`` are of one of ``units``; ``forward`` and ``backward`` are one
-    micro-batch's compute in each pass. The first gather of a pass and the last scatter have
-    nothing beside them.
-    """
-    again = (gathers - 1) * gather + scatter
-    ahead = max(units * gather - forward, gather)
-    return steps * (ahead + max(units * again - backward, again))
-
-
-def hybrid_exposed_s(
-    units: int,
-    steps: int,
-    gather: float,
-    scatter: float,
-    forward: float,
-    backward: float,
-    reduce: float,
-) -> float:
-    """The same under HSDP, where ``reduce`` (s, all units) runs between replicas at the end, s.
-
-    It runs on other links than the gathers, beside the last backward pass, unit by unit behind the
-    scatters. The compute of that pass hides both at once, and where its gathers and scatters
-    outlast the compute, the reduction hides behind them too.
-    """
-    inside = sharded_exposed_s(units, steps, gather, scatter, forward, backward)
-    last = max(units * (gather + scatter) - backward, gather + scatter)
-    return inside - last + max(last + reduce / units, reduce - backward)
 
 
 def model_parallel(

@@ -9,9 +9,10 @@ from advisor.config.loader import line_of, read_yaml
 from advisor.config.sweep import STRATEGY, Axis, baseline
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
+from advisor.tune.budget import combinations_in
 from advisor.tune.points import Points, comparable, job_identity
 from advisor.tune.search import default_limit
-from advisor.tune.sweep import Sweep, combinations_in
+from advisor.tune.sweep import Sweep
 
 MINIMUM_TIMED_STEPS = 15
 

@@ -15,10 +15,11 @@ from pydantic import BaseModel, ConfigDict
 from advisor import __version__
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
 from advisor.config.workload import Workload
+from advisor.tune.budget import CONFIRMATION_ROUNDS
 from advisor.tune.frontier import frontier
 from advisor.tune.patched import patched_text
 from advisor.tune.surrogate import Surrogate, fit
-from advisor.tune.sweep import CONFIRMATION_ROUNDS, Sweep
+from advisor.tune.sweep import Sweep
 from advisor.tune.verdict import confidence, describe, leave_it, log_of, not_reached
 from advisor.tune.whole_files import write_whole
 

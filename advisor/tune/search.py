@@ -61,11 +61,6 @@ class Search:
         if not self.points.jobs:
             self.points = Points.of(self.axes, self.start)
 
-    @property
-    def exhaustive(self) -> bool:
-        """Whether every point of the grid will be tried."""
-        return self.limit >= len(self.points) - 1
-
     def next(self, tried: Sequence[Tried]) -> Configuration | None:
         """The next configuration, or None when the search is over."""
         if len(tried) >= min(self.limit, len(self.points) - 1):

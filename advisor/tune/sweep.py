@@ -6,46 +6,20 @@ configuration is recommended only when fresh interleaved pairs confirm it above 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor.config.sweep import Axis, Configuration
 from advisor.config.workload import Workload
-from advisor.errors import AdvisorError
-from advisor.tune.journal import Journal
+from advisor.tune.budget import CANDIDATES, CONFIRMATION_ROUNDS, FIRST_BASELINES, trials_of
 from advisor.tune.points import Points, key_of
 from advisor.tune.search import Predicted, Search, Tried
 from advisor.tune.statistics import Gain, paired_gain, ratio_to_neighbours, resolution
-from advisor.tune.trial import TrialResult, run_trial
+from advisor.tune.trial import TrialResult
 
-CONFIRMATION_ROUNDS = 4
-# The best of the search that are confirmed side by side (A B C A B C ...): their order in the
-# search is within its noise.
-CANDIDATES = 2
-_FIRST_BASELINES = 3
 # A trial is stopped early only when it is slower than the best by this share at least.
 LEAST_LEAD = 0.05
-
-
-def trials_of(combinations: int, others: int) -> int:
-    """Most trials of a sweep that tries so many of the ``others``: its baselines, each one tried
-    with a baseline after it, and the confirmation.
-    """
-    confirmed = min(CANDIDATES, others)
-    return _FIRST_BASELINES + 2 * combinations + (1 + confirmed) * CONFIRMATION_ROUNDS
-
-
-def combinations_in(trials: int, others: int) -> int:
-    """How many combinations a sweep of so many trials can try. Raises AdvisorError for none."""
-    least = trials_of(1, others)
-    if trials < least:
-        raise AdvisorError(
-            f"--budget {trials}: {trials} trials compare nothing",
-            hint=f"{least} at least: {_FIRST_BASELINES} of the present settings, one of another "
-            f"beside one more, and {least - _FIRST_BASELINES - 2} to confirm what won",
-        )
-    return min(others, (trials - trials_of(0, others)) // 2)
 
 
 @dataclass(frozen=True)
@@ -152,7 +126,7 @@ class Sweep:
         candidates = len(self.candidates()) if confirming else CANDIDATES
         trials = (1 + candidates) * CONFIRMATION_ROUNDS - len(confirming)
         if not confirming:
-            trials += max(0, _FIRST_BASELINES - len(self.results))
+            trials += max(0, FIRST_BASELINES - len(self.results))
             trials += 2 * (min(self.limit, len(self.points) - 1) - len(self.tried()))
         left = max(trials, 0) * sum(usual) / len(usual)
         return left if self.seconds is None else max(0.0, min(left, self.seconds - self.spent_s))
@@ -220,7 +194,7 @@ class Sweep:
         baselines = [result for result in self.results if result.is_baseline]
         if baselines and all(r.status != "ok" for r in baselines[:2]) and len(baselines) >= 2:
             return None
-        if len(self.results) < (_FIRST_BASELINES if self.axes else 1):
+        if len(self.results) < (FIRST_BASELINES if self.axes else 1):
             return Plan("baseline", self.start)
         confirming = any(result.purpose.startswith("confirm") for result in self.results)
         over = self.seconds is not None and self.spent_s + self._reserve_s() > self.seconds
@@ -267,7 +241,7 @@ class Sweep:
     def _reserve_s(self) -> float:
         """Time that one more trial, its baseline and the confirmation will need."""
         usual = [r.seconds for r in self.results if r.status == "ok"]
-        trials = trials_of(1, len(self.points) - 1) - _FIRST_BASELINES
+        trials = trials_of(1, len(self.points) - 1) - FIRST_BASELINES
         return trials * (sum(usual) / len(usual)) if usual else 0.0
 
     def winner(self) -> tuple[Configuration, Gain] | None:
@@ -278,54 +252,3 @@ class Sweep:
 
 def _is_search_baseline(result: TrialResult) -> bool:
     return result.purpose == "baseline" and result.status == "ok"
-
-
-def run(
-    sweep: Sweep,
-    *,
-    resume: bool,
-    predict: Callable[[Sweep, TrialResult], Predicted],
-    notify: Callable[[Plan | None, TrialResult | None], None],
-) -> None:
-    """Run to the end, keeping every finished trial in the journal.
-
-    On resuming, only a round of the confirmation that was not finished is run again.
-    ``predict`` turns the traced baseline into predictions; ``notify`` is called before a trial
-    (plan, None) and after it (None, result).
-    """
-    header = {
-        "workload": sweep.workload.model_dump(mode="json"),
-        "axes": [axis.model_dump(mode="json") for axis in sweep.axes],
-        "start": sweep.start,
-    }
-    journal = Journal(sweep.folder, header, resume=resume)
-    sweep.results = journal.results
-    # A round compares what ran side by side: one that an earlier sitting began is run again whole.
-    journal.drop_last(sweep.open_round)
-    while True:
-        _refresh_predictions(sweep, predict)
-        plan = sweep.next()
-        if plan is None:
-            return
-        notify(plan, None)
-        number = len(journal.results)
-        result = run_trial(
-            sweep.workload,
-            plan.configuration,
-            sweep.folder / "trials" / f"{number:04d}",
-            number=number,
-            is_baseline=plan.purpose in ("baseline", "confirm-a"),
-            purpose=plan.purpose,
-            timeout_s=sweep.timeout_s,
-            stop_above_cost=sweep.stop_above_cost(plan),
-        )
-        journal.add(result)
-        notify(None, result)
-
-
-def _refresh_predictions(sweep: Sweep, predict: Callable[[Sweep, TrialResult], Predicted]) -> None:
-    if sweep.predictions is not None:
-        return
-    traced = next((r for r in sweep.results if r.is_baseline and r.status == "ok"), None)
-    if traced is not None:
-        sweep.predictions = predict(sweep, traced)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
 from advisor.ingest.trial_end import ENDED
+from advisor.tune.budget import CONFIRMATION_ROUNDS, trials_of
 from advisor.tune.search import Tried
-from advisor.tune.sweep import CONFIRMATION_ROUNDS, Sweep, trials_of
+from advisor.tune.sweep import Sweep
 from advisor.tune.trial import TrialResult
 
 _KINDS = {"oom": "out of memory"}

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from advisor.config.sweep import Configuration
+from advisor.tune.budget import CANDIDATES
 from advisor.tune.points import Key, Points, key_of
 from advisor.tune.predictions import from_trace
 from advisor.tune.search import GRID_SHARE, Search, Tried
 from advisor.tune.statistics import RESOLUTION_SIGMAS
-from advisor.tune.sweep import CANDIDATES
 from benchmarks.lab import hosts
 from benchmarks.lab.grids import Grid, grids, point_name
 from benchmarks.lab.measure import TRACES, is_recorded, record_families, round_medians_ns

@@ -315,7 +315,8 @@ def test_more_gpus_never_train_slower() -> None:
 
 def test_a_slow_network_keeps_the_bulk_inside_the_node() -> None:
     plan = make_plan(preset("gpt2-xl"), "a100-tcp", 16)
-    assert plan.recommended_name == "hsdp"
+    assert plan.recommended is not None
+    assert plan.recommended.estimate.layout.strategy == "hsdp"
     slow = next(row for row in plan.rows if row.estimate.layout.strategy == "fsdp2")
     assert any("exposed communication" in reason for reason in slow.reasons)
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from advisor.cli.tune import command
 from advisor.config.sweep import Axis
 from advisor.errors import AdvisorError
-from advisor.tune import sweep as engine
+from advisor.tune import run as engine
 from advisor.tune.modelled import NcclModel
 from advisor.tune.trial import TrialResult
 

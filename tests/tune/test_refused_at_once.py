@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from advisor.cli.tune import command
 from advisor.config.paths import shipped
 from advisor.errors import AdvisorError
-from advisor.tune import sweep as engine
+from advisor.tune import run as engine
 from advisor.tune.trial import TrialResult
 
 STUDY = str(shipped("workloads") / "gpt2-large-2xh100.yaml")

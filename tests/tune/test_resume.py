@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from advisor.cli.tune import command
 from advisor.errors import AdvisorError
-from advisor.tune import sweep as engine
+from advisor.tune import run as engine
 from advisor.tune.journal import Journal
 from advisor.tune.search import Predicted
 from advisor.tune.sweep import Plan, Sweep

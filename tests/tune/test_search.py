@@ -38,7 +38,6 @@ def run(search: Search) -> list[Tried]:
 def test_a_small_grid_is_tried_whole_and_nothing_twice() -> None:
     search = Search(AXES, START, limit=1000)
     tried = run(search)
-    assert search.exhaustive
     assert len({key_of(t.configuration) for t in tried}) == len(tried) == 8 * 2 * 2 - 1
 
 

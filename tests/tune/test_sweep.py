@@ -23,13 +23,14 @@ from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.profile import files, strategies
 from advisor.report.sections.sweep import KEPT, UNTOLD
+from advisor.tune.budget import CANDIDATES, CONFIRMATION_ROUNDS
 from advisor.tune.journal import Journal
 from advisor.tune.page import _cause
 from advisor.tune.points import Points, comparable
 from advisor.tune.prepare import prepare
 from advisor.tune.recommend import recommend, write_files
 from advisor.tune.search import Search, Tried
-from advisor.tune.sweep import CANDIDATES, CONFIRMATION_ROUNDS, Plan, Sweep
+from advisor.tune.sweep import Plan, Sweep
 from advisor.tune.trial import TrialResult
 
 AXES = [Axis(setting="bucket_cap_mb", values=[1.0, 5.0, 25.0])]

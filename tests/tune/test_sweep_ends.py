@@ -20,7 +20,7 @@ from advisor.config.workload import Workload, load_workload
 from advisor.errors import AdvisorError
 from advisor.ingest.trial_end import FILE_NAME
 from advisor.report.sections.sweep import UNTOLD
-from advisor.tune import sweep as engine
+from advisor.tune import run as engine
 from advisor.tune import trial as trials
 from advisor.tune.page import _cause
 from advisor.tune.prepare import prepare

@@ -1,0 +1,31 @@
+"""How many trials a sweep is made of: baselines, one try of each combination, the confirmation."""
+
+from __future__ import annotations
+
+from advisor.errors import AdvisorError
+
+CONFIRMATION_ROUNDS = 4
+# The best of the search that are confirmed side by side (A B C A B C ...): their order in the
+# search is within its noise.
+CANDIDATES = 2
+FIRST_BASELINES = 3
+
+
+def trials_of(combinations: int, others: int) -> int:
+    """Most trials of a sweep that tries so many of the ``others``: its baselines, each one tried
+    with a baseline after it, and the confirmation.
+    """
+    confirmed = min(CANDIDATES, others)
+    return FIRST_BASELINES + 2 * combinations + (1 + confirmed) * CONFIRMATION_ROUNDS
+
+
+def combinations_in(trials: int, others: int) -> int:
+    """How many combinations a sweep of so many trials can try. Raises AdvisorError for none."""
+    least = trials_of(1, others)
+    if trials < least:
+        raise AdvisorError(
+            f"--budget {trials}: {trials} trials compare nothing",
+            hint=f"{least} at least: {FIRST_BASELINES} of the present settings, one of another "
+            f"beside one more, and {least - FIRST_BASELINES - 2} to confirm what won",
+        )
+    return min(others, (trials - trials_of(0, others)) // 2)

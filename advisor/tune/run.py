@@ -1,0 +1,61 @@
+"""A sitting of a sweep: trial after trial, each in the journal before the next one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from advisor.tune.journal import Journal
+from advisor.tune.search import Predicted
+from advisor.tune.sweep import Plan, Sweep
+from advisor.tune.trial import TrialResult, run_trial
+
+
+def run(
+    sweep: Sweep,
+    *,
+    resume: bool,
+    predict: Callable[[Sweep, TrialResult], Predicted],
+    notify: Callable[[Plan | None, TrialResult | None], None],
+) -> None:
+    """Run to the end, keeping every finished trial in the journal.
+
+    On resuming, only a round of the confirmation that was not finished is run again.
+    ``predict`` turns the traced baseline into predictions; ``notify`` is called before a trial
+    (plan, None) and after it (None, result).
+    """
+    header = {
+        "workload": sweep.workload.model_dump(mode="json"),
+        "axes": [axis.model_dump(mode="json") for axis in sweep.axes],
+        "start": sweep.start,
+    }
+    journal = Journal(sweep.folder, header, resume=resume)
+    sweep.results = journal.results
+    # A round compares what ran side by side: one that an earlier sitting began is run again whole.
+    journal.drop_last(sweep.open_round)
+    while True:
+        _refresh_predictions(sweep, predict)
+        plan = sweep.next()
+        if plan is None:
+            return
+        notify(plan, None)
+        number = len(journal.results)
+        result = run_trial(
+            sweep.workload,
+            plan.configuration,
+            sweep.folder / "trials" / f"{number:04d}",
+            number=number,
+            is_baseline=plan.purpose in ("baseline", "confirm-a"),
+            purpose=plan.purpose,
+            timeout_s=sweep.timeout_s,
+            stop_above_cost=sweep.stop_above_cost(plan),
+        )
+        journal.add(result)
+        notify(None, result)
+
+
+def _refresh_predictions(sweep: Sweep, predict: Callable[[Sweep, TrialResult], Predicted]) -> None:
+    if sweep.predictions is not None:
+        return
+    traced = next((r for r in sweep.results if r.is_baseline and r.status == "ok"), None)
+    if traced is not None:
+        sweep.predictions = predict(sweep, traced)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.errors import AdvisorError
 from advisor.store import Store, is_store
+from advisor.store.reading import reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,9 +38,20 @@ class Run:
     """
 
     def __init__(self, store: Store, *, command: str = "") -> None:
-        self.store = store
+        self._store = store
+        self._closed = False
         self._command = command
         self._report: FindingsReport | None = None
+
+    @property
+    def store(self) -> Store:
+        """The tables; raises AdvisorError once the run is closed."""
+        if self._closed:
+            raise AdvisorError(
+                "this run is closed: its tables are gone",
+                hint="load it again with advisor.load(...), and close it after the last query",
+            )
+        return self._store
 
     def diagnose(
         self,
@@ -100,13 +112,18 @@ class Run:
         return self.sql("SELECT * FROM step ORDER BY run, rank, step")
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> pd.DataFrame:
-        """Any query over the store's tables (``advisor schema`` lists them)."""
-        frame: pd.DataFrame = self.store.con.execute(query, list(parameters)).df()
+        """Any query over the store's tables (``advisor schema`` lists them); they stay as they are.
+
+        Raises AdvisorError for anything but one SELECT, or when it fails.
+        """
+        with reading(self.store.con, query, parameters) as result:
+            frame: pd.DataFrame = result.df()
         return frame
 
     def arrow(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The same as an Arrow table."""
-        table: pa.Table = self.store.con.sql(query, params=list(parameters)).to_arrow_table()
+        with reading(self.store.con, query, parameters) as result:
+            table: pa.Table = result.to_arrow_table()
         return table
 
     def render(self, format: str = "text", **options: Any) -> str:
@@ -117,6 +134,8 @@ class Run:
 
     def __repr__(self) -> str:
         """The runs with their ranks and files; nothing is computed for it."""
+        if self._closed:
+            return "<advisor.Run closed>"
         counted = self.store.con.execute(
             "SELECT run, (SELECT count(*) FROM rank k WHERE k.run = r.run), "
             "(SELECT count(*) FROM source s WHERE s.run = r.run) FROM run r ORDER BY run"
@@ -149,8 +168,9 @@ class Run:
         return html + (f"<ol>{steps}</ol>" if steps else "") + table
 
     def close(self) -> None:
-        """Release the store."""
-        self.store.close()
+        """Release the store; what was diagnosed stays in :attr:`report`."""
+        self._closed = True
+        self._store.close()
 
     def __enter__(self) -> Run:
         return self

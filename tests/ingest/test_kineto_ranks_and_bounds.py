@@ -14,7 +14,7 @@ from advisor.ingest.compression import DecompressedFile, Limits, open_decompress
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import Source
 from advisor.store.store import Store
-from tests.support.traces import event, kineto, one_line, read
+from tests.support.traces import event, kineto, notes, one_line, read
 
 pytestmark = pytest.mark.usefixtures("both_paths")
 
@@ -37,6 +37,80 @@ def test_several_ranks_in_one_file_by_the_argument_of_each_event(
     path = tmp_path / "merged.json"
     path.write_text(layout(events, distributedInfo={}))
     assert _ranks(read(path)) == sorted((number % 3, f"kernel_{number}") for number in range(30))
+
+
+def _far(number: int) -> dict[str, Any]:
+    return event(number, args={"device": 0, "stream": 7, "more": "x" * 1000})
+
+
+def _ranked(number: int, rank: object) -> dict[str, Any]:
+    args = {"device": 0, "stream": 7, "nested": {"a": {"b": 1}}, "correlation": 1, "rank": rank}
+    return event(number, args=args)
+
+
+@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("layout", [kineto, one_line])
+def test_ranks_of_events_are_found_however_late_they_are_told(
+    tmp_path: Path, layout: Any, *, text: bool
+) -> None:
+    """GIVEN 100 KB of events without a rank, then three ranks THEN they are told apart."""
+    events = [_far(number) for number in range(100)]
+    for number in range(100, 400):
+        rank = number % 3
+        events.append(_ranked(number, str(rank) if text else rank))
+    path = tmp_path / "merged.json"
+    path.write_text(layout(events, distributedInfo={}))
+    store = read(path)
+    counts = "SELECT rank, count(*) FROM event GROUP BY ALL ORDER BY ALL"
+    assert store.con.execute(counts).fetchall() == [(0, 200), (1, 100), (2, 100)]
+    assert store.con.execute("SELECT rank FROM rank ORDER BY ALL").fetchall() == [(0,), (1,), (2,)]
+    rows = store.con.execute("SELECT rank, note FROM source").fetchall()
+    assert rows == [(None, "holds ranks 0, 1, 2")]
+
+
+def test_a_rank_that_all_events_tell_is_the_file_s(tmp_path: Path) -> None:
+    events = [{"ph": "M", "name": "x", "args": {"name": "x" * 1000}} for _ in range(100)]
+    path = tmp_path / "one.json"
+    path.write_text(kineto([*events, *(_ranked(n, 5) for n in range(9))], distributedInfo={}))
+    store = read(path)
+    assert store.con.execute("SELECT DISTINCT rank FROM event").fetchall() == [(5,)]
+    assert store.con.execute("SELECT rank FROM rank").fetchall() == [(5,)]
+    rows = store.con.execute("SELECT rank, note FROM source").fetchall()
+    assert rows == [(5, "rank 5 from its events (args.rank)")]
+
+
+def test_a_stray_rank_does_not_split_a_file(tmp_path: Path) -> None:
+    events = [_far(number) for number in range(200)]
+    path = tmp_path / "one.json"
+    path.write_text(kineto([*events, _ranked(200, 5)], distributedInfo={}))
+    store = read(path)
+    assert store.con.execute("SELECT DISTINCT rank FROM event").fetchall() == [(0,)]
+    assert "args.rank names another rank in 1 of 201 events: too few to go by" in notes(store)
+
+
+def test_a_file_that_states_its_rank_is_believed(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    path.write_text(kineto([_ranked(number, 5) for number in range(9)]))
+    assert read(path).con.execute("SELECT DISTINCT rank FROM event").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("args", "found"),
+    [
+        ('{"rank": 3', True),
+        ('{"rank":"3"', True),
+        ('{"x": {"y": 1}, "z": "rank", "rank": 3', True),
+        ('{"x": {"rank": 3}}', False),
+        ('{"rank": "abc"}', False),
+        ('{"ranks": 3}, "rank": 3', False),
+    ],
+)
+def test_the_head_tells_a_rank_of_events(tmp_path: Path, args: str, *, found: bool) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text('{"traceEvents": [{"ph": "X", "ts": 1, "args": ' + args + "}]}")
+    trace = Trace(Source.of(path, 0))
+    trace.peek()
+    assert trace.merged is found
 
 
 def test_several_ranks_in_one_file_by_the_names_of_processes(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from advisor.ingest.readers.kineto.contents import summarise
 from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.forget import forget, forget_covered, forget_foreign
 from advisor.ingest.readers.kineto.insert import insert_parsed, insert_scanned
-from advisor.ingest.readers.kineto.merged import split_by_process
+from advisor.ingest.readers.kineto.merged import find_ranks_of_events, split_by_process
 from advisor.ingest.readers.kineto.native.library import library
 from advisor.ingest.readers.kineto.native.pipeline import Item, Leftover
 from advisor.ingest.readers.kineto.pairs import pair_begin_end
@@ -41,16 +41,17 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
     traces = [trace for trace in found if trace.refused is None]
     assign_ranks(traces, context.ranks)
     for key in (_KEY, _OLD_KEY):
-        for merged in (False, True):
+        for asking in (False, True):
             chosen = [
                 trace
                 for trace in traces
-                if _external_key(trace.source) == key and trace.merged is merged
+                if _external_key(trace.source) == key and trace.asks_events is asking
             ]
             if chosen:
-                _load_dialect(chosen, context, key, merged=merged)
+                _load_dialect(chosen, context, key, merged=asking)
     _leave_out([trace for trace in found if trace.refused is not None], context)
     traces = [trace for trace in traces if trace.refused is None]
+    find_ranks_of_events(traces, context)
     split_by_process(traces, context)
     pair_begin_end(traces, context)
     summary = summarise(context)

@@ -1,7 +1,8 @@
 """Traces of several ranks in one file, as merging tools write them.
 
-Two ways are in use: every event carries ``args.rank`` (AMD's TraceFuse; handled inside the INSERT),
-or every rank has process ids of its own, named in ``process_name`` events ("Rank 3 ...").
+Two ways are in use: every event carries ``args.rank`` (AMD's TraceFuse; read with the events of
+files that do not state their rank), or every rank has process ids of its own, named in
+``process_name`` events ("Rank 3 ...").
 """
 
 from __future__ import annotations
@@ -10,10 +11,56 @@ import re
 from collections.abc import Sequence
 
 from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.readers.kineto.ranks import NOT_SAID
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
 
+_FEW = 0.01
+"""Of a file's events: if fewer name another rank than the file's, it is not a file of several."""
 _RANK = re.compile(r"\brank[\s_:#-]*(\d{1,6})\b", re.IGNORECASE)
+
+
+def find_ranks_of_events(traces: Sequence[Trace], context: ReadContext) -> None:
+    """Which files turned out to hold other ranks than the one they were given."""
+    asked = {trace.number: trace for trace in traces if trace.asks_events and not trace.merged}
+    if not asked:
+        return
+    rows = context.con.execute(
+        "SELECT event_id // ?, rank, count(*) FROM event WHERE run = ? AND class <> ? "
+        "GROUP BY ALL ORDER BY ALL",
+        [sql.IDS_PER_FILE, context.run, sql.METADATA],
+    ).fetchall()
+    found: dict[int, dict[int, int]] = {}
+    for number, rank, count in rows:
+        found.setdefault(number, {})[rank] = count
+    for number, trace in asked.items():
+        counts = found.get(number, {})
+        others = sum(count for rank, count in counts.items() if rank != trace.rank)
+        if not others:
+            continue
+        if others < _FEW * sum(counts.values()):
+            trace.notes.append(
+                f"args.rank names another rank in {others:,} of {sum(counts.values()):,} events: "
+                "too few to go by"
+            )
+            _set_rank(trace, context)
+            continue
+        trace.notes[:] = [note for note in trace.notes if not note.startswith(NOT_SAID)]
+        if len(counts) == 1:
+            trace.rank = next(iter(counts))
+            trace.notes.append(f"rank {trace.rank} from its events (args.rank)")
+            _set_rank(trace, context)
+        else:
+            trace.merged = True
+
+
+def _set_rank(trace: Trace, context: ReadContext) -> None:
+    """All of a file's events are of its rank."""
+    for table in ("event", "comm_event"):
+        context.con.execute(
+            f"UPDATE {table} SET rank = ? WHERE run = ? AND event_id BETWEEN ? AND ? AND rank <> ?",
+            [trace.rank, context.run, trace.first_id, trace.last_id, trace.rank],
+        )
 
 
 def split_by_process(traces: Sequence[Trace], context: ReadContext) -> None:

@@ -21,7 +21,8 @@ from advisor.ingest.source import ReadContext
 
 _EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlier than any trace
 _MAX_THREAD_NAMES = 1_000
-_NOT_SAID = "the trace does not say its rank"
+NOT_SAID = "the trace does not say its rank"
+"""How the note begins of a file that was given a rank."""
 _GROUP = ("run", "process_group", "description", "ranks", "size", "backend")
 
 
@@ -46,7 +47,7 @@ def assign_ranks(traces: Sequence[Trace], given: Mapping[Path, int]) -> None:
             trace.rank = free if told is None else told
             taken.add(trace.rank)
             trace.notes.append(
-                f"{_NOT_SAID}: taken as rank {trace.rank}"
+                f"{NOT_SAID}: taken as rank {trace.rank}"
                 + (" in order of the files' names" if len(traces) > 1 or told is not None else "")
             )
 
@@ -131,7 +132,7 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
         several = [part.rank for part in summary.contents if part.number == trace.number]
         if len(several) > 1:
             listed = ", ".join(map(str, several))
-            trace.notes[:] = [note for note in trace.notes if not note.startswith(_NOT_SAID)]
+            trace.notes[:] = [note for note in trace.notes if not note.startswith(NOT_SAID)]
             trace.notes.append(f"holds ranks {listed}")
             for rank in several:
                 ranks[rank].told.add(trace.number)

@@ -20,7 +20,10 @@ from advisor.ingest.source import Source
 _TAIL_HINT = 256 * 1024
 _TAIL_KEYS = (b'"baseTimeNanoseconds"', b'"distributedInfo"', b'"advisor"', b'"traceName"')
 _FIRST_TIME = re.compile(rb'"ts"\s*:\s*"?(\d{1,15}|[1-3]\d{15})(?!\d)')
-_ARGS_RANK = re.compile(rb'"args"\s*:\s*\{[^{}]*"rank"\s*:\s*\d')
+_RANK_KEY = rb'rank"\s*:\s*"?\d'
+_ARGS_RANK = re.compile(
+    rb'"args"\s*:\s*\{(?:[^{}"]++|"(?!%s)|\{[^{}]*+\})*+"%s' % (_RANK_KEY, _RANK_KEY)
+)
 
 
 @dataclass
@@ -30,12 +33,15 @@ class Trace:
 
     ``covered`` are chunks whose rows are to be forgotten, ``foreign`` the ids (first, last) of
     events that further documents in the file hold of another rank or clock.
+    ``asks_events``: the file does not state its rank, so that an event's own ``args.rank`` counts;
+    ``merged``: it is known to hold several ranks.
     """
 
     source: Source
     number: int = 0
     info: TraceInfo = field(default_factory=TraceInfo)
     rank: int = 0
+    asks_events: bool = False
     merged: bool = False
     base_ns: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -75,9 +81,8 @@ class Trace:
         if self.info.rank_from != "distributedInfo" and source.compression != "none":
             self.info = trace_info(self.head, _fields_at_end(self._last_bytes()), source.path)
         self._set_base()
-        self.merged = self.info.rank_from != "distributedInfo" and bool(
-            _ARGS_RANK.search(source.head)
-        )
+        self.asks_events = self.info.rank_from != "distributedInfo"
+        self.merged = self.asks_events and bool(_ARGS_RANK.search(source.head))
 
     def _tail_hint(self) -> bytes:
         """The fields at the end of a plain file, without reading the rest."""

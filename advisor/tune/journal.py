@@ -44,6 +44,11 @@ class Journal:
         else:
             self._append(header)
 
+    @property
+    def next_sitting(self) -> int:
+        """The sitting that begins now: 0, and one more each time the sweep is resumed."""
+        return max((result.sitting for result in self.results), default=-1) + 1
+
     def add(self, result: TrialResult) -> None:
         """Keep one result; it is on the disk when this returns."""
         self.results.append(result)

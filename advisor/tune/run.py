@@ -30,6 +30,7 @@ def run(
     }
     journal = Journal(sweep.folder, header, resume=resume)
     sweep.results = journal.results
+    sweep.sitting = journal.next_sitting
     # A round compares what ran side by side: one that an earlier sitting began is run again whole.
     journal.drop_last(sweep.open_round)
     while True:
@@ -48,6 +49,7 @@ def run(
             purpose=plan.purpose,
             timeout_s=sweep.timeout_s,
             stop_above_cost=sweep.stop_above_cost(plan),
+            sitting=sweep.sitting,
         )
         journal.add(result)
         notify(None, result)

@@ -33,16 +33,23 @@ def median_and_mad(values: Sequence[float]) -> tuple[float, float]:
     return middle, float(np.median(np.abs(array - middle)))
 
 
-def resolution(baseline_medians: Sequence[float], *, repetitions: int = 1) -> float | None:
+def resolution(
+    baseline_medians: Sequence[float],
+    *,
+    repetitions: int = 1,
+    sittings: Sequence[int] | None = None,
+) -> float | None:
     """Smallest share of the step that can be told from noise: two sigma of A against A.
 
     Of a single trial against another, or of the mean over ``repetitions`` pairs. From successive
-    differences, so that slow drift does not count. None with fewer than three.
+    differences, so that slow drift does not count, and of one sitting each (``sittings``, one per
+    median). None with fewer than two of them.
     """
-    if len(baseline_medians) < 3:
+    steps = np.diff(np.log(np.asarray(baseline_medians, dtype=float)))
+    if sittings is not None:
+        steps = steps[np.diff(np.asarray(sittings)) == 0]
+    if len(steps) < 2:
         return None
-    logs = np.log(np.asarray(baseline_medians, dtype=float))
-    steps = np.diff(logs)
     # Robust: 1.4826 * MAD around zero estimates the sigma of a difference of two trials.
     sigma = 1.4826 * float(np.median(np.abs(steps)))
     sigma = max(sigma, float(np.std(steps)) / 2)

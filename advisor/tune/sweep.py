@@ -35,7 +35,7 @@ class Sweep:
     """One sweep over ``axes`` of ``workload``; results live in ``folder``.
 
     ``fixed`` are axes without a second value that this workload can run. Without ``axes`` the
-    present settings run once, for their trace.
+    present settings run once, for their trace. ``sitting`` is the one that goes on now.
     """
 
     workload: Workload
@@ -48,6 +48,7 @@ class Sweep:
     fixed: list[str] = field(default_factory=list)
     predictions: Predicted | None = None
     results: list[TrialResult] = field(default_factory=list)
+    sitting: int = 0
 
     @property
     def start(self) -> Configuration:
@@ -87,18 +88,20 @@ class Sweep:
         return pairs
 
     def _baseline(self, index: int, direction: int) -> float | None:
+        """Cost of the nearest run of the present settings in the trial's own sitting."""
+        sitting = self.results[index].sitting if index < len(self.results) else self.sitting
         position = index + direction
         while 0 <= position < len(self.results):
             result = self.results[position]
-            if result.is_baseline and result.status == "ok":
+            if result.is_baseline and result.status == "ok" and result.sitting == sitting:
                 return result.cost
             position += direction
         return None
 
     def resolution_of(self, repetitions: int) -> float | None:
         """Smallest share that so many trials tell from noise, from baseline against baseline."""
-        costs = [r.cost for r in self.results if r.is_baseline and r.status == "ok"]
-        return resolution(costs, repetitions=repetitions)
+        good = [r for r in self.results if r.is_baseline and r.status == "ok"]
+        return _resolution(good, repetitions)
 
     @property
     def resolution(self) -> float | None:
@@ -150,8 +153,8 @@ class Sweep:
 
         Of the search alone, so that the confirmation's own trials change nothing here.
         """
-        costs = [r.cost for r in self.results if _is_search_baseline(r)]
-        floor = resolution(costs, repetitions=CONFIRMATION_ROUNDS) or 0.0
+        baselines = [r for r in self.results if _is_search_baseline(r)]
+        floor = _resolution(baselines, CONFIRMATION_ROUNDS) or 0.0
         good = [t for t in self.tried() if t.ratio is not None and 1 - t.ratio > floor]
         good.sort(key=lambda item: item.ratio or 1.0)
         return good[:CANDIDATES]
@@ -203,7 +206,8 @@ class Sweep:
                 return Plan("baseline", self.start)
             proposal = self.search.next(self.tried())
             if proposal is not None:
-                return Plan("search", proposal)
+                begun = any(result.sitting == self.sitting for result in baselines)
+                return Plan("search", proposal) if begun else Plan("baseline", self.start)
         elif last is not None and not last.is_baseline and last.purpose == "search":
             return Plan("baseline", self.start)
         return self._confirmation()
@@ -248,6 +252,11 @@ class Sweep:
         """The confirmed configuration that gained most, and its gain; None: leave it."""
         real = [(c.configuration, gain) for c, gain in self.confirmations() if self.is_real(gain)]
         return max(real, key=lambda entry: entry[1].share, default=None)
+
+
+def _resolution(baselines: Sequence[TrialResult], repetitions: int) -> float | None:
+    costs, sittings = [r.cost for r in baselines], [r.sitting for r in baselines]
+    return resolution(costs, repetitions=repetitions, sittings=sittings)
 
 
 def _is_search_baseline(result: TrialResult) -> bool:

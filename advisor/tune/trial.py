@@ -34,7 +34,11 @@ _TRACED_STEPS = 2
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What one trial gave. ``step_ns`` are the timed steps (per step the slowest rank)."""
+    """What one trial gave. ``step_ns`` are the timed steps (per step the slowest rank).
+
+    ``sitting`` counts how often the sweep was resumed before it: only trials of one sitting are
+    compared, since the machine may be another one in the next.
+    """
 
     number: int
     configuration: Configuration
@@ -47,6 +51,7 @@ class TrialResult:
     message: str = ""
     folder: str = ""
     seconds: float = 0.0
+    sitting: int = 0
 
     @property
     def is_timed(self) -> bool:
@@ -88,6 +93,7 @@ def run_trial(
     purpose: str,
     timeout_s: float,
     stop_above_cost: float | None = None,
+    sitting: int = 0,
 ) -> TrialResult:
     """Run ``workload`` with ``configuration`` to the end, a crash, a hang or out of memory.
 
@@ -113,6 +119,7 @@ def run_trial(
             message=message,
             folder=folder.name,
             seconds=round(time.monotonic() - started, 3),
+            sitting=sitting,
             **values,
         )
         if folder.is_dir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ def sit(
         cap = float(configuration["bucket_cap_mb"])
         plan = Plan(given["purpose"], configuration)
         noise = 1 + given["number"] % 2 * 1e-4
-        return finish(plan, given["number"], STEPS_MS[cap] * 1e6 * factor * noise)
+        finished = finish(plan, given["number"], STEPS_MS[cap] * 1e6 * factor * noise)
+        return replace(finished, sitting=given["sitting"])
 
     monkeypatch.setattr(engine, "run_trial", run_trial)
     sweep = make(folder)
@@ -71,6 +73,40 @@ def test_between_two_rounds_nothing_is_run_again(
     sit(tmp_path, monkeypatch, stop_at=FIRST_ROUND)
     _, ran = sit(tmp_path, monkeypatch, stop_at=None)
     assert len(ran) == 3 * 3
+
+
+@pytest.mark.parametrize("stop_at", [1, 2, 3, 4, 5, 6, 7])
+def test_a_search_trial_is_compared_with_its_own_sitting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int
+) -> None:
+    # GIVEN a search that was stopped anywhere and goes on where steps take twice as long
+    sit(tmp_path, monkeypatch, stop_at=stop_at)
+    sweep, ran = sit(tmp_path, monkeypatch, stop_at=None, factor=2.0)
+    # THEN the present settings run before anything else of the sitting
+    assert ran[0] in ("baseline", "confirm-a")
+    # AND every ratio is the true one, and the jump between the sittings is no noise
+    ratios = {item.configuration["bucket_cap_mb"]: item.ratio for item in sweep.tried()}
+    assert ratios == {5.0: pytest.approx(0.8, rel=1e-3), 1.0: pytest.approx(0.9, rel=1e-3)}
+    assert sweep.resolution_of(1) == pytest.approx(0.0, abs=1e-3)
+
+
+def test_no_trial_is_stopped_early_by_a_step_of_an_earlier_sitting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float | None] = []
+    sit(tmp_path, monkeypatch, stop_at=5)
+    before = Sweep.stop_above_cost
+
+    def stop_above_cost(sweep: Sweep, plan: Plan) -> float | None:
+        limits.append(before(sweep, plan))
+        return limits[-1]
+
+    monkeypatch.setattr(Sweep, "stop_above_cost", stop_above_cost)
+    _, ran = sit(tmp_path, monkeypatch, stop_at=None, factor=2.0)
+    # THEN the limit is above the best configuration's step on the machine as it is now
+    (limit,) = (value for value, purpose in zip(limits, ran, strict=True) if purpose == "search")
+    assert limit is not None
+    assert limit > 2.0 * 80e6 / 100
 
 
 def _header(sweep: Sweep) -> dict[str, Any]:

@@ -20,6 +20,7 @@ NOT_READ = "not a format that is read"
 """Of a file in a folder that is no trace and looks whole: nothing to worry about."""
 _AGAIN = "copy it again if it was cut in transfer; else record again and let the job end"
 _KEYS_SHOWN = 5
+_SQLITE, _SQLITE_HEADER_BYTES = b"SQLite format 3\x00", 100
 _GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
 _WIDE_MARKS = {
     b"\xff\xfe\x00\x00": "UTF-32",
@@ -50,11 +51,8 @@ def why_unknown(source: Source) -> Unknown:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if head.startswith(b"PAR1"):
         return _parquet(source)
-    if head.startswith(b"SQLite format 3\x00"):
-        return Unknown(
-            "is a sqlite database without the tables of Nsight Systems",
-            "make one: nsys export --type sqlite REPORT.nsys-rep",
-        )
+    if head.startswith(_SQLITE):
+        return _sqlite(source)
     if source.compression != "none" and head.startswith((_GZIP, _ZSTD)):
         tool = "gunzip -c" if source.compression == "gzip" else "zstd -dc"
         ending = "gz" if head.startswith(_GZIP) else "zst"
@@ -82,6 +80,33 @@ def _empty_container(source: Source) -> Unknown:
         stream.read(1)
     reason = f"gives no data: {raw.damage}" if raw.damage else "is compressed, and empty inside"
     return Unknown(reason, _AGAIN, damaged=True)
+
+
+def _sqlite(source: Source) -> Unknown:
+    """A database that is shorter than its header says was cut, and may have held the tables."""
+    head = source.head
+    pages = int.from_bytes(head[28:32], "big")
+    page_bytes = int.from_bytes(head[16:18], "big")
+    counted = head[24:28] == head[92:96]  # else an old library wrote it, and left the count
+    expected = pages * (65536 if page_bytes == 1 else page_bytes) if counted else 0
+    expected = max(expected, _SQLITE_HEADER_BYTES)
+    size = source.size if source.compression == "none" else _unpacked_bytes(source)
+    if size < expected:
+        told = f"{size:,} of {expected:,} bytes are there"
+        reason = f"is a sqlite database that is cut ({told}), before any table of Nsight Systems"
+        return Unknown(reason, _AGAIN, damaged=True)
+    return Unknown(
+        "is a sqlite database without the tables of Nsight Systems",
+        "make one: nsys export --type sqlite REPORT.nsys-rep",
+    )
+
+
+def _unpacked_bytes(source: Source) -> int:
+    total = 0
+    with source.open() as stream:
+        while data := stream.read(HEAD_BYTES):
+            total += len(data)
+    return total
 
 
 def _parquet(source: Source) -> Unknown:

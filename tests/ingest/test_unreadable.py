@@ -80,6 +80,38 @@ def test_the_one_file_given_is_named_with_what_is_wrong(
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("size", [20, 99, 100, 5_000, 8_192])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_database_that_is_shorter_than_it_says_is_called_cut(
+    tmp_path: Path, size: int, *, packed: bool
+) -> None:
+    """GIVEN an export cut before the first page that names a table of Nsight Systems."""
+    path = tmp_path / "a.sqlite"
+    con = sqlite3.connect(path)
+    con.executescript("".join(f"CREATE TABLE other{n} (a, b);" for n in range(200)))
+    con.close()
+    export(path)
+    content = path.read_bytes()[:size]
+    path.write_bytes(gzip.compress(content) if packed else content)
+    with pytest.raises(AdvisorError, match=rf"cut \({size:,} of [\d,]+ bytes are there\)"):
+        advisor.load(path)
+    (tmp_path / "rank0.json").write_text('{"traceEvents": [{"ph": "X", "ts": 1, "dur": 1}]}')
+    with Store.create() as store:
+        ingest([tmp_path], store)
+        rows = store.con.execute("SELECT note FROM source WHERE format = 'unknown'").fetchall()
+    assert len(rows) == 1
+    assert "is a sqlite database that is cut" in rows[0][0]
+
+
+def test_a_whole_database_is_not_called_cut(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    con = sqlite3.connect(path)
+    con.execute("CREATE TABLE other (a, b)")
+    con.close()
+    with pytest.raises(AdvisorError, match="without the tables of Nsight Systems"):
+        advisor.load(path)
+
+
 def test_a_report_of_nccl_tests_in_another_order_is_read(tmp_path: Path) -> None:
     half = {"time": "12.5", "alg_bw": 80.0, "bus_bw": 150.0, "nwrong": "0"}
     report = {

@@ -110,6 +110,13 @@ def test_a_cut_row_keeps_its_finished_half_and_counts_the_other() -> None:
     assert harvest.dropped == {"row cut": 1}
 
 
+@pytest.mark.parametrize("size", ["9" * 25, "40x6"])
+def test_a_row_whose_size_is_damaged_is_counted(size: str) -> None:
+    harvest = parse(HEADER + ROW + "\n" + ROW.replace(ROW.split()[0], size, 1) + "\n" + ROW)
+    assert figures(harvest) == BOTH + BOTH
+    assert harvest.dropped == {"row without a size": 1}
+
+
 def test_per_iteration_columns_cputime_and_timestamps() -> None:
     columns = "{0}   algbw   busbw  #wrong  i_min  i_max  i_p99  i_cv%"
     head = "#       size         count      type   redop    root  "

@@ -16,6 +16,7 @@ from pathlib import PurePath
 
 from advisor.ingest.readers._ops import busbw_factor, canonical_op
 from advisor.ingest.readers._text import without_launcher
+from advisor.ingest.readers.nccl_tests.file_name import op_in_name
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement, version_text
 
 _TYPE_NAMES = "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 char int"
@@ -47,19 +48,9 @@ _PROGRAM = re.compile(
 )
 _LIBRARY = re.compile(r"nccl-library=(\d+)")
 _LAYOUT = re.compile(r"#\s+size\s+count\s")
-_IN_FILE_NAME = (
-    ("reduce_scatter", r"reduce[_-]?scatter"),
-    ("all_reduce", r"all[_-]?reduce"),
-    ("all_gather", r"all[_-]?gather"),
-    ("all_to_all", r"all[_-]?to[_-]?all"),
-    ("broadcast", r"broadcast|bcast"),
-    ("send_recv", r"send[_-]?recv"),
-    ("hypercube", r"hypercube"),
-    ("gather", r"gather"),
-    ("scatter", r"scatter"),
-    ("reduce", r"reduce"),
-)
 MAX_ROWS = 500_000
+_MOST_DIGITS, _FIGURES = 18, 3
+"""Of a size; and how many figures make a line a row although its size is damaged."""
 _NULL_HALF_SPACES = 25  # writeBenchMarkLineNullBody prints 32 spaces for a half without figures
 
 
@@ -114,7 +105,7 @@ class TableParser:
             self._settle(row)
             return True
         tokens = stripped.split()
-        if self._pending is not None and all(_NUMBER.fullmatch(token) for token in tokens):
+        if self._pending is not None and all(map(_is_number, tokens)):
             self._pending.values += tokens
             self._settle(self._pending)
             return True
@@ -162,14 +153,21 @@ class TableParser:
         tokens = text.split()
         if len(tokens) < 3 or tokens[2] not in TYPES:
             return None
-        if not (tokens[0].isdecimal() and tokens[1].isdecimal() and len(tokens[0]) < 19):
+        if not tokens[1].isdecimal():
+            return None
+        has_size = tokens[0].isdecimal() and len(tokens[0]) <= _MOST_DIGITS
+        if not has_size and sum(map(_is_number, tokens[3:])) < _FIGURES:
             return None
         if not self._tables:
             self._harvest.drop("row without a header line")
             return None
+        if not has_size:
+            self._close_pending()
+            self._harvest.drop("row without a size")
+            return None
         rest = tokens[3:]
         after = text[text.index(tokens[2], text.index(tokens[1])) + len(tokens[2]) :]
-        if rest and not _NUMBER.fullmatch(rest[0]):
+        if rest and not _is_number(rest[0]):
             after = after[after.index(rest[0]) + len(rest[0]) :]
             rest = rest[1:]
         if rest and self._has_root(rest):
@@ -227,7 +225,7 @@ class TableParser:
     def _op_of(self, table: _Table) -> str:
         if table.op is not None:
             return table.op
-        named = _op_in_name(self._path)
+        named = op_in_name(self._path)
         factor = _factor(table)
         if named is not None and (
             factor is None
@@ -244,6 +242,10 @@ class TableParser:
     def _unknown(self) -> str:
         self._harvest.notes.append("the operation of a table is not named: stored as 'unknown'")
         return "unknown"
+
+
+def _is_number(token: str) -> bool:
+    return _NUMBER.fullmatch(token) is not None
 
 
 def _only_prefix(line: str) -> bool:
@@ -290,12 +292,3 @@ def _factor(table: _Table) -> float | None:
         if algbw is not None and busbw is not None and algbw >= 1:
             ratios.append(busbw / algbw)
     return statistics.median(ratios) if ratios else None
-
-
-def _op_in_name(path: PurePath | None) -> str | None:
-    if path is None:
-        return None
-    for op, pattern in _IN_FILE_NAME:
-        if re.search(pattern, path.name, re.IGNORECASE):
-            return op
-    return None

@@ -215,7 +215,19 @@ def test_three_runs_are_compared_with_the_first(runs: list[str]) -> None:
     assert slow["difference"]["low"] > 0
     assert (same["difference"]["share"], same["difference"]["significant"]) == (0, False)
     assert set(document["operators"]) == {slow["run"], same["run"]}
-    assert all(row["ns_base"] == row["ns_other"] for row in document["operators"][same["run"]])
+    assert document["operators"][slow["run"]]
+    assert document["operators"][same["run"]] == []
+
+
+def test_that_nothing_changed_is_said(runs: list[str]) -> None:
+    done = CliRunner().invoke(command, [runs[0], runs[0]], standalone_mode=False)
+    assert "every step takes exactly what it takes in" in done.stdout
+    assert "none changed in calls or time" in done.stdout
+    assert "+0.000 ms" not in done.stdout
+    with api.load_runs([runs[0], runs[0]]) as run:
+        html = run.render("html")
+    assert "No operator changed in calls or time against" in html
+    assert "No other run differs in step time from" in html
 
 
 def _timed_as(path: str, folder: Path, name: str, samples_ms: list[float]) -> str:

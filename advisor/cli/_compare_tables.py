@@ -53,6 +53,10 @@ def _operators(found: Comparison) -> str:
             parts.append(f"\noperators, {run} against {found.base.run} (per step and rank)")
             shown = run
         parts.append(f"  {change:8s} {delta:>9s} ms  calls {calls:14s} {name[:60]}")
+    parts += [
+        f"\noperators, {run} against {found.base.run}: none changed in calls or time"
+        for run in rows.nothing_changed(found)
+    ]
     return "\n".join(parts)
 
 

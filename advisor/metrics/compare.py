@@ -184,10 +184,11 @@ def scaling_efficiency(base: RunFigures, other: RunFigures) -> float | None:
     return per_other / per_base
 
 
-def operators(con: Any, base: str, other: str, *, limit: int = 15) -> list[OperatorChange]:
+def operators(con: Any, base: str, other: str, *, limit: int = 15) -> list[OperatorChange] | None:
     """Operators (CPU traces) or kernels (GPU) whose calls or time changed most, per step and rank.
 
-    Times of operators include what they call; kernels do not overlap within a stream.
+    Times of operators include what they call; kernels do not overlap within a stream. Empty when
+    nothing changed to the nanosecond; None when neither run recorded any.
     """
     query = """
 WITH s AS (SELECT run, rank, step, host_start_ns AS b, host_end_ns AS e FROM step
@@ -203,12 +204,17 @@ SELECT coalesce(a.name, z.name) AS name, coalesce(a.calls / na.n, 0), coalesce(z
 FROM (SELECT * FROM o WHERE run = ?) a FULL JOIN (SELECT * FROM o WHERE run = ?) z
   ON a.name = z.name
 CROSS JOIN (SELECT n FROM n WHERE run = ?) na CROSS JOIN (SELECT n FROM n WHERE run = ?) nz
-ORDER BY abs(coalesce(z.ns / nz.n, 0) - coalesce(a.ns / na.n, 0)) DESC LIMIT ?"""
+ORDER BY abs(coalesce(z.ns / nz.n, 0) - coalesce(a.ns / na.n, 0)) DESC,
+  abs(coalesce(z.calls / nz.n, 0) - coalesce(a.calls / na.n, 0)) DESC, 1 LIMIT ?"""
     rows = con.execute(
         query, [base, other, base, other, base, other, base, other, limit]
     ).fetchall()
+    if not rows:
+        return None
     changes = []
     for name, calls_a, calls_z, ns_a, ns_z in rows:
+        if (calls_a, round(ns_a)) == (calls_z, round(ns_z)):
+            continue
         change = "added" if not calls_a else "removed" if not calls_z else "changed"
         changes.append(
             OperatorChange(

@@ -23,7 +23,10 @@ class Timed:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``runs`` with the base first; ``differences`` and ``operators`` are of the others."""
+    """``runs`` with the base first; ``differences`` and ``operators`` are of the others.
+
+    A run without recorded operators is not in ``operators``; one with none changed has no rows.
+    """
 
     runs: list[RunFigures]
     theories: list[Theory | None]
@@ -67,6 +70,8 @@ def comparison(
         theories=theories,
         differences=[difference(base.step_samples_ns, row.step_samples_ns) for row in others],
         operators={
-            row.run: compare.operators(con, base.run, row.run, limit=operators) for row in others
+            row.run: changed
+            for row in others
+            if (changed := compare.operators(con, base.run, row.run, limit=operators)) is not None
         },
     )

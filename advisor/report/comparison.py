@@ -71,6 +71,12 @@ def notes(found: Comparison) -> list[str]:
         for row, change in zip(found.runs[1:], found.differences, strict=True)
         if change.significant is None
     ]
+    said += [
+        f"{row.run}: every step takes exactly what it takes in {found.base.run}: nothing changed, "
+        "or it is the same recording"
+        for row in found.runs[1:]
+        if list(row.step_samples_ns) == list(found.base.step_samples_ns)
+    ]
     if any(d.significant is not None and d.autocorrelation is None for d in found.differences):
         said.append(
             "with fewer than 8 steps in both runs it cannot be seen whether neighbouring steps are "
@@ -133,6 +139,11 @@ def operators(found: Comparison) -> list[list[str]]:
         for run, changes in found.operators.items()
         for row in changes
     ]
+
+
+def nothing_changed(found: Comparison) -> list[str]:
+    """The runs whose operators all have the calls and times of the base."""
+    return [run for run, changes in found.operators.items() if not changes]
 
 
 def speed_up(base: RunFigures, row: RunFigures) -> float:

@@ -147,7 +147,8 @@ def _compared(found: Comparison) -> list[Figure]:
     figures = [
         Figure(
             id="runs-figures",
-            title=f"{surely} of {others} differ in step time from {found.base.run} beyond noise"
+            title=(f"{surely} of {others} differ" if surely or untold else "No other run differs")
+            + f" in step time from {found.base.run} beyond noise"
             + (f"; {untold} cannot be told, with too few steps" if untold else ""),
             description="Every figure of every run, per step; the first run is the base.",
             scenes=[],
@@ -178,16 +179,19 @@ def _compared(found: Comparison) -> list[Figure]:
             )
         )  # fmt: skip
     changes = rows.operators(found)
-    if changes:
+    unchanged = [[run, "none changed", "", "", ""] for run in rows.nothing_changed(found)]
+    if changes or unchanged:
         figures.append(
             Figure(
                 id="runs-operators",
-                title=f"What the other runs added, removed or changed against {found.base.run}",
+                title=f"What the other runs added, removed or changed against {found.base.run}"
+                if changes
+                else f"No operator changed in calls or time against {found.base.run}",
                 description="Operators or kernels whose time changed most, per step and rank.",
                 scenes=[],
                 table=DataTable(
                     ["run", "change", "time, ms", "calls", "operator"],
-                    [list(row) for row in changes],
+                    [*(list(row) for row in changes), *unchanged],
                 ),
             )
         )

@@ -3,6 +3,8 @@
 A finding of severity info whose low end is worth having, but lies in the noise, is neither a cause
 nor nothing: one sentence says what it may give, why that is not sure, and which recording would
 tell. One whose interval reaches down to nothing is an option to try, in a healthy run as well.
+Ranks that wait for one another, and for none in particular, do so on any busy machine: no setting
+of the communication ends it, and a verdict states it beside what the communication gives.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from collections.abc import Sequence
 from advisor.engine.facts import Facts
 from advisor.engine.recording import more_steps
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.text import duration, lower_first
-from advisor.findings import Finding, Verdict
+from advisor.engine.text import duration, lower_first, percent
+from advisor.findings import Finding, Severity, Verdict
 
 # Less than a percent of the step is not worth anybody's afternoon.
 WORTH_A_TRY = 0.01
+# Of the waits in too few calls for a test, one rank may cause this share and not be suspected.
+_NOBODYS = 2 / 3
 # Beyond this a longer recording is no answer; a quieter machine is.
 _MOST_STEPS = 100
 
@@ -83,6 +87,32 @@ def options(findings: Sequence[Finding], facts: Facts) -> tuple[int, list[str]]:
         if item.fix
     ]
     return most, how[:2]
+
+
+def waits_for_nobody(findings: Sequence[Finding]) -> Finding | None:
+    """Ranks' waits for one another that no rank is behind and that may be chance; None without.
+
+    In calls too few for a test of the ranks, only where none causes most of them: there a late
+    rank is as likely.
+    """
+    for item in findings:
+        if item.rule == "jitter" and item.severity is Severity.INFO:
+            told = item.evidence.facts
+            if not told.get("few_calls") or float(told.get("of_one") or 1.0) <= _NOBODYS:
+                return item
+    return None
+
+
+def in_words(waits: Finding, facts: Facts) -> str:
+    """The waits as a clause of the verdict's title, with their length per step."""
+    told = waits.evidence.facts
+    who = "with no rank to blame"
+    if told.get("few_calls"):
+        who = f"no rank behind more than {percent(float(told['of_one']))} of it"
+    return (
+        f"ranks wait {duration(waits.savings_ns or 0)} of every {duration(facts.step_ns or 0)} "
+        f"step for one another, {who}, as on a busy machine"
+    )
 
 
 def _worth_a_try(findings: Sequence[Finding], facts: Facts) -> list[Finding]:

@@ -11,7 +11,13 @@ from advisor.engine.facts import Facts
 from advisor.engine.recorded import not_recorded
 from advisor.engine.recording import all_ranks, groups, more_steps
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.suspicion import WORTH_A_TRY, options, suspected
+from advisor.engine.suspicion import (
+    WORTH_A_TRY,
+    in_words,
+    options,
+    suspected,
+    waits_for_nobody,
+)
 from advisor.engine.text import duration, lower_first, percent, ranks_text
 from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
 
@@ -43,7 +49,7 @@ def verdict_of(
     blind = not_recorded(sandbox, facts, idle_share, numbers, notes)
     if blind is not None:
         return blind
-    told, cut = _ranks_told(sandbox)
+    told, cut = _ranks_told(sandbox) if exposed_share >= WARNING_SHARE else (0, "")
     if exposed_share >= WARNING_SHARE and (cut or not (wait_known or facts.all_ranks)):
         world = f" of {facts.world_size}" if facts.world_size else ""
         return Verdict(
@@ -86,22 +92,30 @@ def verdict_of(
                 *([more_steps(sandbox)] if facts.steps < 5 else []),
             ],
         )
-    unsure = suspected(findings, sandbox, facts, numbers)
+    waits = waits_for_nobody(findings)
+    others = [item for item in findings if item is not waits]
+    unsure = suspected(others, sandbox, facts, numbers)
     doubt = clock_doubt(findings, sandbox, facts, numbers, WARNING_SHARE)
     if unsure is not None:
         return unsure if doubt is None else with_doubt(unsure, doubt)
     if doubt is not None:
         return doubt
     exposed = f"{percent(exposed_share)} of the step is exposed"
-    most, tries = options(findings, facts)
-    small = any(item.savings_ns for item in findings)
+    most, tries = options(others, facts)
+    small = any(item.savings_ns for item in others)
+    beside = ""
+    if waits is not None:
+        beside = f"; {in_words(waits, facts)}"
+        tries = [*tries, *(f"if the machine had no other job: {fix}" for fix in waits.fix[:1])]
     if most:
         limit = f"{duration(most)} of every {duration(facts.step_ns or 0)}"
         title = f"No sure gain in communication: {exposed}; what is listed to try may "
-        title += f"give up to {limit}, or hardly any."
+        title += f"give up to {limit}, or hardly any{beside}."
     elif small:
         title = f"Hardly anything to gain in communication: {exposed}, and what could be changed "
-        title += f"gives less than {percent(WORTH_A_TRY)} of the step."
+        title += f"gives less than {percent(WORTH_A_TRY)} of the step{beside}."
+    elif waits is not None:
+        title = f"Nothing to gain in communication settings: {exposed}{beside}."
     elif exposed_share < WARNING_SHARE:
         title = f"Nothing to gain in communication: {exposed}."
     else:

@@ -63,7 +63,7 @@ def check(
     if form == "json":
         click.echo(json.dumps([issue.to_dict() for issue in issues], indent=2))
     else:
-        _print(issues, where, sum(name.startswith("NCCL_") for name in env))
+        _print(issues, where, sum(name.upper().startswith("NCCL_") for name in env))
     worst = min((_LEVELS[issue.severity] for issue in issues), default=3)
     return 1 if worst <= _LEVELS[fail_on] else 0
 

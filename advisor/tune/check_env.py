@@ -17,11 +17,11 @@ from advisor.model.nccl.version import NcclVersion, format_version, parse_versio
 from advisor.tune.env_choices import check_choices, check_limits
 from advisor.tune.env_data import NEWEST, EnvIssue, env_rules, variables
 from advisor.tune.env_ranges import check_ranges, debugging_only
+from advisor.tune.env_words import check_words
 
 __all__ = ["EnvIssue", "check_env"]
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
-_PATHS = {"NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"}
 
 
 def check_env(
@@ -39,7 +39,7 @@ def check_env(
     version = parse_version(nccl_version) if isinstance(nccl_version, str) else nccl_version
     found: list[EnvIssue] = []
     for name, value in env.items():
-        if name.startswith("NCCL_"):
+        if name.upper().startswith("NCCL_"):
             found += _names(name, value, version)
         if "$" not in value:
             found += _leftovers(name, value.strip(), version)
@@ -48,6 +48,7 @@ def check_env(
     plain = {name: value.strip() for name, value in env.items() if "$" not in value}
     found += check_choices(plain, version)
     found += check_limits(plain, version)
+    found += check_words(plain, version)
     found += check_ranges(plain)
     found += debugging_only(found, plain)
     known = variables()
@@ -84,7 +85,7 @@ def _names(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIs
     if any(fnmatchcase(name, pattern) for pattern in rules.foreign) or name in rules.renamed:
         return
     if name not in known:
-        close = get_close_matches(name, known, n=1, cutoff=0.8)
+        close = get_close_matches(name.upper(), known, n=1, cutoff=0.8)
         yield EnvIssue(
             name,
             value,
@@ -139,15 +140,6 @@ def _leftovers(name: str, value: str, version: NcclVersion | None) -> Iterator[E
 
 
 def _values(name: str, value: str) -> Iterator[EnvIssue]:
-    if name in _PATHS and _is_whole(value):
-        yield EnvIssue(
-            name,
-            value,
-            "info",
-            "a path level given as a number",
-            "Numbers have changed their meaning between releases (new path types were added).",
-            "Use a name: LOC, NVL, PIX, PXB, PHB or SYS.",
-        )
     if name == "NCCL_NTHREADS" and value not in ("64", "128", "256", "512"):
         yield EnvIssue(
             name,

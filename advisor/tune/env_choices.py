@@ -10,6 +10,7 @@ from advisor.model.nccl.filters import PER_FUNCTION_SINCE, parse_algorithms, par
 from advisor.model.nccl.names import FUNCTIONS, PROTOCOLS, algorithms, legal
 from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.tune.env_data import NEWEST, EnvIssue
+from advisor.tune.env_words import unknown_words
 
 _TREE_SINCE = "2.24"
 
@@ -35,6 +36,7 @@ def check_choices(env: Mapping[str, str], version: NcclVersion | None) -> Iterat
                 since=since,
             )
         yield from _unread_entries(name, env.get(name, ""), release)
+        yield from unknown_words(name, env.get(name, ""), release)
     if len(selections) < 2:
         return
     algo, proto = selections["NCCL_ALGO"], selections["NCCL_PROTO"]
@@ -56,7 +58,9 @@ def check_choices(env: Mapping[str, str], version: NcclVersion | None) -> Iterat
                 name,
                 env[name],
                 "error",
-                f"{', '.join(dead)} fail: nothing is left for them",
+                f"{dead[0]} fails: nothing is left for it"
+                if len(dead) == 1
+                else f"{', '.join(dead)} fail: nothing is left for them",
                 "From 2.24 the list applies to every collective and there is no ring to fall back "
                 "on: calls end in ncclInvalidUsage.",
                 "Name the collective, e.g. allreduce:tree, or exclude with ^.",

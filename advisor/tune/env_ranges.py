@@ -28,11 +28,10 @@ _RANGES: dict[str, tuple[int, int]] = {
 }
 # Their default is a number, their values are names of paths.
 _NAMED = {"NCCL_IB_GDR_LEVEL", "NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL"}
-_POLICIES = ("DEFAULT", "EFFICIENCY", "ZERO")
 
 
 def check_ranges(env: Mapping[str, str]) -> Iterator[EnvIssue]:
-    """Words where a number is read, numbers out of their range, unknown words of CTA policies."""
+    """Words where a number is read, and numbers out of their range."""
     known = variables()
     for name, value in env.items():
         if not value or name not in known:
@@ -50,17 +49,6 @@ def check_ranges(env: Mapping[str, str]) -> Iterator[EnvIssue]:
                     f"out of range: {low} to {high}",
                     "NCCL or the driver cuts it, ignores it or fails.",
                     f"Use {low} to {high}, or remove it.",
-                )
-        elif name == "NCCL_CTA_POLICY" and not re.fullmatch(r"\d+", value):
-            wrong = [part for part in value.split("|") if part.strip().upper() not in _POLICIES]
-            if wrong:
-                yield EnvIssue(
-                    name,
-                    value,
-                    "warning",
-                    f"'{wrong[0]}' is no CTA policy",
-                    f"NCCL knows {', '.join(_POLICIES)}, joined by |.",
-                    "Correct it, or remove it.",
                 )
 
 

@@ -78,7 +78,7 @@ def test_tree_alone_breaks_every_other_collective_from_2_24() -> None:
 
 def test_algorithm_and_protocol_together_may_leave_nothing() -> None:
     issues = check_env({"NCCL_ALGO": "allreduce:nvls", "NCCL_PROTO": "LL"}, "2.29.7")
-    assert "error: AllReduce fail: nothing is left for them" in titles(issues)
+    assert "error: AllReduce fails: nothing is left for it" in titles(issues)
 
 
 def test_words_nccl_refuses_stop_the_job_only_where_they_do() -> None:

@@ -1,0 +1,101 @@
+"""Words in values that NCCL does not know and passes over without a message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from advisor.model.nccl.filters import PER_FUNCTION_SINCE
+from advisor.model.nccl.names import PROTOCOLS, algorithms
+from advisor.model.nccl.version import NcclVersion, format_version
+from advisor.tune.env_data import EnvIssue
+
+_POLICIES = ("DEFAULT", "EFFICIENCY", "ZERO")
+_POLICY_NAMES_SINCE = "2.29"
+_PATHS = {"NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"}
+# src/graph/topo.cc, topoPathTypeStr up to SYS, as of 2.30.7; not every release has all of them.
+_LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
+
+
+def check_words(env: Mapping[str, str], version: NcclVersion | None) -> Iterator[EnvIssue]:
+    """Path levels and CTA policies that are read as something else than they say, or not at all."""
+    for name, value in env.items():
+        if not value:
+            continue
+        if name in _PATHS:
+            yield from _level(name, value)
+        elif name == "NCCL_CTA_POLICY" and not re.fullmatch(r"\d+", value):
+            yield from _policy(name, value, version)
+
+
+def _level(name: str, value: str) -> Iterator[EnvIssue]:
+    if re.match("[0-9]", value):
+        yield EnvIssue(
+            name,
+            value,
+            "info",
+            "a path level given as a number",
+            "Numbers have changed their meaning between releases (new path types were added).",
+            "Use a name: LOC, NVL, PIX, PXB, PHB or SYS.",
+        )
+    elif value not in _LEVELS:
+        close = get_close_matches(value.upper(), _LEVELS, n=1)
+        yield EnvIssue(
+            name,
+            value,
+            "warning",
+            "no path level: NCCL passes over it",
+            "It compares the names letter by letter, in upper case, and takes its default where "
+            "none fits, without a message.",
+            f"Did you mean {close[0]}?" if close else "Use LOC, NVL, PIX, PXB, PHB or SYS.",
+        )
+
+
+def _policy(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIssue]:
+    wrong = [part for part in value.split("|") if part.strip().upper() not in _POLICIES]
+    if wrong:
+        yield EnvIssue(
+            name,
+            value,
+            "warning",
+            f"'{wrong[0]}' is no CTA policy",
+            f"NCCL knows {', '.join(_POLICIES)}, joined by |.",
+            "Correct it, or remove it.",
+        )
+    elif version is not None and version < (2, 29, 0) and value.upper() != "DEFAULT":
+        yield EnvIssue(
+            name,
+            value,
+            "warning",
+            "no effect as written: policies have names from 2.29 on",
+            f"NCCL {format_version(version)} reads a number here, and a word as 0, the default.",
+            "Write 1 for EFFICIENCY, from 2.28 on 2 for ZERO, or update NCCL.",
+            until=_POLICY_NAMES_SINCE,
+        )
+
+
+def unknown_words(name: str, value: str, release: NcclVersion) -> Iterator[EnvIssue]:
+    """Words of NCCL_ALGO and NCCL_PROTO that a release before 2.24 passes over; later ones fail."""
+    if release >= PER_FUNCTION_SINCE:
+        return
+    known = [*algorithms(release), "CollNet"] if name == "NCCL_ALGO" else list(PROTOCOLS)
+    spelling = {word.lower(): word for word in known}
+    words = [word for word in value.removeprefix("^").split(",") if word]
+    # Entries per collective (2.24) are another mistake, told apart.
+    wrong = [w for w in words if w.lower() not in spelling and not set(w) & set(":;")]
+    if not wrong:
+        return
+    close = get_close_matches(wrong[0].lower(), spelling, n=1)
+    alone = len(wrong) == len(words)
+    yield EnvIssue(
+        name,
+        value,
+        "warning",
+        f"NCCL {format_version(release)} does not know '{wrong[0]}'",
+        "It passes over the word without a message"
+        + (": a list without a known word leaves at most NCCL's fallback." if alone else "."),
+        (f"Did you mean {spelling[close[0]]}? " if close else "")
+        + f"It knows {', '.join(known)}; from 2.24 on the job does not start.",
+        until="2.24",
+    )

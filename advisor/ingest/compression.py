@@ -17,7 +17,11 @@ from typing import Any, BinaryIO
 from blake3 import blake3
 
 from advisor.errors import AdvisorError
-from advisor.ingest.inflate import GZIP, PIECE, READ, ZSTD, inflate_gzip, inflate_zstd
+from advisor.ingest.compressed import PIECE, READ
+from advisor.ingest.gzip_header import NOTE, looks_zeroed, mended_header
+from advisor.ingest.gzip_members import GZIP
+from advisor.ingest.inflate import inflate_gzip, inflate_zstd
+from advisor.ingest.zstd_frames import ZSTD
 
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50..0x5f (RFC 8878 section 3.1.2)
 _UNSUPPORTED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
@@ -45,7 +49,7 @@ class DecompressedFile(io.RawIOBase):
     """A readable raw stream over a plain, gzip or zstd file (several members or frames included).
 
     ``damage`` becomes a sentence when the container is cut or corrupt; the bytes before the
-    damage are still delivered.
+    damage are still delivered. ``header`` is what should stand where a gzip header is damaged.
     """
 
     def __init__(self, path: Path, compression: str, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -55,6 +59,7 @@ class DecompressedFile(io.RawIOBase):
         self._limits = limits
         self._file = path.open("rb", buffering=0)
         self.size = os.fstat(self._file.fileno()).st_size
+        self.header = _mended(path) if compression == "gzip" else None
         self._chunks = _CHUNKS[compression](self)
         self._ready = memoryview(b"")
         self.consumed_bytes = 0
@@ -119,6 +124,8 @@ class DecompressedFile(io.RawIOBase):
         if self._hash is not None and self.consumed_bytes > self._hashed:
             self._hash.update(data[self._hashed - start :])
             self._hashed = self.consumed_bytes
+        if self.header is not None and start < len(self.header):
+            data = (self.header[start:] + data[len(self.header) - start :])[: len(data)]
         return data
 
     def start_hash(self) -> None:
@@ -144,9 +151,20 @@ def _plain(stream: DecompressedFile) -> Any:
         yield data
 
 
+def _gzip(stream: DecompressedFile) -> Any:
+    yield from inflate_gzip(stream)
+    if stream.header is not None:
+        stream.damage = "; ".join(part for part in (NOTE, stream.damage) if part)
+
+
+def _mended(path: Path) -> bytes | None:
+    with path.open("rb") as file:
+        return mended_header(file.read(READ))
+
+
 _CHUNKS: dict[str, Callable[[DecompressedFile], Any]] = {
     "none": _plain,
-    "gzip": inflate_gzip,
+    "gzip": _gzip,
     "zstd": inflate_zstd,
 }
 
@@ -166,6 +184,19 @@ def compression_of(magic: bytes) -> str:
                 f"is a {name} file, which is not read", hint="decompress it first (or use gzip)"
             )
     return "none"
+
+
+def compression_of_file(path: Path) -> str:
+    """As :func:`compression_of`; gzip also where its header is damaged and the rest is not.
+
+    Raises :class:`OSError` too.
+    """
+    with path.open("rb") as file:
+        beginning = file.read(8)
+    compression = compression_of(beginning)
+    if compression == "none" and looks_zeroed(path.suffix, beginning) and _mended(path):
+        return "gzip"
+    return compression
 
 
 def open_decompressed(

@@ -19,7 +19,7 @@ from advisor.ingest.compression import (
     DEFAULT_LIMITS,
     DecompressedFile,
     Limits,
-    compression_of,
+    compression_of_file,
     open_decompressed,
 )
 from advisor.store.store import Store
@@ -50,9 +50,7 @@ class Source:
         """Look at a file. Raises :class:`AdvisorError` when it is missing or cannot be read."""
         try:
             size = path.stat().st_size
-            with path.open("rb") as file:
-                magic = file.read(8)
-            compression = compression_of(magic)
+            compression = compression_of_file(path)
             stream, _ = open_decompressed(path, compression, limits)
             with stream:
                 head = stream.read(HEAD_BYTES)

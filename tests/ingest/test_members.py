@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from blake3 import blake3
 
+from advisor.errors import AdvisorError
 from advisor.ingest.compression import DecompressedFile, open_decompressed
 from tests.support.traces import event, kineto, names, notes, read
 
@@ -131,3 +133,34 @@ def test_the_hash_is_of_the_whole_file_after_damage(tmp_path: Path) -> None:
     with stream:
         stream.read()
         assert whole == [(raw.hexdigest(),)]
+
+
+def _damaged(content: bytes, first: int, last: int, value: int) -> bytes:
+    return content[:first] + bytes([value]) * (last - first) + content[last:]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["with a name in it", "without"])
+@pytest.mark.parametrize(
+    ("first", "last", "value"), [(0, 2, 0), (0, 8, 0), (0, 10, 0), (0, 1, 0x1E), (3, 4, 0xFF)]
+)
+@pytest.mark.parametrize("count", [3, _COUNT])
+def test_a_damaged_gzip_header_costs_nothing(
+    tmp_path: Path, count: int, first: int, last: int, value: int, *, named: bool
+) -> None:
+    path = tmp_path / "trace.json.gz"
+    with path.open("wb") as file, gzip.GzipFile("trace.json" if named else "", "wb", 9, file) as to:
+        to.write(kineto([event(number) for number in range(count)]).encode())
+    path.write_bytes(_damaged(path.read_bytes(), first, last, value))
+    store = read(path)
+    assert names(store) == [f"kernel_{at}" for at in range(count)]
+    assert "the header of the gzip data is damaged" in notes(store)
+    (digest,) = store.con.execute("SELECT blake3 FROM source").fetchone()
+    assert digest == blake3(path.read_bytes()).hexdigest()
+
+
+def test_zeros_are_no_gzip(tmp_path: Path) -> None:
+    for content in (bytes(100), bytes(1 << 20), bytes(10) + b"no deflate" * 99):
+        path = tmp_path / "trace.json.gz"
+        path.write_bytes(content)
+        with pytest.raises(AdvisorError, match="no trace or log"):
+            read(path)

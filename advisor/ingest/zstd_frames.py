@@ -1,0 +1,66 @@
+"""Decompresses zstd frames, one after the other: quickly, and with every byte before a damage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import zstandard
+
+from advisor.ingest.compressed import PIECE, READ, SMALL_READ, Compressed, Format, Pieces
+from advisor.ingest.damage import Damage
+
+ZSTD = b"\x28\xb5\x2f\xfd"
+_MAX_WINDOW = 128 * 1024 * 1024
+
+
+def _frame() -> Any:
+    return zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).decompressobj(write_size=READ)
+
+
+def _quick(stream: Compressed, start: int) -> Pieces:
+    """Raises the decoder's error where the data is damaged."""
+    return (yield from _frames(stream, start, None))
+
+
+def _exact(stream: Compressed, start: int, failed_at: int) -> Pieces:
+    """Single bytes at the end, so that every byte before the damage is given."""
+    return (yield from _frames(stream, start, failed_at - 2 * SMALL_READ))
+
+
+def _frames(stream: Compressed, start: int, slow_from: int | None) -> Pieces:
+    pending = b""
+    while True:
+        frame, fed = _frame(), False
+        while not frame.eof:
+            slow = slow_from is not None and stream.consumed_bytes >= slow_from
+            data = pending or stream.read_compressed(1 if slow else SMALL_READ)
+            if not data:
+                if fed:
+                    stream.damage = "zstd stream ends early: the file was cut"
+                return None
+            pending, fed = b"", True
+            try:
+                piece = frame.decompress(data)
+            except zstandard.ZstdError as error:
+                if slow_from is None:
+                    raise
+                return Damage(start, stream.consumed_bytes, str(error))
+            if piece:
+                yield piece
+        pending = frame.unused_data
+        start = stream.consumed_bytes - len(pending)
+
+
+def _opens(sample: bytes) -> bool:
+    frame, out = _frame(), 0
+    for at in range(0, len(sample), 1024):
+        try:
+            out += len(frame.decompress(sample[at : at + 1024]))
+        except zstandard.ZstdError as error:
+            return out > 0 or Damage(0, 0, str(error)).is_checksum
+        if frame.eof or out >= PIECE:
+            return True
+    return out > 0
+
+
+ZSTD_FORMAT = Format("zstd", ZSTD, (zstandard.ZstdError,), _quick, _exact, _opens)

@@ -21,4 +21,7 @@ def parse_bytes(text: str) -> int:
     decimal = found[3].lower() == "b" and found[2] != ""
     base = 1000 if decimal else 1024
     factor: int = base ** _UNITS[found[2].lower()]
-    return round(float(found[1]) * factor)
+    size = round(float(found[1]) * factor)
+    if size >= 2**63:
+        raise AdvisorError(f"'{text}' is larger than any buffer", hint="below 8388608T")
+    return size

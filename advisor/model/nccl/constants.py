@@ -77,9 +77,10 @@ def known_versions() -> tuple[NcclVersion, ...]:
 
 @cache
 def constants_for(version: NcclVersion) -> Constants:
-    """Constants of the newest known release not after `version`.
+    """Constants of the newest known release not after `version`, of the same minor if possible.
 
-    Raises AdvisorError before 2.8, where the model had another form.
+    2.29 (or 2.29.2, which is not in the table) is the table's first 2.29, not its last 2.28: what
+    a minor release changes came with its first patch. Raises AdvisorError before 2.8, where the model had another form.
     """
     if version < OLDEST:
         raise AdvisorError(
@@ -87,11 +88,9 @@ def constants_for(version: NcclVersion) -> Constants:
             hint="2.8 and later are covered",
         )
     known = _releases()
-    chosen = known[0]
-    for release in known:
-        if release[0] <= version:
-            chosen = release
-    at, source, data = chosen
+    minor = [release for release in known if release[0][:2] == version[:2]]
+    not_after = [release for release in known if release[0] <= version]
+    at, source, data = ([r for r in minor if r in not_after] or minor[:1] or not_after)[-1]
     return Constants(
         version=at,
         source=source,

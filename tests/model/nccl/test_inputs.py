@@ -328,3 +328,10 @@ def test_sizes(text: str, size: int) -> None:
 def test_what_is_no_size_is_refused() -> None:
     with pytest.raises(AdvisorError, match="not a size"):
         parse_bytes("big")
+
+
+@pytest.mark.parametrize("text", ["9" * 21, "8388608T"])
+def test_a_size_beyond_64_bits_is_refused(text: str) -> None:
+    assert parse_bytes("8388607T") == 8388607 * 2**40
+    with pytest.raises(AdvisorError, match="larger than any buffer"):
+        parse_bytes(text)

@@ -48,6 +48,10 @@ def test_constants_come_from_the_newest_release_not_after() -> None:
     assert constants_for((2, 28, 7)).version == (2, 28, 3)
     assert constants_for((2, 99, 0)).version == known_versions()[-1]
     assert constants_for((2, 8, 0)).version == (2, 8, 4)
+    # A minor release that is named alone, or by a patch before the table's first, is that one.
+    assert constants_for((2, 29, 0)).version == (2, 29, 3)
+    assert constants_for((2, 29, 2)).version == (2, 29, 3)
+    assert constants_for((2, 9, 9)).version == (2, 8, 4)
 
 
 def test_constants_equal_the_sheet_they_were_read_into(shared_data: Path) -> None:

@@ -80,7 +80,8 @@ def constants_for(version: NcclVersion) -> Constants:
     """Constants of the newest known release not after `version`, of the same minor if possible.
 
     2.29 (or 2.29.2, which is not in the table) is the table's first 2.29, not its last 2.28: what
-    a minor release changes came with its first patch. Raises AdvisorError before 2.8, where the model had another form.
+    a minor release changes came with its first patch. Raises AdvisorError before 2.8, where the
+    model had another form.
     """
     if version < OLDEST:
         raise AdvisorError(

@@ -25,3 +25,13 @@ def shorten(text: object, width: int) -> str:
     """``text`` in one line of at most ``width`` characters, cut with an ellipsis."""
     line = one_line(text)
     return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
+
+
+def shorten_middle(text: object, width: int) -> str:
+    """``text`` in one line of at most ``width`` characters, its middle cut out: names of hosts
+    differ at their end or their beginning."""
+    line = one_line(text)
+    if len(line) <= width:
+        return line
+    tail = max(width - 1, 0) // 2
+    return line[: max(width - 1, 0) - tail] + "…" + line[len(line) - tail :]

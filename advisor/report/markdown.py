@@ -47,7 +47,8 @@ def _details(number: int, finding: Finding, report: FindingsReport) -> Iterator[
     yield from (f"<details><summary>{number}. {_escape(finding.title)}</summary>", "")
     yield from (_escape(finding.message), "")
     sure = summary.confidence(finding)
-    yield f"**Gives** {_escape(summary.gain(finding))}{f' ({_escape(sure)})' if sure else ''}."
+    gain = summary.gain(finding, summary.per(report))
+    yield f"**Gives** {_escape(gain)}{f' ({_escape(sure)})' if sure else ''}."
     yield ""
     for table in finding.evidence.tables:
         yield from _table(table)

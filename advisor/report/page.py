@@ -29,6 +29,7 @@ from advisor.report.sections import (
     sweep,
 )
 from advisor.report.sections.section import Section
+from advisor.report.whole_trace import of_trace
 from advisor.store.store import Store
 
 
@@ -75,6 +76,11 @@ def _sections(
     report: FindingsReport, store: Store | None, comparison: Comparison | None = None
 ) -> list[Section]:
     found: list[Section | None] = []
+    whole = {run.run for run in report.runs if run.step_source == "whole-trace"}
+
+    def worded(section: Section | None, run: str) -> Section | None:
+        return of_trace(section) if section is not None and run in whole else section
+
     runs = [run.run for run in report.runs] if store is not None else []
     counts = roofline.Counts(store) if store is not None else None
     several = len(runs) > 1
@@ -83,16 +89,25 @@ def _sections(
     if store is not None:
         found.append(strategies.build(store, runs, comparison))
         found += [
-            breakdown.build(store, run.run, several=several, step_ns=run.step_ns_median)
+            worded(
+                breakdown.build(store, run.run, several=several, step_ns=run.step_ns_median),
+                run.run,
+            )
             for run in report.runs
         ]
-    found.append(findings.build(report, store))
+    about_findings = findings.build(report, store)
+    all_whole = len(whole) == len(report.runs)
+    if about_findings is not None and whole and all_whole:
+        about_findings = of_trace(about_findings)
+    found.append(about_findings)
     if store is not None:
         for section in (collectives, ranks, changes, sweep):
             if section is sweep and _is_sweep(report):
                 continue
-            found += [section.build(store, run, several=several) for run in runs]
-        found += [size.build(store, run, several=several, counts=counts) for run in runs]
+            found += [worded(section.build(store, run, several=several), run) for run in runs]
+        found += [
+            worded(size.build(store, run, several=several, counts=counts), run) for run in runs
+        ]
     found.append(quality.build(report, store, counts))
     return [section for section in found if section is not None]
 

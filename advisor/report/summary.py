@@ -105,13 +105,13 @@ def won_back(finding: Finding) -> tuple[str, str]:
     return numbers.interval(*ends), " to ".join(shares)
 
 
-def gain(finding: Finding) -> str:
+def gain(finding: Finding, per: str = "per step") -> str:
     """The recoverable time in words that also fit when there is no estimate."""
     if finding.savings_ns is None:
         return "no estimate of the gain"
     if per_step(finding) == "none":
         return "nothing by itself"
-    return f"{per_step(finding)} per step"
+    return f"{per_step(finding)} {per}"
 
 
 def confidence(finding: Finding) -> str:

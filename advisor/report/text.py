@@ -183,9 +183,10 @@ def _details(
     title = f"{number}  {finding.severity.upper()}  {one_line(finding.title)}"
     for index, line in enumerate(_wrap(title, options.width - 3)):
         yield _style(f"{'   ' if index else ''}{line}", _ANSI[finding.severity], options)
-    amount = summary.gain(finding)
+    per = summary.per(report)
+    amount = summary.gain(finding, per)
     if finding.savings_share is not None:
-        amount += f" ({numbers.share(finding.savings_share)} of the step)"
+        amount += f" ({numbers.share(finding.savings_share)} of the {per[4:]})"
     yield from _indented("what", finding.message, options)
     sure = summary.confidence(finding)
     yield from _indented("gives", f"{amount}; {sure}" if sure else amount, options)

@@ -10,6 +10,7 @@ import pytest
 import advisor
 from advisor.report.charts.scene import Dot, Figure, Text
 from advisor.report.charts.tree import tree_drawing, walk
+from advisor.report.clean import shorten_middle
 from advisor.report.sections import fabric, links
 from advisor.store.store import Store
 from tests.report.support import MS, RUN, add_fabric
@@ -153,3 +154,29 @@ def test_a_deep_tree_keeps_room_for_its_names() -> None:
     scene = tree_drawing(chain, {}, {rank: f"rank {rank}" for rank in chain})
     assert scene.fixed_width is not None
     assert max(mark.x for mark in scene.marks if isinstance(mark, Text)) < scene.fixed_width - 120
+
+
+def test_long_host_names_stay_apart_and_are_whole_when_pointed_at(store: Store) -> None:
+    add_hosts(store, 4, 2)
+    for rank in range(4):
+        name = f"a-very-long-cluster-name-for-a-host-{rank // 2}.example.org"
+        store.con.execute("UPDATE rank SET host = ? WHERE rank = ?", [name, rank])
+        store.con.execute("UPDATE topology SET host = ? WHERE rank = ?", [name, rank])
+    add_fabric(store, [0, 1, 2, 3])
+    add_edges(store, 4, slow=(1, 2))
+    _, tree = fabric.figures(store, RUN)
+    labels = [m for m in tree.scenes[0].marks if isinstance(m, Text) and "rank " in m.text]
+    assert len({mark.text.removeprefix("rank ") for mark in labels}) == 4
+    assert all(len(mark.text.split(":")[0]) <= 24 for mark in labels)
+    assert "rank 3 · a-very-long-cluster-name-for-a-host-1.example.org" in [m.title for m in labels]
+    matrix = links.figure(store, RUN)
+    assert matrix is not None
+    rows = matrix.scenes[0].row_labels[1:]
+    assert all(len(row.text) <= 14 for row in rows)
+    assert rows[3].title == "3 · a-very-long-cluster-name-for-a-host-1.example.org"
+
+
+def test_a_short_name_keeps_both_ends() -> None:
+    assert shorten_middle("node-17.rack-3", 9) == "node…ck-3"
+    assert shorten_middle("node-17", 9) == "node-17"
+    assert len(shorten_middle("x" * 50, 10)) == 10

@@ -252,3 +252,24 @@ def test_a_single_rank_gets_no_fitted_curve() -> None:
         page = render(make_report(), store, "html")
     assert "Curve: fitted" not in page
     assert "the bandwidth is a lower bound" in page
+
+
+def test_nothing_is_per_step_where_the_whole_trace_was_taken_as_one() -> None:
+    report = make_report(name="all_reduce per step")
+    report.runs[0].step_source = "whole-trace"
+    with make_store(steps=1) as store:
+        html = render(report, store, "html").replace("\N{NO-BREAK SPACE}", " ")
+    for title in ("Where does the time go?", "Times are per trace"):
+        assert title in html
+    ours = re.sub(r"<code.*?</code>|<h1>.*?</h1>|<article.*?</article>", "", html, flags=re.DOTALL)
+    for words in ("Where does the step go", "What a step sends", "ms per step", "calls per step"):
+        assert words not in ours
+    assert "all_reduce per step" in html, "a name stays"
+
+
+def test_a_long_cell_is_wrapped_and_not_cut(page: str) -> None:
+    assert "text-overflow" not in page
+    with make_store() as store:
+        store.con.execute("UPDATE source SET note = ?", ["advice " * 40])
+        html = render(make_report(), store, "html")
+    assert 'class="words">advice advice' in html

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from advisor.report import numbers
 from advisor.report.charts.scene import Rect, RowLabel, Scene, Text
+from advisor.report.clean import shorten_middle
 
 # Four strengths each way of zero; CSS gives 'late1'..'late4' and 'early1'..'early4' their fills.
 LEVELS = 4
 # Pixels of a letter of a head, of the plot on a telephone, and where heads change to the wide ones.
 _LETTER, _NARROW, _WIDE = 7.0, 224, 480
+_ROW_LETTERS = 14
 
 
 def lateness_map(
@@ -73,16 +75,21 @@ def lateness_level(value_ns: float | None, full_ns: float) -> str:
 def shortfall_matrix(
     places: Sequence[str], ratio: Sequence[Sequence[float | None]], text: Sequence[Sequence[str]]
 ) -> Scene:
-    """From rows to columns: the measured share of the expected bandwidth, darker when less."""
+    """From rows to columns: the measured share of the expected bandwidth, darker when less.
+
+    ``places`` are whole names: labels show both ends of long ones, and the whole when pointed at.
+    """
     pitch = 26
     columns = len(places)
     width = 100 / columns
     scene = Scene(height=columns * pitch + 56, margin=104)
     scene.row_labels.append(RowLabel(12, "from \\ to", "tick"))
     for index, place in enumerate(places):
-        scene.row_labels.append(RowLabel(20 + index * pitch + 17, place, "label"))
+        short = shorten_middle(place, _ROW_LETTERS)
+        whole = place if short != place else ""
+        scene.row_labels.append(RowLabel(20 + index * pitch + 17, short, "label", whole))
         middle = index * width + width / 2
-        wide, narrow = (_head(place, plot / columns) for plot in (_WIDE, _NARROW))
+        wide, narrow = (_head(short, plot / columns) for plot in (_WIDE, _NARROW))
         # Every second head goes when many are narrow.
         is_thin = columns > 8 and index % 2 == 1
         if wide == narrow and not is_thin:

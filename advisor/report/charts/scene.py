@@ -66,7 +66,10 @@ class Dot:
 
 @dataclass(frozen=True)
 class Text:
-    """A label at (x percent + dx pixels, y pixels); ``kind`` may name several CSS classes."""
+    """A label at (x percent + dx pixels, y pixels); ``kind`` may name several CSS classes.
+
+    ``title`` is what pointing at it shows: the whole name where ``text`` is a short one.
+    """
 
     x: float
     y: float
@@ -74,16 +77,18 @@ class Text:
     kind: str = "label"
     anchor: Literal["start", "middle", "end"] = "start"
     dx: float = 0
+    title: str = ""
     shape: Literal["text"] = "text"
 
 
 @dataclass(frozen=True)
 class RowLabel:
-    """A label left of the plot, at ``y`` pixels."""
+    """A label left of the plot, at ``y`` pixels; ``title`` as that of :class:`Text`."""
 
     y: float
     text: str
     kind: str = "label"
+    title: str = ""
 
 
 Mark = Rect | Line | Dot | Text

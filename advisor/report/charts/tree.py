@@ -8,10 +8,12 @@ from typing import Any
 from advisor.report import numbers
 from advisor.report.charts.ring import CAPTION, SIZE, edge_class
 from advisor.report.charts.scene import Dot, Line, Scene, Text
+from advisor.report.clean import shorten_middle
 
 _PITCH = 22
 # A deep tree (a chain of GPUs under every node) still leaves this much room for names.
 _NAME_ROOM = 150
+_NAME_LETTERS = 24
 
 
 def tree_drawing(
@@ -23,7 +25,8 @@ def tree_drawing(
 ) -> Scene:
     """``parents``: child -> parent, None for the root; ``lost_ns`` per step in either direction.
 
-    ``names`` are the labels; edges between places whose cost is known are as wide as it.
+    ``names`` are the whole names, of which labels show both ends; edges
+    between places whose cost is known are as wide as it.
     """
     lines = walk(parents)
     depth = max((level for _, level in lines), default=0)
@@ -45,7 +48,10 @@ def tree_drawing(
         scene.marks.append(Line(x1, y2, x2, y2, edge_class(lost, worst)))
     for node, (x, y) in place.items():
         scene.marks.append(Dot(x, y, 5, "node", names[node]))
-        scene.marks.append(Text(x + 10, y + 4, _label(node, parents, lost_ns, names), "label"))
+        short = shorten_middle(names[node], _NAME_LETTERS)
+        whole = names[node] if short != names[node] else ""
+        text = short + _lost(node, parents, lost_ns)
+        scene.marks.append(Text(x + 10, y + 4, text, "label", title=whole))
     return scene
 
 
@@ -63,14 +69,9 @@ def walk(parents: Mapping[Any, Any]) -> list[tuple[Any, int]]:
     return found
 
 
-def _label(
-    node: Any,
-    parents: Mapping[Any, Any],
-    lost_ns: Mapping[tuple[Any, Any], float],
-    names: Mapping[Any, str],
-) -> str:
+def _lost(node: Any, parents: Mapping[Any, Any], lost_ns: Mapping[tuple[Any, Any], float]) -> str:
     parent = parents[node]
     up, down = lost_ns.get((node, parent), 0.0), lost_ns.get((parent, node), 0.0)
     lost, inside = max(up, down), lost_ns.get((node, node), 0.0)
-    text = names[node] + (f": loses {numbers.duration(lost)}" if lost > 0 else "")
+    text = f": loses {numbers.duration(lost)}" if lost > 0 else ""
     return text + (f" (inside: {numbers.duration(inside)})" if inside > 0 else "")

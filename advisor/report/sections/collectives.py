@@ -76,6 +76,7 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
         data={
             "figures": figures,
             "traffic": traffic,
+            "traffic_title": "What a step sends",
             "left_out": max(len(panels) - MAX_PANELS, 0),
         },
     )

@@ -15,7 +15,7 @@ from advisor.report import numbers, summary
 from advisor.report.charts.ring import ring_drawing
 from advisor.report.charts.scene import DataTable, Figure
 from advisor.report.charts.tree import tree_drawing, walk
-from advisor.report.clean import shorten
+from advisor.report.clean import one_line, shorten
 from advisor.report.tables import rows
 from advisor.store.store import Store
 
@@ -47,11 +47,11 @@ class Places:
         return self.host.get(rank, "?") if self.by_host else rank
 
     def name(self, node: Any) -> str:
-        """The label of a node."""
+        """The whole name of a node, in one line."""
         if self.by_host:
-            return shorten(f"host {node}", 40)
+            return one_line(f"host {node}")
         host = self.host.get(node)
-        return shorten(f"rank {node} · {host}" if host else f"rank {node}", 24)
+        return one_line(f"rank {node} · {host}" if host else f"rank {node}")
 
 
 def figures(store: Store, run: str, suffix: str = "") -> list[Figure]:

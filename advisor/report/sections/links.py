@@ -7,7 +7,7 @@ from typing import Any
 from advisor.report import numbers
 from advisor.report.charts.heatmap import shortfall_matrix
 from advisor.report.charts.scene import DataTable, Figure
-from advisor.report.clean import shorten
+from advisor.report.clean import one_line
 from advisor.report.sections.fabric import hosts
 from advisor.report.tables import Row, rows
 from advisor.store.store import Store
@@ -90,10 +90,11 @@ def _grid(edges: list[Row], places: list[Any], host: dict[int, str], *, by_host:
                 f"{numbers.significant(row['expected_gbps'])} GB/s"
             )
     names = [
-        shorten(place if by_host else f"{place} · {host[place]}" if host.get(place)
-                else f"rank {place}", 14)
+        one_line(
+            place if by_host else f"{place} · {host[place]}" if host.get(place) else f"rank {place}"
+        )
         for place in places
-    ]  # fmt: skip
+    ]
     return shortfall_matrix(names, ratio, text)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from advisor.config.hardware import find_device
-from advisor.metrics.operations import bus_factor
 from advisor.report import numbers
-from advisor.report.charts.busbw import CallGroup, Fit, bench_plot, busbw_plot
+from advisor.report.charts.busbw import CallGroup, busbw_plot
 from advisor.report.charts.scene import DataTable, Figure
+from advisor.report.sections.collective_bench import bench_panel, benchmarks
+from advisor.report.sections.collective_limits import ceiling_of, curve_words, fitted
 from advisor.report.sections.section import Section, slug
 from advisor.report.tables import Row, rows
 from advisor.store.store import Store
@@ -59,9 +59,9 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
         for number, panel in enumerate(list(panels.values())[:MAX_PANELS], 1)
     ]
     known = {(panel[0]["op"], panel[0]["group_size"]) for panel in panels.values()}
-    measured = _benchmarks(store, run, known)
+    measured = benchmarks(store, run, known)
     figures += [
-        _bench_panel(store, run, panel, f"bench-{number}{suffix}")
+        bench_panel(store, run, panel, f"bench-{number}{suffix}")
         for number, panel in enumerate(measured[: MAX_PANELS - len(figures)], 1)
     ]
     traffic = _traffic(store, run)
@@ -93,8 +93,8 @@ def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
     ]  # fmt: skip
     # Times that include waiting for missing ranks say nothing about the network: no curve.
     alone = all(group.upper_bound for group in groups)
-    fit = None if alone else _fit(store, run, op, size)
-    ceiling, ceiling_words = _ceiling(store, run, op, size)
+    fit = None if alone else fitted(store, run, op, size)
+    ceiling, ceiling_words = ceiling_of(store, run, op, size)
     best = max(shown, key=lambda row: row["busbw"])
     where = _group_words(first)
     title = (
@@ -110,7 +110,7 @@ def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         )
     notes = []
     if fit is not None:
-        notes.append(_curve_words(fit))
+        notes.append(curve_words(fit))
     if any(group.upper_bound for group in groups):
         notes.append(
             "Open dots: other ranks are missing, so the time includes waiting and the bandwidth "
@@ -145,138 +145,6 @@ def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         ),
         note=" ".join(notes),
     )  # fmt: skip
-
-
-def _benchmarks(store: Store, run: str, known: set[tuple[str, int | None]]) -> list[list[Row]]:
-    """Sizes measured by a benchmark, by operation and ranks, where no traced call shows them."""
-    found = rows(
-        store,
-        "SELECT op, ranks, any_value(tool) AS tool, bytes, max(busbw_gbps) AS busbw,"
-        " min(time_us) AS time_us, count(DISTINCT in_place) > 1 AS both"
-        " FROM bench WHERE run = ? AND src IS NULL AND bytes > 0"
-        " AND busbw_gbps > 0 GROUP BY op, ranks, bytes ORDER BY op <> 'all_reduce', op, bytes",
-        [run],
-    )
-    panels: dict[tuple[str, int | None], list[Row]] = {}
-    for row in found:
-        panels.setdefault((row["op"], row["ranks"]), []).append(row)
-    return [panel for key, panel in panels.items() if key not in known and len(panel) > 1]
-
-
-def _bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
-    first, best = panel[0], max(panel, key=lambda row: row["busbw"])
-    fit = _fit(store, run, first["op"], first["ranks"])
-    title = (
-        f"{first['op']} over {numbers.plural(first['ranks'] or 0, 'rank')} reaches "
-        f"{numbers.bandwidth(best['busbw'])} at {numbers.traffic(best['bytes'])} in {first['tool']}"
-    )
-    if fit is not None and fit.n_star_bytes:
-        title += f"; below n* = {numbers.traffic(fit.n_star_bytes)} latency costs more"
-    notes = [_curve_words(fit)] if fit is not None else []
-    ceiling, ceiling_words = _bench_ceiling(store, run)
-    if ceiling:
-        notes.append(f"Dashed line: {ceiling_words}.")
-    if any(row["both"] for row in panel):
-        notes.append("Of in-place and out-of-place the faster.")
-    return Figure(
-        id=name,
-        title=title,
-        description=f"Bus bandwidth in GB/s against message size, both logarithmic, for "
-        f"{first['op']} as a benchmark measured it.",
-        scenes=[
-            bench_plot(
-                [CallGroup(row["bytes"], row["busbw"], 0, 0.0) for row in panel],
-                fit,
-                ceiling,
-                ceiling=ceiling_words,
-            )
-        ],
-        table=DataTable(
-            ["size of a call", "bytes of a call", "busbw, GB/s", "time, µs"],
-            [
-                [
-                    numbers.traffic(row["bytes"]),
-                    numbers.count(row["bytes"]),
-                    numbers.cell(row["busbw"]),
-                    numbers.cell(row["time_us"]),
-                ]
-                for row in panel
-            ],
-        ),
-        note=" ".join(notes),
-    )
-
-
-def _curve_words(fit: Fit) -> str:
-    return (
-        f"Curve: fitted α = {numbers.duration(fit.alpha_ns)} per hop, β = "
-        f"{numbers.significant(fit.beta_ns_per_byte)} ns/B; dashed beyond twice the largest "
-        "size seen."
-    )
-
-
-def _fit(store: Store, run: str, op: str, size: int | None) -> Fit | None:
-    found = rows(
-        store,
-        "SELECT * FROM alpha_beta WHERE run = ? AND op = ? AND group_size = ?"
-        " AND alpha_ns IS NOT NULL AND beta_ns_per_byte > 0 AND k IS NOT NULL"
-        " AND m IS NOT NULL AND sizes > 1 ORDER BY origin = 'trace' DESC, samples DESC LIMIT 1",
-        [run, op, size],
-    )
-    factor = bus_factor(op, size)
-    if not found or factor is None:
-        return None
-    row = found[0]
-    return Fit(
-        row["alpha_ns"],
-        row["beta_ns_per_byte"],
-        row["k"],
-        row["m"],
-        factor,
-        row["n_star_bytes"],
-        row["largest_bytes"] or 0,
-    )
-
-
-def _ceiling(store: Store, run: str, op: str, size: int | None) -> tuple[float | None, str]:
-    """What the hardware gives: measured by nccl-tests or a probe, else the device's links.
-
-    The data sheet's figure counts only inside one host: no trace names the network's cards.
-    """
-    found = rows(
-        store,
-        "SELECT max(busbw_gbps) AS best, any_value(tool) AS tool FROM bench"
-        " WHERE run = ? AND op = ? AND ranks = ?",
-        [run, op, size],
-    )
-    if found and found[0]["best"]:
-        return float(found[0]["best"]), f"best in {found[0]['tool']}"
-    devices = rows(
-        store,
-        "SELECT DISTINCT device_name, host FROM rank WHERE run = ? AND device_name IS NOT NULL",
-        [run],
-    )
-    if len(devices) == 1 and devices[0]["host"] is not None:
-        device = find_device(devices[0]["device_name"])
-        if device is not None and device.link_gbps:
-            return device.link_gbps, f"links of one {device.name}, data sheet"
-    return None, ""
-
-
-def _bench_ceiling(store: Store, run: str) -> tuple[float | None, str]:
-    """The data sheet's figure of the device that a benchmark inside one host ran on."""
-    found = rows(
-        store,
-        "SELECT DISTINCT kind, name FROM topology"
-        " WHERE run = ? AND kind IN ('bench-device', 'bench-host')",
-        [run],
-    )
-    if len(found) != 1 or found[0]["kind"] != "bench-device":
-        return None, ""
-    device = find_device(found[0]["name"])
-    if device is None or not device.link_gbps:
-        return None, ""
-    return device.link_gbps, f"links of one {device.name}, data sheet"
 
 
 def _group_words(row: Row) -> str:

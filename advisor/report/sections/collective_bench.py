@@ -1,0 +1,88 @@
+"""What a benchmark (nccl-tests, a probe) measured of collectives: a panel per operation."""
+
+from __future__ import annotations
+
+from advisor.config.hardware import find_device
+from advisor.report import numbers
+from advisor.report.charts.busbw import CallGroup, bench_plot
+from advisor.report.charts.scene import DataTable, Figure
+from advisor.report.sections.collective_limits import curve_words, fitted
+from advisor.report.tables import Row, rows
+from advisor.store.store import Store
+
+
+def benchmarks(store: Store, run: str, known: set[tuple[str, int | None]]) -> list[list[Row]]:
+    """Sizes measured by a benchmark, by operation and ranks, where no traced call shows them."""
+    found = rows(
+        store,
+        "SELECT op, ranks, any_value(tool) AS tool, bytes, max(busbw_gbps) AS busbw,"
+        " min(time_us) AS time_us, count(DISTINCT in_place) > 1 AS both"
+        " FROM bench WHERE run = ? AND src IS NULL AND bytes > 0"
+        " AND busbw_gbps > 0 GROUP BY op, ranks, bytes ORDER BY op <> 'all_reduce', op, bytes",
+        [run],
+    )
+    panels: dict[tuple[str, int | None], list[Row]] = {}
+    for row in found:
+        panels.setdefault((row["op"], row["ranks"]), []).append(row)
+    return [panel for key, panel in panels.items() if key not in known and len(panel) > 1]
+
+
+def bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
+    """Bandwidth against size of one operation, with its curve and the device's ceiling."""
+    first, best = panel[0], max(panel, key=lambda row: row["busbw"])
+    fit = fitted(store, run, first["op"], first["ranks"])
+    title = (
+        f"{first['op']} over {numbers.plural(first['ranks'] or 0, 'rank')} reaches "
+        f"{numbers.bandwidth(best['busbw'])} at {numbers.traffic(best['bytes'])} in {first['tool']}"
+    )
+    if fit is not None and fit.n_star_bytes:
+        title += f"; below n* = {numbers.traffic(fit.n_star_bytes)} latency costs more"
+    notes = [curve_words(fit)] if fit is not None else []
+    ceiling, ceiling_words = _bench_ceiling(store, run)
+    if ceiling:
+        notes.append(f"Dashed line: {ceiling_words}.")
+    if any(row["both"] for row in panel):
+        notes.append("Of in-place and out-of-place the faster.")
+    return Figure(
+        id=name,
+        title=title,
+        description=f"Bus bandwidth in GB/s against message size, both logarithmic, for "
+        f"{first['op']} as a benchmark measured it.",
+        scenes=[
+            bench_plot(
+                [CallGroup(row["bytes"], row["busbw"], 0, 0.0) for row in panel],
+                fit,
+                ceiling,
+                ceiling=ceiling_words,
+            )
+        ],
+        table=DataTable(
+            ["size of a call", "bytes of a call", "busbw, GB/s", "time, µs"],
+            [
+                [
+                    numbers.traffic(row["bytes"]),
+                    numbers.count(row["bytes"]),
+                    numbers.cell(row["busbw"]),
+                    numbers.cell(row["time_us"]),
+                ]
+                for row in panel
+            ],
+        ),
+        note=" ".join(notes),
+    )
+
+
+def _bench_ceiling(store: Store, run: str) -> tuple[float | None, str]:
+    """The data sheet's figure of the device that a benchmark inside one host ran on."""
+    found = rows(
+        store,
+        "SELECT DISTINCT kind, name FROM topology"
+        " WHERE run = ? AND kind IN ('bench-device', 'bench-host')",
+        [run],
+    )
+    if len(found) != 1 or found[0]["kind"] != "bench-device":
+        return None, ""
+    device = find_device(found[0]["name"])
+    if device is None or not device.link_gbps:
+        return None, ""
+    return device.link_gbps, f"links of one {device.name}, data sheet"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,8 @@ from advisor.whatif.queries import CallRow
 
 # Passes over the ring: an all-reduce is a reduce-scatter and an all-gather.
 _PASSES = {"all_reduce": 2}
+
+Kind = tuple[str, int, str]  # operation, bytes, process group
 
 
 def transfers(
@@ -40,18 +43,21 @@ def burst_numbers(spans: dict[int, tuple[int, int]]) -> dict[int, int]:
 def service_times(
     rows: dict[int, list[CallRow]], spans: dict[int, tuple[int, int]]
 ) -> dict[int, float]:
-    """Per call: its time with the network for itself.
+    """Per call: its time with the network for itself, ns.
 
     Transfers that run at once on a rank share the network in proportion to the bytes they move
-    (see simulate.py), so service = integral of own bytes / all bytes over the transfer.
+    (see simulate.py), so service = integral of own bytes / all bytes over the transfer. Where
+    different operations ran together whose like also ran alone, that tells whose the time was.
     """
     members: dict[int, set[int]] = {}
-    weight: dict[int, float] = {}
+    kinds: dict[int, Kind] = {}
     for rank, of_rank in rows.items():
         for row in of_rank:
             members.setdefault(row.call_id, set()).add(rank)
-            weight[row.call_id] = float(max(row.bytes or 0, 1)) * _PASSES.get(row.op, 1)
+            kinds[row.call_id] = (row.op, max(row.bytes or 0, 1), row.group)
+    weight = {call: float(size * _PASSES.get(op, 1)) for call, (op, size, _) in kinds.items()}
     service: dict[int, float] = {}
+    beside: dict[int, list[int]] = {}
     ordered = sorted(spans.items(), key=lambda entry: entry[1])
     starts = np.array([start for _, (start, _) in ordered], dtype=np.int64)
     ends = np.array([end for _, (_, end) in ordered], dtype=np.int64)
@@ -59,14 +65,50 @@ def service_times(
         begun = int(np.searchsorted(starts, end, side="left"))
         at_once = [ordered[place] for place in np.flatnonzero(ends[:begun] > start)]
         others = [
-            (*span, weight[other])
+            (*span, other)
             for other, span in at_once
             if other != call and members[other] & members[call]
         ]
+        beside[call] = [other for _, _, other in others]
         cuts = sorted({start, end, *(t for span in others for t in span[:2] if start < t < end)})
         total = 0.0
         for left, right in pairwise(cuts):
-            rest = sum(of for since, until, of in others if since <= left and until >= right)
+            rest = sum(
+                weight[other] for since, until, other in others if since <= left and until >= right
+            )
             total += (right - left) * weight[call] / (weight[call] + rest)
         service[call] = max(total, 0.0)
-    return service
+    return _as_alone(service, beside, kinds)
+
+
+def _as_alone(
+    service: dict[int, float], beside: Mapping[int, list[int]], kinds: Mapping[int, Kind]
+) -> dict[int, float]:
+    """The time of different operations that ran together, split as their kinds took alone.
+
+    An operation that does not fill the network by itself gets through beside others at little
+    cost, and what it moves on the wire is not always what it hands over: bytes compare calls of
+    one operation only. The sum over the calls stays.
+    """
+    seen: dict[Kind, list[float]] = {}
+    for call, others in beside.items():
+        if not others and service[call] > 0:
+            seen.setdefault(kinds[call], []).append(service[call])
+    alone = {kind: float(np.median(times)) for kind, times in seen.items()}
+    result = dict(service)
+    done: set[int] = set()
+    for first in service:
+        if first in done or not beside[first]:
+            continue
+        together, found = [first], {first}
+        for call in together:
+            new = [other for other in beside[call] if other not in found]
+            together += new
+            found.update(new)
+        done |= found
+        several = len({kinds[call][0] for call in together}) > 1
+        if several and all(kinds[call] in alone for call in together):
+            total = sum(service[call] for call in together)
+            whole = sum(alone[kinds[call]] for call in together)
+            result.update({call: alone[kinds[call]] * total / whole for call in together})
+    return result

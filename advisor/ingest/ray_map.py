@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 
 from advisor.errors import AdvisorError
-from advisor.ingest import ray_task
+from advisor.ingest import ray_look, ray_task
 from advisor.ingest.own_files import is_own, log_folders
 from advisor.ingest.ray_plan import Item, Look, Piece, batches, is_url, list_inputs, pieces
 from advisor.ingest.ray_task import Done, Job
@@ -93,6 +93,7 @@ def ingest_on_ray(
         summary = Summary(files=len(items), batches=len(plan))
         written: set[int] = set()
         names: set[str] = set()
+        later: list[Item] = []
 
         def count(done: Done) -> None:
             written.update(done.ranks)
@@ -101,6 +102,7 @@ def ingest_on_ray(
             elif done.ranks:
                 names.add(f"{min(done.ranks)}-{max(done.ranks)}-{len(done.ranks)}")
             failed.extend(done.failed)
+            later.extend(done.later)
             summary.bytes_read += sum(item.size_bytes for item in done.read)
             summary.events_read += done.events_read
             summary.events_dropped += done.events_dropped
@@ -115,6 +117,8 @@ def ingest_on_ray(
             *((item, NOT_READ) for item in ignored),
             *((item, reason) for item, reason in failed),
         ]
+        # A merged trace may tell its ranks late: then it turns up where it was read as one rank.
+        together = Piece((*together.items, *later))
         if together.items or notes:
             count(_together(ray, together, notes, sorted(written), job))
         _check_written(written, job)
@@ -164,7 +168,7 @@ def _look(ray: Any, items: Sequence[Item], cpus: int) -> list[Look]:
     size = max(1, min(_FILES_PER_LOOK, -(-len(items) // (2 * cpus))))
     parts = [items[first : first + size] for first in range(0, len(items), size)]
     found: list[Look] = []
-    for part, looks, problem in _run(ray, ray_task.look_at, parts):
+    for part, looks, problem in _run(ray, ray_look.look_at, parts):
         found += [Look(item, problem=problem) for item in part] if looks is None else looks
     return sorted(found, key=lambda look: look.item.number)
 

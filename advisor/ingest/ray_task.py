@@ -1,4 +1,4 @@
-"""What one task does: look at some files, or read some pieces into a Parquet store.
+"""What one task does: read some pieces into a Parquet store.
 
 A task may run twice (its worker died, or only seemed to): its files have names of their own and
 appear at once when all are written, and the name of its batch follows from its ranks or its inputs
@@ -18,16 +18,14 @@ from pathlib import Path
 
 from advisor.errors import AdvisorError
 from advisor.ingest.detect import detect
-from advisor.ingest.own_files import is_own
 from advisor.ingest.pipeline import read_sources
-from advisor.ingest.ray_plan import Item, Look, Piece, file_system_of, is_url
+from advisor.ingest.ray_look import fetch
+from advisor.ingest.ray_plan import Item, Piece, is_url
 from advisor.ingest.source import ReadContext, Reader, Source
-from advisor.ingest.unknown import why_unknown
 from advisor.store.batches import Index, is_dead, new_token
 from advisor.store.parquet import is_parquet_store
 from advisor.store.store import Store
 
-_HEAD_BYTES = 1 << 20
 _MEMORY_LIMIT = "1GB"
 _SCRATCH = "advisor-ingest-"
 
@@ -45,84 +43,46 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """What a task did. ``failed``: files that could not be read and why."""
+    """What a task did. ``failed``: files that could not be read and why; ``later``: those that hold
+    other ranks than planned, to be read with what needs the whole run.
+    """
 
     ranks: tuple[int, ...] = ()
     read: tuple[Item, ...] = ()
     failed: tuple[tuple[Item, str], ...] = ()
+    later: tuple[Item, ...] = ()
     batch: str = ""
     events_read: int = 0
     events_dropped: int = 0
     cpu_s: float = 0.0
 
 
+_Entry = tuple[Piece, list[tuple[Source, Reader]]]
+
+
 @dataclass
 class _Loaded:
     """Pieces whose files are at hand, and what could not be fetched."""
 
-    pieces: list[tuple[Piece, list[tuple[Source, Reader]]]] = field(default_factory=list)
+    pieces: list[_Entry] = field(default_factory=list)
     failed: list[tuple[Item, str]] = field(default_factory=list)
+    later: list[Item] = field(default_factory=list)
+
+    def give_up(self, entry: _Entry, error: AdvisorError) -> None:
+        """A piece failed: the reason in terms of the paths as given."""
+        piece, chosen = entry
+        if isinstance(error, _OtherRanksError):
+            self.later += piece.items
+            return
+        places = {item.number: item.place for item in piece.items}
+        reason = error.message
+        for source, _ in chosen:
+            reason = reason.replace(str(source.path), places[source.source_id])
+        self.failed += [(item, reason) for item in piece.items]
 
 
-def look_at(items: Sequence[Item]) -> list[Look]:
-    """Format and rank of every file; a file that cannot be read has its ``problem`` set."""
-    with tempfile.TemporaryDirectory(prefix="advisor-look-") as scratch:
-        return [_look(item, Path(scratch) / str(item.number)) for item in items]
-
-
-def _look(item: Item, scratch: Path) -> Look:
-    try:
-        path, size = _fetch(item, scratch, at_most=_HEAD_BYTES)
-        item = replace(item, size_bytes=size)
-        look = _classify(item, path)
-        if look.apart and look.rank is None and size > _HEAD_BYTES and is_url(item.place):
-            path, _ = _fetch(item, scratch)
-            look = _classify(item, path)
-    except AdvisorError as error:
-        return Look(item, problem=error.message)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return look
-
-
-def _classify(item: Item, path: Path) -> Look:
-    source = Source.of(path, item.number)
-    if source.size == 0:
-        return Look(item, problem="is empty")
-    reader = detect(source)
-    if reader is None:
-        own = is_own(item.place, source.head, ())
-        return Look(item, own=own, problem=why_unknown(source).reason if item.named else "")
-    if not hasattr(reader, "rank_hint"):
-        return Look(item, reader.FORMAT)
-    hint = reader.rank_hint(source)
-    part = source.size < item.size_bytes
-    rank = hint.rank if hint.certain or not part else None
-    return Look(item, reader.FORMAT, apart=not hint.several, rank=rank)
-
-
-def _fetch(item: Item, scratch: Path, *, at_most: int | None = None) -> tuple[Path, int]:
-    """A local path with the file's content (of a URL: its beginning), and its size in bytes."""
-    if not is_url(item.place):
-        path = Path(item.place)
-        try:
-            return path, path.stat().st_size
-        except OSError as error:
-            raise AdvisorError(f"cannot be read: {error.strerror}", where=item.place) from error
-    file_system, remote = file_system_of(item.place)
-    # The names of a file and its folder may tell the rank.
-    path = scratch / (Path(remote).parent.name or "_") / Path(remote).name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with file_system.open(remote, "rb") as source, path.open("wb") as target:
-            if at_most is None:
-                shutil.copyfileobj(source, target, 1 << 20)
-            else:
-                target.write(source.read(at_most))
-        size = file_system.size(remote)
-    except Exception as error:  # drivers raise errors of their own libraries
-        raise AdvisorError(f"cannot be read: {error}", where=item.place) from error
-    return path, path.stat().st_size if size is None else int(size)
+class _OtherRanksError(AdvisorError):
+    """A piece holds other ranks than the one it was planned for."""
 
 
 def read_batch(batch: Sequence[Piece], job: Job) -> Done:
@@ -169,7 +129,7 @@ def _load(batch: Sequence[Piece], scratch: Path) -> _Loaded:
         chosen: list[tuple[Source, Reader]] = []
         for item in piece.items:
             try:
-                path, _ = _fetch(item, scratch / str(item.number))
+                path, _ = fetch(item, scratch / str(item.number))
                 source = Source.of(path, item.number)
                 reader = detect(source)
                 if reader is None:
@@ -189,13 +149,13 @@ def _read_good(
     *,
     notes: Sequence[tuple[Item, str]] = (),
     ranks: Sequence[int] = (),
-) -> tuple[Store, list[tuple[Piece, list[tuple[Source, Reader]]]]]:
+) -> tuple[Store, list[_Entry]]:
     """Read all pieces at once; if that fails, find out which of them fail and read the others."""
     try:
         return _read(loaded.pieces, job, scratch / "all.duckdb", notes, ranks), loaded.pieces
     except AdvisorError as error:
         if len(loaded.pieces) == 1:
-            loaded.failed += _failures(loaded.pieces[0], error)
+            loaded.give_up(loaded.pieces[0], error)
             loaded.pieces = []
     good = []
     for number, entry in enumerate(loaded.pieces):
@@ -203,24 +163,12 @@ def _read_good(
             _read([entry], job, scratch / f"{number}.duckdb", (), ranks).close()
             good.append(entry)
         except AdvisorError as error:
-            loaded.failed += _failures(entry, error)
+            loaded.give_up(entry, error)
     return _read(good, job, scratch / "good.duckdb", notes, ranks), good
 
 
-def _failures(
-    entry: tuple[Piece, list[tuple[Source, Reader]]], error: AdvisorError
-) -> list[tuple[Item, str]]:
-    """The files of a piece that failed, with the reason in terms of the paths as given."""
-    piece, chosen = entry
-    places = {item.number: item.place for item in piece.items}
-    reason = error.message
-    for source, _ in chosen:
-        reason = reason.replace(str(source.path), places[source.source_id])
-    return [(item, reason) for item in piece.items]
-
-
 def _read(
-    entries: Sequence[tuple[Piece, list[tuple[Source, Reader]]]],
+    entries: Sequence[_Entry],
     job: Job,
     place: Path,
     notes: Sequence[tuple[Item, str]],
@@ -272,7 +220,7 @@ def _read(
 def _check_ranks(
     store: Store,
     job: Job,
-    entries: Sequence[tuple[Piece, list[tuple[Source, Reader]]]],
+    entries: Sequence[_Entry],
     before: Sequence[int],
 ) -> None:
     """No task may write another one's rank, so that none is lost and none is there twice."""
@@ -283,7 +231,7 @@ def _check_ranks(
     planned = {piece.rank for piece, _ in entries}
     if None not in planned and not before and set(found) != planned:
         odd = sorted(set(found) ^ {rank for rank in planned if rank is not None})
-        raise AdvisorError(f"its end names another rank than its beginning (rank {odd[0]})")
+        raise _OtherRanksError(f"it holds another rank than its beginning tells (rank {odd[0]})")
 
 
 def _ranks(store: Store, job: Job) -> list[int]:
@@ -294,7 +242,7 @@ def _ranks(store: Store, job: Job) -> list[int]:
 def _done(
     store: Store,
     ranks: Sequence[int],
-    good: Sequence[tuple[Piece, list[tuple[Source, Reader]]]],
+    good: Sequence[_Entry],
     loaded: _Loaded,
     started_s: float,
 ) -> Done:
@@ -307,6 +255,7 @@ def _done(
         ranks=tuple(ranks),
         read=items,
         failed=tuple(loaded.failed),
+        later=tuple(loaded.later),
         events_read=int(read),
         events_dropped=int(dropped),
         cpu_s=_cpu_s() - started_s,

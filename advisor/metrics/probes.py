@@ -155,7 +155,7 @@ def benchmark_fits(con: Any, run: str) -> list[dict[str, Any]]:
     ).fetchall()
     found = []
     for tool, op, ranks, sizes, times in rows:
-        fitted = fit(op, ranks, sizes, times)
+        fitted = fit(op, ranks, sizes, times, misfit=True)
         if fitted is not None:
             kind = (op, ranks, _link_kind(tool, hosts))
             found.append({**fit_record(run, kind, fitted), "origin": tool})

@@ -21,13 +21,15 @@ _ROUNDS = 25
 _HUBER = 1.345
 _BOOTSTRAPS = 200
 _SEED = 20_26
+_FREE = 2  # the terms of the line
+_LEAST = 0.05  # of a time on the line that a resampled one keeps
 # More distinct sizes than this are put in bins of an eighth of an octave.
 _MOST_SIZES = 48
 
 
 @dataclass(frozen=True)
 class AlphaBeta:
-    """A fit. Times ns, sizes bytes; ``*_low`` and ``*_high`` bound 95 % (bootstrap).
+    """A fit. Times ns, sizes bytes; ``*_low`` and ``*_high`` bound 95 % (bootstrap) and hold it.
 
     ``alpha_ns`` is None when all messages have one size: latency cannot be told apart then and
     ``beta`` holds all of the time, an upper bound.
@@ -94,12 +96,20 @@ def terms(op: str, ranks: int, algorithm: str = "ring") -> tuple[float, float] |
 
 
 def fit(
-    op: str, ranks: int, sizes_bytes: ArrayLike, times_ns: ArrayLike, algorithm: str = "ring"
+    op: str,
+    ranks: int,
+    sizes_bytes: ArrayLike,
+    times_ns: ArrayLike,
+    algorithm: str = "ring",
+    *,
+    misfit: bool = False,
 ) -> AlphaBeta | None:
     """Fit alpha and beta to measured calls of one operation on one number of ranks.
 
     Robust (medians per size, Huber weights on relative errors) and non-negative. None when the
-    operation has no (k, m) or no call has a positive size and time.
+    operation has no (k, m) or no call has a positive size and time. With ``misfit`` the intervals
+    hold how far the sizes lie off one line, as in a benchmark that times each size once or twice;
+    else they hold the scatter of calls of one size.
     """
     coefficients = terms(op, ranks, algorithm)
     sizes = np.asarray(sizes_bytes, dtype=np.float64)
@@ -114,10 +124,20 @@ def fit(
     single = len(groups) == 1
     generator = np.random.default_rng(_SEED)
     draws = []
-    for _ in range(_BOOTSTRAPS):
-        picked = [g[generator.integers(0, len(g), len(g))] for g in groups]
-        draws.append(_solve(*_medians(picked, sizes, times), k, m))
+    if misfit and len(groups) > _FREE:
+        centres, typical, counts = _medians(groups, sizes, times)
+        line = k * alpha + m * centres * beta
+        # Two terms are fitted, so that what is left of few sizes understates their errors.
+        off = (typical / line - 1.0) * math.sqrt(len(groups) / (len(groups) - _FREE))
+        for _ in range(_BOOTSTRAPS):
+            moved = 1.0 + off[generator.integers(0, len(off), len(off))]
+            draws.append(_solve(centres, line * np.maximum(moved, _LEAST), counts, k, m))
+    else:
+        for _ in range(_BOOTSTRAPS):
+            picked = [g[generator.integers(0, len(g), len(g))] for g in groups]
+            draws.append(_solve(*_medians(picked, sizes, times), k, m))
     low, high = np.quantile(np.array(draws), [0.025, 0.975], axis=0)
+    low, high = np.minimum(low, (alpha, beta)), np.maximum(high, (alpha, beta))
     predicted = k * alpha + m * sizes * beta
     total = float(((times - times.mean()) ** 2).sum())
     return AlphaBeta(

@@ -70,3 +70,20 @@ def test_links_inside_a_host_are_no_measure_of_a_benchmark_across_hosts(tmp_path
         assert run.sql("SELECT link_kind FROM alpha_beta")["link_kind"].tolist() == ["inter"]
         assert "data sheet" not in run.report.verdict.why
         assert "data sheet" not in run.render("html")
+
+
+def test_sizes_off_one_line_widen_the_interval(tmp_path: Path) -> None:
+    """Each size is timed twice with one result; small calls take another path (a lower latency)."""
+    lines = output().splitlines()
+    bent = []
+    for line in lines:
+        words = line.split()
+        if words[0].isdigit() and int(words[0]) < 65_536:
+            words[4] = words[8] = f"{float(words[4]) * 0.5:.3f}"
+        bent.append(" ".join(words) if words[0].isdigit() else line)
+    (tmp_path / "out.log").write_text("\n".join(bent) + "\n")
+    with advisor.load(tmp_path / "out.log") as run:
+        (fit,) = run.sql("SELECT * FROM alpha_beta").to_dict("records")
+    assert fit["alpha_high_ns"] - fit["alpha_low_ns"] > 0.1 * fit["alpha_ns"]
+    assert fit["alpha_low_ns"] <= fit["alpha_ns"] <= fit["alpha_high_ns"]
+    assert fit["beta_low_ns_per_byte"] <= fit["beta_ns_per_byte"] <= fit["beta_high_ns_per_byte"]

@@ -36,7 +36,7 @@ from advisor.profile.failures import (
 from advisor.profile.inject import Fault
 from advisor.profile.meeting import Nodes, apart, await_first
 from advisor.profile.progress import Board, Position, laggards
-from advisor.profile.signals import own_signals
+from advisor.profile.signals import own_signals, signal_behind
 
 _GRACE_S = 20.0  # from SIGTERM to SIGKILL: time to write a trace
 # Python does not look for modules in the working folder (-P), where another `advisor` may be; the
@@ -68,11 +68,7 @@ def launch(
     stopped the launch, MeetingError where the nodes do not meet; what was recorded stays.
     """
     from torch.distributed import DistError
-    from torch.distributed.elastic.multiprocessing import (
-        DefaultLogsSpecs,
-        SignalException,
-        Std,
-    )
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -131,11 +127,12 @@ def launch(
             ) from error
         except DistError as error:
             raise apart(nodes, timeout_s, error) from error
-        except SignalException as error:
+        except (SignalException, UnboundLocalError) as error:
+            ended_by = signal_behind(error)
             raise LaunchStoppedError(
-                f"stopped by {signal.Signals(error.sigval).name}; all ranks were ended",
+                f"stopped by {signal.Signals(ended_by.sigval).name}; all ranks were ended",
                 hint=kept(folder, workload.world_size),
-            ) from error
+            ) from ended_by
 
 
 def check(workload: Workload, nodes: Nodes) -> Workload:

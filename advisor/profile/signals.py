@@ -6,6 +6,10 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch.distributed.elastic.multiprocessing import SignalException
 
 
 @contextlib.contextmanager
@@ -21,3 +25,17 @@ def own_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def signal_behind(error: Exception) -> SignalException:
+    """The signal that ended torch's launcher. Raises ``error`` itself where it was none.
+
+    torch's ``prof`` reads a start time in its ``finally``: a signal that comes while that time is
+    taken is hidden by an UnboundLocalError.
+    """
+    from torch.distributed.elastic.multiprocessing import SignalException
+
+    for found in (error, error.__context__):
+        if isinstance(found, SignalException):
+            return found
+    raise error

@@ -205,6 +205,8 @@ def test_the_html_page_has_every_figure_of_the_text(runs: list[str], tmp_path: P
         for value in line[18:].split("  "):
             assert escape(value.strip()) in html
     assert "differ in step time from gpt2-tiny-ddp-2 beyond noise" in html
+    assert "Peak memory on a CPU is the process with Python" in html
+    assert "<code>advisor profile</code>" in html
 
 
 def test_three_runs_are_compared_with_the_first(runs: list[str]) -> None:

@@ -122,6 +122,9 @@ def _subject(report: FindingsReport) -> str:
 
 
 def _state(report: FindingsReport) -> str:
+    # Of a healthy run the steps are things to try, without a sure gain.
+    if report.verdict.cause == "healthy" and report.verdict.next_steps:
+        return "unsure"
     if report.verdict.cause in ("healthy", "benchmark", "unknown") or _is_sweep(report):
         return report.verdict.cause
     return report.findings[0].severity.value if report.findings else "unknown"

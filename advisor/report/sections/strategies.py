@@ -156,7 +156,7 @@ def _compared(found: Comparison) -> list[Figure]:
                 ["per step", *names],
                 [[title, *values] for title, values in _whole_titles(rows.figures(found))],
             ),
-            note="; ".join(rows.notes(found)).capitalize() + ".",
+            note=" ".join(f"{note[:1].upper()}{note[1:]}." for note in rows.notes(found)),
         )
     ]
     traffic = rows.traffic(found)

@@ -145,4 +145,5 @@ def _write_summaries(con: Any, data: RunData) -> None:
         insert_rows(con, "gradient_sync", sync_rows(data.run, rank, own, one.spans, spans))
     for statement in (TRAFFIC, REDUNDANT, EXPERT_BALANCE):
         con.execute(statement, [data.run])
-    insert_rows(con, "pipeline_stage", pipeline_rows(con, data.run, data.calls))
+    compute = {rank: one.occupancy.compute for rank, one in data.ranks.items()}
+    insert_rows(con, "pipeline_stage", pipeline_rows(con, data.run, data.calls, compute))

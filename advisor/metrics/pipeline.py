@@ -7,31 +7,26 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from advisor.metrics.calls import Call
+from advisor.metrics.intervals import Intervals
 from advisor.metrics.operations import POINT_TO_POINT
 from advisor.metrics.tables import rows
 
 
-def pipeline_rows(con: Any, run: str, calls: Mapping[int, Sequence[Call]]) -> list[dict[str, Any]]:
+def pipeline_rows(
+    con: Any, run: str, calls: Mapping[int, Sequence[Call]], compute: Mapping[int, Intervals]
+) -> list[dict[str, Any]]:
     """Rows of ``pipeline_stage``: every chain of ranks that send both ways in every step.
 
-    A stage whose recording is missing shows in what its neighbours send it; it has no row.
+    ``compute`` is when each rank computes. A stage whose recording is missing shows in what its
+    neighbours send it; it has no row.
     """
     chains = _chains(calls)
     if not chains:
         return []
-    figures = {
-        rank: values
-        for rank, *values in rows(
-            con,
-            """
-            SELECT b.rank, median(b.window_ns), median(b.compute_ns),
-              median(b.idle_ns + coalesce(b.exposed_wait_ns, b.exposed_comm_ns)), count(*)
-            FROM step_breakdown b WHERE b.run = ? AND b.complete GROUP BY b.rank
-            """,
-            [run],
-        )
-    }
+    figures = _figures(con, run, calls, compute)
     records = []
     for chain in chains:
         read = [(stage, rank) for stage, rank in enumerate(chain) if rank in figures]
@@ -40,7 +35,7 @@ def pipeline_rows(con: Any, run: str, calls: Mapping[int, Sequence[Call]]) -> li
         mean = sum(figures[rank][1] for _, rank in read) / len(read)
         micro_batches = _micro_batches(calls, chain)
         for stage, rank in read:
-            step, compute, bubble, _ = figures[rank]
+            step, computed, bubble = figures[rank]
             ideal = None
             if micro_batches:
                 ideal = (len(chain) - 1) / (micro_batches + len(chain) - 1)
@@ -52,14 +47,49 @@ def pipeline_rows(con: Any, run: str, calls: Mapping[int, Sequence[Call]]) -> li
                     "stages": len(chain),
                     "micro_batches": micro_batches,
                     "step_ns": round(step),
-                    "compute_ns": round(compute),
+                    "compute_ns": round(computed),
                     "bubble_ns": round(bubble),
                     "bubble_share": bubble / step if step else 0.0,
                     "ideal_bubble_share": ideal,
-                    "imbalance_ns": round(compute - mean),
+                    "imbalance_ns": round(computed - mean),
                 }
             )
     return records
+
+
+def _figures(
+    con: Any, run: str, calls: Mapping[int, Sequence[Call]], compute: Mapping[int, Intervals]
+) -> dict[int, tuple[float, float, float]]:
+    """rank -> medians over its complete steps of their length, compute and bubble, ns.
+
+    The bubble is the time in which a stage has nothing to work on: idle, or waiting for a
+    neighbour, also while a message of its own is on its way.
+    """
+    found = rows(
+        con,
+        """
+        SELECT b.rank, s.start_ns, s.end_ns, b.window_ns, b.compute_ns,
+          b.idle_ns + coalesce(b.exposed_wait_ns, b.exposed_comm_ns), b.exposed_wait_ns IS NOT NULL
+        FROM step_breakdown b JOIN step s USING (run, rank, step)
+        WHERE b.run = ? AND b.complete ORDER BY b.rank, b.step
+        """,
+        [run],
+    )
+    steps: dict[int, list[list[float]]] = defaultdict(list)
+    hidden = {rank: _held_while_sending(own, compute[rank]) for rank, own in calls.items()}
+    for rank, start, end, window, computed, bubble, waits_known in found:
+        if waits_known and rank in hidden:
+            bubble += int(hidden[rank].covered([start], [end])[0])
+        steps[rank].append([window, computed, bubble])
+    return {rank: tuple(np.median(own, axis=0).tolist()) for rank, own in steps.items()}
+
+
+def _held_while_sending(calls: Sequence[Call], compute: Intervals) -> Intervals:
+    """When a rank waits for a neighbour to begin sending while a call of its own moves data."""
+    moving = Intervals.of([c.start + (c.wait or 0) for c in calls], [c.end for c in calls])
+    waits = [c for c in calls if c.op == "recv" and c.wait]
+    held = Intervals.of([c.start for c in waits], [c.start + (c.wait or 0) for c in waits])
+    return (held & moving) - compute
 
 
 def _chains(calls: Mapping[int, Sequence[Call]]) -> list[list[int]]:

@@ -11,32 +11,28 @@ own uncertainty cannot tell from zero is zero: hosts normally are synchronised.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.metrics.calls import Call
+from advisor.metrics.clock_ends import SIGNIFICANT, Difference, difference
+from advisor.metrics.clock_places import weigh
 from advisor.metrics.clock_starts import one_clock_off
 from advisor.metrics.groups import RankInfo
 from advisor.metrics.operations import SYNCHRONISING
-from advisor.metrics.robust import Floats, huber, spread
 
-# An offset must exceed this many standard errors, and ranks of one host differ by as many.
-_SIGNIFICANT = 4.0
 # Ranks of one host read one clock; below this they are not told apart whatever the fit says.
 _ONE_HOST_NS = 200_000
-# Largest message over smallest that lets a slope be told from an intercept.
-_SIZE_RANGE = 2.0
-# A drift needs this much time to show (50 ppm, a poor clock, is 50 us after one second).
-_DRIFT_SPAN_NS = 2_000_000_000
-_MOST_CALLS = 4_000
 # A slow edge sets ranks apart by at most half of the transfer (two ranks), less with more.
 _STAGGER_SHARE = 0.6
 # A rank that leaves a call before another came, by more than this and in more of the calls than
 # spans that were paired wrongly make up, has another clock.
 _TOLERANCE_NS = 200_000
 _MOST_EARLY = 0.05
+# No offset beyond this share of a call is taken where the clocks as recorded explain the calls.
+_FAR_SHARE = 0.35
 
 
 @dataclass(frozen=True)
@@ -66,18 +62,6 @@ def aligned(time_ns: int, rank: int, clocks: Mapping[int, Clock]) -> int:
     return time_ns if clock is None else time_ns + clock.correction(time_ns)
 
 
-@dataclass(frozen=True)
-class _Difference:
-    """Ends of one rank less another's: intercept with error, drift and spread."""
-
-    offset: float
-    error: float
-    drift: float
-    spread: float
-    identified: bool
-    transfer: float
-
-
 def clocks(
     columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo]
 ) -> dict[int, Clock]:
@@ -93,18 +77,18 @@ def clocks(
     for column in usable:
         for rank in column:
             neighbours[rank].update(column)
-    raw: dict[int, _Difference] = {}
+    raw: dict[int, Difference] = {}
     for root in sorted(neighbours):
         if root in raw:
             continue
-        raw[root] = _Difference(0.0, 0.0, 0.0, 0.0, True, 0.0)
+        raw[root] = Difference(0.0, 0.0, 0.0, 0.0, True, 0.0)
         queue = [root]
         while queue:
             known = queue.pop(0)
             for rank in sorted(neighbours[known] - set(raw)):
-                step = _difference(usable, known, rank, origin)
+                step = difference(usable, known, rank, origin)
                 base = raw[known]
-                raw[rank] = _Difference(
+                raw[rank] = Difference(
                     base.offset + step.offset,
                     float(np.hypot(base.error, step.error)),
                     base.drift + step.drift,
@@ -119,10 +103,17 @@ def clocks(
 def _checked(
     found: dict[int, Clock], infos: Mapping[int, RankInfo], columns: Sequence[Mapping[int, Call]]
 ) -> dict[int, Clock]:
-    """The same, where messages have one size after a look at starts as well (clock_starts.py)."""
+    """The same, where messages have one size after a look at starts as well."""
     if all(clock.identified for clock in found.values()):
         return found
     host = {rank: host_of(rank, infos) for rank in found}
+    return _weighed(_one_off(found, host, columns), host, columns)
+
+
+def _one_off(
+    found: dict[int, Clock], host: Mapping[int, object], columns: Sequence[Mapping[int, Call]]
+) -> dict[int, Clock]:
+    """With the one clock that is off put right, if any is seen to be (clock_starts.py)."""
     already = frozenset(host[rank] for rank, clock in found.items() if clock.ambiguous)
     before = {rank: clock.offset_ns for rank, clock in found.items()}
     one = one_clock_off(columns, host, before, already)
@@ -141,69 +132,48 @@ def _checked(
     }
 
 
-def _difference(
-    columns: Iterable[Mapping[int, Call]], one: int, other: int, origin: int
-) -> _Difference:
-    pairs = [(c[one], c[other]) for c in columns if one in c and other in c]
-    if len(pairs) > _MOST_CALLS:
-        pairs = pairs[:: len(pairs) // _MOST_CALLS + 1]
-    # In time relative to the pair's own median, so that any offset leaves the numbers small.
-    ends = np.array([b.end - a.end for a, b in pairs], dtype=np.int64)
-    middle = int(np.median(ends))
-    late = (ends - middle).astype(np.float64)
-    when = np.array([a.end - origin for a, _ in pairs], dtype=np.float64)
-    sizes, identified = _sizes(pairs)
-    transfer = float(np.median([a.transfer or (a.end - a.start) for a, _ in pairs]))
-    columns_of = [np.ones(len(pairs))]
-    if identified:
-        columns_of.extend(sizes)
-    with_drift = np.ptp(when) > _DRIFT_SPAN_NS and len(pairs) >= 20
-    if with_drift:
-        columns_of.append(when * 1e-6)
-    design = np.stack(columns_of, axis=1)
-    if len(pairs) <= design.shape[1] + 1:
-        return _Difference(float(middle), spread(late) or 1e6, 0.0, spread(late), False, transfer)
-    scale = np.maximum(np.abs(design).max(axis=0), 1e-12)
-    fit = huber(design / scale, late)
-    coefficients, errors = fit.coefficients / scale, fit.errors / scale
-    drift = 0.0
-    if with_drift and abs(coefficients[-1]) > _SIGNIFICANT * errors[-1]:
-        drift = float(coefficients[-1])
-    elif with_drift:
-        fit = huber(design[:, :-1] / scale[:-1], late)
-        coefficients, errors = fit.coefficients / scale[:-1], fit.errors / scale[:-1]
-    return _Difference(
-        middle + float(coefficients[0]),
-        float(errors[0]),
-        drift,
-        fit.spread,
-        identified,
-        transfer,
-    )
+def _weighed(
+    found: dict[int, Clock], host: Mapping[int, object], columns: Sequence[Mapping[int, Call]]
+) -> dict[int, Clock]:
+    """With all clocks weighed at once (clock_places.py): taken as they were recorded, as found, or
+    as the slow place has them that alone explains the calls; else the ends tell nothing."""
+    seen = weigh(columns, host, {rank: clock.offset_ns for rank, clock in found.items()})
+    if seen is None:
+        return found
+    by_host = {one: _middle(found, host, one) for one in seen.offsets_ns}
+    recorded = seen.loss({one: -by for one, by in by_host.items()})
+    if seen.right(recorded):
+        far = max(map(abs, by_host.values())) > _FAR_SHARE * seen.time_ns
+        if not (far and seen.surely_right(recorded)):
+            return found
+        return {
+            rank: replace(clock, offset_ns=0, identified=False, ambiguous=False)
+            for rank, clock in found.items()
+        }
+    if seen.decided:
+        first = seen.offsets_ns.get(host[min(found)], 0)
+        return {
+            rank: replace(
+                clock,
+                offset_ns=clock.offset_ns + seen.offsets_ns[host[rank]] - first,
+                identified=True,
+                ambiguous=False,
+            )
+            if host[rank] in seen.offsets_ns
+            else clock
+            for rank, clock in found.items()
+        }
+    if seen.right(seen.loss(dict.fromkeys(by_host, 0))):
+        return found
+    return {rank: replace(clock, ambiguous=True) for rank, clock in found.items()}
 
 
-def _sizes(pairs: Sequence[tuple[Call, Call]]) -> tuple[list[Floats], bool]:
-    """Wire bytes by operation, one regressor each; whether they tell size from offset."""
-    by_op: dict[str, Floats] = {}
-    for index, (call, _) in enumerate(pairs):
-        op = call.wire_op or call.op
-        column = by_op.setdefault(op, np.zeros(len(pairs)))
-        column[index] = float(call.bytes or 0)
-    regressors = []
-    identified = False
-    for column in by_op.values():
-        if not column.any():
-            identified = True  # a barrier has no size at all
-            continue
-        regressors.append(column)
-        known = column[column > 0]
-        if known.max() >= _SIZE_RANGE * known.min() and len(np.unique(known)) > 1:
-            identified = True
-    return regressors, identified
+def _middle(found: Mapping[int, Clock], host: Mapping[int, object], one: object) -> int:
+    return int(np.median([clock.offset_ns for rank, clock in found.items() if host[rank] == one]))
 
 
 def _by_host(
-    raw: Mapping[int, _Difference],
+    raw: Mapping[int, Difference],
     infos: Mapping[int, RankInfo],
     origin: int,
     columns: Sequence[Mapping[int, Call]],
@@ -226,7 +196,7 @@ def _by_host(
         center = float(np.median([offset[rank] for rank in ranks]))
         for rank in ranks:
             found = raw[rank]
-            doubt = max(_ONE_HOST_NS, _SIGNIFICANT * found.error, 2 * found.spread)
+            doubt = max(_ONE_HOST_NS, SIGNIFICANT * found.error, 2 * found.spread)
             if not found.identified:
                 doubt = max(doubt, _STAGGER_SHARE * found.transfer)
             if len(ranks) > 1 and abs(offset[rank] - center) <= doubt:
@@ -259,14 +229,14 @@ def _by_host(
     }
 
 
-def _zero(away: float, found: _Difference, others: Sequence[float]) -> bool:
+def _zero(away: float, found: Difference, others: Sequence[float]) -> bool:
     """Whether an offset against the median clock is no more than uncertainty or stagger.
 
     Messages of one size cannot tell an offset from the stagger of a slow edge. Then a single clock
     that stands far from all others is an offset; a spread over several clocks is stagger.
     """
     if found.identified:
-        return abs(away) <= max(_SIGNIFICANT * found.error, 0.5 * found.spread)
+        return abs(away) <= max(SIGNIFICANT * found.error, 0.5 * found.spread)
     if len(others) <= 2:
         # In rings of two and three a slow edge too sets one rank apart, by under half the transfer.
         return abs(away) <= max(_STAGGER_SHARE * found.transfer, 2 * found.spread)

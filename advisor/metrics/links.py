@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.calls import Call
+from advisor.metrics.clock_places import weigh
 from advisor.metrics.fits import link_kind, wire_name
 from advisor.metrics.link_cost import Culprit, Inputs, Share, link_row, of_host
 from advisor.metrics.operations import POINT_TO_POINT
 from advisor.metrics.peers import PeerExcess, peer_excess
+from advisor.metrics.places import Home
 from advisor.metrics.probes import Probe, probe_rows
-from advisor.metrics.ring_ends import Home, Ring, observe
+from advisor.metrics.ring_ends import Ring, observe
 from advisor.metrics.rings import Explained, explain
 
 _SIGNIFICANCE = 0.01
@@ -87,10 +89,21 @@ def homes(data: Inputs) -> dict[int, Home]:
 def _explained(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
     if not data.gloo:
         return None
-    found = explain(_rings(data, home), home)
+    found = explain(_rings(data, home), home) or _with_any_clocks(data, home)
     if found is None or found.p_value >= _SIGNIFICANCE or found.share[1] < _SMALLEST_SHARE:
         return None
     return found
+
+
+def _with_any_clocks(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
+    """What explains the calls whatever the hosts' clocks are, where these may be wrong."""
+    if not any(clock.ambiguous or clock.offset_ns for clock in data.clocks.values()):
+        return None
+    given = {rank: data.clocks[rank].offset_ns if rank in data.clocks else 0 for rank in home}
+    seen = weigh(data.columns, home, given)
+    if seen is None or not seen.slow:
+        return None
+    return Explained(seen.places, (), seen.shares, seen.p_value, seen.calls)
 
 
 def _rings(data: Inputs, home: Mapping[int, Home]) -> list[Ring]:

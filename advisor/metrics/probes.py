@@ -14,7 +14,7 @@ from typing import Any
 from advisor.metrics.fits import fit_record
 from advisor.metrics.link_cost import Culprit, Inputs, Share, bandwidth, link_row, of_host
 from advisor.metrics.pair_timings import Pair, Suspect, suspects, timed_pairs
-from advisor.metrics.ring_ends import Home
+from advisor.metrics.places import Home
 from advisor.model.alpha_beta import fit
 
 # What a pair's rate is good for.

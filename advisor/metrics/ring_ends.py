@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from advisor.metrics.blame import widest
 from advisor.metrics.calls import Call
 from advisor.metrics.clock import Clock, aligned
 from advisor.metrics.fits import wire_name
+from advisor.metrics.places import Home
 from advisor.metrics.ring_model import GLOO_RINGS
 from advisor.metrics.robust import Floats, spread
 
@@ -20,8 +21,6 @@ _SMALLEST_BYTES = 65_536
 # The model's ends are off by this part of the stagger, and ranks wake up this late.
 _MODEL_ERROR = 0.15
 _WAKE_NS = 150_000
-
-Home = Hashable
 
 
 @dataclass(frozen=True)

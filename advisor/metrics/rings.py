@@ -8,13 +8,13 @@ operations that go around the other way) must agree on the place.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.metrics.ring_ends import Home, Ring, centred, freed
+from advisor.metrics.places import Home, Place, places_of
+from advisor.metrics.ring_ends import Ring, centred, freed
 from advisor.metrics.ring_model import SHARES, edges, ends
 from advisor.metrics.robust import Floats, binomial_tail
 
@@ -29,24 +29,6 @@ _MISFIT = 2.0
 _CLOCK_OFF = 8.0
 # Places that fit this little worse than the best are as likely.
 _AS_GOOD = 4.0
-
-
-@dataclass(frozen=True)
-class Place:
-    """``kind``: 'both', 'out' or 'in' (of ``homes[0]``), or 'edge' (``homes[0]`` to the other)."""
-
-    kind: str
-    homes: tuple[Home, ...]
-
-    def slow(self, edge: tuple[int, int], home: Mapping[int, Home]) -> bool:
-        """Whether an edge (sender, receiver) is slow if this place is."""
-        source, target = home[edge[0]], home[edge[1]]
-        if source == target:
-            return False
-        if self.kind == "edge":
-            return (source, target) == self.homes
-        sends, receives = source == self.homes[0], target == self.homes[0]
-        return (sends and self.kind != "in") or (receives and self.kind != "out")
 
 
 @dataclass(frozen=True)
@@ -124,16 +106,8 @@ def _freed(rings: Sequence[Ring], host: Home, home: Mapping[int, Home]) -> list[
 
 
 def _places(rings: Sequence[Ring], home: Mapping[int, Home]) -> list[Place]:
-    """Every host as sender, receiver and both, and every pair of hosts next to each other."""
-    pairs = {
-        (home[source], home[target])
-        for ring in rings
-        for source, target in edges(ring.op, ring.ranks)
-        if home[source] != home[target]
-    }
-    hosts = sorted({one for pair in pairs for one in pair}, key=str)
-    found = [Place(kind, (host,)) for host, kind in itertools.product(hosts, ("both", "out", "in"))]
-    return [*found, *(Place("edge", pair) for pair in sorted(pairs, key=str))]
+    """Every place that an edge of one of the rings is of."""
+    return places_of((e for ring in rings for e in edges(ring.op, ring.ranks)), home)
 
 
 def _receivers(ring: Ring, place: Place, home: Mapping[int, Home]) -> frozenset[int]:

@@ -21,7 +21,7 @@ from advisor.metrics.fits import link_kind, wire_name
 from advisor.metrics.intervals import Intervals
 from advisor.metrics.link_cost import Inputs
 from advisor.metrics.operations import POINT_TO_POINT
-from advisor.metrics.ring_ends import Home
+from advisor.metrics.places import Home
 from advisor.metrics.ring_model import GLOO_RINGS
 from advisor.metrics.robust import bootstrap
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from advisor.metrics.places import Place
 from advisor.metrics.ring_ends import Ring
 from advisor.metrics.ring_model import SHARES, edges, ends
-from advisor.metrics.rings import Place, explain
+from advisor.metrics.rings import explain
 
 HOMES = {
     "one rank per host": {rank: f"h{rank}" for rank in range(4)},

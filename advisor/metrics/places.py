@@ -1,0 +1,35 @@
+"""Places that may be slow in a ring: a host's link, one of its directions, an edge of two hosts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+Home = Hashable
+
+
+@dataclass(frozen=True)
+class Place:
+    """``kind``: 'both', 'out' or 'in' (of ``homes[0]``), or 'edge' (``homes[0]`` to the other)."""
+
+    kind: str
+    homes: tuple[Home, ...]
+
+    def slow(self, edge: tuple[int, int], home: Mapping[int, Home]) -> bool:
+        """Whether an edge (sender, receiver) is slow if this place is."""
+        source, target = home[edge[0]], home[edge[1]]
+        if source == target:
+            return False
+        if self.kind == "edge":
+            return (source, target) == self.homes
+        sends, receives = source == self.homes[0], target == self.homes[0]
+        return (sends and self.kind != "in") or (receives and self.kind != "out")
+
+
+def places_of(edges: Iterable[tuple[int, int]], home: Mapping[int, Home]) -> list[Place]:
+    """Every host as sender, receiver and both, and every pair of hosts next to each other."""
+    pairs = {(home[a], home[b]) for a, b in edges if home[a] != home[b]}
+    hosts = sorted({one for pair in pairs for one in pair}, key=str)
+    found = [Place(kind, (host,)) for host, kind in itertools.product(hosts, ("both", "out", "in"))]
+    return [*found, *(Place("edge", pair) for pair in sorted(pairs, key=str))]

@@ -27,6 +27,8 @@ from advisor.errors import AdvisorError
 PER_RANK = ("event", "comm_event", "rank")
 PER_RUN = ("run", "process_group", "topology", "link", "nccl_choice", "bench", "flight", "source")
 _FOLDER = "batch"
+_DUCKDBS = "tmp_"
+"""How DuckDB calls a file until it is whole, unless told not to."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ def clear_unfinished(
     """
     mine = {f"rank={rank}" for rank in ranks} | {f"ranks={name}" for name in names}
     for file in Index(folder).unfinished().get(run_folder(folder, "", run).name, []):
-        what, *rest = file.name.removeprefix(".").split(".")
+        what, *rest = file.name.removeprefix(_DUCKDBS).removeprefix(".").split(".")
         token = rest[0] if rest else ""
         # What this process left itself is of a batch that was replaced since.
         if what in mine or is_dead(token) or token.startswith(f"{_machine()}-{os.getpid()}-"):

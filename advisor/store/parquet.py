@@ -155,7 +155,8 @@ def _copy(con: Any, query: str, values: dict[str, Any], place: Path) -> None:
     temporary = Path(name)
     target = name.replace("'", "''")
     try:
-        con.execute(f"COPY ({query}) TO '{target}' (FORMAT parquet, COMPRESSION zstd)", values)
+        options = "FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false"  # it is renamed here
+        con.execute(f"COPY ({query}) TO '{target}' ({options})", values)
         temporary.replace(place)
     finally:
         temporary.unlink(missing_ok=True)

@@ -135,6 +135,20 @@ def test_what_is_left_over_is_said(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("begin", [".", "tmp_."], ids=["ours", "the database's"])
+def test_what_a_killed_copy_left_goes_with_the_next_write(tmp_path: Path, begin: str) -> None:
+    folder = tmp_path / "set"
+    _write(folder, _trace(tmp_path, 0))
+    dead = f"{new_token().split('-')[0]}-{1 << 22}-00"
+    left = folder / "event" / "run=run" / f"{begin}rank=7.{dead}.ab_c1.partial"
+    left.write_bytes(b"PAR1")
+    _write(folder, _trace(tmp_path, 1))
+    assert not left.exists()
+    with Store.open(folder) as store:
+        notes = store.con.execute("SELECT note FROM source WHERE note LIKE '%writer%'").fetchall()
+    assert notes == []
+
+
 def test_files_of_others_stay(tmp_path: Path) -> None:
     """GIVEN a writer of another rank that is at work, here or elsewhere THEN its files stay."""
     folder = tmp_path / "set"

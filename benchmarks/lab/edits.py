@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import re
 import shutil
 from pathlib import Path
@@ -32,6 +33,21 @@ def edited_ranks(case: Case) -> list[int]:
         return [case.edit.rank]
     host = case.faulty.host_of(case.edit.rank)
     return [rank for rank in range(case.faulty.ranks) if case.faulty.host_of(rank) == host]
+
+
+def shift_all_clocks(traces: Path, target: Path, case: Case, most_ms: float) -> None:
+    """Copy ``traces`` to ``target`` with each host's clock off by up to ``most_ms``, either way.
+
+    The shifts are drawn from the case's id, so that every run has the same. Files of ranks that are
+    missing stay missing; a file that was cut short raises EOFError.
+    """
+    shutil.copytree(traces, target)
+    chance = random.Random(f"{case.id}: all clocks")
+    shift = [chance.uniform(-most_ms, most_ms) for _ in range(case.faulty.hosts)]
+    for rank in range(case.faulty.ranks):
+        path = target / f"rank{rank}.trace.json.gz"
+        if path.exists():
+            edit_trace(path, Edit("shift-clock", rank, shift[case.faulty.host_of(rank)]))
 
 
 def edit_trace(path: Path, edit: Edit) -> None:

@@ -8,12 +8,12 @@ names the ranks or the host that were at fault and no other.
 from __future__ import annotations
 
 import fnmatch
-import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from ruamel.yaml import YAML
 from advisor.findings import Finding, FindingsReport, Severity
 from benchmarks.lab import case as lab_case
 from benchmarks.lab.case import CASE_FILE, TRACES, Case, Truth
+from benchmarks.lab.edits import shift_all_clocks
+from benchmarks.lab.judge import judge_place
 
 COUNTED_SLOWDOWN = 0.10
 """Faults that slow the step down by this much count."""
@@ -78,26 +80,38 @@ def accepted_rules() -> dict[str, list[str]]:
     return rules
 
 
-def score_all(folder: Path, *, only: str = "*", say: Callable[[str], None]) -> list[Score]:
-    """Score every recording under ``folder`` whose id matches ``only``."""
+def score_all(
+    folder: Path, *, only: str = "*", say: Callable[[str], None], shift_all_ms: float = 0.0
+) -> list[Score]:
+    """Score every recording under ``folder`` whose id matches ``only``.
+
+    With ``shift_all_ms`` each host's clock is moved by up to so much first, and recordings that
+    were edited otherwise are left out.
+    """
     folders = sorted(
         path.parent
         for path in folder.glob(f"*/{CASE_FILE}")
         if fnmatch.fnmatch(path.parent.name, only)
+        and not (shift_all_ms and lab_case.read(path.parent).edit)
     )
     scores = []
     with ProcessPoolExecutor(WORKERS) as pool:
-        for result in pool.map(score_folder, folders):
+        for result in pool.map(partial(score_folder, shift_all_ms=shift_all_ms), folders):
             scores.append(result)
             say(f"{result.id}: {result.top}")
     return scores
 
 
-def score_folder(folder: Path) -> Score:
-    """Diagnose one recording and compare."""
+def score_folder(folder: Path, *, shift_all_ms: float = 0.0) -> Score:
+    """Diagnose one recording, or a copy with all hosts' clocks shifted, and compare."""
     case, truth = lab_case.read(folder), lab_case.read_truth(folder)
     try:
-        report, groups = _diagnose(folder / TRACES)
+        with tempfile.TemporaryDirectory() as scratch:
+            traces = folder / TRACES
+            if shift_all_ms:
+                traces = Path(scratch) / TRACES
+                shift_all_clocks(folder / TRACES, traces, case, shift_all_ms)
+            report, groups = _diagnose(traces)
     except Exception as error:  # noqa: BLE001 - one broken case is a miss, not the end of all
         return _result(case, truth, None, error=f"{type(error).__name__}: {error}")
     return _result(case, truth, report, groups)
@@ -170,65 +184,6 @@ def describe_place(case: Case) -> str:
     if place.ranks:
         return f"rank {place.ranks[0]}"
     return place.group
-
-
-def judge_place(
-    case: Case, finding: Finding, groups: Mapping[str, str] | None = None
-) -> str | None:
-    """'right', 'candidates' (the truth is in a set that excludes somebody), 'wrong' or None."""
-    place = case.place
-    if place.group:
-        described = (groups or {}).get(finding.process_group or "", "")
-        return "right" if place.group in described else "wrong"
-    if place.hosts:
-        return _judge_host(case, finding)
-    if place.ranks:
-        return _judge_set(set(place.ranks), set(finding.ranks), case.faulty.ranks)
-    return None
-
-
-def _judge_host(case: Case, finding: Finding) -> str:
-    host = case.place.hosts[0]
-    edges = [edge for link in finding.links if (edge := _edge(link, case))]
-    if edges:
-        # One direction: the edge must leave (or enter) the host. Both: either of its edges will
-        # do, a ring shows the slower of the two.
-        ends = {"send": (0,), "receive": (1,)}.get(case.place.direction, (0, 1))
-        touching = [edge for edge in edges if any(edge[end] == host for end in ends)]
-        if len(touching) == len(edges):
-            return "right"
-        return "candidates" if touching and len(edges) < case.faulty.hosts else "wrong"
-    named = {number for name in finding.hosts if (number := _host_number(name)) is not None}
-    if not named:
-        named = {case.faulty.host_of(rank) for rank in finding.ranks}
-    return _judge_set({host}, named, case.faulty.hosts)
-
-
-def _judge_set(truth: set[int], named: set[int], of: int) -> str:
-    if named == truth:
-        return "right"
-    return "candidates" if truth < named and len(named) < of else "wrong"
-
-
-def _edge(link: str, case: Case) -> tuple[int, int] | None:
-    """Host indices of a link named 'host a -> host b' or, by ranks, '2 -> 3'."""
-    ends = [end.strip() for end in link.split("->")]
-    if len(ends) != 2:
-        return None
-    hosts = []
-    for end in ends:
-        number = _host_number(end)
-        if number is None and (rank := re.search(r"\d+$", end)):
-            number = case.faulty.host_of(int(rank.group()))
-        if number is None:
-            return None
-        hosts.append(number)
-    return hosts[0], hosts[1]
-
-
-def _host_number(name: str) -> int | None:
-    match = re.search(r"-h(\d+)$", name)
-    return int(match.group(1)) if match else None
 
 
 def _said(finding: Finding) -> str:

@@ -17,6 +17,7 @@ from benchmarks.lab.cases import all_cases, quick_cases
 from benchmarks.lab.config import STRATEGIES, RunConfig, from_json
 from benchmarks.lab.faults import KINDS
 from benchmarks.lab.hosts import LinkShape
+from benchmarks.lab.judge import judge_place
 
 JOB = RunConfig(strategy="ddp", ranks=4)
 TRUTH = Truth(faulty_step_ns=(150, 152), healthy_step_ns=(100, 101))
@@ -83,7 +84,7 @@ def test_any_warning_on_a_control_is_an_alarm():
 )
 def test_place_of_a_rank(ranks, verdict):
     found = finding("straggler-rank", ranks=ranks)
-    assert score.judge_place(case(place=Place(ranks=(2,))), found) == verdict
+    assert judge_place(case(place=Place(ranks=(2,))), found) == verdict
 
 
 @pytest.mark.parametrize(
@@ -102,25 +103,25 @@ def test_place_of_a_rank(ranks, verdict):
 def test_place_of_a_link_on_one_rank_hosts(direction, links, verdict):
     place = Place(ranks=(2,), hosts=(2,), direction=direction)
     found = finding("slow-ring-link", links=links)
-    assert score.judge_place(case("slow-link", place), found) == verdict
+    assert judge_place(case("slow-link", place), found) == verdict
 
 
 def test_place_of_a_host_with_two_ranks():
     job = RunConfig(ranks=8, ranks_per_host=2)
     where = case("slow-link", Place(ranks=(4, 5), hosts=(2,)), faulty=job)
-    assert score.judge_place(where, finding("slow-ring-link", hosts=["advlab7-h2"])) == "right"
-    assert score.judge_place(where, finding("slow-ring-link", ranks=[4, 5])) == "right"
-    assert score.judge_place(where, finding("slow-ring-link", links=["5 -> 6"])) == "right"
-    assert score.judge_place(where, finding("slow-ring-link", links=["6 -> 7"])) == "wrong"
+    assert judge_place(where, finding("slow-ring-link", hosts=["advlab7-h2"])) == "right"
+    assert judge_place(where, finding("slow-ring-link", ranks=[4, 5])) == "right"
+    assert judge_place(where, finding("slow-ring-link", links=["5 -> 6"])) == "right"
+    assert judge_place(where, finding("slow-ring-link", links=["6 -> 7"])) == "wrong"
 
 
 def test_place_of_a_group_is_told_by_its_description():
     where = case("tensor-across-hosts", Place(group="tp"))
     groups = {"1": "mesh_tp", "2": "mesh_dp"}
     found = finding("tensor-parallel-across-nodes", process_group="1")
-    assert score.judge_place(where, found, groups) == "right"
+    assert judge_place(where, found, groups) == "right"
     found = finding("tensor-parallel-across-nodes", process_group="2")
-    assert score.judge_place(where, found, groups) == "wrong"
+    assert judge_place(where, found, groups) == "wrong"
 
 
 @pytest.mark.parametrize(

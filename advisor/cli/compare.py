@@ -28,7 +28,7 @@ _FILES = {"text": "comparison.txt", "json": "comparison.json", "html": "comparis
 @click.command(
     epilog="Example:  advisor compare runs/single runs/ddp runs/fsdp2 --fail-if 'step_time>3%'"
 )
-@click.argument("runs", nargs=-1, required=True, metavar="BASE RUN...")
+@click.argument("runs", nargs=-1, required=True, metavar="BASE RUN...", type=click.Path())
 @click.option("--format", "formats", default="text", show_default=True, help="text, json, html.")
 @click.option("-o", "--output", type=click.Path(), help="File; a folder for several formats.")
 @click.option(

@@ -23,9 +23,21 @@ _FAIL_ORDER = {"critical": 0, "warning": 1, "info": 2}
 @click.command(
     epilog="Example:  advisor diagnose traces/ nccl.log --format text,html --fail-on warning"
 )
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--nccl-log", multiple=True, metavar="FILE", help="Also read this NCCL_DEBUG log.")
-@click.option("--nsys", multiple=True, metavar="FILE", help="Also read this nsys sqlite export.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
+@click.option(
+    "--nccl-log",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(),
+    help="Also read this NCCL_DEBUG log.",
+)
+@click.option(
+    "--nsys",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(),
+    help="Also read this nsys sqlite export.",
+)
 @click.option(
     "--format",
     "formats",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from advisor.cli._complete import rule_names
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example:  advisor explain small-buckets")
-@click.argument("name", metavar="RULE")
+@click.argument("name", metavar="RULE", shell_complete=rule_names)
 @click.option("--rules", "rule_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Also the rules in this folder.")  # fmt: skip
 @click.option("--sql", "show_sql", is_flag=True, help="Also the query.")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Example:  advisor open 1 traces/ --write slow-link.json")
 @click.argument("finding", metavar="FINDING")
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path())
 @click.option(
     "--findings",
     type=click.Path(path_type=Path),

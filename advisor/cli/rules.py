@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from advisor.cli._complete import rule_names
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example:  advisor rules --rules my-rules/ --test")
-@click.argument("names", nargs=-1, metavar="[RULE]...")
+@click.argument("names", nargs=-1, metavar="[RULE]...", shell_complete=rule_names)
 @click.option("--test", "run_examples", is_flag=True, help="Run the examples inside each rule.")
 @click.option("--rules", "rule_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
               help="Also the rules in this folder.")  # fmt: skip

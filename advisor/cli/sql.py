@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from advisor.cli._complete import rule_names
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -25,7 +26,12 @@ _TABLE_WIDTH = 10_000
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("query", required=False)
-@click.option("--rule", metavar="RULE", help="Run this rule's own query instead of QUERY.")
+@click.option(
+    "--rule",
+    metavar="RULE",
+    shell_complete=rule_names,
+    help="Run this rule's own query instead of QUERY.",
+)
 @click.option(
     "--format",
     "format_",

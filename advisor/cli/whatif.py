@@ -26,7 +26,7 @@ _USUAL = (
 @click.command(
     epilog="Example:  advisor whatif runs/ddp --set bucket_cap_mb=100 --set link.bandwidth=x2"
 )
-@click.argument("paths", nargs=-1, required=True, metavar="RUN...")
+@click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path())
 @click.option(
     "--set",
     "changes",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
 from advisor.cli import _main, _watch
@@ -110,6 +111,27 @@ def test_completion(shell: str) -> None:
     done = CliRunner().invoke(_root, ["completion", shell])
     assert done.exit_code == 0
     assert "_ADVISOR_COMPLETE" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("advisor explain straggler-r", "plain,straggler-rank"),
+        ("advisor rules small-b", "plain,small-buckets"),
+        ("advisor sql run.duckdb --rule small-b", "plain,small-buckets"),
+        *(
+            (f"advisor {command} fix", "file,fix")
+            for command in ("diagnose", "compare", "whatif", "open 1", "diagnose --nccl-log")
+        ),
+    ],
+)
+def test_the_tab_key_offers_rules_and_paths(
+    words: str, offered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    completion = BashComplete(_root, {}, "advisor", "_ADVISOR_COMPLETE")
+    assert completion.complete() == offered
 
 
 def test_watch_diagnoses_again_when_a_rank_arrives(

@@ -38,6 +38,40 @@ class SeveralJobsError(AdvisorError):
         self.evidence = evidence
 
 
+def with_neighbours(
+    several: SeveralJobsError, chosen: Sequence[tuple[Source, Reader]], *, logs: str
+) -> SeveralJobsError:
+    """``several`` with the other files that stand in the folder of one job only.
+
+    Raises AdvisorError where the jobs are told apart by files of the format ``logs`` and another
+    file may be of any of them.
+    """
+    taken = {path for files in several.jobs.values() for path in files}
+    formats = {source.path: reader.FORMAT for source, reader in chosen}
+    tops = {
+        name: Path(os.path.commonpath([path.absolute().parent for path in files]))
+        for name, files in several.jobs.items()
+    }
+    jobs = {name: list(files) for name, files in several.jobs.items()}
+    for path in sorted(formats.keys() - taken):
+        owners = [name for name, top in tops.items() if top in path.absolute().parents]
+        inner = [
+            name
+            for name in owners
+            if not any(tops[name] in tops[other].parents for other in owners)
+        ]
+        if len(inner) == 1 and len(set(tops.values())) == len(tops):
+            jobs[inner[0]].append(path)
+        elif {formats.get(path) for path in taken} == {logs}:
+            raise AdvisorError(
+                f"these NCCL logs are of {len(jobs)} jobs ({several.evidence}), and "
+                f"{path.name} can be of any of them",
+                where=str(path),
+                hint="pass it with the logs of its own job, or put each job into its own folder",
+            )
+    return SeveralJobsError(jobs, several.evidence)
+
+
 @dataclass(frozen=True)
 class RankFile:
     """One file of one rank, and the size of the job as it tells it."""

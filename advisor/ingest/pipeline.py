@@ -12,7 +12,7 @@ from typing import Any
 from advisor import __version__
 from advisor.errors import AdvisorError
 from advisor.ingest.detect import detect, readers
-from advisor.ingest.jobs import SeveralJobsError, refuse_several
+from advisor.ingest.jobs import SeveralJobsError, refuse_several, with_neighbours
 from advisor.ingest.join import join_sources
 from advisor.ingest.own_files import is_own, log_folders
 from advisor.ingest.paths import Found, expand
@@ -56,8 +56,11 @@ def ingest(
         )
     context = ReadContext(store, run, lean=lean, progress=progress)
     chosen, skipped = _choose(expand(paths))
-    refuse_several(chosen)
-    read_sources(context, chosen, skipped)
+    try:
+        refuse_several(chosen)
+        read_sources(context, chosen, skipped)
+    except SeveralJobsError as several:
+        raise with_neighbours(several, chosen, logs="nccl-log") from several
 
 
 def read_jobs(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from advisor.errors import AdvisorError
 from advisor.ingest.readers._text import numbered_lines, without_launcher
 from advisor.ingest.readers.nccl_log.collect import Log
+from advisor.ingest.readers.nccl_log.jobs import refuse_several_logs
 from advisor.ingest.readers.nccl_log.write import write_log
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.text import TableParser
@@ -29,12 +30,18 @@ class _File:
 
 
 def read_texts(sources: Sequence[Source], context: ReadContext, format_name: str) -> None:
-    """Read the files of one run and report each."""
+    """Read the files of one run and report each.
+
+    Raises :class:`SeveralJobsError` for the logs of several jobs; files with a benchmark's table
+    are no job's and may be of any number of processes.
+    """
     if not sources:
         return
     log = Log()
     files = [_read(source, log, context) for source in sources]
     in_files = dict(log.counts.dropped)
+    of_jobs = [str(file.source.path) for file in files if not file.harvest.measurements]
+    refuse_several_logs([log.told[path] for path in of_jobs if path in log.told])
     log.finish()
     write_log(context, log)
     for index, file in enumerate(files):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from advisor.ingest.readers.nccl_log.communicators import Member, Registry, Slot
 from advisor.ingest.readers.nccl_log.facts import (
@@ -15,6 +16,7 @@ from advisor.ingest.readers.nccl_log.facts import (
     Parsed,
 )
 from advisor.ingest.readers.nccl_log.graphs import Blocks
+from advisor.ingest.readers.nccl_log.jobs import Told
 from advisor.ingest.readers.nccl_log.lines import parse_line
 from advisor.ingest.readers.nccl_log.prefix import Record, Thread, is_cut_prefix, records
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, parse_choice
@@ -66,6 +68,8 @@ class Log:
     choices: dict[tuple[Slot, Choice], int] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
     messages: int = 0
+    told: dict[str, Told] = field(default_factory=dict)
+    """What each file tells of the job that it is of."""
     _blocks: dict[Thread, Blocks] = field(default_factory=dict)
     _tuning: dict[Thread, Tuning] = field(default_factory=dict)
     _matrix: Matrix = field(default_factory=Matrix)
@@ -154,10 +158,21 @@ class Log:
             found = parse_line(text)
         if not found and "|" in text:
             found = self._tuning.setdefault(thread, Tuning()).feed(text)
+        told = self._of_file(where[0])
+        if record.thread is not None and thread.host:
+            told.processes.add((thread.host, thread.pid))
         for item in found:
             if isinstance(item, CommLine):
                 self.registry.see(thread, item)
+                told.saw(item, (thread.host, thread.pid))
+            elif isinstance(item, Fact) and (item.kind, item.name) == ("version", "nccl"):
+                told.versions.add(str(item.value))
         return self._keep(self.registry.slot(thread), found, where)
+
+    def _of_file(self, path: str) -> Told:
+        if path not in self.told:
+            self.told[path] = Told([Path(path)])
+        return self.told[path]
 
     def _keep(self, slot: Slot, found: list[Parsed], where: Where) -> int:
         kept = [item for item in found if not isinstance(item, CommLine)]

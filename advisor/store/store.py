@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import weakref
 from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
@@ -35,6 +36,8 @@ class Store:
         self.con = stoppable(con)
         self.path = path
         self._temporary = temporary
+        # Ctrl-C may come wherever the interpreter is, in close() too: then this tidies up.
+        self._unsaved = weakref.finalize(self, _discard, con, temporary) if temporary else None
 
     @classmethod
     def create(cls, path: Path | None = None, *, force: bool = False) -> Store:
@@ -148,6 +151,8 @@ class Store:
             os.fsync(file.fileno())
         self._temporary.replace(self.path)
         self._temporary = None
+        if self._unsaved is not None:
+            self._unsaved.detach()
         self.con = duckdb.connect(str(self.path), read_only=True)
 
     def _shrink(self) -> None:
@@ -172,9 +177,9 @@ class Store:
     def close(self) -> None:
         """Close; an unsaved created store leaves nothing behind."""
         self.con.close()
-        if self._temporary is not None:
-            remove_database(self._temporary)
-            self._temporary = None
+        if self._unsaved is not None:
+            self._unsaved()
+        self._temporary = None
 
     def __enter__(self) -> Store:
         return self
@@ -186,6 +191,12 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _discard(con: Any, temporary: Path) -> None:
+    """Remove a database that was not saved, and its log."""
+    con.close()
+    remove_database(temporary)
 
 
 def is_store(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -9,8 +10,10 @@ import time
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from advisor.store.leftovers import clear_leftovers
+from advisor.store.store import Store
 
 _HOLD = (
     "import duckdb, sys\ncon = duckdb.connect(sys.argv[1])\nprint('open', flush=True)\ninput()\n"
@@ -40,6 +43,31 @@ def test_old_halves_of_other_stores_go_and_the_rest_stays(tmp_path: Path) -> Non
     clear_leftovers(tmp_path / "run.duckdb")
     assert [path for path in gone if path.exists()] == []
     assert sorted(tmp_path.iterdir()) == sorted([*kept, text])
+
+
+def test_an_interrupt_while_a_store_is_closed_leaves_nothing(tmp_path: Path) -> None:
+    """GIVEN Ctrl-C in the moment in which an unsaved store is closed."""
+    store = Store.create(tmp_path / "run.duckdb")
+    con, store.con = store.con, _Interrupted()
+    assert len(list(tmp_path.iterdir())) >= 1
+    with pytest.raises(KeyboardInterrupt), store:
+        con.execute("INSERT INTO run (run, created_at, advisor_version) VALUES ('r', '', '')")
+    del store
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_saved_store_stays_when_it_goes_out_of_scope(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "run.duckdb")
+    store.save()
+    del store
+    gc.collect()
+    assert list(tmp_path.iterdir()) == [tmp_path / "run.duckdb"]
+
+
+class _Interrupted:
+    def close(self) -> None:
+        raise KeyboardInterrupt
 
 
 def test_a_store_that_another_process_writes_stays(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ class Recommendation(BaseModel):
     confirmed_resolution_share: float | None = None  # of the mean over the confirmation's pairs
     assumes: list[str]
     trials: dict[str, int]
+    resumed_at: list[int] = []  # the first trial of every sitting but the first
     grid_points: int
     tried_points: int
     not_tried: list[str]
@@ -82,6 +84,11 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         "resolution_share": sweep.resolution_of(1),
         "confirmed_resolution_share": floor,
         "trials": counts,
+        "resumed_at": [
+            after.number
+            for before, after in pairwise(sweep.results)
+            if after.sitting != before.sitting
+        ],
         "grid_points": len(sweep.points),
         "tried_points": len(tried) + 1,
         "not_tried": [

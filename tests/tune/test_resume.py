@@ -11,8 +11,10 @@ from click.testing import CliRunner
 
 from advisor.cli.tune import command
 from advisor.errors import AdvisorError
+from advisor.report.sections.sweep_trials import _settings
 from advisor.tune import run as engine
 from advisor.tune.journal import Journal
+from advisor.tune.recommend import recommend, trial_rows
 from advisor.tune.search import Predicted
 from advisor.tune.sweep import Plan, Sweep
 from advisor.tune.trial import TrialResult
@@ -88,6 +90,22 @@ def test_a_search_trial_is_compared_with_its_own_sitting(
     ratios = {item.configuration["bucket_cap_mb"]: item.ratio for item in sweep.tried()}
     assert ratios == {5.0: pytest.approx(0.8, rel=1e-3), 1.0: pytest.approx(0.9, rel=1e-3)}
     assert sweep.resolution_of(1) == pytest.approx(0.0, abs=1e-3)
+
+
+def test_the_page_and_the_file_compare_within_one_sitting_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sit(tmp_path, monkeypatch, stop_at=4)
+    sweep, _ = sit(tmp_path, monkeypatch, stop_at=None, factor=2.0)
+    result = recommend(sweep, [])
+    assert result.resumed_at == [4]
+    columns = ("run", "trial", "settings", "is_baseline", "outcome", "origin", "steps")
+    columns += ("step_ns_median", "step_ns_mad", "log")
+    timed = [dict(zip(columns, row, strict=True)) for row in trial_rows(sweep)]
+    found = {one.label: one.step_ns for one in _settings(timed, 100e6, result.resumed_at)}
+    # THEN trial 3, the last of its sitting, is 20 % faster than the runs of that sitting
+    assert found["bucket_cap_mb=5.0"] == pytest.approx(80e6, rel=1e-3)
+    assert found["bucket_cap_mb=1.0"] == pytest.approx(90e6, rel=1e-3)
 
 
 def test_no_trial_is_stopped_early_by_a_step_of_an_earlier_sitting(

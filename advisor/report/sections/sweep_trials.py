@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import math
 import statistics
@@ -37,7 +38,9 @@ def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
     baselines = [trial["step_ns_median"] for trial in timed if trial["is_baseline"]]
     baseline = statistics.median(baselines) if baselines else None
     band = _band(baseline, timed, result.get("resolution_share"))
-    settings = sorted(_settings(timed, baseline), key=lambda one: one.step_ns)
+    settings = sorted(
+        _settings(timed, baseline, result.get("resumed_at") or []), key=lambda one: one.step_ns
+    )
     best = settings[0] if settings else None
     seen = best is not None and band is not None and best.step_ns < band[0]
     if result:
@@ -170,12 +173,17 @@ def values_of(trial: Row) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _ratios(timed: list[Row]) -> Iterator[tuple[Row, float | None]]:
-    """Every trial that is no baseline, over the (log) mean of the baselines next to it."""
-    ok = [trial["is_baseline"] and trial["outcome"] == "ok" for trial in timed]
+def _ratios(timed: list[Row], resumed_at: list[int]) -> Iterator[tuple[Row, float | None]]:
+    """Every trial that is no baseline, over the (log) mean of the baselines next to it.
+
+    Of its own sitting only: the sweep was resumed with the trials ``resumed_at``.
+    """
+    sitting = [bisect.bisect(resumed_at, trial["trial"]) for trial in timed]
+    good = [trial["is_baseline"] and trial["outcome"] == "ok" for trial in timed]
     for place, trial in enumerate(timed):
         if trial["is_baseline"]:
             continue
+        ok = [fine and own == sitting[place] for fine, own in zip(good, sitting, strict=True)]
         before = next((timed[i] for i in range(place - 1, -1, -1) if ok[i]), None)
         after = next((timed[i] for i in range(place + 1, len(timed)) if ok[i]), None)
         around = [math.log(one["step_ns_median"]) for one in (before, after) if one]
@@ -185,9 +193,11 @@ def _ratios(timed: list[Row]) -> Iterator[tuple[Row, float | None]]:
         )
 
 
-def _settings(timed: list[Row], baseline: float | None) -> Iterator[_Setting]:
+def _settings(
+    timed: list[Row], baseline: float | None, resumed_at: list[int]
+) -> Iterator[_Setting]:
     groups: dict[str, list[tuple[Row, float]]] = {}
-    for trial, ratio in _ratios(timed):
+    for trial, ratio in _ratios(timed, resumed_at):
         if ratio is None or baseline is None:
             step = float(trial["step_ns_median"])
         else:

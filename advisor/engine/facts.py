@@ -123,7 +123,10 @@ def _notes(sandbox: Sandbox, facts: Facts) -> list[str]:
             "such calls are not compared across ranks"
         )
     if facts.residual_ns and facts.ranks_read > 1:
-        notes.append(f"clocks agree within {duration(facts.residual_ns)} after alignment")
+        notes.append(
+            "clocks were aligned by when ranks leave their calls: that fit is good to "
+            f"{duration(facts.residual_ns)}, which does not prove the clocks right"
+        )
     return notes
 
 

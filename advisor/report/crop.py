@@ -12,6 +12,7 @@ from advisor.store.store import Store
 
 MAX_LANES = 8
 
+# Communication is cut where computing begins and ends (`cover`): what lies under it is hidden.
 # Spans closer than `tolerance` and alike become one. Times are ns from the crop's start, each rank
 # cropped on its own clock (`crop` holds the window of every rank on that rank's clock).
 _SQL = """
@@ -35,8 +36,27 @@ span AS (
   UNION ALL
   SELECT rank, CASE WHEN wait_ns IS NULL THEN 'comm' ELSE 'transfer' END,
     start_ns + coalesce(wait_ns, 0), end_ns, s, e, op, bytes, marked FROM call),
+computing AS (
+  SELECT *, max(f) OVER (PARTITION BY rank ORDER BY b, f
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until
+  FROM (SELECT rank, s AS b, s AS f, e FROM crop UNION ALL
+    SELECT rank, greatest(b, s), f, e FROM span WHERE kind = 'compute')),
+busy AS (
+  SELECT rank, min(b) AS b, max(f) AS f, e
+  FROM (SELECT *, sum(CASE WHEN b > until THEN 1 ELSE 0 END) OVER (PARTITION BY rank
+    ORDER BY b, f ROWS UNBOUNDED PRECEDING) AS number FROM computing)
+  GROUP BY rank, e, number),
+cover AS (
+  SELECT rank, true AS hidden, b, f FROM busy UNION ALL
+  SELECT rank, false, f, lead(b, 1, e) OVER (PARTITION BY rank ORDER BY b) FROM busy),
+part AS (
+  SELECT * FROM span WHERE kind NOT IN ('comm', 'transfer') UNION ALL
+  SELECT rank, CASE WHEN hidden THEN 'hidden-comm' ELSE kind END, greatest(span.b, cover.b),
+    least(span.f, cover.f), s, e, op, bytes, marked
+  FROM span JOIN cover USING (rank)
+  WHERE kind IN ('comm', 'transfer') AND span.b < cover.f AND span.f > cover.b),
 clipped AS (
-  SELECT rank, kind, op, bytes, marked, greatest(b, s) - s AS b, least(f, e) - s AS f FROM span
+  SELECT rank, kind, op, bytes, marked, greatest(b, s) - s AS b, least(f, e) - s AS f FROM part
   WHERE least(f, e) > greatest(b, s)),
 reached AS (
   SELECT *, max(f) OVER (PARTITION BY rank, kind, marked ORDER BY b, f

@@ -17,6 +17,7 @@ KINDS: dict[str, str] = {
     "compute": "compute",
     "transfer": "exposed transfer",
     "comm": "exposed communication",
+    "hidden-comm": "hidden communication",
     "wait": "waiting for a peer",
     "memory": "memory copies",
     "other": "other device work",

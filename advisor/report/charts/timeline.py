@@ -16,7 +16,7 @@ _GAP = 2
 _RANK_GAP = 10
 _SOLID = 0.95
 # Drawn in the communication lane; every other kind goes into the lane above it.
-_COMM_KINDS = ("comm", "transfer", "wait")
+_COMM_KINDS = ("comm", "transfer", "wait", "hidden-comm")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,9 @@ def timeline(lanes: Sequence[RankLane], *, length_ns: float, from_ns: float, sin
             if span.filled < _SOLID:
                 title += f", busy {numbers.share(span.filled)} of it"
             height = max(_LANE * span.filled, 2.0) if span.filled < _SOLID else _LANE
-            scene.marks.append(Rect(x, y + _LANE - height, max(width, 0.1), height, kind, title))
+            # From above, so that it does not lie under what is exposed in the same stretch.
+            y_bar = y if span.kind == "hidden-comm" else y + _LANE - height
+            scene.marks.append(Rect(x, y_bar, max(width, 0.1), height, kind, title))
             label = span.label or numbers.duration(span.end_ns - span.start_ns)
             # About 0.75 % of a wide plot per letter, three times that on a telephone.
             mixed = span.folded and (span.kind in _COMM_KINDS or span.filled < _SOLID)

@@ -1,0 +1,53 @@
+"""The crop of a finding draws what compute hides apart from what is exposed."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.report.charts.scene import Rect
+from advisor.report.charts.timeline import RankLane, Span, timeline
+from advisor.report.crop import figure
+from tests.report.support import MS, RUN, make_report, make_store
+
+
+def test_transfer_under_compute_is_drawn_as_hidden() -> None:
+    """GIVEN rank 2's transfer of 20 ms from 70 ms on, with compute under 5 ms of it, in two."""
+    with make_store() as store:
+        finding = next(item for item in make_report().findings if item.evidence.window)
+        (start,) = store.con.execute(
+            "SELECT start_ns FROM collective WHERE run = ? AND rank = 2 AND step = 0", [RUN]
+        ).fetchone()
+        for begin, length, stream in ((4, 3, 7), (5, 2, 8), (10, 2, 7)):  # two overlap
+            store.con.execute(
+                "INSERT INTO activity (run, rank, kind, start_ns, end_ns, stream)"
+                " VALUES (?, 2, 'compute', ?, ?, ?)",
+                [RUN, start + begin * MS, start + (begin + length) * MS, stream],
+            )
+        made = figure(store, finding)
+    assert made is not None
+    assert ("hidden-comm", "hidden communication") in made.legend
+    drawn = [
+        mark.title.removeprefix("rank 2: ").split(", all_reduce")[0]
+        for mark in made.scenes[0].marks
+        if isinstance(mark, Rect)
+        and mark.title.startswith("rank 2:")
+        and "all_reduce" in mark.title
+    ]
+    assert sorted(drawn) == [
+        "exposed transfer, 3 ms",
+        "exposed transfer, 4 ms",
+        "exposed transfer, 8 ms",
+        "hidden communication, 2 ms",
+        "hidden communication, 3 ms",
+    ]
+
+
+@pytest.mark.parametrize("filled", [0.3, 0.8])
+def test_hidden_and_exposed_of_one_stretch_do_not_cover_one_another(filled: float) -> None:
+    spans = [
+        Span("transfer", 0, 100, folded=True, filled=1 - filled),
+        Span("hidden-comm", 0, 100, folded=True, filled=filled),
+    ]
+    scene = timeline([RankLane(0, spans)], length_ns=100, from_ns=0, since="the crop")
+    exposed, hidden = (mark for mark in scene.marks if isinstance(mark, Rect))
+    assert hidden.y + hidden.height == pytest.approx(exposed.y)

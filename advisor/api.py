@@ -148,6 +148,7 @@ class Run:
         from html import escape
 
         from advisor.report import summary
+        from advisor.report.commands import inline_code
 
         def cells(tag: str, values: Sequence[object]) -> str:
             inside = "".join(
@@ -157,12 +158,12 @@ class Run:
 
         verdict, findings = self.report.verdict, self.report.findings
         todo = [summary.to_paste(step, self.report) for step in verdict.next_steps]
-        steps = "".join(f"<li>{escape(step)}</li>" for step in todo)
+        steps = "".join(f"<li>{inline_code(step)}</li>" for step in todo)
         rows = [
             cells("td", [number, f.severity.value, summary.per_step(f), f.rule, summary.place(f)])
             for number, f in enumerate(findings, 1)
         ]
-        head = cells("th", ["#", "severity", "per step", "finding", "where"])
+        head = cells("th", ["#", "severity", summary.per(self.report), "finding", "where"])
         table = f"<table>{head}{''.join(rows)}</table>" if rows else ""
         html = f"<p><b>{escape(verdict.title)}</b><br>{escape(verdict.why)}</p>"
         return html + (f"<ol>{steps}</ol>" if steps else "") + table

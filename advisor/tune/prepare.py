@@ -77,6 +77,7 @@ def prepare(
 
     Raises AdvisorError when there is nothing to vary, or too few trials to compare anything.
     """
+    given = workload.timed_steps if "timed_steps" in workload.model_fields_set else None
     steps = max(workload.timed_steps, MINIMUM_TIMED_STEPS)
     workload = comparable(workload.with_settings({"timed_steps": steps}), axes)
     start = baseline(list(axes), workload, environment)
@@ -103,4 +104,5 @@ def prepare(
         fixed=fixed,
         seconds=seconds,
         timeout_s=timeout_s,
+        timed_steps=given,
     )

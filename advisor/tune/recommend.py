@@ -185,7 +185,9 @@ def write_files(
     ]
     body = "\n".join(lines) if lines else "# no environment variable changes"
     written.append(write_whole(folder / "env.sh", f"{note}{body}\n"))
-    patched = sweep.workload.with_settings(settings)
+    patched = sweep.workload.with_settings(settings).without("timed_steps")
+    if sweep.timed_steps is not None:
+        patched = patched.with_settings({"timed_steps": sweep.timed_steps})
     text = patched_text(patched, source)
     written.append(write_whole(folder / "workload.yaml", note + text))
     script = f"#!/bin/sh\n{note}set -eu\n. {shlex.quote(str((folder / 'env.sh').resolve()))}\n"

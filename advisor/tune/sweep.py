@@ -36,6 +36,7 @@ class Sweep:
 
     ``fixed`` are axes without a second value that this workload can run. Without ``axes`` the
     present settings run once, for their trace. ``sitting`` is the one that goes on now.
+    ``timed_steps`` is what the user's workload says of them (None: nothing); trials may run more.
     """
 
     workload: Workload
@@ -49,6 +50,7 @@ class Sweep:
     predictions: Predicted | None = None
     results: list[TrialResult] = field(default_factory=list)
     sitting: int = 0
+    timed_steps: int | None = None
 
     @property
     def start(self) -> Configuration:

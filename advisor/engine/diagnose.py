@@ -11,6 +11,7 @@ from advisor.engine.catalogue import load_catalogue
 from advisor.engine.causes import merge, rank_findings
 from advisor.engine.evaluate import evaluate
 from advisor.engine.facts import read_facts, summarise
+from advisor.engine.numbering import number_findings, number_verdict
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.step_words import caveats, word_for_trace
@@ -66,7 +67,10 @@ def diagnose(
             summaries.append(summary)
             outcomes += sorted(run_outcomes, key=lambda outcome: outcome.rule)
             findings += merged
-    findings = rank_findings(findings)
+    findings = number_findings(rank_findings(findings))
+    verdicts = [
+        number_verdict(verdict, run, findings) for run, verdict in zip(runs, verdicts, strict=True)
+    ]
     verdict = _worst(summaries, verdicts, findings)
     report = FindingsReport(
         advisor_version=__version__,

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from advisor.engine.catalogue import recipes
 from advisor.engine.facts import Facts
+from advisor.engine.numbering import token
 from advisor.engine.rule import Need, Rule
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.engine.text import duration, render, render_lines
@@ -173,11 +174,12 @@ def _finding(
     ranks = _list(row.get("ranks", row.get("rank")))
     numbers = _possible(row, facts)
     where = render(rule.where, known)
-    share = None
-    if numbers["savings_ns"] is not None and facts.step_ns:
-        share = numbers["savings_ns"] / facts.step_ns
+    finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
+    known["finding_number"] = token(finding_id)
+    gain = numbers["savings_ns"]
+    share = gain / facts.step_ns if gain is not None and facts.step_ns else None
     return Finding(
-        id=f"{rule.id}-{_slug(where)}" if where else rule.id,
+        id=finding_id,
         run=sandbox.run,
         rule=rule.id,
         severity=severity_of(rule, row, facts),

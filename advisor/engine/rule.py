@@ -137,7 +137,10 @@ class Rule(_Strict):
         description="its evidence compares ranks or calls within the same steps, so that only "
         "0.5 % of the step, not the steps' own spread, is its noise floor",
     )
-    fix: list[str] = Field(min_length=1, description="Jinja each; in the order to try")
+    fix: list[str] = Field(
+        min_length=1,
+        description="Jinja each; in the order to try; {{ finding_number }} is the finding's own",
+    )
     verify: str
     false_alarms: list[str] = Field(min_length=1)
     see: list[str] = Field(default_factory=list)

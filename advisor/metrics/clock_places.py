@@ -27,7 +27,7 @@ _MOST_RANKS = 16
 _MOST_KINDS = 4
 _SMALLEST_BYTES = 65_536
 # Numbers in the largest array of a fit; larger groups are told from fewer of their calls.
-_MOST_NUMBERS = 4_000_000
+_MOST_NUMBERS = 1_000_000
 # The model is no better than this: places whose loss is nearer to the best explain it as well.
 _NEAR, _NEAR_LOSS = 1.35, 4.0
 # Hosts are normally synchronised: clocks that come this near (per kind of call) are right.

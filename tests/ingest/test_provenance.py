@@ -18,7 +18,11 @@ NCCL_TESTS = """# nThread 1 nGpus 2 minBytes 8 maxBytes 8 step: 2(factor) warmup
 def test_every_input_has_its_hash(fixtures_dir: Path, tmp_path: Path) -> None:
     report = tmp_path / "all_reduce_perf.log"
     report.write_text(NCCL_TESTS)
-    inputs = [fixtures_dir / "gpt2-tiny-ddp-2", fixtures_dir / "nccl-logs", report]
+    inputs = [
+        fixtures_dir / "gpt2-tiny-ddp-2",
+        fixtures_dir / "nccl-logs" / "v2.27-groups.log",
+        report,
+    ]
     with Store.create() as store:
         ingest(inputs, store)
         rows = store.con.execute(

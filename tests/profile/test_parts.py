@@ -320,9 +320,15 @@ def test_an_abort_for_want_of_memory_is_read_from_the_log(tmp_path: Path) -> Non
 def test_only_listed_variables_are_recorded() -> None:
     found = environment.variables(
         {"NCCL_ALGO": "Ring", "NCCL_NET_TOKEN": "x", "HOME": "/root", "OMP_NUM_THREADS": "1",
-         "AWS_SECRET_ACCESS_KEY": "x", "PYTORCH_ALLOC_CONF": "a"}
+         "AWS_SECRET_ACCESS_KEY": "x", "PYTORCH_ALLOC_CONF": "a", "RCCL_API_KEY": "x",
+         "FI_EFA_PASSWD": "x", "TORCH_NCCL_AUTH": "x", "NCCL_IB_PKEY": "1"}
     )  # fmt: skip
-    assert found == {"NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "1", "PYTORCH_ALLOC_CONF": "a"}
+    assert found == {
+        "NCCL_ALGO": "Ring",
+        "NCCL_IB_PKEY": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYTORCH_ALLOC_CONF": "a",
+    }
 
 
 def test_range_names_read_back() -> None:

@@ -102,7 +102,11 @@ def test_too_few_steps_are_no_verdict() -> None:
     ("metric", "other", "said"),
     [
         ("exposed_comm", {"exposed_comm_ns": 7, "exposed_samples_ns": [6.0, 7, 7, 8]}, "from zero"),
-        ("exposed_comm", {"exposed_comm_ns": 7, "exposed_samples_ns": [0.0, 0, 0, 28]}, ""),
+        (
+            "exposed_comm",
+            {"exposed_comm_ns": 7, "exposed_samples_ns": [0.0, 0, 0, 28]},
+            "from zero, within noise: cannot tell",
+        ),
         ("exposed_comm", {"exposed_comm_ns": 7, "exposed_samples_ns": [7.0]}, "too few recorded"),
         ("idle", {"idle_ns": 104, "idle_samples_ns": [104.0] * 4}, "+4.0% is worse than 3.0%"),
         ("idle", {"idle_ns": 102, "idle_samples_ns": [102.0] * 4}, ""),
@@ -117,6 +121,29 @@ def test_other_gates_heed_noise_and_zeros(metric: str, other: dict[str, Any], sa
     )  # fmt: skip
     judged = _judge((metric, 0.03), compared(base, run_of("b", [100] * 4, **other)))
     assert said in judged[0].line if said else judged == []
+
+
+def test_what_grew_over_the_limit_within_noise_does_not_pass() -> None:
+    """GIVEN steps that scatter so much that 40 % more shows nothing THEN the gate says so."""
+    found = compared(run_of("a", [90, 100, 100, 150]), run_of("b", [80, 140, 140, 150]))
+    (verdict,) = _judge(("step_time", 0.03), found)
+    assert verdict.status == 2
+    assert re.search(r"step_time \+40\.0% \(-.*\), within noise: cannot tell", verdict.line)
+    assert _judge(("step_time", 0.5), found) == []
+
+
+def test_exposed_communication_of_operations_adds_up(runs: list[str]) -> None:
+    """GIVEN calls that overlap each other THEN what they share is counted once."""
+    with api.load(runs[0]) as run:
+        known = figures(run.store.con, run.store.con.execute("SELECT run FROM run").fetchone()[0])
+        (alone,) = run.store.con.execute(
+            "SELECT sum(c.exposed_ns) / (SELECT count(*) FROM step WHERE complete) "
+            "FROM collective c JOIN step s USING (rank, step) WHERE s.complete"
+        ).fetchone()
+    assert known is not None
+    shared = sum(total.exposed_ns_per_step or 0 for total in known.collectives)
+    assert alone > 1.2 * known.exposed_comm_ns  # as two calls at once each count it
+    assert shared == pytest.approx(known.exposed_comm_ns, abs=len(known.collectives))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ _FILES = {"text": "comparison.txt", "json": "comparison.json", "html": "comparis
     multiple=True,
     metavar="METRIC>N%",
     help=f"Exit with 1 when a run is worse than BASE by more: {', '.join(_GATES)}; with 2 when "
-    "its steps are too few to tell.",
+    "its steps cannot tell.",
 )
 @click.option(
     "--peak-tflops",
@@ -62,7 +62,8 @@ def command(
     Step times come from profile.json where there is one (steps timed without the profiler), else
     from the traced steps. A difference counts when its 95 % interval leaves out zero: an exact rank
     test, for which each run needs at least 4 steps. --fail-if step_time, exposed_comm and idle
-    fail on a value over the limit that is beyond noise; memory is one number, taken as it is.
+    fail (1) on a value over the limit that is beyond noise, and cannot tell (2) where it is within
+    noise; memory is one number, taken as it is.
     """
     if len(runs) < 2:
         raise AdvisorError("needs at least two runs, the base first", hint=_instead(Path(runs[0])))
@@ -153,13 +154,17 @@ def _judge(gate: tuple[str, float], found: Comparison) -> list[_Verdict]:
         share, is_worse = _change(metric, found.base, row, step)
         if is_worse is None:
             said.append(_Verdict(_UNTOLD, f"{row.run}: {metric}: {_why_untold(metric, step)}"))
-        elif is_worse and share > limit:
+        elif share > limit:
             between = ""
             if metric == "step_time" and step.low is not None and step.high is not None:
                 between = f" ({step.low:+.1%} to {step.high:+.1%})"
             text = f"{share:+.1%}" if math.isfinite(share) else "from zero"
-            line = f"{row.run}: {metric} {text}{between} is worse than {limit:.1%}"
-            said.append(_Verdict(_WORSE, line))
+            if is_worse:
+                line = f"{row.run}: {metric} {text}{between} is worse than {limit:.1%}"
+                said.append(_Verdict(_WORSE, line))
+            else:
+                line = f"{row.run}: {metric} {text}{between}, within noise: cannot tell"
+                said.append(_Verdict(_UNTOLD, f"{line}; record more steps of both"))
     return said
 
 

@@ -18,7 +18,11 @@ from advisor.metrics.recorded import world_size_said
 
 @dataclass(frozen=True)
 class CollectiveTotal:
-    """One operation: calls and bytes per step and rank, time of a call and of all of them."""
+    """One operation: calls and bytes per step and rank, time of a call and of all of them.
+
+    ``total_ns_per_step`` counts calls that overlap each by itself; ``exposed_ns_per_step`` is
+    shared between them, so that operations add up to no more than the exposed communication.
+    """
 
     op: str
     calls_per_step: float
@@ -144,14 +148,15 @@ def figures(
         peak_memory_bytes=about[3],
         tokens_per_step=tokens_per_step,
         on_host=bool(about[4]),
-        collectives=_collectives(con, run),
+        collectives=_collectives(con, run, split[4]),
         exposed_samples_ns=[float(row[1]) for row in traced],
         idle_samples_ns=[float(row[2]) for row in traced],
         causes=causes(con, run),
     )
 
 
-def _collectives(con: Any, run: str) -> list[CollectiveTotal]:
+def _collectives(con: Any, run: str, exposed_comm_ns: float) -> list[CollectiveTotal]:
+    """``exposed_comm_ns`` is the union's; time that calls share goes to them in proportion."""
     rows = con.execute(
         "WITH s AS (SELECT rank, step FROM step WHERE run = ? AND complete) "
         "SELECT c.op, count(*) / (SELECT count(*) FROM s), sum(c.bytes) / (SELECT count(*) FROM s),"
@@ -161,6 +166,8 @@ def _collectives(con: Any, run: str) -> list[CollectiveTotal]:
         "FROM collective c JOIN s USING (rank, step) WHERE c.run = ? GROUP BY c.op ORDER BY 4 DESC",
         [run, run],
     ).fetchall()
+    alone = sum(float(row[5] or 0) for row in rows)
+    shared = min(1.0, exposed_comm_ns / alone) if alone else 1.0
     return [
         CollectiveTotal(
             op=str(op),
@@ -168,7 +175,7 @@ def _collectives(con: Any, run: str) -> list[CollectiveTotal]:
             bytes_per_step=None if size is None else round(size),
             total_ns_per_step=round(total),
             average_ns=round(average),
-            exposed_ns_per_step=None if exposed is None else round(exposed),
+            exposed_ns_per_step=None if exposed is None else round(shared * float(exposed)),
             hidden=hidden,
         )
         for op, calls, size, total, average, exposed, hidden in rows

@@ -62,7 +62,8 @@ def notes(found: Comparison) -> list[str]:
     sources = "; ".join(sorted({row.samples_from for row in found.runs}))
     said = [
         f"step times: {sources}; training s is their sum (and number)",
-        "times and collectives: mean over ranks and complete steps, with the profiler on",
+        "times and collectives: mean over ranks and complete steps, with the profiler on; of calls "
+        "that overlap, total ms counts each, exposed ms shares what they have in common",
         "window ms: the whole recorded step, compute + non-compute + idle; compute % is of it "
         "(studies that count idle as kernel time print this)",
     ]

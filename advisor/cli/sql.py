@@ -72,6 +72,7 @@ def command(run: Path, query: str | None, rule: str | None, format_: str, limit:
 def _of_query(path: Path, query: str, most: int | None) -> tuple[list[str], list[tuple[Any, ...]]]:
     import duckdb
 
+    _refuse_all_but_one(query)
     with _open(path, query) as opened:
         opened.lock_down()
         try:
@@ -82,6 +83,23 @@ def _of_query(path: Path, query: str, most: int | None) -> tuple[list[str], list
             raise AdvisorError(
                 str(error).splitlines()[0], where="query", hint="tables: advisor schema"
             ) from error
+
+
+def _refuse_all_but_one(query: str) -> None:
+    """Raise AdvisorError for no statement, or several: only one result could be shown."""
+    import duckdb
+
+    try:
+        count = len(duckdb.extract_statements(query))
+    except duckdb.Error:
+        return  # running the query says what is wrong with it
+    if count != 1:
+        raise AdvisorError(
+            "holds no statement" if count == 0 else f"holds {count} statements",
+            where="query",
+            hint='give one, for example "SELECT op, count(*) FROM collective GROUP BY op"'
+            + ("" if count == 0 else "; join several with UNION ALL or WITH"),
+        )
 
 
 def _of_rule(path: Path, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:

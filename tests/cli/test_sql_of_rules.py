@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from advisor.cli import explain, sql
 from advisor.engine import load_catalogue
+from advisor.errors import AdvisorError
 from advisor.report.commands import inline_code
 from advisor.store import running
 
@@ -64,3 +65,24 @@ def test_a_closed_connection_does_not_stop_the_others() -> None:
     closed = running.stoppable(duckdb.connect())
     closed.close()
     running.stop_queries()
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("", "holds no statement"),
+        (" ; ", "holds no statement"),
+        ("-- only words", "holds no statement"),
+        ("SELECT 1; SELECT 2", "holds 2 statements"),
+    ],
+)
+def test_one_statement_is_run_and_no_other_is_dropped(
+    fixtures_dir: Path, query: str, said: str
+) -> None:
+    answer = CliRunner().invoke(sql.command, [str(fixtures_dir / "gpt2-tiny-ddp-2"), query])
+    assert isinstance(answer.exception, AdvisorError)
+    assert said in answer.exception.message
+
+
+def test_a_semicolon_at_the_end_is_no_second_statement() -> None:
+    sql._refuse_all_but_one("SELECT ';' AS semicolon; -- the end")

@@ -79,7 +79,7 @@ def test_a_closed_connection_does_not_stop_the_others() -> None:
 def test_one_statement_is_run_and_no_other_is_dropped(
     fixtures_dir: Path, query: str, said: str
 ) -> None:
-    answer = CliRunner().invoke(sql.command, [str(fixtures_dir / "gpt2-tiny-ddp-2"), query])
+    answer = CliRunner().invoke(sql.command, ["--", str(fixtures_dir / "gpt2-tiny-ddp-2"), query])
     assert isinstance(answer.exception, AdvisorError)
     assert said in answer.exception.message
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from advisor import __version__
 from advisor.errors import AdvisorError
+from advisor.ingest.broken import ReaderFailedError, find_broken
 from advisor.ingest.detect import detect, readers
 from advisor.ingest.jobs import SeveralJobsError, refuse_several, with_neighbours
 from advisor.ingest.join import join_sources
@@ -88,30 +89,66 @@ def read_sources(
 ) -> None:
     """Fill the base tables from ``chosen``; ``skipped`` only get their row in ``source``.
 
+    A file of a folder on which its reader fails unexpectedly is left out, and its row says so.
     Raises :class:`AdvisorError` for input that cannot be used; the store then holds nothing of
     this run.
     """
-    con, run = context.con, context.run
+    begun = _has_ranks(context)
     try:
-        con.execute(
-            "INSERT INTO run (run, created_at, advisor_version) VALUES (?, ?, ?)",
-            [run, datetime.now(UTC).isoformat(timespec="seconds"), __version__],
-        )
-        for reader in readers():
-            mine = [source for source, its_reader in chosen if its_reader is reader]
-            if mine:
-                reader.read(mine, context)
-        for source, reason in skipped:
-            context.report(source, "unknown", note=reason)
-        join_sources(context)
-        _describe_run(context)
-        if context.lean:
-            from advisor.ingest.lean import make_lean  # the analysis, which reading does not need
-
-            make_lean(context)
+        _read_all(context, chosen, skipped)
+        return
+    except ReaderFailedError as error:
+        _forget(context.con, context.run)
+        failed = error
     except BaseException:
-        _forget(con, run)
+        _forget(context.con, context.run)
         raise
+    cause = failed.__cause__ or failed
+    mine = [source for source, reader in chosen if reader is failed.reader]
+    # What stood in the store before is gone, and a file that was named has to be read.
+    hopeless = begun or isinstance(cause, MemoryError)
+    broken = [] if hopeless else find_broken(failed.reader, mine)
+    if not broken or len(broken) == len(chosen) or any(source.named for source, _ in broken):
+        raise cause
+    out = {source.source_id for source, _ in broken}
+    left = [(source, reader) for source, reader in chosen if source.source_id not in out]
+    read_sources(context, left, [*skipped, *broken])
+
+
+def _has_ranks(context: ReadContext) -> bool:
+    """Whether ranks of this run were read elsewhere, and their rows are there already."""
+    query = "SELECT 1 FROM rank WHERE run = ? LIMIT 1"
+    return bool(context.con.execute(query, [context.run]).fetchall())
+
+
+def _read_all(
+    context: ReadContext,
+    chosen: list[tuple[Source, Reader]],
+    skipped: list[tuple[Source, str]],
+) -> None:
+    con, run = context.con, context.run
+    con.execute(
+        "INSERT INTO run (run, created_at, advisor_version) VALUES (?, ?, ?)",
+        [run, datetime.now(UTC).isoformat(timespec="seconds"), __version__],
+    )
+    for reader in readers():
+        mine = [source for source, its_reader in chosen if its_reader is reader]
+        if not mine:
+            continue
+        try:
+            reader.read(mine, context)
+        except AdvisorError:
+            raise
+        except Exception as error:
+            raise ReaderFailedError(reader) from error
+    for source, reason in skipped:
+        context.report(source, "unknown", note=reason)
+    join_sources(context)
+    _describe_run(context)
+    if context.lean:
+        from advisor.ingest.lean import make_lean  # the analysis, which reading does not need
+
+        make_lean(context)
 
 
 def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple[Source, str]]]:

@@ -36,23 +36,26 @@ _OTHER_STREAM = 6
 
 _TEMPORARY = ("op_kind", "op_row", "op_partner", "op_event")
 
-# What is usable. Step numbers and ranks are small; times are seconds.
-_READ = f"""
+_READ = """
     CREATE TEMP TABLE op_row AS
-    WITH raw AS (
-      SELECT file_row_number AS number, try_cast(optype AS VARCHAR) AS name,
-        try_cast(rank AS INTEGER) AS rank, try_cast(dp_rank AS INTEGER) AS replica,
-        try_cast(stage AS INTEGER) AS stage, try_cast(step AS INTEGER) AS step,
-        try_cast(start_ts AS DOUBLE) AS start_s, try_cast(duration AS DOUBLE) AS length_s
-      FROM read_parquet($path, file_row_number = true))
-    SELECT *, CASE
+    SELECT file_row_number AS number, try_cast(optype AS VARCHAR) AS name,
+      try_cast(rank AS INTEGER) AS rank, try_cast(dp_rank AS INTEGER) AS replica,
+      try_cast(stage AS INTEGER) AS stage, try_cast(step AS INTEGER) AS step,
+      try_cast(start_ts AS DOUBLE) AS start_s, try_cast(duration AS DOUBLE) AS length_s,
+      NULL::VARCHAR AS reason
+    FROM read_parquet($path, file_row_number = true)
+"""
+
+# What is usable. Step numbers and ranks are small; times are seconds. Asked of what was read: in
+# the query above the file's own statistics would answer, and they may be damaged.
+_JUDGE = f"""
+    UPDATE op_row SET reason = CASE
       WHEN rank IS NULL OR replica IS NULL OR stage IS NULL OR least(rank, replica, stage) < 0
         THEN 'no rank, dp_rank or stage'
       WHEN step IS NULL OR step < 0 OR name IS NULL THEN 'no step or optype'
       WHEN start_s IS NULL OR length_s IS NULL OR NOT isfinite(start_s) OR NOT isfinite(length_s)
         OR length_s < 0 OR abs(start_s) > {_LONGEST_STEP_S} OR length_s > {_LONGEST_STEP_S}
-        THEN 'no usable time' END AS reason
-    FROM raw
+        THEN 'no usable time' END
 """
 
 _STATEMENTS = (
@@ -165,6 +168,7 @@ def write_table(context: ReadContext, path: Path) -> tuple[int, dict[str, int]]:
         con.executemany("INSERT INTO op_kind VALUES (?, ?, ?, ?, ?)", _OPERATIONS)
         try:
             con.execute(_READ, {"path": str(path)})
+            con.execute(_JUDGE)
         except duckdb.Error as error:
             raise AdvisorError(
                 "is damaged: its rows cannot be read", where=str(path), hint="copy the file again"

@@ -60,6 +60,9 @@ class Outcome(_Model):
     outcome: OutcomeKind
     reason: str = ""
     how_to_capture: str = ""
+    not_in_the_job: bool = Field(
+        default=False, description="what is missing is not of this job: no recording would hold it"
+    )
 
 
 class Table(_Model):

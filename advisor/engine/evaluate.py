@@ -11,10 +11,10 @@ from typing import Any
 from jinja2 import TemplateError
 from pydantic import ValidationError
 
-from advisor.engine.catalogue import recipes
 from advisor.engine.facts import Facts
+from advisor.engine.missing import not_applicable, what_is_missing
 from advisor.engine.numbering import token
-from advisor.engine.rule import Need, Rule
+from advisor.engine.rule import Rule
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.engine.text import duration, render, render_lines
 from advisor.findings import (
@@ -54,9 +54,9 @@ def evaluate(
     values.update(overrides or {})
     try:
         for need in rule.needs:
-            missing = _missing(need, sandbox, facts, values)
+            missing = what_is_missing(need, sandbox, facts, values)
             if missing is not None:
-                return missing_result(rule, sandbox, need, missing)
+                return Result(not_applicable(rule.id, need, missing, sandbox, facts))
         rows = sandbox.records(rule.sql, values)
         kept, dropped_ns = _above_noise(rule, rows, facts)
         findings = [_finding(rule, sandbox, facts, values, row) for row in kept[: rule.limit]]
@@ -76,47 +76,8 @@ def evaluate(
     return _result(rule, sandbox.run, OutcomeKind.PASSED, reason)
 
 
-def missing_result(rule: Rule, sandbox: Sandbox, need: Need, missing: str) -> Result:
-    """The not-applicable outcome, with how to record what is missing by the tool that was used."""
-    recipe = recipes().get(need.capture)
-    how = " ".join(recipe.for_formats(sandbox.formats).split()) if recipe else ""
-    return Result(
-        Outcome(
-            run=sandbox.run,
-            rule=rule.id,
-            outcome=OutcomeKind.NOT_APPLICABLE,
-            reason=missing,
-            how_to_capture=how,
-        )
-    )
-
-
 def _result(rule: Rule, run: str, kind: OutcomeKind, reason: str) -> Result:
     return Result(Outcome(run=run, rule=rule.id, outcome=kind, reason=reason))
-
-
-def _missing(need: Need, sandbox: Sandbox, facts: Facts, values: Mapping[str, Any]) -> str | None:
-    """What is missing, in words, or None when the evidence is there."""
-    if need.table is not None:
-        where = f" WHERE {need.where}" if need.where else ""
-        found = sandbox.select(f'SELECT 1 FROM "{need.table}"{where} LIMIT 1', values)[1]
-        return None if found else need.missing or f"nothing in table '{need.table}'"
-    if need.ranks is not None and facts.ranks_read < need.ranks:
-        return need.missing or (
-            f"needs the traces of {need.ranks} ranks or more; {facts.ranks_read} given"
-        )
-    if need.all_ranks and not facts.all_ranks:
-        world = facts.world_size if facts.world_size is not None else "an unknown number of"
-        return need.missing or f"needs the traces of all ranks; {facts.ranks_read} of {world} given"
-    if need.steps is not None and facts.steps < need.steps:
-        return need.missing or (
-            f"needs {need.steps} complete step{'s' if need.steps > 1 else ''} after the warm-up; "
-            f"{facts.steps} found"
-        )
-    if need.timeline is not None and facts.timeline != need.timeline:
-        wanted = "GPU activity" if need.timeline == "device" else "a CPU-only recording"
-        return need.missing or f"needs {wanted}, which the recording does not hold"
-    return None
 
 
 def floor_of(rule: Rule, facts: Facts) -> int:

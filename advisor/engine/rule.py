@@ -50,6 +50,10 @@ class Need(_Strict):
     timeline: Literal["device", "host"] | None = None
     missing: str = Field(default="", description="what to say when it is absent")
     capture: str = Field(default="", description="key into rules/data/capture.yaml")
+    settled_by: str = Field(
+        default="",
+        description="SQL condition on the views that shows the job itself to have nothing of it",
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Need:

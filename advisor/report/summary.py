@@ -184,10 +184,13 @@ def rank_list(ranks: list[int]) -> str:
 
 
 def missing_evidence(report: FindingsReport) -> list[tuple[str, str, list[str]]]:
-    """What was not there and how to capture it: (reason, how, rules), most rules first."""
+    """What was not there and how to capture it: (reason, how, rules), most rules first.
+
+    Without what the job itself has nothing of: no recording would change that.
+    """
     rules: dict[tuple[str, str], list[str]] = {}
     for outcome in report.outcomes:
-        if outcome.outcome is OutcomeKind.NOT_APPLICABLE:
+        if outcome.outcome is OutcomeKind.NOT_APPLICABLE and not outcome.not_in_the_job:
             names = rules.setdefault((outcome.reason, outcome.how_to_capture), [])
             if outcome.rule not in names:
                 names.append(outcome.rule)

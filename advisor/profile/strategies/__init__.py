@@ -85,6 +85,11 @@ def prepare(workload: Workload) -> tuple[Workload, Degrees]:
     if workload.global_batch is not None and not problems:
         workload, problems = _accumulate(workload, workload.global_batch, degrees)
     problems += models.checks(workload, shape)
+    if workload.world_size == 1 and any(module.NAME != "single" for module in modules):
+        problems.append(
+            f"strategy {workload.strategy} and world_size 1: no other rank to work with; "
+            "use strategy single, or 2 ranks or more"
+        )
     if not problems:
         case = Case(workload, shape, degrees, tuple(str(module.NAME) for module in modules))
         problems = [problem for module in modules for problem in module.checks(case)]

@@ -25,8 +25,6 @@ def checks(case: Case, stage: int) -> list[str]:
     problems = []
     if importlib.util.find_spec("deepspeed") is None:
         problems.append(f"strategy {name} needs the package deepspeed, which is missing: {EXTRA}")
-    if workload.world_size == 1:
-        problems.append(f"strategy {name} and world_size 1: nothing to shard, use single")
     for size, setting in (
         (degrees.pipeline, "pp"),
         (degrees.tensor, "tp"),

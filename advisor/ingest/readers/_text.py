@@ -1,11 +1,13 @@
 """Lines of logs: bounded, decoded, and freed of what terminals and launchers put around them.
 
-mpirun, srun, torchrun, Ray and kubectl each put their own mark before a line, and terminals add
-colours. Readers of text formats see the line as the program wrote it.
+mpirun, srun, torchrun, Ray and kubectl each put their own mark before a line, Docker's json-file
+driver makes a JSON object of it, and terminals add colours. Readers of text formats see the line as
+the program wrote it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -24,6 +26,11 @@ _LAUNCHER = re.compile(
     | \[pod/[^\]\s]+\]\s                              # kubectl logs --prefix
     )""",
     re.VERBOSE,
+)
+
+_DOCKER = '{"log":"'
+_DOCKER_CUT = re.compile(
+    r'\{"log":"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)(?:\\.{0,5})?'
 )
 
 
@@ -52,11 +59,36 @@ def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, str, bool]]:
     ends costs no memory. A carriage return that rewrites a line (progress bars) ends one too.
     """
     number = 0
+    begun: dict[str, str] = {}
     while raw := stream.readline(MAX_LINE_BYTES):
         number += 1
         last = raw
         while len(last) == MAX_LINE_BYTES and not last.endswith(b"\n"):
             last = stream.readline(MAX_LINE_BYTES)
         ended = last.endswith((b"\n", b"\r"))
-        for part in raw.decode("utf-8", errors="replace").rstrip("\r\n").split("\r"):
+        text = raw.decode("utf-8", errors="replace")
+        if text.startswith(_DOCKER) and (record := _docker_record(text)) is not None:
+            name, part = record
+            text = begun.pop(name, "") + part
+            ended = text.endswith("\n")
+            if not ended and len(text) < MAX_LINE_BYTES:  # Docker parts lines over 16 KiB
+                begun[name] = text
+                continue
+        for part in text.rstrip("\r\n").split("\r"):
             yield number, plain(part), ended
+    for text in begun.values():
+        yield number, plain(text), False
+
+
+def _docker_record(line: str) -> tuple[str, str] | None:
+    """The stream and the text that a line of Docker's json-file driver holds; None if it is none.
+
+    Of a record that was cut the text is what there is of it, without a line end.
+    """
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        match = _DOCKER_CUT.fullmatch(line)
+        return None if match is None else ("", str(json.loads(f'"{match[1]}"')).rstrip("\n"))
+    text, name = record.get("log"), record.get("stream", "")
+    return (name, text) if isinstance(text, str) and isinstance(name, str) else None

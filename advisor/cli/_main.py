@@ -80,7 +80,9 @@ def _root(ctx: click.Context, debug: bool, config: Path | None) -> None:
         os.environ["ADVISOR_DEBUG"] = "1"
     settings = load_settings(config)
     if settings:
-        ctx.default_map = check_settings(settings, _options(ctx), str(config or FILE_NAME))
+        ctx.default_map = check_settings(
+            settings, _options(ctx), str(config or FILE_NAME), lists=_lists(ctx)
+        )
 
 
 def _options(ctx: click.Context) -> dict[str, dict[str, str]]:
@@ -97,6 +99,19 @@ def _options(ctx: click.Context) -> dict[str, dict[str, str]]:
             if flag.startswith("--")
         }
     return found
+
+
+def _lists(ctx: click.Context) -> set[tuple[str, str]]:
+    """(command, flag) of the options that may be given several times."""
+    assert isinstance(ctx.command, click.Group)
+    return {
+        (name, flag.removeprefix("--"))
+        for name in ctx.command.list_commands(ctx)
+        if (command := ctx.command.get_command(ctx, name)) is not None
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and (parameter.multiple or parameter.nargs != 1)
+        for flag in parameter.opts
+    }
 
 
 def main(args: list[str] | None = None) -> None:

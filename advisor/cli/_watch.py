@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from advisor.errors import AdvisorError
+from advisor.report import numbers
 
 State = dict[str, tuple[int, int]]
 
@@ -32,7 +33,7 @@ def watch(
             seen = dict(settled)
             stamp = time.strftime("%H:%M:%S")
             try:
-                click.echo(f"--- {stamp}, {len(seen)} files\n{diagnose()}")
+                click.echo(f"--- {stamp}, {numbers.plural(len(seen), 'file')}\n{diagnose()}")
             except AdvisorError as error:
                 # A trace that is not whole yet must not end the watch.
                 click.echo(f"--- {stamp} not yet: {error}", err=True)

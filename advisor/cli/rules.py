@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
     from advisor.engine import Rule
     from advisor.findings import Outcome
+
+
+_COLUMNS = 80
 
 
 @click.command(epilog="Example:  advisor rules --rules my-rules/ --test")
@@ -42,7 +46,10 @@ def _list(rules: Sequence[Rule], broken: Sequence[Outcome]) -> int:
         click.echo(click.style(category, bold=True))
         for rule in rules:
             if rule.category == category:
-                click.echo(f"  {rule.id:<{width}}  {rule.title}")
+                title, *more = textwrap.wrap(rule.title, _COLUMNS - width - 4)
+                click.echo(f"  {rule.id:<{width}}  {title}")
+                for line in more:
+                    click.echo(" " * (width + 4) + line)
     click.echo(f"{len(rules)} rules. What one looks for, and why: advisor explain RULE")
     for outcome in broken:
         click.echo(f"cannot be read: {outcome.reason}", err=True)

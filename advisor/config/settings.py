@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,16 @@ def load_settings(path: Path | None) -> dict[str, Any]:
 
 
 def check_settings(
-    settings: Mapping[str, Any], options: Mapping[str, Mapping[str, str]], where: str
+    settings: Mapping[str, Any],
+    options: Mapping[str, Mapping[str, str]],
+    where: str,
+    *,
+    lists: Collection[tuple[str, str]] = (),
 ) -> dict[str, dict[str, Any]]:
     """Defaults per command, by parameter. All mistakes are in one AdvisorError.
 
     ``options``: command -> long flag without dashes (what the file says) -> parameter.
+    ``lists`` holds (command, flag) of those that may be given several times.
     """
     mistakes = []
     defaults: dict[str, dict[str, Any]] = {}
@@ -48,12 +54,23 @@ def check_settings(
             if flag not in options[command]:
                 mistakes.append(f"[{command}] {name} is no option{_close(flag, options[command])}")
                 continue
+            if ((command, flag) in lists) != isinstance(value, list):
+                mistakes.append(f"[{command}] {name} must be {_form(name, value)}")
+                continue
             defaults.setdefault(command, {})[options[command][flag]] = value
     if mistakes:
         raise AdvisorError(
             "\n".join(mistakes), where=where, hint="advisor COMMAND --help lists the options"
         )
     return defaults
+
+
+def _form(name: str, value: Any) -> str:
+    """How TOML writes ``value`` as the list, or the one value, that the option takes."""
+    if not isinstance(value, list):
+        return f"a list: {name} = {json.dumps([value], default=str)}"
+    one = json.dumps(value[0], default=str) if value else '"..."'
+    return f"one value, not a list: {name} = {one}"
 
 
 def _close(name: str, known: Any) -> str:

@@ -20,7 +20,13 @@ _OURS = (
 )
 _SETTING = r"\b[A-Z][A-Z0-9_]{2,}='[^'\s]*'|\b[A-Z][A-Z0-9_]{2,}=[^\s,;:)]+(?:,[A-Z][^\s,;:)]*)*"
 _LAUNCH = r"torchrun [^,;:]*\.py\b"
-_INLINE = re.compile(f"{_OURS}|{_LAUNCH}|{_SETTING}")
+# Of words before a bracket, calls are those with a dot, with nothing or with name=value inside.
+_CALL = (
+    r"\b[a-z_]\w*(?:\.\w+)+\([^()]*\)|\b[A-Za-z_]\w*\(\)"
+    r"|\b[A-Za-z_]\w*\((?=[^()]*\w=)[^()]*\)"
+)
+_KEYWORD = r"\b[a-z]+(?:_[a-z]+)+=[^\s,;:)]*[^\s,;:).]"
+_INLINE = re.compile(f"{_OURS}|{_LAUNCH}|{_SETTING}|{_CALL}|{_KEYWORD}")
 # A program we or the rules name, VARIABLE=value, name=value without further words, or a call.
 _COMMAND = re.compile(
     rf"{_OURS}$|(?:\$ )?(?:torchrun|python3?|sh|export|nvidia-smi|ibstat|ethtool)\s+\S(?!.*: )"

@@ -106,6 +106,31 @@ def test_mistakes_in_the_settings_file_are_all_named(tmp_path: Path) -> None:
     assert "diagnoze" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('ignore = "jitter"', '[diagnose] ignore must be a list: ignore = ["jitter"]'),
+        ('format = ["json"]', '[diagnose] format must be one value, not a list: format = "json"'),
+    ],
+)
+def test_a_setting_of_the_wrong_form_names_the_file_and_the_right_one(
+    tmp_path: Path, line: str, said: str
+) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(f"[diagnose]\n{line}\n")
+    with pytest.raises(AdvisorError) as error:
+        CliRunner().invoke(
+            _root, ["--config", str(path), "rules"], standalone_mode=False, catch_exceptions=False
+        )
+    assert said in str(error.value)
+    assert "a.toml" in str(error.value)
+
+
+def test_the_list_of_rules_fits_a_terminal_of_80_columns() -> None:
+    lines = CliRunner().invoke(_root, ["rules"]).output.splitlines()
+    assert max(map(len, lines)) <= 80
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell: str) -> None:
     done = CliRunner().invoke(_root, ["completion", shell])

@@ -20,6 +20,7 @@ from advisor.report.charts.stacked import Bar, stacked_bars
 from advisor.report.charts.timeline import RankLane, Span, timeline
 from advisor.report.numbers import decimals
 from advisor.report.sections.breakdown_title import ranks_title
+from advisor.report.sections.collective_limits import curve_words
 
 values = st.floats(min_value=1e-3, max_value=1e12)
 parts = st.dictionaries(st.sampled_from(sorted(KINDS)), values, min_size=1)
@@ -239,3 +240,12 @@ def test_the_title_over_the_ranks_names_what_takes_most(
     by_rank: list[dict[str, float]], title: str
 ) -> None:
     assert ranks_title(by_rank, 0.5) == title
+
+
+def test_a_curve_that_misses_its_points_is_called_a_rough_guide() -> None:
+    fit = Fit(1000, 0.1, 6, 1.5, 1.5, 40_000, 1e9)
+    sizes = (1e5, 1e6, 1e7)
+    on_it = [CallGroup(size, fit.busbw_gbps(size), 1, 0.0) for size in sizes]
+    assert "misses" not in curve_words(fit, on_it)
+    off = [*on_it[:2], CallGroup(1e7, fit.busbw_gbps(1e7) / 3, 1, 0.0)]
+    assert "misses a size by a factor of 3: a guide" in curve_words(fit, off)

@@ -51,3 +51,21 @@ def test_a_command_on_a_folder_of_any_name_is_code_as_a_whole(run: str) -> None:
     assert inline_code(f"advisor open rank-40 {run}") == f"<code>advisor open rank-40 {run}</code>"
     assert is_command(f"advisor open rank-40 {run}")
     assert "<code>advisor open</code> shows a crop" in inline_code("advisor open shows a crop")
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("to try, for up to 1 ms per step: num_workers=4", "num_workers=4"),
+        ("Garbage collection: gc.disable() after start-up", "gc.disable()"),
+        ("Data loading: DataLoader(num_workers=N), so that", "DataLoader(num_workers=N)"),
+        ("FSDP2: call model.unshard() before loading", "model.unshard()"),
+    ],
+)
+def test_code_inside_a_sentence_is_set_as_code(said: str, code: str) -> None:
+    assert f"<code>{code}</code>" in inline_code(said)
+
+
+def test_a_bracket_behind_a_word_makes_no_code() -> None:
+    said = "record more step(s) on the rank(s) that wait (ibstat, ethtool)"
+    assert "<code>" not in inline_code(said)

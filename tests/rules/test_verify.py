@@ -50,3 +50,13 @@ def test_every_query_named_runs_as_written(query: str) -> None:
     with Store.create() as store:
         store.lock_down()
         store.con.execute(query)
+
+
+@pytest.mark.parametrize("log", ["v2.10-sockets.log", "v2.21-one-nic.log", "v2.27-groups.log"])
+def test_a_finding_of_logs_alone_is_not_proven_by_steps(log: str) -> None:
+    """GIVEN a log and no trace THEN what to look at again is in a log."""
+    with api.load(f"fixtures/nccl-logs/{log}") as run:
+        findings = run.report.findings
+    assert findings
+    assert not [item.rule for item in findings if "advisor compare" in item.verify]
+    assert all(item.verify for item in findings)

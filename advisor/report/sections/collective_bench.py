@@ -37,7 +37,8 @@ def bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
     )
     if fit is not None and fit.n_star_bytes:
         title += f"; below n* = {numbers.traffic(fit.n_star_bytes)} latency costs more"
-    notes = [curve_words(fit)] if fit is not None else []
+    groups = [CallGroup(row["bytes"], row["busbw"], 0, 0.0) for row in panel]
+    notes = [curve_words(fit, groups)] if fit is not None else []
     ceiling, ceiling_words = _bench_ceiling(store, run)
     if ceiling:
         notes.append(f"Dashed line: {ceiling_words}.")
@@ -49,12 +50,7 @@ def bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         description=f"Bus bandwidth in GB/s against message size, both logarithmic, for "
         f"{first['op']} as a benchmark measured it.",
         scenes=[
-            bench_plot(
-                [CallGroup(row["bytes"], row["busbw"], 0, 0.0) for row in panel],
-                fit,
-                ceiling,
-                ceiling=ceiling_words,
-            )
+            bench_plot(groups, fit, ceiling, ceiling=ceiling_words),
         ],
         table=DataTable(
             ["size of a call", "bytes of a call", "busbw, GB/s", "time, µs"],

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from advisor.config.hardware import find_device
 from advisor.metrics.operations import bus_factor
 from advisor.report import numbers
-from advisor.report.charts.busbw import Fit
+from advisor.report.charts.busbw import CallGroup, Fit
 from advisor.report.tables import rows
 from advisor.store.store import Store
 
+MISSES = 2.0
+"""From this factor between a size's median and the curve on, the curve is called a rough one."""
 
-def curve_words(fit: Fit) -> str:
-    """α, β and how far the curve is more than a guess."""
+
+def curve_words(fit: Fit, groups: Sequence[CallGroup] = ()) -> str:
+    """α, β and how far the curve is more than a guess; ``groups`` are the points it is drawn by."""
+    off = [
+        max(group.busbw_gbps / drawn, drawn / group.busbw_gbps)
+        for group in groups
+        if group.busbw_gbps > 0 and (drawn := fit.busbw_gbps(group.size_bytes)) > 0
+    ]
+    worst = max(off, default=1.0)
+    caution = (
+        f" It misses a size by a factor of {numbers.significant(worst)}: a guide, no forecast."
+        if worst >= MISSES
+        else ""
+    )
     return (
         f"Curve: fitted α = {numbers.duration(fit.alpha_ns)} per hop, β = "
         f"{numbers.significant(fit.beta_ns_per_byte)} ns/B; dashed beyond twice the largest "
-        "size seen."
+        f"size seen.{caution}"
     )
 
 

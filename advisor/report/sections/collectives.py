@@ -110,11 +110,16 @@ def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         )
     notes = []
     if fit is not None:
-        notes.append(curve_words(fit))
+        notes.append(curve_words(fit, groups))
     if any(group.upper_bound for group in groups):
         notes.append(
             "Open dots: other ranks are missing, so the time includes waiting and the bandwidth "
             "is a lower bound."
+        )
+    if not alone:
+        notes.append(
+            "Bus bandwidth is of a call's whole transfer, also while others run beside it; a "
+            "finding on a link splits that time between them, so its figure is no lower."
         )
     if len(panel) > _MAX_SIZES:
         notes.append(f"The {_MAX_SIZES} of {len(panel)} sizes that take most time.")

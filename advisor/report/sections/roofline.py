@@ -252,7 +252,10 @@ def _note(counted: Counted) -> str:
         if counted.peak:
             best = regime(ratio, counted.peak.flops / (counted.link_gbps * 1e9))
             parts[-1] += f"; were compute at its peak, {best}"
-        parts[-1] += "."
+        parts[-1] += (
+            ". That compares the time of the work with the time of the bytes, waits left out and "
+            "as if all of both overlapped: what is exposed, the time split says."
+        )
     elif counted.sent_bytes:
         parts.append(
             "No bandwidth is drawn: without the traces of all ranks waiting cannot be told from "

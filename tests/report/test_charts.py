@@ -173,6 +173,36 @@ def test_labels_of_dots_stay_whole_in_the_narrowest_picture() -> None:
     assert f"{long}: 100 ms" in dots
 
 
+# Widths in px of the characters of the labels below, as Chromium gives them for 12 px bold DejaVu
+# Sans.
+BOLD = {
+    "a": 8.1, "b": 8.6, "c": 7.1, "d": 8.6, "e": 8.1, "h": 8.5, "i": 4.1, "k": 8.0, "m": 12.5,
+    "o": 8.2, "p": 8.6, "r": 5.9, "s": 7.1, "t": 5.7, "u": 8.5, "A": 9.3, "C": 8.8, "D": 10.0,
+    "E": 8.2, "F": 8.2, "G": 9.8, "H": 10.0, "I": 4.5, "K": 9.3, "L": 7.6, "M": 11.9, "N": 10.0,
+    "O": 10.2, "P": 8.8, "R": 9.2, "S": 8.6, "T": 8.2, "U": 9.7, "X": 9.3, "_": 6.0, "=": 10.1,
+    ",": 4.6, ".": 4.6, ":": 4.8, " ": 4.2, "…": 12.0, **dict.fromkeys("0123456789", 8.3),
+}  # fmt: skip
+
+
+def test_the_chosen_label_keeps_its_unit_though_it_is_bold() -> None:
+    labels = [
+        "micro_batch=16, OMP_NUM_THREADS=24",
+        "bucket_cap_mb=2.1, GLOO_SOCKET_IFNAME=a",
+        "NCCL_PROTO=SIMPLE, NCCL_MAX_NCHANNELS=32",
+    ]
+    for step in range(90, 200, 7):
+        times = [StepTime(label, step * 1e6, chosen=True) for label in labels]
+        rest = [StepTime("a", 90e6), StepTime("b", 200e6)]
+        scene = step_times([*times, *rest], band_ns=None, baseline_ns=None)
+        texts = [m for m in scene.marks if isinstance(m, Text) and m.kind == "label strong"]
+        assert len(texts) == len(labels)
+        for mark in texts:
+            assert mark.text.endswith(" ms")
+            width = sum(BOLD[character] for character in mark.text)
+            start = 3.28 * mark.x - {"start": 0, "middle": width / 2, "end": width}[mark.anchor]
+            assert start >= -0.5 and start + width <= 328.5, mark
+
+
 def test_a_benchmark_alone_is_drawn_with_its_sizes_on_the_axis() -> None:
     sizes = [(2.0**power, 40.0 * power) for power in range(10, 20)]
     scene = bench_plot([CallGroup(size, gbps, 1, 0.0) for size, gbps in sizes], None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from difflib import get_close_matches
 from pathlib import Path
@@ -48,14 +49,19 @@ def command(name: str, rule_dirs: tuple[Path, ...], show_sql: bool) -> None:
 
 def explain_rule(rule: Rule, *, show_sql: bool = False) -> str:
     """The page of one rule, as plain text of 80 columns."""
-    graded = (
-        "by recoverable time (critical from 10 % of the step, warning from 3 %)"
-        if rule.severity == "by-savings"
-        else rule.severity
-    )
+    graded: str = rule.severity
+    if rule.severity == "by-savings":
+        graded = (
+            "by recoverable time (critical from 10 % of the step, warning from 3 %; info where "
+        )
+        graded += "the low end of its interval is within noise)"
+        if rule.at_most != "critical":
+            graded += f", at most {rule.at_most}"
+    if re.search(r"\bAS severity\b|\bas severity\b", rule.sql):
+        graded += "; its query may set another"
     parts = [
         f"{rule.id}: {rule.title}",
-        f"category {rule.category}; severity {graded}",
+        textwrap.fill(f"category {rule.category}; severity {graded}", width=80),
         "",
         _section("Why", [rule.why]),
         _section("Needs", [_need_text(need) for need in rule.needs]),
@@ -122,8 +128,6 @@ def _need_text(need: object) -> str:
 
 def static_text(template: str) -> str:
     """A template as a reader may see it: alternatives side by side, values as names in brackets."""
-    import re
-
     either = re.sub(r"\{%-?\s*el(se|if).*?%\}", " (or:) ", template, flags=re.DOTALL)
     without = re.sub(r"\{%.*?%\}", "", either, flags=re.DOTALL)
     return re.sub(r"\{\{(.*?)\}\}", lambda found: _value(found[1]), without, flags=re.DOTALL)
@@ -131,8 +135,6 @@ def static_text(template: str) -> str:
 
 def _value(expression: str) -> str:
     """What stands for ``{{ expression }}``: its two texts, or the name of the value it shows."""
-    import re
-
     choice = re.fullmatch(r"\s*'([^']*)' if .+? else '([^']*)'\s*", expression, flags=re.DOTALL)
     if choice:
         first, second = (text.strip() for text in choice.groups())

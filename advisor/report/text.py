@@ -116,6 +116,9 @@ def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
     why_not = ""
     if missing and not options.verbose:
         mostly = "mostly: " if len(missing) > 1 else ""
+        if any(outcome.not_in_the_job for outcome in report.outcomes):
+            lacking = len({rule for _, _, rules in missing for rule in rules})
+            mostly = f"{lacking} for want of evidence{', for one' if lacking > 1 else ''}: "
         why_not = f" ({mostly}{shorten(missing[0][0], 120)}; --verbose says how to capture it)"
     yield from _wrap(summary.rules_line(report, why_not), options.width)
     if options.verbose:

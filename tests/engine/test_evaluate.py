@@ -113,7 +113,7 @@ def test_a_broken_rule_is_an_error_and_nothing_else(
     ],
 )
 def test_missing_evidence_is_not_applicable_never_passed(tmp_path: Path, need: Need) -> None:
-    need.capture = "all-ranks"
+    need.capture = "fit"
     result = run_rule(tmp_path, "SELECT 1 AS a", need=need)
     assert result.outcome.outcome == OutcomeKind.NOT_APPLICABLE
     assert result.outcome.reason

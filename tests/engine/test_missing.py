@@ -20,6 +20,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 def test_a_run_of_ddp_on_cpus_with_all_ranks_is_asked_for_neither_of_the_others() -> None:
     with api.load(FIXTURES / "gpt2-tiny-ddp-2") as run:
         report = run.report
+        text = " ".join(run.render("text").split())
     asked = {rule for _, _, rules in missing_evidence(report) for rule in rules}
     outcomes = {item.rule: item for item in report.outcomes}
     for rule in ("pipeline-bubble", "prefetch-missing", "launch-bound", "single-nic"):
@@ -28,6 +29,7 @@ def test_a_run_of_ddp_on_cpus_with_all_ranks_is_asked_for_neither_of_the_others(
         assert rule not in asked
     # AND what can be recorded is still asked for
     assert "hang-suspect" in asked
+    assert f"({len(asked)} for want of evidence" in text
     assert "TORCH_NCCL" in outcomes["hang-suspect"].how_to_capture
 
 

@@ -141,6 +141,8 @@ def test_foreign_work_is_counted_and_stands_against_the_devices_peak(foreign: ad
     # 6 x 3,407,872 weights x 256 tokens, and attention (tests/metrics/test_roofline.py).
     assert "5.47 GFLOP per rank and step" in page
     assert "No peak is known of &#39;CPU&#39;" in page
+    # What bound means is said beside it: waits are left out.
+    assert "waits left out" in page
     assert "of the device&#39;s peak" not in page
     foreign.store.con.execute("UPDATE rank SET device_name = 'NVIDIA A100-SXM4-80GB'")
     page = _text(foreign)

@@ -50,9 +50,22 @@ class Journal:
         return max((result.sitting for result in self.results), default=-1) + 1
 
     def add(self, result: TrialResult) -> None:
-        """Keep one result; it is on the disk when this returns."""
+        """Keep one result; it is on the disk when this returns.
+
+        Raises AdvisorError where somebody removed the journal: a new one would lack its beginning.
+        """
+        self.require_there()
         self.results.append(result)
         self._append(result.to_json())
+
+    def require_there(self) -> None:
+        """Raise AdvisorError where somebody removed the journal while the sweep ran."""
+        if not self.path.is_file():
+            raise AdvisorError(
+                f"{FILE_NAME} was removed while the sweep ran; its results are lost",
+                where=str(self.path.parent),
+                hint="leave the sweep's folder alone until it ends, and begin again",
+            )
 
     def drop_last(self, count: int) -> None:
         """Forget the last ``count`` results, on the disk too: they will be run again."""

@@ -21,7 +21,7 @@ def run(
 
     On resuming, only a round of the confirmation that was not finished is run again.
     ``predict`` turns the traced baseline into predictions; ``notify`` is called before a trial
-    (plan, None) and after it (None, result).
+    (plan, None) and after it (None, result). Raises AdvisorError where somebody removed the folder.
     """
     header = {
         "workload": sweep.workload.model_dump(mode="json"),
@@ -40,17 +40,23 @@ def run(
             return
         notify(plan, None)
         number = len(journal.results)
-        result = run_trial(
-            sweep.workload,
-            plan.configuration,
-            sweep.folder / "trials" / f"{number:04d}",
-            number=number,
-            is_baseline=plan.purpose in ("baseline", "confirm-a"),
-            purpose=plan.purpose,
-            timeout_s=sweep.timeout_s,
-            stop_above_cost=sweep.stop_above_cost(plan),
-            sitting=sweep.sitting,
-        )
+        journal.require_there()
+        try:
+            result = run_trial(
+                sweep.workload,
+                plan.configuration,
+                sweep.folder / "trials" / f"{number:04d}",
+                number=number,
+                is_baseline=plan.purpose in ("baseline", "confirm-a"),
+                purpose=plan.purpose,
+                timeout_s=sweep.timeout_s,
+                stop_above_cost=sweep.stop_above_cost(plan),
+                sitting=sweep.sitting,
+            )
+        except OSError:
+            # Without its folder nothing of a trial can be written.
+            journal.require_there()
+            raise
         journal.add(result)
         notify(None, result)
 

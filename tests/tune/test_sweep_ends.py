@@ -225,3 +225,34 @@ def test_variables_that_won_are_in_env_sh_as_a_shell_reads_them(tmp_path: Path) 
         env={**os.environ, "OMP_NUM_THREADS": "9"},
     )  # fmt: skip
     assert done.stdout == "lo;x 'y|unset"
+
+
+@pytest.mark.parametrize("trial_ends", [True, False])
+def test_a_folder_removed_while_the_sweep_runs_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial_ends: bool
+) -> None:
+    def run_trial(_workload: Any, configuration: Any, folder: Path, **values: Any) -> TrialResult:
+        if values["number"] == 1:
+            shutil.rmtree(tmp_path / "s")
+            if not trial_ends:
+                (folder / "job.json").write_text("{}")
+        return TrialResult(
+            number=values["number"], configuration=configuration, purpose=values["purpose"],
+            is_baseline=values["is_baseline"], status="ok", step_ns=[100_000_000] * 15,
+            tokens_per_step=512, folder="none", seconds=1.0,
+        )  # fmt: skip
+
+    monkeypatch.setattr(engine, "run_trial", run_trial)
+    with pytest.raises(AdvisorError) as error:
+        CliRunner().invoke(
+            command,
+            ["--sweep", "-o", str(tmp_path / "s"), "-q"],
+            standalone_mode=False,
+            catch_exceptions=False,
+        )
+    assert str(error.value) == (
+        f"{tmp_path}/s: trials.jsonl was removed while the sweep ran; its results are lost\n"
+        "  leave the sweep's folder alone until it ends, and begin again"
+    )
+    # AND no journal without a beginning is left in its place
+    assert not (tmp_path / "s" / "trials.jsonl").exists()

@@ -14,9 +14,13 @@ SMALL_READ = 16 * 1024
 
 
 class Compressed(Protocol):
-    """A file on disk: ``consumed_bytes`` is the place of the next read, ``size`` is in bytes."""
+    """A file on disk: ``consumed_bytes`` is the place of the next read, ``size`` is in bytes.
+
+    ``damage`` and ``skipped`` (compressed bytes not read because of it) are told at the end.
+    """
 
     damage: str | None
+    skipped: int
     consumed_bytes: int
     size: int
 

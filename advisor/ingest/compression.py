@@ -49,13 +49,15 @@ class DecompressedFile(io.RawIOBase):
     """A readable raw stream over a plain, gzip or zstd file (several members or frames included).
 
     ``damage`` becomes a sentence when the container is cut or corrupt; the bytes before the
-    damage are still delivered. ``header`` is what should stand where a gzip header is damaged.
+    damage are still delivered. ``skipped`` counts compressed bytes passed over because of it.
+    ``header`` is what should stand where a gzip header is damaged.
     """
 
     def __init__(self, path: Path, compression: str, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__()
         self.path = path
         self.damage: str | None = None
+        self.skipped = 0
         self._limits = limits
         self._file = path.open("rb", buffering=0)
         self.size = os.fstat(self._file.fileno()).st_size
@@ -66,6 +68,11 @@ class DecompressedFile(io.RawIOBase):
         self.produced_bytes = 0
         self._hash: Any = None
         self._hashed = 0
+
+    @property
+    def missing_bytes(self) -> int:
+        """About how many bytes damage kept from being decompressed, as the others compress."""
+        return self.skipped * self.produced_bytes // max(self.size - self.skipped, 1)
 
     def readable(self) -> bool:
         """Always: it is an input."""

@@ -57,6 +57,7 @@ def _inflate(stream: Compressed, form: Format) -> Any:
             if not damage.is_checksum:
                 yield _GAP
     if lost.places:
+        stream.skipped = lost.skipped
         told = lost.told(form.name, stream.size)
         stream.damage = "; ".join(part for part in (told, stream.damage) if part)
 

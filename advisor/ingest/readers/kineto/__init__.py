@@ -22,6 +22,7 @@ PRIORITY = 60
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _EVENT_START = re.compile(rb'\s*\[\s*(?:\{[^{}]{0,4096}"(?:ph|ts)"\s*:|\]\s*$)')
 _EVENTS_BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[\s*(?:\]|' + KEYS + rb")")
+_PHASE = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
 _MOST_BEFORE = 64 * 1024 * 1024
 _PIECE, _OVERLAP = 1024 * 1024, 1024
 _MARKS = (b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"displayTimeUnit"')
@@ -53,7 +54,10 @@ def rank_hint(source: Source) -> RankHint:
     trace = Trace(source)
     trace.peek()
     info = trace.info
-    return RankHint(info.rank, info.rank_from == "distributedInfo", trace.merged)
+    # A file without any event takes no rank's number from the files after it.
+    empty = len(source.head) < HEAD_BYTES and not _PHASE.search(source.head)
+    several = trace.merged or (info.rank is None and empty)
+    return RankHint(info.rank, info.rank_from == "distributedInfo", several)
 
 
 def recorded_rank(source: Source) -> tuple[int, int | None] | None:

@@ -14,6 +14,7 @@ from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.contents import summarise
 from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.forget import forget, forget_covered, forget_foreign
+from advisor.ingest.readers.kineto.guessed import settle_guessed
 from advisor.ingest.readers.kineto.insert import insert_parsed, insert_scanned
 from advisor.ingest.readers.kineto.merged import find_ranks_of_events, split_by_process
 from advisor.ingest.readers.kineto.native.library import library
@@ -54,6 +55,9 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
     find_ranks_of_events(traces, context)
     split_by_process(traces, context)
     pair_begin_end(traces, context)
+    settle_guessed(traces, context)
+    _leave_out([trace for trace in traces if trace.refused is not None], context)
+    traces = [trace for trace in traces if trace.refused is None]
     summary = summarise(context)
     check_parts(traces, summary, context)
     write_ranks(traces, summary, context)

@@ -121,8 +121,10 @@ def as_object(value: Any) -> dict[str, Any]:
 
 
 def as_int(value: Any, bits: int = 63) -> int | None:
-    """An integer from a number or its text; None for anything else and beyond ``bits`` bits."""
+    """A whole number or its text; None for anything else and beyond ``bits`` bits."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, float) and not value.is_integer():
         return None
     try:
         number = int(value)

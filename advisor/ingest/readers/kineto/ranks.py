@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -26,13 +26,21 @@ NOT_SAID = "the trace does not say its rank"
 _GROUP = ("run", "process_group", "description", "ranks", "size", "backend")
 
 
-def assign_ranks(traces: Sequence[Trace], given: Mapping[Path, int]) -> None:
+def assign_ranks(
+    traces: Sequence[Trace],
+    given: Mapping[Path, int],
+    told: Collection[int] = (),
+    *,
+    several: bool | None = None,
+) -> None:
     """Give every trace its rank; several files may have the same one (see check_parts).
 
     Files that do not say their rank get the one in ``given``, else the smallest free numbers in
-    order of their paths, and their note says so.
+    order of their paths, and their note says so. ``told`` are ranks of further files;
+    ``several``: there is more than one file, where ``traces`` do not tell.
     """
-    taken = {trace.info.rank for trace in traces}
+    several = len(traces) > 1 if several is None else several
+    taken = {trace.info.rank for trace in traces} | set(told)
     free = 0
     for trace in traces:
         if trace.info.rank is not None:
@@ -40,15 +48,15 @@ def assign_ranks(traces: Sequence[Trace], given: Mapping[Path, int]) -> None:
             if trace.info.rank_from != "distributedInfo":
                 trace.notes.append(f"rank {trace.rank} from {trace.info.rank_from}")
         elif not trace.merged:
-            told = given.get(trace.source.path)
-            if told is None:
+            number = given.get(trace.source.path)
+            if number is None:
                 while free in taken:
                     free += 1
-            trace.rank = free if told is None else told
+            trace.rank = free if number is None else number
             taken.add(trace.rank)
             trace.notes.append(
                 f"{NOT_SAID}: taken as rank {trace.rank}"
-                + (" in order of the files' names" if len(traces) > 1 or told is not None else "")
+                + (" in order of the files' names" if several or number is not None else "")
             )
 
 
@@ -123,7 +131,7 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
         entry.contents.append(part)
     seen = {part.number for part in summary.contents}
     for trace in traces:
-        if trace.number not in seen and not trace.merged:
+        if trace.number not in seen and not trace.merged and trace.is_rank:
             ranks.setdefault(trace.rank, _Rank()).traces.append(trace)
     events = Counter[int]()
     for part in summary.contents:
@@ -141,7 +149,7 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
         context.report(
             trace.source,
             "kineto",
-            rank=trace.rank if len(several) <= 1 and not trace.merged else None,
+            rank=trace.rank if len(several) <= 1 and not trace.merged and trace.is_rank else None,
             events_read=events[trace.number],
             events_dropped=sum(trace.dropped.values()),
             drop_reasons=trace.dropped,
@@ -217,7 +225,8 @@ def _write_rank(rank: int, entry: _Rank, threads: dict[str, str], context: ReadC
             sum(part.events for part in parts),
             sum(dropped.values()),
             json.dumps(dict(dropped), sort_keys=True),
-            all(trace.complete for trace in entry.traces)
+            any(part.events for part in parts)
+            and all(trace.complete for trace in entry.traces)
             and not any(trace.dropped for trace in entry.traces),
             info.base_time_ns is not None or absolute,
             as_int(own.get("peak_memory_bytes")),

@@ -19,6 +19,7 @@ from advisor.ingest.compression import Limits
 from advisor.ingest.readers.kineto.nesting import KEYS, Nesting, State
 from advisor.ingest.readers.kineto.outside import Outside
 from advisor.ingest.readers.kineto.resync import Level, Resync
+from advisor.ingest.readers.kineto.unread import HOLE, Place, Unread, has_many
 from advisor.ingest.readers.kineto.window import PIECE, Window
 
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
@@ -83,9 +84,9 @@ class Repairer:
 
     ``pieces`` are its bytes from offset ``start``, where the list of events goes on; ``separator``
     is the text between two events where that is known (:mod:`.resync`). Afterwards ``dropped``
-    counts what was lost by reason, ``at_end`` says whether the stream came to its end and ``ended``
-    whether the list did, and ``documents`` holds the text after it: the rest of the object, then
-    that of further documents.
+    counts what was lost by reason and ``unread`` how much that was, ``at_end`` says whether the
+    stream came to its end and ``ended`` whether the list did, and ``documents`` holds the text
+    after it: the rest of the object, then that of further documents.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Repairer:
         self._at = start
         self._damaged = False
         self.dropped: Counter[str] = Counter()
+        self.unread = Unread()
         self.event_start = start
         self.ended = False
         self.at_end = False
@@ -173,16 +175,21 @@ class Repairer:
             state = State.LARGE
         if state is State.CLOSED:
             self._at = nesting.at
-            event = None if nesting.too_deep else parse_event(window.text(start, nesting.at))
+            text = window.text(start, nesting.at)
+            # Zeroed bytes in a string may hide the end of this event and the start of a later one.
+            event = None if nesting.too_deep or HOLE.search(text) else parse_event(text)
             if event is None:
-                self._drop(self._malformed(nesting))
+                self._lose(self._malformed(nesting), start, one=True)
+            else:
+                self.unread.read(nesting.at - start)
             return event
         if state is State.LARGE:
             self._pass_over(start, nesting)
         else:
-            self._resume(start, nesting.at, nesting.lists)
+            others = self._resume(start, nesting.at, nesting.lists)
             cut = state is State.CUT and not nesting.too_deep and self._at == window.end
-            self._drop("cut off" if cut else self._malformed(nesting))
+            reason = "cut off" if cut else self._malformed(nesting)
+            self._lose(reason, start, one=cut or nesting.too_deep, others=others)
         return None
 
     def _malformed(self, nesting: Nesting) -> str:
@@ -190,15 +197,17 @@ class Repairer:
         deep = f"event nested deeper than {self._limits.nesting} levels"
         return deep if nesting.too_deep else "malformed event"
 
-    def _resume(self, start: int, broken: int, lists: int, *, at_any: bool = False) -> None:
-        window = self.window
+    def _resume(self, start: int, broken: int, lists: int, *, at_any: bool = False) -> int:
+        """Go on behind damage; how many objects were counted that stand between."""
+        window, unknown = self.window, 0
         while True:
             found = self._resync.after(start, broken, lists, at_any=at_any)
             if found.unknown:
                 self.dropped[UNKNOWN_DEPTH] += found.unknown
+                unknown += found.unknown
             if found.at is not None or window.ended:
                 self._at = window.end if found.at is None else found.at
-                return
+                return unknown
             start = broken = max(start + 1, window.end - _LOOK_BACK)
             window.drop_before(start)
 
@@ -206,22 +215,23 @@ class Repairer:
         """Leave an event behind that is larger than allowed, without holding it."""
         telling = self._resync.telling_after(start, nesting.at)
         if telling is not None:
-            self._drop("malformed event")
             self._at = telling
+            self._lose("malformed event", start)
             return
-        self._drop(f"event larger than {self._limits.event_bytes >> 20} MiB")
-        state = State.LARGE if nesting.open else State.CLOSED
+        hole = self._has_hole(start, nesting.at)
+        state, others = State.LARGE if nesting.open else State.CLOSED, 0
         while state is State.LARGE:
             state = nesting.run(nesting.at + PIECE, hold=False)
         if state is State.BROKEN:
-            self._resume(nesting.at, nesting.at, nesting.lists)
+            others = self._resume(nesting.at, nesting.at, nesting.lists)
         else:
             self._at = nesting.at
+        reason = f"event larger than {self._limits.event_bytes >> 20} MiB"
+        self._lose(reason, start, hole=hole, one=True, others=others)
 
     def _skip_other(self, found: bytes) -> None:
         """Pass over what is no object: a scalar or list, or garbage up to the next event."""
         window, start = self.window, self._at
-        self._drop("not an event")
         if found == b"[":
             nesting = Nesting(window, start, self._limits.nesting)
             closed = nesting.run(start + self._limits.event_bytes) is State.CLOSED
@@ -232,8 +242,10 @@ class Repairer:
             after = window.skip_blank(end)
             if window.byte(after) == b"]" or self._is_item(after):
                 self._at = end
+                self._lose("not an event", start, one=True)
                 return
-        self._resume(start, start, 0, at_any=True)
+        others = self._resume(start, start, 0, at_any=True)
+        self._lose("not an event", start, others=others)
 
     def _is_item(self, comma: int) -> bool:
         """Whether a comma comes there, and then an item of a list rather than a key."""
@@ -247,3 +259,30 @@ class Repairer:
     def _drop(self, reason: str) -> None:
         self._damaged = self._damaged or reason != "not an event"
         self.dropped[reason] += 1
+
+    def _lose(
+        self,
+        reason: str,
+        start: int,
+        *,
+        hole: bool | None = None,
+        one: bool = False,
+        others: int = 0,
+    ) -> None:
+        """Count what was passed over from ``start`` on, ``others`` of which are counted already.
+
+        ``one``: brackets tell that it is one event, unless there is a hole in it. Text without a
+        hole is taken for more than one event only where nothing was found behind it.
+        """
+        self._drop(reason)
+        size, base = self._at - start, self.window.base
+        if hole is None:
+            hole = self._has_hole(start, self._at)
+        to_end = self._at == self.window.end and self.window.ended and not one
+        if hole or (to_end and has_many(self.window.data, start - base, self._at - base)):
+            self.unread.places.append(Place(reason, size, others))
+
+    def _has_hole(self, start: int, end: int) -> bool:
+        """Whether zeroed bytes stand there; also where the stretch was too long to hold."""
+        base = self.window.base
+        return start < base or HOLE.search(self.window.data, start - base, end - base) is not None

@@ -19,6 +19,7 @@ from typing import Any
 from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK
 from advisor.ingest.readers.kineto.repair import Normalise, Repairer, clean
+from advisor.ingest.readers.kineto.unread import Unread
 
 REREAD_IDS = IDS_PER_CHUNK // 2
 """Within a chunk's ids those of events read again start here; before them are those it had."""
@@ -38,7 +39,8 @@ class Reread:
 
     ``covered`` are the numbers of chunks passed over, ``starts`` (number, id in it) of each further
     document's first event, ``documents`` the text outside the list by document. ``ended``: the list
-    came to its end; None where reading stopped at a chunk that can be believed.
+    came to its end; None where reading stopped at a chunk that can be believed. ``unread`` is how
+    much was passed over.
     """
 
     dropped: Counter[str] = field(default_factory=Counter)
@@ -46,6 +48,7 @@ class Reread:
     starts: list[tuple[int, int]] = field(default_factory=list)
     documents: list[bytes] = field(default_factory=list)
     ended: bool | None = None
+    unread: Unread = field(default_factory=Unread)
 
 
 def reread_all(
@@ -98,6 +101,7 @@ def reread_chunks(
 
 def _finish(repairer: Repairer, found: Reread) -> None:
     found.dropped.update(repairer.dropped)
+    found.unread = repairer.unread
     found.documents = repairer.documents
     found.ended = repairer.ended if repairer.at_end else None
 

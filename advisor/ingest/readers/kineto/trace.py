@@ -14,6 +14,7 @@ from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK, IDS_PER_FILE
 from advisor.ingest.readers.kineto.metadata import TraceInfo, trace_info
 from advisor.ingest.readers.kineto.repair import Normalise, Repairer
 from advisor.ingest.readers.kineto.reread import Reread, reread_all, reread_chunks
+from advisor.ingest.readers.kineto.unread import ERASED
 from advisor.ingest.readers.kineto.window import PIECE
 from advisor.ingest.source import Source
 
@@ -33,8 +34,9 @@ class Trace:
 
     ``covered`` are chunks whose rows are to be forgotten, ``foreign`` the ids (first, last) of
     events that further documents in the file hold of another rank or clock.
+    ``read_bytes``: what was decompressed; ``undecompressed``: about what damage kept back.
     ``asks_events``: the file does not state its rank, so that an event's own ``args.rank`` counts;
-    ``merged``: it is known to hold several ranks.
+    ``merged``: it is known to hold several ranks; ``is_rank``: it is one of the run's recordings.
     """
 
     source: Source
@@ -43,6 +45,7 @@ class Trace:
     rank: int = 0
     asks_events: bool = False
     merged: bool = False
+    is_rank: bool = True
     base_ns: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
@@ -57,6 +60,8 @@ class Trace:
     digest: str | None = None
     ends_in_chunk: bool = False
     no_duration: Counter[int] = field(default_factory=Counter)
+    read_bytes: int = 0
+    undecompressed: int = 0
     refused: str | None = None
     """Why the file is left out, where reading it was given up."""
     covered: set[int] = field(default_factory=set)
@@ -134,6 +139,7 @@ class Trace:
                 yield chunk
                 if progress is not None:
                     progress(str(source.path), raw.consumed_bytes, source.size)
+            self.read_bytes, self.undecompressed = raw.produced_bytes, raw.missing_bytes
             self.digest = raw.hexdigest()
             self.last, self.last_start = cutter.last, cutter.last_start
             self.separator, self.in_object = cutter.separator, cutter.in_object
@@ -158,6 +164,8 @@ class Trace:
         try:
             text.decode("utf-8")
         except UnicodeDecodeError:
+            if ERASED in text:
+                return bytearray(b"[")  # malformed, to be read event by event
             self._note_once("bytes that are not UTF-8 were replaced")
             return bytearray(text.decode("utf-8", errors="replace").encode())
         return text
@@ -199,6 +207,12 @@ class Trace:
             ending = Reread(ended=reread.ended)
         self.dropped.update(reread.dropped)
         self.dropped.update(ending.dropped)
+        reread.unread.add(ending.unread)
+        told = reread.unread.settle(
+            self.dropped, self.read_bytes, self.source.head, self.undecompressed
+        )
+        if told:
+            self.notes.append(told)
         documents = reread.documents or [b""]
         if ending.documents:
             documents[-1:] = [documents[-1] + ending.documents[0], *ending.documents[1:]]

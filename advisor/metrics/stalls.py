@@ -4,23 +4,25 @@ Linux sends a lost segment again after 200 ms at the earliest, then after twice 
 where no later traffic shows the loss sooner; at the tail of a message nothing follows. So calls
 that otherwise take a few ms take 0.2, 0.6 or 1.4 s more now and then. Which link it is shows in who
 is done meanwhile: what a host sends is data for the next rank of the ring, and word to the one
-before it that it may send.
+before it that it may send. Who is done is read against when each rank ends calls that did not
+stall, so that a clock that is off names nobody.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from advisor.metrics.calls import Call
-from advisor.metrics.clock import aligned
+from advisor.metrics.clock import Clock, aligned
 from advisor.metrics.fits import link_kind, wire_name
 from advisor.metrics.intervals import Intervals
 from advisor.metrics.link_cost import Inputs
-from advisor.metrics.operations import POINT_TO_POINT
+from advisor.metrics.operations import POINT_TO_POINT, SYNCHRONISING
 from advisor.metrics.places import Home
 from advisor.metrics.ring_model import GLOO_RINGS
 from advisor.metrics.robust import bootstrap
@@ -39,10 +41,14 @@ _SHORT = 0.25
 _LEAST_SHORT = 0.25
 # Of the ends that show something, a host must explain this part, and more than any other does.
 _MOST = 0.6
+# So many calls that did not stall tell by how much a rank's clock is off, if by more than this.
+_FEWEST_SHORT = 3
+_OFF_NS = 10_000_000
 
 
 def stall_rows(data: Inputs, home: Mapping[int, Home]) -> list[dict[str, Any]]:
     """A row of ``link_excess`` if calls between hosts stall for retransmissions, else none."""
+    data = _with_settled_clocks(data)
     long = _long(data)
     stalled = [(column, extra) for column, extra, typical in long if _is_timeout(extra, typical)]
     if len(stalled) < _FEWEST_STALLS:
@@ -152,6 +158,42 @@ def _senders(
     best = max(hits.values(), default=0)
     named = {host for host, count in hits.items() if count == best}
     return named if shown and best >= _MOST * shown else {home[r] for r in home}
+
+
+def _with_settled_clocks(data: Inputs) -> Inputs:
+    """The same with clocks as calls that did not stall show them, and the times of calls by them.
+
+    When a rank usually ends such a call is its clock and the ring's order within it; a call that
+    stalls has both as well. Ranks that share no such calls keep their clocks.
+    """
+    seen: dict[int, list[int]] = defaultdict(list)
+    for column in data.columns:
+        if len(column) < 2 or next(iter(column.values())).op not in SYNCHRONISING:
+            continue
+        # Durations need no common clock: nobody stood still, nor waited for one who did.
+        if max(call.end - call.start for call in column.values()) >= _SHORT * _TIMEOUT_NS:
+            continue
+        ends = {rank: aligned(call.end, rank, data.clocks) for rank, call in column.items()}
+        middle = sorted(ends.values())[len(ends) // 2]
+        for rank, end in ends.items():
+            seen[rank].append(end - middle)
+    apart = {r: round(float(np.median(s))) for r, s in seen.items() if len(s) >= _FEWEST_SHORT}
+    off = {rank: by for rank, by in apart.items() if abs(by) > _OFF_NS}
+    if not off:
+        return data
+    known = {rank: data.clocks.get(rank, Clock(0, 0.0, 0)) for rank in off}
+    clocks = {r: replace(one, offset_ns=one.offset_ns - off[r]) for r, one in known.items()}
+    clocks = {**data.clocks, **clocks}
+    columns = []
+    for column in data.columns:
+        if off.keys() & column.keys() and len(column) > 1:
+            last = max(aligned(call.start, rank, clocks) for rank, call in column.items())
+            column = {
+                rank: replace(call, transfer=max(aligned(call.end, rank, clocks) - last, 0))
+                for rank, call in column.items()
+            }
+        columns.append(column)
+    return replace(data, clocks=clocks, columns=columns)
 
 
 def _may_miss(

@@ -119,3 +119,21 @@ def test_long_calls_of_all_lengths_are_not_added() -> None:
     rows = stall_rows(inputs([NONE, lost, NONE, lost, NONE, lost, NONE, *others, NONE]), HOME)
     (row,) = rows
     assert row["excess_ns_per_step"] == pytest.approx(3 * 207 * MS / 12, rel=0.02)
+
+
+@pytest.mark.parametrize("off_ms", [3_000, -3_000, 130, -130])
+@pytest.mark.parametrize("rank", RANKS)
+def test_a_clock_that_is_off_names_no_other_host(rank: int, off_ms: int) -> None:
+    """Who ends late by its clock alone, in every call, waits for no packet."""
+    lost = (0.0, 0.0, 207.0)
+    data = inputs([NONE, lost, NONE, lost, NONE, lost, NONE, NONE])
+    for column in data.columns:
+        for call in column.values():
+            if call.rank == rank:
+                call.start, call.end = call.start + off_ms * MS, call.end + off_ms * MS
+        last = max(call.start for call in column.values())
+        for call in column.values():
+            call.transfer = max(call.end - last, 0)
+    (row,) = stall_rows(data, HOME)
+    assert (row["kind"], row["src"], row["calls"]) == ("rank", 0, 3)
+    assert row["excess_ns_per_step"] == pytest.approx(3 * 207 * MS / 8, rel=0.02)

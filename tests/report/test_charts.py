@@ -173,6 +173,18 @@ def test_labels_of_dots_stay_whole_in_the_narrowest_picture() -> None:
     assert f"{long}: 100 ms" in dots
 
 
+def test_a_long_label_stands_over_its_dot_where_the_picture_is_wide() -> None:
+    long = "bucket_cap_mb=25, gradient_as_bucket_view=True, static_graph=True"
+    times = [StepTime(long, step * 1e6) for step in (100, 110, 125, 150, 175, 190, 200)]
+    scene = step_times(times, band_ns=None, baseline_ns=None)
+    texts = [m for m in scene.marks if isinstance(m, Text) and m.kind == "label"]
+    dots = [mark for mark in scene.marks if isinstance(mark, Dot)]
+    for text, dot in zip([m for m in texts if m.text.endswith(" ms")], dots, strict=True):
+        # Of a picture four times as wide the text takes about a quarter.
+        left = text.x - {"start": 0, "middle": 12.5, "end": 25}[text.anchor]
+        assert left - 25 < dot.x < left + 50, text
+
+
 # Widths in px of the characters of the labels below, as Chromium gives them for 12 px bold DejaVu
 # Sans.
 BOLD = {

@@ -59,14 +59,15 @@ def _shortened(label: str, figure: str, *, strong: bool) -> str:
 
 
 def _place(x: float, width: float) -> tuple[float, Anchor]:
-    """Where a text over the dot at ``x`` starts, ends or has its middle, whole in the picture."""
-    if x < 30 and x + width <= 100:
-        return x, "start"
-    if x > 70 and width <= x:
-        return x, "end"
-    if 30 <= x <= 70 and width / 2 <= min(x, 100 - x):
-        return x, "middle"
-    return max(0.0, min(x, 100 - width)), "start"
+    """Where a text over the dot at ``x`` starts, ends or has its middle, whole in the picture.
+
+    A wide picture leaves most of ``width`` (of the narrowest) free: the anchor stays near the dot.
+    """
+    if x < 30:
+        return min(x, 100 - width), "start"
+    if x > 70:
+        return max(x, width), "end"
+    return min(max(x, width / 2), 100 - width / 2), "middle"
 
 
 def step_times(

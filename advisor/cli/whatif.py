@@ -121,47 +121,28 @@ def _bucket_cap(steps: list[Program], value: str) -> Prediction:
 
 
 def _bandwidth(steps: list[Program], value: str) -> Prediction:
-    from advisor.whatif.predict import predict_bandwidth, service_models
+    from advisor.whatif.network import predict_bandwidth, predict_link_rate
+    from advisor.whatif.predict import service_models
 
-    match = re.fullmatch(r"x(\d+(?:\.\d+)?)", value)
+    match = re.fullmatch(r"(x?)(\d+(?:\.\d+)?)(?:\s*(Gb|Mb|GB)(?:/s)?)?", value)
     where = f"link.bandwidth={value}"
-    if match:
-        factor = float(match[1])
-    else:
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(Gb|Mb|GB)(?:/s)?", value)
-        if match is None:
-            raise AdvisorError(f"{value!r} is no bandwidth", where=where, hint="x2, 10Gb or 400Mb")
-        wanted = float(match[1]) * {"Gb": 1 / 8, "Mb": 1 / 8000, "GB": 1.0}[match[2]]
-        factor = wanted / _link_gbps(steps) if wanted else 0.0
-    if not factor:
+    if match is None or bool(match[1]) == bool(match[3]):
+        raise AdvisorError(f"{value!r} is no bandwidth", where=where, hint="x2, 10Gb or 400Mb")
+    number = float(match[2])
+    if not number:
         raise AdvisorError(
             "no step ends on links without bandwidth",
             where=where,
             hint="above 0: x0.5 is half of now, x2 twice; or 10Gb, 400Mb",
         )
-    found = predict_bandwidth(steps, service_models(steps), factor)
+    if match[1]:
+        found = predict_bandwidth(steps, service_models(steps), number)
+    else:
+        gbps = number * {"Gb": 1 / 8, "Mb": 1 / 8000, "GB": 1.0}[match[3]]
+        found = predict_link_rate(steps, service_models(steps), gbps)
     if found is None:
         raise AdvisorError("cannot replay this run", where=where)
     return found
-
-
-def _link_gbps(steps: list[Program]) -> float:
-    """GB/s that the busiest collective's ring moves per link now: m * bytes / its bytes' time."""
-    from advisor.whatif.predict import service_models
-
-    best = 0.0
-    for (op, ranks), model in service_models(steps).items():
-        if op == "all_reduce" and model.b_ns_per_byte > 0 and ranks > 1:
-            best = max(best, 2 * (ranks - 1) / ranks / model.b_ns_per_byte)
-        elif op in ("all_gather", "reduce_scatter") and model.b_ns_per_byte > 0 and ranks > 1:
-            best = max(best, (ranks - 1) / ranks / model.b_ns_per_byte)
-    if best <= 0:
-        raise AdvisorError(
-            "the present bandwidth cannot be told from this trace (calls of one size only)",
-            where="link.bandwidth",
-            hint="give it relative to now, e.g. link.bandwidth=x2",
-        )
-    return best
 
 
 def _sharded(steps: list[Program], name: str, value: str) -> Prediction:

@@ -187,33 +187,6 @@ def predict_without_lateness(programs: Sequence[Program], rank: int) -> Predicti
     return predict(programs, lambda p: without_lateness(p, rank) if rank in p.items else None)
 
 
-def predict_bandwidth(
-    programs: Sequence[Program],
-    models: dict[tuple[str, int], ServiceModel],
-    factor: float,
-    *,
-    affects: Callable[[tuple[int, ...]], bool] = lambda _: True,
-) -> Prediction | None:
-    """The step if the bytes of the calls that ``affects`` names moved ``factor`` times as fast.
-
-    The latency part of a call stays; it comes from ``models`` by (op, group size), and where no
-    model could be fitted the whole call is taken as bandwidth, which overstates the effect.
-    """
-
-    def at(sigmas: float) -> Change:
-        def service(_: int, call: Call) -> float:
-            if not affects(call.ranks):
-                return call.service_ns
-            model = models.get((call.op, len(call.ranks)))
-            latency = max(model.a_ns + sigmas * model.a_sigma_ns, 0.0) if model else 0.0
-            latency = min(latency, call.service_ns)
-            return latency + (call.service_ns - latency) / factor
-
-        return lambda program: with_service(program, service)
-
-    return predict(programs, at(0), extremes=[(at(-1), None), (at(1), None)])
-
-
 def predict_restored(
     programs: Sequence[Program],
     share: tuple[float, float, float],

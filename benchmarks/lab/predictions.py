@@ -21,11 +21,11 @@ from advisor.metrics import derive
 from advisor.store import Store
 from advisor.whatif import sharded
 from advisor.whatif.extract import programs
+from advisor.whatif.network import predict_bandwidth
 from advisor.whatif.predict import (
     Prediction,
     data_parallel,
     predict,
-    predict_bandwidth,
     predict_bucket_cap,
     predict_without_lateness,
     service_models,

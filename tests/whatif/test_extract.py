@@ -14,9 +14,9 @@ import pytest
 
 from advisor import api
 from advisor.whatif.extract import programs
+from advisor.whatif.network import predict_bandwidth
 from advisor.whatif.predict import (
     data_parallel,
-    predict_bandwidth,
     predict_bucket_cap,
     predict_without_lateness,
     service_models,

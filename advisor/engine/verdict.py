@@ -25,6 +25,7 @@ from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
 _MOSTLY_IDLE = 0.5
 _SMALL_PART = 0.01
 _FEW_EVENTS = 100  # per step and rank; a real step holds thousands
+_OPEN_SHARE = 0.10  # what a hidden link may cost is the first thing to say from here on
 _HEALTHY_STEPS = 2  # one step alone is no ground to call a run healthy that waits
 
 
@@ -98,7 +99,7 @@ def verdict_of(
     doubt = clock_doubt(findings, sandbox, facts, numbers, WARNING_SHARE)
     if unsure is not None:
         return unsure if doubt is None else with_doubt(unsure, doubt)
-    if doubt is not None:
+    if doubt is not None and clock_doubt(findings, sandbox, facts, numbers, _OPEN_SHARE):
         return doubt
     exposed = f"{percent(exposed_share)} of the step is exposed"
     most, tries = options(others, facts)
@@ -123,7 +124,8 @@ def verdict_of(
             f"Nothing to gain in communication that this recording shows: {exposed}, and no rule "
             "finds a cause that a change would remove."
         )
-    return Verdict(title=title, cause="healthy", savings_ns=0, why=numbers, next_steps=tries)
+    plain = Verdict(title=title, cause="healthy", savings_ns=0, why=numbers, next_steps=tries)
+    return plain if doubt is None else with_doubt(plain, doubt)
 
 
 def _beside(top: Finding, findings: Sequence[Finding], sandbox: Sandbox, facts: Facts) -> Verdict:

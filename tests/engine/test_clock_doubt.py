@@ -15,10 +15,7 @@ from advisor.store.store import Store
 
 ONE_HOST = {1: 50_000_000}
 ALL_HOSTS = {1: 123_000_000, 2: -77_000_000, 3: 31_000_000}
-PROBED = (
-    "INSERT INTO bench (run, tool, op, src, dst, bytes, time_us) "
-    "SELECT run, 'probe', 'send', 0, 1, 8, 10.0 FROM run"
-)
+USE = "INSERT INTO topology (run, kind, name) SELECT run, 'probe-use', '{}' FROM run"
 
 
 def shifted(folder: Path, by_ns: Mapping[int, int], *changes: str) -> FindingsReport:
@@ -58,8 +55,14 @@ def test_where_clocks_differ_a_link_that_is_not_seen_is_not_excluded(
 
 
 def test_a_probe_of_the_links_leaves_no_such_doubt(fixtures_dir: Path) -> None:
-    report = shifted(fixtures_dir / "lab-ddp-slow-link", ONE_HOST, PROBED)
+    report = shifted(fixtures_dir / "lab-ddp-slow-link", ONE_HOST, USE.format("all"))
     assert "cannot be told apart" not in report.verdict.title
+
+
+@pytest.mark.parametrize("use", ["other", "none", "few", "part"])
+def test_a_probe_that_is_not_of_all_these_hosts_leaves_it(fixtures_dir: Path, use: str) -> None:
+    report = shifted(fixtures_dir / "lab-ddp-slow-link", ONE_HOST, USE.format(use))
+    assert "cannot be told apart" in report.verdict.title
 
 
 def test_ends_apart_that_nothing_explains_are_doubted_as_well(fixtures_dir: Path) -> None:
@@ -74,6 +77,22 @@ def test_ends_apart_that_nothing_explains_are_doubted_as_well(fixtures_dir: Path
     assert verdict.cause == "unknown"
     assert "cannot be told apart" in verdict.title
     assert "neither one slow link nor one clock that is off explains" in verdict.why
+
+
+def test_where_little_is_exposed_the_doubt_stands_below_the_numbers(fixtures_dir: Path) -> None:
+    """Under a tenth of the step: that nothing is found comes first, what may hide in it second."""
+    report = shifted(
+        fixtures_dir / "lab-ddp-slow-link",
+        {},
+        "DELETE FROM link_excess",
+        "DELETE FROM whatif",
+        "UPDATE collective SET exposed_transfer_ns = exposed_transfer_ns // 4",
+    )
+    verdict = report.verdict
+    assert verdict.cause == "healthy"
+    assert "gain in communication" in verdict.title
+    assert "cannot be told apart" in verdict.why
+    assert any("advisor probe" in step for step in verdict.next_steps)
 
 
 @pytest.mark.parametrize("by_ns", [{}, ONE_HOST], ids=["none", "one"])

@@ -60,9 +60,7 @@ _NCCL = "2.29.7"  # what torch 2.12 and 2.13 ship
     metavar="MACHINE",
     help="Also model NCCL's settings on this machine (dgx-h100 ...); never counted as measured.",
 )
-@click.option(
-    "--nodes", default=1, type=click.IntRange(1), show_default=True, help="Nodes of --topology."
-)
+@click.option("--nodes", type=click.IntRange(1), help="Nodes of --topology.  [default: 1]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the sweep.")
 @click.option("--resume", is_flag=True, help="Go on with the sweep in the folder.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the result.")
@@ -77,7 +75,7 @@ def command(
     budget: str,
     timeout: float,
     topology: str | None,
-    nodes: int,
+    nodes: int | None,
     output: Path | None,
     resume: bool,
     quiet: bool,
@@ -91,6 +89,11 @@ def command(
         return _check_env(nccl_version)
     if not sweep:
         raise click.UsageError("say what to do: --sweep or --check-env")
+    if nodes is not None and topology is None:
+        raise click.UsageError(
+            "--nodes has no effect without --topology; ranks of the job are --nproc"
+        )
+    nodes = nodes or 1
     trials, seconds = parse_budget(budget)
     from advisor.cli import _tune_output as output_lines
     from advisor.cli._interrupt import is_interrupt

@@ -46,7 +46,8 @@ def check(file: Path, nccl: str) -> int:
     """Check a rule FILE: exit status 1 when a rule is wrong or can never apply."""
     from advisor.errors import AdvisorError
     from advisor.model.nccl import parse_version
-    from advisor.tune.plugin import check_rules, parse_rules
+    from advisor.model.nccl.version import format_version
+    from advisor.tune.plugin import TUNERS_SINCE, check_rules, parse_rules
 
     try:
         if file.stat().st_size > 4 * 1024 * 1024:
@@ -56,7 +57,11 @@ def check(file: Path, nccl: str) -> int:
     except OSError as error:
         raise AdvisorError(f"cannot be read: {error.strerror}", where=str(file)) from error
     rules = parse_rules(text, where=str(file))
-    problems = check_rules(rules, parse_version(nccl))
+    version = parse_version(nccl)
+    problems = check_rules(rules, version)
+    if version < TUNERS_SINCE:
+        late = f"NCCL {format_version(version)} does not load the plugin, which needs 2.22 or later"
+        problems = [f"{late}: no rule applies", *problems]
     for problem in problems:
         click.echo(f"{file}: {problem}")
     if not problems:

@@ -6,8 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 
 from advisor.errors import AdvisorError
-from advisor.model.nccl.filters import PER_FUNCTION_SINCE, parse_algorithms, parse_protocols
-from advisor.model.nccl.names import FUNCTIONS, PROTOCOLS, algorithms, legal
+from advisor.model.nccl.filters import (
+    PER_FUNCTION_SINCE,
+    left_without,
+    parse_algorithms,
+    parse_protocols,
+)
+from advisor.model.nccl.names import FUNCTIONS
 from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.tune.env_data import NEWEST, EnvIssue
 from advisor.tune.env_words import unknown_words
@@ -40,32 +45,21 @@ def check_choices(env: Mapping[str, str], version: NcclVersion | None) -> Iterat
     if len(selections) < 2:
         return
     algo, proto = selections["NCCL_ALGO"], selections["NCCL_PROTO"]
-    if release >= PER_FUNCTION_SINCE:
-        dead = [
-            function
-            for function in FUNCTIONS
-            if not any(
-                legal(function, a, p, release)
-                and algo.allows(function, a)
-                and proto.allows(function, p)
-                for a in algorithms(release)
-                for p in PROTOCOLS
-            )
-        ]
-        if dead:
-            name = "NCCL_ALGO" if "NCCL_ALGO" in env else "NCCL_PROTO"
-            yield EnvIssue(
-                name,
-                env[name],
-                "error",
-                f"{dead[0]} fails: nothing is left for it"
-                if len(dead) == 1
-                else f"{', '.join(dead)} fail: nothing is left for them",
-                "From 2.24 the list applies to every collective and there is no ring to fall back "
-                "on: calls end in ncclInvalidUsage.",
-                "Name the collective, e.g. allreduce:tree, or exclude with ^.",
-                since=_TREE_SINCE,
-            )
+    dead = left_without(algo, proto, release)
+    if dead:
+        name = "NCCL_ALGO" if "NCCL_ALGO" in env else "NCCL_PROTO"
+        yield EnvIssue(
+            name,
+            env[name],
+            "error",
+            f"{dead[0]} fails: nothing is left for it"
+            if len(dead) == 1
+            else f"{', '.join(dead)} fail: nothing is left for them",
+            "From 2.24 the list applies to every collective and there is no ring to fall back "
+            "on: calls end in ncclInvalidUsage.",
+            "Name the collective, e.g. allreduce:tree, or exclude with ^.",
+            since=_TREE_SINCE,
+        )
     if "NCCL_ALGO" in env and _names_any(env["NCCL_ALGO"], release):
         yield from _forced_algorithms(env["NCCL_ALGO"], algo.chosen)
     if "NCCL_PROTO" in env and _names_any(env["NCCL_PROTO"], release):

@@ -13,6 +13,8 @@ from typing import Any
 
 from advisor.config.hardware import machine
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Axis
+from advisor.model.nccl.filters import left_without, parse_algorithms, parse_protocols
+from advisor.model.nccl.names import FUNCTIONS
 from advisor.model.nccl.settings import Call, SettingCost, forces_ll128, rank_settings
 from advisor.model.nccl.version import NcclVersion, parse_version
 from advisor.model.topology import Topology
@@ -77,6 +79,8 @@ class NcclModel:
                     left_out.append(
                         f"{axis.variable}={value}: not ranked, forcing LL128 can corrupt data"
                     )
+                elif at_start := _start_fails(axis.variable, str(value), version):
+                    left_out.append(f"{axis.variable}={value}: {at_start}")
                 else:
                     settings.append((axis.variable, str(value)))
         return cls(name, nodes, version, topology, tuple(settings), tuple(left_out))
@@ -84,6 +88,23 @@ class NcclModel:
     def rank(self, calls: Sequence[Call]) -> list[SettingCost]:
         """The settings by modelled cost of ``calls``; [] where the model covers none of them."""
         return rank_settings(self.topology, self.version, calls, self.settings) if calls else []
+
+
+def _start_fails(variable: str, value: str, version: NcclVersion) -> str:
+    """Why a job does not even start under a setting that leaves nothing for Broadcast; else ''.
+
+    Such calls are not in a step: DDP sends its parameters around when it is made, others gather.
+    """
+    algo = parse_algorithms(value if variable == "NCCL_ALGO" else None, version)
+    proto = parse_protocols(value if variable == "NCCL_PROTO" else None, version)
+    dead = left_without(algo, proto, version)
+    if "Broadcast" not in dead:
+        return ""
+    text = f"refused, {', '.join(dead)} {'fail' if len(dead) > 1 else 'fails'} with it from 2.24 on"
+    text += ", and DDP broadcasts when it is made"
+    plain = not set(value) & set(":^")
+    kept = [function.lower() for function in FUNCTIONS if function not in dead]
+    return text + (f"; name the collective: {kept[0]}:{value.lower()}" if plain and kept else "")
 
 
 def trial_rows(name: str, first: int, settings: Sequence[SettingCost]) -> list[tuple[Any, ...]]:

@@ -17,12 +17,17 @@ from advisor.model.nccl.names import FUNCTIONS, PROTOCOLS, algorithms, legal
 from advisor.model.nccl.settings import Call
 from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.tune.plugin.build import FLAGS, LIBRARY_NAME, source_path
-from advisor.tune.plugin.rules import ANY_NAME, Rule, check_rules, format_rules, one_of
+from advisor.tune.plugin.rules import (
+    ANY_NAME,
+    TUNERS_SINCE,
+    Rule,
+    check_rules,
+    format_rules,
+    one_of,
+)
 from advisor.tune.whole_files import write_whole
 
 _VARIABLES = ("NCCL_ALGO", "NCCL_PROTO")
-# Tuners choose by a cost table, which this plugin needs, from here on.
-_TUNERS_SINCE: NcclVersion = (2, 22, 0)
 
 
 def winning_variables(
@@ -53,7 +58,7 @@ def tuner_rules(
     """
     if not variables:
         return []
-    if version < _TUNERS_SINCE:
+    if version < TUNERS_SINCE:
         raise AdvisorError(
             f"NCCL {format_version(version)} reads no rules by size; they start at 2.22"
         )

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import click
 import duckdb
 import pytest
 from click.testing import CliRunner, Result
@@ -103,6 +104,12 @@ def test_without_a_machine_the_space_is_refused_and_what_to_give_is_said(
     assert not trials
 
 
+def test_nodes_of_no_machine_are_refused(tmp_path: Path, trials: list[str]) -> None:
+    with pytest.raises(click.UsageError, match="--nodes has no effect without --topology"):
+        run(tmp_path, SPACE, "--nodes", "3")
+    assert not trials
+
+
 @pytest.mark.parametrize(
     ("arguments", "space", "said"),
     [
@@ -124,3 +131,19 @@ def test_a_mistake_about_the_model_is_said_before_any_trial(
 def test_a_job_without_such_calls_has_no_ranking() -> None:
     axes = [Axis(setting="env.NCCL_ALGO", values=["allreduce:ring"])]
     assert NcclModel.of("dgx-h100", 1, NCCL, axes).rank([]) == []
+
+
+def test_a_setting_under_which_no_job_starts_is_refused_with_the_reason() -> None:
+    # GIVEN lists for all collectives: from 2.24 nothing is left for Broadcast under these
+    axes = [Axis(setting="env.NCCL_ALGO", values=["Tree", "^ring", "allreduce:tree", "Ring"])]
+    found = NcclModel.of("dgx-h100", 4, NCCL, axes)
+    # THEN they are not ranked as if the step's all-reduces were all that the job calls
+    assert found.settings == (("NCCL_ALGO", "allreduce:tree"), ("NCCL_ALGO", "Ring"))
+    tree, exclusion = found.left_out
+    assert tree == (
+        "NCCL_ALGO=Tree: refused, Broadcast, Reduce, AllGather, ReduceScatter fail with it from "
+        "2.24 on, and DDP broadcasts when it is made; name the collective: allreduce:tree"
+    )
+    assert "Broadcast" in exclusion and "name the collective" not in exclusion
+    # AND an earlier release, which falls back to rings, ranks them
+    assert len(NcclModel.of("dgx-h100", 4, (2, 23, 4), axes[:1]).left_out) == 0

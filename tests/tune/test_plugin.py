@@ -567,3 +567,14 @@ def test_the_command_checks_a_file(tmp_path: Path) -> None:
     risky = CliRunner().invoke(command, ["check", str(path)], standalone_mode=False)
     assert risky.return_value == 1
     assert "permuted data" in risky.output
+
+
+@pytest.mark.parametrize("release", ["2.8.4", "2.18.5", "2.21.5"])
+def test_a_release_that_loads_no_such_plugin_is_said(tmp_path: Path, release: str) -> None:
+    path = tmp_path / "rules.csv"
+    path.write_text("allreduce,0,65536,ring,ll,-1,-1,-1\n")
+    old = CliRunner().invoke(command, ["check", str(path), "--nccl", release])
+    assert f"NCCL {release} does not load the plugin, which needs 2.22 or later" in old.stdout
+    assert "sound" not in old.stdout
+    first = CliRunner().invoke(command, ["check", str(path), "--nccl", "2.22.3"])
+    assert "1 rule, all sound" in first.stdout

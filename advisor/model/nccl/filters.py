@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from advisor.errors import AdvisorError
-from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS, algorithms
+from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS, algorithms, legal
 from advisor.model.nccl.version import NcclVersion
 
 PER_FUNCTION_SINCE: NcclVersion = (2, 24, 0)
@@ -47,6 +47,26 @@ def parse_algorithms(text: str | None, version: NcclVersion) -> Selection:
 def parse_protocols(text: str | None, version: NcclVersion) -> Selection:
     """NCCL_PROTO. Raises AdvisorError where NCCL itself would refuse to start."""
     return _parse("NCCL_PROTO", text, {name.lower(): name for name in PROTOCOLS}, version)
+
+
+def left_without(algo: Selection, proto: Selection, version: NcclVersion) -> list[str]:
+    """Functions for which the two leave nothing, so that their calls fail (from 2.24 on).
+
+    Earlier releases fall back to rings: none.
+    """
+    if version < PER_FUNCTION_SINCE:
+        return []
+    return [
+        function
+        for function in FUNCTIONS
+        if not any(
+            legal(function, a, p, version)
+            and algo.allows(function, a)
+            and proto.allows(function, p)
+            for a in algorithms(version)
+            for p in PROTOCOLS
+        )
+    ]
 
 
 def _parse(

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from advisor.tune.plugin.build import build_plugin, source_path
 from advisor.tune.plugin.parse import parse_rules
-from advisor.tune.plugin.rules import Rule, Winner, check_rules, format_rules, one_of, ranges
+from advisor.tune.plugin.rules import (
+    TUNERS_SINCE,
+    Rule,
+    Winner,
+    check_rules,
+    format_rules,
+    one_of,
+    ranges,
+)
 
 __all__ = [
+    "TUNERS_SINCE",
     "Rule",
     "Winner",
     "build_plugin",

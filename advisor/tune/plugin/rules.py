@@ -34,6 +34,8 @@ ALGORITHM_NAMES = {
     "pat": "PAT",
 }
 PROTOCOL_NAMES = {"ll": "LL", "ll128": "LL128", "simple": "Simple"}
+# Tuners choose by a cost table, which the plugin needs, from here on.
+TUNERS_SINCE: NcclVersion = (2, 22, 0)
 ANY_RELEASE: NcclVersion = (99, 0, 0)
 # Rings of these two are there on every machine.
 _ALWAYS = {("Ring", "LL"), ("Ring", "Simple")}

@@ -124,6 +124,8 @@ def verdict_of(
             f"Nothing to gain in communication that this recording shows: {exposed}, and no rule "
             "finds a cause that a change would remove."
         )
+    if doubt is not None:
+        title = f"{title.removesuffix('.')}; a slow link that clocks hide is not excluded."
     plain = Verdict(title=title, cause="healthy", savings_ns=0, why=numbers, next_steps=tries)
     return plain if doubt is None else with_doubt(plain, doubt)
 

@@ -91,6 +91,7 @@ def test_where_little_is_exposed_the_doubt_stands_below_the_numbers(fixtures_dir
     verdict = report.verdict
     assert verdict.cause == "healthy"
     assert "gain in communication" in verdict.title
+    assert verdict.title.endswith("; a slow link that clocks hide is not excluded.")
     assert "cannot be told apart" in verdict.why
     assert any("advisor probe" in step for step in verdict.next_steps)
 

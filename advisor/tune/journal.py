@@ -81,12 +81,26 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
 
+    def _require_no_trials(self) -> None:
+        """Raise AdvisorError where trials ran whose journal has lost its first line."""
+        trials = self.path.parent / "trials"
+        if trials.is_dir() and any(trials.iterdir()):
+            raise AdvisorError(
+                "has lost its first line, and with it the results of the trials beside it",
+                where=str(self.path),
+                hint="begin a new sweep with another -o; nothing here was changed",
+            )
+
     def _read(self, header: dict[str, Any]) -> None:
         text = self.path.read_text(encoding="utf-8")
         lines = text.splitlines()
         # A kill in the middle of a write leaves an unfinished last line: that trial is run again.
-        if lines and not text.endswith("\n"):
+        cut = bool(lines) and not text.endswith("\n")
+        if cut:
             lines = lines[:-1]
+        if not lines:
+            self._require_no_trials()
+        if cut:
             self.path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         if not lines:
             self._append(header)

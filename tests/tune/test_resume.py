@@ -149,3 +149,25 @@ def test_nothing_to_resume_is_said_and_nothing_is_begun(
         )
     assert caught.value.where == str(folder)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("left", [0, 20])
+def test_a_journal_without_its_first_line_is_refused_and_left_as_it_is(
+    tmp_path: Path, left: int
+) -> None:
+    # GIVEN a sweep whose journal was cut inside its first line, its trials beside it
+    journal = Journal(tmp_path, {"start": {"bucket_cap_mb": 25.0}}, resume=False)
+    cut = journal.path.read_bytes()[:left]
+    journal.path.write_bytes(cut)
+    (tmp_path / "trials" / "0000").mkdir(parents=True)
+    # WHEN resumed THEN it does not begin from zero among the old trials
+    with pytest.raises(AdvisorError, match="has lost its first line"):
+        Journal(tmp_path, {"start": {"bucket_cap_mb": 25.0}}, resume=True)
+    assert journal.path.read_bytes() == cut
+
+
+def test_a_kill_before_the_first_trial_leaves_a_journal_to_begin(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, {"start": {}}, resume=False)
+    journal.path.write_bytes(journal.path.read_bytes()[:5])
+    assert Journal(tmp_path, {"start": {}}, resume=True).results == []
+    assert journal.path.read_text() == '{"start": {}}\n'

@@ -34,6 +34,8 @@ _WIDE_BRACKETS = {
     b"\x00{": "UTF-16BE",
     b"\x00[": "UTF-16BE",
 }
+# "[W1122 10:16:08 …", "[rank0]: …", "[2026-11-22 …": a line of a log, not a list.
+_LOG_LINE = re.compile(rb"\[(?!(?:true|false|null|NaN|Infinity)\b)(?:[A-Za-z_]|\d+[-:/])")
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def why_unknown(source: Source) -> Unknown:
         return Unknown(f"is text in {wide}; only UTF-8 is read", hint, damaged=True)
     if text.startswith(b"<"):
         return _xml(text)
-    if text[:1] in (b"{", b"["):
+    if text[:1] in (b"{", b"[") and not _LOG_LINE.match(text):
         return _json(source, text)
     if not text and source.compression != "none":
         return _empty_container(source)

@@ -15,6 +15,8 @@ import pytest
 import advisor
 from advisor.errors import AdvisorError
 from advisor.ingest import ingest
+from advisor.ingest.source import Source
+from advisor.ingest.unknown import why_unknown
 from advisor.store.store import Store
 from tests.ingest.readers.test_nsys import export
 
@@ -167,3 +169,21 @@ def test_a_cut_dump_that_still_tells_something_says_that_it_is_cut(tmp_path: Pat
         assert "what came before is kept" in run.report.verdict.why
         dropped: Any = run.store.con.execute("SELECT events_dropped FROM source").fetchone()
         assert dropped == (1,)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[W1122 10:16:08.1 socket.cpp:200] cannot be retrieved",
+        "[rank0]: Traceback",
+        "[2026-11-22 10:16] up",
+    ],
+)
+def test_a_log_whose_lines_begin_with_a_bracket_is_no_damaged_json(
+    tmp_path: Path, line: str
+) -> None:
+    path = tmp_path / "stderr.log"
+    path.write_text(f"{line}\n")
+    assert not why_unknown(Source.of(path, 1)).damaged
+    path.write_text("[null, 1")
+    assert why_unknown(Source.of(path, 1)).damaged

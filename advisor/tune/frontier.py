@@ -29,13 +29,16 @@ def frontier(sweep: Sweep, label: Callable[[Configuration], str]) -> list[dict[s
     """Step and peak memory of every configuration that ran to its end.
 
     ``on_frontier``: faster beyond the resolution than all that need no more memory. ``fastest``:
-    faster beyond it than every other one.
+    faster beyond it than every other one. ``confirmed``: the present settings, and a winner of the
+    fresh pairs.
     """
     points = _points(sweep)
     costs = [r.cost for r in sweep.results if r.is_baseline and r.status == "ok"]
     if not points or not costs:
         return []
     base = statistics.median(costs)
+    winner = sweep.winner()
+    sure = {key_of(sweep.start), *([key_of(winner[0])] if winner else [])}
 
     def beats(one: _Point, other: _Point) -> bool:
         noise = sweep.resolution_of(min(one.trials, other.trials))
@@ -51,6 +54,7 @@ def frontier(sweep: Sweep, label: Callable[[Configuration], str]) -> list[dict[s
             "peak_memory_bytes": point.memory_bytes,
             "on_frontier": all(beats(point, o) for o in points if smaller(o, point)),
             "fastest": all(beats(point, o) for o in points if o is not point),
+            "confirmed": key_of(point.configuration) in sure,
         }
         for point in points
     ]

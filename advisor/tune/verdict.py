@@ -44,7 +44,7 @@ def not_reached(sweep: Sweep) -> list[str]:
         return []
     if tried >= sweep.limit:
         why = (
-            "the trials of the budget ended"
+            _budget_of_trials(sweep, others)
             if sweep.seconds is None
             else f"of a grid this large the search tries {sweep.limit}"
         )
@@ -55,6 +55,16 @@ def not_reached(sweep: Sweep) -> list[str]:
     else:
         why = "the sweep was stopped before them"
     return [f"{others - tried} of the {others} other combinations of the grid: {why}"]
+
+
+def _budget_of_trials(sweep: Sweep, others: int) -> str:
+    """Why a budget of trials leaves some out: what it keeps for the confirmation may go unused."""
+    most, used = trials_of(sweep.limit, others), len(sweep.results)
+    kept = most - used
+    text = f"the budget of trials allows for {sweep.limit} beside the confirmation"
+    if kept > 0:
+        text += f", of which {kept} trials were not needed"
+    return f"{text}; --budget {trials_of(others, others)} tries all"
 
 
 def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:

@@ -138,17 +138,21 @@ def test_the_frontier_joins_what_nothing_beats() -> None:
 
 
 def test_the_frontier_calls_fastest_only_what_is_beyond_the_noise() -> None:
-    def points(fastest: bool) -> dict[str, object]:
+    def points(fastest: bool, confirmed: bool = True) -> dict[str, object]:
         step = {"step_ns": 90_000_000, "peak_memory_bytes": 800_000_000, "on_frontier": True}
         other = {"step_ns": 91_000_000, "peak_memory_bytes": 900_000_000, "on_frontier": False}
         return {
             "frontier": [
-                {"settings": "a=1", "fastest": fastest, **step},
-                {"settings": "b=1", "fastest": False, **other},
+                {"settings": "a=1", "fastest": fastest, "confirmed": confirmed, **step},
+                {"settings": "b=1", "fastest": False, "confirmed": True, **other},
             ]
         }
 
     assert "a=1 is the fastest and needs the least memory" in page(points(True))
+    # AND what the fresh pairs did not confirm is not called so beside a verdict to leave it
+    unsure = page(points(True, confirmed=False))
+    assert "is the fastest" not in unsure
+    assert "a=1 looked fastest in the search, not confirmed, and needs the least memory" in unsure
     within = page(points(False))
     assert "is the fastest" not in within
     assert "a=1 needs the least memory, and nothing is faster by more than the noise" in within

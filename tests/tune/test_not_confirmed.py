@@ -63,3 +63,11 @@ def test_terminal_and_file_hold_the_figures_too(
     document = json.loads((tmp_path / "recommendation.json").read_text())
     assert document["confirmations"][0]["confirmed"] is False
     assert document["confirmations"][0]["gain_low"] < 0
+
+
+def test_the_frontier_says_what_was_confirmed(tmp_path: Path) -> None:
+    sweep, _ = play_unconfirmed(tmp_path)
+    sweep.results = [replace(r, peak_memory_bytes=800_000_000) for r in sweep.results]
+    points = {p["settings"]: p["confirmed"] for p in recommend(sweep, []).frontier}
+    assert points["present settings"]
+    assert not points["bucket_cap_mb=5.0"] and not points["bucket_cap_mb=1.0"]

@@ -47,9 +47,18 @@ def test_present_settings_that_do_not_run_are_why_the_rest_was_not_tried(tmp_pat
 def test_a_budget_of_trials_that_leaves_one_out_says_so(tmp_path: Path) -> None:
     sweep = make(tmp_path, trials=17)
     play(sweep, NO_GAIN)
+    # Three baselines, a try with a baseline after it, and one candidate of at most two confirmed.
+    assert len(sweep.results) == 5 + 8
     assert recommend(sweep, []).not_tried == [
-        "1 of the 2 other combinations of the grid: the trials of the budget ended"
+        "1 of the 2 other combinations of the grid: the budget of trials allows for 1 beside the "
+        "confirmation, of which 4 trials were not needed; --budget 19 tries all"
     ]
+
+
+def test_the_budget_that_is_named_tries_all(tmp_path: Path) -> None:
+    sweep = make(tmp_path, trials=19)
+    play(sweep, NO_GAIN)
+    assert recommend(sweep, []).not_tried == []
 
 
 def test_a_sweep_that_was_stopped_says_so(tmp_path: Path) -> None:

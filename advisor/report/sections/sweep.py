@@ -131,11 +131,16 @@ def _frontier(points: list[dict[str, Any]], suffix: str) -> Figure:
         for point in points
     ]
     best = sorted((o for o in outcomes if o.on_frontier), key=lambda o: o.step_ns)
-    clear = any(point.get("fastest") for point in points if point["on_frontier"])
+    fastest = next((p for p in points if p["on_frontier"] and p.get("fastest")), None)
     if len(best) > 1:
         title = f"{len(best)} settings trade time against memory, as far as the noise lets one tell"
-    elif clear:
+    elif fastest is not None and fastest.get("confirmed"):
         title = f"{best[0].label} is the fastest and needs the least memory"
+    elif fastest is not None:
+        title = (
+            f"{best[0].label} looked fastest in the search, not confirmed, and needs the least "
+            "memory"
+        )
     else:
         title = (
             f"{best[0].label} needs the least memory, and nothing is faster by more than the noise"

@@ -130,9 +130,9 @@ def _staggered(row: dict[str, Any]) -> bool:
 
 
 def _probed(sandbox: Sandbox) -> bool:
-    """Whether a measurement of the links was given with the traces."""
+    """Whether the links of all these hosts were measured, enough of them to compare."""
     return bool(
         sandbox.records(
-            "SELECT 1 AS one FROM bench WHERE tool = 'probe' AND src IS NOT NULL LIMIT 1"
+            "SELECT 1 AS one FROM topology WHERE kind = 'probe-use' AND name = 'all' LIMIT 1"
         )
     )

@@ -122,12 +122,21 @@ def _notes(sandbox: Sandbox, facts: Facts) -> list[str]:
             "several process groups communicate, and the recordings do not say whose a call is: "
             "such calls are not compared across ranks"
         )
+    notes += probe_notes(sandbox)
     if facts.residual_ns and facts.ranks_read > 1:
         notes.append(
             "clocks were aligned by when ranks leave their calls: that fit is good to "
             f"{duration(facts.residual_ns)}, which does not prove the clocks right"
         )
     return notes
+
+
+def probe_notes(sandbox: Sandbox) -> list[str]:
+    """What must be known of a probe that was given along: of other hosts, assumed, few."""
+    rows = sandbox.records(
+        "SELECT value FROM topology WHERE kind = 'probe-use' AND value IS NOT NULL"
+    )
+    return [str(row["value"]) for row in rows]
 
 
 def _counts(text: str | None) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from advisor.engine.facts import Facts
+from advisor.engine.facts import Facts, probe_notes
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.text import duration, percent
 from advisor.findings import Finding, RunSummary, Verdict
@@ -24,8 +24,9 @@ _OF_TRACE = (
 
 def caveats(sandbox: Sandbox, facts: Facts, source: str) -> list[str]:
     """Sentences without a full stop: where steps come from, unless the profiler marked them, and
-    how much communication is in none of them."""
-    return [words for words in (_source(facts, source), _outside(sandbox)) if words]
+    how much communication is in none of them, and what a probe is not used for."""
+    of_steps = [words for words in (_source(facts, source), _outside(sandbox)) if words]
+    return [*of_steps, *probe_notes(sandbox)]
 
 
 def _source(facts: Facts, source: str) -> str:

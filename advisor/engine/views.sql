@@ -105,7 +105,8 @@ WHERE c.op IN ('all_reduce', 'reduce_scatter', 'reduce') AND (
 CREATE VIEW fit AS
 SELECT op, group_size, alpha_ns, alpha_low_ns, alpha_high_ns, beta_ns_per_byte, k, m,
   n_star_bytes, largest_bytes, origin, r2, samples
-FROM alpha_beta WHERE origin <> 'trace' OR (SELECT ranks_read FROM facts) <> 1
+FROM alpha_beta WHERE CASE origin WHEN 'trace' THEN (SELECT ranks_read FROM facts) <> 1
+  WHEN 'probe' THEN NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'probe-use' AND name = 'other') ELSE true END
 QUALIFY row_number() OVER (PARTITION BY op, group_size
   ORDER BY origin <> 'trace', samples DESC) = 1;
 
@@ -378,6 +379,7 @@ CREATE VIEW large_transfer AS
 SELECT tool AS origin, op, ranks, bytes, busbw_gbps, NULL::BIGINT AS call_id FROM bench
 WHERE bytes >= 64000000 AND busbw_gbps IS NOT NULL AND src IS NULL AND ranks BETWEEN 2 AND 8
   AND (SELECT hosts FROM facts) <= 1 -- else it may have run between hosts
+  AND (tool <> 'probe' OR NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'probe-use' AND name = 'other'))
   AND NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'bench-host')
 UNION ALL
 SELECT 'trace', op, group_size, bytes, busbw_gbps, call_id FROM call

@@ -15,7 +15,7 @@ from advisor.metrics.logged import logged_rings
 from advisor.metrics.overlap import overlap_row
 from advisor.metrics.phases import bucket_rows, sync_rows
 from advisor.metrics.pipeline import pipeline_rows
-from advisor.metrics.probes import benchmark_fits, read_probe
+from advisor.metrics.probes import USE, benchmark_fits, read_probe
 from advisor.metrics.stalls import stall_rows
 from advisor.metrics.summaries import EXPERT_BALANCE, REDUNDANT, TRAFFIC
 from advisor.metrics.tables import insert_rows
@@ -79,8 +79,12 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
         ),
     )
     of_links = _link_input(con, data)
-    insert_rows(con, "link_excess", link_rows(of_links, read_probe(con, run)))
-    insert_rows(con, "link_excess", stall_rows(of_links, homes(of_links)))
+    home, probe = homes(of_links), read_probe(con, run)
+    insert_rows(con, "link_excess", link_rows(of_links, probe))
+    insert_rows(con, "link_excess", stall_rows(of_links, home))
+    con.execute("DELETE FROM topology WHERE run = ? AND kind = ?", [run, USE])
+    use = probe.use_row(run, home) if probe is not None else None
+    insert_rows(con, "topology", [use] if use else [])
     own_fits = [fit_record(run, kind, found) for kind, found in data.fits.items()]
     insert_rows(con, "alpha_beta", own_fits + benchmark_fits(con, run))
     insert_rows(

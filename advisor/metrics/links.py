@@ -54,6 +54,7 @@ def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
     if culprit is None:
         return probe_rows(data, probed or ())
     same = next((one for one in probed or () if one.is_at(culprit)), None)
+    denied = probed is not None and probe is not None and probe.covers(culprit, home)
     share = same.share if same else _share(found, [p for p in slow if culprit.used_by(p.ranks)])
     row = link_row(
         data,
@@ -63,7 +64,7 @@ def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
         expected_from="probe" if same else "peer groups" if slow else "stagger",
         p_value=min([found.p_value if found else 1.0, *(p.p_value for p in slow)]),
         evidence={
-            "probe": None if probed is None else "denies" if same is None else "confirms",
+            "probe": "confirms" if same else "denies" if denied else None,
             **(same.numbers() if same else {}),
             "places": [[p.kind, *map(str, p.homes)] for p in found.places] if found else [],
             "groups": [vars(peer) for peer in peers],

@@ -1,6 +1,6 @@
 """What a probe of the same links adds to a diagnosis: places that are slow, and fitted costs.
 
-The probe's ranks are brought to the trace's hosts by name, or by rank where both have as many.
+The probe's ranks are brought to the trace's hosts as probe_hosts.py says.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from advisor.metrics.fits import fit_record
 from advisor.metrics.link_cost import Culprit, Inputs, Share, bandwidth, link_row, of_host
 from advisor.metrics.pair_timings import Pair, Suspect, suspects, timed_pairs
 from advisor.metrics.places import Home
+from advisor.metrics.probe_hosts import Apart, Joined, join, use_of
 from advisor.model.alpha_beta import fit
 
 # What a pair's rate is good for.
 _SPREAD = 0.2
 # Calls that move this much more than a slow link gives did not go over it when it was slow.
 _FASTER = 1.25
+# Rows of ``topology`` that say what a probe was used for (probe_hosts.use_of).
+USE = "probe-use"
 
 
 @dataclass(frozen=True)
@@ -62,16 +65,14 @@ class Probe:
     hosts: Mapping[int, str]
 
     def places(self, home: Mapping[int, Home]) -> list[Probed] | None:
-        """Slow places among the trace's ranks; None where the probe was of other hosts."""
-        if self.hosts and set(self.hosts.values()) <= set(home.values()):
-            where: Mapping[int, Home] = self.hosts
-        elif set(self.hosts) == set(home):
-            where = home
-        else:
+        """Slow places among the trace's ranks; None where it shows nothing of them.
+
+        It was of other hosts, or has too few links between them to compare.
+        """
+        joined = join(self.hosts, home)
+        if isinstance(joined, Apart):
             return None
-        if len(set(where.values())) == 1:
-            where = {rank: rank for rank in where}  # one machine: its ranks are the places
-            home = {rank: rank for rank in home}
+        where, home = joined.where, joined.home
         ranks: dict[Home, list[int]] = defaultdict(list)
         for rank, own in home.items():
             ranks[own].append(rank)
@@ -95,6 +96,22 @@ class Probe:
         for suspect in suspects(merged):
             by_place.setdefault(suspect.ranks, _probed(suspect, [ranks[n] for n in names]))
         return list(by_place.values())
+
+    def covers(self, culprit: Culprit, home: Mapping[int, Home]) -> bool:
+        """Whether links of every host that a place may be on were measured."""
+        joined = join(self.hosts, home)
+        ranks = culprit.near | (culprit.far or frozenset()) | frozenset(culprit.candidates)
+        return isinstance(joined, Joined) and all(
+            joined.home.get(rank) in set(joined.where.values()) for rank in ranks
+        )
+
+    def use_row(self, run: str, home: Mapping[int, Home]) -> dict[str, Any] | None:
+        """The row of ``topology`` that says what the probe is used for; None without traces."""
+        if not home:
+            return None
+        joined, comparable = join(self.hosts, home), self.places(home) is not None
+        name, said = use_of(joined, comparable=comparable)
+        return {"run": run, "kind": USE, "name": name, "value": said}
 
 
 def _probed(suspect: Suspect, ranks: Sequence[Sequence[int]]) -> Probed:
@@ -123,8 +140,10 @@ def probe_rows(data: Inputs, probed: Sequence[Probed]) -> list[dict[str, Any]]:
 def read_probe(con: Any, run: str) -> Probe | None:
     """The pairs of a probe's result that was given along with the traces; None without one."""
     hosts = con.execute(
-        "SELECT rank, host FROM topology WHERE run = ? AND kind = 'probe-rank'", [run]
+        "SELECT DISTINCT rank, host FROM topology WHERE run = ? AND kind = 'probe-rank'", [run]
     ).fetchall()
+    if len(dict(hosts)) < len(hosts):
+        hosts = []  # several probes of different hosts: a rank's number says nothing
     rows = con.execute(
         "SELECT src, dst, bytes, median(time_us) FROM bench WHERE run = ? AND tool = 'probe' "
         "AND src IS NOT NULL GROUP BY ALL ORDER BY ALL",

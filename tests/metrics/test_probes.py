@@ -44,7 +44,7 @@ def place(*paths: Path) -> tuple[dict[str, Any], Any]:
         fits = run.sql("SELECT * FROM alpha_beta WHERE origin = 'probe'").to_dict("records")
     row["evidence"] = json.loads(row["evidence"])
     row["fits"] = fits
-    return row, finding
+    return dict(row), finding
 
 
 def test_a_probe_that_agrees_settles_the_share(tmp_path: Path) -> None:
@@ -65,12 +65,44 @@ def test_a_probe_that_finds_links_alike_takes_the_alarm_back(tmp_path: Path) -> 
     assert finding.severity == "info"
 
 
-def test_a_probe_of_other_hosts_changes_nothing_but_the_same_number_of_ranks_is_taken(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    "hosts",
+    [["vm"] * 4, [f"other-{number}" for number in range(4)], [*HOSTS[:3], "other"]],
+    ids=["one-machine", "others", "one-other"],
+)
+@pytest.mark.parametrize("slow", [None, 1, 2])
+def test_a_probe_of_other_hosts_changes_no_finding_and_is_said_to_be_unused(
+    tmp_path: Path, hosts: list[str], slow: int | None
 ) -> None:
-    strangers = [f"other-{number}" for number in range(4)]
-    row, _ = place(FIXTURE, probe(tmp_path / "probe.json", 1, strangers))
-    assert row["evidence"]["probe"] == "confirms", "four ranks each: rank by rank"
+    alone, without = place(FIXTURE)
+    path = probe(tmp_path / "probe.json", slow, hosts)
+    row, finding = place(FIXTURE, path)
+    assert row["fits"], "its figures stay to be seen"
+    assert {**row, "fits": []} == {**alone, "fits": []}
+    assert (finding.severity, finding.message) == (without.severity, without.message)
+    with api.load(FIXTURE, path) as run:
+        (summary,) = run.report.runs
+        (said,) = [text for text in summary.caveats if "of other hosts" in text]
+        assert said in summary.notes
+        assert hosts[-1] in said and HOSTS[0] in said and "not used" in said
+
+
+def test_a_probe_of_one_of_the_hosts_denies_nothing(tmp_path: Path) -> None:
+    row, finding = place(FIXTURE, probe(tmp_path / "probe.json", None, [HOSTS[0]] * 4))
+    assert row["evidence"]["probe"] is None
+    assert finding.severity == "critical"
+
+
+def test_a_host_that_was_not_probed_is_not_denied(tmp_path: Path) -> None:
+    """Rank 1's host is slow in the traces; the probe was of the three others."""
+    hosts = [HOSTS[0], HOSTS[0], HOSTS[2], HOSTS[3]]
+    path = probe(tmp_path / "probe.json", None, hosts)
+    row, finding = place(FIXTURE, path)
+    assert row["evidence"]["probe"] is None
+    assert finding.severity == "critical"
+    with api.load(FIXTURE, path) as run:
+        (summary,) = run.report.runs
+        assert any("covers only some" in text for text in summary.caveats)
 
 
 def test_fits_of_the_probe_are_kept_beside_those_of_the_trace(tmp_path: Path) -> None:

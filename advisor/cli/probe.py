@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -17,11 +18,13 @@ from advisor.errors import AdvisorError
 _LOOPBACK = """\
 All ranks share this machine's CPU and memory: no link was measured. Other load on it makes pairs
 uneven; probe between machines, or again while it is idle."""
+_TWO_HOSTS = """\
+Two hosts have one link: there is no other to compare it with. Probe three or more hosts at once."""
 _ONCE = "Probe again: a link is slow where it comes out slow every time; other load shows once."
 
 
 @click.command(epilog="Example:  advisor probe --nproc 4 -o probe.json")
-@click.option("--nproc", default=2, show_default=True, type=click.IntRange(2), help="Ranks here.")
+@click.option("--nproc", default=2, show_default=True, type=click.IntRange(1), help="Ranks here.")
 @click.option("--nnodes", default=1, show_default=True, type=click.IntRange(1), help="Machines.")
 @click.option("--node-rank", default=0, show_default=True, help="Which machine this is.")
 @click.option("--rdzv-endpoint", default="", help="host:port of machine 0, with --nnodes.")
@@ -48,6 +51,8 @@ def command(
         raise AdvisorError("already exists", where=str(output), hint="pass --force to replace it")
     if nnodes > 1 and not rdzv_endpoint:
         raise AdvisorError("--nnodes needs --rdzv-endpoint", hint="host:port of machine 0")
+    if nproc * nnodes < 2:
+        raise AdvisorError("one rank has no link", hint="--nproc 2, or more machines with --nnodes")
     _launch(nproc, nnodes, node_rank, rdzv_endpoint, output, timeout)
     if node_rank != 0:
         return 0
@@ -96,36 +101,57 @@ def _launch(
 
 
 def _text(document: dict[str, Any]) -> str:
-    from statistics import median
-
-    from advisor.metrics.pair_timings import suspects
-
-    hosts = document["hosts"]
     lines = [f"{document['backend']} on {document['device']}, {document['world_size']} ranks", ""]
     lines.append(f"{'operation':16s}{'bytes':>12s}{'time us':>12s}{'algbw GB/s':>12s}")
     for row in document["collectives"]:
         time_us = median(row["times_us"])
         rate = row["bytes"] / time_us / 1e3
         lines.append(f"{row['op']:16s}{row['bytes']:>12,d}{time_us:>12.1f}{rate:>12.3f}")
+    return "\n".join([*lines, "", *_links(document)])
+
+
+def _links(document: dict[str, Any]) -> list[str]:
+    """Rates of links between hosts and inside them, what is slow among its like, and caveats."""
+    from advisor.metrics.pair_hosts import FEWEST, compare
+
+    hosts = dict(enumerate(document["hosts"]))
     pairs = pairs_of(document)
-    rates = [1 / pair.ns_per_byte for pair in pairs]
-    lines += ["", f"{len(pairs)} links: median {median(rates):.3f} GB/s, slowest {min(rates):.3f}"]
-    found = suspects(pairs)
+    across = [pair for pair in pairs if hosts[pair.src] != hosts[pair.dst]]
+    inside = [pair for pair in pairs if hosts[pair.src] == hosts[pair.dst]]
+    of_both = ((across, " between hosts"), (inside, " inside hosts"))
+    lines = [_rates(some, where if across else "") for some, where in of_both if some]
+    found = compare(pairs, hosts)
     # Between processes of one machine gloo goes through memory: there is no link to be slow.
-    loopback = len(set(hosts)) == 1 and document["device"] == "cpu"
-    for suspect in found:
-        names = " -> ".join(f"{rank} ({hosts[rank]})" for rank in suspect.ranks)
-        count = f"{suspect.pairs} pair{'s' if suspect.pairs != 1 else ''}, measured once"
-        label = "UNEVEN" if loopback else "SLOW"
-        lines.append(
-            f"{label:9s}{suspect.kind} {names}: {suspect.gbps:.3f} GB/s, "
-            f"others {suspect.expected_gbps:.3f} GB/s ({count})"
-        )
-    if found:
-        lines += [_LOOPBACK if loopback else _ONCE]
-    else:
+    loopback = document["device"] == "cpu"
+    names = {number: f"host {name}" for number, name in enumerate(found.names)}
+    ranks = {rank: f"{rank} ({host})" for rank, host in hosts.items()}
+    slow = [_line("SLOW", one, names) for one in found.of_hosts]
+    slow += [_line("SLOW", one, ranks) for one in found.of_ranks]
+    uneven = [_line("UNEVEN" if loopback else "SLOW", one, ranks) for one in found.inside]
+    lines += slow + uneven
+    if 0 < found.directions < FEWEST:
+        lines.append(_TWO_HOSTS)
+    if not slow and not uneven:
         lines.append("no link stands out")
-    return "\n".join(lines)
+    if uneven and loopback and not across:
+        lines.append(_LOOPBACK)
+    elif slow or uneven:
+        lines.append(_ONCE)
+    return lines
+
+
+def _rates(pairs: Sequence[Any], where: str) -> str:
+    rates = [1 / pair.ns_per_byte for pair in pairs]
+    return f"{len(pairs)} links{where}: median {median(rates):.3f} GB/s, slowest {min(rates):.3f}"
+
+
+def _line(label: str, suspect: Any, names: dict[int, str]) -> str:
+    place = " -> ".join(names[end] for end in suspect.ranks)
+    count = f"{suspect.pairs} pair{'s' if suspect.pairs != 1 else ''}, measured once"
+    return (
+        f"{label:9s}{suspect.kind} {place}: {suspect.gbps:.3f} GB/s, "
+        f"others {suspect.expected_gbps:.3f} GB/s ({count})"
+    )
 
 
 def pairs_of(document: dict[str, Any]) -> Sequence[Any]:

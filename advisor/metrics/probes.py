@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from advisor.metrics.fits import fit_record
 from advisor.metrics.link_cost import Culprit, Inputs, Share, bandwidth, link_row, of_host
+from advisor.metrics.pair_hosts import FEWEST, by_host
 from advisor.metrics.pair_timings import Pair, Suspect, suspects, timed_pairs
 from advisor.metrics.places import Home
 from advisor.metrics.probe_hosts import Apart, Joined, join, use_of
@@ -76,21 +76,8 @@ class Probe:
         ranks: dict[Home, list[int]] = defaultdict(list)
         for rank, own in home.items():
             ranks[own].append(rank)
-        names = sorted(set(where.values()), key=str)
-        between: dict[tuple[int, int], list[Pair]] = defaultdict(list)
-        for pair in self.pairs:
-            ends = names.index(where[pair.src]), names.index(where[pair.dst])
-            if ends[0] != ends[1]:
-                between[ends].append(pair)
-        merged = [
-            Pair(
-                *ends,
-                median(pair.ns_per_byte for pair in found),
-                median(pair.latency_ns for pair in found),
-            )
-            for ends, found in sorted(between.items())
-        ]
-        if len(merged) < 3:
+        names, merged = by_host(self.pairs, where)
+        if len(merged) < FEWEST:
             return None  # too few to compare
         by_place: dict[tuple[int, ...], Probed] = {}
         for suspect in suspects(merged):

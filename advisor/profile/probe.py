@@ -1,19 +1,20 @@
 """One rank of ``advisor probe``: times collectives by size, and single links in disjoint pairs.
 
 Started by any torch launcher. A pair's message goes one way and a byte comes back, so that the
-direction is known. With up to ``FULL_MATRIX`` ranks every pair is measured; beyond, three rounds
-of disjoint pairs give each rank three partners as sender and three as receiver, which is what it
-takes to tell a slow sender, a slow receiver and a slow link apart. Rank 0 writes the result.
+direction is known. With up to ``FULL_MATRIX`` ranks every pair is measured; beyond, and with more
+hosts than that, three rounds of disjoint pairs give each three partners as sender and three as
+receiver: what it takes to tell a slow sender, receiver and link apart. Rank 0 writes the result.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,26 +31,49 @@ WARM_UP, ITERATIONS = 2, 7
 _BUDGET_S = 3.0  # per operation and size: slow links get fewer iterations, never fewer than three
 
 
-def pair_rounds(world_size: int) -> list[list[tuple[int, int]]]:
-    """Rounds of disjoint (src, dst) pairs.
+def pair_rounds(hosts: Sequence[Hashable]) -> list[list[tuple[int, int]]]:
+    """Rounds of disjoint (src, dst) pairs of ranks, by the host of each rank.
 
-    Small worlds: every ordered pair once, by the round-robin tournament (circle method), both
-    directions. Large ones: each rank to its neighbours at distances 1, 1 (odd pairs) and 2.
+    Pairs of two hosts run apart from those inside one, and no host has more of them at once than
+    another: ranks of a host share its network. Small worlds: every ordered pair once, each host in
+    one pair at a time. Large ones: hosts as in ``_rounds``, all their ranks at once.
     """
-    if world_size <= FULL_MATRIX:
-        players = list(range(world_size + world_size % 2))
+    of_host: dict[Hashable, list[int]] = {}
+    for rank, host in enumerate(hosts):
+        of_host.setdefault(host, []).append(rank)
+    groups = list(of_host.values())
+    inside = [[[(g[a], g[b]) for a, b in pairs] for pairs in _rounds(len(g))] for g in groups]
+    merged = [[pair for one in at_once for pair in one]
+              for at_once in itertools.zip_longest(*inside, fillvalue=[])]  # fmt: skip
+    for pairs in _rounds(len(groups)):
+        if len(hosts) > FULL_MATRIX:
+            sides = [(groups[a], groups[b]) for a, b in pairs]
+            merged.append([pair for a, b in sides for pair in zip(a, b, strict=False)])
+            continue
+        links = [list(itertools.product(groups[a], groups[b])) for a, b in pairs]
+        merged += [[pair for pair in at_once if pair] for at_once in itertools.zip_longest(*links)]
+    return [pairs for pairs in merged if pairs]
+
+
+def _rounds(count: int) -> list[list[tuple[int, int]]]:
+    """Of ``count`` ranks of a host, or hosts.
+
+    Few: every ordered pair once, by the round-robin tournament (circle method), both directions.
+    Many: each to its neighbours at distances 1, 1 (odd pairs) and 2.
+    """
+    if count <= FULL_MATRIX:
+        players = list(range(count + count % 2))
         rounds = []
         for _ in range(len(players) - 1):
             half = len(players) // 2
             pairs = list(zip(players[:half], reversed(players[half:]), strict=True))
-            real = [(a, b) for a, b in pairs if a < world_size and b < world_size]
+            real = [(a, b) for a, b in pairs if a < count and b < count]
             rounds += [real, [(b, a) for a, b in real]]
             players = [players[0], players[-1], *players[1:-1]]
         return rounds
-    n = world_size
-    even = [(r, (r + 1) % n) for r in range(0, n - 1, 2)]
-    odd = [(r, (r + 1) % n) for r in range(1, n, 2)]
-    two = [(r, r + 2) for r in range(n - 2) if r % 4 < 2]
+    even = [(r, (r + 1) % count) for r in range(0, count - 1, 2)]
+    odd = [(r, (r + 1) % count) for r in range(1, count, 2)]
+    two = [(r, r + 2) for r in range(count - 2) if r % 4 < 2]
     return [even, odd, two, *([(b, a) for a, b in chosen] for chosen in (even, odd, two))]
 
 
@@ -104,7 +128,7 @@ def run(path: Path, device: torch.device) -> None:
         for size in SIZES_BYTES:
             times = _time(prepare(size), device)
             collectives.append({"op": op, "ranks": world_size, "bytes": size, "times_us": times})
-    pairs = list(_pairs(rank, device, world_size))
+    pairs = list(_pairs(rank, device, hosts))
     gathered: list[Any] = [None] * world_size
     dist.all_gather_object(gathered, pairs)
     if rank == 0:
@@ -147,10 +171,10 @@ def _time(call: Callable[[], Any], device: torch.device) -> list[float]:
     return [round(sample, 2) for sample in samples]
 
 
-def _pairs(rank: int, device: torch.device, world_size: int) -> Iterator[dict[str, Any]]:
+def _pairs(rank: int, device: torch.device, hosts: Sequence[str]) -> Iterator[dict[str, Any]]:
     data = torch.ones(PAIR_BYTES // 4, dtype=torch.float32, device=device)
     small = torch.ones(1, dtype=torch.float32, device=device)
-    for pairs in pair_rounds(world_size):
+    for pairs in pair_rounds(hosts):
         dist.barrier()
         mine = next((pair for pair in pairs if rank in pair), None)
         if mine is None:

@@ -59,3 +59,31 @@ def test_even_pairs_need_no_caveat(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     text = printed(monkeypatch, tmp_path, document(["vm"] * 4, "cpu", set()))
     assert "no link stands out" in text
     assert "measured once" not in text and "Probe again" not in text
+
+
+def test_two_equal_hosts_have_no_slow_link_and_nothing_to_compare_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Messages between hosts take ten times as long as inside one, all alike."""
+    found = document(["a", "a", "b", "b"], "cpu", set())
+    for row in found["pairs"]:
+        if row["src"] // 2 != row["dst"] // 2 and row["bytes"] > 4:
+            row["round_trip_us"] *= 10
+    text = printed(monkeypatch, tmp_path, found)
+    assert "SLOW" not in text and "no link stands out" in text
+    assert "8 links between hosts" in text and "4 links inside hosts" in text
+    assert "no other to compare it with" in text
+
+
+@pytest.mark.parametrize(("machines", "code"), [("4", 0), ("1", 1)])
+def test_machines_of_one_rank_each_can_be_probed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, machines: str, code: int
+) -> None:
+    def launch(nproc: int, nnodes: int, node: int, place: str, output: Path, limit: float) -> None:
+        found = document(["a", "b", "c", "d"], "cpu", set())
+        output.write_text(json.dumps(found), encoding="utf-8")
+
+    monkeypatch.setattr(probe, "_launch", launch)
+    words = ["--nproc", "1", "--nnodes", machines, "--rdzv-endpoint", "a:1"]
+    done = CliRunner().invoke(probe.command, [*words, "-o", str(tmp_path / "probe.json")])
+    assert (done.exit_code == 0) == (code == 0), done.output

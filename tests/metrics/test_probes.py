@@ -44,7 +44,7 @@ def place(*paths: Path) -> tuple[dict[str, Any], Any]:
         fits = run.sql("SELECT * FROM alpha_beta WHERE origin = 'probe'").to_dict("records")
     row["evidence"] = json.loads(row["evidence"])
     row["fits"] = fits
-    return dict(row), finding
+    return {str(key): value for key, value in row.items()}, finding
 
 
 def test_a_probe_that_agrees_settles_the_share(tmp_path: Path) -> None:

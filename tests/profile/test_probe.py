@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,21 +19,30 @@ from advisor.cli.probe import command
 from advisor.profile.probe import FULL_MATRIX, pair_rounds
 
 
-@given(st.integers(2, 40))
-def test_rounds_are_disjoint_and_cover_what_they_promise(world_size: int) -> None:
-    rounds = pair_rounds(world_size)
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=40) | st.integers(2, 40).map(range))
+def test_rounds_are_disjoint_and_cover_what_they_promise(hosts: Sequence[int]) -> None:
+    rounds = pair_rounds(hosts)
     for pairs in rounds:
         ranks = [rank for pair in pairs for rank in pair]
         assert len(ranks) == len(set(ranks))
-        assert all(0 <= rank < world_size for rank in ranks)
+        assert all(0 <= rank < len(hosts) for rank in ranks)
+        assert len({hosts[a] == hosts[b] for a, b in pairs}) == 1, "inside hosts or between them"
     found = [pair for pairs in rounds for pair in pairs]
-    if world_size <= FULL_MATRIX:
-        assert sorted(found) == sorted(
-            (a, b) for a in range(world_size) for b in range(world_size) if a != b
-        )
+    if len(hosts) <= FULL_MATRIX:
+        assert sorted(found) == sorted(itertools.permutations(range(len(hosts)), 2))
+        for pairs in rounds:
+            across = [hosts[rank] for a, b in pairs for rank in (a, b) if hosts[a] != hosts[b]]
+            assert len(across) == len(set(across)), "a host's network carries one pair at a time"
     else:
-        assert len(rounds) == 6, "three rounds, each in both directions"
-        assert {rank for pair in found for rank in pair} == set(range(world_size))
+        joined = {(hosts[a], hosts[b]) for a, b in found}
+        several = len(set(hosts))
+        if several <= FULL_MATRIX:
+            assert {ends for ends in joined if ends[0] != ends[1]} == set(
+                itertools.permutations(sorted(set(hosts)), 2)
+            )
+        else:
+            assert len(rounds) == 6, "three rounds, each in both directions"
+            assert {rank for pair in found for rank in pair} == set(range(len(hosts)))
 
 
 @pytest.mark.slow

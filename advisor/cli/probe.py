@@ -127,7 +127,8 @@ def _links(document: dict[str, Any]) -> list[str]:
     ranks = {rank: f"{rank} ({host})" for rank, host in hosts.items()}
     slow = [_line("SLOW", one, names) for one in found.of_hosts]
     slow += [_line("SLOW", one, ranks) for one in found.of_ranks]
-    uneven = [_line("UNEVEN" if loopback else "SLOW", one, ranks) for one in found.inside]
+    inner = () if loopback and across else found.inside
+    uneven = [_line("UNEVEN" if loopback else "SLOW", one, ranks) for one in inner]
     lines += slow + uneven
     if 0 < found.directions < FEWEST:
         lines.append(_TWO_HOSTS)

@@ -11,6 +11,13 @@ from advisor.model.nccl.names import PROTOCOLS, algorithms
 from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.tune.env_data import EnvIssue
 
+_NETWORKS = ("IB", "Socket")
+# What people write for NCCL's own two; other names may be those of plugins.
+_MEANT = {
+    "tcp": "Socket", "tcp/ip": "Socket", "eth": "Socket", "ethernet": "Socket",
+    "infiniband": "IB", "rdma": "IB", "roce": "IB", "verbs": "IB", "ibverbs": "IB",
+    "net_ib": "IB", "net_socket": "Socket",
+}  # fmt: skip
 _POLICIES = ("DEFAULT", "EFFICIENCY", "ZERO")
 _POLICY_NAMES_SINCE = "2.29"
 _PATHS = {"NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"}
@@ -19,12 +26,14 @@ _LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
 
 
 def check_words(env: Mapping[str, str], version: NcclVersion | None) -> Iterator[EnvIssue]:
-    """Path levels and CTA policies that are read as something else than they say, or not at all."""
+    """Path levels, networks, CTA policies that NCCL reads as something else, or not at all."""
     for name, value in env.items():
         if not value:
             continue
         if name in _PATHS:
             yield from _level(name, value)
+        elif name == "NCCL_NET":
+            yield from _network(name, value)
         elif name == "NCCL_CTA_POLICY" and not re.fullmatch(r"\d+", value):
             yield from _policy(name, value, version)
 
@@ -49,6 +58,25 @@ def _level(name: str, value: str) -> Iterator[EnvIssue]:
             "It compares the names letter by letter, in upper case, and takes its default where "
             "none fits, without a message.",
             f"Did you mean {close[0]}?" if close else "Use LOC, NVL, PIX, PXB, PHB or SYS.",
+        )
+
+
+def _network(name: str, value: str) -> Iterator[EnvIssue]:
+    """A name that is nearly one of NCCL's own networks; a plugin may have any other."""
+    known = {network.lower(): network for network in _NETWORKS}
+    if value.lower() in known:
+        return
+    close = get_close_matches(value.lower(), known, n=1, cutoff=0.8)
+    meant = _MEANT.get(value.lower()) or (known[close[0]] if close else "")
+    if meant:
+        yield EnvIssue(
+            name,
+            value,
+            "error",
+            "no network of NCCL's own: the job does not start unless a plugin has this name",
+            f"NCCL's own are {' and '.join(_NETWORKS)}; it compares whole names, in any case, and "
+            "gives up where none fits.",
+            f"Did you mean {meant}?",
         )
 
 

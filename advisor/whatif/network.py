@@ -65,10 +65,18 @@ def link_gbps(models: Models) -> float:
         if model.b_ns_per_byte > 0 and (on_wire := bus_factor(op, ranks))
     ]
     if not rates:
+        sized = any(bus_factor(op, ranks) for op, ranks in models)
         raise AdvisorError(
-            "the present bandwidth cannot be told from this trace (calls of one size only)",
+            "the present bandwidth cannot be told from this trace: "
+            + (
+                "its larger calls take no longer than its smaller ones"
+                if sized
+                else "the bytes of its collectives are not known"
+            ),
             where="link.bandwidth",
-            hint="give it relative to now, e.g. link.bandwidth=x2",
+            hint="latency is all that shows: a trace with larger calls tells it"
+            if sized
+            else "give it relative to now, e.g. link.bandwidth=x2",
         )
     return max(rates)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from advisor.report import render
 from advisor.report.charts.effects import Share, share_bars
 from advisor.report.charts.frontier import Outcome, time_against_memory
@@ -74,6 +76,25 @@ def test_modelled_times_are_never_drawn_among_measured_steps() -> None:
     assert "allreduce:tree" not in trials
     assert "NCCL_ALGO=allreduce:tree" in modelled and "2.4 times" in modelled
     assert "Modelled, not measured" in modelled
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (50_010, "none costs more than NCCL's own choice"),
+        (51_000, "forcing one costs up to 2% more than NCCL's own choice"),
+        (120_000, "forcing one costs up to 2.4 times NCCL's own choice"),
+    ],
+)
+def test_what_a_modelled_setting_costs_is_told_from_nothing(step: int, said: str) -> None:
+    def row(settings: str, step: int) -> dict[str, object]:
+        return {
+            "trial": 0, "settings": settings, "is_baseline": settings == "{}", "outcome": "ok",
+            "step_ns_median": step,
+        }  # fmt: skip
+
+    figure = sweep_trials.modelled([row("{}", 50_000), row('{"env.NCCL_ALGO": "Ring"}', step)], "")
+    assert figure.title == f"NCCL's settings on the named machine (modelled): {said}"
 
 
 def test_drift_of_the_machine_moves_no_dot() -> None:

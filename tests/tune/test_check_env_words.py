@@ -63,3 +63,18 @@ def test_unknown_words_of_a_list_before_2_24(name: str, value: str, word: str, m
 @pytest.mark.parametrize("value", ["ring,tree", "^ring", "COLLNETDIRECT", "", "allreduce:ring"])
 def test_known_words_and_entries_per_collective_are_no_unknown_words(value: str) -> None:
     assert "does not know" not in said("NCCL_ALGO", value, "2.20.5")
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [("Sockets", "Socket"), ("sokcet", "Socket"), ("tcp", "Socket"), ("RoCE", "IB")],
+)
+def test_a_network_that_is_nearly_one_of_nccls_own(value: str, meant: str) -> None:
+    text = said("NCCL_NET", value)
+    assert "error: no network of NCCL's own: the job does not start" in text
+    assert f"Did you mean {meant}?" in text
+
+
+@pytest.mark.parametrize("value", ["IB", "ib", "Socket", "AWS Libfabric", "OFI", "UCX", "IBext_v8"])
+def test_networks_and_names_of_plugins_pass(value: str) -> None:
+    assert "no network" not in said("NCCL_NET", value)

@@ -94,5 +94,14 @@ def test_without_a_known_size_only_a_relative_change_is_answered() -> None:
     found = predict_bandwidth(steps, models, 0.5)
     assert found is not None
     assert found.step_ns == pytest.approx(found.measured_ns + 4 * USUAL)
-    with pytest.raises(AdvisorError, match="cannot be told from this trace"):
+    with pytest.raises(AdvisorError, match="the bytes of its collectives are not known"):
         predict_link_rate(steps, models, 1.0)
+
+
+def test_calls_that_cost_latency_alone_are_not_said_to_be_of_one_size(fixtures_dir: Path) -> None:
+    # GIVEN all-reduces of two sizes of which the larger took less
+    with api.load(fixtures_dir / "lab-ep-expert-skew") as run:
+        models = service_models(programs(run.store, "run"))
+    with pytest.raises(AdvisorError, match="larger calls take no longer") as caught:
+        link_gbps(models)
+    assert "larger calls tells it" in (caught.value.hint or "")

@@ -100,6 +100,14 @@ def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
     )  # fmt: skip
 
 
+def _dearer(ratio: float) -> str:
+    """What the dearest setting costs beside NCCL's own choice, ``ratio`` times as much."""
+    if ratio < 1.005:
+        return "none costs more than NCCL's own choice"
+    most = f"{ratio:.1f} times" if ratio >= 1.995 else f"{ratio - 1:.0%} more than"
+    return f"forcing one costs up to {most} NCCL's own choice"
+
+
 def modelled(trials: list[Row], suffix: str) -> Figure:
     """NCCL's settings by what its cost model gives for the job's calls; never a step time."""
     timed = sorted(
@@ -112,7 +120,7 @@ def modelled(trials: list[Row], suffix: str) -> Figure:
     worst = max((t["step_ns_median"] for t in rest), default=None)
     title = "NCCL's settings on the named machine (modelled)"
     if own and worst:
-        title += f": forcing one costs up to {worst / own:.1f} times NCCL's own choice"
+        title += f": {_dearer(worst / own)}"
     return Figure(
         id=f"modelled{suffix}",
         title=title,

@@ -100,3 +100,13 @@ def test_slow_links_are_not_rounded_to_nothing(hardware: str, links: str) -> Non
     result = CliRunner().invoke(command, ["llama-7b", hardware, "--gpus", "16"])
     assert result.exit_code == 0, result.output
     assert links in result.output
+
+
+def test_a_plan_says_that_fsdp_scatters_in_every_micro_batch() -> None:
+    # GIVEN k micro-batches THEN ZeRO-2 moves k gathers and k scatters, unlike `advisor profile`,
+    # which scatters once: the plan says so
+    plan = make_plan(preset("llama-7b"), "dgx-a100", 64)
+    (said,) = [text for text in plan.assumptions if "FSDP scatters" in text]
+    assert "every micro-batch" in said
+    assert "`advisor profile` scatters once per step" in said
+    assert "sync_every_micro_batch=true" in said

@@ -241,7 +241,7 @@ def _assumptions(cluster: Cluster, efficiency: float, dtype: str, peak: float) -
         "small micro-batches (below some 4,000 tokens) run slower than that share: not modelled",
         "data-parallel communication hides under compute except its first or last piece; tensor- "
         "and expert-parallel communication does not; no slowdown of compute by communication",
-        "FSDP scatters the gradients of every micro-batch and keeps them sharded; `advisor profile` "
+        "FSDP scatters every micro-batch's gradients and keeps them sharded; `advisor profile` "
         "scatters once per step and holds whole ones until then (sync_every_micro_batch=true: as "
         "planned)",
         "activations by s*b*h*(34 + 5*a*s/h) per layer, without the attention scores (a fused "

@@ -107,6 +107,6 @@ def test_a_plan_says_that_fsdp_scatters_in_every_micro_batch() -> None:
     # which scatters once: the plan says so
     plan = make_plan(preset("llama-7b"), "dgx-a100", 64)
     (said,) = [text for text in plan.assumptions if "FSDP scatters" in text]
-    assert "every micro-batch" in said
+    assert "every micro-batch's gradients" in said
     assert "`advisor profile` scatters once per step" in said
     assert "sync_every_micro_batch=true" in said

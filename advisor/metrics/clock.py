@@ -136,7 +136,8 @@ def _weighed(
     found: dict[int, Clock], host: Mapping[int, object], columns: Sequence[Mapping[int, Call]]
 ) -> dict[int, Clock]:
     """With all clocks weighed at once (clock_places.py): taken as they were recorded, as found, or
-    as the slow place has them that alone explains the calls; else the ends tell nothing."""
+    as the slow place has them that alone explains the calls; else offsets that only the ends gave
+    tell nothing."""
     seen = weigh(columns, host, {rank: clock.offset_ns for rank, clock in found.items()})
     if seen is None:
         return found
@@ -163,7 +164,8 @@ def _weighed(
             else clock
             for rank, clock in found.items()
         }
-    if seen.right(seen.loss(dict.fromkeys(by_host, 0))):
+    as_recorded = not any(clock.offset_ns for clock in found.values())
+    if as_recorded or seen.right(seen.loss(dict.fromkeys(by_host, 0))):
         return found
     return {rank: replace(clock, ambiguous=True) for rank, clock in found.items()}
 

@@ -27,6 +27,7 @@ from advisor.metrics.ring_ends import Ring, observe
 from advisor.metrics.rings import Explained, explain
 
 _SIGNIFICANCE = 0.01
+_BEYOND_CHANCE = 1e-6
 # Excess under this share of a call's time is within what healthy links differ by.
 _SMALLEST_SHARE = 0.04
 # A rank is named alone when it explains this many times as much as the next.
@@ -97,14 +98,21 @@ def _explained(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
 
 
 def _with_any_clocks(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
-    """What explains the calls whatever the hosts' clocks are, where these may be wrong."""
+    """What explains the calls whatever the hosts' clocks are, where these may be wrong.
+
+    Several places stay candidates only where rings of several kinds agree and chance is out of the
+    question: calls of one kind leave such candidates for a late rank whose clock is off, too.
+    """
     if not any(clock.ambiguous or clock.offset_ns for clock in data.clocks.values()):
         return None
     given = {rank: data.clocks[rank].offset_ns if rank in data.clocks else 0 for rank in home}
     seen = weigh(data.columns, home, given)
     if seen is None or not seen.slow:
         return None
-    return Explained(seen.places, (), seen.shares, seen.p_value, seen.calls)
+    found = Explained(seen.places, (), seen.shares, seen.p_value, seen.calls)
+    culprit = _by_ring(found, home)
+    one = culprit is not None and culprit.kind != "candidates"
+    return found if one or (len(seen.kinds) > 1 and seen.p_value < _BEYOND_CHANCE) else None
 
 
 def _rings(data: Inputs, home: Mapping[int, Home]) -> list[Ring]:

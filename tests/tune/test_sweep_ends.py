@@ -181,17 +181,22 @@ def test_empty_logs_of_our_own_ranks_are_no_loss_but_an_empty_trace_is(
     ]
 
 
+def ended_well(configuration: Any, values: dict[str, Any]) -> TrialResult:
+    """A trial of 15 steps of 100 ms, as the arguments of ``run_trial`` name it."""
+    return TrialResult(
+        number=values["number"], configuration=configuration, purpose=values["purpose"],
+        is_baseline=values["is_baseline"], status="ok", step_ns=[100_000_000] * 15,
+        tokens_per_step=512, folder="none", seconds=1.0,
+    )  # fmt: skip
+
+
 def test_ctrl_c_between_two_trials_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run_trial(_workload: Any, configuration: Any, _folder: Path, **values: Any) -> TrialResult:
         if values["number"] == 2:
             raise KeyboardInterrupt
-        return TrialResult(
-            number=values["number"], configuration=configuration, purpose=values["purpose"],
-            is_baseline=values["is_baseline"], status="ok", step_ns=[100_000_000] * 15,
-            tokens_per_step=512, folder="none", seconds=1.0,
-        )  # fmt: skip
+        return ended_well(configuration, values)
 
     monkeypatch.setattr(engine, "run_trial", run_trial)
     done = CliRunner().invoke(
@@ -236,11 +241,7 @@ def test_a_folder_removed_while_the_sweep_runs_is_one_clear_error(
             shutil.rmtree(tmp_path / "s")
             if not trial_ends:
                 (folder / "job.json").write_text("{}")
-        return TrialResult(
-            number=values["number"], configuration=configuration, purpose=values["purpose"],
-            is_baseline=values["is_baseline"], status="ok", step_ns=[100_000_000] * 15,
-            tokens_per_step=512, folder="none", seconds=1.0,
-        )  # fmt: skip
+        return ended_well(configuration, values)
 
     monkeypatch.setattr(engine, "run_trial", run_trial)
     with pytest.raises(AdvisorError) as error:

@@ -17,6 +17,7 @@ import numpy as np
 
 from advisor.metrics.calls import Call
 from advisor.metrics.clock_fit import Calls, best_offsets, calls_of, losses_at
+from advisor.metrics.link_calls import kind_of, telling_kinds
 from advisor.metrics.places import Home, Place, places_of
 from advisor.metrics.ring_model import FEW_SHARES, GLOO_RINGS, edges, paths
 from advisor.metrics.robust import Floats, binomial_tail
@@ -25,7 +26,6 @@ _FEWEST_CALLS = 8
 _MOST_CALLS = 40
 _MOST_RANKS = 16
 _MOST_KINDS = 4
-_SMALLEST_BYTES = 65_536
 # Numbers in the largest array of a fit; larger groups are told from fewer of their calls.
 _MOST_NUMBERS = 1_000_000
 # The model is no better than this: places whose loss is nearer to the best explain it as well.
@@ -137,12 +137,13 @@ def _kinds(
 ) -> list[Calls]:
     """The ring collectives between hosts that take most of the time, by operation, group, size."""
     found: dict[tuple[str, str, int, tuple[int, ...]], list[Mapping[int, Call]]] = defaultdict(list)
+    telling = telling_kinds(columns)
     for column in columns:
         call = next(iter(column.values()))
         op, ranks = call.wire_op or call.op, tuple(sorted(column))
         if (
             op in GLOO_RINGS
-            and (call.bytes or 0) >= _SMALLEST_BYTES
+            and kind_of(call) in telling
             and len(ranks) == (call.group_size or len(ranks)) <= _MOST_RANKS
             and len({host[rank] for rank in ranks}) > 1
         ):

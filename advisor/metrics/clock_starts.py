@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.metrics.calls import Call
+from advisor.metrics.link_calls import kind_of, telling_kinds
 from advisor.metrics.ring_model import GLOO_RINGS, edges, paths
 from advisor.metrics.robust import Floats
 
 _FEWEST_CALLS = 20
 _MOST_CALLS = 40
 _MOST_RANKS = 16
-_SMALLEST_BYTES = 65_536
 # Ends within a call, and all ends of a call, are off the model by this share of the call's time.
 _ENDS = 0.04
 _CALL = 0.10
@@ -102,12 +102,13 @@ def _calls(
     """The calls of the commonest ring that all ranks are in."""
     found: Counter[tuple[str, str | None, int, tuple[int, ...]]] = Counter()
     keys = []
+    telling = telling_kinds(columns)
     for column in columns:
         call = next(iter(column.values()))
         op, ranks = call.wire_op or call.op, tuple(sorted(column))
         usable = (
             op in GLOO_RINGS
-            and (call.bytes or 0) >= _SMALLEST_BYTES
+            and kind_of(call) in telling
             and len(ranks) == (call.group_size or len(ranks))
         )
         keys.append((op, call.group, call.bytes or 0, ranks) if usable else None)

@@ -13,14 +13,13 @@ from advisor.metrics.breakdown import Occupancy
 from advisor.metrics.calls import Call
 from advisor.metrics.clock import Clock
 from advisor.metrics.groups import Group, RankInfo
+from advisor.metrics.link_calls import kind_of, telling_kinds
 from advisor.metrics.operations import POINT_TO_POINT
 from advisor.metrics.savings import interval, saved_per_step
 from advisor.metrics.steps import Steps
 
 # Low, middle and high of the part of a call's time that is excess.
 Share = tuple[float, float, float]
-# Messages of less than this cost latency, which a slow link need not add to.
-_SMALLEST_BYTES = 65_536
 
 
 @dataclass(frozen=True)
@@ -115,10 +114,12 @@ def link_row(
 def bandwidth(data: Inputs, culprit: Culprit) -> float | None:
     """Median bus bandwidth of the large calls over a place, GB/s; None without any."""
     measured = []
+    telling = telling_kinds(data.columns)
     for column in data.columns:
         rank, call = max(column.items(), key=lambda item: data.exclusive[item[0]][item[1].event_id])
         factor, time = call.factor, data.exclusive[rank][call.event_id]
-        if factor and time > 0 and _uses(call, column, culprit, data.groups):
+        uses = kind_of(call) in telling and _uses(call, column, culprit, data.groups)
+        if factor and time > 0 and uses:
             measured.append((call.bytes or 0) * factor / time)
     return float(np.median(measured)) if measured else None
 
@@ -126,8 +127,10 @@ def bandwidth(data: Inputs, culprit: Culprit) -> float | None:
 def _shorter(data: Inputs, culprit: Culprit, share: float) -> dict[tuple[int, int], float]:
     """(rank, event_id) -> time that each call over the slow place would be shorter."""
     result = {}
+    telling = telling_kinds(data.columns)
     for column in data.columns:
-        if _uses(next(iter(column.values())), column, culprit, data.groups):
+        call = next(iter(column.values()))
+        if kind_of(call) in telling and _uses(call, column, culprit, data.groups):
             for rank, own in column.items():
                 result[rank, own.event_id] = share * data.exclusive[rank][own.event_id]
     return result
@@ -137,7 +140,7 @@ def _uses(
     call: Call, column: Mapping[int, Call], culprit: Culprit, groups: Mapping[str, Group]
 ) -> bool:
     ranks = _members(call, groups) or tuple(sorted(column))
-    return culprit.used_by(ranks) and (call.bytes or 0) >= _SMALLEST_BYTES
+    return culprit.used_by(ranks)
 
 
 def _members(call: Call, groups: Mapping[str, Group]) -> tuple[int, ...] | None:

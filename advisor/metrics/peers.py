@@ -16,11 +16,11 @@ import numpy as np
 from advisor.metrics.calls import Call
 from advisor.metrics.fits import link_kind, wire_name
 from advisor.metrics.groups import Group, RankInfo
+from advisor.metrics.link_calls import LARGE_BYTES
 from advisor.metrics.operations import POINT_TO_POINT
 from advisor.metrics.robust import Floats
 
 _FEWEST_CALLS = 5
-_SMALLEST_BYTES = 65_536
 _SIGNIFICANCE = 0.01
 # A group this much slower than the fastest of its kind is slow.
 _SLOWER = 0.12
@@ -58,7 +58,7 @@ def peer_excess(
     )
     for column in columns:
         call = next(iter(column.values()))
-        if call.t_is != "matched" or (call.bytes or 0) < _SMALLEST_BYTES:
+        if call.t_is != "matched" or (call.bytes or 0) < LARGE_BYTES:
             continue
         link = link_kind(call, groups, infos)
         if link == "intra":

@@ -11,13 +11,12 @@ from advisor.metrics.blame import widest
 from advisor.metrics.calls import Call
 from advisor.metrics.clock import Clock, aligned
 from advisor.metrics.fits import wire_name
+from advisor.metrics.link_calls import kind_of, telling_kinds
 from advisor.metrics.places import Home
 from advisor.metrics.ring_model import GLOO_RINGS
 from advisor.metrics.robust import Floats, spread
 
 _FEWEST_CALLS = 5
-# Messages of less than this are over before a token bucket or a slow NIC shows.
-_SMALLEST_BYTES = 65_536
 # The model's ends are off by this part of the stagger, and ranks wake up this late.
 _MODEL_ERROR = 0.15
 _WAKE_NS = 150_000
@@ -58,8 +57,10 @@ def observe(
     """
     op = wire_name(next(iter(columns[0].values())))
     count = len(ranks)
-    large = [column for column in columns if _large(column)]
-    if op not in GLOO_RINGS or count < 2 or len(large) < _FEWEST_CALLS:
+    if op not in GLOO_RINGS or count < 2:
+        return None
+    large = _telling(columns)
+    if len(large) < _FEWEST_CALLS:
         return None
     read = widest(large)
     known = [rank for rank in ranks if rank in read]
@@ -131,6 +132,8 @@ def _alike_clocks(
     )
 
 
-def _large(column: Mapping[int, Call]) -> bool:
-    call = next(iter(column.values()))
-    return call.last_rank is not None and (call.bytes or 0) >= _SMALLEST_BYTES
+def _telling(columns: Sequence[Mapping[int, Call]]) -> list[Mapping[int, Call]]:
+    """The calls that show a link, of those whose ranks were compared."""
+    kinds = telling_kinds(columns)
+    own = ((column, next(iter(column.values()))) for column in columns)
+    return [c for c, call in own if call.last_rank is not None and kind_of(call) in kinds]

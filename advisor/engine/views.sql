@@ -352,7 +352,8 @@ SELECT p.*, (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_h
   CASE WHEN kind IN ('edge', 'rank') THEN src END AS culprit_rank,
   (SELECT any_value(r.host) FROM rank r WHERE r.rank = p.src) AS src_host,
   (SELECT any_value(r.host) FROM rank r WHERE r.rank = p.dst) AS dst_host
-FROM placed p LEFT JOIN whatif_gain w ON w.setting = 'restore-link' AND w.value = p.src::VARCHAR;
+FROM placed p LEFT JOIN whatif_gain w
+  ON w.setting = 'restore-link' AND w.value = p.src::VARCHAR AND expected_from IS DISTINCT FROM 'stalls';
 
 -- What a recording says of its own workload; empty for other people's traces.
 CREATE VIEW workload AS

@@ -29,6 +29,7 @@ SHARES: Floats = 1.0 - np.exp(-np.linspace(0.03, 3.4, 50))
 # As few as tell places apart where many hypotheses are weighed.
 FEW_SHARES: Floats = 1.0 - np.exp(-np.array([0.1, 0.6, 1.2, 1.7, 2.2, 3.0]))
 _LONG_AGO = -1e3  # in times of a segment over the slowest edge
+_SHORT = 1e-6  # a segment's time, in those for which a lost packet is waited for
 
 
 def edges(op: str, ranks: Sequence[int]) -> list[tuple[int, int]]:
@@ -69,6 +70,27 @@ def paths(op: str, count: int, slow: frozenset[int], inside: frozenset[int]) -> 
     return result
 
 
+@lru_cache(maxsize=256)
+def waiting(op: str, count: int) -> tuple[tuple[str, frozenset[int]], ...]:
+    """For each packet that may be lost on the edge into place 0, one after the other: 'data' or
+    'word' (that the receiver is ready, which it sends the other way), and who waits until it is
+    sent again. Elsewhere in the ring the places turn with the edge."""
+    _, passes = GLOO_RINGS[op]
+    each = SEGMENTS * (count - 1)
+    lost = [(kind, one) for kind in ("data", "word") for one in range(passes * each)]
+    late = np.zeros((passes, each, len(lost)))
+    for row, (_, one) in enumerate(lost):
+        late[one // each, one % each, row] = 1.0
+    is_data = np.array([kind == "data" for kind, _ in lost])
+    takes = np.full((len(lost), count), _SHORT)
+    done = _pass(op, takes, np.zeros_like(takes), (late * is_data, late * ~is_data))
+    waits = done - done.min(axis=1, keepdims=True) > 0.5  # nobody is done early: all wait
+    return tuple(
+        (kind, frozenset(np.flatnonzero(row).tolist()) or frozenset(range(count)))
+        for (kind, _), row in zip(lost, waits, strict=True)
+    )
+
+
 def _takes(count: int, slow: frozenset[int], inside: frozenset[int], shares: Floats) -> Floats:
     """Row per share: what the edge into each place takes per segment."""
     places = np.arange(count)
@@ -77,12 +99,19 @@ def _takes(count: int, slow: frozenset[int], inside: frozenset[int], shares: Flo
     return takes
 
 
-def _pass(op: str, takes: Floats, starts: Floats) -> Floats:
-    """When each place is done, where it comes at ``starts``."""
+def _pass(
+    op: str, takes: Floats, starts: Floats, lost: tuple[Floats, Floats] | None = None
+) -> Floats:
+    """When each place is done, where it comes at ``starts``.
+
+    ``lost``: by how much data into place 0, and its word to its sender, come later; by pass,
+    segment and row. What follows on the same connection waits as well.
+    """
     count = takes.shape[1]
     direction, passes = GLOO_RINGS[op]
     done, free = starts, np.full_like(takes, _LONG_AGO)
-    for _ in range(passes):
+    word = free
+    for number in range(passes):
         asked = done
         arrived: list[Floats] = []
         sent: list[Floats] = []
@@ -90,8 +119,13 @@ def _pass(op: str, takes: Floats, starts: Floats) -> Floats:
             if segment >= SEGMENTS:
                 before = np.maximum(arrived[segment - SEGMENTS], sent[segment - SEGMENTS])
                 asked = np.maximum(asked, before)
-            leaves = np.maximum(np.roll(asked, -direction, axis=1), asked)
+            word = np.maximum(word, asked)
+            if lost is not None:
+                word[:, 0] += lost[1][number, segment]
+            leaves = np.maximum(np.roll(asked, -direction, axis=1), word)
             free = np.maximum(leaves, free) + takes
+            if lost is not None:
+                free[:, 0] += lost[0][number, segment]
             arrived.append(free)
             sent.append(np.roll(leaves, direction, axis=1))
         done = np.maximum.reduce([*arrived[-SEGMENTS:], *sent[-SEGMENTS:]])

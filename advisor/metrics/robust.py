@@ -14,6 +14,7 @@ Floats = NDArray[np.float64]
 _HUBER = 1.345  # 95 % efficiency on normal errors (Huber 1981)
 _ROUNDS = 30
 _SEED = 20_26
+_NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,27 @@ def bootstrap(
     results = [statistic(array[pick]) for pick in picks]
     low, high = np.quantile(results, [0.025, 0.975])
     return float(low), float(high)
+
+
+def sum_interval(sizes: ArrayLike) -> tuple[float, float]:
+    """95 % interval of the sum of rare independent events' ``sizes`` (above 0), as if the same
+    time were watched again: the gamma interval of Fay and Feuer (1997), which for sizes that are
+    alike is the exact one of a Poisson count. Without events 0 and 0: their size is not known."""
+    array = np.asarray(sizes, dtype=np.float64)
+    if not len(array):
+        return 0.0, 0.0
+    total, squares, most = float(array.sum()), float((array**2).sum()), float(array.max())
+    above, squares_above = total + most, squares + most**2
+    return (
+        squares / (2 * total) * _chi_squared(-_NORMAL_95, 2 * total**2 / squares),
+        squares_above / (2 * above) * _chi_squared(_NORMAL_95, 2 * above**2 / squares_above),
+    )
+
+
+def _chi_squared(normal: float, degrees: float) -> float:
+    """The quantile of chi squared at a normal's (Wilson and Hilferty, 1931)."""
+    part = 2 / (9 * degrees)
+    return degrees * max(1 - part + normal * math.sqrt(part), 0.0) ** 3
 
 
 def binomial_tail(successes: int, trials: int, chance: float) -> float:

@@ -2,16 +2,15 @@
 
 Linux sends a lost segment again after 200 ms at the earliest, then after twice as long each time,
 where no later traffic shows the loss sooner; at the tail of a message nothing follows. So calls
-that otherwise take a few ms take 0.2, 0.6 or 1.4 s more now and then. Which link it is shows in who
-is done meanwhile: what a host sends is data for the next rank of the ring, and word to the one
-before it that it may send. Who is done is read against when each rank ends calls that did not
-stall, so that a clock that is off names nobody.
+that otherwise take a few ms take 0.2, 0.6 or 1.4 s more now and then. Whose packets are lost shows
+in who is done meanwhile (stall_senders.py). That is read against when each rank ends calls that did
+not stall, so that a clock that is off names nobody.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,14 +23,15 @@ from advisor.metrics.intervals import Intervals
 from advisor.metrics.link_cost import Inputs
 from advisor.metrics.operations import POINT_TO_POINT, SYNCHRONISING
 from advisor.metrics.places import Home
-from advisor.metrics.ring_model import GLOO_RINGS
-from advisor.metrics.robust import bootstrap
+from advisor.metrics.robust import sum_interval
+from advisor.metrics.stall_senders import Stall, senders
 
 _TIMEOUT_NS = 200_000_000
 # Sums of the timeouts 200, 400, 800 ms of one segment, and by how much a stall may exceed them.
 _TIMEOUTS = tuple(_TIMEOUT_NS * (2**n - 1) for n in (1, 2, 3))
 _SLACK = 0.15
 _FEWEST_STALLS = 3
+"""Fewer may be chance, unless only one host's lost packet leaves just those ranks waiting."""
 # A call that loses several segments stands still for any sum of these. Where timeouts are seen,
 # other calls that stood still as long did so for the same reason, if they are no more than these.
 _MOST_SUMS = 1.0
@@ -39,8 +39,6 @@ _MOST_SUMS = 1.0
 _SHORT = 0.25
 # Of a kind's calls, at least this part must have been done before the first timeout.
 _LEAST_SHORT = 0.25
-# Of the ends that show something, a host must explain this part, and more than any other does.
-_MOST = 0.6
 # So many calls that did not stall tell by how much a rank's clock is off, if by more than this.
 _FEWEST_SHORT = 3
 _OFF_NS = 10_000_000
@@ -51,7 +49,10 @@ def stall_rows(data: Inputs, home: Mapping[int, Home]) -> list[dict[str, Any]]:
     data = _with_settled_clocks(data)
     long = _long(data)
     stalled = [(column, extra) for column, extra, typical in long if _is_timeout(extra, typical)]
-    if len(stalled) < _FEWEST_STALLS:
+    if not stalled:
+        return []
+    hosts = senders((_stall(column, extra, data) for column, extra in stalled), home)
+    if len(stalled) < _FEWEST_STALLS and len(hosts) > 1:
         return []
     if len(long) - len(stalled) <= _MOST_SUMS * len(stalled):
         lossy = [(column, extra) for column, extra, _ in long]
@@ -64,16 +65,15 @@ def stall_rows(data: Inputs, home: Mapping[int, Home]) -> list[dict[str, Any]]:
         if step in spans:
             end = max(aligned(call.end, rank, data.clocks) for rank, call in column.items())
             spans[step].append((end - round(extra), end))
-    # Calls that are under way together stand still together.
+    # Calls that are under way together stand still together, for the same packet.
     lost = [
-        Intervals.of([start for start, _ in of_step], [end for _, end in of_step]).length
+        Intervals.of([start for start, _ in of_step], [end for _, end in of_step])
         for of_step in spans.values()
     ]
-    values = np.array(lost, dtype=np.float64)
-    if len(values) < 2 or not values.any():
+    each = np.concatenate([one.end - one.start for one in lost]) if lost else np.empty(0)
+    if len(lost) < 2 or not len(each):
         return []
-    low, high = bootstrap(values, lambda v: float(v.mean()))
-    hosts = _senders(stalled, data, home)
+    low, high = sum_interval(each)
     ranks = sorted(rank for rank, own in home.items() if own in hosts)
     only = ranks if len(hosts) == 1 else []
     return [
@@ -89,9 +89,9 @@ def stall_rows(data: Inputs, home: Mapping[int, Home]) -> list[dict[str, Any]]:
             "measured_gbps": None,
             "expected_gbps": None,
             "expected_from": "stalls",
-            "excess_ns_per_step": round(float(values.mean())),
-            "excess_low_ns": round(low),
-            "excess_high_ns": round(high),
+            "excess_ns_per_step": round(float(each.sum()) / len(lost)),
+            "excess_low_ns": round(low / len(lost)),
+            "excess_high_ns": round(high / len(lost)),
             "p_value": None,
             "evidence": None,
         }
@@ -136,28 +136,17 @@ def _time(column: Mapping[int, Call]) -> float:
     return float(max(c.transfer or 0 for c in received or column.values()))
 
 
-def _senders(
-    stalled: Sequence[tuple[Mapping[int, Call], float]], data: Inputs, home: Mapping[int, Home]
-) -> set[Home]:
-    """The hosts whose outgoing packets explain who waited; all hosts where none stands out."""
-    hits: dict[Home, int] = defaultdict(int)
-    shown = 0
-    for column, extra in stalled:
-        call = next(iter(column.values()))
-        group = data.groups.get(call.group) if call.group is not None else None
-        ring = GLOO_RINGS.get(wire_name(call))
-        if ring is None or group is None or group.ranks is None or set(column) != set(group.ranks):
-            continue
+def _stall(column: Mapping[int, Call], extra: float, data: Inputs) -> Stall:
+    """Who waited in a stalled call; nobody for one that not all ranks of its group are read of."""
+    call = next(iter(column.values()))
+    group = data.groups.get(call.group) if call.group is not None else None
+    ranks = group.ranks if group is not None and group.ranks is not None else ()
+    late: frozenset[int] = frozenset()
+    if set(column) == set(ranks):
         ends = {rank: aligned(c.end, rank, data.clocks) for rank, c in column.items()}
-        late = {rank for rank, end in ends.items() if end - min(ends.values()) > 0.5 * extra}
-        if not late or len(late) == len(ends):
-            continue  # lost early in the call: everybody waited
-        shown += 1
-        for host in _may_miss(late, group.ranks, ring[0], home):
-            hits[host] += 1
-    best = max(hits.values(), default=0)
-    named = {host for host, count in hits.items() if count == best}
-    return named if shown and best >= _MOST * shown else {home[r] for r in home}
+        first = min(ends.values())
+        late = frozenset(rank for rank, end in ends.items() if end - first > 0.5 * extra)
+    return Stall(wire_name(call), tuple(ranks), late)
 
 
 def _with_settled_clocks(data: Inputs) -> Inputs:
@@ -194,21 +183,3 @@ def _with_settled_clocks(data: Inputs) -> Inputs:
             }
         columns.append(column)
     return replace(data, clocks=clocks, columns=columns)
-
-
-def _may_miss(
-    late: set[int], ranks: Sequence[int], direction: int, home: Mapping[int, Home]
-) -> set[Home]:
-    """Hosts from which a packet may be missing: data to a rank that waits, or its word to send.
-
-    Where both ends of an edge wait, it is the data or the word; which ranks are done excludes more.
-    """
-    count = len(ranks)
-    hosts = set()
-    for place, rank in enumerate(ranks):
-        source = ranks[(place + direction) % count]
-        if rank in late:
-            hosts.add(home[source])
-            if source in late:
-                hosts.add(home[rank])
-    return hosts

@@ -72,9 +72,29 @@ def test_stalls_that_are_no_timeout_are_none(extra: float) -> None:
     assert stall_rows(inputs([NONE, odd, NONE, odd, NONE, odd, NONE, NONE]), HOME) == []
 
 
-def test_two_stalls_are_chance() -> None:
+def test_two_stalls_are_chance_unless_one_host_s_packet_explains_them() -> None:
+    everybody, one = (207.0, 207.0, 207.0), (0.0, 0.0, 207.0)
+    assert stall_rows(inputs([NONE, everybody, NONE, everybody, *[NONE] * 4]), HOME) == []
+    (row,) = stall_rows(inputs([NONE, one, *[NONE] * 6]), HOME)
+    assert (row["src"], row["calls"]) == (0, 1)
+    assert row["excess_low_ns"] < 0.05 * row["excess_ns_per_step"]
+
+
+def test_a_lost_word_names_who_did_not_send_it() -> None:
+    # Ranks 0 and 2 wait, 1 is done: 0 waits for the word of 2 that it may send, 2 for its data. A
+    # packet of rank 1 or of rank 0 would leave one of them done, or nobody.
+    early, word = (207.0, 207.0, 207.0), (207.0, 0.0, 207.0)
+    (row,) = stall_rows(inputs([NONE, early, NONE, early, NONE, word, NONE, NONE]), HOME)
+    assert (row["kind"], row["src"], row["calls"]) == ("rank", 2, 3)
+
+
+def test_the_interval_is_that_of_as_many_rare_events() -> None:
+    # Garwood's exact limits for three events are 0.62 and 8.77.
     lost = (0.0, 0.0, 207.0)
-    assert stall_rows(inputs([NONE, lost, NONE, lost, NONE, NONE, NONE, NONE]), HOME) == []
+    (row,) = stall_rows(inputs([NONE, lost, NONE, lost, NONE, lost, NONE, NONE]), HOME)
+    one = row["excess_ns_per_step"] / 3
+    assert row["excess_low_ns"] / one == pytest.approx(0.62, rel=0.05)
+    assert row["excess_high_ns"] / one == pytest.approx(8.77, rel=0.05)
 
 
 def test_where_most_calls_stand_still_the_others_tell_the_typical_time() -> None:

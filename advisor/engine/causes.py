@@ -15,11 +15,13 @@ from advisor.findings import SEVERITY_ORDER, Finding, Severity
 
 # Grades have sharp bounds: a cause may fall just under one that its effect is just over.
 _NEARLY = 0.8
+# Gains that differ by less are no ground to prefer the setting that costs more.
+_TIE = 0.8
 
 
 def merge(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
     """Causes only, worst first; each lists in ``merged`` the findings that it explains."""
-    ordered = rank_findings(findings)
+    ordered = rank_findings(findings, rules)
     parent: dict[int, int] = {}
     for effect_index, effect in enumerate(ordered):
         for cause_index, cause in enumerate(ordered):
@@ -41,13 +43,14 @@ def merge(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Findin
     return _unique(kept)
 
 
-def rank_findings(findings: Sequence[Finding]) -> list[Finding]:
+def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
     """Worst severity first, then recoverable time, then names (so that order is stable).
 
     Time counts by the geometric mean of its middle and the low end of its interval: of two causes
-    that may give back as much, the surer one comes first.
+    that may give back as much, the surer one comes first. Where that is a tie too, a rule's
+    ``first_in_ties`` decides.
     """
-    return sorted(
+    ordered = sorted(
         findings,
         key=lambda item: (
             SEVERITY_ORDER[item.severity],
@@ -57,6 +60,34 @@ def rank_findings(findings: Sequence[Finding]) -> list[Finding]:
             item.where,
         ),
     )
+    for finding in list(ordered):
+        after = rules[finding.rule].first_in_ties if finding.rule in rules else []
+        place = ordered.index(finding)
+        ties = [
+            number
+            for number, other in enumerate(ordered[:place])
+            if other.rule in after and _tie(finding, other)
+        ]
+        if ties:
+            ordered.insert(ties[0], ordered.pop(place))
+    return ordered
+
+
+def _tie(one: Finding, other: Finding) -> bool:
+    """Whether two findings on the same calls may give back as much, for all that is known."""
+    return (
+        (one.run, one.severity, one.process_group)
+        == (other.run, other.severity, other.process_group)
+        and _holds(one, other.savings_ns)
+        and _holds(other, one.savings_ns)
+        and _sure(one) >= _TIE * _sure(other)
+    )
+
+
+def _holds(finding: Finding, gain_ns: int | None) -> bool:
+    """Whether a gain is within the finding's interval."""
+    low, high = finding.savings_low_ns, finding.savings_high_ns
+    return None not in (low, high, gain_ns) and low <= gain_ns <= high  # type: ignore[operator]
 
 
 def _sure(finding: Finding) -> float:

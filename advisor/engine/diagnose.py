@@ -67,7 +67,7 @@ def diagnose(
             summaries.append(summary)
             outcomes += sorted(run_outcomes, key=lambda outcome: outcome.rule)
             findings += merged
-    findings = number_findings(rank_findings(findings))
+    findings = number_findings(rank_findings(findings, {rule.id: rule for rule in rules}))
     verdicts = [
         number_verdict(verdict, run, findings) for run, verdict in zip(runs, verdicts, strict=True)
     ]

@@ -150,6 +150,11 @@ class Rule(_Strict):
     see: list[str] = Field(default_factory=list)
     evidence: list[EvidenceQuery] = Field(default_factory=list)
     explains: list[Explains] = Field(default_factory=list)
+    first_in_ties: list[str] = Field(
+        default_factory=list,
+        description="rules whose setting costs more than this one's (memory, say): where both may "
+        "give back as much, this one's finding comes first",
+    )
     proof: str = Field(
         default="examples only",
         description="the real runs it was seen firing on, or 'examples only: ' and why",

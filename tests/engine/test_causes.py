@@ -115,7 +115,7 @@ def test_worst_first_and_anchors_differ() -> None:
         finding("small-buckets", 9_000_000, "warning"),
         finding("env-override", None, "warning", where="NCCL_P2P_DISABLE"),
     ]
-    ordered = rank_findings(items)
+    ordered = rank_findings(items, RULES)
     assert [item.savings_ns for item in ordered] == [9_000_000, None, 1_000_000]
     assert len({item.id for item in merge(items, RULES)}) == 3
 
@@ -132,13 +132,13 @@ def test_environment_settings_explain_only_their_own_effect() -> None:
 def test_the_surer_of_two_causes_comes_first() -> None:
     wide = finding("regather-per-micro-batch", 75_000_000, savings_low_ns=10_000_000)
     sure = finding("sync-every-micro-batch", 70_000_000, savings_low_ns=60_000_000)
-    assert [item.rule for item in rank_findings([wide, sure])] == [sure.rule, wide.rule]
+    assert [item.rule for item in rank_findings([wide, sure], RULES)] == [sure.rule, wide.rule]
 
 
 def test_much_more_time_comes_first_though_it_is_less_sure() -> None:
     wide = finding("slow-ring-link", 170_000_000, savings_low_ns=31_000_000)
     sure = finding("exposed-communication", 40_000_000, savings_low_ns=39_000_000)
-    assert [item.rule for item in rank_findings([sure, wide])] == [wide.rule, sure.rule]
+    assert [item.rule for item in rank_findings([sure, wide], RULES)] == [wide.rule, sure.rule]
 
 
 def test_a_cause_just_under_a_grade_takes_its_effect_just_over() -> None:
@@ -150,3 +150,30 @@ def test_a_cause_just_under_a_grade_takes_its_effect_just_over() -> None:
         "straggler-rank",
         "data-loader-stall",
     ]
+
+
+def gather(rule: str, savings: int, low: int, high: int, group: str = "0") -> Finding:
+    return finding(
+        rule, savings, "critical", savings_low_ns=low, savings_high_ns=high, process_group=group
+    )
+
+
+def test_of_settings_that_may_give_as_much_the_cheaper_one_comes_first() -> None:
+    # As recorded in a run whose prefetching was switched off: keeping all parameters in memory
+    # stood first, by a hundredth.
+    keep = gather("resharding-not-needed", 134_600_000, 92_500_000, 176_700_000)
+    prefetch = gather("prefetch-missing", 142_600_000, 85_600_000, 188_400_000)
+    assert [item.rule for item in merge([keep, prefetch], RULES)] == [prefetch.rule, keep.rule]
+    more = gather("resharding-not-needed", 143_000_000, 99_000_000, 187_000_000)
+    assert [item.rule for item in merge([more, prefetch], RULES)] == [prefetch.rule, more.rule]
+
+
+def test_a_setting_that_gives_more_comes_first_whatever_it_costs() -> None:
+    keep = gather("resharding-not-needed", 134_600_000, 92_500_000, 176_700_000)
+    prefetch = gather("prefetch-missing", 60_000_000, 36_000_000, 80_000_000)
+    assert [item.rule for item in rank_findings([prefetch, keep], RULES)] == [
+        keep.rule,
+        prefetch.rule,
+    ]
+    elsewhere = gather("prefetch-missing", 134_000_000, 80_000_000, 180_000_000, group="1")
+    assert rank_findings([keep, elsewhere], RULES)[0] is keep

@@ -29,15 +29,24 @@ class Store:
 
     ``Store.create()`` makes an empty one in memory or in a temporary file that
     ``save()`` renames into place, so that a crash leaves the old file or none.
-    ``con`` is the DuckDB connection; every module of the package works on it.
     """
 
     def __init__(self, con: Any, *, path: Path | None, temporary: Path | None = None) -> None:
-        self.con = stoppable(con)
+        self._con: Any = stoppable(con)
         self.path = path
         self._temporary = temporary
         # Ctrl-C may come wherever the interpreter is, in close() too: then this tidies up.
         self._unsaved = weakref.finalize(self, _discard, con, temporary) if temporary else None
+
+    @property
+    def con(self) -> Any:
+        """The DuckDB connection; every module of the package works on it.
+
+        A saved store is opened again, read-only, when somebody asks it something.
+        """
+        if self._con is None:
+            self._con = stoppable(duckdb.connect(str(self.path), read_only=True))
+        return self._con
 
     @classmethod
     def create(cls, path: Path | None = None, *, force: bool = False) -> Store:
@@ -153,7 +162,7 @@ class Store:
         self._temporary = None
         if self._unsaved is not None:
             self._unsaved.detach()
-        self.con = duckdb.connect(str(self.path), read_only=True)
+        self._con = None
 
     def _shrink(self) -> None:
         """Copy the tables to a new file when much of this one is room that dropped rows left."""
@@ -176,7 +185,8 @@ class Store:
 
     def close(self) -> None:
         """Close; an unsaved created store leaves nothing behind."""
-        self.con.close()
+        if self._con is not None:
+            self._con.close()
         if self._unsaved is not None:
             self._unsaved()
         self._temporary = None

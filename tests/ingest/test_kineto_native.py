@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import subprocess
 import weakref
@@ -111,6 +112,31 @@ def test_irregular_chunks_go_through_the_database(
     assert scanned == _tables(monkeypatch, False, path)
     assert len(scanned["event"]) == _MANY
     assert left[0].numbers
+
+
+def test_keys_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GIVEN keys whose order changes, that begin alike, are long or many THEN none is mistaken."""
+    kept = {"device": 1, "stream": 7, "External id": 5, "correlation": 9, "bytes": 64, "Seq": 3}
+    events = []
+    for n in range(_MANY):
+        chosen = random.Random(n).sample(sorted(kept), k=n % len(kept) + 1)
+        near = [f"{name}{' ' * (n % 3)}x" for name in chosen] + ["streamer", "k" * (20 + n % 30)]
+        args = {f"unknown {n % 150}": 1} | dict.fromkeys(near, 2) | {k: kept[k] + n for k in chosen}
+        keys = random.Random(-n).sample(sorted(args), k=len(args))
+        made = event(n) | {"args": {key: args[key] for key in keys}}
+        order = random.Random(2 * n).sample(sorted(made), k=len(made))
+        events.append({key: made[key] for key in order})
+    path = tmp_path / "trace.json"
+    path.write_text("[" + ",\n".join(json.dumps(one) for one in events) + "]")
+    left = _left(monkeypatch)
+    scanned = _tables(monkeypatch, True, path)
+    assert not left[0]
+    assert scanned == _tables(monkeypatch, False, path)
+    streams = [one["args"].get("stream", one["tid"]) for one in events]
+    with Store.create() as store:
+        ingest([path], store)
+        rows = store.con.execute("SELECT stream FROM event ORDER BY event_id").fetchall()
+    assert [stream for (stream,) in rows] == streams
 
 
 def test_more_names_than_it_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

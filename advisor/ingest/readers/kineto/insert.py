@@ -66,7 +66,10 @@ def insert_scanned(
     """Let the scanner read the chunks; what it refused is returned and nothing of it inserted."""
     comm = _CommEvents(context)
     scanning = Scanning(
-        items, lambda: Scanner(library, key, lean=context.lean, merged=merged), comm.add
+        items,
+        lambda: Scanner(library, key, lean=context.lean, merged=merged),
+        comm.add,
+        comm.flush,
     )
     columns = ", ".join(EVENTS.names)
     statement = (
@@ -77,7 +80,6 @@ def insert_scanned(
         _stream(context, EVENTS, scanning.batches(), statement)
     finally:
         scanning.stop()
-    comm.flush()
     return scanning.leftover
 
 

@@ -3,6 +3,7 @@
 #define ADVISOR_EVENT_H
 
 #include "batch.h"
+#include "order.h"
 
 #define LARGEST_NS 4600000000000000000
 #define MAX_ARGS 32
@@ -16,6 +17,7 @@ typedef struct {
     int count;
     struct { uint8_t text[MAX_KEY]; uint8_t size; int8_t next; } key[MAX_ARGS];
     int8_t first[MAX_KEY + 1]; /* by size */
+    order usual;
 } keys;
 
 typedef struct {
@@ -45,18 +47,26 @@ static int find_key(const keys *k, const value *name) {
 }
 
 /* The members of the object at p; those of its `args` go into `e` (NULL within args). */
-static const uint8_t *members(const keys *known, const uint8_t *p, const uint8_t *end, value *values,
-                              uint32_t *present, const keys *args, event *e) {
+static const uint8_t *members(keys *known, const uint8_t *p, const uint8_t *end, value *values,
+                              uint32_t *present, keys *args, event *e) {
     uint32_t seen = 0;
     value name, other;
+    int before = NO_KEY, at;
     p = skip_blank(p + 1, end);
     if (p < end && *p == '}') return p + 1;
     for (;;) {
-        if (p >= end || *p != '"' || !(p = scalar(p, end, &name)) || !name.plain) return NULL;
+        const uint8_t *after = follow(&known->usual, &before, p, end);
+        if (after) {
+            p = after, at = known->usual.key[before].means;
+        } else {
+            const uint8_t *from = p;
+            if (p >= end || *p != '"' || !(p = scalar(p, end, &name)) || !name.plain) return NULL;
+            at = find_key(known, &name);
+            before = learn(&known->usual, before, from, (size_t)(p - from), at);
+        }
         p = skip_blank(p, end);
         if (p >= end || *p != ':') return NULL;
         p = skip_blank(p + 1, end);
-        int at = find_key(known, &name);
         value *to = at >= 0 ? &values[at] : &other;
         if (at >= 0) {
             if (seen & 1u << at) return NULL; /* which of the two counts is not for here */

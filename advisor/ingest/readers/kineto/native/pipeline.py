@@ -39,7 +39,8 @@ class Leftover:
 class Scanning:
     """Iterate over :meth:`batches` of ``event``; then ``leftover`` is complete.
 
-    ``comm`` is called with batches of ``comm_event``, from the scanners' threads.
+    ``comm`` is called with batches of ``comm_event``, and ``comm_ended`` after the last of them,
+    while the database still has events to write; both from the scanners' threads.
     """
 
     def __init__(
@@ -47,10 +48,12 @@ class Scanning:
         items: Iterable[Item],
         new_scanner: Callable[[], Scanner],
         comm: Callable[[Any], None],
+        comm_ended: Callable[[], None],
     ) -> None:
         self.leftover = Leftover()
         self._items = items
-        self._comm = comm
+        self._comm, self._comm_ended = comm, comm_ended
+        self._scanning = _SCANNERS
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._failure: BaseException | None = None
@@ -129,6 +132,11 @@ class Scanning:
             for trace, chunk in group:
                 self._scan_chunk(scanner, trace, chunk)
             self._flush(scanner)
+        with self._lock:
+            self._scanning -= 1
+            last = not self._scanning
+        if last and not self._stopped.is_set():
+            self._comm_ended()
         self._put(self._made, None)
 
     def _scan_chunk(self, scanner: Scanner, trace: Trace, chunk: Chunk) -> None:

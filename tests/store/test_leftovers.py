@@ -48,7 +48,7 @@ def test_old_halves_of_other_stores_go_and_the_rest_stays(tmp_path: Path) -> Non
 def test_an_interrupt_while_a_store_is_closed_leaves_nothing(tmp_path: Path) -> None:
     """GIVEN Ctrl-C in the moment in which an unsaved store is closed."""
     store = Store.create(tmp_path / "run.duckdb")
-    con, store.con = store.con, _Interrupted()
+    con, store._con = store.con, _Interrupted()
     assert len(list(tmp_path.iterdir())) >= 1
     with pytest.raises(KeyboardInterrupt), store:
         con.execute("INSERT INTO run (run, created_at, advisor_version) VALUES ('r', '', '')")

@@ -89,7 +89,7 @@ def _timeline(
 def _shared_calls(rows: dict[int, list[CallRow]], offsets: dict[int, int]) -> dict[int, Call]:
     """The calls of all ranks, each once."""
     spans = service.transfers(rows, offsets)
-    alone = service.service_times(rows, spans)
+    times, apart = service.service_times(rows, spans)
     burst = service.burst_numbers(spans)
     calls: dict[int, Call] = {}
     for rank, of_rank in rows.items():
@@ -98,7 +98,8 @@ def _shared_calls(rows: dict[int, list[CallRow]], offsets: dict[int, int]) -> di
             calls[row.call_id] = Call(
                 ranks=(*known.ranks, rank) if known else (rank,),
                 channel=row.group,
-                service_ns=alone[row.call_id],
+                service_ns=times[row.call_id],
+                apart_ns=apart.get(row.call_id),
                 op=row.op,
                 bytes=row.bytes,
                 is_gradient=row.is_gradient,

@@ -67,7 +67,8 @@ class Call:
     """One collective or transfer of several ranks.
 
     ``service_ns`` is the time it needs when it has the network for itself; ``channel`` is the
-    queue it goes through (its process group).
+    queue it goes through (its process group). ``apart_ns`` is what its like took that ran beside
+    no other operation; None for calls that did so themselves, and where there are none.
     """
 
     ranks: tuple[int, ...]
@@ -78,6 +79,7 @@ class Call:
     is_gradient: bool = False
     phase: str | None = None
     burst: int = -1
+    apart_ns: float | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -10,7 +11,11 @@ from advisor.whatif.program import Issue, Item, Program, Wait, Work, compact
 
 
 def without_calls(program: Program, dropped: Collection[int]) -> Program | None:
-    """The step without these calls and what the host does for them; None where it has none."""
+    """The step without these calls and what the host does for them; None where it has none.
+
+    A call that ran together with other operations, all of which are gone, takes what its like took
+    that ran alone: operations that share a busy link cost one another more than their own time.
+    """
     gone = program.calls.keys() & set(dropped)
     if not gone:
         return None
@@ -19,6 +24,11 @@ def without_calls(program: Program, dropped: Collection[int]) -> Program | None:
         for rank, of_rank in program.items.items()
     }
     calls = {key: call for key, call in program.calls.items() if key not in gone}
+    left = {(call.burst, call.op) for call in calls.values()}
+    bursts = Counter(burst for burst, _ in left)
+    for key, call in calls.items():
+        if call.apart_ns is not None and bursts[call.burst] == 1:
+            calls[key] = replace(call, service_ns=call.apart_ns)
     return program.with_items(items, calls)
 
 

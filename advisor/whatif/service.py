@@ -42,8 +42,9 @@ def burst_numbers(spans: dict[int, tuple[int, int]]) -> dict[int, int]:
 
 def service_times(
     rows: dict[int, list[CallRow]], spans: dict[int, tuple[int, int]]
-) -> dict[int, float]:
-    """Per call: its time with the network for itself, ns.
+) -> tuple[dict[int, float], dict[int, float]]:
+    """Per call: its time with the network for itself, ns; and what its like took that were alone,
+    for calls that ran together with other operations.
 
     Transfers that run at once on a rank share the network in proportion to the bytes they move
     (see simulate.py), so service = integral of own bytes / all bytes over the transfer. Where
@@ -83,8 +84,9 @@ def service_times(
 
 def _as_alone(
     service: dict[int, float], beside: Mapping[int, list[int]], kinds: Mapping[int, Kind]
-) -> dict[int, float]:
-    """The time of different operations that ran together, split as their kinds took alone.
+) -> tuple[dict[int, float], dict[int, float]]:
+    """The time of different operations that ran together, split as their kinds took alone; and
+    that.
 
     An operation that does not fill the network by itself gets through beside others at little
     cost, and what it moves on the wire is not always what it hands over: bytes compare calls of
@@ -96,6 +98,7 @@ def _as_alone(
             seen.setdefault(kinds[call], []).append(service[call])
     alone = {kind: float(np.median(times)) for kind, times in seen.items()}
     result = dict(service)
+    apart: dict[int, float] = {}
     done: set[int] = set()
     for first in service:
         if first in done or not beside[first]:
@@ -110,5 +113,6 @@ def _as_alone(
         if several and all(kinds[call] in alone for call in together):
             total = sum(service[call] for call in together)
             whole = sum(alone[kinds[call]] for call in together)
-            result.update({call: alone[kinds[call]] * total / whole for call in together})
-    return result
+            apart.update({call: alone[kinds[call]] for call in together})
+            result.update({call: apart[call] * total / whole for call in together})
+    return result, apart

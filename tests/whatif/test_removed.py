@@ -35,6 +35,21 @@ def test_calls_go_with_what_the_host_does_for_them() -> None:
 
 def test_without_any_of_the_calls_there_is_no_change() -> None:
     assert without_calls(program(), [99]) is None
+
+
+def test_what_shared_a_busy_link_with_the_calls_that_go_takes_what_it_takes_alone() -> None:
+    """A reduction of 9 took 12 beside a gather; another one had a reduction for company only."""
+    calls = {
+        0: Call((0, 1), "g", 6, "all_gather", burst=0, apart_ns=5),
+        1: Call((0, 1), "g", 12, "reduce_scatter", burst=0, apart_ns=9),
+        2: Call((0, 1), "g", 12, "reduce_scatter", burst=1),
+        3: Call((0, 1), "g", 12, "reduce_scatter", burst=2, apart_ns=9),
+        4: Call((0, 1), "g", 6, "all_gather", burst=2, apart_ns=5),
+    }
+    items: list[Item] = [part for call in calls for part in (Issue(call), Wait(call))]
+    left = without_calls(Program({0: items, 1: items}, calls, {0: 0.0, 1: 0.0}), [0])
+    assert left is not None
+    assert {key: call.service_ns for key, call in left.calls.items()} == {1: 9, 2: 12, 3: 12, 4: 6}
     assert with_half_the_bytes(program(), [99], ServiceModel(4, 0.01, 2, 8, 600, 0.0)) is None
 
 

@@ -19,7 +19,7 @@ def row(call: int, op: str, start_ms: float, end_ms: float) -> CallRow:
 def services(*own: CallRow) -> dict[int, float]:
     """The calls of two ranks that are alike, each with its time alone in ms."""
     rows = {rank: list(own) for rank in (0, 1)}
-    times = service_times(rows, transfers(rows, {0: 0, 1: 0}))
+    times, _ = service_times(rows, transfers(rows, {0: 0, 1: 0}))
     return {call: time / MS for call, time in times.items()}
 
 
@@ -54,3 +54,15 @@ def test_where_none_of_a_kind_ran_alone_the_bytes_share_the_time() -> None:
         row(2, "reduce_scatter", 132, 250),
     )
     assert found == pytest.approx({0: 60, 1: 52, 2: 98})
+
+
+def test_what_ran_beside_other_operations_has_what_its_like_took_alone() -> None:
+    own = [
+        row(0, "all_gather", 0, 60),
+        row(1, "all_gather", 100, 200),
+        row(2, "reduce_scatter", 132, 280),
+        row(3, "reduce_scatter", 300, 390),
+    ]
+    rows = dict.fromkeys((0, 1), own)
+    _, apart = service_times(rows, transfers(rows, {0: 0, 1: 0}))
+    assert {call: time / MS for call, time in apart.items()} == pytest.approx({1: 60, 2: 90})

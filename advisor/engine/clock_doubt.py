@@ -8,6 +8,7 @@ without a finding there is no 'nothing to gain': what is exposed may be the link
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from advisor.engine.facts import Facts
@@ -45,10 +46,18 @@ _ENDS = (
 )
 
 
+@dataclass(frozen=True)
+class Doubt:
+    """What stays open, as a verdict, and the share of the step that may be the link's."""
+
+    verdict: Verdict
+    share: float
+
+
 def clock_doubt(
     findings: Sequence[Finding], sandbox: Sandbox, facts: Facts, numbers: str, least_share: float
-) -> Verdict | None:
-    """The verdict where a slow link and clocks that differ cannot be told apart; else None.
+) -> Doubt | None:
+    """The doubt where a slow link and clocks that differ cannot be told apart; else None.
 
     For a run in whose ``findings`` no link is to act on. None as well where less than
     ``least_share`` of the step is exposed transfer between hosts, where a probe measured the links,
@@ -72,25 +81,26 @@ def clock_doubt(
     if differ < _LEAST_NS and not apart:
         return None
     by = duration(max(differ, apart))
-    return Verdict(
+    verdict = Verdict(
         title=f"A slow or distant link and clocks that differ by {by} cannot be told apart here: "
         f"{duration(exposed_ns)} of every {duration(facts.step_ns)} step "
         f"({percent(exposed_ns / facts.step_ns)}) is exposed transfer between hosts.",
         cause="unknown",
         why=f"{_how_known(differ, apart)} {_candidates(rings)} {numbers}",
         next_steps=[
-            "measure the links, which needs no common clock: advisor probe --nnodes N on these "
-            "hosts, then advisor diagnose TRACES probe.json",
+            _measure(rings),
             "or see by how much the hosts' clocks differed: chronyc tracking (NTP) or the offset "
             f"that ptp4l and phc2sys log (PTP); far less than {by} leaves the link",
             "or record with other message sizes (DDP: half and twice bucket_cap_mb): what a slow "
             "link adds grows with the message, a clock's offset stays",
         ],
     )
+    return Doubt(verdict, exposed_ns / facts.step_ns)
 
 
-def with_doubt(verdict: Verdict, doubt: Verdict) -> Verdict:
+def with_doubt(verdict: Verdict, found: Doubt) -> Verdict:
     """A verdict on something else beside which the link stays open: it says so below its own."""
+    doubt = found.verdict
     return verdict.model_copy(
         update={
             "why": f"{verdict.why} {doubt.title} {doubt.why.removesuffix(verdict.why).rstrip()}",
@@ -113,9 +123,27 @@ def _how_known(differ: int, apart: int) -> str:
     )
 
 
+def _measure(rings: Sequence[dict[str, Any]]) -> str:
+    """The measurement that tells: a probe compares links, of which two hosts have only one."""
+    if len(_hosts(rings)) > 2:
+        return (
+            "measure the links, which needs no common clock: advisor probe --nnodes N on these "
+            "hosts, then advisor diagnose TRACES probe.json"
+        )
+    return (
+        "two hosts have one link and no other to compare it with: advisor probe --nnodes 3 with a "
+        "third host of the same kind, or ping (latency) and iperf3 (bandwidth) between the two, "
+        "against what their network promises"
+    )
+
+
+def _hosts(rings: Sequence[dict[str, Any]]) -> list[str]:
+    return sorted({host for row in rings for host in row["hosts"]})
+
+
 def _candidates(rings: Sequence[dict[str, Any]]) -> str:
     """The places that stay open, by host."""
-    hosts = sorted({host for row in rings for host in row["hosts"]})
+    hosts = _hosts(rings)
     groups = sorted({row["process_group"] for row in rings if row["process_group"] is not None})
     named = ", ".join(hosts[:_MOST_HOSTS])
     more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""

@@ -99,8 +99,8 @@ def verdict_of(
     doubt = clock_doubt(findings, sandbox, facts, numbers, WARNING_SHARE)
     if unsure is not None:
         return unsure if doubt is None else with_doubt(unsure, doubt)
-    if doubt is not None and clock_doubt(findings, sandbox, facts, numbers, _OPEN_SHARE):
-        return doubt
+    if doubt is not None and doubt.share >= _OPEN_SHARE:
+        return doubt.verdict
     exposed = f"{percent(exposed_share)} of the step is exposed"
     most, tries = options(others, facts)
     small = any(item.savings_ns for item in others)

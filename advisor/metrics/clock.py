@@ -18,7 +18,7 @@ import numpy as np
 
 from advisor.metrics.calls import Call
 from advisor.metrics.clock_ends import SIGNIFICANT, Difference, difference
-from advisor.metrics.clock_places import weigh
+from advisor.metrics.clock_places import Weighed, weigh
 from advisor.metrics.clock_starts import one_clock_off
 from advisor.metrics.groups import RankInfo
 from advisor.metrics.operations import SYNCHRONISING
@@ -62,16 +62,25 @@ def aligned(time_ns: int, rank: int, clocks: Mapping[int, Clock]) -> int:
     return time_ns if clock is None else time_ns + clock.correction(time_ns)
 
 
-def clocks(
-    columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo]
-) -> dict[int, Clock]:
-    """The clock of every rank that shares a synchronising collective with another; else none.
+@dataclass(frozen=True)
+class Clocks:
+    """The clock of every rank that shares a synchronising collective with another; and how slow
+    places explain the calls with no clock believed, where that was asked."""
 
-    The lowest rank's host is the reference (offset 0).
+    by_rank: dict[int, Clock]
+    weighed: Weighed | None = None
+
+
+def clocks(
+    columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo], *, gloo: bool
+) -> Clocks:
+    """All clocks; the lowest rank's host is the reference (offset 0).
+
+    ``gloo``: the collectives are gloo's rings, of which starts and ends tell more.
     """
     usable = [c for c in columns if len(c) > 1 and next(iter(c.values())).op in SYNCHRONISING]
     if not usable:
-        return {}
+        return Clocks({})
     origin = min(call.end for column in usable for call in column.values())
     neighbours: dict[int, set[int]] = defaultdict(set)
     for column in usable:
@@ -97,15 +106,16 @@ def clocks(
                     step.transfer,
                 )
                 queue.append(rank)
-    return _checked(_by_host(raw, infos, origin, usable), infos, usable)
+    found = _by_host(raw, infos, origin, usable)
+    return _checked(found, infos, usable) if gloo else Clocks(found)
 
 
 def _checked(
     found: dict[int, Clock], infos: Mapping[int, RankInfo], columns: Sequence[Mapping[int, Call]]
-) -> dict[int, Clock]:
+) -> Clocks:
     """The same, where messages have one size after a look at starts as well."""
     if all(clock.identified for clock in found.values()):
-        return found
+        return Clocks(found)
     host = {rank: host_of(rank, infos) for rank in found}
     return _weighed(_one_off(found, host, columns), host, columns)
 
@@ -134,13 +144,17 @@ def _one_off(
 
 def _weighed(
     found: dict[int, Clock], host: Mapping[int, object], columns: Sequence[Mapping[int, Call]]
-) -> dict[int, Clock]:
+) -> Clocks:
     """With all clocks weighed at once (clock_places.py): taken as they were recorded, as found, or
     as the slow place has them that alone explains the calls; else offsets that only the ends gave
     tell nothing."""
     seen = weigh(columns, host, {rank: clock.offset_ns for rank, clock in found.items()})
-    if seen is None:
-        return found
+    return Clocks(found if seen is None else _by_places(found, host, seen), seen)
+
+
+def _by_places(
+    found: dict[int, Clock], host: Mapping[int, object], seen: Weighed
+) -> dict[int, Clock]:
     by_host = {one: _middle(found, host, one) for one in seen.offsets_ns}
     recorded = seen.loss({one: -by for one, by in by_host.items()})
     if seen.right(recorded):

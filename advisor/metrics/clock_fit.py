@@ -17,15 +17,16 @@ from advisor.metrics.calls import Call
 from advisor.metrics.places import Home
 from advisor.metrics.robust import Floats
 
-# Ends within a call, and all ends of a call, are off the model by this share of the call's time;
-# and ranks wake up this late.
-_ENDS = 0.04
-_CALL = 0.10
+ENDS = 0.04
+"""Ends within a call are off the model by this share of the call's time."""
+CALL = 0.10
+"""All ends of a call are."""
+CUT, CUT_CALL = 9.0, 4.0
+"""Residuals beyond these do not count more (squares of standard errors)."""
+WEIGHT = 12.0
+"""Calls of one kind are alike: all of them weigh as this many."""
+# Ranks wake up this late.
 _WAKE_MS = 0.1
-# Residuals beyond these do not count more (squares of standard errors).
-_CUT, _CUT_CALL = 9.0, 4.0
-# Calls of one kind are alike: all of them weigh as this many.
-_WEIGHT = 12.0
 _ROUNDS = 10
 _LEAST_TIME = 0.1  # of the shortest duration of a call
 
@@ -173,7 +174,7 @@ class _Problem:
         each = [
             _loss(*self._residuals(number, offsets, times)[:2]) for number in range(len(self.kinds))
         ]
-        return Fit(_WEIGHT * sum(one.mean(axis=1) for one in each), offsets, each)
+        return Fit(WEIGHT * sum(one.mean(axis=1) for one in each), offsets, each)
 
     def _residuals(
         self, number: int, offsets: Floats, times: Floats
@@ -187,7 +188,7 @@ class _Problem:
         away = kind.ends[None] + own - np.take_along_axis(reach, last[..., None], 3)[..., 0]
         whole = away.mean(axis=2)
         unit = times[:, number]
-        errors = np.stack([np.hypot(_ENDS * unit, _WAKE_MS), np.hypot(_CALL * unit, _WAKE_MS)])
+        errors = np.stack([np.hypot(ENDS * unit, _WAKE_MS), np.hypot(CALL * unit, _WAKE_MS)])
         inner = (away - whole[:, :, None]) / errors[0][:, None, None]
         return inner, whole / errors[1][:, None], errors[0], errors[1], last
 
@@ -208,8 +209,8 @@ class _Problem:
         middle /= call_error[:, None, None]
         rows = slopes.reshape(trials, calls * count, -1)
         for one, left, cut in (
-            (rows, inner.reshape(trials, -1), _CUT),
-            (middle, whole, _CUT_CALL),
+            (rows, inner.reshape(trials, -1), CUT),
+            (middle, whole, CUT_CALL),
         ):
             weighed = (one / (1 + left**2 / cut)[..., None]).transpose(0, 2, 1)
             normal += weighed @ one / calls
@@ -218,5 +219,5 @@ class _Problem:
 
 def _loss(inner: Floats, whole: Floats) -> Floats:
     """Per hypothesis and call."""
-    result: Floats = np.minimum(inner**2, _CUT).sum(axis=2) + np.minimum(whole**2, _CUT_CALL)
+    result: Floats = np.minimum(inner**2, CUT).sum(axis=2) + np.minimum(whole**2, CUT_CALL)
     return result

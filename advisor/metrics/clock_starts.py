@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.metrics.calls import Call
+from advisor.metrics.clock_fit import CALL, CUT, CUT_CALL, ENDS, WEIGHT
 from advisor.metrics.link_calls import kind_of, telling_kinds
 from advisor.metrics.ring_model import GLOO_RINGS, edges, paths
 from advisor.metrics.robust import Floats
@@ -23,13 +24,6 @@ from advisor.metrics.robust import Floats
 _FEWEST_CALLS = 20
 _MOST_CALLS = 40
 _MOST_RANKS = 16
-# Ends within a call, and all ends of a call, are off the model by this share of the call's time.
-_ENDS = 0.04
-_CALL = 0.10
-# Residuals beyond these do not count more (squares of standard errors).
-_CUT, _CUT_CALL = 9.0, 4.0
-# Calls of one run are alike: all of them weigh as this many.
-_WEIGHT = 12.0
 # Hosts are normally synchronised.
 _OFF = 8.0
 # That a link is slow as well explains more by itself: both together must do so by as much again.
@@ -88,7 +82,7 @@ def one_clock_off(
     least = max(_LEAST_NS, _LEAST_SHARE * typical)
     if own is None or abs(offset) < least or loss > _MISFIT * len(calls.hosts):
         return None
-    apart = 2 * _ENDS * typical
+    apart = 2 * ENDS * typical
     near = [item for item in tried if item[0] < loss + _DECIDED]
     decided = all(other == own and abs(by - offset) < apart for _, other, by in near)
     return OneOff(own, round(offset), decided)
@@ -188,9 +182,9 @@ def _best(calls: _Calls, table: Floats, offsets: Floats, typical: float) -> tupl
     away = left - (came + takes[:, None, None, None] * path).max(axis=3)
     away /= takes[:, None, None]
     whole = away.mean(axis=2, keepdims=True)
-    losses = np.minimum(((away - whole) / _ENDS) ** 2, _CUT).sum(axis=2)
-    losses += np.minimum((whole[:, :, 0] / _CALL) ** 2, _CUT_CALL)
-    each = _WEIGHT * losses.mean(axis=1)
+    losses = np.minimum(((away - whole) / ENDS) ** 2, CUT).sum(axis=2)
+    losses += np.minimum((whole[:, :, 0] / CALL) ** 2, CUT_CALL)
+    each = WEIGHT * losses.mean(axis=1)
     least = int(each.argmin())
     row = offsets[least % trials]
     return float(each[least]), float(row[np.abs(row).argmax()])

@@ -110,11 +110,6 @@ def _lateness_input(data: RunData) -> Ranks:
 
 
 def _link_input(con: Any, data: RunData) -> Inputs:
-    backends = con.execute(
-        "SELECT backend FROM rank WHERE run = ? UNION SELECT backend FROM process_group "
-        "WHERE run = ?",
-        [data.run, data.run],
-    ).fetchall()
     return Inputs(
         run=data.run,
         columns=data.matched.columns,
@@ -125,9 +120,9 @@ def _link_input(con: Any, data: RunData) -> Inputs:
         exclusive=data.exclusive,
         occupancy={rank: one.occupancy for rank, one in data.ranks.items()},
         steps={rank: one.steps for rank, one in data.ranks.items()},
-        gloo=not any(one.line.on_device for one in data.ranks.values())
-        and all(name is None or "gloo" in name for (name,) in backends),
+        gloo=data.gloo,
         rings=logged_rings(con, data.run),
+        weighed=data.weighed,
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from advisor.metrics.breakdown import Occupancy
 from advisor.metrics.calls import Call
 from advisor.metrics.clock import Clock
+from advisor.metrics.clock_places import Weighed
 from advisor.metrics.groups import Group, RankInfo
 from advisor.metrics.link_calls import kind_of, telling_kinds
 from advisor.metrics.operations import POINT_TO_POINT
@@ -38,6 +39,8 @@ class Inputs:
     gloo: bool
     # Members of a communicator -> (sender, receiver) of its rings, as NCCL's log has them.
     rings: Mapping[frozenset[int], frozenset[tuple[int, int]]] = field(default_factory=dict)
+    # What telling the clocks found of slow places with no clock believed, by clock.host_of.
+    weighed: Weighed | None = None
 
 
 @dataclass(frozen=True)

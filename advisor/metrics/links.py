@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from advisor.metrics.calls import Call
+from advisor.metrics.clock import host_of
 from advisor.metrics.clock_places import weigh
 from advisor.metrics.fits import link_kind, wire_name
 from advisor.metrics.link_cost import Culprit, Inputs, Share, link_row, of_host
@@ -106,10 +108,15 @@ def _with_any_clocks(data: Inputs, home: Mapping[int, Home]) -> Explained | None
     if not any(clock.ambiguous or clock.offset_ns for clock in data.clocks.values()):
         return None
     given = {rank: data.clocks[rank].offset_ns if rank in data.clocks else 0 for rank in home}
-    seen = weigh(data.columns, home, given)
+    seen = data.weighed or weigh(data.columns, home, given)
     if seen is None or not seen.slow:
         return None
-    found = Explained(seen.places, (), seen.shares, seen.p_value, seen.calls)
+    names = {host_of(rank, data.infos): home[rank] for rank in data.infos}
+    places = tuple(
+        replace(place, homes=tuple(names.get(one, one) for one in place.homes))
+        for place in seen.places
+    )
+    found = Explained(places, (), seen.shares, seen.p_value, seen.calls)
     culprit = _by_ring(found, home)
     one = culprit is not None and culprit.kind != "candidates"
     return found if one or (len(seen.kinds) > 1 and seen.p_value < _BEYOND_CHANCE) else None

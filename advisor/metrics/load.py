@@ -11,8 +11,9 @@ from advisor.metrics.breakdown import Occupancy
 from advisor.metrics.calls import Call
 from advisor.metrics.calls_device import device_calls
 from advisor.metrics.calls_host import host_calls
-from advisor.metrics.clock import Clock, clocks
+from advisor.metrics.clock import Clock, Clocks, clocks
 from advisor.metrics.clock_messages import clocks_by_messages
+from advisor.metrics.clock_places import Weighed
 from advisor.metrics.fits import Kind, exclusive_transfers, fit_all
 from advisor.metrics.groups import (
     Group,
@@ -66,6 +67,8 @@ class RunData:
     clocks: dict[int, Clock]
     exclusive: dict[int, dict[int, float]]
     fits: dict[Kind, AlphaBeta]
+    gloo: bool
+    weighed: Weighed | None
 
 
 def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
@@ -101,17 +104,39 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     # Equal calls compete for a partner where some are missing: their times decide.
     offsets = _rough_offsets(ranks) if stepped else {}
     matched = match(calls, groups, stepped, offsets)
-    found = _clocks(matched, infos)
+    gloo = len(on_host) == len(ranks) and _only_gloo(con, run)
+    found = _clocks(matched, infos, gloo)
     if any(reason == "missing event" for _, _, reason in matched.unmatched):
-        offsets |= {rank: clock.offset_ns for rank, clock in found.items()}
+        offsets |= {rank: clock.offset_ns for rank, clock in found.by_rank.items()}
         matched = match(calls, groups, stepped, offsets)
-        found = _clocks(matched, infos)
+        found = _clocks(matched, infos, gloo)
     if not any(_annotated(one.steps) for one in ranks.values()):
         _tell_steps_apart(con, run, ranks, calls)
-    split_waiting(matched.columns, groups, found)
+    split_waiting(matched.columns, groups, found.by_rank)
     exclusive = exclusive_transfers(calls)
     fits = fit_all(matched.columns, exclusive, groups, infos)
-    return RunData(run, ranks, groups, calls, matched, found, exclusive, fits)
+    return RunData(
+        run,
+        ranks,
+        groups,
+        calls,
+        matched,
+        found.by_rank,
+        exclusive,
+        fits,
+        gloo=gloo,
+        weighed=found.weighed,
+    )
+
+
+def _only_gloo(con: Any, run: str) -> bool:
+    """Whether no rank and no group names another backend than gloo."""
+    backends = con.execute(
+        "SELECT backend FROM rank WHERE run = ? UNION SELECT backend FROM process_group "
+        "WHERE run = ?",
+        [run, run],
+    ).fetchall()
+    return all(name is None or "gloo" in name for (name,) in backends)
 
 
 def _calls(con: Any, run: str, line: Timeline, *, complete: bool) -> tuple[list[Call], list[int]]:
@@ -121,8 +146,9 @@ def _calls(con: Any, run: str, line: Timeline, *, complete: bool) -> tuple[list[
     return host_calls(con, run, line.rank, complete=complete)
 
 
-def _clocks(matched: Matched, infos: dict[int, RankInfo]) -> dict[int, Clock]:
-    return clocks(matched.columns, infos) or clocks_by_messages(matched.columns, infos)
+def _clocks(matched: Matched, infos: dict[int, RankInfo], gloo: bool) -> Clocks:
+    found = clocks(matched.columns, infos, gloo=gloo)
+    return found if found.by_rank else Clocks(clocks_by_messages(matched.columns, infos))
 
 
 def _rough_offsets(ranks: dict[int, RankData]) -> dict[int, int]:

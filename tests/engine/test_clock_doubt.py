@@ -54,6 +54,16 @@ def test_where_clocks_differ_a_link_that_is_not_seen_is_not_excluded(
     assert "message sizes" in sizes
 
 
+def test_two_hosts_are_not_sent_to_compare_their_one_link(fixtures_dir: Path) -> None:
+    two = "UPDATE rank SET host = CASE WHEN rank < 2 THEN 'a' ELSE 'b' END"
+    report = shifted(fixtures_dir / "lab-ddp-slow-link", ONE_HOST, two)
+    assert "cannot be told apart" in report.verdict.title
+    first = report.verdict.next_steps[0]
+    assert "third host" in first
+    assert "iperf3" in first
+    assert "advisor diagnose TRACES probe.json" not in first
+
+
 def test_a_probe_of_the_links_leaves_no_such_doubt(fixtures_dir: Path) -> None:
     report = shifted(fixtures_dir / "lab-ddp-slow-link", ONE_HOST, USE.format("all"))
     assert "cannot be told apart" not in report.verdict.title

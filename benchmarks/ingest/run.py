@@ -82,7 +82,6 @@ from hta.configs.parser_config import ParserConfig
 started, cpu = time.perf_counter(), time.process_time()
 parse_trace_dataframe({path!r}, ParserConfig.get_default_cfg())
 """
-_ONCE = ("diagnose", "HolisticTraceAnalysis")  # slow, and far from the limits they are held to
 
 
 def _measure(python: str, body: str) -> dict[str, float]:
@@ -101,7 +100,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("trace", type=Path, help="an uncompressed trace (see generate.py)")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--diagnose", action="store_true", help="time `advisor diagnose` too, once")
+    parser.add_argument("--diagnose", action="store_true", help="time `advisor diagnose` too")
     parser.add_argument("--hta-python", help="interpreter of an environment with `traceinsight`")
     arguments = parser.parse_args()
     trace: Path = arguments.trace
@@ -121,10 +120,9 @@ def main() -> None:
         if arguments.hta_python:
             bodies["HolisticTraceAnalysis"] = (arguments.hta_python, _HTA.format(path=str(trace)))
         runs: dict[str, list[dict[str, float]]] = {name: [] for name in bodies}
-        for turn in range(arguments.repeats):
+        for _ in range(arguments.repeats):
             for name, (python, body) in bodies.items():
-                if turn == 0 or name not in _ONCE:
-                    runs[name].append(_measure(python, body))
+                runs[name].append(_measure(python, body))
         store_mb = Path(out).stat().st_size / 1e6
     median = {
         name: {key: statistics.median(run[key] for run in done) for key in done[0]}

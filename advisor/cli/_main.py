@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import gc
+import importlib
 import os
 import pkgutil
 import sys

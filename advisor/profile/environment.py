@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from collections.abc import Mapping
 
-_ALLOWED = re.compile(
-    r"^(?!.*(TOKEN|(?<!_P)KEY|SECRET|PASSW|CREDENTIAL|AUTH))(NCCL_[A-Z0-9_]+|RCCL_[A-Z0-9_]+|TORCH_NCCL_[A-Z0-9_]+|"
-    r"GLOO_SOCKET_IFNAME|TP_SOCKET_IFNAME|OMP_NUM_THREADS|MKL_NUM_THREADS|CUDA_VISIBLE_DEVICES|"
-    r"CUDA_DEVICE_MAX_CONNECTIONS|CUDA_LAUNCH_BLOCKING|PYTORCH_(CUDA_)?ALLOC_CONF|"
-    r"TORCH_DISTRIBUTED_DEBUG|FI_PROVIDER|FI_EFA_[A-Z0-9_]+|UCX_TLS|UCX_NET_DEVICES)$"
-)
+from advisor.config.environment import allowed
 
 
 def variables(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables that change communication or computation, and no others."""
     source = os.environ if environment is None else environment
-    return {name: source[name] for name in sorted(source) if _ALLOWED.match(name)}
+    return allowed(dict(source))
 
 
 def versions() -> dict[str, str]:

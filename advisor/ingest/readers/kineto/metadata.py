@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from advisor.config.environment import without_secrets
+
 _DECODER = json.JSONDecoder(strict=False)
 _KEY = re.compile(r'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 _NEXT_KEY = re.compile(r',\s*(?="[A-Za-z_][\w .-]*"\s*:)')
@@ -53,17 +55,22 @@ class TraceInfo:
     groups: list[ProcessGroup] = field(default_factory=list)
     devices: dict[int, dict[str, Any]] = field(default_factory=dict)
 
-    def kept(self) -> dict[str, Any]:
-        """The fields worth storing in ``rank.metadata``: no log lines, no device tables."""
+    def kept(self) -> tuple[dict[str, Any], list[str]]:
+        """The fields worth storing in ``rank.metadata``: no log lines, no device tables.
+
+        Also the names of fields that may hold secrets, which are left out.
+        """
         kept = {}
         for key, value in self.fields.items():
             if key in _DROPPED_KEYS:
                 continue
             if key == "distributedInfo" and isinstance(value, dict):
                 value = {name: item for name, item in value.items() if name != "pg_config"}
+            if key == "advisor":  # as text in some versions, which hides its parts
+                value = as_object(value) or value
             if len(json.dumps(value, default=str)) <= _KEPT_CHARACTERS:
                 kept[key] = value
-        return kept
+        return without_secrets(kept)
 
 
 def trace_info(head: bytes, tail: bytes, path: Path) -> TraceInfo:

@@ -20,6 +20,7 @@ from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
 
 _EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlier than any trace
+_MOST_NAMED = 8
 _MAX_THREAD_NAMES = 1_000
 NOT_SAID = "the trace does not say its rank"
 """How the note begins of a file that was given a rank."""
@@ -146,6 +147,10 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
                 ranks[rank].told.add(trace.number)
             for reason, count in trace.dropped.items():
                 ranks[several[0]].shared[f"{reason} (of ranks {listed} together)"] += count
+        if secret := trace.info.kept()[1]:
+            named = ", ".join(name[:60] for name in secret[:_MOST_NAMED])
+            more = f" and {len(secret) - _MOST_NAMED} more" if len(secret) > _MOST_NAMED else ""
+            trace.notes.append(f"not kept, as they may be secrets: {named}{more}")
         context.report(
             trace.source,
             "kineto",
@@ -203,7 +208,7 @@ def _write_rank(rank: int, entry: _Rank, threads: dict[str, str], context: ReadC
     properties = info.devices.get(device, {}) if device is not None else {}
     name = properties.get("name")
     own = as_object(info.fields.get("advisor"))
-    metadata = info.kept()
+    metadata, _ = info.kept()
     if threads:
         metadata["thread_names"] = threads
     absolute = bool(parts) and min(part.first_ns for part in parts) > _EPOCH_NS

@@ -96,6 +96,9 @@ def test_too_few_steps_are_no_verdict() -> None:
     (verdict,) = _judge(("step_time", 0.03), found)
     assert (verdict.status, verdict.word) == (2, "UNTOLD")
     assert "at least 4 in each run (advisor profile --timed-steps" in verdict.line
+    (verdict,) = _judge(("step_time", 0.03), compared(run_of("a", [100] * 7), run_of("b", [100])))
+    assert "7 and 1 steps are too few" in verdict.line
+    assert "at least 4 in each run" in verdict.line, "not 7: four beside seven have an interval"
 
 
 @pytest.mark.parametrize(

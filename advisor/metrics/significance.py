@@ -62,7 +62,7 @@ def difference(base: Sequence[float], other: Sequence[float]) -> Difference:
     counts = (len(left), len(right))
     place = _place(*counts, repeats or 0.0)
     if not place:
-        needed = steps_needed(repeats or 0.0, at_least=max(counts))
+        needed = steps_needed(repeats or 0.0, have=counts)
         return Difference(share, None, None, counts, needed, repeats)
     ratios = np.sort((right[None, :] / left[:, None]).ravel()) - 1
     # The ratio of the medians is not the middle of all ratios: the interval holds it in any case.
@@ -82,10 +82,13 @@ def is_larger(base: Sequence[float], other: Sequence[float]) -> bool | None:
     return bool(np.sort((right[None, :] - left[:, None]).ravel())[place - 1] > 0)
 
 
-def steps_needed(repeats: float = 0.0, *, at_least: int = 1) -> int:
-    """The fewest steps in each of two runs with which any difference can be told from noise."""
-    count = max(_FEWEST, at_least)
-    while not _place(count, count, repeats) and count < _MOST_STEPS:
+def steps_needed(repeats: float = 0.0, *, have: tuple[int, int] = (0, 0)) -> int:
+    """The fewest steps in each of two runs with which any difference can be told from noise.
+
+    A run that has more steps already (``have``) keeps them.
+    """
+    count = _FEWEST
+    while not _place(max(have[0], count), max(have[1], count), repeats) and count < _MOST_STEPS:
         count += 1
     return count
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import advisor
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -28,6 +30,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+def test_the_citation_names_the_version_of_the_package() -> None:
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    assert f"version: {advisor.__version__}" in cited
 
 
 def test_wheel_and_sdist_hold_what_they_must(built: Path) -> None:

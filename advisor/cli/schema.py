@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
+from advisor.cli._complete import table_names
 from advisor.errors import AdvisorError
 
 
 @click.command(
     epilog="Examples:  advisor schema collective\n\n           advisor schema run.duckdb"
 )
-@click.argument("tables", nargs=-1, metavar="[TABLE]... | STORE")
+@click.argument("tables", nargs=-1, metavar="[TABLE]... | STORE", shell_complete=table_names)
 @click.option(
     "--format", "format_", type=click.Choice(["text", "json", "markdown"]), default="text"
 )

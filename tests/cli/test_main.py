@@ -144,6 +144,9 @@ def test_completion(shell: str) -> None:
         ("advisor explain straggler-r", "plain,straggler-rank"),
         ("advisor rules small-b", "plain,small-buckets"),
         ("advisor sql run.duckdb --rule small-b", "plain,small-buckets"),
+        ("advisor schema coll", "plain,collective"),
+        ("advisor schema rank event run_b", "plain,run_breakdown"),
+        ("advisor schema ./run.d", "file,./run.d"),
         *(
             (f"advisor {command} fix", "file,fix")
             for command in ("diagnose", "compare", "whatif", "open 1", "diagnose --nccl-log")

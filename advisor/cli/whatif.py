@@ -60,8 +60,7 @@ def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: 
                     hint="record at least three steps of all ranks (advisor.record, or "
                     "torch.profiler with a schedule) and pass all the ranks' traces",
                 )
-            if any(not change.startswith("bucket_cap_mb=") for change in changes or [""]):
-                require_all_ranks(run.store, name, steps)
+            require_all_ranks(run.store, name, steps)
             rows += [(change, _one(steps, change)) for change in changes] or _usual(steps)
     if form == "json":
         click.echo(json.dumps([_as_dict(change, found) for change, found in rows], indent=1))

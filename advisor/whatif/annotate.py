@@ -9,6 +9,7 @@ from typing import Any
 
 from advisor.store import Store
 from advisor.whatif.annotate_calls import Row, call_rows
+from advisor.whatif.coverage import has_all_ranks
 from advisor.whatif.extract import programs
 from advisor.whatif.predict import (
     DataParallel,
@@ -31,7 +32,8 @@ def annotate(store: Store) -> None:
         steps = programs(store, run)
         if not steps:
             continue
-        for setting, value, is_current, prediction in _rows(con, run, steps):
+        whole = has_all_ranks(store, run, steps)
+        for setting, value, is_current, prediction in _rows(con, run, steps, whole=whole):
             con.execute(
                 "INSERT INTO whatif VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
@@ -51,7 +53,11 @@ def annotate(store: Store) -> None:
             )
 
 
-def _rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
+def _rows(con: Any, run: str, steps: list[Program], *, whole: bool) -> Iterator[Row]:
+    """All that is replayed; of a run whose ranks are missing the slow links alone, by pairs."""
+    yield from _link_rows(con, run, steps)
+    if not whole:
+        return
     ddp = data_parallel(steps)
     if ddp is not None:
         yield from _bucket_rows(steps, ddp)
@@ -62,7 +68,6 @@ def _rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
         prediction = predict_without_lateness(steps, int(rank))
         if prediction is not None:
             yield "without-lateness", str(rank), False, prediction
-    yield from _link_rows(con, run, steps)
     yield from call_rows(con, run, steps)
 
 

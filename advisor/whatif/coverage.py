@@ -13,10 +13,26 @@ _MOST_UNMATCHED = 0.05
 
 
 def require_all_ranks(store: Store, run: str, steps: Sequence[Program]) -> None:
-    """Raise AdvisorError where the replay of ``steps`` would count waiting as transfer.
+    """Raise AdvisorError where the replay of ``steps`` would count waiting as transfer."""
+    if has_all_ranks(store, run, steps):
+        return
+    ranks = {rank for step in steps for rank in step.items}
+    (world,) = store.con.execute(
+        "SELECT max(world_size) FROM rank WHERE run = ?", [run]
+    ).fetchone() or (None,)
+    given = f"{len(ranks)} of {world} ranks" if world else f"{len(ranks)} ranks"
+    raise AdvisorError(
+        f"{given} have whole steps here: waiting for the others cannot be told from transfer",
+        where=run,
+        hint="needs the traces of all ranks",
+    )
+
+
+def has_all_ranks(store: Store, run: str, steps: Sequence[Program]) -> bool:
+    """Whether every rank of the calls in ``steps`` was read, but for a few at the edges.
 
     A rank that is not read may have come late to a call: the time of the others in it is then at
-    most its transfer, and what another link or a later wait would give cannot be told.
+    most its transfer, and what another setting or link would give cannot be told.
     """
     used = sorted({step.step for step in steps})
     ranks = {rank for step in steps for rank in step.items}
@@ -28,14 +44,4 @@ def require_all_ranks(store: Store, run: str, steps: Sequence[Program]) -> None:
     ).fetchone()
     unmatched, total, read = row or (0, 0, 0)
     cut = int(read or 0) - len(ranks)
-    if cut <= 0 and (unmatched or 0) <= _MOST_UNMATCHED * (total or 0):
-        return
-    (world,) = store.con.execute(
-        "SELECT max(world_size) FROM rank WHERE run = ?", [run]
-    ).fetchone() or (None,)
-    given = f"{len(ranks)} of {world} ranks" if world else f"{len(ranks)} ranks"
-    raise AdvisorError(
-        f"{given} have whole steps here: waiting for the others cannot be told from transfer",
-        where=run,
-        hint="needs the traces of all ranks",
-    )
+    return cut <= 0 and (unmatched or 0) <= _MOST_UNMATCHED * (total or 0)

@@ -70,19 +70,15 @@ def command(run: Path, query: str | None, rule: str | None, format_: str, limit:
 
 
 def _of_query(path: Path, query: str, most: int | None) -> tuple[list[str], list[tuple[Any, ...]]]:
-    import duckdb
+    from advisor.store.reading import reading, refuse_writing
 
     _refuse_all_but_one(query)
+    refuse_writing(query)
     with _open(path, query) as opened:
         opened.lock_down()
-        try:
-            result = opened.con.execute(query)
-            columns = [item[0] for item in result.description or []]
-            return columns, result.fetchall() if most is None else result.fetchmany(most)
-        except duckdb.Error as error:
-            raise AdvisorError(
-                str(error).splitlines()[0], where="query", hint="tables: advisor schema"
-            ) from error
+        with reading(opened.con, query, ()) as result:
+            shown = result if most is None else result.limit(most)
+            return list(shown.columns), shown.fetchall()
 
 
 def _refuse_all_but_one(query: str) -> None:

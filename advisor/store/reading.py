@@ -30,13 +30,7 @@ def reading(con: Any, query: str, parameters: Sequence[Any]) -> Iterator[Any]:
     if len(statements) != 1:
         count = f"{len(statements)} statements" if statements else "nothing"
         raise AdvisorError(f"one query is expected, this is {count}", where="query")
-    kind = statements[0].type
-    if kind not in _READING:
-        raise AdvisorError(
-            f"a run is only read, and this is {kind.name}: one SELECT is expected",
-            where="query",
-            hint=_OWN_TABLES,
-        )
+    _refuse(statements[0])
     con.execute("BEGIN TRANSACTION READ ONLY")
     try:
         yield con.sql(query, params=list(parameters) or None)
@@ -46,6 +40,25 @@ def reading(con: Any, query: str, parameters: Sequence[Any]) -> Iterator[Any]:
         raise _wrong(error) from error
     finally:
         con.execute("ROLLBACK")
+
+
+def refuse_writing(query: str) -> None:
+    """Raise AdvisorError where a statement is none that reads, before anything is opened for it."""
+    try:
+        statements = duckdb.extract_statements(query)
+    except duckdb.Error:
+        return  # running the query says what is wrong with it
+    for statement in statements:
+        _refuse(statement)
+
+
+def _refuse(statement: Any) -> None:
+    if statement.type not in _READING:
+        raise AdvisorError(
+            f"a run is only read, and this is {statement.type.name}: one SELECT is expected",
+            where="query",
+            hint=_OWN_TABLES,
+        )
 
 
 def _wrong(error: duckdb.Error) -> AdvisorError:

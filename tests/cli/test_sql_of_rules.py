@@ -13,7 +13,7 @@ from advisor.cli import explain, sql
 from advisor.engine import load_catalogue
 from advisor.errors import AdvisorError
 from advisor.report.commands import inline_code
-from advisor.store import running
+from advisor.store import Store, running
 
 RULES = load_catalogue(())[0]
 
@@ -86,3 +86,28 @@ def test_one_statement_is_run_and_no_other_is_dropped(
 
 def test_a_semicolon_at_the_end_is_no_second_statement() -> None:
     sql._refuse_all_but_one("SELECT ';' AS semicolon; -- the end")
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["traces", "store"])
+def test_a_query_that_would_change_a_table_is_refused(
+    fixtures_dir: Path, tmp_path: Path, kept: bool
+) -> None:
+    """GIVEN traces or a store WHEN a query is none that reads THEN it is refused, in one line."""
+    place = fixtures_dir / "gpt2-tiny-ddp-2"
+    if kept:
+        place = tmp_path / "run.duckdb"
+        with Store.create(place) as store:
+            store.save()
+    for query in ("DROP TABLE collective", "CREATE TABLE t AS SELECT 1", "DELETE FROM rank"):
+        answer = CliRunner().invoke(sql.command, [str(place), query])
+        assert isinstance(answer.exception, AdvisorError), query
+        assert "a run is only read, and this is" in str(answer.exception)
+        assert answer.stdout == ""
+
+
+def test_a_query_that_only_describes_is_answered(fixtures_dir: Path) -> None:
+    place = str(fixtures_dir / "gpt2-tiny-ddp-2")
+    for query in ("DESCRIBE collective", "SUMMARIZE rank", "SHOW TABLES", "EXPLAIN FROM rank"):
+        answer = CliRunner().invoke(sql.command, [place, query])
+        assert answer.exit_code == 0, (query, answer.exception)
+        assert "rank" in answer.stdout

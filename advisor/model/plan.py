@@ -75,15 +75,16 @@ class Plan:
             "peak_source": self.peak_source,
             "assumptions": list(self.assumptions),
             "roofline": level_roofline(self.cluster, self.peak_flops),
-            "rows": [_row(row) for row in self.rows],
-            "recommended": _row(self.recommended) if self.recommended else None,
+            "rows": [_row(row, self.shape.layers) for row in self.rows],
+            "recommended": _row(self.recommended, self.shape.layers) if self.recommended else None,
             "options_of": self.nearest.estimate.layout.strategy,
             "options": [asdict(option) for option in self.options],
         }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Row, layers: int) -> dict[str, Any]:
     data = asdict(row.estimate)
+    data["largest_stage_layers"] = row.estimate.layout.largest_stage(layers)
     data["strategy"] = row.estimate.layout.strategy
     data["fits"] = row.estimate.fits
     data["traffic_bytes"] = row.estimate.traffic_bytes
@@ -178,7 +179,7 @@ def make_plan(
     chosen = _choose(ranked)
     fastest = ranked[0]
     ranked.sort(key=lambda item: (item is not chosen, not item.fits, item.step_s))
-    rows = tuple(Row(item, explain(item, chosen, fastest, cluster, peak)) for item in ranked)
+    rows = tuple(Row(item, explain(item, chosen, fastest, cluster, shape)) for item in ranked)
     recommended = next((row for row in rows if row.estimate is chosen), None)
     plan = Plan(
         shape=shape,

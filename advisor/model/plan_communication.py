@@ -105,7 +105,7 @@ def model_parallel(
     sequence: int,
 ) -> Communication:
     result = Communication()
-    layers = ceil(shape.layers / layout.pipeline)
+    layers = layout.largest_stage(shape.layers)
     steps = layout.accumulation
     activations = layout.micro_batch * sequence * shape.hidden * 2
     if layout.tensor > 1:

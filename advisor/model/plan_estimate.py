@@ -3,13 +3,13 @@
 Assumptions, stated in every plan: matrices run at a fixed share of the dense peak; data-parallel
 communication hides under the compute it can run beside (DDP and ZeRO-1 under the backward of the
 last micro-batch, FSDP under the micro-batch it belongs to) except the first or last piece; tensor-
-and expert-parallel communication hides under nothing; no contention between the two.
+and expert-parallel communication hides under nothing; no contention between the two. Of uneven
+pipeline stages the largest counts, for time and for memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 
 from advisor.model.plan_cluster import Cluster
 from advisor.model.plan_communication import data_parallel, model_parallel, sharded_over
@@ -144,7 +144,8 @@ def _own_parameters(shape: TransformerShape, layout: Layout) -> float:
     # First and last stage hold the embeddings; the largest stage decides.
     edge = max(count.token_embedding + count.position_embedding, count.output_head)
     ends = embeddings if layout.pipeline == 1 else edge
-    return ((inside + experts) / layout.pipeline + ends) / layout.tensor
+    stage = layout.largest_stage(shape.layers) / shape.layers
+    return ((inside + experts) * stage + ends) / layout.tensor
 
 
 def _activations(
@@ -159,7 +160,7 @@ def _activations(
         flash_attention=settings.flash_attention,
         tensor_parallel=layout.tensor,
         sequence_parallel=layout.tensor > 1,
-        layers=ceil(shape.layers / layout.pipeline),
+        layers=layout.largest_stage(shape.layers),
     )
     logits = output_activation_bytes(
         shape, layout.micro_batch, sequence, tensor_parallel=layout.tensor
@@ -171,7 +172,11 @@ def _compute(
     shape: TransformerShape, layout: Layout, settings: Settings, sequence: int, speed: float
 ) -> float:
     tokens = layout.micro_batch * layout.accumulation * sequence
-    work = flops_per_token(shape, sequence) * tokens / (layout.tensor * layout.pipeline)
+    # The largest stage sets the pace; the head's share of the work is spread evenly.
+    of_head = 6 * shape.vocab * shape.hidden
+    of_layers = flops_per_token(shape, sequence) - of_head
+    stage = layout.largest_stage(shape.layers) / shape.layers
+    work = tokens * (of_layers * stage + of_head / layout.pipeline) / layout.tensor
     return work * (4 / 3 if settings.checkpointing else 1) / speed
 
 

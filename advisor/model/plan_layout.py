@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 from typing import Literal
 
 from advisor.model.transformer import Precision, TransformerShape
@@ -51,6 +52,10 @@ class Layout:
             parts.append(self.data_strategy)
         return "+".join(parts)
 
+    def largest_stage(self, layers: int) -> int:
+        """Layers of the pipeline's largest stage, of so many in all: the others wait for it."""
+        return ceil(layers / self.pipeline)
+
     @property
     def complexity(self) -> int:
         """How much there is to set up and to go wrong; for ties only."""
@@ -63,14 +68,15 @@ def layouts(
 ) -> Iterator[Layout]:
     """Every layout worth an estimate, with every micro-batch that divides the global batch.
 
-    Tensor parallelism stays inside a node and divides the heads; a pipeline's stages divide the
-    layers and lie on different nodes or parts of one; experts are spread inside a node.
+    Tensor parallelism stays inside a node and divides the heads; a pipeline's stages hold at least
+    a layer each, of uneven numbers where they do not divide them, and lie on different nodes or
+    parts of one; experts are spread inside a node.
     """
     for tensor in _powers(min(gpus, gpus_per_node)):
         if shape.heads % tensor or shape.kv_heads % tensor:
             continue
         for pipeline in _powers(min(gpus // tensor, shape.layers)):
-            if gpus % (tensor * pipeline) or shape.layers % pipeline:
+            if gpus % (tensor * pipeline):
                 continue
             if pipeline > 1 and (
                 tensor < min(gpus_per_node, shape.kv_heads, gpus) or pipeline > 32

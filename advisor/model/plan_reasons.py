@@ -13,9 +13,12 @@ from advisor.model.plan_roofline import (
     regime,
     ridge,
 )
+from advisor.model.transformer import TransformerShape
 
 _GB = 1e9
 _LATENCY_BOUND = 0.5
+# Share of the usable memory from which on an estimate of activations may be short.
+_NEARLY_FULL = 0.9
 
 
 def level_roofline(cluster: Cluster, peak_flops: float) -> list[dict[str, Any]]:
@@ -47,7 +50,7 @@ def explain(
     chosen: Estimate | None,
     fastest: Estimate,
     cluster: Cluster,
-    peak_flops: float,
+    shape: TransformerShape,
 ) -> tuple[str, ...]:
     """Reasons, the decisive one first."""
     reasons = []
@@ -56,6 +59,10 @@ def explain(
         reasons.append(_does_not_fit(item))
     elif chosen is not None:
         reasons.append(_against(item, chosen, fastest))
+    if item.fits and item.memory_bytes > _NEARLY_FULL * item.capacity_bytes:
+        reasons.append(f"little memory is free ({_memory(item)}): activations are an estimate")
+    if shape.layers % layout.pipeline:
+        reasons.append(_uneven(shape.layers, layout.pipeline))
     share = item.exposed_s / item.step_s if item.step_s else 0.0
     if item.fits and share > 0.1:
         reasons.append(f"{share:.0%} of the step is exposed communication")
@@ -68,7 +75,7 @@ def explain(
             "third more compute"
         )
     if layout.data > 1:
-        reasons.append(_data_regime(item, cluster, peak_flops))
+        reasons.append(_data_regime(item, cluster))
     return tuple(reasons)
 
 
@@ -94,13 +101,13 @@ def _against(item: Estimate, chosen: Estimate, fastest: Estimate) -> str:
         if item is fastest:
             return "fastest of those that fit"
         if item.is_roomy and not fastest.is_roomy:
-            return "within 3 % of the fastest, and leaves memory free"
+            return "within 3 % of the fastest, and leaves a quarter of the memory free"
         return "within 3 % of the fastest, and simpler"
     slower = item.step_s / chosen.step_s - 1
     if slower >= 0.005:
         return f"{slower:.1%} slower" if slower < 0.1 else f"{slower:.0%} slower"
     if chosen.is_roomy and not item.is_roomy:
-        return "as fast, but fills the memory"
+        return f"as fast, but leaves less than a quarter of the memory free ({_memory(item)})"
     return "as fast, but more to set up"
 
 
@@ -114,20 +121,32 @@ def _does_not_fit(item: Estimate) -> str:
     return f"{text} even at the smallest micro-batch with checkpointing"
 
 
-def _data_regime(
-    item: Estimate,
-    cluster: Cluster,
-    peak_flops: float,
-) -> str:
+def _uneven(layers: int, stages: int) -> str:
+    most, rest = layers // stages + 1, layers % stages
+    return (
+        f"{layers} layers over {stages} stages: {rest} of {most}, {stages - rest} of {most - 1} "
+        "(stage_layers); time and memory are those of the largest"
+    )
+
+
+def _memory(item: Estimate) -> str:
+    return f"{item.memory_bytes / _GB:.1f} of {item.capacity_bytes / _GB:.0f} GB"
+
+
+def _data_regime(item: Estimate, cluster: Cluster) -> str:
+    """Which of the two limits at the speed that the plan reckons with, recomputation included:
+    the same compute as in the row, and what the row's bytes take at the link's full rate.
+    """
     layout = item.layout
     group = cluster.group(layout.data, layout.tensor)
-    point = ridge(peak_flops, cluster.link_gbps(group))
+    link = cluster.link_gbps(group)
     moved = item.inter_traffic_bytes if group.nodes > 1 else item.intra_traffic_bytes
-    ratio = communication_ratio(item.flops, moved)
     where = "network" if group.nodes > 1 else "node links"
+    ratio = communication_ratio(item.flops, moved)
     if ratio is None:
         return f"nothing moves over the {where}"
+    reached = ridge(item.flops / item.compute_s, link)
     return (
-        f"{regime(ratio, point)} on the {where}: {ratio:,.0f} FLOP per byte against a ridge of "
-        f"{point:,.0f}"
+        f"{regime(ratio, reached)} on the {where}: {item.compute_s * 1e3:,.0f} ms of compute "
+        f"against {moved / link / 1e6:,.0f} ms of transfer"
     )

@@ -250,7 +250,7 @@ def test_layouts_use_every_gpu_and_every_sequence(model: str, gpus: int, batch: 
         assert layout.data * layout.micro_batch * layout.accumulation == batch
         assert shape.heads % layout.tensor == shape.kv_heads % layout.tensor == 0
         assert layout.tensor <= 8
-        assert shape.layers % layout.pipeline == 0
+        assert layout.pipeline <= shape.layers
         assert layout.data % layout.expert == 0
 
 

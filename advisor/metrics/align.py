@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 _MATCH = 1 << 44
 MAX_PENALTY = (1 << 24) - 1
+IMPOSSIBLE = _MATCH + 1
+"""The penalty of a pair that cannot be one call: worse than to leave both alone."""
 # Cells of the alignment's table that are worth their memory (bytes); longer sequences are cut.
 _MAX_CELLS = 1 << 26
 
@@ -25,23 +27,26 @@ def align(
     first: NDArray[np.int64],
     second: NDArray[np.int64],
     penalty: Penalty | None = None,
+    *,
+    strict: bool = False,
 ) -> list[tuple[int, int]]:
     """Index pairs of the best common subsequence of two sequences of signature numbers.
 
     ``penalty(i, low, high)`` gives integers in 0..MAX_PENALTY for matching ``first[i]`` with each
-    of ``second[low:high]``. Sequences too long for one table are aligned in blocks of equal share
+    of ``second[low:high]``; where it may give IMPOSSIBLE, ``strict`` looks at sequences that are
+    equal as well. Sequences too long for one table are aligned in blocks of equal share
     of the two, which finds every match as long as few events are missing.
     """
-    if len(first) == len(second) and np.array_equal(first, second):
+    if not strict and len(first) == len(second) and np.array_equal(first, second):
         return [(index, index) for index in range(len(first))]
     if len(first) * len(second) > _MAX_CELLS:
         half, other = len(first) // 2, _cut(first, second)
-        left = align(first[:half], second[:other], penalty)
+        left = align(first[:half], second[:other], penalty, strict=strict)
         shifted = None
         if penalty is not None:
             bound = penalty
             shifted = lambda i, low, high: bound(i + half, low + other, high + other)  # noqa: E731
-        right = align(first[half:], second[other:], shifted)
+        right = align(first[half:], second[other:], shifted, strict=strict)
         return left + [(i + half, j + other) for i, j in right]
     return _table(first, second, penalty)
 
@@ -103,14 +108,17 @@ def _table(
 
 def align_many(
     sequences: Sequence[NDArray[np.int64]],
-    penalty: Callable[[int, int], Penalty | None] | None = None,
+    penalty: Callable[[Sequence[tuple[int, int]], int], Penalty] | None = None,
+    *,
+    strict: bool = False,
 ) -> list[dict[int, int]]:
     """Columns of a common alignment of several sequences: {sequence number: index in it}.
 
     The longest sequence comes first; each further one is aligned with the columns so far, and what
-    fits none of them becomes a column of its own in its place. ``penalty(base, other)`` gives the
-    pairwise penalty between two sequences (see :func:`align`), used where the base sequence has
-    every column.
+    fits none of them becomes a column of its own in its place. ``penalty(columns, other)`` gives
+    the penalty between one call (sequence, index) of each column and a sequence (see
+    :func:`align`); it is used where the base sequence has every column, and always where it is
+    ``strict``.
     """
     order = sorted(range(len(sequences)), key=lambda n: (-len(sequences[n]), n))
     base = order[0]
@@ -118,9 +126,10 @@ def align_many(
     signatures = [int(value) for value in sequences[base]]
     for other in order[1:]:
         sequence = sequences[other]
-        usable = penalty is not None and len(columns) == len(sequences[base])
-        cost = penalty(base, other) if usable and penalty is not None else None
-        pairs = align(np.asarray(signatures, dtype=np.int64), sequence, cost)
+        cost = None
+        if penalty is not None and (strict or len(columns) == len(sequences[base])):
+            cost = penalty([next(iter(column.items())) for column in columns], other)
+        pairs = align(np.asarray(signatures, dtype=np.int64), sequence, cost, strict=strict)
         merged: list[dict[int, int]] = []
         merged_signatures: list[int] = []
         column = index = 0

@@ -25,7 +25,7 @@ from advisor.metrics.groups import (
 )
 from advisor.metrics.host import HostActivity, host_activity
 from advisor.metrics.intervals import Int64s
-from advisor.metrics.match import Matched, match
+from advisor.metrics.match import Matched, match, torn
 from advisor.metrics.optimizer_steps import optimizer_steps
 from advisor.metrics.periods import period_steps
 from advisor.metrics.phases import Spans, host_spans, set_phases
@@ -109,6 +109,10 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     if any(reason == "missing event" for _, _, reason in matched.unmatched):
         offsets |= {rank: clock.offset_ns for rank, clock in found.by_rank.items()}
         matched = match(calls, groups, stepped, offsets)
+        found = _clocks(matched, infos, gloo)
+    offsets |= {rank: clock.offset_ns for rank, clock in found.by_rank.items()}
+    if torn(matched.columns, offsets):
+        matched = match(calls, groups, stepped, offsets, strict=True)
         found = _clocks(matched, infos, gloo)
     if not any(_annotated(one.steps) for one in ranks.values()):
         _tell_steps_apart(con, run, ranks, calls)

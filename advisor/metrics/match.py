@@ -8,19 +8,25 @@ event or rank shifts nothing else. Sends are paired with their receives.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.metrics.align import MAX_PENALTY, align_many
+from advisor.metrics.align import IMPOSSIBLE, MAX_PENALTY, Penalty, align_many
 from advisor.metrics.calls import Call
 from advisor.metrics.groups import Group
-from advisor.metrics.operations import POINT_TO_POINT
+from advisor.metrics.operations import POINT_TO_POINT, SYNCHRONISING
 
 # A disagreement of this many ns in time is as bad as any, when equal signatures compete.
 _TIME_SCALE_NS = 1 << 34
+# A call that ends on one rank this long before it begins on another is two calls: clocks that are
+# known, and spans that close late, are off by less.
+_APART_NS = 1_000_000
+# Where more of the calls, or calls of more of the steps, are apart, the clocks are not known.
+_MOST_APART = 0.25
+_MOST_STEPS = 1 / 3
 
 
 @dataclass
@@ -36,11 +42,14 @@ def match(
     groups: Mapping[str, Group],
     stepped: bool,
     offsets: Mapping[int, int] | None = None,
+    *,
+    strict: bool = False,
 ) -> Matched:
     """Give every call its ``call_id``, ``seq`` and ``matched``.
 
     ``stepped`` tells that all ranks have annotated steps. ``offsets`` (rank -> ns to add) align
-    clocks that are already known roughly.
+    clocks that are already known roughly; ``strict``: so well that calls which cannot be one by
+    their times are not.
     """
     result = Matched()
     by_group: dict[str | None, dict[int, list[Call]]] = defaultdict(dict)
@@ -51,7 +60,7 @@ def match(
     for name in sorted(by_group, key=lambda n: (n is None, n or "")):
         members = by_group[name]
         group = groups.get(name) if name is not None else None
-        columns = _columns(members, stepped, offsets or {})
+        columns = _columns(members, stepped, offsets or {}, strict)
         present = set(members)
         if group is not None and group.ranks is not None:
             expected = set(group.ranks) & set(calls)
@@ -71,6 +80,23 @@ def match(
     return result
 
 
+def torn(columns: Iterable[Mapping[int, Call]], offsets: Mapping[int, int]) -> bool:
+    """Whether a few calls ended on one rank before they began on another, by clocks that are right
+    for most: each rank lost another one of several calls that are alike."""
+    calls: Counter[int | None] = Counter()
+    apart: Counter[int | None] = Counter()
+    for column in columns:
+        first = next(iter(column.values()))
+        if len(column) > 1 and first.op in SYNCHRONISING:
+            calls[first.step] += 1
+            begun = max(call.start + offsets.get(rank, 0) for rank, call in column.items())
+            over = min(call.end + offsets.get(rank, 0) for rank, call in column.items())
+            if begun > over + _APART_NS:
+                apart[first.step] += 1
+    few = len(apart) <= _MOST_STEPS * len(calls)
+    return few and 0 < apart.total() <= _MOST_APART * calls.total()
+
+
 def _order(column: dict[int, Call]) -> tuple[int, int, int]:
     first = min(column)
     call = column[first]
@@ -78,7 +104,7 @@ def _order(column: dict[int, Call]) -> tuple[int, int, int]:
 
 
 def _columns(
-    members: Mapping[int, list[Call]], stepped: bool, offsets: Mapping[int, int]
+    members: Mapping[int, list[Call]], stepped: bool, offsets: Mapping[int, int], strict: bool
 ) -> list[dict[int, Call]]:
     """Matched calls of one group."""
     everything = [call for own in members.values() for call in own]
@@ -96,7 +122,7 @@ def _columns(
             parts[call.step if stepped else None].setdefault(rank, []).append(call)
     columns: list[dict[int, Call]] = []
     for step in sorted(parts, key=lambda s: (s is not None, s or 0)):
-        columns.extend(_aligned(parts[step], offsets))
+        columns.extend(_aligned(parts[step], offsets, strict=strict))
     columns.sort(key=_order)
     for index, column in enumerate(columns):
         for call in column.values():
@@ -109,7 +135,9 @@ def _unique(members: Mapping[int, list[Call]]) -> bool:
     return all(len({call.seq for call in own}) == len(own) for own in members.values())
 
 
-def _aligned(part: Mapping[int, list[Call]], offsets: Mapping[int, int]) -> list[dict[int, Call]]:
+def _aligned(
+    part: Mapping[int, list[Call]], offsets: Mapping[int, int], *, strict: bool = False
+) -> list[dict[int, Call]]:
     ranks = sorted(part)
     numbering: dict[object, int] = {}
     sequences = [
@@ -119,16 +147,25 @@ def _aligned(part: Mapping[int, list[Call]], offsets: Mapping[int, int]) -> list
         for r in ranks
     ]
 
-    def penalty(base: int, other: int) -> Callable[[int, int, int], NDArray[np.int64]]:
-        def ends(index: int) -> NDArray[np.int64]:
-            rank = ranks[index]
-            return np.array([c.end + offsets.get(rank, 0) for c in part[rank]], dtype=np.int64)
+    times = [
+        np.array(
+            [(c.start + offsets.get(r, 0), c.end + offsets.get(r, 0)) for c in part[r]],
+            dtype=np.int64,
+        ).reshape(-1, 2)
+        for r in ranks
+    ]
+    together = [np.array([c.op in SYNCHRONISING for c in part[r]], dtype=bool) for r in ranks]
 
-        one, two = ends(base), ends(other)
+    def penalty(places: Sequence[tuple[int, int]], other: int) -> Penalty:
+        starts, ends = times[other].T
 
         def cost(i: int, low: int, high: int) -> NDArray[np.int64]:
-            apart = np.minimum(np.abs(two[low:high] - one[i]), _TIME_SCALE_NS - 1)
+            start, end = times[places[i][0]][places[i][1]]
+            apart = np.minimum(np.abs(ends[low:high] - end), _TIME_SCALE_NS - 1)
             scaled: NDArray[np.int64] = apart * MAX_PENALTY // _TIME_SCALE_NS
+            if strict:
+                before = np.maximum(starts[low:high] - end, start - ends[low:high]) > _APART_NS
+                scaled[before & together[other][low:high]] = IMPOSSIBLE
             return scaled
 
         return cost
@@ -136,7 +173,7 @@ def _aligned(part: Mapping[int, list[Call]], offsets: Mapping[int, int]) -> list
     usable = penalty if offsets else None
     return [
         {ranks[number]: part[ranks[number]][index] for number, index in column.items()}
-        for column in align_many(sequences, usable)
+        for column in align_many(sequences, usable, strict=strict)
     ]
 
 

@@ -1,0 +1,60 @@
+"""Calls that are alike, of which every rank's recording lost another one: no two become one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.metrics.calls import Call
+from advisor.metrics.groups import Group
+from advisor.metrics.match import Matched, match, torn
+
+MS = 1_000_000
+RANKS = (0, 1, 2, 3)
+GROUPS = {"0": Group("0", None, RANKS, 4)}
+
+
+def recorded(lost: dict[int, set[int]], off_ms: dict[int, int]) -> dict[int, list[Call]]:
+    """Per rank forty equal all-reduces of 4 ms, 10 ms apart, in four steps, less the ``lost``.
+
+    ``event_id`` is the call's true number.
+    """
+    calls: dict[int, list[Call]] = {}
+    for rank in RANKS:
+        calls[rank] = []
+        for number in sorted(set(range(40)) - lost.get(rank, set())):
+            start = (10 * number + off_ms.get(rank, 0)) * MS + 100_000 * rank
+            call = Call(rank, "all_reduce", start, start + 4 * MS, number)
+            call.group, call.group_size, call.bytes, call.step = "0", 4, 1_000_000, number // 10
+            calls[rank].append(call)
+    return calls
+
+
+def wrong(found: Matched) -> int:
+    """Columns that hold different calls."""
+    return sum(len({call.event_id for call in column.values()}) > 1 for column in found.columns)
+
+
+@given(st.lists(st.integers(10, 19), min_size=4, max_size=4))
+def test_no_rank_s_lost_call_shifts_another_s(lost: list[int]) -> None:
+    calls = recorded({rank: {number} for rank, number in enumerate(lost)}, {})
+    offsets = dict.fromkeys(RANKS, 0)
+    found = match(calls, GROUPS, stepped=True)
+    assert bool(wrong(found)) == torn(found.columns, offsets)
+    if wrong(found):
+        found = match(calls, GROUPS, stepped=True, offsets=offsets, strict=True)
+    assert wrong(found) == 0
+    kept = {number for number in range(40) if lost.count(number) < len(RANKS)}
+    assert {next(iter(c.values())).event_id for c in found.columns} == kept
+
+
+def test_each_rank_another_call_is_matched_wrongly_without_a_look_at_the_times() -> None:
+    found = match(recorded({0: {12}, 1: {15}, 2: {18}}, {}), GROUPS, stepped=True)
+    assert wrong(found)
+
+
+def test_clocks_that_are_not_known_tear_nothing() -> None:
+    found = match(recorded({}, {1: 200}), GROUPS, stepped=True)
+    assert wrong(found) == 0
+    assert not torn(found.columns, dict.fromkeys(RANKS, 0))
+    assert not torn(found.columns, {**dict.fromkeys(RANKS, 0), 1: -200 * MS})

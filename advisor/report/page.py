@@ -15,6 +15,7 @@ from advisor.metrics.comparison import Comparison
 from advisor.report import numbers, summary
 from advisor.report.clean import printable
 from advisor.report.commands import inline_code, is_command
+from advisor.report.labels import Labels
 from advisor.report.options import Options
 from advisor.report.sections import (
     breakdown,
@@ -49,6 +50,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             style=Markup(style),  # noqa: S704 - our own file, no input in it
             policy=content_policy(style),
             sections=sections,
+            labels=Labels([run.run for run in report.runs]),
             verdict=report.verdict,
             state=_state(report),
             first_steps=[summary.to_paste(step, report) for step in report.verdict.next_steps[:3]],

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.report import render
 from tests.report.browser import Browser, find_chromium
-from tests.report.support import add_everything, make_healthy_report, make_report, make_store
+from tests.report.pages import NAMES, write_pages
 
 pytestmark = pytest.mark.chromium
 
@@ -65,27 +64,7 @@ def packages() -> Path:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pages")
-    found = {}
-    with make_store() as store:
-        add_everything(store)
-        found["broken"] = folder / "broken.html"
-        found["broken"].write_text(render(make_report(), store, "html"), encoding="utf-8")
-    with make_store(late_rank=-1) as store:
-        found["healthy"] = folder / "healthy.html"
-        found["healthy"].write_text(render(make_healthy_report(), store, "html"), encoding="utf-8")
-    long = "all_reduce_" * 30
-    with make_store(64, 20, calls=4) as store:
-        add_everything(store, 64)
-        store.con.execute("UPDATE rank SET host = ?", [long])
-        store.con.execute("UPDATE source SET path = ?", [f"/{long}/{long}"])
-        found["many"] = folder / "many.html"
-        text = render(make_report(ranks=64, name=long), store, "html")
-        found["many"].write_text(text, encoding="utf-8")
-    return found
-
-
-NAMES = ("broken", "healthy", "many")
+    return write_pages(tmp_path_factory.mktemp("pages"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -207,6 +186,8 @@ def test_policy_stops_a_script_that_slipped_in(
         ("broken", 1400, True),
         ("healthy", 1400, False),
         ("many", 360, True),
+        ("two", 1400, False),
+        ("logs", 360, False),
     ],
 )
 def test_page_passes_axe(

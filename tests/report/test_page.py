@@ -8,8 +8,10 @@ import re
 
 import pytest
 
+import advisor
 from advisor.report import render
 from advisor.report.commands import inline_code, is_command
+from advisor.report.labels import Labels
 from advisor.store.store import Store
 from tests.report.support import (
     MS,
@@ -49,6 +51,23 @@ def test_ids_are_unique_and_references_resolve(page: str) -> None:
     for names in re.findall(r'aria-labelledby="([^"]+)"', page):
         wanted |= set(names.split())
     assert wanted <= set(ids)
+
+
+def test_regions_of_several_recordings_are_told_apart_by_name() -> None:
+    """GIVEN logs of three jobs, two with the same picture THEN no two tables have one name."""
+    with advisor.load("fixtures/nccl-logs") as run:
+        text = run.render("html")
+    names = re.findall(r'role="region" aria-label="([^"]+)"', text)
+    assert len(names) == len(set(names))
+    named = [name for name in names if name.startswith("Data: NCCL built one ring for 2 channels")]
+    assert len(named) == 2
+    assert all(name.endswith((" (v2.21-one-nic)", " (v2.27-groups)", " (v2.10-sockets)"))
+               for name in named)  # fmt: skip
+
+
+def test_regions_of_one_name_are_numbered() -> None:
+    labels = Labels(["a"])
+    assert [labels.of("Calls", "Findings") for _ in range(3)] == ["Calls", "Calls, 2", "Calls, 3"]
 
 
 def test_nothing_in_the_page_can_run_or_load(page: str) -> None:

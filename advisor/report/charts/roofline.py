@@ -11,6 +11,7 @@ from advisor.report.charts.scale import Scale
 from advisor.report.charts.scene import Dot, Line, Scene, Text
 
 _TOP, _BOTTOM = 24, 204
+_CLOSE = 24  # pixels between dot and ceiling in which two lines of words do not fit
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,11 @@ def roofline(
     anchor: Literal["start", "middle", "end"] = (
         "start" if x(ratio) < 30 else "end" if x(ratio) > 70 else "middle"
     )
-    scene.marks.append(Text(x(ratio), dot - 11, words, "label strong", anchor))
+    # Close under the ceiling its words stand over the dot's: there they go below it.
+    close = dot - y(compute_flops) < _CLOSE
+    scene.marks.append(
+        Text(x(ratio), dot + 20 if close else dot - 11, words, "label strong", anchor)
+    )
     return scene
 
 

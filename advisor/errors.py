@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+
 
 class AdvisorError(Exception):
     """A problem the user can act on.
@@ -20,3 +23,23 @@ class AdvisorError(Exception):
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
         return f"{text}\n  {self.hint}" if self.hint else text
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+def not_written(error: OSError, place: Path | str) -> AdvisorError:
+    """What to tell of a file or folder at ``place`` that could not be written."""
+    reason = (error.strerror or type(error).__name__).lower()
+    return AdvisorError(f"cannot be written: {reason}", where=str(place), hint=_way_out(error))
+
+
+def _way_out(error: OSError) -> str:
+    if error.errno in _FULL:
+        return "make room there (also check quotas and ulimit -f), or write somewhere else"
+    if error.errno in _REFUSED:
+        return "write to a folder of yours, or have its permissions changed"
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return "a part of this path is a file, no folder: check the path"
+    return "check the path, or write somewhere else"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.errors import AdvisorError
+from advisor.cli._targets import check_report_target, refuse_inputs
+from advisor.errors import AdvisorError, not_written
 
 _DEFAULT_NAMES = {
     "html": "report.html",
@@ -33,14 +34,23 @@ class Output:
         return self.format == "text"
 
     def write(self, text: str) -> None:
-        """Write the file whole or not at all."""
+        """Write the file whole or not at all; AdvisorError when that cannot be done."""
         assert self.path is not None
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).chmod(0o644)
-        Path(name).replace(self.path)
+        try:
+            self._write(self.path, text)
+        except OSError as error:
+            raise not_written(error, self.path) from error
+
+    def _write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)
 
 
 def plan_outputs(
@@ -50,6 +60,7 @@ def plan_outputs(
     force: bool,
     file_names: Mapping[str, str] = _DEFAULT_NAMES,
     text_in_folder: bool = False,
+    inputs: Sequence[str | Path] = (),
 ) -> list[Output]:
     """Turn ``--format a,b -o WHERE`` into outputs; refuse unknown formats and existing files.
 
@@ -57,6 +68,7 @@ def plan_outputs(
     slash), or to standard output (html: report.html). Text beside others stays on standard output;
     with one other format ``output`` is that one's file, with several it is a folder. ``file_names``
     are the formats and what their files are called; with ``text_in_folder`` text is one as well.
+    None of ``inputs`` is ever written over, and with ``force`` only what advisor wrote.
     """
     names = list(dict.fromkeys(name.strip() for name in formats.split(",") if name.strip()))
     for name in names:
@@ -74,11 +86,10 @@ def plan_outputs(
     if text_in_folder and output is not None and "text" in names and folders:
         places.setdefault("text", folders.pop() / file_names["text"])
     outputs = [Output(name, places.get(name)) for name in names]
-    for item in outputs:
-        if item.path is not None and item.path.exists() and not force:
-            raise AdvisorError(
-                "already exists", where=str(item.path), hint="pass --force to replace it"
-            )
+    written = [item.path for item in outputs if item.path is not None]
+    refuse_inputs(written, inputs)
+    for path in written:
+        check_report_target(path, force=force)
     return outputs
 
 

@@ -68,7 +68,9 @@ def command(
     if len(runs) < 2:
         raise AdvisorError("needs at least two runs, the base first", hint=_instead(Path(runs[0])))
     checks = [_parse_gate(text) for text in gates]
-    outputs = plan_outputs(formats, output, force=force, file_names=_FILES, text_in_folder=True)
+    outputs = plan_outputs(
+        formats, output, force=force, file_names=_FILES, text_in_folder=True, inputs=runs
+    )
     from advisor import api
     from advisor.cli import _compare_tables as tables
     from advisor.metrics.comparison import comparison

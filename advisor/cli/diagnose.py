@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ import click
 
 from advisor.cli._output import Output, plan_outputs, use_color
 from advisor.cli._progress import progress_bar
+from advisor.cli._targets import refuse_inputs
+from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from advisor.findings import FindingsReport
@@ -108,9 +111,10 @@ def command(
 
         watch([*paths, *nccl_log, *nsys], watch_interval, again, rounds=watch_rounds)
         return 0
-    outputs = plan_outputs(formats, output, force=force)
-    started = time.monotonic()
     everything = [Path(path) for path in (*paths, *nccl_log, *nsys)]
+    outputs = plan_outputs(formats, output, force=force, inputs=everything)
+    _check_store(store, outputs, everything, force=force)
+    started = time.monotonic()
     with progress_bar(everything, enabled=not quiet) as progress:
         run = api.load(
             *everything,
@@ -133,6 +137,20 @@ def command(
                 click.echo(f"Wrote {store}", err=True)
     worst = min((_FAIL_ORDER[f.severity] for f in report.findings), default=99)
     return 1 if fail_on != "never" and worst <= _FAIL_ORDER[fail_on] else 0
+
+
+def _check_store(
+    store: Path | None, outputs: Sequence[Output], inputs: Sequence[Path], *, force: bool
+) -> None:
+    """Raise AdvisorError before anything is read where the store could not be kept."""
+    from advisor.store.target import check_store_target
+
+    if store is None:
+        return
+    refuse_inputs([store], inputs)
+    if any(item.path is not None and item.path.resolve() == store.resolve() for item in outputs):
+        raise AdvisorError("is to be both the store and a report", where=str(store))
+    check_store_target(store, force=force)
 
 
 def _emit(item: Output, text: str, *, quiet: bool) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from advisor.cli._targets import refuse_inputs
+
 if TYPE_CHECKING:
     from advisor.store.store import Store
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Keep device events, collectives, annotations and what they rest on: same findings.",
 )
-@click.option("--force", is_flag=True, help="Replace an existing store.")
+@click.option("--force", is_flag=True, help="Replace an existing store (and nothing else).")
 @click.option(
     "--ray",
     "ray_address",
@@ -56,6 +58,7 @@ def command(
     """Read PATHS (traces, logs, folders, patterns) of one run into a store."""
     place = Path(output)
     as_folder = place.is_dir() or output.endswith("/")
+    refuse_inputs([place], paths)
     if ray_address is None:
         _here([Path(path) for path in paths], place, as_folder, run, lean, force, quiet)
     elif as_folder:
@@ -128,10 +131,12 @@ def _scratch(folder: Path) -> Iterator[Store]:
     """A store on disk for the time of writing a Parquet folder: traces may exceed the memory."""
     from advisor.store.leftovers import SCRATCH_STORE, clear_leftovers, scratch_folder
     from advisor.store.store import Store
+    from advisor.store.target import writing
 
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    clear_leftovers(folder)
-    scratch = scratch_folder(folder)
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        clear_leftovers(folder)
+        scratch = scratch_folder(folder)
     try:
         with Store.create(scratch / SCRATCH_STORE) as store:
             yield store

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli._output import Output
+from advisor.cli._targets import check_report_target, refuse_inputs
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -61,8 +62,9 @@ def command(
     from advisor import api
     from advisor.report.perfetto import finding_trace
 
-    if write is not None and write.exists() and not force:
-        raise AdvisorError("already exists", where=str(write), hint="pass --force to replace it")
+    if write is not None:
+        refuse_inputs([write], [*paths, *([findings] if findings else [])])
+        check_report_target(write, force=force)
     known = _read_findings(findings) if findings or not paths else None
     inputs = list(paths) or [path for run in known.runs for path in run.inputs] if known else paths
     if not inputs:

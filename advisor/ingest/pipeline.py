@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from advisor import __version__
 from advisor.errors import AdvisorError
 from advisor.ingest.broken import ReaderFailedError, find_broken
@@ -21,6 +23,7 @@ from advisor.ingest.source import Progress, ReadContext, Reader, Source
 from advisor.ingest.trial_end import refuse_failed_trial
 from advisor.ingest.unknown import KNOWN, NOT_READ, why_unknown
 from advisor.store.store import Store, is_store
+from advisor.store.target import database_writing, told
 
 RUN_TABLES = (
     *("run", "source", "rank", "process_group", "event", "comm_event"),
@@ -59,7 +62,8 @@ def ingest(
     chosen, skipped = _choose(expand(paths))
     try:
         refuse_several(chosen)
-        read_sources(context, chosen, skipped)
+        with database_writing(store.path):
+            read_sources(context, chosen, skipped)
     except SeveralJobsError as several:
         raise with_neighbours(several, chosen, logs="nccl-log") from several
 
@@ -98,6 +102,8 @@ def read_sources(
         _read_all(context, chosen, skipped)
         return
     except ReaderFailedError as error:
+        with database_writing(context.store.path):
+            _raise_if_full(error)
         _forget(context.con, context.run)
         failed = error
     except BaseException:
@@ -113,6 +119,13 @@ def read_sources(
     out = {source.source_id for source, _ in broken}
     left = [(source, reader) for source, reader in chosen if source.source_id not in out]
     read_sources(context, left, [*skipped, *broken])
+
+
+def _raise_if_full(failed: ReaderFailedError) -> None:
+    """Where the database could not write, nothing more can be done with it."""
+    cause = failed.__cause__
+    if isinstance(cause, duckdb.Error) and told(cause, None) is not None:
+        raise cause
 
 
 def _has_ranks(context: ReadContext) -> bool:

@@ -18,6 +18,7 @@ from advisor.errors import AdvisorError
 from advisor.store.leftovers import clear_leftovers, partial_file, remove_database
 from advisor.store.parquet import attach_parquet, is_parquet_store, write_parquet
 from advisor.store.running import stoppable
+from advisor.store.target import check_store_target, database_writing, writing
 
 SCHEMA_VERSION = 3
 _FREE_SHARE = 0.25
@@ -50,26 +51,29 @@ class Store:
 
     @classmethod
     def create(cls, path: Path | None = None, *, force: bool = False) -> Store:
-        """An empty store. With ``path`` it appears there only on :meth:`save`."""
+        """An empty store. With ``path`` it appears there only on :meth:`save`.
+
+        Raises AdvisorError when a file is there (with ``force`` only when it is no store of this
+        tool), or when nothing can be written there.
+        """
         temporary = None
         if path is not None:
-            if path.exists() and not force:
-                raise AdvisorError(
-                    "already exists", where=str(path), hint="pass --force to replace it"
-                )
-            path.parent.mkdir(parents=True, exist_ok=True)
-            clear_leftovers(path)
-            temporary = partial_file(path)
+            check_store_target(path, force=force)
+            with writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                clear_leftovers(path)
+                temporary = partial_file(path)
         try:
-            con = stoppable(duckdb.connect(str(temporary) if temporary else ":memory:"))
-            if temporary:
-                # Nobody reads this file before save() has written it out; a crash leaves it behind.
-                con.execute("SET fsync_mode = 'NONE'")
-            con.execute("BEGIN")
-            con.execute(schema_sql())
-            con.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR)")
-            con.execute("INSERT INTO meta VALUES ('schema_version', ?)", [str(SCHEMA_VERSION)])
-            con.execute("COMMIT")
+            with database_writing(path):
+                con = stoppable(duckdb.connect(str(temporary) if temporary else ":memory:"))
+                if temporary:
+                    # Nobody reads this file before save() has written it out.
+                    con.execute("SET fsync_mode = 'NONE'")
+                con.execute("BEGIN")
+                con.execute(schema_sql())
+                con.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR)")
+                con.execute("INSERT INTO meta VALUES ('schema_version', ?)", [str(SCHEMA_VERSION)])
+                con.execute("COMMIT")
         except BaseException:
             if temporary:
                 remove_database(temporary)
@@ -131,15 +135,16 @@ class Store:
 
         ``batch``, ``rows_only``, ``alone`` as in :func:`~advisor.store.parquet.write_parquet`.
         """
-        write_parquet(
-            self.con,
-            folder,
-            schema_version=SCHEMA_VERSION,
-            force=force,
-            batch=batch,
-            rows_only=rows_only,
-            alone=alone,
-        )
+        with writing(folder):
+            write_parquet(
+                self.con,
+                folder,
+                schema_version=SCHEMA_VERSION,
+                force=force,
+                batch=batch,
+                rows_only=rows_only,
+                alone=alone,
+            )
 
     def lock_down(self) -> None:
         """From here on queries can reach nothing but this store, and cannot undo that."""
@@ -153,12 +158,13 @@ class Store:
         """Put a created store in its place, atomically."""
         if self._temporary is None or self.path is None:
             return
-        self.con.execute("CHECKPOINT")
-        self._shrink()
-        self.con.close()
-        with self._temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        self._temporary.replace(self.path)
+        with writing(self.path):
+            self.con.execute("CHECKPOINT")
+            self._shrink()
+            self.con.close()
+            with self._temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            self._temporary.replace(self.path)
         self._temporary = None
         if self._unsaved is not None:
             self._unsaved.detach()

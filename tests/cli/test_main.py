@@ -19,6 +19,7 @@ from advisor.cli import _main, _watch
 from advisor.cli._main import _root
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto.native import library
+from advisor.store.store import Store
 
 CONTEXT = click.Context(_root, info_name="advisor")
 COMMANDS = _root.list_commands(CONTEXT)  # type: ignore[attr-defined]
@@ -228,7 +229,9 @@ def test_ctrl_c_leaves_the_old_store_and_nothing_else(
 ) -> None:
     """GIVEN a store WHEN replacing it is interrupted, in the database or outside THEN 130."""
     place = tmp_path / "run.duckdb"
-    place.write_bytes(b"old")
+    with Store.create(place) as store:
+        store.save()
+    old = place.read_bytes()
     traces = str(fixtures_dir / "lab-pp-few-micro-batches")
     output = "-o" if command == "ingest" else "--store"
     ended = subprocess.run(
@@ -241,5 +244,5 @@ def test_ctrl_c_leaves_the_old_store_and_nothing_else(
     assert ended.returncode == 130, ended.stderr
     assert ended.stderr.strip() == "advisor: interrupted"
     assert ended.stdout == ""
-    assert place.read_bytes() == b"old"
+    assert place.read_bytes() == old
     assert list(tmp_path.iterdir()) == [place]

@@ -271,7 +271,9 @@ def _interrupted_writer(place: Path, folder: bool) -> subprocess.Popen[str]:
 def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path: Path, folder: bool) -> None:
     """GIVEN a writer WHEN it lives THEN its file stays, WHEN it was killed THEN it is removed."""
     place = tmp_path / "run.duckdb"
-    place.write_bytes(b"old")
+    with Store.create(place) as store:
+        store.save()
+    old = place.read_bytes()
     with _interrupted_writer(place, folder) as process:
         try:
             theirs = {item for item in tmp_path.iterdir() if item != place}
@@ -284,7 +286,7 @@ def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path: Path, folder
     with Store.create(place, force=True):
         assert not theirs & set(tmp_path.iterdir())
     assert list(tmp_path.iterdir()) == [place]
-    assert place.read_bytes() == b"old"
+    assert place.read_bytes() == old
 
 
 def test_a_store_that_cannot_be_begun_leaves_no_file(

@@ -1,0 +1,77 @@
+"""What the command line may write over: none of its inputs, and with --force what advisor wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from advisor.errors import AdvisorError
+
+_LOOK_BYTES = 64 * 1024
+_OURS = re.compile(
+    rb"default-src &#39;none&#39;; style-src &#39;sha256-"  # HTML
+    rb'|"advisor_version"'  # findings.json
+    rb'|\A\{\s*"schema_version": \d+,\s*"base":'  # a comparison
+    rb'|"args":\{"name":"advisor"\}'  # the trace of a finding
+    rb'|<testsuites name="advisor"'
+    rb"|\A::(?:notice|warning|error) title="
+    rb"|\A(?:\x1b\[[0-9;]*m)*(?:VERDICT|per step) "
+    rb"| rules? fired \xc2\xb7 "
+)
+
+
+def refuse_inputs(places: Sequence[Path], inputs: Sequence[str | Path]) -> None:
+    """Raise AdvisorError where a place to write to is one of the files that are named as input.
+
+    Links are followed. What stands in a folder that is read may be a report or store of before.
+    """
+    there = {_file(place): place for place in places if place.is_file()}
+    if not there:
+        return
+    from advisor.ingest.paths import expand
+    from advisor.ingest.ray_plan import is_url
+
+    for path in inputs:
+        if is_url(str(path)) or Path(path).is_dir():
+            continue
+        try:
+            files = [found.path for found in expand([path]) if found.named]
+        except AdvisorError:  # nothing is there, which whoever reads it tells
+            continue
+        for place in (there[_file(file)] for file in files if _file(file) in there):
+            raise AdvisorError(
+                "is one of the inputs", where=str(place), hint="name another file to write to"
+            )
+
+
+def _file(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def check_report_target(place: Path, *, force: bool) -> None:
+    """Raise AdvisorError where no report may be written to: there is a file.
+
+    With ``force`` a report that advisor wrote is replaced, or an empty file, and nothing else.
+    """
+    from advisor.store.target import check_regular  # late, as it brings the database
+
+    check_regular(place, "report")
+    if not place.exists():
+        return
+    if not _is_report(place):
+        raise AdvisorError(
+            "already exists, and is no report of this tool",
+            where=str(place),
+            hint="name another file; only reports are replaced, with --force",
+        )
+    if not force:
+        raise AdvisorError("already exists", where=str(place), hint="pass --force to replace it")
+
+
+def _is_report(place: Path) -> bool:
+    with place.open("rb") as file:
+        beginning = file.read(_LOOK_BYTES)
+        file.seek(max(0, place.stat().st_size - _LOOK_BYTES))
+        return not beginning or bool(_OURS.search(beginning) or _OURS.search(file.read()[1:]))

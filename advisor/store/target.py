@@ -1,0 +1,106 @@
+"""Where a store is written: what may be replaced there, and what to tell when writing fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+
+from advisor.errors import AdvisorError, not_written
+
+_NUMBERS = {os.strerror(number): number for number in (*range(1, 41), 122)}
+"""The database tells only the text of what the system said."""
+_NOT_WRITTEN = re.compile(
+    r'(?:write|sync|create|open|truncate)[^"]*file "(?P<place>[^"]+)"[^:]*: (?P<reason>.+)', re.I
+)
+_SPILLED = re.compile(r"failed to offload data block|max_temp_directory_size", re.I)
+
+
+def check_regular(place: Path, kind: str) -> None:
+    """Raise AdvisorError where ``place`` is there and no regular file (a folder, a device)."""
+    try:
+        mode = place.stat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise not_written(error, place) from error
+    if stat.S_ISDIR(mode):
+        raise AdvisorError("is a folder", where=str(place), hint=f"name a file for the {kind}")
+    if not stat.S_ISREG(mode):
+        raise AdvisorError(
+            "is no regular file", where=str(place), hint=f"name another file for the {kind}"
+        )
+
+
+def check_store_target(place: Path, *, force: bool) -> None:
+    """Raise AdvisorError where no store may be written to: there is a file.
+
+    With ``force`` a store of this tool is replaced, or an empty file, and nothing else.
+    """
+    check_regular(place, "store")
+    if not place.exists():
+        return
+    if place.stat().st_size and not _is_ours(place):
+        raise AdvisorError(
+            "already exists, and is no store of this tool",
+            where=str(place),
+            hint="name another file; only stores are replaced, with --force",
+        )
+    if not force:
+        raise AdvisorError("already exists", where=str(place), hint="pass --force to replace it")
+
+
+def _is_ours(place: Path) -> bool:
+    try:
+        with duckdb.connect(str(place), read_only=True) as con:
+            found = con.execute("SELECT 1 FROM meta WHERE key = 'schema_version'").fetchall()
+    except duckdb.Error as error:
+        # Whoever has it open for writing is one of us, or means it to be a database.
+        return "lock on file" in str(error)
+    return bool(found)
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """What is done inside writes at ``place``; raises AdvisorError where the system refuses it."""
+    try:
+        yield
+    except OSError as error:
+        raise not_written(error, place) from error
+    except duckdb.Error as error:
+        raise (told(error, place) or error) from error
+
+
+@contextmanager
+def database_writing(place: Path | None) -> Iterator[None]:
+    """As :func:`writing` for the errors of the database only; None: it is in memory."""
+    try:
+        yield
+    except duckdb.Error as error:
+        known = told(error, place)
+        if known is None:
+            raise
+        raise known from error
+
+
+def told(error: duckdb.Error, place: Path | None) -> AdvisorError | None:
+    """The error for people where the database could not write its files, else None."""
+    text = str(error)
+    found = _NOT_WRITTEN.search(text)
+    if found is not None:
+        reason = found["reason"].strip().splitlines()[0].strip(' "')
+        number = next((code for said, code in _NUMBERS.items() if said in reason), 0)
+        cause = OSError(number, os.strerror(number) if number else reason)
+        return not_written(cause, place or Path(found["place"]).parent)
+    if _SPILLED.search(text):
+        return AdvisorError(
+            "there is no room for what does not fit into the memory",
+            where=str(place.parent if place else Path.cwd()),
+            hint="make room there, or keep less: --lean",
+        )
+    return None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.errors import AdvisorError
 from advisor.store import Store, is_store
 from advisor.store.reading import reading
+from advisor.store.target import database_writing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,8 +34,9 @@ _TRACE_ENDINGS = re.compile(
 class Run:
     """What was read from one set of traces, logs and dumps, with everything derived from it.
 
-    The tables come as pandas DataFrames (``arrow()`` gives Arrow). Times are int64 nanoseconds,
-    sizes bytes, bandwidths decimal GB/s. Use it as a context manager, or call :meth:`close`.
+    The tables come as pandas DataFrames of Arrow columns (``arrow()`` gives the Arrow table).
+    Times are int64 nanoseconds, sizes bytes, bandwidths decimal GB/s. Use it as a context manager,
+    or call :meth:`close`.
     """
 
     def __init__(self, store: Store, *, command: str = "") -> None:
@@ -81,16 +83,9 @@ class Run:
 
     def findings(self) -> pd.DataFrame:
         """One row per finding, worst first; ``savings_ns`` is the recoverable time per step."""
-        import pandas as pd
+        from advisor.frames import findings_table, frame
 
-        columns = [
-            "rule", "severity", "title", "where", "savings_ns", "savings_low_ns",
-            "savings_high_ns", "savings_share", "confidence", "ranks", "process_group", "fix",
-        ]  # fmt: skip
-        rows = [finding.model_dump(mode="json") for finding in self.report.findings]
-        return pd.DataFrame(
-            [{name: row[name] for name in columns} for row in rows], columns=columns
-        )
+        return frame(findings_table(self.report.findings))
 
     def breakdown(self, per: str = "step") -> pd.DataFrame:
         """Where the time goes, per rank and ``step`` (or per whole ``run``); sums to window_ns."""
@@ -116,9 +111,9 @@ class Run:
 
         Raises AdvisorError for anything but one SELECT, or when it fails.
         """
-        with reading(self.store.con, query, parameters) as result:
-            frame: pd.DataFrame = result.df()
-        return frame
+        from advisor.frames import frame
+
+        return frame(self.arrow(query, parameters))
 
     def arrow(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The same as an Arrow table."""
@@ -159,11 +154,15 @@ class Run:
         verdict, findings = self.report.verdict, self.report.findings
         todo = [summary.to_paste(step, self.report) for step in verdict.next_steps]
         steps = "".join(f"<li>{inline_code(step)}</li>" for step in todo)
+        # Ranks and groups of several recordings have the same names.
+        several = len(self.report.runs) > 1
         rows = [
-            cells("td", [number, f.severity.value, summary.per_step(f), f.rule, summary.place(f)])
+            cells("td", [number, *([f.run] if several else []), f.severity.value,
+                         summary.per_step(f), f.rule, summary.place(f)])
             for number, f in enumerate(findings, 1)
-        ]
-        head = cells("th", ["#", "severity", summary.per(self.report), "finding", "where"])
+        ]  # fmt: skip
+        columns = [*(["run"] if several else []), "severity", summary.per(self.report)]
+        head = cells("th", ["#", *columns, "finding", "where"])
         table = f"<table>{head}{''.join(rows)}</table>" if rows else ""
         html = f"<p><b>{escape(verdict.title)}</b><br>{escape(verdict.why)}</p>"
         return html + (f"<ol>{steps}</ol>" if steps else "") + table
@@ -275,8 +274,9 @@ def _derived(made: Store, *, command: str) -> Run:
     from advisor.whatif import annotate
 
     try:
-        derive(made)
-        annotate(made)
+        with database_writing(made.path):
+            derive(made)
+            annotate(made)
     except BaseException:
         made.close()
         raise

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import advisor
@@ -65,6 +68,68 @@ def test_a_query_takes_parameters_and_pivots() -> None:
         run = Run(store)
         assert run.sql("SELECT ? + 1 AS n", [2])["n"].tolist() == [3]
         assert run.arrow("PIVOT (SELECT 'a' AS k, 2 AS n) ON k USING sum(n)").num_rows == 1
+
+
+TWO_JOBS = ("fixtures/lab-ddp-compute-bound", "fixtures/lab-zero1-loader-stall")
+
+
+@pytest.fixture(scope="module")
+def two_jobs() -> Iterator[Run]:
+    with advisor.load(*TWO_JOBS) as run:
+        yield run
+
+
+def test_findings_of_several_recordings_say_of_which_they_are(two_jobs: Run) -> None:
+    found = two_jobs.findings()
+    runs = {Path(job).name for job in TWO_JOBS}
+    assert set(found["run"]) == runs
+    assert [finding.run for finding in two_jobs.report.findings] == found["run"].tolist()
+    shown = two_jobs._repr_html_().partition("<table>")[2]
+    assert ">run</th>" in shown
+    assert all(shown.count(f">{name}</td>") == (found["run"] == name).sum() for name in runs)
+
+
+def test_every_column_is_arrow_and_integers_stay_integers(two_jobs: Run) -> None:
+    frames = [two_jobs.findings(), two_jobs.breakdown(), two_jobs.breakdown("run"),
+              two_jobs.collectives(), two_jobs.ranks(), two_jobs.steps(),
+              two_jobs.sql("FROM rank")]  # fmt: skip
+    for frame in frames:
+        assert len(frame)
+        assert all(isinstance(dtype, pd.ArrowDtype) for dtype in frame.dtypes), frame.dtypes
+    query = "SELECT unnest([1795225500371877276, NULL]) AS start_ns"
+    (start,) = two_jobs.sql(query)["start_ns"].dropna()
+    assert start == 1795225500371877276, "float64 would round it to 256 ns"
+    assert two_jobs.findings()["savings_ns"].dtype == "int64[pyarrow]"
+
+
+def test_frames_take_the_arithmetic_of_everyday() -> None:
+    with make_store() as store:
+        run = Run(store)
+        frame = run.sql(
+            "SELECT k, sum(n) AS n, 1.5 AS d, k::ENUM('a', 'b') AS e, max(x) AS x"
+            " FROM (VALUES ('a', 3, 1), ('b', 4, NULL), ('b', 5, NULL)) v(k, n, x)"
+            " GROUP BY k ORDER BY k"
+        )
+    assert {name: str(kind) for name, kind in frame.dtypes.items()} == {
+        "k": "string[pyarrow]", "n": "int64[pyarrow]", "d": "double[pyarrow]",
+        "e": "string[pyarrow]", "x": "int32[pyarrow]",
+    }  # fmt: skip
+    assert (frame["n"] / 2 * frame["d"] + 0.5).tolist() == [2.75, 7.25]
+    assert np.log2(frame["n"] - 1).tolist() == pytest.approx([1.0, 3.0])
+    assert frame[frame["e"] == "b"]["n"].tolist() == [9]
+    assert frame[frame["x"] > 0]["k"].tolist() == ["a"], "a row without a value is not chosen"
+    assert frame.groupby("e")["n"].sum().to_dict() == {"a": 3, "b": 9}
+    assert frame.merge(pd.DataFrame({"n": [9], "name": ["nine"]}))["name"].tolist() == ["nine"]
+    assert frame["x"].astype(float).isna().tolist() == [False, True]
+    assert frame["n"].to_numpy().dtype == np.int64
+
+
+def test_a_sum_past_64_bits_is_a_float() -> None:
+    with make_store() as store:
+        frame = Run(store).sql(
+            "SELECT sum(x) AS s FROM (VALUES (9e18::BIGINT), (9e18::BIGINT)) v(x)"
+        )
+    assert frame["s"].tolist() == [1.8e19]
 
 
 def test_a_query_that_fails_says_where_tables_are_listed() -> None:

@@ -8,6 +8,7 @@ from advisor.engine.benchmark import of_benchmark
 from advisor.engine.clock_doubt import clock_doubt, with_doubt
 from advisor.engine.evaluate import WARNING_SHARE
 from advisor.engine.facts import Facts
+from advisor.engine.no_work import without_work
 from advisor.engine.recorded import not_recorded
 from advisor.engine.recording import all_ranks, groups, more_steps
 from advisor.engine.sandbox import Sandbox
@@ -219,6 +220,8 @@ def _unknown_without_steps(
         benchmark = of_benchmark(sandbox)
         if benchmark is not None:
             return benchmark
+        if (unknown := without_work(sandbox)) is not None and not findings:
+            return unknown
         seen = f" ({len(findings)} to look at)" if findings else ""
         title = f"Logs and dumps alone show no urgent finding{seen}; no trace was given."
         step = "add traces of all ranks: advisor explain all-ranks"

@@ -7,6 +7,7 @@ hosts' packets leave the same ranks waiting, but for those that everybody waits 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -52,25 +53,33 @@ def senders(stalls: Iterable[Stall], home: Mapping[int, Home]) -> set[Home]:
 def _shares(stall: Stall, hosts: Sequence[Home], home: Mapping[int, Home]) -> Mapping[Home, float]:
     """Of the packets that each host sends to others in such a call, those that leave just these
     ranks waiting."""
-    places = {place for place, rank in enumerate(stall.ranks) if rank in stall.late}
-    direction, _ = GLOO_RINGS[stall.op]
     count = len(stall.ranks)
+    late = frozenset(place for place, rank in enumerate(stall.ranks) if rank in stall.late)
+    direction, _ = GLOO_RINGS[stall.op]
     own = [home[rank] for rank in stall.ranks]
     packets = dict.fromkeys(hosts, 0)
     found = dict.fromkeys(hosts, 0)
-    for kind, waits, number in _alike(stall.op, count):
-        for place in range(count):
-            ends = own[(place + direction) % count], own[place]
-            sender, receiver = ends if kind == "data" else ends[::-1]
-            if sender != receiver:
-                packets[sender] += number
-                turned = {(one + place) % count for one in waits}
-                found[sender] += number if turned == places else 0
+    for (kind, place), number in _packets(stall.op, count).items():
+        ends = own[(place + direction) % count], own[place]
+        sender, receiver = ends if kind == "data" else ends[::-1]
+        if sender != receiver:
+            packets[sender] += number
+            found[sender] += _leaving(stall.op, count).get((late, kind, place), 0)
     return {host: found[host] / packets[host] if packets[host] else 0.0 for host in hosts}
 
 
-@lru_cache(maxsize=256)
-def _alike(op: str, count: int) -> tuple[tuple[str, frozenset[int], int], ...]:
-    """The packets of a ring that leave the same places waiting, and how many they are."""
-    each = waiting(op, count)
-    return tuple((*one, each.count(one)) for one in dict.fromkeys(each))
+@lru_cache(maxsize=64)
+def _packets(op: str, count: int) -> dict[tuple[str, int], int]:
+    """How many packets go over the edge into each place: data, and the receiver's words."""
+    kinds = Counter(kind for kind, _ in waiting(op, count))
+    return {(kind, place): number for kind, number in kinds.items() for place in range(count)}
+
+
+@lru_cache(maxsize=64)
+def _leaving(op: str, count: int) -> dict[tuple[frozenset[int], str, int], int]:
+    """How many of those leave just these places waiting."""
+    return {
+        (frozenset((one + place) % count for one in waits), kind, place): number
+        for (kind, waits), number in Counter(waiting(op, count)).items()
+        for place in range(count)
+    }

@@ -21,9 +21,10 @@ def progress_bar(paths: Sequence[Path], *, enabled: bool = True) -> Iterator[Pro
     if not enabled or not sys.stderr.isatty():
         yield None
         return
-    from advisor.ingest.paths import expand
+    from advisor.ingest.paths import expand, is_dangling
 
-    total = sum(found.path.stat().st_size for found in expand(paths))
+    files = [found.path for found in expand(paths)]
+    total = sum(file.stat().st_size for file in files if not is_dangling(file))
     done: dict[str, int] = {}
     with _bar() as bar:
         task = bar.add_task("reading", total=total)

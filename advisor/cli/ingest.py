@@ -15,6 +15,8 @@ from advisor.cli._targets import refuse_inputs
 if TYPE_CHECKING:
     from advisor.store.store import Store
 
+_MOST_FILES = 20
+
 
 @click.command(
     epilog="Examples:  advisor ingest traces/ -o run.duckdb\n\n"
@@ -72,6 +74,7 @@ def _here(
 ) -> None:
     from advisor.cli._progress import progress_bar
     from advisor.ingest import ingest, refuse_nothing
+    from advisor.ingest.unknown import NOT_READ
     from advisor.store.store import Store
 
     with _scratch(place) if as_folder else Store.create(place, force=force) as store:
@@ -85,8 +88,14 @@ def _here(
         summary = store.con.execute(
             "SELECT (SELECT count(*) FROM rank), sum(events_read), sum(events_dropped) FROM source"
         ).fetchall()
+        unread = store.con.execute(
+            "SELECT path, note FROM source WHERE run = ? AND format = 'unknown' AND note <> ? "
+            "ORDER BY source_id",
+            [run, NOT_READ],
+        ).fetchall()
     if not quiet:
         _say(f"{place}/" if as_folder else str(place), *(value or 0 for value in summary[0]))
+        _say_unread(unread)
 
 
 def _on_ray(
@@ -124,6 +133,15 @@ def _say(output: str, ranks: int, read: int, dropped: int) -> None:
         f"Wrote {output}: {ranks:,} {'rank' if ranks == 1 else 'ranks'}, {read:,} events{lost}",
         err=True,
     )
+
+
+def _say_unread(files: list[tuple[str, str]]) -> None:
+    """Files of a folder that may have been meant, and why they were not read."""
+    for path, note in files[:_MOST_FILES]:
+        reason = note.removeprefix(f"{path}: ")
+        click.echo(f"  not read: {path}: {reason}", err=True)
+    if len(files) > _MOST_FILES:
+        click.echo(f"  and {len(files) - _MOST_FILES} more: see the table source", err=True)
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable
+import stat
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,15 +21,22 @@ class Found:
     named: bool
 
 
-def expand(paths: Iterable[str | Path]) -> list[Found]:
+def expand(paths: Iterable[str | Path], leave_out: Collection[Path] = ()) -> list[Found]:
     """The files behind ``paths``: folders are searched, hidden files left out; sorted within one.
 
-    Raises :class:`AdvisorError` when something does not exist or a pattern matches nothing.
+    Files of ``leave_out`` are none of them.
+
+    Raises :class:`AdvisorError` when something does not exist or is no regular file, or a pattern
+    matches nothing. Links in folders to what is missing are among the files.
     """
+    unwanted = {path.resolve() for path in leave_out}
     found: dict[Path, Found] = {}
     for given in paths:
         for item in _expand_one(Path(given)):
-            found.setdefault(item.path.resolve(), item)
+            place = item.path.resolve()
+            if place in unwanted:
+                continue
+            found.setdefault(place, item)
             if len(found) > _MAX_FILES:
                 raise AdvisorError(
                     f"more than {_MAX_FILES} files", where=str(given), hint="pass fewer at once"
@@ -38,7 +46,11 @@ def expand(paths: Iterable[str | Path]) -> list[Found]:
 
 def _expand_one(path: Path) -> list[Found]:
     if path.is_dir():
-        inside = [item for item in path.rglob("*") if item.is_file() and not _hidden(item, path)]
+        inside = [
+            item
+            for item in path.rglob("*")
+            if (item.is_file() or is_dangling(item)) and not _hidden(item, path)
+        ]
         if not inside:
             raise AdvisorError(
                 "this folder holds no files",
@@ -47,7 +59,10 @@ def _expand_one(path: Path) -> list[Found]:
             )
         return [Found(item, named=False) for item in sorted(inside, key=natural_key)]
     if path.exists():
+        _refuse_irregular(path)
         return [Found(path, named=True)]
+    if is_dangling(path):
+        raise AdvisorError(why_dangling(path), where=str(path), hint="check the link")
     if glob.has_magic(str(path)):
         # Path.glob takes no absolute patterns.
         names = glob.glob(str(path), recursive=True)  # noqa: PTH207
@@ -59,6 +74,29 @@ def _expand_one(path: Path) -> list[Found]:
             )
         return files
     raise AdvisorError("no such file", where=str(path), hint="check the path")
+
+
+def is_dangling(path: Path) -> bool:
+    """Whether it is a link to a file that is not there."""
+    return path.is_symlink() and not path.exists()
+
+
+def why_dangling(path: Path) -> str:
+    """What to tell of such a link."""
+    return f"is a link to {path.readlink()}, which is missing"
+
+
+def _refuse_irregular(path: Path) -> None:
+    """Raise AdvisorError for pipes and devices, which may never end, or never begin."""
+    mode = path.stat().st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        raise AdvisorError(
+            "is a pipe, and files are read in several passes",
+            where=str(path),
+            hint="write what comes through it to a file, and pass that (gzip and zstd are read)",
+        )
+    if not stat.S_ISREG(mode):
+        raise AdvisorError("is a device, no file", where=str(path), hint="pass a file or folder")
 
 
 def _hidden(path: Path, root: Path) -> bool:

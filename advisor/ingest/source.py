@@ -22,6 +22,7 @@ from advisor.ingest.compression import (
     compression_of_file,
     open_decompressed,
 )
+from advisor.ingest.paths import is_dangling, why_dangling
 from advisor.store.store import Store
 
 HEAD_BYTES = 64 * 1024
@@ -55,6 +56,8 @@ class Source:
             with stream:
                 head = stream.read(HEAD_BYTES)
         except FileNotFoundError as error:
+            if is_dangling(path):
+                raise AdvisorError(why_dangling(path), where=str(path)) from error
             raise AdvisorError("no such file", where=str(path), hint="check the path") from error
         except OSError as error:
             raise AdvisorError(f"cannot be read: {error.strerror}", where=str(path)) from error

@@ -1,0 +1,80 @@
+"""Pipes, devices and links to what is missing: told at once, and never taken for empty files."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from advisor.cli._main import main
+from advisor.errors import AdvisorError
+from advisor.ingest import ingest
+from advisor.ingest.paths import expand
+from advisor.store.store import Store
+
+
+def _trace(place: Path) -> None:
+    span = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
+    place.write_text(json.dumps({"distributedInfo": {"rank": 0}, "traceEvents": [span]}))
+
+
+def test_a_pipe_of_the_shell_is_called_a_pipe() -> None:
+    reading, writing = os.pipe()
+    try:
+        with Store.create() as store, pytest.raises(AdvisorError, match="is a pipe") as refused:
+            ingest([f"/dev/fd/{reading}"], store)
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert "to a file" in refused.value.hint
+
+
+def test_a_pipe_without_a_writer_does_not_hang(tmp_path: Path) -> None:
+    pipe = tmp_path / "trace.json"
+    os.mkfifo(pipe)
+    found: list[AdvisorError] = []
+
+    def read() -> None:
+        try:
+            expand([pipe])
+        except AdvisorError as error:
+            found.append(error)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    reader.join(60)
+    assert [error.message.split(",")[0] for error in found] == ["is a pipe"]
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null"])
+def test_a_device_is_no_file(device: str) -> None:
+    with Store.create() as store, pytest.raises(AdvisorError, match="is a device, no file"):
+        ingest([device], store)
+
+
+def test_a_link_to_nothing_in_a_folder_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    _trace(folder / "rank0.json")
+    (folder / "rank1.json").symlink_to("gone/rank1.json")
+    with pytest.raises(SystemExit) as ended:
+        main(["ingest", str(folder), "-o", str(tmp_path / "run.duckdb")])
+    assert ended.value.code == 0
+    told = "is a link to gone/rank1.json, which is missing"
+    assert f"  not read: {folder / 'rank1.json'}: {told}\n" in capsys.readouterr().err
+    with Store.open(tmp_path / "run.duckdb") as store:
+        rows = store.con.execute("SELECT format, note FROM source ORDER BY source_id").fetchall()
+    assert rows[1] == ("unknown", told)
+
+
+def test_a_named_link_to_nothing_is_an_error(tmp_path: Path) -> None:
+    link = tmp_path / "rank1.json"
+    link.symlink_to("gone.json")
+    for given in (link, tmp_path / "rank*.json"):
+        with pytest.raises(AdvisorError, match=r"is a link to gone\.json, which is missing"):
+            expand([given])

@@ -95,11 +95,12 @@ def announce(sweep: Sweep, unheeded: list[str], model: NcclModel | None) -> None
 def print_result(sweep: Sweep, result: Recommendation) -> None:
     """The verdict, the noise, and the five best of the search."""
     from advisor.tune.recommend import start_line
-    from advisor.tune.verdict import describe, faster
+    from advisor.tune.verdict import describe, faster, not_reached
 
     click.echo(f"RESULT   {result.verdict}")
     if result.baseline_step_ns is not None:
-        click.echo(f"NOW      {result.baseline_step_ns / 1e6:.2f} ms per step")
+        emulated = " (compute is emulated)" if sweep.workload.compute == "emulated" else ""
+        click.echo(f"NOW      {result.baseline_step_ns / 1e6:.2f} ms per step{emulated}")
     noise, seen = result.resolution_share, result.confirmed_resolution_share
     if seen is not None and seen > _NOISY:
         low, high = sweep.baseline_range_ms
@@ -114,6 +115,8 @@ def print_result(sweep: Sweep, result: Recommendation) -> None:
         f"{len(sweep.results)} trials: "
         + ", ".join(f"{count} {status}" for status, count in sorted(result.trials.items()))
     )
+    for line in not_reached(sweep):
+        click.echo(f"UNTRIED  {line}")
     ranked = sorted(
         ((t.ratio, t.configuration) for t in sweep.tried() if t.ratio is not None),
         key=lambda entry: entry[0],

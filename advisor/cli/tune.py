@@ -106,7 +106,13 @@ def command(
     from advisor.tune import run as engine
     from advisor.tune.journal import require_journal
     from advisor.tune.modelled import NcclModel
-    from advisor.tune.prepare import check_job, check_strategies, prepare, traced_only
+    from advisor.tune.prepare import (
+        check_job,
+        check_strategies,
+        of_real_work,
+        prepare,
+        traced_only,
+    )
 
     workload = workload or shipped("workloads") / "gpt2.yaml"
     job = load_workload(workload)
@@ -125,7 +131,9 @@ def command(
     if resume:
         require_journal(folder)
     machine = f"{nodes} x {topology}" if topology else ""
+    axes, not_real = of_real_work(job, axes)
     unheeded = [axis.why_ignored(backend, job.strategy, modelled_on=machine) for axis in ignored]
+    unheeded += not_real
     if axes:
         plan = prepare(
             job, axes, folder, dict(os.environ), trials=trials, seconds=seconds, timeout_s=timeout

@@ -496,7 +496,7 @@ CREATE TABLE trial (
   settings VARCHAR NOT NULL,        -- JSON
   is_baseline BOOLEAN NOT NULL,     -- the unchanged workload
   outcome VARCHAR NOT NULL,         -- 'ok' 'crash' 'hang' 'oom' 'stopped early'
-  origin VARCHAR NOT NULL,          -- 'measured' or 'modelled'
+  origin VARCHAR NOT NULL,          -- 'measured', 'emulated' (its compute) or 'modelled'
   steps INTEGER,                    -- timed steps
   step_ns_median BIGINT,            -- median step
   step_ns_mad BIGINT,               -- median absolute deviation

@@ -19,6 +19,15 @@ def trials_of(combinations: int, others: int) -> int:
     return FIRST_BASELINES + 2 * combinations + (1 + confirmed) * CONFIRMATION_ROUNDS
 
 
+def trials_to_confirm(candidates: int) -> int:
+    """Trials of a confirmation of so many candidates; 0 of none."""
+    return (1 + candidates) * CONFIRMATION_ROUNDS if candidates else 0
+
+
+# Fewest trials of a sweep by time that can recommend anything: one try that wins.
+LEAST_TRIALS = FIRST_BASELINES + 2 + trials_to_confirm(1)
+
+
 def combinations_in(trials: int, others: int) -> int:
     """How many combinations a sweep of so many trials can try. Raises AdvisorError for none."""
     least = trials_of(1, others)

@@ -16,14 +16,30 @@ from advisor.report.sections import sweep as sweep_section
 from advisor.store import Store
 from advisor.tune.recommend import Recommendation, start_line, trial_rows
 from advisor.tune.sweep import Sweep
+from advisor.tune.verdict import EMULATED
 from advisor.tune.whole_files import write_whole
 from advisor.whatif import annotate
 
 
 def traced_baseline(sweep: Sweep) -> Path | None:
-    """The folder of the first baseline trial that ran; its trace stands for the sweep."""
-    good = next((r for r in sweep.results if r.is_baseline and r.status == "ok"), None)
-    return None if good is None else sweep.folder / "trials" / good.folder
+    """The folder of the first baseline trial that ran; its trace stands for the sweep.
+
+    Raises AdvisorError where somebody removed what all of them recorded.
+    """
+    good = [r for r in sweep.results if r.is_baseline and r.status == "ok"]
+    folders = [sweep.folder / "trials" / result.folder for result in good]
+    found = next((folder for folder in folders if _traces(folder)), None)
+    if folders and found is None:
+        raise AdvisorError(
+            "the traces of the present settings were removed: no report",
+            where=str(folders[0]),
+            hint="recommendation.json has the results; a sweep in another folder (-o) records anew",
+        )
+    return found
+
+
+def _traces(folder: Path) -> list[str]:
+    return [str(path) for path in sorted(folder.glob("rank*.json*"))]
 
 
 def build_store(sweep: Sweep, modelled: Sequence[tuple[Any, ...]]) -> Store | None:
@@ -33,8 +49,7 @@ def build_store(sweep: Sweep, modelled: Sequence[tuple[Any, ...]]) -> Store | No
         return None
     store = Store.create(sweep.folder / "sweep.duckdb", force=True)
     try:
-        traces = [str(path) for path in sorted(folder.glob("rank*.json*"))]
-        ingest(traces, store, run=sweep.workload.name)
+        ingest(_traces(folder), store, run=sweep.workload.name)
         derive(store)
         annotate(store)
         rows = [*trial_rows(sweep), *modelled]
@@ -79,16 +94,22 @@ def _cause(sweep: Sweep, recommendation: Recommendation) -> str:
     if recommendation.recommended:
         return sweep_section.WON
     compared = any(one.ratio is not None for one in sweep.tried())
-    known = compared and recommendation.confidence == "measured"
+    known = compared and recommendation.confidence in ("measured", EMULATED)
     return sweep_section.KEPT if known else sweep_section.UNTOLD
 
 
 def _tried(sweep: Sweep, recommendation: Recommendation) -> str:
     if not sweep.axes:
         return "The present settings ran once, for the calls that NCCL's model is asked about."
+    emulated = (
+        "Compute was emulated (layers wait instead of computing): not a measurement of a real "
+        "job's step. "
+        if sweep.workload.compute == "emulated"
+        else ""
+    )
     return (
-        f"Tried {recommendation.tried_points - 1} of {recommendation.grid_points - 1} other "
-        "combinations, each between two runs of the present settings."
+        f"{emulated}Tried {recommendation.tried_points - 1} of {recommendation.grid_points - 1} "
+        "other combinations, each between two runs of the present settings."
     )
 
 

@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 
 from advisor.config.sweep import Axis, Configuration, Value
+from advisor.errors import AdvisorError
 from advisor.ingest import ingest
 from advisor.metrics import derive
 from advisor.store import Store
@@ -30,9 +31,14 @@ Change = Callable[[Program], Program | None]
 
 
 def from_trace(folder: Path, axes: Sequence[Axis], start: Configuration) -> Predicted:
-    """Predicted step relative to the present one, for what a replay of the trace covers."""
+    """Predicted step relative to the present one, for what a replay of the trace covers.
+
+    Raises AdvisorError where there is no trace, or none that can be read.
+    """
+    traces = [str(path) for path in sorted(folder.glob("rank*.json*"))]
+    if not traces:
+        raise AdvisorError("it was removed", where=str(folder))
     with Store.create() as store:
-        traces = [str(path) for path in sorted(folder.glob("rank*.json*"))]
         ingest(traces, store, run="baseline")
         derive(store)
         steps = programs(store, "baseline")

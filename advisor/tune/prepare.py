@@ -15,6 +15,8 @@ from advisor.tune.search import default_limit
 from advisor.tune.sweep import Sweep
 
 MINIMUM_TIMED_STEPS = 15
+# Settings that change how much is computed or how fast, where something is computed.
+_ARITHMETIC = ("micro_batch", "precision")
 
 
 def check_job(job: Workload) -> None:
@@ -51,10 +53,24 @@ def check_strategies(path: Path, axes: Sequence[Axis]) -> None:
                 ) from error
 
 
+def of_real_work(job: Workload, axes: Sequence[Axis]) -> tuple[list[Axis], list[str]]:
+    """The axes that can be swept of ``job``, and why the others cannot: waits that stand for
+    compute (``compute: emulated``) do not follow what changes the arithmetic.
+    """
+    if job.compute != "emulated":
+        return list(axes), []
+    kept = [axis for axis in axes if axis.setting not in _ARITHMETIC]
+    return kept, [
+        f"{axis.setting}: not swept, compute is emulated and its times do not follow it"
+        for axis in axes
+        if axis.setting in _ARITHMETIC
+    ]
+
+
 def traced_only(workload: Workload, folder: Path, *, timeout_s: float) -> Sweep:
     """A sweep that varies nothing: the present settings run once, for their trace."""
     return Sweep(
-        workload=workload,
+        workload=_long_enough(workload),
         axes=(),
         folder=folder,
         points=Points.of((), {}),
@@ -78,8 +94,7 @@ def prepare(
     Raises AdvisorError when there is nothing to vary, or too few trials to compare anything.
     """
     given = workload.timed_steps if "timed_steps" in workload.model_fields_set else None
-    steps = max(workload.timed_steps, MINIMUM_TIMED_STEPS)
-    workload = comparable(workload.with_settings({"timed_steps": steps}), axes)
+    workload = comparable(_long_enough(workload), axes)
     start = baseline(list(axes), workload, environment)
     points = Points.of(axes, start, job_identity(workload))
     varied = [axis for axis in axes if points.varies(axis.setting)]
@@ -106,3 +121,8 @@ def prepare(
         timeout_s=timeout_s,
         timed_steps=given,
     )
+
+
+def _long_enough(workload: Workload) -> Workload:
+    steps = max(workload.timed_steps, MINIMUM_TIMED_STEPS)
+    return workload.with_settings({"timed_steps": steps})

@@ -21,8 +21,13 @@ from advisor.tune.frontier import frontier
 from advisor.tune.patched import patched_text
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import Sweep
-from advisor.tune.verdict import confidence, describe, leave_it, log_of, not_reached
+from advisor.tune.verdict import confidence, describe, leave_it, log_of, measured, not_reached
 from advisor.tune.whole_files import write_whole
+
+_EMULATED = (
+    "compute: emulated: layers wait for as long as the workload says instead of computing; only "
+    "communication and what hides it are real, so that the gain holds of no real job's step"
+)
 
 
 class Confirmation(BaseModel):
@@ -125,6 +130,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
             f"{sweep.workload.world_size} ranks on this machine, {sweep.workload.name}, "
             f"strategy {sweep.workload.strategy}",
             "the same torch, backend and links; check again after changing one of them",
+            *([_EMULATED] if sweep.workload.compute == "emulated" else []),
         ],
     }
     if winner is not None:
@@ -136,11 +142,11 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
             if axis.changes_training and axis.setting in changes
         ]
         return Recommendation(
-            verdict=f"set {describe(changes)}: the step is {gain.share:.1%} shorter "
+            verdict=f"set {describe(changes)}: the {_step(sweep)} is {gain.share:.1%} shorter "
             f"({gain.low:.1%} to {gain.high:.1%}, {CONFIRMATION_ROUNDS} fresh A/B pairs)",
             recommended=True,
             changes=changes,
-            confidence="measured",
+            confidence=measured(sweep),
             gain_share=gain.share,
             gain_low=gain.low,
             gain_high=gain.high,
@@ -153,6 +159,10 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         confidence=confidence(sweep, floor),
         **common,
     )
+
+
+def _step(sweep: Sweep) -> str:
+    return "emulated step" if sweep.workload.compute == "emulated" else "step"
 
 
 def start_line(folder: Path) -> str:
@@ -224,7 +234,7 @@ def trial_rows(sweep: Sweep) -> list[tuple[Any, ...]]:
                 json.dumps(_changes(sweep, result.configuration)),
                 result.is_baseline,
                 result.status,
-                "measured",
+                measured(sweep),
                 len(result.step_ns),
                 round(result.median_ns) if good else None,
                 round(result.mad_ns) if good else None,

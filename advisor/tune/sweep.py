@@ -12,7 +12,12 @@ from pathlib import Path
 
 from advisor.config.sweep import Axis, Configuration
 from advisor.config.workload import Workload
-from advisor.tune.budget import CANDIDATES, CONFIRMATION_ROUNDS, FIRST_BASELINES, trials_of
+from advisor.tune.budget import (
+    CANDIDATES,
+    CONFIRMATION_ROUNDS,
+    FIRST_BASELINES,
+    trials_to_confirm,
+)
 from advisor.tune.points import Points, key_of
 from advisor.tune.search import Predicted, Search, Tried
 from advisor.tune.statistics import Gain, paired_gain, ratio_to_neighbours, resolution
@@ -128,13 +133,20 @@ class Sweep:
         if not usual or not self.axes:
             return None
         confirming = [r for r in self.results if r.purpose.startswith("confirm")]
-        candidates = len(self.candidates()) if confirming else CANDIDATES
-        trials = (1 + candidates) * CONFIRMATION_ROUNDS - len(confirming)
-        if not confirming:
+        untried = min(self.limit, len(self.points) - 1) - len(self.tried())
+        if confirming or self.is_out_of_time or untried <= 0:
+            trials = trials_to_confirm(len(self.candidates())) - len(confirming)
+            trials += self.results[-1].purpose == "search"
+        else:
+            trials = trials_to_confirm(CANDIDATES) + 2 * untried
             trials += max(0, FIRST_BASELINES - len(self.results))
-            trials += 2 * (min(self.limit, len(self.points) - 1) - len(self.tried()))
         left = max(trials, 0) * sum(usual) / len(usual)
         return left if self.seconds is None else max(0.0, min(left, self.seconds - self.spent_s))
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether what is left of the time holds no other try with what would confirm it."""
+        return self.seconds is not None and self.spent_s + self._reserve_s() > self.seconds
 
     def stop_above_cost(self, plan: Plan) -> float | None:
         """Cost at which a search trial has lost: the best so far and clearly more, ns per token.
@@ -200,10 +212,10 @@ class Sweep:
         if baselines and all(r.status != "ok" for r in baselines[:2]) and len(baselines) >= 2:
             return None
         if len(self.results) < (FIRST_BASELINES if self.axes else 1):
-            return Plan("baseline", self.start)
+            hopeless = bool(self.axes) and bool(self.results) and self.is_out_of_time
+            return None if hopeless else Plan("baseline", self.start)
         confirming = any(result.purpose.startswith("confirm") for result in self.results)
-        over = self.seconds is not None and self.spent_s + self._reserve_s() > self.seconds
-        if not confirming and not over:
+        if not confirming and not self.is_out_of_time:
             if last is not None and not last.is_baseline:
                 return Plan("baseline", self.start)
             proposal = self.search.next(self.tried())
@@ -245,9 +257,11 @@ class Sweep:
         return gain.low > 0 and gain.share > (self.resolution_of(gain.pairs) or 0.0)
 
     def _reserve_s(self) -> float:
-        """Time that one more trial, its baseline and the confirmation will need."""
+        """Time of the first baselines still to run, one more try, its baseline and what confirms
+        it and the candidates so far."""
         usual = [r.seconds for r in self.results if r.status == "ok"]
-        trials = trials_of(1, len(self.points) - 1) - FIRST_BASELINES
+        candidates = min(CANDIDATES, len(self.points) - 1, len(self.candidates()) + 1)
+        trials = max(0, FIRST_BASELINES - len(self.results)) + 2 + trials_to_confirm(candidates)
         return trials * (sum(usual) / len(usual)) if usual else 0.0
 
     def winner(self) -> tuple[Configuration, Gain] | None:

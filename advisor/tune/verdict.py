@@ -8,7 +8,7 @@ from pathlib import Path
 
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
 from advisor.ingest.trial_end import ENDED
-from advisor.tune.budget import CONFIRMATION_ROUNDS, trials_of
+from advisor.tune.budget import CONFIRMATION_ROUNDS, LEAST_TRIALS, trials_of
 from advisor.tune.search import Tried
 from advisor.tune.sweep import Sweep
 from advisor.tune.trial import TrialResult
@@ -51,10 +51,23 @@ def not_reached(sweep: Sweep) -> list[str]:
     elif not any(r.is_baseline and r.status == "ok" for r in sweep.results):
         why = "the present settings did not run"
     elif sweep.seconds is not None:
-        why = "the time of the budget ended"
+        why = _budget_of_time(sweep, sweep.seconds)
     else:
         why = "the sweep was stopped before them"
     return [f"{others - tried} of the {others} other combinations of the grid: {why}"]
+
+
+def _budget_of_time(sweep: Sweep, seconds: float) -> str:
+    """Why a budget of time leaves some out: what it keeps for a confirmation may go unused."""
+    confirmed = any(result.purpose.startswith("confirm") for result in sweep.results)
+    left = seconds - sweep.spent_s
+    if confirmed or left <= 0 or not sweep.is_out_of_time:
+        return "the time of the budget ended"
+    scale, unit = (60, "min") if seconds >= 90 else (1, "s")
+    return (
+        f"what was left of the time ({left / scale:.3g} of {seconds / scale:.3g} {unit}) does not "
+        "hold another with what would confirm it"
+    )
 
 
 def _budget_of_trials(sweep: Sweep, others: int) -> str:
@@ -80,16 +93,15 @@ def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
         return "no setting was measured: gloo ignores all of this space; its ranking is modelled"
     if sweep.all_failed:
         return _none_ran([r for r in sweep.results if r.purpose == "search"], sweep.folder)
-    if floor is None:
-        return "leave it: too few baseline trials to tell a gain from noise"
-    if not sweep.tried():
+    if not sweep.tried() and sweep.is_out_of_time:
         usual = sum(r.seconds for r in sweep.results) / len(sweep.results)
-        least = trials_of(1, len(sweep.points) - 1)
         return (
             f"nothing was tried: trials take {usual:.0f} s here, and a comparison with its "
-            f"confirmation takes {least} of them; pass a --budget of {_budget(least * usual)} or "
-            "more"
+            f"confirmation takes {LEAST_TRIALS} of them; pass a --budget of "
+            f"{_budget(LEAST_TRIALS * usual)} or more"
         )
+    if floor is None:
+        return "leave it: too few baseline trials to tell a gain from noise"
     others = len(sweep.points) - 1
     part = f" in the {len(sweep.tried())} of {others} other combinations tried"
     part = part if not_reached(sweep) else ""
@@ -160,6 +172,16 @@ def _none_ran(failed: list[TrialResult], folder: Path) -> str:
     )
 
 
+EMULATED = "emulated"
+"""What a sweep gives whose layers wait instead of computing: true of communication, not of a job's
+step."""
+
+
+def measured(sweep: Sweep) -> str:
+    """What to call what the trials of ``sweep`` gave: measured, or emulated."""
+    return EMULATED if sweep.workload.compute == "emulated" else "measured"
+
+
 def confidence(sweep: Sweep, floor: float | None) -> str:
     """How far a verdict without a winner can be relied on."""
     if not sweep.axes:
@@ -168,4 +190,4 @@ def confidence(sweep: Sweep, floor: float | None) -> str:
     open_ends = bool(failed) and len(failed) == len(sweep.candidates())
     seen = floor is not None and floor <= _BLUNT
     known = seen and not sweep.all_failed and not open_ends
-    return "measured" if known else "rule-of-thumb"
+    return measured(sweep) if known else "rule-of-thumb"

@@ -10,14 +10,15 @@ from advisor.cli import _tune_output
 from advisor.tune.page import _tried
 from advisor.tune.recommend import recommend
 from advisor.tune.sweep import Plan, Sweep
-from tests.tune.test_sweep import ROUND, finish, make, play
+from tests.tune.test_sweep import finish, make, play
 
+LOSING = {1.0: 110.0, 5.0: 120.0, 25.0: 100.0}
 NO_GAIN = {1.0: 100.0, 5.0: 100.0, 25.0: 100.0}
 
 
 def test_a_sweep_that_its_time_ended_names_what_it_did_not_reach(tmp_path: Path) -> None:
     # GIVEN time for one of the two other combinations
-    sweep = make(tmp_path, seconds=4 + ROUND * 4 + 2)
+    sweep = make(tmp_path, seconds=14)
     play(sweep, NO_GAIN)
     result = recommend(sweep, [])
     # THEN the list, the verdict and the counts say so
@@ -31,10 +32,38 @@ def test_a_sweep_that_its_time_ended_names_what_it_did_not_reach(tmp_path: Path)
 
 def test_a_sweep_that_tried_nothing_does_not_say_that_it_tried_everything(tmp_path: Path) -> None:
     sweep = make(tmp_path, seconds=5)
-    play(sweep, NO_GAIN)
-    assert recommend(sweep, []).not_tried == [
-        "2 of the 2 other combinations of the grid: the time of the budget ended"
+    # THEN the first trial tells that the budget holds no comparison
+    assert play(sweep, NO_GAIN) == ["baseline"]
+    result = recommend(sweep, [])
+    assert result.not_tried == [
+        "2 of the 2 other combinations of the grid: what was left of the time (4 of 5 s) does not "
+        "hold another with what would confirm it"
     ]
+    assert result.verdict == (
+        "nothing was tried: trials take 1 s here, and a comparison with its confirmation takes 13 "
+        "of them; pass a --budget of 13s or more"
+    )
+    assert play(make(tmp_path, seconds=13), NO_GAIN).count("search") == 1
+
+
+def test_time_kept_for_a_confirmation_that_nothing_needs_is_searched_in_and_then_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN time for one try that wins beside another that may: 3 + 2 * 2 + 8, not 12
+    assert play(make(tmp_path, seconds=15), LOSING).count("search") == 2
+    # GIVEN a second less WHEN the one try does not win
+    sweep = make(tmp_path, seconds=14)
+    assert play(sweep, LOSING).count("search") == 1
+    # THEN nine of fourteen seconds are left, no one waits for them, and every place says so
+    said = (
+        "1 of the 2 other combinations of the grid: what was left of the time (9 of 14 s) does not "
+        "hold another with what would confirm it"
+    )
+    assert sweep.left_s == 0.0
+    result = recommend(sweep, [])
+    assert result.not_tried == [said]
+    _tune_output.print_result(sweep, result)
+    assert f"UNTRIED  {said}\n" in capsys.readouterr().out
 
 
 def test_present_settings_that_do_not_run_are_why_the_rest_was_not_tried(tmp_path: Path) -> None:
@@ -80,7 +109,7 @@ def test_the_whole_grid_tried_leaves_nothing_out(tmp_path: Path) -> None:
 def test_terminal_and_page_count_the_same_combinations(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sweep: Sweep = make(tmp_path, seconds=4 + ROUND * 4 + 2)
+    sweep: Sweep = make(tmp_path, seconds=14)
     play(sweep, NO_GAIN)
     result = recommend(sweep, [])
     _tune_output.announce(sweep, [], None)

@@ -221,8 +221,11 @@ def test_time_left_counts_the_confirmation_and_keeps_to_the_budget(tmp_path: Pat
     sweep.results.append(finish(Plan("baseline", sweep.start), 0, 100e6))
     # Two more baselines, two trials each beside a baseline, four rounds; one second each.
     assert sweep.left_s == 2 + 2 * 2 + ROUND * CONFIRMATION_ROUNDS
+    sweep.seconds = 14.0
+    assert sweep.left_s == 13.0
+    # Nothing is left where the time holds no comparison: the sweep ends here.
     sweep.seconds = 6.0
-    assert sweep.left_s == 5.0
+    assert sweep.left_s == 0.0
 
 
 def test_files_of_a_winner(tmp_path: Path) -> None:

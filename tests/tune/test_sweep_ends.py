@@ -22,7 +22,8 @@ from advisor.ingest.trial_end import FILE_NAME
 from advisor.report.sections.sweep import UNTOLD
 from advisor.tune import run as engine
 from advisor.tune import trial as trials
-from advisor.tune.page import _cause
+from advisor.tune.page import _cause, build_store
+from advisor.tune.predictions import from_trace
 from advisor.tune.prepare import prepare
 from advisor.tune.recommend import recommend, write_files
 from advisor.tune.sweep import Sweep
@@ -257,3 +258,12 @@ def test_a_folder_removed_while_the_sweep_runs_is_one_clear_error(
     )
     # AND no journal without a beginning is left in its place
     assert not (tmp_path / "s" / "trials.jsonl").exists()
+
+
+def test_traces_that_somebody_removed_are_named_as_removed(tmp_path: Path) -> None:
+    sweep = make(tmp_path)
+    play(sweep, STEPS_MS)
+    with pytest.raises(AdvisorError, match="traces of the present settings were removed"):
+        build_store(sweep, [])
+    with pytest.raises(AdvisorError, match="it was removed"):
+        from_trace(tmp_path, sweep.axes, sweep.start)

@@ -32,6 +32,8 @@ _MAX_WARNINGS = 1_000
 _BLOCK_STARTS = frozenset(" +=PCRTGN")  # of system trees, paths, patterns, rings and trees
 _NOBODY = Thread("", 0, 0)
 _TORN = "message broken by another writer"
+_DAMAGED = "message with damaged bytes"
+_GARBAGE = re.compile("[\ufffd\x00-\x08\x0e-\x1f]")  # U+FFFD stands for what is not UTF-8
 _CUT = "message cut at the end of the file"
 # What only NCCL writes: where such text has no prefix, the prefix stands in another writer's line.
 _TAIL = re.compile(
@@ -85,6 +87,7 @@ class Log:
         ``whole`` is false for the last line of a file that does not end it.
         """
         understood = 0
+        lost_before = sum(self.counts.dropped.values())
         found = records(line)
         for record in found:
             if record.level:
@@ -104,6 +107,9 @@ class Log:
                 self.counts.drop(_CUT)
         if found and found[-1].level:
             self._last_line = line
+        told = understood or sum(self.counts.dropped.values()) > lost_before
+        if not told and _GARBAGE.search(line) and "NCCL" in _GARBAGE.sub("", line):
+            self.counts.drop(_DAMAGED)
         return understood
 
     def _torn(self, record: Record) -> None:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -190,6 +190,7 @@ def load(
     store: PathLike | None = None,
     lean: bool = False,
     force: bool = False,
+    leave_out: Collection[Path] = (),
     command: str = "",
     progress: Any = None,
 ) -> Run:
@@ -199,6 +200,7 @@ def load(
 
     A single store (``RUN.duckdb`` or a Parquet dataset made by ``advisor ingest``) is opened
     instead of read again. With ``store`` the tables are kept in that file, else in memory.
+    ``leave_out`` are files that are not read, though they are among ``paths``.
     Raises AdvisorError with what, where and what to do.
     """
     from advisor.ingest.from_store import is_derived
@@ -214,7 +216,9 @@ def load(
             return _derived(opened, command=command)
         opened.close()
     made = Store.create(Path(store) if store is not None else None, force=force)
-    return _read(made, {run: paths}, lean=lean, command=command, progress=progress)
+    return _read(
+        made, {run: paths}, lean=lean, leave_out=leave_out, command=command, progress=progress
+    )
 
 
 def run_names(paths: Sequence[PathLike]) -> list[str]:
@@ -240,6 +244,7 @@ def _read(
     *,
     lean: bool,
     command: str,
+    leave_out: Collection[Path] = (),
     progress: Any = None,
 ) -> Run:
     """Read each run into ``made`` and derive everything; a failure leaves nothing behind.
@@ -256,7 +261,14 @@ def _read(
                 take(Path(paths[0]), made, run=name if len(runs) > 1 else None)
                 continue
             try:
-                ingest([str(path) for path in paths], made, run=name, lean=lean, progress=progress)
+                ingest(
+                    [str(path) for path in paths],
+                    made,
+                    run=name,
+                    lean=lean,
+                    leave_out=leave_out,
+                    progress=progress,
+                )
             except SeveralJobsError as several:
                 if len(runs) > 1:
                     raise

@@ -11,7 +11,6 @@ import pytest
 
 import advisor
 from advisor.api import Run
-from advisor.cli import _watch
 from advisor.errors import AdvisorError
 from tests.report.support import make_healthy_report, make_report, make_store
 
@@ -147,20 +146,3 @@ def test_a_closed_run_says_what_to_do_and_keeps_its_report() -> None:
             ask()
     assert repr(run) == "<advisor.Run closed>"
     assert len(run.findings()) > 0
-
-
-def test_an_empty_folder_that_is_watched_is_told_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    naps: list[float] = []
-
-    def nap(seconds: float) -> None:
-        naps.append(seconds)
-        if len(naps) == 2:
-            (tmp_path / "rank0.json").write_text("{}")
-
-    monkeypatch.setattr(_watch.time, "sleep", nap)
-    _watch.watch([str(tmp_path)], 5.0, lambda: "diagnosed", rounds=1)
-    said = capsys.readouterr()
-    assert said.err.count(f"Nothing in {tmp_path} yet") == 1
-    assert "diagnosed" in said.out

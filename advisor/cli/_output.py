@@ -111,8 +111,11 @@ def _places(names: list[str], output: str | None, file_names: Mapping[str, str])
     return {name: place / file_names[name] for name in names}
 
 
-def use_color(choice: str) -> bool:
-    """``--color auto|always|never`` with NO_COLOR honoured (https://no-color.org)."""
+def use_color(choice: str, *, to_file: bool = False) -> bool:
+    """``--color auto|always|never`` with NO_COLOR honoured (https://no-color.org).
+
+    By itself colour is for a terminal, never for a file.
+    """
     if choice == "auto":
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        return not to_file and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     return choice == "always"

@@ -54,7 +54,7 @@ def command(output: Path, nproc: int, inject: tuple[str, ...], color: str) -> in
     with api.load(
         run_folder, store=output / "run.duckdb", force=True, command="advisor demo"
     ) as run:
-        click.echo(run.render("text", color=use_color(color)))
+        click.echo(run.render("text", color=use_color(color)), color=True)
         page = Output("html", output / "report.html")
         page.write(run.render("html"))
         run.store.save()

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli._output import Output, plan_outputs, use_color
-from advisor.cli._progress import progress_bar
-from advisor.cli._targets import refuse_inputs
-from advisor.errors import AdvisorError
-
-if TYPE_CHECKING:
-    from advisor.findings import FindingsReport
-
-_MOST_NOTES = 20
-_FAIL_ORDER = {"critical": 0, "warning": 1, "info": 2}
+from advisor.cli._diagnosis import Diagnosis, check_store
+from advisor.cli._output import plan_outputs
 
 
 @click.command(
@@ -98,107 +87,41 @@ def command(
     PATH is a trace (Chrome/Kineto JSON, .gz or not), a directory, a glob, an NCCL log, an nsys
     sqlite export, nccl-tests output, a flight-recorder dump, an op table, or a store; any mix of
     one run.
+
+    With --watch, PATH need not be there yet. A file that is still being written is left out, and
+    named, until it rests; every diagnosis writes --format, -o and --store anew; the first one with
+    a finding at --fail-on ends the watch with 1.
     """
-    from advisor import api
-
-    if watching:
-        from advisor.cli._watch import watch
-
-        def again() -> str:
-            with api.load(*paths, *nccl_log, *nsys, lean=lean, command=_command_line()) as run:
-                run.diagnose(rule_dirs=rule_dirs, select=select, ignore=ignore)
-                return run.render("text", verbose=verbose, color=use_color(color))
-
-        watch([*paths, *nccl_log, *nsys], watch_interval, again, rounds=watch_rounds)
-        return 0
     everything = [Path(path) for path in (*paths, *nccl_log, *nsys)]
-    outputs = plan_outputs(formats, output, force=force, inputs=everything)
-    _check_store(store, outputs, everything, force=force)
-    started = time.monotonic()
-    with progress_bar(everything, enabled=not quiet) as progress:
-        run = api.load(
-            *everything,
-            store=store,
-            lean=lean,
-            force=force,
-            command=_command_line(),
-            progress=progress,
-        )
-    with run:
-        report = run.diagnose(rule_dirs=rule_dirs, select=select, ignore=ignore)
-        if not quiet:
-            _note_what_was_read(report, time.monotonic() - started)
-        for item in outputs:
-            options = {"verbose": verbose, "color": use_color(color)} if item.is_text else {}
-            _emit(item, run.render(item.format, **options), quiet=quiet)
-        if store is not None:
-            run.store.save()
-            if not quiet:
-                click.echo(f"Wrote {store}", err=True)
-    worst = min((_FAIL_ORDER[f.severity] for f in report.findings), default=99)
-    return 1 if fail_on != "never" and worst <= _FAIL_ORDER[fail_on] else 0
+    there = [path for path in everything if path.exists()] if watching else everything
+    outputs = plan_outputs(formats, output, force=force, inputs=there)
+    check_store(store, outputs, there, force=force)
+    once = Diagnosis(
+        inputs=everything,
+        outputs=outputs,
+        store=store,
+        fail_on=fail_on,
+        rules={"rule_dirs": rule_dirs, "select": select, "ignore": ignore},
+        verbose=verbose,
+        quiet=quiet,
+        color=color,
+        lean=lean,
+        force=force,
+        command=_command_line(),
+    )
+    if not watching:
+        return 1 if once.run() else 0
+    from advisor.cli._watch import watch
 
-
-def _check_store(
-    store: Path | None, outputs: Sequence[Output], inputs: Sequence[Path], *, force: bool
-) -> None:
-    """Raise AdvisorError before anything is read where the store could not be kept."""
-    from advisor.store.target import check_store_target
-
-    if store is None:
-        return
-    refuse_inputs([store], inputs)
-    if any(item.path is not None and item.path.resolve() == store.resolve() for item in outputs):
-        raise AdvisorError("is to be both the store and a report", where=str(store))
-    check_store_target(store, force=force)
-
-
-def _emit(item: Output, text: str, *, quiet: bool) -> None:
-    if item.path is None:
-        click.echo(text, nl=not text.endswith("\n"))
-        return
-    item.write(text)
-    if not quiet:
-        click.echo(f"Wrote {item.path}", err=True)
-
-
-def _note_what_was_read(report: FindingsReport, seconds: float) -> None:
-    several = len(report.runs) > 1
-    if several:
-        click.echo(
-            f"These files are of {len(report.runs)} recordings: each is diagnosed by itself",
-            err=True,
-        )
-    for run in report.runs:
-        name = f"{run.run}: " if several else ""
-        dropped = f", {run.events_dropped:,} dropped" if run.events_dropped else ""
-        if not run.ranks_read:
-            files = len(run.inputs)
-            click.echo(
-                f"{name}Read {files} file{'s' if files != 1 else ''}, no trace among them, "
-                f"in {seconds:.1f} s",
-                err=True,
-            )
-            _note_losses(run.notes)
-            continue
-        events = f"{run.events_read:,} events" if run.events_read else "no trace among them"
-        click.echo(
-            f"{name}Read {run.ranks_read} rank{'s' if run.ranks_read != 1 else ''}, "
-            f"{events}{dropped} in {seconds:.1f} s",
-            err=True,
-        )
-        _note_losses(run.notes)
-
-
-def _note_losses(notes: list[str]) -> None:
-    """What was lost in reading; other notes can wait for the report."""
-    losses = [
-        note for note in notes if note.startswith(("the recording of rank", "rank ", "file "))
-    ]
-    for note in losses[:_MOST_NOTES]:
-        click.echo(f"  {note}", err=True)
-    if len(losses) > _MOST_NOTES:
-        click.echo(f"  and {len(losses) - _MOST_NOTES} more: see the report", err=True)
+    once.check_rules()
+    found = watch(
+        list(map(str, everything)),
+        watch_interval,
+        once.again,
+        own=once.written(),
+        rounds=watch_rounds,
+    )
+    return 1 if found else 0
 
 
 def _command_line() -> str:

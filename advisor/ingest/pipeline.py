@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,11 +37,13 @@ def ingest(
     *,
     run: str = "run",
     lean: bool = False,
+    leave_out: Collection[Path] = (),
     progress: Progress | None = None,
 ) -> None:
     """Read files, folders and patterns of one run into ``store``.
 
-    ``lean`` keeps only the events that findings rest on. Raises :class:`AdvisorError`
+    ``lean`` keeps only the events that findings rest on; ``leave_out`` are files that are not read,
+    though they are among ``paths``. Raises :class:`AdvisorError`
     for input that cannot be used, :class:`SeveralJobsError` for files of several jobs; the store
     then holds nothing of this run.
     """
@@ -59,7 +61,7 @@ def ingest(
             f"the store already holds a run '{run}'", hint="choose another --run name"
         )
     context = ReadContext(store, run, lean=lean, progress=progress)
-    chosen, skipped = _choose(expand(paths))
+    chosen, skipped = _choose(expand(paths, leave_out))
     try:
         refuse_several(chosen)
         with database_writing(store.path):

@@ -19,6 +19,9 @@ CONFIDENCE_WORDS: dict[Confidence, str] = {
     Confidence.RULE_OF_THUMB: "rule of thumb: the direction is sure, the amount is not",
 }
 
+# Options whose value is a place too, but none that was read.
+_WRITES_TO = ("-o", "--output", "--store")
+
 
 def outcome_counts(report: FindingsReport) -> dict[OutcomeKind, int]:
     """How many rules ended in each way, over all runs."""
@@ -142,7 +145,11 @@ def given(report: FindingsReport, run: str) -> str:
         words = shlex.split(report.command)[2:]
     except ValueError:
         words = []
-    places = [word for word in words if not word.startswith("-")]
+    places = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if not word.startswith("-") and before not in _WRITES_TO
+    ]
     holding = [place for place in places if any(_within(path, place) for path in inputs)]
     if inputs and all(any(_within(path, place) for place in holding) for path in inputs):
         return shlex.join(one_line(place) for place in holding)

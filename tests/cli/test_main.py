@@ -1,10 +1,9 @@
-"""The command line as such: help, settings file, completion, watch, internal errors."""
+"""The command line as such: help, settings file, completion, internal errors."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -15,7 +14,7 @@ import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
-from advisor.cli import _main, _watch
+from advisor.cli import _main
 from advisor.cli._main import _root
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto.native import library
@@ -161,30 +160,6 @@ def test_the_tab_key_offers_rules_and_paths(
     monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
     completion = BashComplete(_root, {}, "advisor", "_ADVISOR_COMPLETE")
     assert completion.complete() == offered
-
-
-def test_watch_diagnoses_again_when_a_rank_arrives(
-    tmp_path: Path, fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # GIVEN a folder to which another file comes between two looks
-    source = fixtures_dir / "gpt2-tiny-ddp-2"
-    shutil.copy(source / "rank0.json.gz", tmp_path / "rank0.json.gz")
-    seen: list[int] = []
-    looks = iter(range(100))
-
-    def sleep(_: float) -> None:
-        if next(looks) == 2:
-            shutil.copy(source / "rank1.json.gz", tmp_path / "rank1.json.gz")
-
-    monkeypatch.setattr(_watch.time, "sleep", sleep)
-
-    def diagnose() -> str:
-        seen.append(len(list(tmp_path.iterdir())))
-        return "ok"
-
-    # WHEN watched for two rounds THEN each state is diagnosed once
-    _watch.watch([str(tmp_path)], 0.0, diagnose, rounds=2)
-    assert seen == [1, 2]
 
 
 def test_an_internal_error_is_one_line_and_debug_shows_the_traceback(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from advisor.cli._output import plan_outputs
+from advisor.cli._output import plan_outputs, use_color
 from advisor.errors import AdvisorError
 
 
@@ -86,3 +88,30 @@ def test_a_command_with_names_of_its_own_may_write_text_as_well(tmp_path: Path) 
     assert places == {name: tmp_path / file for name, file in names.items()}
     with pytest.raises(AdvisorError, match="unknown format 'html'"):
         plan_outputs("html", None, force=False, file_names=names)
+
+
+@pytest.mark.parametrize(
+    ("choice", "to_file", "coloured"),
+    [("always", False, True), ("always", True, True), ("auto", False, False),
+     ("auto", True, False), ("never", False, False)],
+)  # fmt: skip
+def test_colour_goes_where_it_is_asked_for(
+    choice: str, to_file: bool, coloured: bool, fixtures_dir: Path, tmp_path: Path
+) -> None:
+    """GIVEN a pipe or a file THEN there are escapes in it only with --color always."""
+    report = tmp_path / "report.txt"
+    command = [sys.executable, "-m", "advisor", "diagnose", "-q", "--color", choice,
+               str(fixtures_dir / "gpt2-tiny-ddp-2-slow-rank"),
+               *(["-o", str(report)] if to_file else [])]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    text = report.read_text(encoding="utf-8") if to_file else done.stdout
+    assert "VERDICT" in text
+    assert ("\x1b[" in text) == coloured
+
+
+def test_colour_is_for_a_terminal_and_not_for_a_file_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert (use_color("auto"), use_color("auto", to_file=True)) == (True, False)

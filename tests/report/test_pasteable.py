@@ -27,6 +27,13 @@ def test_the_recording_stands_in_the_place_of_old(format: str) -> None:
     assert "OLD NEW" not in text
 
 
+@pytest.mark.parametrize("flags", ["-o traces/", "--output traces/", "--store traces/run.duckdb"])
+def test_where_a_report_was_written_is_no_place_to_read(flags: str) -> None:
+    report = report_with("prove it: advisor compare OLD NEW: `step ms` must fall")
+    report.command = f"advisor diagnose traces {flags} --format html"
+    assert "advisor compare traces NEW" in " ".join(render(report, None, "text").split())
+
+
 def test_markdown_shows_code_as_code_and_nothing_else_as_markup() -> None:
     page = render(report_with("look at `others wait ms` of <b>rank_2</b>"), None, "markdown")
     assert "1. look at `others wait ms` of \\<b\\>rank\\_2\\</b\\>" in page

@@ -1,0 +1,150 @@
+"""One pass of ``advisor diagnose``: read, diagnose, write; again for every round of a watch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.cli._output import Output, use_color
+from advisor.cli._progress import progress_bar
+from advisor.cli._targets import refuse_inputs
+from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from advisor.findings import FindingsReport
+
+_MOST_NOTES = 20
+_FAIL_ORDER = {"critical": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the command line asked for; ``rules`` are the choices of :meth:`Run.diagnose`."""
+
+    inputs: Sequence[Path]
+    outputs: Sequence[Output]
+    store: Path | None
+    fail_on: str
+    rules: Mapping[str, Any]
+    verbose: bool
+    quiet: bool
+    color: str
+    lean: bool
+    force: bool
+    command: str
+
+    def run(self, leave_out: frozenset[Path] = frozenset()) -> bool:
+        """Write every output; whether a finding is as severe as ``fail_on``."""
+        from advisor import api
+
+        started = time.monotonic()
+        with progress_bar(self.inputs, enabled=not self.quiet and not leave_out) as progress:
+            run = api.load(
+                *self.inputs,
+                store=self.store,
+                lean=self.lean,
+                force=self.force,
+                leave_out=leave_out,
+                command=self.command,
+                progress=progress,
+            )
+        with run:
+            report = run.diagnose(**self.rules)
+            if not self.quiet:
+                _note_what_was_read(report, time.monotonic() - started)
+            for item in self.outputs:
+                coloured = use_color(self.color, to_file=item.path is not None)
+                options = {"verbose": self.verbose, "color": coloured} if item.is_text else {}
+                _emit(item, run.render(item.format, **options), quiet=self.quiet)
+            if self.store is not None:
+                run.store.save()
+                if not self.quiet:
+                    click.echo(f"Wrote {self.store}", err=True)
+        worst = min((_FAIL_ORDER[f.severity] for f in report.findings), default=99)
+        return self.fail_on != "never" and worst <= _FAIL_ORDER[self.fail_on]
+
+    def again(self, head: str, leave_out: frozenset[Path]) -> bool:
+        """As :meth:`run` under a line ``head``, over what the rounds before have written."""
+        on_screen = any(item.is_text and item.path is None for item in self.outputs)
+        if on_screen or not self.quiet:
+            click.echo(head, err=not on_screen)
+        return replace(self, force=True).run(leave_out)
+
+    def check_rules(self) -> None:
+        """Raise AdvisorError for a rule or folder that is not there, before any file is."""
+        from advisor.engine import load_catalogue
+
+        load_catalogue(**self.rules)
+
+    def written(self) -> list[Path]:
+        """The files that :meth:`run` writes."""
+        reports = [item.path for item in self.outputs if item.path is not None]
+        return reports if self.store is None else [*reports, self.store]
+
+
+def check_store(
+    store: Path | None, outputs: Sequence[Output], inputs: Sequence[Path], *, force: bool
+) -> None:
+    """Raise AdvisorError before anything is read where the store could not be kept."""
+    from advisor.store.target import check_store_target
+
+    if store is None:
+        return
+    refuse_inputs([store], inputs)
+    if any(item.path is not None and item.path.resolve() == store.resolve() for item in outputs):
+        raise AdvisorError("is to be both the store and a report", where=str(store))
+    check_store_target(store, force=force)
+
+
+def _emit(item: Output, text: str, *, quiet: bool) -> None:
+    if item.path is None:
+        # Colours were decided on: left to itself, click takes them out on a pipe.
+        click.echo(text, nl=not text.endswith("\n"), color=True)
+        return
+    item.write(text)
+    if not quiet:
+        click.echo(f"Wrote {item.path}", err=True)
+
+
+def _note_what_was_read(report: FindingsReport, seconds: float) -> None:
+    several = len(report.runs) > 1
+    if several:
+        click.echo(
+            f"These files are of {len(report.runs)} recordings: each is diagnosed by itself",
+            err=True,
+        )
+    for run in report.runs:
+        name = f"{run.run}: " if several else ""
+        dropped = f", {run.events_dropped:,} dropped" if run.events_dropped else ""
+        if not run.ranks_read:
+            files = len(run.inputs)
+            click.echo(
+                f"{name}Read {files} file{'s' if files != 1 else ''}, no trace among them, "
+                f"in {seconds:.1f} s",
+                err=True,
+            )
+            _note_losses(run.notes)
+            continue
+        events = f"{run.events_read:,} events" if run.events_read else "no trace among them"
+        click.echo(
+            f"{name}Read {run.ranks_read} rank{'s' if run.ranks_read != 1 else ''}, "
+            f"{events}{dropped} in {seconds:.1f} s",
+            err=True,
+        )
+        _note_losses(run.notes)
+
+
+def _note_losses(notes: list[str]) -> None:
+    """What was lost in reading; other notes can wait for the report."""
+    losses = [
+        note for note in notes if note.startswith(("the recording of rank", "rank ", "file "))
+    ]
+    for note in losses[:_MOST_NOTES]:
+        click.echo(f"  {note}", err=True)
+    if len(losses) > _MOST_NOTES:
+        click.echo(f"  and {len(losses) - _MOST_NOTES} more: see the report", err=True)

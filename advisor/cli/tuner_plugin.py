@@ -43,7 +43,9 @@ def build(folder: Path, compiler: str | None, force: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--nccl", metavar="VERSION", default="2.29.7", show_default=True)
 def check(file: Path, nccl: str) -> int:
-    """Check a rule FILE: exit status 1 when a rule is wrong or can never apply."""
+    """Check a rule FILE: exit status 1 when a rule is wrong or can never apply, 2 without rules
+    to check: no such file, or a release that is none.
+    """
     from advisor.errors import AdvisorError
     from advisor.model.nccl import parse_version
     from advisor.model.nccl.version import format_version
@@ -56,8 +58,12 @@ def check(file: Path, nccl: str) -> int:
         text = file.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
         raise AdvisorError(f"cannot be read: {error.strerror}", where=str(file)) from error
-    rules = parse_rules(text, where=str(file))
     version = parse_version(nccl)
+    try:
+        rules = parse_rules(text, where=str(file))
+    except AdvisorError as error:
+        click.echo(str(error))
+        return 1
     problems = check_rules(rules, version)
     if version < TUNERS_SINCE:
         late = f"NCCL {format_version(version)} does not load the plugin, which needs 2.22 or later"

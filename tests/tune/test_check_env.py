@@ -351,3 +351,25 @@ def test_a_list_without_an_entry_fixes_no_choice() -> None:
     assert [issue.title for issue in only("NCCL_ALGO", ";;;")] == [
         "a variable for debugging is set"
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("srun --export=ALL,NCCL_NET_GDR_READ=0 foo", {"NCCL_NET_GDR_READ": "0"}),
+        ("srun --export NONE,NCCL_DEBUG=INFO,PATH,NCCL_ALGO=Ring foo",
+         {"NCCL_DEBUG": "INFO", "NCCL_ALGO": "Ring"}),
+        ("#SBATCH --export=NCCL_IB_HCA=mlx5_0,mlx5_1,NCCL_DEBUG=WARN",
+         {"NCCL_IB_HCA": "mlx5_0", "NCCL_DEBUG": "WARN"}),
+        ("srun --export=\"NCCL_IB_HCA='mlx5_0,mlx5_1',NCCL_DEBUG=WARN\" foo",
+         {"NCCL_IB_HCA": "mlx5_0,mlx5_1", "NCCL_DEBUG": "WARN"}),
+        ("sbatch --export=ALL,NCCL_DEBUG job.sh", {}),
+        ("# srun --export=ALL,NCCL_NET_GDR_READ=0 foo", {}),
+    ],
+)  # fmt: skip
+def test_settings_of_slurms_own_option_are_read(
+    tmp_path: Path, line: str, found: dict[str, str]
+) -> None:
+    path = tmp_path / "job.sh"
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    assert read_env_file(path) == {name: (value, 2) for name, value in found.items()}

@@ -103,9 +103,9 @@ class Winner:
 def check_rules(rules: Sequence[Rule], version: NcclVersion) -> list[str]:
     """What is wrong with the rules, one sentence each; empty when they are sound.
 
-    Besides what the plugin refuses: combinations this release does not have, rows that an
-    earlier one hides, and NVLS for AllGather or ReduceScatter, which has returned permuted data
-    (NVIDIA/nccl issue 1906).
+    Besides what the plugin refuses: combinations this release does not have, or that NCCL does
+    not use on so many nodes and ranks, rows that an earlier one hides, and NVLS for AllGather or
+    ReduceScatter, which has returned permuted data (NVIDIA/nccl issue 1906).
     """
     problems = []
     for number, rule in enumerate(rules, 1):
@@ -120,12 +120,36 @@ def check_rules(rules: Sequence[Rule], version: NcclVersion) -> list[str]:
             problems.append(f"{row}: {rule.channels} channels; NCCL has 1 to 64")
         if ANY not in (rule.nodes, rule.ranks) and rule.ranks < rule.nodes:
             problems.append(f"{row}: fewer ranks than nodes")
+        elif why := _never_asked(rule, version):
+            problems.append(f"{row}: can never apply, {why}")
         for earlier_number, earlier in enumerate(rules[: number - 1], 1):
             applies = earlier.cells >= rule.cells or earlier.cells & _ALWAYS
             if earlier.covers(rule) and applies:
                 problems.append(f"{row}: never reached, rule {earlier_number} covers it")
                 break
     return problems
+
+
+def _never_asked(rule: Rule, version: NcclVersion) -> str:
+    """Why NCCL uses none of the rule's algorithms on its nodes and ranks; '' where it may."""
+    if rule.ranks == 1:
+        return "a communicator of one rank moves nothing"
+    used = {a for a, p in rule.cells if legal(rule.function, a, p, version)}
+    reasons = [_off(algorithm, rule.nodes, rule.ranks) for algorithm in sorted(used)]
+    return reasons[0] if reasons and all(reasons) else ""
+
+
+def _off(algorithm: str, nodes: int, ranks: int) -> str:
+    """Why an algorithm is off on so many nodes and ranks (-1: any), whatever the machine."""
+    if algorithm == "NVLSTree" and nodes == 1:
+        return "NVLSTree needs several nodes"
+    if ANY in (nodes, ranks):
+        return ""
+    if algorithm == "PAT" and nodes != ranks:
+        return "PAT needs one rank per node"
+    if algorithm == "CollNetDirect" and ranks > 8 * nodes:
+        return "CollNetDirect covers at most 8 ranks per node"
+    return ""
 
 
 def format_rules(

@@ -29,6 +29,8 @@ from advisor.store.store import SCHEMA_VERSION
 
 MAX_RETRIES = 3
 _FILES_PER_LOOK = 64
+_NO_ANSWER = "start one: ray start --head; or export RAY_AUTH_MODE=token (with the head's \
+~/.ray/auth_token) where one runs that asks for a token"
 ClusterProgress = Callable[[int, int], None]
 """Called with (bytes of the files done, bytes of all files)."""
 
@@ -151,7 +153,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
         raise AdvisorError(
             f"no Ray cluster answers: {str(error).splitlines()[0]}",
             where=address or "",
-            hint="start one: ray start --head",
+            hint=_NO_ANSWER,
         ) from error
     try:
         yield ray

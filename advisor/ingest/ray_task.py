@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import resource
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,15 +17,14 @@ from pathlib import Path
 from advisor.errors import AdvisorError
 from advisor.ingest.detect import detect
 from advisor.ingest.pipeline import read_sources
-from advisor.ingest.ray_look import fetch
+from advisor.ingest.ray_look import INGEST, fetch, scratch_folder
 from advisor.ingest.ray_plan import Item, Piece, is_url
 from advisor.ingest.source import ReadContext, Reader, Source
-from advisor.store.batches import Index, is_dead, new_token
+from advisor.store.batches import Index
 from advisor.store.parquet import is_parquet_store
 from advisor.store.store import Store
 
 _MEMORY_LIMIT = "1GB"
-_SCRATCH = "advisor-ingest-"
 
 
 @dataclass(frozen=True)
@@ -271,12 +268,8 @@ def _scratch(job: Job) -> Iterator[Path]:
             where=str(job.folder),
             hint="choose one on a shared file system",
         )
-    # A killed worker leaves its copy of the traces and its store: the next one removes them.
-    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
-        if is_dead(left.name.removeprefix(_SCRATCH)):
-            shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{new_token()}-") as scratch:
-        yield Path(scratch)
+    with scratch_folder(INGEST) as scratch:
+        yield scratch
 
 
 def _cpu_s() -> float:

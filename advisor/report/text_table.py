@@ -12,21 +12,26 @@ from advisor.report import humanise
 _MAX_ROWS = 12
 _INDENT = 5
 _GAP = 2
+_MOST_KEYS = 3
 
 
 def text_table(table: Table, width: int) -> Iterator[str]:
     """The lines of ``table``, each at most ``width`` characters.
 
-    A table that is wider is shown in blocks of columns, each of which begins with the first.
+    A table that is wider is shown in blocks of columns, each of which begins with the columns that
+    tell its rows apart, or with their numbers.
     """
     columns, rows = humanise.table(table.columns, table.rows[:_MAX_ROWS])
     yield from _indented(table.title, 3, width)
     room = max(width - _INDENT, 20)
-    grid = [columns, *rows]
-    widths = [max(len(row[index]) for row in grid) for index in range(len(columns))]
-    for block in _blocks(widths, room):
-        first = min(widths[block[0]], room // 2) if len(block) > 1 else min(widths[block[0]], room)
-        limits = [first, *(min(widths[index], room - first - _GAP) for index in block[1:])]
+    keys, grid = 1, [columns, *rows]
+    if not _fits(_widths(grid), 1, room):
+        keys, grid = _keyed(grid, room)
+    widths = _widths(grid)
+    for block in _blocks(widths, keys, room):
+        first = [min(widths[index], _key_room(keys, len(block), room)) for index in block[:keys]]
+        left = room - sum(first) - _GAP * len(first)
+        limits = [*first, *(min(widths[index], left) for index in block[keys:])]
         for row in grid:
             yield from _row([row[index] for index in block], limits)
     if len(table.rows) > _MAX_ROWS:
@@ -37,17 +42,56 @@ def text_table(table: Table, width: int) -> Iterator[str]:
         yield from _indented(table.note, _INDENT, width)
 
 
-def _blocks(widths: Sequence[int], room: int) -> Iterator[list[int]]:
-    """Columns that fit beside each other, the first in every block."""
+def _widths(grid: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*grid, strict=True)]
+
+
+def _fits(widths: Sequence[int], keys: int, room: int) -> bool:
+    return len(list(_blocks(widths, keys, room))) < 2
+
+
+def _keyed(grid: list[list[str]], room: int) -> tuple[int, list[list[str]]]:
+    """How many columns tell the rows apart, and the table with these first.
+
+    The first column and what must be added from the left; a number of the row where that would
+    take half of the room, or does not do.
+    """
+    rows, chosen = grid[1:], [0]
+    for index in range(1, len(grid[0])):
+        if len(chosen) == _MOST_KEYS or _distinct(rows, chosen) == len(rows):
+            break
+        if _distinct(rows, [*chosen, index]) > _distinct(rows, chosen):
+            chosen.append(index)
+    widths = _widths(grid)
+    taken = sum(widths[index] + _GAP for index in chosen)
+    if len(chosen) > 1 and (_distinct(rows, chosen) < len(rows) or taken > room // 2):
+        return 1, [["#", *grid[0]], *([str(n), *row] for n, row in enumerate(rows, 1))]
+    order = [*chosen, *(index for index in range(len(grid[0])) if index not in chosen)]
+    return len(chosen), [[row[index] for index in order] for row in grid]
+
+
+def _distinct(rows: Sequence[Sequence[str]], columns: Sequence[int]) -> int:
+    return len({tuple(row[index] for index in columns) for row in rows})
+
+
+def _key_room(keys: int, columns: int, room: int) -> int:
+    """The most that one of the columns at the head of a block may take."""
+    return room // 2 if columns > keys and keys == 1 else room
+
+
+def _blocks(widths: Sequence[int], keys: int, room: int) -> Iterator[list[int]]:
+    """Columns that fit beside each other, the first ``keys`` in every block."""
     if not widths:
         return
-    key = min(widths[0], room // 2) if len(widths) > 1 else min(widths[0], room)
-    block, used = [0], key
-    for index in range(1, len(widths)):
+    head = list(range(keys))
+    most = _key_room(keys, len(widths), room)
+    key = sum(min(widths[index], most) + _GAP for index in head) - _GAP
+    block, used = list(head), key
+    for index in range(keys, len(widths)):
         need = _GAP + min(widths[index], room - key - _GAP)
-        if used + need > room and len(block) > 1:
+        if used + need > room and len(block) > keys:
             yield block
-            block, used = [0], key
+            block, used = list(head), key
         block.append(index)
         used += need
     yield block

@@ -38,6 +38,46 @@ def test_every_block_of_columns_names_the_rank() -> None:
     assert sum(line[0] == "7" for line in lines) == len(heads)
 
 
+def calls(names: int) -> Table:
+    """Six calls of rank 0; ``names`` of them have a name of their own."""
+    return Table(
+        title="Calls",
+        columns=["rank", "op", "call_id", *(f"a_long_column_{n}" for n in range(5))],
+        rows=[[0, "all_reduce", min(call, names), *[f"value {call}"] * 5] for call in range(6)],
+    )
+
+
+def test_every_block_of_columns_tells_its_rows_apart() -> None:
+    """GIVEN calls of one rank, told apart by another column THEN that one is repeated as well."""
+    lines = [line.split() for line in text_table(calls(6), 60)][1:]
+    heads = [line for line in lines if line[0] == "rank"]
+    assert len(heads) > 1
+    assert all(head[:2] == ["rank", "call"] for head in heads)
+    for call in range(6):
+        assert [line[:2] for line in lines].count(["0", str(call)]) == len(heads)
+
+
+def test_rows_that_few_columns_do_not_tell_apart_are_numbered() -> None:
+    wide = Table(
+        title="Calls",
+        columns=["rank", "a_name_of_something", "host", *(f"a_long_column_{n}" for n in range(3))],
+        rows=[
+            [0, f"{'x' * 40}{call // 2}", f"{'y' * 20}{call % 2}", *[f"value {call}"] * 3]
+            for call in range(4)
+        ],
+    )
+    lines = [line.split() for line in text_table(wide, 60)][1:]
+    heads = [line for line in lines if line[0] == "#"]
+    assert len(heads) > 1
+    for number in "1234":
+        assert sum(line[0] == number for line in lines) == len(heads)
+
+
+def test_a_table_that_fits_keeps_its_columns_in_order() -> None:
+    head = list(text_table(calls(6), 200))[1].split()
+    assert head[:3] == ["rank", "op", "call"]
+
+
 def test_a_table_of_one_column_or_none_is_shown() -> None:
     assert list(text_table(Table(title="t", columns=["name"], rows=[["x" * 50]]), 40))[1:]
     assert list(text_table(Table(title="t", columns=[], rows=[]), 40)) == ["   t"]

@@ -90,6 +90,8 @@ def announce(sweep: Sweep, unheeded: list[str], model: NcclModel | None) -> None
     if sweep.fixed:
         listed = ", ".join(name.removeprefix("env.") for name in sweep.fixed)
         click.echo(f"Not swept, this job has one value only: {listed}", err=True)
+    for line in sweep.refused:
+        click.echo(f"Refused {line}", err=True)
 
 
 def print_result(sweep: Sweep, result: Recommendation) -> None:

@@ -152,6 +152,15 @@ def command(
                 click.echo(f"  {line}")
 
 
+def _written(algorithm: str, release: str) -> str:
+    """The algorithm by the name it has in the release: CollNet was one until 2.13."""
+    from advisor.model.nccl.names import algorithms
+    from advisor.model.nccl.version import parse_version
+
+    one = "CollNetChain" not in algorithms(parse_version(release))
+    return "CollNet" if one and algorithm == "CollNetDirect" else algorithm
+
+
 def _text(prediction: Prediction, assumptions: tuple[str, ...]) -> str:
     lines = [
         f"{prediction.op} of {prediction.bytes:,} bytes on {prediction.ranks} ranks, "
@@ -170,7 +179,8 @@ def _text(prediction: Prediction, assumptions: tuple[str, ...]) -> str:
             else ""
         )
         lines.append(
-            f"{row.algo:15}{row.proto:10}{row.latency_us:11.1f}{row.bandwidth_gbps:9.1f}{time}{mark}"
+            f"{_written(row.algo, prediction.nccl):15}{row.proto:10}{row.latency_us:11.1f}"
+            f"{row.bandwidth_gbps:9.1f}{time}{mark}"
         )
     if chosen is None:
         lines.append("NCCL would fail: no algorithm and protocol is left for this call")

@@ -144,7 +144,7 @@ def _cells(estimate: Any) -> list[str]:
 def _detail(plan: Plan) -> str:
     lines = _head(plan)
     lines.append(
-        f"{plan.cluster.gpus} GPUs on {plan.cluster.nodes} node"
+        f"{_gpus(plan)} on {plan.cluster.nodes} node"
         f"{'s' if plan.cluster.nodes > 1 else ''}, {plan.global_batch:,} sequences per step"
     )
     lines += _roofline(plan)
@@ -192,11 +192,15 @@ def _gbps(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
+def _gpus(plan: Plan) -> str:
+    return f"{plan.cluster.gpus} GPU{'s' if plan.cluster.gpus > 1 else ''}"
+
+
 def _scaling(plans: list[Plan]) -> str:
     lines = _head(plans[0])
     rows = []
     for plan in plans:
-        name = f"{plan.cluster.gpus} GPUs"
+        name = _gpus(plan)
         if plan.recommended is None:
             rows.append([name, "nothing fits", *[""] * (len(_HEADER) - 1)])
         else:

@@ -8,6 +8,7 @@ left out and said so: a knob that the backend ignores is never swept as if it we
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from functools import cache
@@ -79,6 +80,16 @@ class Axis(_Model):
         if len({repr(value) for value in values}) != len(values):
             raise ValueError("lists a value twice")
         return values
+
+    @field_validator("setting", mode="before")
+    @classmethod
+    def _prefixed(cls, setting: Any) -> Any:
+        if isinstance(setting, str) and re.fullmatch("[A-Z][A-Z0-9_]*", setting):
+            raise ValueError(
+                f"unknown setting '{setting}'; a variable is written "
+                f"'{ENVIRONMENT_PREFIX}{setting}'"
+            )
+        return setting
 
     @field_validator("setting")
     @classmethod

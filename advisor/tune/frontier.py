@@ -5,6 +5,7 @@ Steps are freed of drift: a trial's ratio to the baselines around it times the b
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from advisor.config.sweep import Configuration
 from advisor.tune.points import Key, key_of
 from advisor.tune.sweep import Sweep
 from advisor.tune.trial import TrialResult
+
+# Peaks of two runs of one setting differ by up to some tenths of a per cent.
+SAME_MEMORY = 1.01
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,10 @@ def frontier(sweep: Sweep, label: Callable[[Configuration], str]) -> list[dict[s
         noise = sweep.resolution_of(min(one.trials, other.trials))
         return noise is not None and one.ratio < other.ratio * (1 - noise)
 
+    least = min(point.memory_bytes for point in points)
+
     def smaller(one: _Point, other: _Point) -> bool:
-        return (one.memory_bytes, one.ratio) < (other.memory_bytes, other.ratio)
+        return (_memory_class(one, least), one.ratio) < (_memory_class(other, least), other.ratio)
 
     return [
         {
@@ -58,6 +64,11 @@ def frontier(sweep: Sweep, label: Callable[[Configuration], str]) -> list[dict[s
         }
         for point in points
     ]
+
+
+def _memory_class(point: _Point, least: int) -> int:
+    """Steps of ``SAME_MEMORY`` above the least: within one nothing needs less than another."""
+    return int(math.log(max(point.memory_bytes, 1) / max(least, 1)) / math.log(SAME_MEMORY))
 
 
 def _points(sweep: Sweep) -> list[_Point]:

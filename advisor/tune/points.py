@@ -15,6 +15,7 @@ from functools import cached_property
 
 from advisor.config.sweep import (
     ENVIRONMENT_PREFIX,
+    STRATEGY,
     Axis,
     Configuration,
     Value,
@@ -113,6 +114,27 @@ class Points:
     @cached_property
     def _keys(self) -> frozenset[Key]:
         return frozenset(key_of(job) for job in self.jobs)
+
+
+def refusals(workload: Workload, axes: Sequence[Axis], start: Configuration) -> dict[str, str]:
+    """Why ``workload`` refuses each value that it refuses alone: ``{"micro_batch=3": reason}``.
+
+    {} where the strategy is swept: what one refuses another may take.
+    """
+    from advisor.profile import strategies
+
+    found: dict[str, str] = {}
+    if any(axis.setting == STRATEGY for axis in axes):
+        return found
+    for axis in axes:
+        if axis.setting.startswith(ENVIRONMENT_PREFIX):
+            continue
+        for value in values_of(axis, start)[1:]:
+            try:
+                strategies.prepare(workload.with_settings({axis.setting: value}))
+            except AdvisorError as error:
+                found[f"{axis.setting}={value}"] = error.message.splitlines()[0]
+    return found
 
 
 def job_identity(workload: Workload) -> Identity:

@@ -10,7 +10,7 @@ from advisor.config.sweep import STRATEGY, Axis, baseline
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.tune.budget import combinations_in
-from advisor.tune.points import Points, comparable, job_identity
+from advisor.tune.points import Points, comparable, job_identity, refusals
 from advisor.tune.search import default_limit
 from advisor.tune.sweep import Sweep
 
@@ -97,6 +97,7 @@ def prepare(
     workload = comparable(_long_enough(workload), axes)
     start = baseline(list(axes), workload, environment)
     points = Points.of(axes, start, job_identity(workload))
+    refused = refusals(workload, axes, start) if points.refused else {}
     varied = [axis for axis in axes if points.varies(axis.setting)]
     fixed = [axis.setting for axis in axes if axis not in varied]
     points = points.without(fixed)
@@ -105,7 +106,7 @@ def prepare(
         raise AdvisorError(
             f"nothing to vary: of the space's other combinations this job refuses {points.refused} "
             f"and {points.same} come to the same job (a bucket cap above all gradients is no other "
-            "one)",
+            "one)" + "".join(f"; {name}: {why}" for name, why in refused.items()),
             hint="see the strategies and backends of the axes, or pass --space",
         )
     return Sweep(
@@ -117,6 +118,7 @@ def prepare(
         if trials is None
         else combinations_in(trials, others),
         fixed=fixed,
+        refused=[f"{name}: {why}" for name, why in refused.items()],
         seconds=seconds,
         timeout_s=timeout_s,
         timed_steps=given,

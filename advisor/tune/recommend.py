@@ -252,6 +252,7 @@ def _not_run(sweep: Sweep) -> list[str]:
     points = sweep.points
     return [
         *([f"{', '.join(sweep.fixed)}: this job has one value only"] if sweep.fixed else []),
+        *sweep.refused,
         *(
             [f"{points.refused} combinations that this job refuses (other global batch, "
              "too few ranks, settings that exclude each other)"] if points.refused else []

@@ -39,7 +39,8 @@ class Plan:
 class Sweep:
     """One sweep over ``axes`` of ``workload``; results live in ``folder``.
 
-    ``fixed`` are axes without a second value that this workload can run. Without ``axes`` the
+    ``fixed`` are axes without a second value that this workload can run, ``refused`` says of each
+    value that it refuses why. Without ``axes`` the
     present settings run once, for their trace. ``sitting`` is the one that goes on now.
     ``timed_steps`` is what the user's workload says of them (None: nothing); trials may run more.
     """
@@ -52,6 +53,7 @@ class Sweep:
     seconds: float | None = None
     timeout_s: float = 120.0
     fixed: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     predictions: Predicted | None = None
     results: list[TrialResult] = field(default_factory=list)
     sitting: int = 0

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
+from advisor.cli.nccl_model import command as nccl_model
+from advisor.cli.plan import command
 from advisor.model.plan import Plan, Row, make_plan
 from advisor.model.presets import preset
 
@@ -57,3 +60,13 @@ def test_the_memory_that_is_left_is_told_in_figures(gpus: int) -> None:
         said = "; ".join(row.reasons)
         assert ("little memory is free" in said) == (share > 0.9)
         assert ("less than a quarter of the memory free" not in said) or share > 0.75
+
+
+def test_one_gpu_is_one_and_an_early_collnet_has_its_own_name() -> None:
+    done = CliRunner().invoke(command, ["gpt2", "dgx-h100", "--gpus", "1"])
+    assert "\n1 GPU on 1 node, " in done.output
+    line = ["--hardware", "dgx-h100", "--op", "allreduce", "--bytes", "1M", "--nccl"]
+    early = CliRunner().invoke(nccl_model, [*line, "2.8.4"]).output
+    assert "\nCollNet  " in early
+    assert "CollNetDirect" not in early
+    assert "\nCollNetDirect  " in CliRunner().invoke(nccl_model, [*line, "2.14.3"]).output

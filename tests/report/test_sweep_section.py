@@ -159,9 +159,9 @@ def test_the_frontier_joins_what_nothing_beats() -> None:
 
 
 def test_the_frontier_calls_fastest_only_what_is_beyond_the_noise() -> None:
-    def points(fastest: bool, confirmed: bool = True) -> dict[str, object]:
+    def points(fastest: bool, confirmed: bool = True, mb: int = 900) -> dict[str, object]:
         step = {"step_ns": 90_000_000, "peak_memory_bytes": 800_000_000, "on_frontier": True}
-        other = {"step_ns": 91_000_000, "peak_memory_bytes": 900_000_000, "on_frontier": False}
+        other = {"step_ns": 91_000_000, "peak_memory_bytes": mb * 1_000_000, "on_frontier": False}
         return {
             "frontier": [
                 {"settings": "a=1", "fastest": fastest, "confirmed": confirmed, **step},
@@ -177,6 +177,11 @@ def test_the_frontier_calls_fastest_only_what_is_beyond_the_noise() -> None:
     within = page(points(False))
     assert "is the fastest" not in within
     assert "a=1 needs the least memory, and nothing is faster by more than the noise" in within
+    # AND of runs that need as much nothing is said to need the least
+    alike = page(points(False, mb=801))
+    assert "needs the least" not in alike
+    assert "Nothing is faster by more than the noise, and all need about as much memory" in alike
+    assert "a=1 is the fastest and all need about as much memory" in page(points(True, mb=801))
 
 
 def test_a_failed_trial_says_why_and_where_its_log_is() -> None:

@@ -49,3 +49,14 @@ def test_nothing_is_the_fastest_within_the_noise(tmp_path: Path) -> None:
     assert not any(point["fastest"] for point in points.values())
     assert points["present settings"]["on_frontier"]
     assert not points["bucket_cap_mb=5"]["on_frontier"]
+
+
+def test_memory_that_differs_by_less_than_runs_do_favours_nothing(tmp_path: Path) -> None:
+    # GIVEN a setting that needs a thousandth less and takes a fifth longer
+    sweep = run_of(
+        tmp_path,
+        (25, 100, 457), (25, 100, 457), (25, 100.2, 457), (5, 120, 456.6), (25, 100, 457),
+    )  # fmt: skip
+    points = {p["settings"]: p for p in recommend(sweep, []).frontier}
+    assert points["present settings"]["on_frontier"]
+    assert not points["bucket_cap_mb=5"]["on_frontier"]

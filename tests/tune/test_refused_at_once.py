@@ -11,8 +11,12 @@ from click.testing import CliRunner
 
 from advisor.cli.tune import command
 from advisor.config.paths import shipped
+from advisor.config.sweep import Axis, load_space
+from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.tune import run as engine
+from advisor.tune.prepare import prepare
+from advisor.tune.recommend import recommend
 from advisor.tune.trial import TrialResult
 
 STUDY = str(shipped("workloads") / "gpt2-large-2xh100.yaml")
@@ -64,3 +68,22 @@ def test_a_workload_that_does_not_run_is_no_success(
     )
     assert "RESULT   the workload itself does not run: rank 1 failed: boom" in done.stdout
     assert done.return_value == 2
+
+
+def test_a_value_that_the_job_refuses_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    axes = [Axis(setting="micro_batch", values=[2, 3])]
+    sweep = prepare(Workload(name="w"), axes, tmp_path, {}, trials=None, seconds=None, timeout_s=1)
+    why = "micro_batch=3: global_batch 8 and micro_batch 3 on 2 data-parallel ranks: not a multiple"
+    assert [line for line in recommend(sweep, []).not_tried if line.startswith(why)]
+    alone = [Axis(setting="micro_batch", values=[3])]
+    with pytest.raises(AdvisorError, match=why):
+        prepare(Workload(name="w"), alone, tmp_path, {}, trials=None, seconds=None, timeout_s=1)
+
+
+def test_a_variable_without_its_prefix_is_refused_with_it(tmp_path: Path) -> None:
+    space = tmp_path / "space.yaml"
+    space.write_text("axes:\n  - {setting: NCCL_ALGO, values: [Ring]}\n")
+    with pytest.raises(AdvisorError, match="a variable is written 'env") as caught:
+        load_space(space)
+    assert "'env.NCCL_ALGO'" in str(caught.value)
+    assert f"{space}:2" in str(caught.value)

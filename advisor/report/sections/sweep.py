@@ -17,6 +17,8 @@ from advisor.store.store import Store
 # Causes of a sweep's verdict: its page is about the sweep, not about the baseline's findings.
 # UNTOLD: no alternative ran to its end, or too little of the present settings did.
 WON, KEPT, MODELLED, UNTOLD = "sweep-won", "sweep-kept", "sweep-modelled", "sweep-untold"
+# Peaks of memory that differ by less are alike (as on the sweep's frontier).
+_SAME_MEMORY = 1.01
 
 
 def build(store: Store, run: str, *, several: bool = False) -> Section | None:
@@ -130,17 +132,19 @@ def _frontier(points: list[dict[str, Any]], suffix: str) -> Figure:
         )
         for point in points
     ]
+    memory = [outcome.memory_bytes for outcome in outcomes]
+    alike = max(memory) <= _SAME_MEMORY * min(memory)
+    least = "all need about as much memory" if alike else "needs the least memory"
     best = sorted((o for o in outcomes if o.on_frontier), key=lambda o: o.step_ns)
     fastest = next((p for p in points if p["on_frontier"] and p.get("fastest")), None)
     if len(best) > 1:
         title = f"{len(best)} settings trade time against memory, as far as the noise lets one tell"
     elif fastest is not None and fastest.get("confirmed"):
-        title = f"{best[0].label} is the fastest and needs the least memory"
+        title = f"{best[0].label} is the fastest and {least}"
     elif fastest is not None:
-        title = (
-            f"{best[0].label} looked fastest in the search, not confirmed, and needs the least "
-            "memory"
-        )
+        title = f"{best[0].label} looked fastest in the search, not confirmed, and {least}"
+    elif alike:
+        title = f"Nothing is faster by more than the noise, and {least}"
     else:
         title = (
             f"{best[0].label} needs the least memory, and nothing is faster by more than the noise"

@@ -20,6 +20,7 @@ _LABEL = 9
 _LEAST_LINES = 7
 _ANSI = {Severity.CRITICAL: "31;1", Severity.WARNING: "33", Severity.INFO: "36"}
 _MAX_PLACE = 120
+_LEAST_PLACE = 16
 
 
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
@@ -46,15 +47,13 @@ def _head(report: FindingsReport, options: Options) -> Iterator[str]:
     worst = report.findings[0].severity if report.findings else None
     ansi = "32;1" if verdict.cause == "healthy" else _ANSI.get(worst, "1") if worst else "1"
     steps = [summary.to_paste(step, report) for step in verdict.next_steps]
-    runs = list(_runs(report, options))
     notes: list[str] = []
     for text in summary.caveats(report):
         notes += _labelled("" if notes else "NOTE", text, options, ansi="1")
     shown = brief(
         verdict.model_copy(update={"next_steps": steps}),
         lambda text: len(_wrap(text, options.width - _LABEL)),
-        # Of few recordings the verdicts belong to the ten lines, of many they follow.
-        lines=max(LINES - len(runs) - len(notes), _LEAST_LINES),
+        lines=max(LINES - len(notes), _LEAST_LINES),
     )
     yield from _labelled("VERDICT", verdict.title, options, ansi=ansi)
     if shown.why:
@@ -64,11 +63,11 @@ def _head(report: FindingsReport, options: Options) -> Iterator[str]:
     for index, step in enumerate(steps if options.verbose else shown.steps):
         yield from _labelled("NEXT" if index == 0 else "", step, options, ansi="1")
     yield from notes
-    yield from runs
+    yield from _runs(report, options)
 
 
 def _runs(report: FindingsReport, options: Options) -> Iterator[str]:
-    """A line for the verdict of every run: of several recordings each is diagnosed by itself."""
+    """The verdict of every run, whole: of several recordings each is diagnosed by itself."""
     several = [(run, run.verdict) for run in report.runs if run.verdict is not None]
     if not several:
         return
@@ -76,9 +75,8 @@ def _runs(report: FindingsReport, options: Options) -> Iterator[str]:
     yield from _labelled("RUNS", head, options, ansi="1")
     for run, verdict in several:
         ranks = f" ({numbers.plural(run.ranks_read, 'rank')})" if run.ranks_read else ""
-        text = f"{run.run}{ranks}: {verdict.title}"
-        if not options.verbose:
-            text = shorten(text, options.width - _LABEL)
+        told = report.verdict.title == f"{run.run}: {verdict.title}"
+        text = f"{run.run}{ranks}: {'see above' if told else verdict.title}"
         yield from _labelled("", text, options)
 
 
@@ -94,21 +92,29 @@ def _findings_table(report: FindingsReport, options: Options) -> Iterator[str]:
     amounts = [summary.per_step(finding) for finding in report.findings]
     per = summary.per(report)
     amount_width = max(len(per), *(len(amount) for amount in amounts))
-    rule_width = min(max(len("finding"), *(len(f.rule) for f in report.findings)), 30)
-    before = 2 + 2 + 8 + 2 + amount_width + 2 + rule_width + 2
-    room = max(options.width - before, 8)
-    yield f" #  severity  {per:<{amount_width}}  {'finding':<{rule_width}}  where"
+    # A rule is a name to copy: it is never cut.
+    rule_width = max(len("finding"), *(len(f.rule) for f in report.findings))
+    left = 2 + 2 + 8 + 2 + amount_width + 2
+    beside = options.width - (left + rule_width + 2)
+    below = beside < _LEAST_PLACE
+    room = max(options.width - left - 2, _LEAST_PLACE) if below else beside
+    heads = "finding, and below it where" if below else f"{'finding':<{rule_width}}  where"
+    yield f" #  severity  {per:<{amount_width}}  {heads}"
     for number, (finding, amount) in enumerate(zip(report.findings, amounts, strict=True), 1):
         where = summary.place(finding)
         if several_runs:
             where = f"{finding.run}: {where}"
         severity = _style(f"{finding.severity:<8}", _ANSI[finding.severity], options)
-        rule = shorten(finding.rule, rule_width)
-        line = f"{number:>2}  {severity}  {amount:<{amount_width}}  {rule:<{rule_width}}  "
+        line = f"{number:>2}  {severity}  {amount:<{amount_width}}  "
         # Folded, not cut: what stands last (a group, an operator) tells two findings apart.
-        first, *more = _wrap(shorten(where, _MAX_PLACE), room) or [""]
-        yield (line + first).rstrip()
-        yield from (" " * before + part for part in more)
+        places = _wrap(shorten(where, _MAX_PLACE), room)
+        if below:
+            yield line + one_line(finding.rule)
+            yield from (" " * (left + 2) + part for part in places)
+            continue
+        first, *more = places or [""]
+        yield f"{line}{one_line(finding.rule):<{rule_width}}  {first}".rstrip()
+        yield from (" " * (left + rule_width + 2) + part for part in more)
 
 
 def _tail(report: FindingsReport, options: Options) -> Iterator[str]:

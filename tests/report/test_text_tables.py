@@ -103,12 +103,45 @@ def two_runs(ranks: tuple[int, int]) -> list[str]:
     return render(report, None, "text").split("\n\n")[0].splitlines()
 
 
-def test_two_recordings_fit_ten_lines_and_name_their_ranks() -> None:
-    head = two_runs((16, 8))
-    assert len(head) <= 10
-    assert any("job0 (16 ranks):" in line for line in head)
-    assert any("job1 (8 ranks):" in line for line in head)
-    assert max(map(len, head)) <= 80
+def test_of_two_recordings_the_head_keeps_its_proof_and_no_verdict_is_cut() -> None:
+    lines = two_runs((16, 8))
+    start = next(n for n, line in enumerate(lines) if line.startswith("RUNS"))
+    assert start <= 10
+    assert "prove it: so" in " ".join(lines[:start])
+    runs = " ".join(" ".join(lines[start:]).split())
+    for name in ("job0 (16 ranks)", "job1 (8 ranks)"):
+        assert f"{name}: {('a long title ' * 12).strip()}" in runs
+    assert "…" not in runs
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_verdict_above_is_not_said_twice() -> None:
+    report = make_report()
+    report.runs = [
+        summary().model_copy(
+            update={"run": name, "verdict": Verdict(title=f"{name} is slow", cause="unknown")}
+        )
+        for name in ("job0", "job1")
+    ]
+    report.verdict = report.verdict.model_copy(update={"title": "job1: job1 is slow"})
+    text = render(report, None, "text")
+    assert text.count("job1 is slow") == 1
+    assert "job1 (4 ranks): see above" in text
+    assert "job0 (4 ranks): job0 is slow" in text
+
+
+@pytest.mark.parametrize("rule", ["jitter", "optimizer-waits-for-communication"])
+def test_the_name_of_a_rule_is_never_cut(rule: str) -> None:
+    report = make_report()
+    report.findings[0] = report.findings[0].model_copy(
+        update={"rule": rule, "savings_low_ns": 1_000_000, "savings_high_ns": 90_000_000,
+                "where": "all_gather over the ranks of the group of all"}
+    )  # fmt: skip
+    lines = render(report, None, "text").splitlines()
+    rows = lines[next(n for n, line in enumerate(lines) if line.startswith(" #")) :][:5]
+    assert any(rule in line.split() for line in rows)
+    assert "all_gather over the ranks of the group of all" in " ".join(" ".join(rows).split())
+    assert max(map(len, rows)) <= 80
 
 
 @pytest.mark.parametrize(

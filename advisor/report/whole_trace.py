@@ -9,6 +9,9 @@ from typing import Any
 from advisor.report.charts.scene import DataTable, Text
 from advisor.report.sections.section import Section
 
+WHOLE_TRACE = "whole-trace"
+"""Of ``RunSummary.step_source``: no steps are marked."""
+
 _WORDS = (
     (re.compile(r"^Where does the step go\?"), "Where does the time go?"),
     (re.compile(r"^What a step sends$"), "What is sent"),

@@ -8,10 +8,8 @@ import re
 
 import pytest
 
-import advisor
 from advisor.report import render
 from advisor.report.commands import inline_code, is_command
-from advisor.report.labels import Labels
 from advisor.store.store import Store
 from tests.report.support import (
     MS,
@@ -51,23 +49,6 @@ def test_ids_are_unique_and_references_resolve(page: str) -> None:
     for names in re.findall(r'aria-labelledby="([^"]+)"', page):
         wanted |= set(names.split())
     assert wanted <= set(ids)
-
-
-def test_regions_of_several_recordings_are_told_apart_by_name() -> None:
-    """GIVEN logs of three jobs, two with the same picture THEN no two tables have one name."""
-    with advisor.load("fixtures/nccl-logs") as run:
-        text = run.render("html")
-    names = re.findall(r'role="region" aria-label="([^"]+)"', text)
-    assert len(names) == len(set(names))
-    named = [name for name in names if name.startswith("Data: NCCL built one ring for 2 channels")]
-    assert len(named) == 2
-    assert all(name.endswith((" (v2.21-one-nic)", " (v2.27-groups)", " (v2.10-sockets)"))
-               for name in named)  # fmt: skip
-
-
-def test_regions_of_one_name_are_numbered() -> None:
-    labels = Labels(["a"])
-    assert [labels.of("Calls", "Findings") for _ in range(3)] == ["Calls", "Calls, 2", "Calls, 3"]
 
 
 def test_nothing_in_the_page_can_run_or_load(page: str) -> None:
@@ -271,19 +252,6 @@ def test_a_single_rank_gets_no_fitted_curve() -> None:
         page = render(make_report(), store, "html")
     assert "Curve: fitted" not in page
     assert "the bandwidth is a lower bound" in page
-
-
-def test_nothing_is_per_step_where_the_whole_trace_was_taken_as_one() -> None:
-    report = make_report(name="all_reduce per step")
-    report.runs[0].step_source = "whole-trace"
-    with make_store(steps=1) as store:
-        html = render(report, store, "html").replace("\N{NO-BREAK SPACE}", " ")
-    for title in ("Where does the time go?", "Times are per trace"):
-        assert title in html
-    ours = re.sub(r"<code.*?</code>|<h1>.*?</h1>|<article.*?</article>", "", html, flags=re.DOTALL)
-    for words in ("Where does the step go", "What a step sends", "ms per step", "calls per step"):
-        assert words not in ours
-    assert "all_reduce per step" in html, "a name stays"
 
 
 def test_a_long_cell_is_wrapped_and_not_cut(page: str) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from advisor.findings import FindingsReport, OutcomeKind
+from advisor.findings import FindingsReport, OutcomeKind, RunSummary
 from advisor.report import numbers, summary
 from advisor.report.charts.scene import DataTable
 from advisor.report.sections import roofline, size
 from advisor.report.sections.section import Section
 from advisor.report.tables import rows
+from advisor.report.whole_trace import WHOLE_TRACE
 from advisor.store.store import Store
 
 _MAX_ROWS = 64
@@ -76,8 +77,10 @@ def one_line_quality(report: FindingsReport) -> str:
         ranks = numbers.plural(run.ranks_read, "rank")
         if run.world_size and run.world_size != run.ranks_read:
             ranks = f"{run.ranks_read} of {numbers.plural(run.world_size, 'rank')}"
-        text = f"{ranks}, {numbers.plural(run.steps_complete, 'complete step')}"
-        if run.steps_partial:
+        whole = run.step_source == WHOLE_TRACE
+        steps = "no steps marked" if whole else numbers.plural(run.steps_complete, "complete step")
+        text = f"{ranks}, {steps}"
+        if run.steps_partial and not whole:
             text += f" ({run.steps_partial} partial left out)"
         if run.events_read:
             text += f", {numbers.plural(run.events_read, 'event')} read"
@@ -115,25 +118,35 @@ def _no_roofline(
 
 
 def _runs(report: FindingsReport) -> DataTable:
+    """What was read of each run; of a whole trace taken as one there are no steps to count."""
+    read = [run for run in report.runs if run.ranks_read]
+    marked = [run for run in read if run.step_source != WHOLE_TRACE]
+    time = "whole trace"
+    if marked:
+        time = "median step" if len(marked) == len(read) else "median step or whole trace"
+    counted = ["steps", "partial steps"] if marked else []
     return DataTable(
-        ["run", "ranks read", "world size", "steps", "partial steps", "median step", "steps from",
-         "events", "dropped"],
+        ["run", "ranks read", "world size", *counted, time, "steps from", "events", "dropped"],
         [
             [
                 run.run,
                 run.ranks_read,
                 numbers.cell(run.world_size),
-                run.steps_complete,
-                run.steps_partial,
+                *_steps(run, bool(marked)),
                 numbers.duration(run.step_ns_median),
-                run.step_source,
+                "no marks found" if run.step_source == WHOLE_TRACE else run.step_source,
                 numbers.count(run.events_read),
                 numbers.count(run.events_dropped),
             ]
-            for run in report.runs
-            if run.ranks_read
+            for run in read
         ],
-    )  # fmt: skip
+    )
+
+
+def _steps(run: RunSummary, counted: bool) -> list[object]:
+    if not counted:
+        return []
+    return ["–", "–"] if run.step_source == WHOLE_TRACE else [run.steps_complete, run.steps_partial]
 
 
 def _from_store(store: Store, *, several: bool) -> list[tuple[str, DataTable]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import signal
 import sys
@@ -9,6 +11,8 @@ import threading
 from typing import NoReturn
 
 import click
+
+_AGAIN_S = 0.05
 
 
 def watch_for_interrupts() -> None:
@@ -18,7 +22,18 @@ def watch_for_interrupts() -> None:
     heard, told = os.pipe()
     os.set_blocking(told, False)
     signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    sys.unraisablehook = _swallowed
     threading.Thread(target=_listen, args=(heard,), daemon=True, name="interrupts").start()
+
+
+def _swallowed(unraisable: sys.UnraisableHookArgs) -> None:
+    """Ctrl-C that came while an object was being taken apart is lost there: it comes again."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT))
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _listen(heard: int) -> None:
@@ -29,14 +44,15 @@ def _listen(heard: int) -> None:
             running.stop_queries()
 
 
-def is_interrupt(error: BaseException) -> bool:
-    """Whether Ctrl-C came while the database worked, which then raises an error of its own."""
-    return str(error).endswith(("Query interrupted", "Interrupted!")) or isinstance(
-        error.__context__, KeyboardInterrupt
-    )
-
-
 def interrupted() -> NoReturn:
-    """Say so and exit as shells expect it."""
+    """Say so, tidy up, and end at once as shells expect it.
+
+    The interpreter is not taken apart: threads stand in the middle of their work, and the
+    libraries under them would report every object that is still there.
+    """
     click.echo("advisor: interrupted", err=True)
-    sys.exit(128 + signal.SIGINT)
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it any more
+            stream.flush()
+    os._exit(128 + signal.SIGINT)

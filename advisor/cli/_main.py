@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from advisor import __version__
-from advisor.cli._interrupt import interrupted, is_interrupt, watch_for_interrupts
+from advisor.cli._interrupt import interrupted, watch_for_interrupts
 from advisor.config.settings import FILE_NAME, check_settings, load_settings
 from advisor.errors import AdvisorError
 
@@ -142,7 +142,9 @@ def main(args: list[str] | None = None) -> None:
         click.echo(f"advisor: {error}", err=True)
         sys.exit(2)
     except Exception as error:
-        if is_interrupt(error):
+        from advisor.store.running import was_stopped
+
+        if was_stopped(error):
             interrupted()
         if os.environ.get("ADVISOR_DEBUG"):
             raise

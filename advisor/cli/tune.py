@@ -96,12 +96,12 @@ def command(
     nodes = nodes or 1
     trials, seconds = parse_budget(budget)
     from advisor.cli import _tune_output as output_lines
-    from advisor.cli._interrupt import is_interrupt
     from advisor.config.paths import shipped
     from advisor.config.sweep import default_space, load_space, on_interface
     from advisor.config.workload import load_workload
     from advisor.model.nccl.version import parse_version
     from advisor.profile.failures import LaunchStoppedError
+    from advisor.store.running import was_stopped
     from advisor.tune import recommend as outcome
     from advisor.tune import run as engine
     from advisor.tune.journal import require_journal
@@ -157,7 +157,7 @@ def command(
         return _stopped(plan, error.message, number)
     except (KeyboardInterrupt, Exception) as error:
         # Ctrl-C between two trials, or while the results are written.
-        if not isinstance(error, KeyboardInterrupt) and not is_interrupt(error):
+        if not isinstance(error, KeyboardInterrupt) and not was_stopped(error):
             raise
         return _stopped(plan, "stopped by SIGINT", signal.SIGINT)
     for file in files:

@@ -22,6 +22,7 @@ from advisor.ingest.paths import Found, expand
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
 from advisor.ingest.trial_end import refuse_failed_trial
 from advisor.ingest.unknown import KNOWN, NOT_READ, why_unknown
+from advisor.store.running import was_stopped
 from advisor.store.store import Store, is_store
 from advisor.store.target import database_writing, told
 
@@ -113,8 +114,9 @@ def read_sources(
         raise
     cause = failed.__cause__ or failed
     mine = [source for source, reader in chosen if reader is failed.reader]
-    # What stood in the store before is gone, and a file that was named has to be read.
-    hopeless = begun or isinstance(cause, MemoryError)
+    # What stood in the store before is gone, a file that was named has to be read, and after
+    # Ctrl-C nothing is read once more.
+    hopeless = begun or isinstance(cause, MemoryError) or was_stopped(cause)
     broken = [] if hopeless else find_broken(failed.reader, mine)
     if not broken or len(broken) == len(chosen) or any(source.named for source, _ in broken):
         raise cause

@@ -26,3 +26,10 @@ def stop_queries() -> None:
     for con in list(_connections):
         with contextlib.suppress(duckdb.Error):  # closed since: it runs nothing any more
             con.interrupt()
+
+
+def was_stopped(error: BaseException) -> bool:
+    """Whether Ctrl-C came while the database worked, which then raises an error of its own."""
+    return str(error).endswith(("Query interrupted", "Interrupted!")) or isinstance(
+        error.__context__, KeyboardInterrupt
+    )

@@ -1,0 +1,83 @@
+"""Ctrl-C in the middle of reading: one line, nothing left behind, and it is never lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.ingest import ingest, pipeline
+from advisor.ingest.readers import kineto
+from advisor.store.store import Store
+
+_SCRIPT = """
+import os, signal, sys, threading, time, weakref
+from pathlib import Path
+from advisor.cli import main
+from advisor.ingest import pipeline
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+
+class Noisy:
+    def __del__(self):  # what takes the interpreter apart would run this
+        print("taken apart", file=sys.stderr)
+
+class Slow:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+kept = Noisy()
+weakref.finalize(pipeline.Store, Path(sys.argv[1]).touch)
+
+def interrupted(context):
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    if sys.argv[2] == "swallowed":
+        one = Slow()
+        del one
+        time.sleep(60)
+    os.kill(os.getpid(), signal.SIGINT)
+
+pipeline.join_sources = interrupted
+main(sys.argv[3:])
+"""
+
+
+def _interrupt(tmp_path: Path, fixtures_dir: Path, how: str) -> subprocess.CompletedProcess[str]:
+    traces = str(fixtures_dir / "gpt2-tiny-ddp-2")
+    output = str(tmp_path / "run.duckdb")
+    return subprocess.run(
+        [sys.executable, "-c", _SCRIPT, tmp_path / "tidied", how, "ingest", traces, "-o", output],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,  # shorter than what the script would wait for
+    )
+
+
+def test_the_process_ends_at_once_and_tidies_up(tmp_path: Path, fixtures_dir: Path) -> None:
+    ended = _interrupt(tmp_path, fixtures_dir, "plain")
+    assert (ended.returncode, ended.stderr.strip()) == (130, "advisor: interrupted")
+    assert [path.name for path in tmp_path.iterdir()] == ["tidied"]
+
+
+def test_an_interrupt_that_an_object_swallows_comes_again(
+    tmp_path: Path, fixtures_dir: Path
+) -> None:
+    ended = _interrupt(tmp_path, fixtures_dir, "swallowed")
+    assert (ended.returncode, ended.stderr.strip()) == (130, "advisor: interrupted")
+
+
+def test_what_was_interrupted_is_not_read_once_more(
+    fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise RuntimeError("Query interrupted")  # as the database calls it
+
+    monkeypatch.setattr(kineto, "read", interrupted)
+    monkeypatch.setattr(pipeline, "find_broken", lambda *_: pytest.fail("read once more"))
+    with Store.create() as store, pytest.raises(RuntimeError, match="Query interrupted"):
+        ingest([fixtures_dir / "gpt2-tiny-ddp-2"], store)

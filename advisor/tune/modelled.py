@@ -29,6 +29,14 @@ _OPS = {
 }
 
 
+# Channels, threads and buffers are settled after the choice: src/graph/tuning.cc reads the channels
+# and bandwidths of the topology search, src/graph/connect.cc applies limits to its result.
+_NO_TERM = (
+    "not modelled, NCCL's cost model has no term for it (its bandwidths are those of the channels "
+    "that the topology search found, whatever limits are set)"
+)
+
+
 def calls_of(con: Any, run: str) -> list[Call]:
     """The collectives of one step of the traced run that NCCL's model covers, from rank 0 up."""
     rows = con.execute(
@@ -71,7 +79,15 @@ class NcclModel:
         """
         topology = topology_of(machine(name), nodes)
         settings, left_out = [], []
-        for axis in axes:
+        ignored = list(axes)
+        without = [
+            axis.variable
+            for axis in ignored
+            if axis.variable.startswith("NCCL_") and not axis.is_modelled
+        ]
+        if without:
+            left_out.append(f"{', '.join(without)}: {_NO_TERM}")
+        for axis in ignored:
             for value in axis.values if axis.is_modelled else ():
                 if value is None:
                     continue

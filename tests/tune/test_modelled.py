@@ -147,3 +147,15 @@ def test_a_setting_under_which_no_job_starts_is_refused_with_the_reason() -> Non
     assert "Broadcast" in exclusion and "name the collective" not in exclusion
     # AND an earlier release, which falls back to rings, ranks them
     assert len(NcclModel.of("dgx-h100", 4, (2, 23, 4), axes[:1]).left_out) == 0
+
+
+def test_variables_that_the_model_has_no_term_for_are_said_to_get_no_figure(
+    tmp_path: Path, trials: list[str]
+) -> None:
+    space = f"{SPACE}  - {{setting: env.NCCL_NTHREADS, values: [256]}}\n"
+    done = run(tmp_path, space, "--topology", "dgx-h100")
+    assert trials == ["baseline"]
+    said = "NCCL_MAX_CTAS, NCCL_NTHREADS: not modelled, NCCL's cost model has no term for it"
+    assert f"         {said}" in done.stdout
+    written = json.loads((tmp_path / "sweep" / "recommendation.json").read_text())
+    assert [line for line in written["not_tried"] if line.startswith(said)]

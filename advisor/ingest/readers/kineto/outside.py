@@ -38,6 +38,11 @@ class Outside:
         self.documents = [bytearray()]
         self.dropped: Counter[str] = Counter()
 
+    @property
+    def in_object(self) -> bool:
+        """Whether the list at hand is a field of an object."""
+        return self._in_object
+
     def next_list(self, at: int) -> int | None:
         """Offset after the bracket of the next list of events; None at the end of the stream."""
         window = self._window

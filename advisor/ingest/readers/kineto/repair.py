@@ -9,74 +9,30 @@ be read is counted by reason, and :mod:`.resync` finds where the list goes on.
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from advisor.ingest.compression import Limits
-from advisor.ingest.readers.kineto.nesting import KEYS, Nesting, State
+from advisor.ingest.readers.kineto.event_text import parse_event
+from advisor.ingest.readers.kineto.nesting import Nesting, State
 from advisor.ingest.readers.kineto.outside import Outside
-from advisor.ingest.readers.kineto.resync import Level, Resync
-from advisor.ingest.readers.kineto.unread import HOLE, Place, Unread, has_many
+from advisor.ingest.readers.kineto.resync import Resync
+from advisor.ingest.readers.kineto.stray import Stray
+from advisor.ingest.readers.kineto.unread import (
+    HOLE,
+    PHASE,
+    Place,
+    Unread,
+    has_hole,
+    has_many,
+)
 from advisor.ingest.readers.kineto.window import PIECE, Window
-
-_BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
-_TRAILING_COMMA = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|,(?=\s*[}\]])', re.DOTALL)
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_STRAY_END = re.compile(rb"\](?:\s*[\]}])*\s*,\s*" + KEYS)
 
 _LOOK_BACK = 4096
 UNKNOWN_DEPTH = "object at an unknown depth after damage"
 
 Normalise = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-class _Digits(str):
-    """A number kept as its digits: a float would lose nanoseconds of epoch timestamps."""
-
-    __slots__ = ()
-
-
-def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of duplicate keys the first counts, as in the database's parser."""
-    result: dict[str, Any] = {}
-    for key, value in pairs:
-        result.setdefault(key, value)
-    return result
-
-
-def parse_event(text: bytes) -> dict[str, Any] | None:
-    """One event from its text, repaired where that is safe; None when it cannot be read."""
-    decoded = text.decode("utf-8", errors="replace")
-    for repair in (False, True):
-        candidate = _BAD_ESCAPE.sub(r"\\\\", decoded) if repair else decoded
-        if repair:
-            candidate = _TRAILING_COMMA.sub(lambda found: found[1] or "", candidate)
-        try:
-            value = json.loads(
-                candidate,
-                strict=False,
-                parse_float=_Digits,
-                parse_constant=lambda _: None,
-                object_pairs_hook=_first_wins,
-            )
-        except (ValueError, RecursionError):
-            continue
-        return value if isinstance(value, dict) else None
-    return None
-
-
-def clean(value: Any) -> Any:
-    """The value with lone surrogates replaced, so that it can be written as UTF-8."""
-    if isinstance(value, str):
-        return _SURROGATE.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [clean(item) for item in value]
-    if isinstance(value, dict):
-        return {clean(key): clean(item) for key, item in value.items()}
-    return value
 
 
 class Repairer:
@@ -101,6 +57,7 @@ class Repairer:
         self.window = Window(pieces, start)
         self._limits = limits
         self._resync = Resync(self.window, limits, separator)
+        self._stray = Stray(self.window, limits, self._resync)
         self._outside = Outside(self.window, limits, in_object=in_object)
         self._at = start
         self._damaged = False
@@ -132,17 +89,20 @@ class Repairer:
         window = self.window
         while True:
             window.drop_before(self._at)
-            at = window.skip_blank(self._at, commas=True)
-            if stop(self._at, at):
+            before = self._at
+            at = window.skip_blank(before, commas=True)
+            if stop(before, at):
                 return
             self._at = at
             found = window.byte(at)
-            if not found or (found == b"]" and not self._end_of_list()):
+            if not found or (found == b"]" and not self._end_of_list(before)):
                 self.at_end = True
                 return
             if found == b"]":
                 continue
-            if found == b"{":
+            if HOLE.search(window.data, before - window.base, at - window.base):
+                self._skip_blanked(before)
+            elif found == b"{":
                 self.event_start = at
                 event = self._event()
                 if event is not None:
@@ -150,15 +110,18 @@ class Repairer:
             else:
                 self._skip_other(found)
 
-    def _end_of_list(self) -> bool:
+    def _end_of_list(self, before: int) -> bool:
         """Whether events go on behind a closing bracket: it was a stray one, or there is a list."""
         window, at = self.window, self._at
-        if window.matches(_STRAY_END, at) or self._damaged:
-            found = self._resync.outwards(at, at + self._limits.event_bytes)
-            if found.level is Level.INSIDE and window.byte(found.at) == b"{":
-                self._drop("not an event")
-                self._at = found.at
-                return True
+        if self._stray.was_opening(before, at):
+            others = self._resume(at, at + 1, 0, at_any=True)
+            self._lose("malformed event", at, others=others)
+            return True
+        event = self._stray.goes_on(at, damaged=self._damaged, in_object=self._outside.in_object)
+        if event is not None:
+            self._drop("not an event")
+            self._at = event
+            return True
         self.ended = True
         following = self._outside.next_list(at + 1)
         self.dropped.update(self._outside.dropped)
@@ -245,7 +208,15 @@ class Repairer:
                 self._lose("not an event", start, one=True)
                 return
         others = self._resume(start, start, 0, at_any=True)
-        self._lose("not an event", start, others=others)
+        passed = window.data[max(0, start - window.base) : self._at - window.base]
+        self._lose("malformed event" if PHASE in passed else "not an event", start, others=others)
+
+    def _skip_blanked(self, start: int) -> None:
+        """Go on behind blanks that no layout has: what they overwrote may end further on."""
+        behind = self._at
+        others = self._resume(start, start, 0, at_any=True)
+        if self._at != behind:
+            self._lose("malformed event", start, others=others)
 
     def _is_item(self, comma: int) -> bool:
         """Whether a comma comes there, and then an item of a list rather than a key."""
@@ -283,6 +254,6 @@ class Repairer:
             self.unread.places.append(Place(reason, size, others))
 
     def _has_hole(self, start: int, end: int) -> bool:
-        """Whether zeroed bytes stand there; also where the stretch was too long to hold."""
+        """Whether it was overwritten there; also where the stretch was too long to hold."""
         base = self.window.base
-        return start < base or HOLE.search(self.window.data, start - base, end - base) is not None
+        return start < base or has_hole(self.window.data, start - base, end - base)

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.ingest.readers.kineto.cutter import Chunk
+from advisor.ingest.readers.kineto.event_text import clean
 from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK
-from advisor.ingest.readers.kineto.repair import Normalise, Repairer, clean
+from advisor.ingest.readers.kineto.repair import Normalise, Repairer
 from advisor.ingest.readers.kineto.unread import Unread
 
 REREAD_IDS = IDS_PER_CHUNK // 2

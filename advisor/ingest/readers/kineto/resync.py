@@ -10,6 +10,7 @@ believed unless a list of event-like objects was open; then what was passed is d
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -19,12 +20,15 @@ from advisor.ingest.readers.kineto.window import Window
 
 _BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + KEYS + rb")")
 _START = re.compile(rb"(?=" + KEYS + rb")")
+_NEAR = re.compile(rb'(?:"[^"]{0,200}"(?:\s*")?|.)[^"]{0,200}?(?=' + KEYS + rb")", re.DOTALL)
 _LIST_OF_EVENTS = re.compile(rb"\[\s*(?=" + KEYS + rb")")
 _NEXT_EVENT = re.compile(rb"\s*,\s*" + KEYS)
 _LIST_END = re.compile(rb"\}\s*\](?=\s*[,}]|\s*\Z)")
+_FIELDS_BEHIND = re.compile(rb'\](?=\s*,\s*"[^"\\]{0,200}"\s*:)')
 _LIST_ENDS = rb'(?=\](?:\s*,\s*"|\s*\}?\s*\Z))'
 _TELLING_START = re.compile(rb",(\s*\n[ \t]+)\Z")
 _TELLING_END = re.compile(rb"\n[ \t]+\}")
+_LINE = 256
 
 
 class Level(Enum):
@@ -61,7 +65,8 @@ def telling(separator: bytes | None) -> re.Pattern[bytes] | None:
     """A pattern that only the start of an event matches, where the layout tells it by indentation.
 
     ``separator`` is the text between two events with the second one's bracket and the blanks after
-    it. The pattern also matches before the end of the list, whose line is indented less.
+    it. The end of the event before and the comma may be damaged: the pattern looks for the line
+    alone. It also matches before the end of the list, whose line is indented no deeper.
     """
     if separator is None:
         return None
@@ -69,14 +74,18 @@ def telling(separator: bytes | None) -> re.Pattern[bytes] | None:
     following = rb"(?=\{" + re.escape(blanks) + rb'")'
     start = _TELLING_START.search(between)
     if start:
-        indent = len(start.group(1).rpartition(b"\n")[2])
-        text = rb"," + re.escape(start.group(1)) + following
+        line = b"\n" + start.group(1).rpartition(b"\n")[2]
+        text = re.escape(line) + following
     elif _TELLING_END.match(between):
-        indent = len(between.partition(b"}")[0]) - 1
-        text = re.escape(between) + following
+        line, _, behind = between.partition(b"}")
+        new_line = re.escape(behind[behind.index(b"\n") :]) if b"\n" in behind else b""
+        text = re.escape(line) + rb'[^\n"][^\n]{0,63}?' + new_line + following
     else:
         return None
-    return re.compile(text + rb"|\}\s*\n[ \t]{0,%d}%s" % (indent - 1, _LIST_ENDS))
+    most = len(line) - 1
+    if b"\n" in blanks:  # lists inside events end at the indentation of keys, or deeper
+        most = min(most, max(0, len(blanks.rpartition(b"\n")[2]) - 1))
+    return re.compile(text + rb"|\n[ \t]{0,%d}%s" % (most, _LIST_ENDS))
 
 
 class Resync:
@@ -93,12 +102,15 @@ class Resync:
         ``broken`` is where it was noticed, ``lists`` how many lists of event-like objects were open
         there. ``at_any``: what is damaged is no event, and one may follow without a comma.
         """
+        window, unknown = self._window, 0
         limit = start + self._limits.event_bytes
         told = self.telling_after(start, limit)
-        if told is not None:
-            return Resumed(told)
-        window, unknown = self._window, 0
-        at = self._candidate(max(broken, start + 1), limit, at_any=at_any)
+        if told is not None and window.byte(told) == b"{":
+            return Resumed(self._before(start, told) if at_any else told)
+        # By the layout only the list's end follows: events of another layout may stand before it.
+        limit = limit if told is None else told
+        first = max(broken, start + 1)
+        at = self._near(first) or self._candidate(first, limit, at_any=at_any)
         looked = broken
         while at is not None:
             lists += self._opened(looked, at)
@@ -110,19 +122,42 @@ class Resync:
                 looked = at = found.at
                 continue
             if found.level is Level.LIST or (found.level is Level.UNKNOWN and not lists):
-                return Resumed(at, unknown)
+                return Resumed(self._end_before(start, at) or at, unknown)
             if found.level is Level.UNKNOWN:
                 unknown += found.passed
             looked = max(found.at, at + 1) if found.level is Level.UNKNOWN else at + 1
             at = self._candidate(looked, max(limit, looked + 1), at_any=at_any)
+        if told is not None:
+            return Resumed(told, unknown)
         return Resumed(self._list_end(broken) if window.ended else None, unknown)
+
+    def _before(self, start: int, told: int) -> int:
+        """The event between garbage at ``start`` and the one that the layout tells, or that one."""
+        near = self._near(start)
+        if near is None or near >= told:
+            return told
+        level = self.follow(near, start).level
+        return near if level in (Level.LIST, Level.UNKNOWN) else told
 
     def telling_after(self, start: int, limit: int) -> int | None:
         """Offset of the next event or the list's end before ``limit`` by the layout alone."""
         if self._telling is None:
             return None
-        match = self._window.find(self._telling, start + 1, limit)
-        return match.end() + self._window.base if match else None
+        window, searched = self._window, max(start - _LINE, self._window.base)
+        while (match := window.find(self._telling, searched, limit)) is not None:
+            if (found := match.end() + window.base) > start:
+                return found
+            searched = match.start() + window.base + 1
+        return None
+
+    def _near(self, offset: int) -> int | None:
+        """Offset of an event's bracket close behind the byte or string that is damaged, if any.
+
+        What stands between holds no quote: the separator itself may be damaged.
+        """
+        if self._window.matches(EVENT_START, offset):
+            return None
+        return self._window.match_end(_NEAR, offset, 512)
 
     def _candidate(self, offset: int, limit: int, *, at_any: bool) -> int | None:
         """Offset of the first bracket from ``offset`` on that may open an event."""
@@ -225,11 +260,24 @@ class Resync:
 
     def _list_end(self, start: int) -> int | None:
         """Offset of the bracket that ends the list of events, in the rest of the stream."""
-        window, at = self._window, start
-        while match := window.find(_LIST_END, at, window.end):
-            bracket = match.end() - 1 + window.base
-            found = self.outwards(bracket, window.end)
+        for bracket, found in self._ends(_LIST_END, start, self._window.end):
             if found.level is Level.LIST and found.closed <= 1:
                 return bracket
-            at = bracket
         return None
+
+    def _end_before(self, start: int, candidate: int) -> int | None:
+        """The list's end, if what looks like an event stands in a field behind that."""
+        for bracket, found in self._ends(_FIELDS_BEHIND, start, candidate):
+            only_fields = found.level is Level.LIST and found.closed <= 1
+            if only_fields and not self._window.byte(found.at):
+                return bracket
+        return None
+
+    def _ends(
+        self, pattern: re.Pattern[bytes], start: int, limit: int
+    ) -> Iterator[tuple[int, Verdict]]:
+        """Brackets that may end the list of events, and what the text behind each says."""
+        while match := self._window.find(pattern, start, limit):
+            bracket = match.end() - 1 + self._window.base
+            yield bracket, self.outwards(bracket, bracket + self._limits.event_bytes)
+            start = bracket + 1

@@ -17,9 +17,17 @@ ESTIMATED = "in bytes that could not be read (estimated)"
 """The reason under which an estimated number of events is counted."""
 
 ERASED = b"\xff\xff\xff\xff"
-HOLE = re.compile(rb"\x00[\x00\n]|" + ERASED)
-"""What no program writes into JSON: zeroed or erased bytes, or what stands for missing data."""
-_PHASE = b'"ph"'
+BLANKED = b" " * 256
+"""A run of blanks that no layout has, but for very deep indentation."""
+HOLE = re.compile(rb"\x00[\x00\n]|" + ERASED + rb"|[^\s]\x20{256}|\x20{1024}")
+"""What no program writes into JSON: zeroed, erased or blanked bytes, what stands for missing data.
+
+So many blanks behind a line's end may indent it, unless there are very many.
+"""
+PHASE = b'"ph"'
+_VISIBLE = bytes({*range(32, 256), *b"\t\n\r"})
+_GARBLED = 16
+"""So many control characters in what was passed over: it was overwritten."""
 _MANY = 16
 """So many phases in what was passed over: it is more than an event with a few like it inside."""
 
@@ -89,12 +97,20 @@ class Unread:
 
 def has_many(data: bytes | bytearray, start: int, end: int) -> bool:
     """Whether a stretch of text holds so many events that it cannot have been one."""
-    return data.count(_PHASE, max(start, 0), end) >= _MANY
+    return data.count(PHASE, max(start, 0), end) >= _MANY
+
+
+def has_hole(data: bytes | bytearray, start: int, end: int) -> bool:
+    """Whether a stretch of text that could not be read was zeroed, erased or overwritten."""
+    start = max(start, 0)
+    if HOLE.search(data, start, end):
+        return True
+    return len(data[start:end].translate(None, _VISIBLE)) >= _GARBLED
 
 
 def _mean_of(text: bytes) -> float:
     """About the size of the events that a text holds, bytes."""
-    return (len(text) - max(text.find(_PHASE), 0)) / max(text.count(_PHASE), 1)
+    return (len(text) - max(text.find(PHASE), 0)) / max(text.count(PHASE), 1)
 
 
 def _told(places: int, size: int, total: int) -> str:

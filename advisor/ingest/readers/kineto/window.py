@@ -78,8 +78,13 @@ class Window:
 
     def matches(self, pattern: re.Pattern[bytes], offset: int, room: int = 256) -> bool:
         """Whether ``pattern``, which needs at most ``room`` bytes, matches at ``offset``."""
+        return self.match_end(pattern, offset, room) is not None
+
+    def match_end(self, pattern: re.Pattern[bytes], offset: int, room: int = 256) -> int | None:
+        """Offset after ``pattern``, which needs at most ``room`` bytes, where it matches there."""
         self.reach(offset + room)
-        return pattern.match(self.data, offset - self.base) is not None
+        match = pattern.match(self.data, offset - self.base)
+        return match.end() + self.base if match else None
 
     def scalar_end(self, offset: int) -> int | None:
         """Offset after the string, number or word at ``offset``; None where there is none."""

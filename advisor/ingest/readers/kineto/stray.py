@@ -1,0 +1,61 @@
+"""Whether a closing bracket ends the list of events, or is damage behind which the list goes on.
+
+Behind a list that is a field stands a comma and a key, or the end of the object. Where an event
+comes there at once (at most behind garbage without quotes), the bracket is a stray one. Behind a
+bare array events may come as documents of their own: the list goes on there only if a comma or the
+list's end follows the first of them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from advisor.ingest.compression import Limits
+from advisor.ingest.readers.kineto.nesting import KEYS, Nesting, State
+from advisor.ingest.readers.kineto.resync import Level, Resync
+from advisor.ingest.readers.kineto.window import Window
+
+_COMMA_BEHIND = re.compile(rb"\](?:\s*[\]}])*\s*,\s*" + KEYS)
+_EVENT_BEHIND = re.compile(rb'\][^"\[{}:]{0,128}(?=' + KEYS + rb")")
+_KEY_BEHIND = re.compile(rb"\]\s*" + KEYS.removeprefix(rb"\{\s*"))
+
+
+class Stray:
+    """Tells stray closing brackets from the one that ends the list."""
+
+    def __init__(self, window: Window, limits: Limits, resync: Resync) -> None:
+        self._window = window
+        self._limits = limits
+        self._resync = resync
+
+    def goes_on(self, bracket: int, *, damaged: bool, in_object: bool) -> int | None:
+        """Offset of the event with which the list goes on; None where ``bracket`` ends it.
+
+        ``damaged``: an event before it could not be read, so that it may end a list inside that.
+        ``in_object``: the list of events is a field.
+        """
+        window = self._window
+        behind = window.match_end(_EVENT_BEHIND, bracket)
+        if behind is not None and (in_object or self._in_list(behind)):
+            return behind
+        if damaged or window.matches(_COMMA_BEHIND, bracket):
+            found = self._resync.outwards(bracket, bracket + self._limits.event_bytes)
+            if found.level is Level.INSIDE and window.byte(found.at) == b"{":
+                return found.at
+        return None
+
+    def was_opening(self, before: int, bracket: int) -> bool:
+        """Whether ``bracket`` stands where an event's opening one should.
+
+        A comma is then before it (from ``before`` on), and an event's key behind.
+        """
+        window = self._window
+        return b"," in window.text(before, bracket) and window.matches(_KEY_BEHIND, bracket)
+
+    def _in_list(self, event: int) -> bool:
+        """Whether the object there is followed like an item of a list; damaged ones are so too."""
+        nesting = Nesting(self._window, event, self._limits.nesting)
+        state = nesting.run(event + self._limits.event_bytes)
+        if state is not State.CLOSED:
+            return True
+        return self._window.byte(self._window.skip_blank(nesting.at)) in (b",", b"]")

@@ -223,10 +223,13 @@ def refuse_nothing(store: Store, run: str) -> None:
     refuse_failed_trial(Path(path) for path, _ in sources)
     path, note = sources[0]
     reason = " ".join((note or "").removeprefix(f"{path}: ").split())
+    reason = reason.replace(": what came before is kept", ", and nothing before that is of use")
     raise AdvisorError(
         "holds nothing that can be read" + (f" ({reason})" if reason else ""),
         where=path if len(sources) == 1 else f"{path} (and {len(sources) - 1} more)",
-        hint="copy it again if it was cut in transfer; else record again and let the job end: "
+        hint="leave it out, or get it from who wrote it"
+        if reason.startswith("refused: ")
+        else "copy it again if it was cut in transfer; else record again and let the job end: "
         "advisor explain steps",
     )
 

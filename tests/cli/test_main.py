@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -64,6 +65,11 @@ def test_version_does_not_blame_the_compiler_in_a_copy_that_is_not_installed(
     monkeypatch.undo()
     monkeypatch.setattr(library, "LIBRARY", tmp_path / "none.so")
     monkeypatch.setattr(metadata, "distribution", lambda name: name)
+    monkeypatch.setattr(shutil, "which", lambda name: name if name == "gcc" else None)
+    assert "this copy of advisor was not installed with gcc" in str(
+        library._loaded.__wrapped__()[1]
+    )
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     assert "no C compiler" in str(library._loaded.__wrapped__()[1])
 
 

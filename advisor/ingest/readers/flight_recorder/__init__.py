@@ -46,7 +46,11 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             dumps.append((source, _load(source)))
         except AdvisorError as error:
             context.report(
-                source, FORMAT, events_dropped=1, drop_reasons={"refused": 1}, note=str(error)
+                source,
+                FORMAT,
+                events_dropped=1,
+                drop_reasons={"refused": 1},
+                note="; ".join(part for part in (error.message, error.hint) if part),
             )
     ranks = {source.path: rank_of(dump, source.path) for source, dump in dumps}
     refuse_twice([RankFile(path, rank) for path, rank in ranks.items() if rank is not None])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -58,6 +59,9 @@ def _why_not_built() -> str:
         metadata.distribution("nccl-advisor")
     except metadata.PackageNotFoundError:
         return "this copy of advisor is not installed (pip install -e .)"
+    compiler = next(filter(shutil.which, ("cc", "gcc", "clang")), None)
+    if compiler is not None:  # another copy is installed, or the compiler came later
+        return f"this copy of advisor was not installed with {compiler} at hand (pip install -e .)"
     return "no C compiler was found at installation"
 
 

@@ -35,7 +35,7 @@ def _told(path: Path, data: bytes) -> tuple[int, int, dict[str, int], str, bool]
     return _MANY - events, dropped, json.loads(reasons), note or "", complete
 
 
-@pytest.mark.parametrize("fill", [b"\x00", b"\xff"], ids=["zeroed", "erased"])
+@pytest.mark.parametrize("fill", [b"\x00", b"\xff", b" "], ids=["zeroed", "erased", "blanked"])
 @pytest.mark.parametrize("share", [0.02, 0.3])
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_a_hole_is_told_with_its_size(
@@ -54,11 +54,14 @@ def test_a_hole_is_told_with_its_size(
     assert not complete
 
 
-def test_a_hole_within_one_string_takes_the_events_that_it_joined(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fill", ["\0", " "], ids=["zeroed", "blanked"])
+def test_a_hole_within_one_string_takes_the_events_that_it_joined(
+    tmp_path: Path, fill: str
+) -> None:
     """GIVEN a hole from one event's name into another's: what is left looks like one event."""
     text = one_line(_events())
     first, last = (text.index(f'kernel_{number}"') + 3 for number in (700, 720))
-    data = text[:first] + "\0" * (last - first) + text[last:]
+    data = text[:first] + fill * (last - first) + text[last:]
     lost, said, reasons, _, complete = _told(tmp_path / "trace.json", data.encode())
     assert lost == 21
     assert abs(said - lost) <= 2
@@ -77,6 +80,21 @@ def test_a_tail_of_zeros_is_estimated_by_the_events_before(
     assert "% of the trace) were not read" in note
     assert "has no end" in note
     assert not complete
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_overwritten_text_counts_as_many_events_as_stood_there(
+    tmp_path: Path, layout: Callable[..., str]
+) -> None:
+    data = layout(_events()).encode()
+    dice = random.Random(7475)
+    for fill in (dice.randbytes(2000), b" " * 2000):
+        for at in (len(data) // 3, len(data) // 2 + 17):
+            damaged = data[:at] + fill + data[at + 2000 :]
+            lost, said, _, _, complete = _told(tmp_path / "trace.json", damaged)
+            assert lost > 3
+            assert abs(said - lost) <= 3
+            assert not complete
 
 
 def _half_a_member(data: bytes) -> bytes:

@@ -59,7 +59,7 @@ class Repairer:
         self._resync = Resync(self.window, limits, separator)
         self._stray = Stray(self.window, limits, self._resync)
         self._outside = Outside(self.window, limits, in_object=in_object)
-        self._at = start
+        self._at = self._begin = start
         self._damaged = False
         self.dropped: Counter[str] = Counter()
         self.unread = Unread()
@@ -80,7 +80,7 @@ class Repairer:
     def skip_to(self, offset: int) -> None:
         """Go on at ``offset``, where an event starts."""
         self.window.skip_to(offset)
-        self._at = offset
+        self._at = self._begin = offset
 
     def events(
         self, stop: Callable[[int, int], bool] = lambda previous, at: False
@@ -113,7 +113,7 @@ class Repairer:
     def _end_of_list(self, before: int) -> bool:
         """Whether events go on behind a closing bracket: it was a stray one, or there is a list."""
         window, at = self.window, self._at
-        if self._stray.was_opening(before, at):
+        if self._stray.was_opening(before, at, first=before == self._begin):
             others = self._resume(at, at + 1, 0, at_any=True)
             self._lose("malformed event", at, others=others)
             return True

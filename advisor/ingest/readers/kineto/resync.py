@@ -106,7 +106,8 @@ class Resync:
         limit = start + self._limits.event_bytes
         told = self.telling_after(start, limit)
         if told is not None and window.byte(told) == b"{":
-            return Resumed(self._before(start, told) if at_any else told)
+            between = at_any or not window.matches(EVENT_START, start)
+            return Resumed(self._before(start, told) if between else told)
         # By the layout only the list's end follows: events of another layout may stand before it.
         limit = limit if told is None else told
         first = max(broken, start + 1)

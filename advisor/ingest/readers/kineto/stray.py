@@ -44,13 +44,15 @@ class Stray:
                 return found.at
         return None
 
-    def was_opening(self, before: int, bracket: int) -> bool:
+    def was_opening(self, before: int, bracket: int, *, first: bool) -> bool:
         """Whether ``bracket`` stands where an event's opening one should.
 
-        A comma is then before it (from ``before`` on), and an event's key behind.
+        A comma is then before it (from ``before`` on), unless nothing is (``first``), and an
+        event's key behind.
         """
         window = self._window
-        return b"," in window.text(before, bracket) and window.matches(_KEY_BEHIND, bracket)
+        expected = first or b"," in window.text(before, bracket)
+        return expected and window.matches(_KEY_BEHIND, bracket)
 
     def _in_list(self, event: int) -> bool:
         """Whether the object there is followed like an item of a list; damaged ones are so too."""

@@ -13,8 +13,10 @@ from advisor.metrics.intervals import Int64s, Intervals
 from advisor.metrics.steps import Steps
 from advisor.metrics.timeline import COMPUTE, Timeline
 
-# A rank that runs this many times the others' operators has more of them to do.
+# A rank that runs this many times the others' operators has more of them to do, if that explains
+# this share of the time that it computes longer: one more on a slow rank does not.
 _MORE_OPERATORS = 1.02
+_EXPLAINED = 0.5
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ def reason_of(
     median of the others in the same stretches.
     """
     compute = idle = begin_idle = loader = inherited = 0.0
-    operators, usual_operators = 0.0, 0.0
+    operators, usual_operators, usual_compute = 0.0, 0.0, 0.0
     guilty = 0
     for item in items:
         if rank not in item.ranks:
@@ -68,6 +70,7 @@ def reason_of(
         loader += difference[3]
         operators += parts[rank][4].sum()
         usual_operators += usual[4].sum()
+        usual_compute += usual[0].sum()
     evidence = {
         "compute_excess_ns": round(compute),
         "idle_excess_ns": round(idle),
@@ -84,7 +87,10 @@ def reason_of(
     if inherited > 2 * max(compute, idle):
         return Reason("slow-transfer-before", evidence)
     if compute >= idle:
-        more = operators > _MORE_OPERATORS * usual_operators
+        surplus = operators - usual_operators
+        more = surplus > (_MORE_OPERATORS - 1) * usual_operators and (
+            surplus * usual_compute >= _EXPLAINED * compute * usual_operators
+        )
         return Reason("more-work" if more else "slow-compute", evidence)
     early = max(begin_idle, loader)
     return Reason("data-loading" if early > 0.5 * idle else "late-launch", evidence)

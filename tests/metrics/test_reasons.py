@@ -1,0 +1,66 @@
+"""Why a rank is late: more operators, or the same ones that take longer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from advisor.metrics.blame import Arrivals
+from advisor.metrics.breakdown import Occupancy
+from advisor.metrics.intervals import Intervals
+from advisor.metrics.reasons import reason_of
+from advisor.metrics.steps import Steps
+from advisor.metrics.timeline import COMPUTE, Timeline
+
+_MS = 1_000_000
+_STRETCHES = 5
+
+
+def _line(rank: int, operators: int, each_ms: int) -> Timeline:
+    """A rank that computes in five stretches of a second."""
+    begins = [s * 1000 + n * each_ms for s in range(_STRETCHES) for n in range(operators)]
+    start = np.array(begins, dtype=np.int64) * _MS
+    none = np.full(len(start), -1, dtype=np.int64)
+    return Timeline(
+        rank=rank,
+        on_device=False,
+        kind=np.full(len(start), COMPUTE),
+        start=start,
+        end=start + each_ms * _MS,
+        stream=none,
+        event_id=np.arange(len(start)),
+        launch=none,
+        thread=none,
+    )
+
+
+@pytest.mark.parametrize(
+    ("operators", "each_ms", "reason"),
+    [
+        (40, 5, "more-work"),
+        (20, 9, "slow-compute"),
+        (21, 9, "slow-compute"),  # one more operator does not explain 80 % more time
+        (30, 6, "more-work"),
+    ],
+)
+def test_more_operators_or_slower_ones(operators: int, each_ms: int, reason: str) -> None:
+    lines = {0: _line(0, 20, 5), 1: _line(1, operators, each_ms)}
+    begin = np.repeat(np.arange(_STRETCHES)[:, None] * 1000 * _MS, 2, axis=1)
+    spent = np.array([100, operators * each_ms]) * _MS
+    excess = np.tile(np.array([0, spent[1] - spent[0]]), (_STRETCHES, 1))
+    item = Arrivals(
+        group=None,
+        ranks=(0, 1),
+        columns=({},) * _STRETCHES,
+        arrival=begin + spent,
+        begin=begin,
+        lateness=excess,
+        excess=excess,
+        segment=np.arange(_STRETCHES),
+    )
+    occupancy = {rank: Occupancy.of(line) for rank, line in lines.items()}
+    nothing = {rank: Intervals.of(np.empty(0, np.int64), np.empty(0, np.int64)) for rank in lines}
+    steps = {rank: Steps(()) for rank in lines}
+    found = reason_of(1, [item], lines, occupancy, steps, nothing)
+    assert found is not None
+    assert found.name == reason

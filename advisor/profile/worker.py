@@ -27,6 +27,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from advisor.config.workload import Workload
 from advisor.profile import environment, files, models, strategies, summary
 from advisor.profile.inject import Fault
+from advisor.profile.leave import leave
 from advisor.profile.loop import Loop
 from advisor.profile.models.moe import SparseMlp
 from advisor.profile.orphans import end_with_parent
@@ -221,3 +222,4 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    leave()

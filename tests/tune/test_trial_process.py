@@ -124,8 +124,10 @@ def test_ctrl_c_loses_the_running_trial_only_and_resume_goes_on(tmp_path: Path) 
 def _interrupted_in(command: list[str], folder: Path, trial: int) -> None:
     """Start a sweep, press Ctrl-C while ``trial`` runs, and see it end in words."""
     process = subprocess.Popen(
-        command, cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+        command, cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        # Where these tests run in the background of a script, their children ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )  # fmt: skip
     deadline = time.monotonic() + 300
     while not list((folder / "sweep" / "trials" / f"{trial:04d}").glob("logs/*")):
         assert process.poll() is None and time.monotonic() < deadline

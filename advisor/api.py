@@ -34,7 +34,7 @@ _TRACE_ENDINGS = re.compile(
 class Run:
     """What was read from one set of traces, logs and dumps, with everything derived from it.
 
-    The tables come as pandas DataFrames of Arrow columns (``arrow()`` gives the Arrow table).
+    The tables come as pandas DataFrames (``arrow()`` gives the Arrow table).
     Times are int64 nanoseconds, sizes bytes, bandwidths decimal GB/s. Use it as a context manager,
     or call :meth:`close`.
     """

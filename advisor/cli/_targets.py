@@ -17,7 +17,7 @@ _OURS = re.compile(
     rb'|<testsuites name="advisor"'
     rb"|\A::(?:notice|warning|error) title="
     rb"|\A(?:\x1b\[[0-9;]*m)*(?:VERDICT|per step) "
-    rb"| rules? fired \xc2\xb7 "
+    rb"| rules? fired (?:\([^()\n]{1,80}\) )?\xc2\xb7 "
 )
 
 

@@ -103,6 +103,19 @@ def test_force_knows_a_report_again(
     assert _run(capsys, *command, "--force")[0] == 0
 
 
+def test_force_knows_reports_with_merged_findings_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fixture = Path(__file__).parents[2] / "fixtures" / "emulated-sync-every-micro-batch"
+    forms = "text,html,json,junit,markdown,github"
+    command = ["diagnose", str(fixture), "-q", "--format", forms, "-o", f"{tmp_path}/out/"]
+    assert _run(capsys, *command) == (0, "")
+    markdown = tmp_path / "out" / "report.md"
+    assert "merged into" in markdown.read_text()
+    assert "pass --force" in _run(capsys, *command)[1]
+    assert _run(capsys, *command, "--force") == (0, "")
+
+
 @pytest.mark.parametrize("form", ["text", "html", "json"])
 def test_force_knows_a_comparison_again(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

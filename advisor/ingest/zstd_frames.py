@@ -49,8 +49,9 @@ def _frames(stream: Compressed, start: int, slow_from: int | None) -> Pieces:
                 return Damage(start, stream.consumed_bytes, str(error))
             # One call gives all that its data hold: of a bomb 32,000 times as much.
             size = _FIRST_READ if len(piece) > _DENSE * len(data) else SMALL_READ
-            if piece:
-                yield piece
+            # Readers cut their chunks at these pieces, so none may be much larger than a chunk.
+            for at in range(0, len(piece), PIECE):
+                yield piece[at : at + PIECE]
         pending = frame.unused_data
         start = stream.consumed_bytes - len(pending)
 

@@ -13,6 +13,8 @@ import zstandard
 
 import advisor
 from advisor.errors import AdvisorError
+from advisor.ingest.compressed import PIECE
+from advisor.ingest.compression import DecompressedFile
 from advisor.ingest.source import Source
 
 
@@ -59,3 +61,14 @@ def test_a_zstd_bomb_is_refused_after_few_bytes(tmp_path: Path) -> None:
             pass
     [mebibytes] = re.findall(r"after (\d+) MiB", refused.value.message)
     assert 64 <= int(mebibytes) < 130
+
+
+def test_what_a_dense_zstd_gives_comes_in_small_pieces(tmp_path: Path) -> None:
+    text = b'{"ph":"X","name":"a","ts":1,"dur":1},\n' * 300_000
+    dense = tmp_path / "dense.json.zst"
+    dense.write_bytes(zstandard.ZstdCompressor(level=19).compress(text))
+    raw = DecompressedFile(dense, "zstd")
+    with raw:
+        pieces = list(iter(raw.read_piece, b""))
+    assert max(len(piece) for piece in pieces) <= PIECE
+    assert b"".join(pieces) == text

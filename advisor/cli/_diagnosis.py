@@ -96,9 +96,9 @@ def check_store(
     if store is None:
         return
     refuse_inputs([store], inputs)
+    check_store_target(store, force=force)
     if any(item.path is not None and item.path.resolve() == store.resolve() for item in outputs):
         raise AdvisorError("is to be both the store and a report", where=str(store))
-    check_store_target(store, force=force)
 
 
 def _emit(item: Output, text: str, *, quiet: bool) -> None:

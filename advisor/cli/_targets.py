@@ -11,7 +11,7 @@ from advisor.errors import AdvisorError
 _LOOK_BYTES = 64 * 1024
 _OURS = re.compile(
     rb"default-src &#39;none&#39;; style-src &#39;sha256-"  # HTML
-    rb'|"advisor_version"'  # findings.json
+    rb'|\A\{\s*"schema_version": \d+,\s*"advisor_version": "[^"]*",\s*"command":'  # findings.json
     rb'|\A\{\s*"schema_version": \d+,\s*"base":'  # a comparison
     rb'|"args":\{"name":"advisor"\}'  # the trace of a finding
     rb'|<testsuites name="advisor"'
@@ -26,7 +26,9 @@ def refuse_inputs(places: Sequence[Path], inputs: Sequence[str | Path]) -> None:
 
     Links are followed. What stands in a folder that is read may be a report or store of before.
     """
-    there = {_file(place): place for place in places if place.is_file()}
+    from advisor.store.target import settled  # late, as it brings the database
+
+    there = {_file(real): place for place in places if (real := settled(place)).is_file()}
     if not there:
         return
     from advisor.ingest.paths import expand
@@ -55,12 +57,13 @@ def check_report_target(place: Path, *, force: bool) -> None:
 
     With ``force`` a report that advisor wrote is replaced, or an empty file, and nothing else.
     """
-    from advisor.store.target import check_regular  # late, as it brings the database
+    from advisor.store.target import check_regular, settled  # late, as they bring the database
 
-    check_regular(place, "report")
-    if not place.exists():
+    real = settled(place)
+    check_regular(real, "report")
+    if not real.exists():
         return
-    if not _is_report(place):
+    if not _is_report(real):
         raise AdvisorError(
             "already exists, and is no report of this tool",
             where=str(place),

@@ -21,6 +21,15 @@ _NOT_WRITTEN = re.compile(
 _SPILLED = re.compile(r"failed to offload data block|max_temp_directory_size", re.I)
 
 
+def settled(place: Path) -> Path:
+    """The file that ``place`` will name once the folders on the way to it are made.
+
+    ``new/../run.json`` names nothing while there is no folder ``new``, and run.json afterwards.
+    """
+    there = os.path.lexists(place)  # as Path.exists, but for links and names that are too long
+    return place if there else Path(os.path.realpath(place))
+
+
 def check_regular(place: Path, kind: str) -> None:
     """Raise AdvisorError where ``place`` is there and no regular file (a folder, a device)."""
     try:
@@ -42,10 +51,11 @@ def check_store_target(place: Path, *, force: bool) -> None:
 
     With ``force`` a store of this tool is replaced, or an empty file, and nothing else.
     """
-    check_regular(place, "store")
-    if not place.exists():
+    real = settled(place)
+    check_regular(real, "store")
+    if not real.exists():
         return
-    if place.stat().st_size and not _is_ours(place):
+    if real.stat().st_size and not _is_ours(real):
         raise AdvisorError(
             "already exists, and is no store of this tool",
             where=str(place),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,52 @@ def test_an_input_is_never_written_over(
     assert "is one of the inputs" in said
     assert "--force" not in said
     assert trace.read_bytes() == out.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ingest", "IN", "-o", "OUT"],
+        ["diagnose", "IN", "--store", "OUT"],
+        ["diagnose", "IN", "--format", "html", "-o", "OUT"],
+        ["open", "1", "IN", "--write", "OUT"],
+    ],
+    ids=["ingest", "store", "html", "open"],
+)
+def test_an_input_behind_a_folder_to_be_made_is_not_written_over(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = _trace(tmp_path / "tr.json")
+    before = trace.read_bytes()
+    names = {"IN": str(trace), "OUT": f"{tmp_path}/new/../tr.json"}
+    status, said = _run(capsys, *(names.get(word, word) for word in command))
+    assert (status, "is one of the inputs" in said) == (2, True), said
+    assert trace.read_bytes() == before
+
+
+@pytest.mark.parametrize("option", [["--store"], ["--format", "html", "-o"]], ids=["store", "html"])
+def test_what_is_behind_a_folder_to_be_made_needs_force(
+    option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = _trace(tmp_path / "tr.json")
+    out = f"{tmp_path}/new/../out"
+    assert _run(capsys, "diagnose", trace, "-q", *option, f"{tmp_path}/out")[0] == 0
+    status, said = _run(capsys, "diagnose", trace, "-q", *option, out)
+    assert (status, "pass --force" in said) == (2, True), said
+
+
+@pytest.mark.parametrize("form", ["json", "html"])
+def test_what_profile_wrote_beside_its_traces_is_not_written_over(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fixture = Path(__file__).parents[2] / "fixtures" / "gpt2-tiny-ddp-2"
+    folder = tmp_path / "p"
+    shutil.copytree(fixture, folder)
+    for name in ("profile.json", "rank0.json.gz"):
+        report = ["-q", "--format", form, "-o", folder / name, "--force"]
+        status, said = _run(capsys, "diagnose", folder, *report)
+        assert (status, "is no report of this tool" in said) == (2, True), said
+        assert (folder / name).read_bytes() == (fixture / name).read_bytes()
 
 
 def test_force_replaces_stores_and_reports_only(

@@ -11,6 +11,7 @@ from advisor.engine.catalogue import load_catalogue
 from advisor.engine.causes import merge, rank_findings
 from advisor.engine.evaluate import evaluate
 from advisor.engine.facts import read_facts, summarise
+from advisor.engine.missing import with_this_recording
 from advisor.engine.numbering import number_findings, number_verdict
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
@@ -56,6 +57,8 @@ def diagnose(
                 *(item.model_copy(update={"run": run}) for item in broken),
                 *(result.outcome for result in results),
             ]
+            if len(runs) > 1:
+                run_outcomes = [with_this_recording(outcome) for outcome in run_outcomes]
             merged = merge(
                 [finding for result in results for finding in result.findings],
                 {rule.id: rule for rule in rules},

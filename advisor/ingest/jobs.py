@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,12 +19,24 @@ from advisor.errors import AdvisorError
 from advisor.ingest.source import Reader, Source
 
 _LISTED = 4
+_PUT = "put it into the folder of its own, or pass it with the files of that one"
 
 
 class SeveralJobsError(AdvisorError):
-    """The files are of several jobs; ``jobs`` holds the files of each that can be told."""
+    """The files are of several jobs; ``jobs`` holds the files of each that can be told.
 
-    def __init__(self, jobs: Mapping[str, Sequence[Path]], evidence: str) -> None:
+    ``apart`` holds files that are of none of them and stand in folders of their own, by a name for
+    each folder; ``left_out`` says of every other file why it is not read.
+    """
+
+    def __init__(
+        self,
+        jobs: Mapping[str, Sequence[Path]],
+        evidence: str,
+        *,
+        apart: Mapping[str, Sequence[Path]] | None = None,
+        left_out: Mapping[Path, str] | None = None,
+    ) -> None:
         listed = "; ".join(
             f"{name}: {files[0]}" + (f" and {len(files) - 1} more" if len(files) > 1 else "")
             for name, files in list(jobs.items())[:_LISTED]
@@ -36,15 +48,21 @@ class SeveralJobsError(AdvisorError):
         )
         self.jobs = {name: list(files) for name, files in jobs.items()}
         self.evidence = evidence
+        self.apart = {name: list(files) for name, files in (apart or {}).items()}
+        self.left_out = dict(left_out or {})
 
 
 def with_neighbours(
-    several: SeveralJobsError, chosen: Sequence[tuple[Source, Reader]], *, logs: str
+    several: SeveralJobsError,
+    chosen: Sequence[tuple[Source, Reader]],
+    skipped: Sequence[tuple[Source, str]] = (),
+    *,
+    logs: str,
 ) -> SeveralJobsError:
-    """``several`` with the other files that stand in the folder of one job only.
+    """``several`` with the other files: of the job in whose folder they stand, apart, or left out.
 
-    Raises AdvisorError where the jobs are told apart by files of the format ``logs`` and another
-    file may be of any of them.
+    ``skipped`` are files that no reader takes, and why. Raises AdvisorError where the jobs are
+    told apart by files of the format ``logs`` and another file may be of any of them.
     """
     taken = {path for files in several.jobs.values() for path in files}
     formats = {source.path: reader.FORMAT for source, reader in chosen}
@@ -53,6 +71,8 @@ def with_neighbours(
         for name, files in several.jobs.items()
     }
     jobs = {name: list(files) for name, files in several.jobs.items()}
+    apart: dict[Path, list[Path]] = defaultdict(list)
+    left_out = {source.path: reason for source, reason in skipped}
     for path in sorted(formats.keys() - taken):
         owners = [name for name, top in tops.items() if top in path.absolute().parents]
         inner = [
@@ -62,6 +82,8 @@ def with_neighbours(
         ]
         if len(inner) == 1 and len(set(tops.values())) == len(tops):
             jobs[inner[0]].append(path)
+        elif (own := _folder_without(path, taken)) is not None:
+            apart[own].append(path)
         elif {formats.get(path) for path in taken} == {logs}:
             raise AdvisorError(
                 f"these NCCL logs are of {len(jobs)} jobs ({several.evidence}), and "
@@ -69,7 +91,32 @@ def with_neighbours(
                 where=str(path),
                 hint="pass it with the logs of its own job, or put each job into its own folder",
             )
-    return SeveralJobsError(jobs, several.evidence)
+        else:
+            left_out[path] = f"it can be of any of the {len(jobs)} recordings; {_PUT}"
+    return SeveralJobsError(
+        jobs, several.evidence, apart=_named(apart.values(), jobs), left_out=left_out
+    )
+
+
+def _folder_without(path: Path, taken: Collection[Path]) -> Path | None:
+    """The outermost folder around ``path`` that holds none of ``taken``; None where all do."""
+    held = {folder for file in taken for folder in file.absolute().parents}
+    own = [folder for folder in path.absolute().parents if folder not in held]
+    return own[-1] if own else None
+
+
+def _named(groups: Iterable[list[Path]], jobs: Collection[str]) -> dict[str, list[Path]]:
+    """Each of ``groups`` under the name of its folder, which is none of ``jobs``."""
+    found: dict[str, list[Path]] = {}
+    for files in groups:
+        folder = Path(os.path.commonpath([file.absolute().parent for file in files]))
+        base = name = folder.name or "files"
+        number = 1
+        while name in found or name in jobs:
+            number += 1
+            name = f"{base}-{number}"
+        found[name] = files
+    return found
 
 
 @dataclass(frozen=True)

@@ -68,25 +68,7 @@ def ingest(
         with database_writing(store.path):
             read_sources(context, chosen, skipped)
     except SeveralJobsError as several:
-        raise with_neighbours(several, chosen, logs="nccl-log") from several
-
-
-def read_jobs(
-    several: SeveralJobsError, store: Store, *, lean: bool = False, progress: Progress | None = None
-) -> None:
-    """Read every job of ``several`` as a run of its own; each says what it was told apart by."""
-    con = store.con
-    names = list(several.jobs)
-    for name, files in several.jobs.items():
-        ingest(files, store, run=name, lean=lean, progress=progress)
-        refuse_nothing(store, name)
-        others = ", ".join(other for other in names if other != name)
-        note = f"read apart from {others}: {several.evidence}; files outside were left out"
-        con.execute(
-            "UPDATE source SET note = concat_ws('; ', note, $note) WHERE run = $run AND source_id ="
-            " (SELECT min(source_id) FROM source WHERE run = $run AND format <> 'unknown')",
-            {"run": name, "note": note},
-        )
+        raise with_neighbours(several, chosen, skipped, logs="nccl-log") from several
 
 
 def read_sources(
@@ -107,10 +89,10 @@ def read_sources(
     except ReaderFailedError as error:
         with database_writing(context.store.path):
             _raise_if_full(error)
-        _forget(context.con, context.run)
+        forget(context.con, context.run)
         failed = error
     except BaseException:
-        _forget(context.con, context.run)
+        forget(context.con, context.run)
         raise
     cause = failed.__cause__ or failed
     mine = [source for source, reader in chosen if reader is failed.reader]
@@ -261,6 +243,7 @@ def _describe_run(context: ReadContext) -> None:
         return
 
 
-def _forget(con: Any, run: str) -> None:
+def forget(con: Any, run: str) -> None:
+    """Take what was read of ``run`` out of the base tables."""
     for table in RUN_TABLES:
         con.execute(f"DELETE FROM {table} WHERE run = ?", [run])

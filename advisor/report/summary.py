@@ -21,6 +21,7 @@ CONFIDENCE_WORDS: dict[Confidence, str] = {
 
 # Options whose value is a place too, but none that was read.
 _WRITES_TO = ("-o", "--output", "--store")
+_MOST_LEFT_OUT = 5
 
 
 def outcome_counts(report: FindingsReport) -> dict[OutcomeKind, int]:
@@ -71,6 +72,20 @@ def caveats(report: FindingsReport) -> list[str]:
         for run in report.runs
         for text in run.caveats
     ]
+
+
+def left_out(report: FindingsReport) -> list[str]:
+    """Where several recordings were read, the files that are in none of them, and why."""
+    if len(report.runs) < 2:
+        return []
+    told = [
+        f"{note[:1].upper()}{note[1:]}"
+        for run in report.runs
+        for note in run.notes
+        if note.startswith("file ") and " was not read: " in note
+    ]
+    more = len(told) - _MOST_LEFT_OUT
+    return told[:_MOST_LEFT_OUT] + ([f"{more} more files were not read"] if more > 0 else [])
 
 
 def per(report: FindingsReport) -> str:

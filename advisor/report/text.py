@@ -126,6 +126,8 @@ def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
             lacking = len({rule for _, _, rules in missing for rule in rules})
             mostly = f"{lacking} for want of evidence{', for one' if lacking > 1 else ''}: "
         why_not = f" ({mostly}{shorten(missing[0][0], 120)}; --verbose says how to capture it)"
+    for text in summary.left_out(report):
+        yield from _wrap(text, options.width)
     yield from _wrap(summary.rules_line(report, why_not), options.width)
     if options.verbose:
         yield from _how_to_capture(missing, options)

@@ -173,3 +173,56 @@ def test_load_diagnoses_each_job_by_itself_and_says_so(tmp_path: Path) -> None:
     assert "2 recordings" in text
     with pytest.raises(AdvisorError, match="2 recordings"):
         api.load_runs([tmp_path, fixtures / "gpt2-tiny-ddp-2"])
+
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+TWO = ("gpt2-tiny-ddp-2", "gpt2-tiny-ddp-2-slow-rank")
+
+
+def _two_jobs(folder: Path) -> Path:
+    for name in TWO:
+        for rank in range(2):
+            _trace(folder / name / f"rank{rank}.json", rank, pid=100)
+    return folder
+
+
+def test_dumps_and_logs_in_folders_of_their_own_become_runs(tmp_path: Path) -> None:
+    _two_jobs(tmp_path)
+    shutil.copytree(FIXTURES / "flight-gloo-desync", tmp_path / "flight-gloo-desync")
+    log = FIXTURES / "nccl-logs" / "v2.10-sockets.log"
+    with api.load(tmp_path, log) as run:
+        report = run.report
+        page = run.render("html")
+    assert [item.run for item in report.runs] == sorted(["flight-gloo-desync", "nccl-logs", *TWO])
+    assert [item.run for item in report.findings if item.rule == "desync"] == ["flight-gloo-desync"]
+    (of_log,) = [item.inputs for item in report.runs if item.run == "nccl-logs"]
+    assert of_log == [str(log)]
+    assert "a folder of its own" in page
+    lacks = {item.reason for item in report.outcomes if item.reason.startswith("no NCCL log")}
+    assert lacks
+    assert all("with this recording" in reason for reason in lacks), lacks
+
+
+def test_a_file_that_can_be_of_any_job_is_named(tmp_path: Path) -> None:
+    _two_jobs(tmp_path)
+    log = shutil.copy(FIXTURES / "nccl-logs" / "v2.10-sockets.log", tmp_path / "nccl.log")
+    bad = tmp_path / TWO[1] / "rank2.json.gz"
+    bad.write_bytes(b"\x1f\x8b\x08\x00cut")
+    with api.load(tmp_path) as run:
+        report, text, page = run.report, run.render("text"), run.render("html")
+    notes = {item.run: " ".join(item.notes) for item in report.runs}
+    assert f"file {log} was not read: it can be of any of the 2 recordings" in " ".join(
+        notes.values()
+    )
+    assert f"file {bad} was not read" in notes[TWO[1]]
+    for shown in (text, page):
+        assert all(name in shown for name in ("nccl.log", "rank2.json.gz"))
+
+
+def test_logs_of_several_jobs_beside_traces_of_several_are_runs_of_their_own(
+    tmp_path: Path,
+) -> None:
+    _two_jobs(tmp_path)
+    with api.load(tmp_path, FIXTURES / "nccl-logs") as run:
+        files = {file for item in run.report.runs for file in item.inputs}
+    assert {str(path) for path in (FIXTURES / "nccl-logs").glob("*.log")} <= files

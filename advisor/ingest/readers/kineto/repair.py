@@ -15,11 +15,12 @@ from typing import Any
 
 from advisor.ingest.compression import Limits
 from advisor.ingest.readers.kineto.event_text import parse_event
-from advisor.ingest.readers.kineto.nesting import Nesting, State
+from advisor.ingest.readers.kineto.nesting import EVENT_START, Nesting, State
 from advisor.ingest.readers.kineto.outside import Outside
 from advisor.ingest.readers.kineto.resync import Resync
 from advisor.ingest.readers.kineto.stray import Stray
 from advisor.ingest.readers.kineto.unread import (
+    BLANKED,
     HOLE,
     PHASE,
     Place,
@@ -100,7 +101,7 @@ class Repairer:
                 return
             if found == b"]":
                 continue
-            if HOLE.search(window.data, before - window.base, at - window.base):
+            if self._blanked(before):
                 self._skip_blanked(before)
             elif found == b"{":
                 self.event_start = at
@@ -210,6 +211,28 @@ class Repairer:
         others = self._resume(start, start, 0, at_any=True)
         passed = window.data[max(0, start - window.base) : self._at - window.base]
         self._lose("malformed event" if PHASE in passed else "not an event", start, others=others)
+
+    def _blanked(self, before: int) -> bool:
+        """Whether blanks from ``before`` on overwrote an item's beginning: none stands there."""
+        window, at = self.window, self._at
+        if not BLANKED.search(window.data, before - window.base, at - window.base):
+            return False
+        if window.byte(at) not in (b"{", b"["):
+            end = window.scalar_end(at)
+        else:
+            nesting = Nesting(window, at, self._limits.nesting)
+            state = nesting.run(at + self._limits.event_bytes)
+            if state is State.LARGE:
+                return False
+            end = nesting.at if state is State.CLOSED else None
+        if end is None:
+            return True
+        if "ph" in (parse_event(window.text(at, end)) or {}):
+            return False
+        comma = window.skip_blank(end)
+        return window.byte(comma) != b"," or not window.matches(
+            EVENT_START, window.skip_blank(comma + 1)
+        )
 
     def _skip_blanked(self, start: int) -> None:
         """Go on behind blanks that no layout has: what they overwrote may end further on."""

@@ -14,7 +14,7 @@ from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK, IDS_PER_FILE
 from advisor.ingest.readers.kineto.metadata import TraceInfo, trace_info
 from advisor.ingest.readers.kineto.repair import Normalise, Repairer
 from advisor.ingest.readers.kineto.reread import Reread, reread_all, reread_chunks
-from advisor.ingest.readers.kineto.unread import BLANKED, ERASED, HOLE
+from advisor.ingest.readers.kineto.unread import ERASED
 from advisor.ingest.readers.kineto.window import PIECE
 from advisor.ingest.source import Source
 
@@ -160,8 +160,6 @@ class Trace:
 
     def _checked(self, text: bytearray) -> bytearray:
         """The text as UTF-8, or a malformed one where it has to be read event by event."""
-        if BLANKED in text and HOLE.search(text):
-            return bytearray(b"[")  # blanks over the text between two strings leave valid JSON
         return text if text.isascii() else self._valid_utf8(text)
 
     def _valid_utf8(self, text: bytearray) -> bytearray:

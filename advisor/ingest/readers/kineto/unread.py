@@ -17,12 +17,12 @@ ESTIMATED = "in bytes that could not be read (estimated)"
 """The reason under which an estimated number of events is counted."""
 
 ERASED = b"\xff\xff\xff\xff"
-BLANKED = b" " * 256
-"""A run of blanks that no layout has, but for very deep indentation."""
-HOLE = re.compile(rb"\x00[\x00\n]|" + ERASED + rb"|[^\s]\x20{256}|\x20{1024}")
-"""What no program writes into JSON: zeroed, erased or blanked bytes, what stands for missing data.
+HOLE = re.compile(rb"\x00[\x00\n]|" + ERASED)
+"""What no program writes into JSON: zeroed or erased bytes, what stands for missing data."""
+BLANKED = re.compile(rb"[^\s]\x20{256}|\x20{1024}")
+"""Blanks that hardly any layout has: they tell how much was lost in text that cannot be read.
 
-So many blanks behind a line's end may indent it, unless there are very many.
+Text that can be read may hold them. Fewer behind a line's end may indent it.
 """
 PHASE = b'"ph"'
 _VISIBLE = bytes({*range(32, 256), *b"\t\n\r"})
@@ -103,7 +103,7 @@ def has_many(data: bytes | bytearray, start: int, end: int) -> bool:
 def has_hole(data: bytes | bytearray, start: int, end: int) -> bool:
     """Whether a stretch of text that could not be read was zeroed, erased or overwritten."""
     start = max(start, 0)
-    if HOLE.search(data, start, end):
+    if HOLE.search(data, start, end) or BLANKED.search(data, start, end):
         return True
     return len(data[start:end].translate(None, _VISIBLE)) >= _GARBLED
 

@@ -11,7 +11,7 @@ from advisor.errors import AdvisorError
 _LOOK_BYTES = 64 * 1024
 _OURS = re.compile(
     rb"default-src &#39;none&#39;; style-src &#39;sha256-"  # HTML
-    rb'|\A\{\s*"schema_version": \d+,\s*"advisor_version": "[^"]*",\s*"command":'  # findings.json
+    rb'|\A\{\s*"schema_version":\s*\d+,\s*"advisor_version":\s*"[^"]*",\s*"command":'  # findings
     rb'|\A\{\s*"schema_version": \d+,\s*"base":'  # a comparison
     rb'|"args":\{"name":"advisor"\}'  # the trace of a finding
     rb'|<testsuites name="advisor"'

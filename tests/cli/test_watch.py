@@ -189,7 +189,7 @@ def test_a_severe_finding_ends_the_watch_with_1(folder: Path) -> None:
 
 def test_an_existing_output_is_refused_before_the_watch(folder: Path, tmp_path: Path) -> None:
     report = tmp_path / "findings.json"
-    report.write_text('{"advisor_version": "0"}')
+    report.write_text('{"schema_version": 1, "advisor_version": "0", "command": ""}')
     done = run(folder, "--format", "json", "-o", report)
     assert "pass --force to replace it" in str(done.exception)
 

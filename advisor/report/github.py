@@ -25,7 +25,9 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             f"{summary.per(report).capitalize()}: {summary.per_step(finding)}",
         ]
         body += [f"Fix: {step}" for step in finding.fix[:3]]
-        title = _property(one_line(f"{finding.rule}: {finding.title}"))
+        run = summary.run_of(finding, report)
+        whose = f"{run}: " if run else ""
+        title = _property(one_line(f"{whose}{finding.rule}: {finding.title}"))
         lines.append(f"::{_COMMAND[finding.severity]} title={title}::{_data(chr(10).join(body))}")
     for outcome in report.outcomes:
         if outcome.outcome is OutcomeKind.ERROR:
@@ -33,6 +35,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             lines.append(f"::warning title={title}::{_data(outcome.reason)}")
     lines.append(f"::notice title=advisor::{_data(report.verdict.title)}")
     lines += [f"::notice title=advisor::{_data(text)}" for text in summary.caveats(report)]
+    lines += [f"::notice title=advisor::{_data(text)}" for text in summary.left_out(report)]
     return "\n".join(lines) + "\n"
 
 

@@ -28,23 +28,30 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
         lines += [f"{index}. {_with_code(step)}" for index, step in enumerate(steps, 1)]
         lines.append("")
     if report.findings:
+        several = len(report.runs) > 1
+        heads = ["#", *(["run"] if several else []), "severity", summary.per(report)]
         lines += [
-            f"| # | severity | {summary.per(report)} | finding | where |",
-            "|--:|---|---|---|---|",
+            f"| {' | '.join(heads)} | finding | where |",
+            "|--:|" + "---|" * (len(heads) + 1),
         ]
         for number, finding in enumerate(report.findings, 1):
             cells = [summary.per_step(finding), finding.rule, summary.place(finding)]
             row = " | ".join(_escape(text) for text in cells)
-            lines.append(f"| {number} | {finding.severity} | {row} |")
+            whose = f"{_escape(finding.run)} | " if several else ""
+            lines.append(f"| {number} | {whose}{finding.severity} | {row} |")
         lines.append("")
         for number, finding in enumerate(report.findings, 1):
             lines += _details(number, finding, report)
+    for text in summary.left_out(report):
+        lines += [_escape(text), ""]
     lines.append(summary.rules_line(report))
     return "\n".join(lines) + "\n"
 
 
 def _details(number: int, finding: Finding, report: FindingsReport) -> Iterator[str]:
-    yield from (f"<details><summary>{number}. {_escape(finding.title)}</summary>", "")
+    run = summary.run_of(finding, report)
+    title = f"{run}: {finding.title}" if run else finding.title
+    yield from (f"<details><summary>{number}. {_escape(title)}</summary>", "")
     yield from (_escape(finding.message), "")
     sure = summary.confidence(finding)
     gain = summary.gain(finding, summary.per(report))

@@ -150,6 +150,11 @@ def place(finding: Finding) -> str:
     return f"group {finding.process_group}" if finding.process_group else ""
 
 
+def run_of(finding: Finding, report: FindingsReport) -> str:
+    """Whose a finding is, for ranks and steps of several runs have the same names; '' of one."""
+    return finding.run if len(report.runs) > 1 else ""
+
+
 def given(report: FindingsReport, run: str) -> str:
     """What a command must be given to read ``run`` again, quoted for a shell; 'PATH' if unknown.
 

@@ -172,3 +172,30 @@ def test_a_place_is_folded_and_not_cut() -> None:
     assert "…" not in text.split("passed")[0]
     assert "stage 3" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("format", ["html", "markdown", "github", "text"])
+def test_findings_of_several_runs_say_whose_they_are(format: str) -> None:
+    one = make_report()
+    names = ("night-shift", "day-shift")
+    runs = [one.runs[0].model_copy(update={"run": name}) for name in names]
+    finding = one.findings[0]
+    findings = [finding.model_copy(update={"run": n, "id": f"straggler-{n}"}) for n in names]
+    report = one.model_copy(update={"runs": runs, "findings": findings})
+    shown = render(report, None, format)
+    if format == "html":
+        contents = shown.partition("<nav")[2].partition("</nav>")[0]
+        headings = " ".join(re.findall(r"<h3.*?</h3>", shown))
+        assert all(name in contents and f"{name}: " in headings for name in names)
+    elif format == "markdown":
+        assert "| # | run | severity |" in shown
+        assert all(f"| {name} | " in _unescaped(shown) for name in names)
+        assert all(f". {name}: " in _unescaped(shown) for name in names)
+    elif format == "github":
+        assert all(f"title={name}%3A {finding.rule}" in shown for name in names)
+    else:
+        assert all(f"{name}: " in shown for name in names)
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("\\", "")

@@ -35,7 +35,9 @@ class FindingView:
     see: list[tuple[str, str]]
     open_command: str
     verify: str
-    # Tells it in the contents from another finding of its rule; '' where it is the only one.
+    # Its run where there are several; '' else.
+    run: str
+    # Tells it in the contents from another finding; '' where it is the only one of its rule.
     told_apart_by: str
 
 
@@ -126,18 +128,16 @@ def _view(
         open_command=f"advisor open {shlex.quote(finding.id)} {summary.given(report, finding.run)}",
         verify=summary.to_paste(finding.verify, report),
         see=[(link, _see_kind(link, rules)) for link in finding.see],
+        run=summary.run_of(finding, report),
         told_apart_by=_told_apart_by(finding, report),
     )
 
 
 def _told_apart_by(finding: Finding, report: FindingsReport) -> str:
     alike = [other for other in report.findings if other.rule == finding.rule]
-    if len(alike) < 2:
-        return ""
-    words = [summary.place(finding)] if len({summary.place(one) for one in alike}) > 1 else []
-    if len({one.run for one in alike}) > 1:
-        words.insert(0, finding.run)
-    return ", ".join(words)
+    run = summary.run_of(finding, report)
+    places = {summary.place(one) for one in alike if not run or one.run == run}
+    return ", ".join(([run] if run else []) + ([summary.place(finding)] if len(places) > 1 else []))
 
 
 def _see_kind(link: str, rules: set[str]) -> str:

@@ -198,3 +198,14 @@ def test_a_rule_that_is_not_there_is_told_at_once(folder: Path) -> None:
     done = run(folder, "--select", "no-such-rule")
     assert "no-such-rule" in str(done.exception)
     assert "not yet" not in done.stderr
+
+
+@pytest.mark.parametrize("seconds", ["-1", "0", "0.05", "nan", "inf"])
+def test_an_interval_that_would_spin_or_cannot_be_slept_is_refused(
+    tmp_path: Path, seconds: str
+) -> None:
+    words = ["diagnose", str(tmp_path), "--watch", "--watch-rounds", "0"]
+    result = CliRunner().invoke(_root, [*words, f"--watch-interval={seconds}"])
+    assert result.exit_code == 2
+    assert "is not between 0.1 and 86400" in result.output
+    assert CliRunner().invoke(_root, [*words, "--watch-interval=0.1"]).exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -73,6 +74,10 @@ def snapshot(paths: Sequence[str], own: Collection[Path] = ()) -> State:
             try:
                 status = file.stat()
             except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno != errno.ELOOP:  # a link to itself leads to nothing, too
+                    raise
                 continue
             if file.is_file() and not (file.name in names and file.resolve() in mine):
                 files[file] = (status.st_size, status.st_mtime_ns)

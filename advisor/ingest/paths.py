@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import glob
+import os
 import stat
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -29,11 +31,11 @@ def expand(paths: Iterable[str | Path], leave_out: Collection[Path] = ()) -> lis
     Raises :class:`AdvisorError` when something does not exist or is no regular file, or a pattern
     matches nothing. Links in folders to what is missing are among the files.
     """
-    unwanted = {path.resolve() for path in leave_out}
+    unwanted = {real_path(path) for path in leave_out}
     found: dict[Path, Found] = {}
     for given in paths:
         for item in _expand_one(Path(given)):
-            place = item.path.resolve()
+            place = real_path(item.path)
             if place in unwanted:
                 continue
             found.setdefault(place, item)
@@ -76,13 +78,23 @@ def _expand_one(path: Path) -> list[Found]:
     raise AdvisorError("no such file", where=str(path), hint="check the path")
 
 
+def real_path(path: Path) -> Path:
+    """Where links lead; of links in a circle one of them (Path.resolve raises RuntimeError)."""
+    return Path(os.path.realpath(path))
+
+
 def is_dangling(path: Path) -> bool:
-    """Whether it is a link to a file that is not there."""
+    """Whether it is a link to a file that is not there, or to itself."""
     return path.is_symlink() and not path.exists()
 
 
 def why_dangling(path: Path) -> str:
     """What to tell of such a link."""
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return f"is a link to {path.readlink()}, which leads back to itself"
     return f"is a link to {path.readlink()}, which is missing"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.ingest.paths import expand, natural_key
+from advisor.ingest.paths import expand, natural_key, real_path
 
 MAX_PIECES_PER_BATCH = 32
 """Ranks that one task reads with one INSERT: fewer cost start-up, more are redone after a death."""
@@ -75,7 +75,7 @@ def list_inputs(paths: Iterable[str | Path], *, first_number: int = 0) -> list[I
                 found.setdefault(place, named)
         else:
             for file in expand([given]):
-                found.setdefault(str(file.path.resolve()), file.named)
+                found.setdefault(str(real_path(file.path)), file.named)
     return [
         Item(number, place, named)
         for number, (place, named) in enumerate(found.items(), first_number)

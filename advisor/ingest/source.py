@@ -55,11 +55,13 @@ class Source:
             stream, _ = open_decompressed(path, compression, limits)
             with stream:
                 head = stream.read(HEAD_BYTES)
-        except FileNotFoundError as error:
+        except OSError as error:
             if is_dangling(path):
                 raise AdvisorError(why_dangling(path), where=str(path)) from error
-            raise AdvisorError("no such file", where=str(path), hint="check the path") from error
-        except OSError as error:
+            if isinstance(error, FileNotFoundError):
+                raise AdvisorError(
+                    "no such file", where=str(path), hint="check the path"
+                ) from error
             raise AdvisorError(f"cannot be read: {error.strerror}", where=str(path)) from error
         except AdvisorError as error:
             raise AdvisorError(

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from advisor.cli._main import main
+from advisor.cli._watch import snapshot
 from advisor.errors import AdvisorError
 from advisor.ingest import ingest
 from advisor.ingest.paths import expand
+from advisor.ingest.ray_plan import list_inputs
 from advisor.store.store import Store
 
 
@@ -78,3 +80,26 @@ def test_a_named_link_to_nothing_is_an_error(tmp_path: Path) -> None:
     for given in (link, tmp_path / "rank*.json"):
         with pytest.raises(AdvisorError, match=r"is a link to gone\.json, which is missing"):
             expand([given])
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["to-itself", "to-each-other"])
+def test_links_in_a_circle_are_links_to_nothing(
+    number: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    _trace(folder / "rank0.json")
+    links = [folder / f"turn{at}" for at in range(number)]
+    for at, link in enumerate(links):
+        link.symlink_to(links[at - 1].name)
+    with pytest.raises(SystemExit) as ended:
+        main(["ingest", str(folder), "-o", str(tmp_path / "run.duckdb")])
+    said = capsys.readouterr().err
+    assert ended.value.code == 0, said
+    for at, link in enumerate(links):
+        told = f"is a link to {links[at - 1].name}, which leads back to itself"
+        assert f"  not read: {link}: {told}\n" in said
+    with pytest.raises(AdvisorError, match="leads back to itself"):
+        expand(links)
+    assert Path(list_inputs([folder])[0].place).name == "rank0.json"
+    assert list(snapshot([str(folder)])) == [folder / "rank0.json"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from advisor.ingest.readers.kineto.bare import is_list_of_events
 from advisor.ingest.readers.kineto.load import load
 from advisor.ingest.readers.kineto.nesting import KEYS
 from advisor.ingest.readers.kineto.trace import Trace
@@ -20,7 +21,6 @@ SUMMARY = "Kineto (torch.profiler) and other Chrome traces in JSON, plain, gzip 
 PRIORITY = 60
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
-_EVENT_START = re.compile(rb'\s*\[\s*(?:\{[^{}]{0,4096}"(?:ph|ts)"\s*:|\]\s*$)')
 _EVENTS_BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[\s*(?:\]|' + KEYS + rb")")
 _PHASE = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
 _MOST_BEFORE = 64 * 1024 * 1024
@@ -35,7 +35,7 @@ def detect(source: Source) -> bool:
         if _EVENTS.search(head) or sum(mark in head for mark in _MARKS) >= 2:
             return True
         return len(source.head) >= HEAD_BYTES and _events_further_on(source)
-    return bool(_EVENT_START.match(head))
+    return is_list_of_events(head)
 
 
 def _events_further_on(source: Source) -> bool:

@@ -1,0 +1,86 @@
+"""A bare array of events is known as one wherever an event's phase stands; other lists are not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.ingest.readers.kineto.bare import is_list_of_events
+from advisor.ingest.source import HEAD_BYTES
+from tests.support.traces import dropped, event, names, read
+
+_COUNT = 20
+_METADATA = {
+    "args": {"name": "python"},
+    "cat": "__metadata",
+    "name": "process_name",
+    "ph": "M",
+    "pid": 1,
+    "tid": 0,
+    "ts": 0,
+}
+_TRICKY = {"args": {"text": 'x, } ] {"ph"', "dims": [[2, 3], [], {"a": {}}]}}
+
+
+def _events(**changes: Any) -> list[Any]:
+    return [event(number, **(changes if number == 0 else {})) for number in range(_COUNT)]
+
+
+_LISTS: dict[str, list[Any]] = {
+    "sorted keys": [dict(sorted(made.items())) for made in _events()],
+    "arguments with brackets first": [{**_TRICKY, **event(0, **_TRICKY)}, *_events()[1:]],
+    "metadata first": [_METADATA, *_events()],
+    "long name": [{"name": "n" * 5000, **event(0, name="n" * 5000)}, *_events()[1:]],
+    "empty first": [{}, *_events()],
+    "null first": [None, *_events()],
+}
+
+
+@pytest.mark.parametrize("events", _LISTS.values(), ids=_LISTS)
+@pytest.mark.parametrize("indent", [None, 1], ids=["line", "indented"])
+def test_a_bare_array_is_read_like_a_field(
+    tmp_path: Path, events: list[Any], indent: int | None
+) -> None:
+    text = json.dumps(events, indent=indent)
+    found = []
+    for number, whole in enumerate((text, f'{{"traceEvents": {text}}}')):
+        path = tmp_path / str(number) / "trace.json"
+        path.parent.mkdir()
+        path.write_text(whole)
+        store = read(path)
+        found.append((names(store), dropped(store)))
+    assert found[0] == found[1]
+    assert len(found[0][0]) == _COUNT
+
+
+def test_a_bare_array_that_is_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(_LISTS["sorted keys"])[:-30])
+    store = read(path)
+    assert len(names(store)) == _COUNT - 1
+    assert dropped(store) == {"cut off": 1}
+
+
+_OTHERS: dict[str, Any] = {
+    "numbers": [1, 2, 3],
+    "results": [{"size": 8, "args": {"ph": "X", "ts": 1}, "busbw": 1.5}] * 3,
+    "acidity": [{"sample": {"a": 1}, "ph": 7.2}],
+    "words": [{"args": {}, "ph": "acid"}],
+    "lists": [[{"args": {}, "ph": "X"}]],
+    "strings": ['{"args": {}, "ph": "X"}'],
+    "nothing": [{}, None],
+}
+
+
+@pytest.mark.parametrize("value", _OTHERS.values(), ids=_OTHERS)
+def test_other_lists_are_none_of_events(value: Any) -> None:
+    assert not is_list_of_events(json.dumps(value).encode())
+
+
+def test_the_text_behind_the_list_and_half_strings_tell_nothing() -> None:
+    assert not is_list_of_events(b'[{"a": {}}] [{"a": {}, "ph": "X"}]')
+    assert not is_list_of_events(b'[{"a": {}, "text": "[{\\"a\\": {}, ' + b'\\"ph\\": \\"X\\"' * 9)
+    assert not is_list_of_events(b'[{"a": "' + b"{" * HEAD_BYTES)

@@ -40,3 +40,20 @@ def test_other_programs_lines_are_not_counted(tmp_path: Path) -> None:
     log = tmp_path / "nccl.log"
     log.write_bytes(SETTING.format(0).encode() + "Größe 3\n".encode("latin-1") + b"\x01bar\n")
     assert _counts(log) == (1, 0, {})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Größe des NCCL-Puffers: 4 MB".encode("latin-1"),
+        "[2024] café using NCCL backend".encode("latin-1"),
+        "café: NCCL INFO is the level, NCCL version 2 the library".encode("latin-1"),
+        b"\b\b\b epoch 3 NCCL done",
+        b"\x1b]0;title NCCL\x07 hello",
+    ],
+    ids=["buffer", "backend", "level", "backspace", "title"],
+)
+def test_lines_that_only_speak_of_nccl_are_not_counted(tmp_path: Path, line: bytes) -> None:
+    log = tmp_path / "nccl.log"
+    log.write_bytes(SETTING.format(0).encode() + line + b"\n" + SETTING.format(1).encode())
+    assert _counts(log) == (2, 0, {})

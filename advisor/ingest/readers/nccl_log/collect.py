@@ -18,7 +18,13 @@ from advisor.ingest.readers.nccl_log.facts import (
 from advisor.ingest.readers.nccl_log.graphs import Blocks
 from advisor.ingest.readers.nccl_log.jobs import Told
 from advisor.ingest.readers.nccl_log.lines import parse_line
-from advisor.ingest.readers.nccl_log.prefix import Record, Thread, is_cut_prefix, records
+from advisor.ingest.readers.nccl_log.prefix import (
+    Record,
+    Thread,
+    has_prefix,
+    is_cut_prefix,
+    records,
+)
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, parse_choice
 
 MAX_KEPT = 1_000_000
@@ -108,7 +114,7 @@ class Log:
         if found and found[-1].level:
             self._last_line = line
         told = understood or sum(self.counts.dropped.values()) > lost_before
-        if not told and _GARBAGE.search(line) and "NCCL" in _GARBAGE.sub("", line):
+        if not told and _GARBAGE.search(line) and has_prefix(_GARBAGE.sub("", line)):
             self.counts.drop(_DAMAGED)
         return understood
 

@@ -55,6 +55,14 @@ def is_cut_prefix(line: str, before: str) -> bool:
     return bool(text) and _DIGITS.sub("0", whole).startswith(_DIGITS.sub("0", text))
 
 
+def has_prefix(line: str) -> bool:
+    """Whether NCCL's prefix is in the line: other programs write of NCCL too."""
+    return any(
+        record.level and (record.thread is not None or record.device is not None)
+        for record in records(line)
+    )
+
+
 def records(line: str) -> list[Record]:
     """The messages in a line: none, one, or several where writers collided.
 

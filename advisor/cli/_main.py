@@ -7,6 +7,7 @@ import importlib
 import os
 import pkgutil
 import sys
+import traceback
 from pathlib import Path
 
 import click
@@ -14,7 +15,7 @@ import click
 from advisor import __version__
 from advisor.cli._interrupt import interrupted, watch_for_interrupts
 from advisor.config.settings import FILE_NAME, check_settings, load_settings
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, not_written
 
 
 class _Commands(click.Group):
@@ -148,9 +149,23 @@ def main(args: list[str] | None = None) -> None:
             interrupted()
         if os.environ.get("ADVISOR_DEBUG"):
             raise
+        if isinstance(error, OSError) and _could_not_print(error):
+            click.echo(f"advisor: {not_written(error, 'standard output')}", err=True)
+            sys.exit(2)
         click.echo(
             f"advisor: internal error: {type(error).__name__}: {error}\n"
             "  this is a defect of advisor; `advisor --debug ...` shows where, please report it",
             err=True,
         )
         sys.exit(2)
+
+
+def _could_not_print(error: OSError) -> bool:
+    """Whether the system refused what was printed; what else waits for it is dropped."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if frame.f_code is not click.echo.__code__:
+        return False
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())  # else Python fails again when it ends
+    os.close(nowhere)
+    return True

@@ -232,6 +232,27 @@ def test_a_full_disk_is_no_defect(target: str, tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.suffix in (".duckdb", ".partial")]
 
 
+@pytest.mark.parametrize(
+    "command", [["rules"], ["diagnose", "IN", "-q"]], ids=["rules", "diagnose"]
+)
+def test_a_full_standard_output_is_no_defect(command: list[str]) -> None:
+    fixture = str(Path(__file__).parents[2] / "fixtures" / "gpt2-tiny-ddp-2")
+    words = [fixture if word == "IN" else word for word in command]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "advisor", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"),
+        )
+    assert ended.returncode == 2
+    said = ended.stderr.splitlines()
+    assert said[0] == "advisor: standard output: cannot be written: no space left on device"
+    assert [line for line in said[1:] if not line.startswith("  make room")] == []
+
+
 def test_what_the_database_says_of_a_full_disk_is_understood() -> None:
     text = 'TransactionContext Error: Failed to commit: Could not write file "/a/.b.partial.wal": '
     known = told(duckdb.TransactionException(text + "No space left on device"), None)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.ingest.jobs import SeveralJobsError
+from advisor.ingest.jobs import READ_APART, SeveralJobsError
 from advisor.ingest.pipeline import forget, ingest, refuse_nothing
 from advisor.ingest.source import Progress
 from advisor.store.store import Store
@@ -33,9 +33,9 @@ def read_jobs(
         left_out |= unread
     for name in several.jobs:
         others = ", ".join(other for other in [*several.jobs, *apart] if other != name)
-        _note(store.con, name, f"read apart from {others}: {several.evidence}")
+        _note(store.con, name, f"{READ_APART} {others}: {several.evidence}")
     for name in apart:
-        _note(store.con, name, f"read apart from {', '.join(several.jobs)}: a folder of its own")
+        _note(store.con, name, f"{READ_APART} {', '.join(several.jobs)}: a folder of its own")
     runs = several.jobs | apart
     for path, reason in left_out.items():
         _leave_out(store.con, _owner(path, runs), path, reason)

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from advisor.findings import FindingsReport
+from advisor.ingest.jobs import READ_APART
 from advisor.metrics.comparison import Comparison
 from advisor.report import numbers, summary
 from advisor.report.clean import printable
@@ -89,7 +90,8 @@ def _sections(
     if store is not None and _is_sweep(report):
         found += [sweep.build(store, run, several=several) for run in runs]
     if store is not None:
-        found.append(strategies.build(store, runs, comparison))
+        if comparison is not None or not _of_different_jobs(report):
+            found.append(strategies.build(store, runs, comparison))
         found += [
             worded(
                 breakdown.build(store, run.run, several=several, step_ns=run.step_ns_median),
@@ -112,6 +114,11 @@ def _sections(
         ]
     found.append(quality.build(report, store, counts))
     return [section for section in found if section is not None]
+
+
+def _of_different_jobs(report: FindingsReport) -> bool:
+    """Whether the runs were told apart in reading: different jobs are not compared."""
+    return any(f": {READ_APART}" in note for run in report.runs for note in run.notes)
 
 
 def _subject(report: FindingsReport) -> str:

@@ -165,7 +165,8 @@ def test_load_diagnoses_each_job_by_itself_and_says_so(tmp_path: Path) -> None:
             shutil.copy(file, target)
     with api.load(tmp_path) as run:
         report = run.report
-        text = run.render("text")
+        text, page = run.render("text"), run.render("html")
+    assert "Which run is faster" not in page, "different jobs are not compared"
     assert [item.run for item in report.runs] == ["gpt2-tiny-ddp-2", "gpt2-tiny-ddp-2-slow-rank"]
     late = [item.run for item in report.findings if item.rule == "straggler-rank"]
     assert late == ["gpt2-tiny-ddp-2-slow-rank"]

@@ -117,3 +117,25 @@ def test_events_in_two_layouts_stay_behind_damage(tmp_path: Path) -> None:
     found, lost, _ = _read(tmp_path, mixed.replace('"kernel_20"', '"kernel_20'))
     assert found == _expected(20)
     assert lost == {"malformed event": 1}
+
+
+@pytest.mark.parametrize("layout", _LAYOUTS.values(), ids=_LAYOUTS)
+def test_an_event_whose_beginning_became_closing_brackets_is_lost_alone(
+    tmp_path: Path, layout: Callable[..., str]
+) -> None:
+    text = layout([event(number) for number in range(_COUNT)])
+    at = _between(text, _HIT - 1)[1]
+    key = text.index("ph", at)
+    found, lost, complete = _read(tmp_path, text[:at] + "]" * (key - at) + text[key:])
+    assert found == _expected(_HIT)
+    assert sum(lost.values()) == 1
+    assert not complete
+
+
+def test_events_behind_what_cannot_be_told_from_the_lists_end_are_counted(tmp_path: Path) -> None:
+    """GIVEN garbage with quotes and brackets behind a closing one in mid-list."""
+    text = _one_line([event(number) for number in range(_COUNT)])
+    start, end = _between(text, _HIT)
+    found, lost, complete = _read(tmp_path, f'{text[:start]}], {{}} "x" {text[end + 3 :]}')
+    assert len(found) + sum(lost.values()) >= _COUNT - 1
+    assert not complete

@@ -118,23 +118,31 @@ class Outside:
         return nesting.at if state is State.CLOSED else None
 
     def _search(self, at: int) -> int | None:
-        """Where the text is damaged: the next thing that can only be a list of events."""
-        match = self._find(_LIST, at)
+        """Where the text is damaged: the next thing that can only be a list of events.
+
+        The events that are passed over are counted: the list's end may be the damage.
+        """
+        match = self._find(_LIST, at, counted=True)
         return match.end() + self._window.base if match else None
 
-    def _find(self, pattern: re.Pattern[bytes], at: int) -> re.Match[bytes] | None:
+    def _find(
+        self, pattern: re.Pattern[bytes], at: int, *, counted: bool = False
+    ) -> re.Match[bytes] | None:
         """The next match, its positions as indices of the window's data; what is passed is kept."""
         window = self._window
         while True:
             match = pattern.search(window.data, at - window.base)
-            if match:
-                self._keep(at, match.start() + window.base)
-                return match
             following = max(at, window.end - _LOOK_BACK)
-            if not window.more():
-                self._keep(at, window.end)
-                return None
+            if match:
+                following = match.start() + window.base
+            elif not window.more():
+                following = window.end
             self._keep(at, following)
+            if counted:
+                passed = window.data.count(_PHASE_KEY, at - window.base, following - window.base)
+                self.dropped.update({OUTSIDE: passed} if passed else {})
+            if match or following == window.end:
+                return match
             at = following
             window.drop_before(at)
 

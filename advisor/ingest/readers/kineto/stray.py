@@ -11,13 +11,15 @@ from __future__ import annotations
 import re
 
 from advisor.ingest.compression import Limits
-from advisor.ingest.readers.kineto.nesting import KEYS, Nesting, State
+from advisor.ingest.readers.kineto.nesting import EVENT_START, KEYS, Nesting, State
 from advisor.ingest.readers.kineto.resync import Level, Resync
 from advisor.ingest.readers.kineto.window import Window
 
 _COMMA_BEHIND = re.compile(rb"\](?:\s*[\]}])*\s*,\s*" + KEYS)
 _EVENT_BEHIND = re.compile(rb'\][^"\[{}:]{0,128}(?=' + KEYS + rb")")
 _KEY_BEHIND = re.compile(rb"\]\s*" + KEYS.removeprefix(rb"\{\s*"))
+_GARBLED = re.compile(rb"\](?:\s*\])*\s*[^\s\[\]{},]")
+_NEAR = 4096
 
 
 class Stray:
@@ -48,11 +50,15 @@ class Stray:
         """Whether ``bracket`` stands where an event's opening one should.
 
         A comma is then before it (from ``before`` on), unless nothing is (``first``), and an
-        event's key behind.
+        event's key behind; or what can follow no list, and then another event.
         """
         window = self._window
-        expected = first or b"," in window.text(before, bracket)
-        return expected and window.matches(_KEY_BEHIND, bracket)
+        if not (first or b"," in window.text(before, bracket)):
+            return False
+        if window.matches(_KEY_BEHIND, bracket):
+            return True
+        garbled = window.matches(_GARBLED, bracket)
+        return garbled and window.find(EVENT_START, bracket, bracket + _NEAR) is not None
 
     def _in_list(self, event: int) -> bool:
         """Whether the object there is followed like an item of a list; damaged ones are so too."""

@@ -18,8 +18,6 @@ from pathlib import Path
 from advisor.errors import AdvisorError
 from advisor.ingest.source import Reader, Source
 
-READ_APART = "read apart from"
-"""How the note of a run begins that was told apart from others in reading."""
 _LISTED = 4
 _PUT = "put it into the folder of its own, or pass it with the files of that one"
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.ingest.jobs import READ_APART, SeveralJobsError
+from advisor.ingest.jobs import SeveralJobsError
 from advisor.ingest.pipeline import forget, ingest, refuse_nothing
 from advisor.ingest.source import Progress
+from advisor.store.notes import READ_APART
 from advisor.store.store import Store
 
 

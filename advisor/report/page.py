@@ -11,7 +11,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from advisor.findings import FindingsReport
-from advisor.ingest.jobs import READ_APART
 from advisor.metrics.comparison import Comparison
 from advisor.report import numbers, summary
 from advisor.report.clean import printable
@@ -32,6 +31,7 @@ from advisor.report.sections import (
 )
 from advisor.report.sections.section import Section
 from advisor.report.whole_trace import of_trace
+from advisor.store.notes import READ_APART
 from advisor.store.store import Store
 
 

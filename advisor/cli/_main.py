@@ -126,6 +126,7 @@ def main(args: list[str] | None = None) -> None:
     gc.set_threshold(_ALLOCATIONS, *gc.get_threshold()[1:])
     try:
         status = _root.main(args=args, prog_name="advisor", standalone_mode=False)
+        click.echo(nl=False)  # writes what waits, while it can still be told that it was refused
         sys.exit(status if isinstance(status, int) else 0)
     except click.exceptions.Abort:
         interrupted()
@@ -160,10 +161,13 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(2)
 
 
+_PRINTING = ("click.utils", "rich.console", "advisor.cli.sql")
+
+
 def _could_not_print(error: OSError) -> bool:
     """Whether the system refused what was printed; what else waits for it is dropped."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    if frame.f_code is not click.echo.__code__:
+    if frame.f_globals["__name__"] not in _PRINTING:
         return False
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())  # else Python fails again when it ends

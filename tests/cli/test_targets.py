@@ -15,6 +15,7 @@ import pytest
 
 from advisor.cli._main import main
 from advisor.errors import AdvisorError
+from advisor.ingest import ingest
 from advisor.store.store import Store
 from advisor.store.target import told
 
@@ -233,11 +234,23 @@ def test_a_full_disk_is_no_defect(target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["rules"], ["diagnose", "IN", "-q"]], ids=["rules", "diagnose"]
+    "command",
+    [
+        ["rules"],
+        ["diagnose", "IN", "-q"],
+        ["sql", "STORE", "SELECT 1"],
+        ["sql", "STORE", "SELECT 1", "--format", "csv"],
+    ],
+    ids=["rules", "diagnose", "table", "csv"],
 )
-def test_a_full_standard_output_is_no_defect(command: list[str]) -> None:
+def test_a_full_standard_output_is_no_defect(command: list[str], tmp_path: Path) -> None:
     fixture = str(Path(__file__).parents[2] / "fixtures" / "gpt2-tiny-ddp-2")
-    words = [fixture if word == "IN" else word for word in command]
+    if "STORE" in command:
+        with Store.create(tmp_path / "run.duckdb") as store:
+            ingest([_trace(tmp_path / "tr.json")], store)
+            store.save()
+    names = {"IN": fixture, "STORE": f"{tmp_path}/run.duckdb"}
+    words = [names.get(word, word) for word in command]
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "advisor", *words],

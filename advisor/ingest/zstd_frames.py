@@ -46,7 +46,10 @@ def _frames(stream: Compressed, start: int, slow_from: int | None) -> Pieces:
             except zstandard.ZstdError as error:
                 if slow_from is None:
                     raise
-                return Damage(start, stream.consumed_bytes, str(error))
+                failed_at = stream.consumed_bytes
+                if start and not _begins_frame(stream, start):
+                    return Damage(start, start, "")
+                return Damage(start, failed_at, str(error))
             # One call gives all that its data hold: of a bomb 32,000 times as much.
             size = _FIRST_READ if len(piece) > _DENSE * len(data) else SMALL_READ
             # Readers cut their chunks at these pieces, so none may be much larger than a chunk.
@@ -54,6 +57,13 @@ def _frames(stream: Compressed, start: int, slow_from: int | None) -> Pieces:
                 yield piece[at : at + PIECE]
         pending = frame.unused_data
         start = stream.consumed_bytes - len(pending)
+
+
+def _begins_frame(stream: Compressed, start: int) -> bool:
+    """Whether at least half of a frame's first bytes stand there, so that it may be damaged."""
+    stream.seek_compressed(start)
+    begin = stream.read_compressed(len(ZSTD))
+    return sum(map(int.__eq__, begin, ZSTD)) >= len(ZSTD) // 2
 
 
 def _opens(sample: bytes) -> bool:

@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from advisor.errors import AdvisorError
 from advisor.ingest.compression import DecompressedFile, open_decompressed
-from tests.support.traces import event, kineto, names, notes, read
+from tests.support.traces import dropped, event, kineto, names, notes, read
 
 _COUNT, _PARTS = 6_000, 4
 
@@ -97,6 +97,26 @@ def test_bytes_of_a_last_member_without_a_header_are_told(tmp_path: Path) -> Non
     store = read(_write(tmp_path, parts))
     share = 100 * len(parts[-1]) / sum(map(len, parts))
     assert f"bytes after the gzip stream were ignored ({share:.1f} % of the file)" in notes(store)
+
+
+def test_what_follows_the_last_zstd_frame_is_ignored_and_takes_no_event(tmp_path: Path) -> None:
+    """GIVEN bytes that begin no frame THEN they are told, and not counted as events lost."""
+    parts = _parts(_zstd)
+    behind = random.Random(5).randbytes(3_000)
+    store = read(_write(tmp_path, [*parts, behind]))
+    assert len(names(store)) == _COUNT
+    assert dropped(store) == {}
+    share = 100 * len(behind) / (sum(map(len, parts)) + len(behind))
+    assert f"bytes after the zstd stream were ignored ({share:.1f} % of the file)" in notes(store)
+
+
+def test_a_last_zstd_frame_with_one_wrong_byte_in_its_header_counts_as_lost(tmp_path: Path) -> None:
+    parts = _parts(_zstd)
+    parts[-1] = b"\x29" + parts[-1][1:]
+    store = read(_write(tmp_path, parts))
+    assert len(names(store)) < _COUNT
+    assert sum(dropped(store).values()) > _COUNT // _PARTS // 2
+    assert "of the compressed bytes were not read" in notes(store)
 
 
 def test_many_starts_that_are_none_cost_little(

@@ -53,28 +53,14 @@ def _file(path: Path) -> tuple[int, int]:
 
 
 def check_report_target(place: Path, *, force: bool) -> None:
-    """Raise AdvisorError where no report may be written to: there is a file.
+    """As :func:`~advisor.store.target.check_target` for a report that advisor wrote."""
+    from advisor.store.target import check_target  # late, as it brings the database
 
-    With ``force`` a report that advisor wrote is replaced, or an empty file, and nothing else.
-    """
-    from advisor.store.target import check_regular, settled  # late, as they bring the database
-
-    real = settled(place)
-    check_regular(real, "report")
-    if not real.exists():
-        return
-    if not _is_report(real):
-        raise AdvisorError(
-            "already exists, and is no report of this tool",
-            where=str(place),
-            hint="name another file; only reports are replaced, with --force",
-        )
-    if not force:
-        raise AdvisorError("already exists", where=str(place), hint="pass --force to replace it")
+    check_target(place, "report", _is_report, force=force)
 
 
 def _is_report(place: Path) -> bool:
     with place.open("rb") as file:
         beginning = file.read(_LOOK_BYTES)
         file.seek(max(0, place.stat().st_size - _LOOK_BYTES))
-        return not beginning or bool(_OURS.search(beginning) or _OURS.search(file.read()[1:]))
+        return bool(_OURS.search(beginning) or _OURS.search(file.read()[1:]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,23 +46,28 @@ def check_regular(place: Path, kind: str) -> None:
         )
 
 
-def check_store_target(place: Path, *, force: bool) -> None:
-    """Raise AdvisorError where no store may be written to: there is a file.
+def check_target(place: Path, kind: str, is_ours: Callable[[Path], bool], *, force: bool) -> None:
+    """Raise AdvisorError where no ``kind`` ("store", "report") may be written to: there is a file.
 
-    With ``force`` a store of this tool is replaced, or an empty file, and nothing else.
+    With ``force`` one that ``is_ours`` is replaced, or an empty file, and nothing else.
     """
     real = settled(place)
-    check_regular(real, "store")
+    check_regular(real, kind)
     if not real.exists():
         return
-    if real.stat().st_size and not _is_ours(real):
+    if real.stat().st_size and not is_ours(real):
         raise AdvisorError(
-            "already exists, and is no store of this tool",
+            f"already exists, and is no {kind} of this tool",
             where=str(place),
-            hint="name another file; only stores are replaced, with --force",
+            hint=f"name another file; only {kind}s are replaced, with --force",
         )
     if not force:
         raise AdvisorError("already exists", where=str(place), hint="pass --force to replace it")
+
+
+def check_store_target(place: Path, *, force: bool) -> None:
+    """As :func:`check_target` for a store."""
+    check_target(place, "store", _is_ours, force=force)
 
 
 def _is_ours(place: Path) -> bool:

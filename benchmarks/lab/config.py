@@ -53,7 +53,7 @@ class RunConfig:
     pause_ms: float = 0.0
     """Pause of one rank, another one each step, like a collection of garbage."""
     burners: int = 0
-    """Noisy neighbours: processes that spin on the machine's cores."""
+    """Noisy neighbours: processes that spin, on one core after another."""
 
     bucket_cap_mb: float = 25.0
     gradient_as_bucket_view: bool = True

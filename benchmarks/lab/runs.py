@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import statistics
@@ -12,12 +13,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from benchmarks.lab import worker
 from benchmarks.lab.config import RunConfig
 from benchmarks.lab.hosts import Network
 
 PHASE_LIMIT_S = 40.0
+BURST_S = (0.005, 0.05)
+"""How long a noisy neighbour stays on one core: less than a step of the lab's jobs."""
 _ports = itertools.count(29_500)
 
 
@@ -98,21 +102,34 @@ def _errors(folder: Path, ranks: list[int]) -> str:
 
 @contextmanager
 def _burners(count: int) -> Iterator[None]:
-    """Processes that spin for as long as the block lasts."""
+    """Processes that spin for as long as the block lasts, on one core after another.
+
+    They move by themselves: the kernel may leave one beside the same rank all along, and a rank
+    that is always disturbed alone is a slow rank, no healthy run.
+    """
     pids = []
     try:
-        for _ in range(count):
+        for number in range(count):
             pid = os.fork()
             if pid == 0:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                while True:
-                    pass
+                _spin_about(random.Random(number))
             pids.append(pid)
         yield
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+
+
+def _spin_about(chance: random.Random) -> NoReturn:
+    """Spin on a core drawn anew every ``BURST_S``, for ever."""
+    cores = sorted(os.sched_getaffinity(0))
+    while True:
+        os.sched_setaffinity(0, {chance.choice(cores)})
+        until = time.monotonic() + chance.uniform(*BURST_S)
+        while time.monotonic() < until:
+            pass
 
 
 QUOTA_PERIOD_US = 20_000

@@ -37,6 +37,8 @@ class RunConfig:
     """fp32 elements of one micro-batch between layers: what TP, PP and EP send."""
     link_mbit: float = 2000.0
     """Rate of every host's link, both directions; 0 = unshaped."""
+    steady_links: bool = False
+    """Links that are no faster than their rate after a pause either, as real ones."""
     links: dict[int, LinkShape] = field(default_factory=dict)
     """Hosts whose link differs."""
     compute: str = "emulated"
@@ -103,7 +105,9 @@ class RunConfig:
 
     def link_of(self, host: int) -> LinkShape:
         """Shape of one host's link."""
-        return self.links.get(host, LinkShape(self.link_mbit, self.link_mbit))
+        return self.links.get(
+            host, LinkShape(self.link_mbit, self.link_mbit, steady=self.steady_links)
+        )
 
     def but(self, **changes: Any) -> RunConfig:
         """A copy with some fields changed."""

@@ -1,7 +1,8 @@
 """Jobs whose settings are varied for real, and which change of which is to be predicted.
 
 A family is a few configurations of one job: all are measured in turn, some are traced, and every
-:class:`Question` asks for one's step from the trace of another.
+:class:`Question` asks for one's step from the trace of another. Their links are steady
+(:mod:`benchmarks.lab.shaping`): what a call takes is to be what a link of that rate takes.
 """
 
 from __future__ import annotations
@@ -118,6 +119,7 @@ def _buckets(
     slower: float = 0.0,
 ) -> Family:
     """Bucket caps at two link speeds, from two traced caps each; and the links against another."""
+    job = job.but(steady_links=True)
     configs = {
         _named(link, cap): job.but(link_mbit=link, bucket_cap_mb=cap)
         for link, cap in product(links, caps)
@@ -149,6 +151,7 @@ def _named(link: float, cap: float) -> str:
 
 def _late(name: str, job: RunConfig) -> Family:
     """A slow rank, by its compute and by its data loader, and the same job without it."""
+    job = job.but(steady_links=True)
     configs: dict[str, RunConfig] = {}
     questions = []
     for link in (1000.0, 2000.0):
@@ -166,6 +169,7 @@ def _late(name: str, job: RunConfig) -> Family:
 
 def _sharded(name: str, job: RunConfig) -> Family:
     """FSDP2 without prefetch, with it, without resharding, and with two layers per unit."""
+    job = job.but(steady_links=True)
     configs: dict[str, RunConfig] = {}
     questions = []
     for link in (1000.0, 2000.0):

@@ -2,8 +2,8 @@
 
 A host is a network namespace with one interface ``eth0`` on a bridge that all hosts share. The
 rate of ``eth0``'s sending side is a token bucket inside the namespace, the receiving side one on
-the bridge's port. Added latency and loss come from ``netem`` where the kernel has it, else from
-:mod:`benchmarks.lab.relay`, a user-space wire between two TAP devices.
+the bridge's port (:mod:`benchmarks.lab.shaping`). Added latency and loss come from ``netem`` where
+the kernel has it, else from :mod:`benchmarks.lab.relay`, a user-space wire between two TAP devices.
 
 Everything made here carries one prefix (``advlab<pid>``), so that :func:`clean` can remove what a
 killed lab left behind; a living lab removes its own things at exit, on SIGTERM and on SIGINT.
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from benchmarks.lab import relay
+from benchmarks.lab import relay, shaping
 
 PREFIX = "advlab"
 NETNS_DIR = Path("/run/netns")
@@ -38,13 +38,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class LinkShape:
     """One host's connection. Rates in Mbit/s (0 = unshaped), added delay one way in ms.
 
-    ``loss`` is the share of packets dropped that the host sends.
+    ``loss`` is the share of packets dropped that the host sends. ``steady``: no faster than its
+    rate after a pause either.
     """
 
     send_mbit: float = 0.0
     receive_mbit: float = 0.0
     delay_ms: float = 0.0
     loss: float = 0.0
+    steady: bool = False
 
 
 def unavailable() -> str | None:
@@ -156,8 +158,12 @@ class Network:
         if self._shapes.get(host) == link:
             return
         inside = ["ip", "netns", "exec", self.namespace(host)]
-        _token_bucket(inside, "eth0", link.send_mbit)
-        _token_bucket([], self._port(host), link.receive_mbit)
+        largest = shaping.LARGEST_OFFLOAD
+        if link.steady and link.send_mbit:
+            largest = shaping.steady_packet(link.send_mbit)
+        _run([*inside, "ip", "link", "set", "eth0", "gso_max_size", str(largest)])
+        _token_bucket(inside, "eth0", link.send_mbit, link.steady)
+        _token_bucket([], self._port(host), link.receive_mbit, link.steady)
         self._delay(host, link)
         self._shapes[host] = link
 
@@ -245,17 +251,13 @@ def _interfaces() -> set[str]:
     return {entry.name for entry in Path("/sys/class/net").iterdir()}
 
 
-def _token_bucket(inside: list[str], device: str, mbit: float) -> None:
+def _token_bucket(inside: list[str], device: str, mbit: float, steady: bool) -> None:
     with contextlib.suppress(subprocess.CalledProcessError):
         _run([*inside, "tc", "qdisc", "del", "dev", device, "root"])
     if not mbit:
         return
-    # The bucket must hold one full offload packet (64 KiB), or tbf splits it in software; above
-    # that, 0.5 ms of the rate. The queue is 20 ms, at least 256 KiB, so that TCP fills the rate.
-    burst = max(80_000, int(mbit * 1e6 / 8 * 0.0005))
-    limit = max(256_000, int(mbit * 1e6 / 8 * 0.02))
-    bucket = ["rate", f"{mbit:g}mbit", "burst", str(burst), "limit", str(limit)]
-    _run([*inside, "tc", "qdisc", "add", "dev", device, "root", "tbf", *bucket])
+    options = shaping.steady_bucket(mbit) if steady else shaping.bucket(mbit)
+    _run([*inside, "tc", "qdisc", "add", "dev", device, "root", "tbf", *options])
 
 
 def _check(code: int, what: str) -> None:

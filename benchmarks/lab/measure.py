@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from benchmarks.lab import runs
-from benchmarks.lab.config import RunConfig
+from benchmarks.lab.config import RunConfig, from_json
 from benchmarks.lab.families import Family
 from benchmarks.lab.hosts import Network
 from benchmarks.lab.record import import_once
@@ -23,6 +23,7 @@ ROUNDS = 2
 TIMED_STEPS = 15
 RECORDED_STEPS = 8
 STEPS_FILE = "steps.json"
+CONFIG_FILE = "config.json"
 TRACES = "traces"
 _ATTEMPTS = 2
 
@@ -53,14 +54,22 @@ def measure(
                 runs.discard(phase.folder)
             say(f"{folder.name}: round {number + 1} took {time.monotonic() - began:.0f} s")
     for name, config in configs.items():
-        (folder / name / "config.json").write_text(config.to_json() + "\n")
+        (folder / name / CONFIG_FILE).write_text(config.to_json() + "\n")
     for name, of_rounds in times.items():
         (folder / name / STEPS_FILE).write_text(json.dumps(of_rounds) + "\n")
 
 
 def is_recorded(family: Family, folder: Path) -> bool:
-    """Whether all of a family was measured into ``folder``."""
-    return all((folder / family.name / name / STEPS_FILE).exists() for name in family.configs)
+    """Whether all of a family was measured into ``folder``, with the settings that it has now."""
+    return all(
+        _is_measured(folder / family.name / name, config) for name, config in family.configs.items()
+    )
+
+
+def _is_measured(folder: Path, config: RunConfig) -> bool:
+    if not (folder / STEPS_FILE).exists():
+        return False
+    return from_json((folder / CONFIG_FILE).read_text()) == config
 
 
 def record_families(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.lab import hosts
+from benchmarks.lab import hosts, shaping
 from benchmarks.lab.hosts import LinkShape, Network
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,6 +76,30 @@ def test_both_directions_are_shaped_and_unshaped():
         assert "200Mbit" in receive
         network.shape(0, LinkShape())
         assert not any("tbf" in text for text in rates())
+
+
+def test_a_steady_link_has_small_packets_and_a_peak_until_it_is_a_plain_one_again():
+    with Network(1) as network:
+        inside = ["ip", "netns", "exec", network.namespace(0)]
+
+        def shown(*command: str) -> str:
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            return done.stdout
+
+        def packet() -> int:
+            text = shown("ip", "-n", network.namespace(0), "-d", "link", "show", "eth0")
+            return int(text.split("gso_max_size ")[1].split()[0])
+
+        whole = packet()
+        network.shape(0, LinkShape(500, 500, steady=True))
+        assert packet() == shaping.steady_packet(500)
+        for where, device in ((inside, "eth0"), ([], f"{network.prefix}p0")):
+            text = shown(*where, "tc", "qdisc", "show", "dev", device)
+            assert "rate 500Mbit" in text
+            assert "peakrate 525Mbit" in text
+        network.shape(0, LinkShape(500, 500))
+        assert packet() == whole
+        assert "peakrate" not in shown(*inside, "tc", "qdisc", "show", "dev", "eth0")
 
 
 def test_a_relay_comes_and_goes():

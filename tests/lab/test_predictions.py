@@ -8,8 +8,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.lab.families import families
+from benchmarks.lab.config import RunConfig
+from benchmarks.lab.families import Family, families
 from benchmarks.lab.grids import grids, point_name
+from benchmarks.lab.measure import is_recorded
 from benchmarks.lab.predictions import Score, render, summarise
 
 
@@ -61,6 +63,18 @@ def test_a_question_differs_from_its_trace_in_what_it_asks_only() -> None:
             differing = {name for name in vars(one) if getattr(one, name) != getattr(other, name)}
             assert differing, question
             assert differing <= fields[question.setting], question
+
+
+def test_a_recording_with_other_settings_than_now_does_not_count(tmp_path) -> None:
+    job = RunConfig(ranks=2, time_scale={1: 1.5})
+    family = Family("f", {"one": job}, ())
+    folder = tmp_path / "f" / "one"
+    assert not is_recorded(family, tmp_path)
+    folder.mkdir(parents=True)
+    (folder / "steps.json").write_text("[]")
+    (folder / "config.json").write_text(job.to_json())
+    assert is_recorded(family, tmp_path)
+    assert not is_recorded(Family("f", {"one": job.but(steady_links=True)}, ()), tmp_path)
 
 
 def test_three_jobs_two_links_two_strategies_and_each_grid_holds_its_start() -> None:

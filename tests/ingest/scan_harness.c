@@ -73,8 +73,10 @@ static int scan_all(scanner *s, batch **b, const uint8_t *text, size_t size) {
         if (status != FULL) return status;
         static volatile uint64_t kept;
         kept += touch(*b, s);
-        advisor_batch_free(*b);
-        *b = advisor_batch_new(64);
+        if (draw(2) == 0 || !advisor_batch_clear(*b)) {
+            advisor_batch_free(*b);
+            *b = advisor_batch_new(64);
+        }
         advisor_next_batch(s);
     }
     return REFUSED;

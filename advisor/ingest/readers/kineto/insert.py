@@ -157,7 +157,7 @@ def _memory_limit_mb(con: Any) -> int:
 
 
 def _batch(trace: Trace, chunk: Chunk) -> pa.RecordBatch:
-    text: bytes | bytearray = _no_boolean_times(chunk.text)
+    text: bytes | bytearray = _no_boolean_times(trace.utf8(chunk.text))
     if not isinstance(chunk, RepairedChunk) and is_deeper(text, trace.source.limits.nesting + 1):
         text = b"["  # malformed, to be read event by event, which tells what is too deep
     size = len(text)

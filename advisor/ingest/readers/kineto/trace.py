@@ -126,7 +126,7 @@ class Trace:
         return self.first_id + IDS_PER_FILE - 1
 
     def chunks(self, progress: Any = None) -> Iterator[Chunk]:
-        """The file's chunks as cut; the remainder after the last safe cut is kept aside."""
+        """The chunks as cut, maybe no UTF-8; what follows the last safe cut is kept aside."""
         source = self.source
         stream, raw = source.open_raw()
         raw.start_hash()
@@ -134,7 +134,6 @@ class Trace:
             cutter = Cutter(raw.read_piece, source.limits)
             for chunk in cutter.chunks():
                 self.offsets.append((chunk.start, chunk.end))
-                chunk.text = self._checked(chunk.text)
                 yield chunk
                 if progress is not None:
                     progress(str(source.path), raw.consumed_bytes, source.size)
@@ -153,13 +152,12 @@ class Trace:
         with stream:
             for chunk in Cutter(raw.read_piece, self.source.limits).chunks():
                 if chunk.number in numbers:
-                    chunk.text = self._checked(chunk.text)
                     yield chunk
                 if chunk.number >= max(numbers):
                     return
 
-    def _checked(self, text: bytearray) -> bytearray:
-        """The text as UTF-8, or a malformed one where it has to be read event by event."""
+    def utf8(self, text: bytearray) -> bytearray:
+        """A chunk's text as UTF-8, or a malformed one where it has to be read event by event."""
         return text if text.isascii() else self._valid_utf8(text)
 
     def _valid_utf8(self, text: bytearray) -> bytearray:

@@ -80,6 +80,19 @@ void advisor_batch_free(batch *b) {
     free(b);
 }
 
+/* As new, with the memory that it has. 0 when there is no room. */
+int32_t advisor_batch_clear(batch *b) {
+    b->rows = b->comm_rows = b->names = 0;
+    b->class_of.size = b->comm_rank.size = b->comm_id.size = 0;
+    b->name.data.size = b->name.offsets.size = b->category.data.size = b->category.offsets.size = 0;
+    int done = put_end(&b->name) && put_end(&b->category);
+    for (int i = 0; i < MAX_COMM; i++) {
+        b->comm[i].data.size = b->comm[i].offsets.size = b->comm_valid[i].size = 0;
+        done = done && put_end(&b->comm[i]);
+    }
+    return done;
+}
+
 batch *advisor_batch_new(int32_t capacity) {
     batch *b = calloc(1, sizeof *b);
     if (!b || capacity <= 0) return advisor_batch_free(b), NULL;
@@ -89,9 +102,7 @@ batch *advisor_batch_new(int32_t capacity) {
         b->valid[i] = calloc((size_t)capacity / 8 + 1, 1);
         if (!b->column[i] || !b->valid[i]) return advisor_batch_free(b), NULL;
     }
-    int made = put_end(&b->name) && put_end(&b->category);
-    for (int i = 0; i < MAX_COMM; i++) made = made && put_end(&b->comm[i]);
-    return made ? b : (advisor_batch_free(b), NULL);
+    return advisor_batch_clear(b) ? b : (advisor_batch_free(b), NULL);
 }
 
 typedef struct {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 LIBRARY = Path(__file__).with_name("_scan.so")
-_ABI = 1
+_ABI = 2
 _P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 _STRINGS = ctypes.POINTER(ctypes.c_char_p)
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
@@ -25,6 +25,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     ),
     "advisor_scanner_free": (None, [_P]),
     "advisor_batch_new": (_P, [_I32]),
+    "advisor_batch_clear": (_I32, [_P]),
     "advisor_batch_free": (None, [_P]),
     "advisor_next_batch": (None, [_P]),
     "advisor_begin": (None, [_P, _P, _P, _I64, _I32, _I64, _I64]),

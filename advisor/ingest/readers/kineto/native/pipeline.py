@@ -14,7 +14,7 @@ from queue import Empty, Full, Queue
 from typing import Any
 
 from advisor.ingest.readers.kineto.cutter import Chunk
-from advisor.ingest.readers.kineto.native.scanner import Scanner
+from advisor.ingest.readers.kineto.native.scanner import Scanner, Status
 from advisor.ingest.readers.kineto.reread import RepairedChunk
 from advisor.ingest.readers.kineto.trace import Trace, chunk_first_id
 
@@ -144,15 +144,24 @@ class Scanning:
             self._give_up(trace, chunk)
             return
         place = (trace.rank, trace.base_ns, chunk_first_id(trace, chunk))
-        status = scanner.scan(chunk.text, *place)
-        if status == "full":
-            self._flush(scanner)
-            status = scanner.scan(chunk.text, *place)
+        status = self._scan_text(scanner, chunk.text, *place)
+        if status != "done":
+            with self._lock:
+                text = trace.utf8(chunk.text)
+            if text is not chunk.text:
+                status = self._scan_text(scanner, text, *place)
         if status != "done":
             self._give_up(trace, chunk)
         elif scanner.no_duration:
             with self._lock:
                 trace.no_duration[chunk.number] += scanner.no_duration
+
+    def _scan_text(self, scanner: Scanner, text: bytearray, *place: int) -> Status:
+        status = scanner.scan(text, *place)
+        if status == "full":
+            self._flush(scanner)
+            status = scanner.scan(text, *place)
+        return status
 
     def _worth_it(self, trace: Trace) -> bool:
         """False for a trace most of whose chunks were refused: the database reads the rest."""

@@ -57,17 +57,51 @@ _DATA, _BITS, _NAME, _CATEGORY, _NAME_ENDS, _CATEGORY_ENDS, _CLASSES = range(7)
 _COMM_RANK, _COMM_ID, _COMM_DATA, _COMM_ENDS, _COMM_BITS = range(7, 12)
 
 
+class _Pool:
+    """The C side's memory of batches that are no more: fresh pages cost more than filling them."""
+
+    _MOST = 2
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+        self._free: list[int] = []
+
+    def __del__(self) -> None:
+        for handle in self._free:
+            self.library.advisor_batch_free(handle)
+
+    def take(self) -> int:
+        """The handle of an empty batch."""
+        try:
+            handle = self._free.pop()
+        except IndexError:
+            handle = self.library.advisor_batch_new(ROWS)
+        else:
+            if not self.library.advisor_batch_clear(handle):
+                self.library.advisor_batch_free(handle)
+                handle = None
+        if not handle:
+            raise MemoryError("no room for a batch of events")
+        return int(handle)
+
+    def give(self, handle: int) -> None:
+        """Take back what nobody uses any more; from any thread."""
+        if len(self._free) < self._MOST:
+            self._free.append(handle)
+        else:
+            self.library.advisor_batch_free(handle)
+
+
 class _Batch:
     """Owns the C side's memory; Arrow's buffers keep it alive."""
 
-    def __init__(self, library: Any, rows: int) -> None:
-        self._library = library
-        self.handle = library.advisor_batch_new(rows)
-        if not self.handle:
-            raise MemoryError("no room for a batch of events")
+    def __init__(self, pool: _Pool) -> None:
+        self._pool = pool
+        self._library = pool.library
+        self.handle = pool.take()
 
     def __del__(self) -> None:
-        self._library.advisor_batch_free(self.handle)
+        self._pool.give(self.handle)
 
     def counts(self) -> tuple[int, int, int]:
         """Rows of ``event``, names, rows of ``comm_event``."""
@@ -93,6 +127,7 @@ class Scanner:
 
     def __init__(self, library: Any, external_key: str, *, lean: bool, merged: bool) -> None:
         self._library = library
+        self._pool = _Pool(library)
         self._lean = lean
         self._classes = [*_class_names(), sql.METADATA]
         self._class_texts = [name.encode() for name in self._classes]
@@ -120,7 +155,7 @@ class Scanner:
 
     def _next_batch(self) -> _Batch:
         self._library.advisor_next_batch(self._handle)
-        return _Batch(self._library, ROWS)
+        return _Batch(self._pool)
 
     @property
     def empty(self) -> bool:

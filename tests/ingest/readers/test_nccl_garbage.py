@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from advisor.ingest import ingest
+from advisor.ingest.readers._text import MAX_LINE_BYTES, numbered_lines, without_launcher
+from advisor.ingest.readers.nccl_log.collect import Log
+from advisor.ingest.readers.nccl_log.prefix import is_damaged
 from advisor.store.store import Store
 
+LOGS = Path(__file__).resolve().parents[3] / "fixtures" / "nccl-logs"
 SETTING = "h:1:2 [0] NCCL INFO NCCL_SETTING_{} set by environment to 1\n"
 
 
@@ -57,3 +63,43 @@ def test_lines_that_only_speak_of_nccl_are_not_counted(tmp_path: Path, line: byt
     log = tmp_path / "nccl.log"
     log.write_bytes(SETTING.format(0).encode() + line + b"\n" + SETTING.format(1).encode())
     assert _counts(log) == (2, 0, {})
+
+
+def _records(text: bytes) -> tuple[Counter[str], int]:
+    """What a log's lines give, and how many messages were lost."""
+    log = Log()
+    for number, line, whole in numbered_lines(io.BytesIO(text)):
+        log.feed(without_launcher(line), ("nccl.log", number), whole=whole)
+    log.finish()
+    found = Counter(repr((kept.slot.host, kept.slot.pid, kept.record)) for kept in log.kept)
+    for (slot, choice), calls in log.choices.items():
+        found[repr((slot.host, slot.pid, choice))] += calls
+    found.update(f"member {member.host}" for member in log.registry.members.values())
+    return found, sum(log.counts.dropped.values())
+
+
+@pytest.mark.parametrize("name", ["v2.10-sockets", "v2.21-one-nic", "v2.27-groups"])
+def test_no_single_byte_loses_a_record_uncounted(name: str) -> None:
+    text = (LOGS / f"{name}.log").read_bytes()
+    whole, lost = _records(text)
+    tried = 0
+    for place in range(len(name), len(text), len(text) // 90):
+        if text[place] in b"\r\n":
+            continue
+        found, dropped = _records(text[:place] + b"\xff" + text[place + 1 :])
+        if whole - found:
+            tried += 1
+            assert dropped > lost, text[text.rfind(b"\n", 0, place) + 1 : place + 20]
+    assert tried > 20
+
+
+def test_garbage_before_a_whole_message_is_another_writers(tmp_path: Path) -> None:
+    lines = [SETTING.format(number).encode() for number in range(3)]
+    log = tmp_path / "nccl.log"
+    log.write_bytes(b"\x00" * 64 + lines[0] + b"caf\xe9 \b\b\b" + lines[1] + lines[2])
+    assert _counts(log) == (3, 0, {})
+
+
+def test_looking_for_a_damaged_prefix_takes_no_time_with_long_lines() -> None:
+    for filler in ("a", "1", ":", "a:1", "\ufffd", "NCCL", "["):
+        assert not is_damaged(filler * (MAX_LINE_BYTES // len(filler)) + "\b", understood=True)

@@ -21,8 +21,8 @@ from advisor.ingest.readers.nccl_log.lines import parse_line
 from advisor.ingest.readers.nccl_log.prefix import (
     Record,
     Thread,
-    has_prefix,
     is_cut_prefix,
+    is_damaged,
     records,
 )
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, parse_choice
@@ -39,7 +39,6 @@ _BLOCK_STARTS = frozenset(" +=PCRTGN")  # of system trees, paths, patterns, ring
 _NOBODY = Thread("", 0, 0)
 _TORN = "message broken by another writer"
 _DAMAGED = "message with damaged bytes"
-_GARBAGE = re.compile("[\ufffd\x00-\x08\x0e-\x1f]")  # U+FFFD stands for what is not UTF-8
 _CUT = "message cut at the end of the file"
 # What only NCCL writes: where such text has no prefix, the prefix stands in another writer's line.
 _TAIL = re.compile(
@@ -113,8 +112,10 @@ class Log:
                 self.counts.drop(_CUT)
         if found and found[-1].level:
             self._last_line = line
-        told = understood or sum(self.counts.dropped.values()) > lost_before
-        if not told and _GARBAGE.search(line) and has_prefix(_GARBAGE.sub("", line)):
+        if sum(self.counts.dropped.values()) == lost_before and (
+            is_damaged(line, understood=understood > 0)
+            or any(not record.level and self._matrix.is_damaged(record.text) for record in found)
+        ):
             self.counts.drop(_DAMAGED)
         return understood
 

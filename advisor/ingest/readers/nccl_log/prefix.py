@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 
 _LEVEL = re.compile(r"NCCL (INFO|WARN|TRACE|ABORT) ")
 _THREAD = re.compile(r"(?:.*[^\w.\-])?([A-Za-z0-9_][\w.\-]*):(\d{1,10}):(\d{1,10})$")
@@ -15,6 +16,32 @@ _DATE = re.compile(r"\[\d{4}-\d\d-\d\d[ T][\d:.]+\]\s*$")
 _CUT_DATE = re.compile(r"\[(?:\d{1,4}|\d{4}-[\d\-: T.]*)\]?$")
 _DIGITS = re.compile(r"\d+")
 _SIGNS = re.compile(rb"NCCL (?:INFO|WARN) |NCCL version \d", re.IGNORECASE)
+_LEVELS = ("INFO", "WARN", "TRACE", "ABORT")
+DAMAGED = r"\ufffd\x00-\x08\x0e-\x1f"
+"""What no text holds, as inside of ``[]`` in a pattern; U+FFFD stands for what is not UTF-8."""
+_GARBAGE = re.compile(f"[{DAMAGED}]")
+_CONTROLS = "".join(map(chr, (*range(0x09), *range(0x0E, 0x20))))
+_MOST_MESSAGES = 16  # of one line that are looked at for damage
+
+
+def _blurred(text: str) -> str:
+    """A pattern for ``text`` in which any character may be damaged."""
+    return "".join(f"[{re.escape(char)}{DAMAGED}]" for char in text)
+
+
+def _either_intact(first: str, second: str) -> str:
+    """A pattern for two words with a space between, at most one of them damaged."""
+    gap = f"[ {DAMAGED}]"
+    return f"(?:{first}{gap}{_blurred(second)}|{_blurred(first)}{gap}{second}){gap}"
+
+
+_BLURRED_LEVEL = re.compile("|".join(_either_intact("NCCL", level) for level in _LEVELS))
+_BLURRED_THREAD = re.compile(rf"[:{DAMAGED}][\d{DAMAGED}]{{1,10}}[:{DAMAGED}][\d{DAMAGED}]{{1,10}}")
+_BLURRED_DEVICE = re.compile(rf"\[[\-\d{DAMAGED}]{{1,5}}[\]{DAMAGED}]")
+_BLURRED_VERSION = re.compile(
+    rf"{_either_intact('NCCL', 'version')}[\d.{DAMAGED}]{{3,24}}"
+    rf"(?:{_blurred('+cuda')}[\d.{DAMAGED}]{{1,12}})?\s{{0,8}}$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +82,31 @@ def is_cut_prefix(line: str, before: str) -> bool:
     return bool(text) and _DIGITS.sub("0", whole).startswith(_DIGITS.sub("0", text))
 
 
-def has_prefix(line: str) -> bool:
-    """Whether NCCL's prefix is in the line: other programs write of NCCL too."""
-    return any(
+def is_damaged(line: str, *, understood: bool) -> bool:
+    """Whether a message of NCCL in ``line`` has damaged bytes; other programs write of NCCL too.
+
+    Garbage in front of a message that was ``understood`` is another writer's.
+    """
+    if _GARBAGE.search(line) is None:
+        return False
+    starts = [match.start() for match in islice(_BLURRED_VERSION.finditer(line), 1)]
+    for match in islice(_BLURRED_LEVEL.finditer(line), _MOST_MESSAGES):
+        starts += _begins(line, match.start())
+    if any(_GARBAGE.search(line, start) for start in starts):
+        return True
+    return not understood and any(
         record.level and (record.thread is not None or record.device is not None)
-        for record in records(line)
+        for record in records(_GARBAGE.sub("", line))
     )
+
+
+def _begins(line: str, level: int) -> list[int]:
+    """Where the prefix that ends at ``level`` begins; empty where there is no prefix."""
+    least = max(0, level - _LONGEST_TOKEN)
+    if match := _BLURRED_THREAD.search(line, least, level):
+        token = line.rfind(" ", least, match.start()) + 1 or least
+        return [token + len(line[token:level]) - len(line[token:level].lstrip(_CONTROLS))]
+    return [match.start() for match in _BLURRED_DEVICE.finditer(line, max(0, level - 16), level)]
 
 
 def records(line: str) -> list[Record]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from advisor.ingest.readers._ops import canonical_op
 from advisor.ingest.readers.nccl_log.facts import Choice, Fact, Parsed, TuningCell
+from advisor.ingest.readers.nccl_log.prefix import DAMAGED
 
 # Numbering of NCCL_ALGO_* and NCCL_PROTO_* in src/include/nccl_common.h (2.21 to 2.23 print it).
 ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
@@ -24,6 +25,9 @@ _CHOICE = re.compile(
 _CELL = re.compile(r"^\s*(-?[\d.]{1,20})\s*/\s*(-?[\d.]{1,20})\s*$")
 _OLD_HEADING = re.compile(r"^\s*(\w+)\s*/\s*(\w+)\s*$")
 _MATRIX_ROW = re.compile(r"^\s*(\w{4,20}) \|([\d\s|]*)$")
+_DAMAGED_ROW = re.compile(  # of words between bars, or of numbers only
+    rf"(?=.*[{DAMAGED}])(?:(?=.*\|)[\w\s|{DAMAGED}]+|(?=.*\d)[\d\s{DAMAGED}]+)"
+)
 
 
 def algorithm_name(text: str) -> str:
@@ -127,6 +131,10 @@ class Matrix:
             return []
         self._numbers += [int(number) for number in re.findall(r"\d{1,9}", text)]
         return self._row()
+
+    def is_damaged(self, text: str) -> bool:
+        """Whether ``text``, a line or a piece of one, is of the matrix and has damaged bytes."""
+        return self._open and _DAMAGED_ROW.fullmatch(text) is not None
 
     def _row(self) -> list[Parsed]:
         wanted = len(self._protocols) + len(self._algorithms)

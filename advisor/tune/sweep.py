@@ -1,13 +1,12 @@
 """The sweep: baseline and trials in turn, then the winner against the baseline once more.
 
-What to do next is a function of the results so far, so that ``--resume`` simply goes on. A
-configuration is recommended only when fresh interleaved pairs confirm it above the resolution.
+What to do next is a function of the results so far, so that ``--resume`` simply goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.config.sweep import Axis, Configuration
@@ -18,10 +17,9 @@ from advisor.tune.budget import (
     FIRST_BASELINES,
     trials_to_confirm,
 )
-from advisor.tune.points import Points, key_of
-from advisor.tune.search import Predicted, Search, Tried
-from advisor.tune.statistics import Gain, paired_gain, ratio_to_neighbours, resolution
-from advisor.tune.trial import TrialResult
+from advisor.tune.evidence import Evidence
+from advisor.tune.points import Points
+from advisor.tune.search import Predicted, Search
 
 # A trial is stopped early only when it is slower than the best by this share at least.
 LEAST_LEAD = 0.05
@@ -35,13 +33,12 @@ class Plan:
     configuration: Configuration
 
 
-@dataclass
-class Sweep:
+@dataclass(kw_only=True)
+class Sweep(Evidence):
     """One sweep over ``axes`` of ``workload``; results live in ``folder``.
 
     ``fixed`` are axes without a second value that this workload can run, ``refused`` says of each
-    value that it refuses why. Without ``axes`` the
-    present settings run once, for their trace. ``sitting`` is the one that goes on now.
+    value that it refuses why. Without ``axes`` the present settings run once, for their trace.
     ``timed_steps`` is what the user's workload says of them (None: nothing); trials may run more.
     """
 
@@ -55,8 +52,6 @@ class Sweep:
     fixed: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     predictions: Predicted | None = None
-    results: list[TrialResult] = field(default_factory=list)
-    sitting: int = 0
     timed_steps: int | None = None
 
     @property
@@ -70,59 +65,6 @@ class Sweep:
         predictions = self.predictions or Predicted()
         return Search(self.axes, self.start, self.limit, predictions, points=self.points)
 
-    def tried(self) -> list[Tried]:
-        """Every search trial with its ratio to the baselines around it."""
-        return [
-            Tried(result.configuration, ratio)
-            for result, ratio in self.with_ratios()
-            if result.purpose == "search"
-        ]
-
-    @property
-    def all_failed(self) -> bool:
-        """Whether alternatives were tried and none of them gave a step time."""
-        searched = [result for result in self.results if result.purpose == "search"]
-        return bool(searched) and not any(result.is_timed for result in searched)
-
-    def with_ratios(self) -> list[tuple[TrialResult, float | None]]:
-        """Results with cost / cost of the neighbouring baselines (None: failed, or baseline)."""
-        pairs = []
-        for index, result in enumerate(self.results):
-            ratio = None
-            if result.is_timed and not result.is_baseline:
-                ratio = ratio_to_neighbours(
-                    result.cost, self._baseline(index, -1), self._baseline(index, 1)
-                )
-            pairs.append((result, ratio))
-        return pairs
-
-    def _baseline(self, index: int, direction: int) -> float | None:
-        """Cost of the nearest run of the present settings in the trial's own sitting."""
-        sitting = self.results[index].sitting if index < len(self.results) else self.sitting
-        position = index + direction
-        while 0 <= position < len(self.results):
-            result = self.results[position]
-            if result.is_baseline and result.status == "ok" and result.sitting == sitting:
-                return result.cost
-            position += direction
-        return None
-
-    def resolution_of(self, repetitions: int) -> float | None:
-        """Smallest share that so many trials tell from noise, from baseline against baseline."""
-        good = [r for r in self.results if r.is_baseline and r.status == "ok"]
-        return _resolution(good, repetitions)
-
-    @property
-    def resolution(self) -> float | None:
-        """Smallest gain that the confirmation's rounds tell from noise."""
-        return self.resolution_of(CONFIRMATION_ROUNDS)
-
-    @property
-    def baseline_range_ms(self) -> tuple[float, float]:
-        """Fastest and slowest run of the present settings."""
-        steps = [r.median_ns / 1e6 for r in self.results if r.is_baseline and r.status == "ok"]
-        return min(steps), max(steps)
-
     @property
     def spent_s(self) -> float:
         """Time of all trials so far, also those of an interrupted sitting."""
@@ -134,6 +76,8 @@ class Sweep:
         usual = [result.seconds for result in self.results if result.is_timed]
         if not usual or not self.axes:
             return None
+        if self.lacks_confirmation:
+            return 0.0
         confirming = [r for r in self.results if r.purpose.startswith("confirm")]
         untried = min(self.limit, len(self.points) - 1) - len(self.tried())
         if confirming or self.is_out_of_time or untried <= 0:
@@ -147,8 +91,25 @@ class Sweep:
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether what is left of the time holds no other try with what would confirm it."""
-        return self.seconds is not None and self.spent_s + self._reserve_s() > self.seconds
+        """Whether what is left of the time holds no other try with what would confirm it.
+
+        After a first one that nothing so far needs the time for a confirmation, a try alone will
+        do: what it wins is said, and a larger budget confirms it.
+        """
+        alone = bool(self.tried()) and not self.candidates()
+        return not self._time_holds(2 if alone else self._trials_of_another())
+
+    @property
+    def lacks_confirmation(self) -> bool:
+        """Whether what won was tried when the time held no confirmation of it, nor does it now."""
+        searched = [i for i, result in enumerate(self.results) if result.purpose == "search"]
+        if not searched or any(r.purpose.startswith("confirm") for r in self.results):
+            return False
+        winners = len(self.candidates())
+        if not winners or self._time_holds(trials_to_confirm(winners)):
+            return False
+        before = replace(self, results=self.results[: searched[-1]])
+        return not before._time_holds(before._trials_of_another())
 
     def stop_above_cost(self, plan: Plan) -> float | None:
         """Cost at which a search trial has lost: the best so far and clearly more, ns per token.
@@ -163,49 +124,6 @@ class Sweep:
             return None
         best = min((t.ratio for t in self.tried() if t.ratio is not None), default=1.0)
         return last * min(best, 1.0) * (1 + max(2 * noise, LEAST_LEAD))
-
-    def candidates(self) -> list[Tried]:
-        """Configurations worth a confirmation, best first: faster by what that could tell.
-
-        Of the search alone, so that the confirmation's own trials change nothing here.
-        """
-        baselines = [r for r in self.results if _is_search_baseline(r)]
-        floor = _resolution(baselines, CONFIRMATION_ROUNDS) or 0.0
-        good = [t for t in self.tried() if t.ratio is not None and 1 - t.ratio > floor]
-        good.sort(key=lambda item: item.ratio or 1.0)
-        return good[:CANDIDATES]
-
-    def _confirmations(self, configuration: Configuration) -> list[tuple[int, TrialResult]]:
-        key = key_of(configuration)
-        return [
-            (index, result)
-            for index, result in enumerate(self.results)
-            if result.purpose == "confirm-b" and key_of(result.configuration) == key
-        ]
-
-    def confirmed(self, configuration: Configuration) -> Gain | None:
-        """The gain in the confirmation rounds; None before all ran (or when one failed)."""
-        wins = self._confirmations(configuration)
-        if len(wins) < CONFIRMATION_ROUNDS or any(r.status != "ok" for _, r in wins):
-            return None
-        before = [self._baseline(index, -1) for index, _ in wins]
-        if any(value is None for value in before):
-            return None
-        return paired_gain([v for v in before if v is not None], [r.cost for _, r in wins])
-
-    def confirmations(self) -> list[tuple[Tried, Gain]]:
-        """Candidates whose confirmation rounds all ran, with the gain in them, best first."""
-        gains = [(c, self.confirmed(c.configuration)) for c in self.candidates()]
-        return [(candidate, gain) for candidate, gain in gains if gain is not None]
-
-    def failed_confirmations(self) -> list[tuple[Tried, TrialResult]]:
-        """Candidates that did not run to their end when they were run again, with that trial."""
-        return [
-            (candidate, result)
-            for candidate in self.candidates()
-            for _, result in self._confirmations(candidate.configuration)
-            if result.status != "ok"
-        ]
 
     def next(self) -> Plan | None:
         """The next trial, or None at the end."""
@@ -226,7 +144,7 @@ class Sweep:
                 return Plan("search", proposal) if begun else Plan("baseline", self.start)
         elif last is not None and not last.is_baseline and last.purpose == "search":
             return Plan("baseline", self.start)
-        return self._confirmation()
+        return None if self.lacks_confirmation else self._confirmation()
 
     def _confirmation(self) -> Plan | None:
         """Rounds of the present settings and every candidate that has not failed."""
@@ -254,28 +172,22 @@ class Sweep:
         begun = max(i for i, r in enumerate(self.results) if r.purpose == "confirm-a")
         return len(self.results) - begun
 
-    def is_real(self, gain: Gain) -> bool:
-        """Whether a confirmed gain is above the resolution, with its whole interval above zero."""
-        return gain.low > 0 and gain.share > (self.resolution_of(gain.pairs) or 0.0)
-
-    def _reserve_s(self) -> float:
-        """Time of the first baselines still to run, one more try, its baseline and what confirms
-        it and the candidates so far."""
-        usual = [r.seconds for r in self.results if r.status == "ok"]
+    def _trials_of_another(self) -> int:
+        """The first baselines still to run, one more try, its baseline and what confirms it and
+        the candidates so far."""
         candidates = min(CANDIDATES, len(self.points) - 1, len(self.candidates()) + 1)
-        trials = max(0, FIRST_BASELINES - len(self.results)) + 2 + trials_to_confirm(candidates)
-        return trials * (sum(usual) / len(usual)) if usual else 0.0
+        return max(0, FIRST_BASELINES - len(self.results)) + 2 + trials_to_confirm(candidates)
 
-    def winner(self) -> tuple[Configuration, Gain] | None:
-        """The confirmed configuration that gained most, and its gain; None: leave it."""
-        real = [(c.configuration, gain) for c, gain in self.confirmations() if self.is_real(gain)]
-        return max(real, key=lambda entry: entry[1].share, default=None)
+    def _time_holds(self, trials: int) -> bool:
+        """Whether what is left of the time holds so many more, each as long as those so far."""
+        return self.seconds is None or self.spent_s + trials * self._usual_s <= self.seconds
 
+    @property
+    def _usual_s(self) -> float:
+        usual = [r.seconds for r in self.results if r.status == "ok"]
+        return sum(usual) / len(usual) if usual else 0.0
 
-def _resolution(baselines: Sequence[TrialResult], repetitions: int) -> float | None:
-    costs, sittings = [r.cost for r in baselines], [r.sitting for r in baselines]
-    return resolution(costs, repetitions=repetitions, sittings=sittings)
-
-
-def _is_search_baseline(result: TrialResult) -> bool:
-    return result.purpose == "baseline" and result.status == "ok"
+    @property
+    def seconds_to_confirm(self) -> float:
+        """Time of all trials so far and of what would confirm the candidates."""
+        return self.spent_s + trials_to_confirm(len(self.candidates())) * self._usual_s

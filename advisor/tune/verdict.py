@@ -58,15 +58,14 @@ def not_reached(sweep: Sweep) -> list[str]:
 
 
 def _budget_of_time(sweep: Sweep, seconds: float) -> str:
-    """Why a budget of time leaves some out: what it keeps for a confirmation may go unused."""
-    confirmed = any(result.purpose.startswith("confirm") for result in sweep.results)
+    """Why a budget of time leaves some out: it ended, or holds no first try."""
     left = seconds - sweep.spent_s
-    if confirmed or left <= 0 or not sweep.is_out_of_time:
+    if sweep.tried() or left <= 0 or not sweep.is_out_of_time:
         return "the time of the budget ended"
     scale, unit = (60, "min") if seconds >= 90 else (1, "s")
     return (
         f"what was left of the time ({left / scale:.3g} of {seconds / scale:.3g} {unit}) does not "
-        "hold another with what would confirm it"
+        "hold one with what would confirm it"
     )
 
 
@@ -105,6 +104,11 @@ def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
     others = len(sweep.points) - 1
     part = f" in the {len(sweep.tried())} of {others} other combinations tried"
     part = part if not_reached(sweep) else ""
+    if sweep.lacks_confirmation:
+        return (
+            f"leave it for now: {_found_too_late(sweep)}; --resume with a --budget of "
+            f"{_budget(sweep.seconds_to_confirm)} or more confirms it or not"
+        )
     lost = sweep.failed_confirmations()
     if lost and len(lost) == len(sweep.candidates()):
         return (
@@ -148,6 +152,15 @@ def _did_not_run_again(sweep: Sweep, lost: list[tuple[Tried, TrialResult]]) -> s
     return "; ".join(said)
 
 
+def _found_too_late(sweep: Sweep) -> str:
+    found = " and ".join(
+        f"{describe({k: v for k, v in tried.configuration.items() if v != sweep.start[k]})} was "
+        f"{faster(tried.ratio or 1.0)} in the search"
+        for tried in sweep.candidates()
+    )
+    return f"{found}, and the time left does not hold the fresh pairs that would confirm it"
+
+
 def _did_not_win_again(sweep: Sweep) -> str:
     """``X was 16.0% faster in the search; in 4 fresh pairs it was 0.8% faster (...): ...``."""
     return "; ".join(
@@ -189,5 +202,5 @@ def confidence(sweep: Sweep, floor: float | None) -> str:
     failed = sweep.failed_confirmations()
     open_ends = bool(failed) and len(failed) == len(sweep.candidates())
     seen = floor is not None and floor <= _BLUNT
-    known = seen and not sweep.all_failed and not open_ends
+    known = seen and not sweep.all_failed and not open_ends and not sweep.lacks_confirmation
     return measured(sweep) if known else "rule-of-thumb"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from advisor.cli import _tune_output
+from advisor.config.sweep import Axis
 from advisor.tune.page import _tried
+from advisor.tune.points import Points
 from advisor.tune.recommend import recommend
 from advisor.tune.sweep import Plan, Sweep
 from tests.tune.test_sweep import finish, make, play
 
 LOSING = {1.0: 110.0, 5.0: 120.0, 25.0: 100.0}
+MORE = [30.0, 31.0, 32.0, 33.0, 34.0, 35.0, 36.0]
 NO_GAIN = {1.0: 100.0, 5.0: 100.0, 25.0: 100.0}
 
 
@@ -37,7 +41,7 @@ def test_a_sweep_that_tried_nothing_does_not_say_that_it_tried_everything(tmp_pa
     result = recommend(sweep, [])
     assert result.not_tried == [
         "2 of the 2 other combinations of the grid: what was left of the time (4 of 5 s) does not "
-        "hold another with what would confirm it"
+        "hold one with what would confirm it"
     ]
     assert result.verdict == (
         "nothing was tried: trials take 1 s here, and a comparison with its confirmation takes 13 "
@@ -46,24 +50,80 @@ def test_a_sweep_that_tried_nothing_does_not_say_that_it_tried_everything(tmp_pa
     assert play(make(tmp_path, seconds=13), NO_GAIN).count("search") == 1
 
 
-def test_time_kept_for_a_confirmation_that_nothing_needs_is_searched_in_and_then_told(
+def test_time_that_nothing_waits_for_is_searched_in_to_its_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # GIVEN time for one try that wins beside another that may: 3 + 2 * 2 + 8, not 12
     assert play(make(tmp_path, seconds=15), LOSING).count("search") == 2
-    # GIVEN a second less WHEN the one try does not win
+    # GIVEN less WHEN the first try does not win THEN a second is tried, alone, while it fits
+    assert play(make(tmp_path, seconds=14), LOSING).count("search") == 2
     sweep = make(tmp_path, seconds=14)
-    assert play(sweep, LOSING).count("search") == 1
-    # THEN nine of fourteen seconds are left, no one waits for them, and every place says so
-    said = (
-        "1 of the 2 other combinations of the grid: what was left of the time (9 of 14 s) does not "
-        "hold another with what would confirm it"
-    )
+    sweep.points = wider(sweep)
+    assert play(sweep, LOSING | dict.fromkeys(MORE, 130.0)).count("search") == 5
+    assert sweep.spent_s == 13.0
     assert sweep.left_s == 0.0
+    said = "4 of the 9 other combinations of the grid: the time of the budget ended"
     result = recommend(sweep, [])
     assert result.not_tried == [said]
     _tune_output.print_result(sweep, result)
     assert f"UNTRIED  {said}\n" in capsys.readouterr().out
+
+
+def wider(sweep: Sweep) -> Points:
+    """Nine other caps beside the present one: too many for a short budget."""
+    axis = Axis(setting="bucket_cap_mb", values=[1.0, 5.0, *MORE, 25.0])
+    sweep.axes, sweep.limit = [axis], 9
+    return Points.of([axis], sweep.start)
+
+
+def test_what_wins_too_late_to_be_confirmed_is_said_and_a_larger_budget_confirms_it(
+    tmp_path: Path,
+) -> None:
+    # GIVEN a first try that loses, and a second that wins when the time holds no confirmation
+    late = {1.0: 110.0, 5.0: 80.0, 25.0: 100.0}
+    sweep = make(tmp_path, seconds=14)
+    order = [p.configuration["bucket_cap_mb"] for p in plans(sweep, late) if p.purpose == "search"]
+    assert order == [1.0, 5.0]
+    # THEN it is no recommendation, no confirmation was begun, and the verdict says what would do
+    assert not any(r.purpose.startswith("confirm") for r in sweep.results)
+    assert sweep.spent_s <= 14
+    result = recommend(sweep, [])
+    assert not result.recommended
+    assert result.verdict == (
+        "leave it for now: bucket_cap_mb=5.0 was 20.0% faster in the search, and the time left "
+        "does not hold the fresh pairs that would confirm it; --resume with a --budget of 15s or "
+        "more confirms it or not"
+    )
+    assert result.confidence == "rule-of-thumb"
+    # WHEN the sweep goes on with that budget THEN it is confirmed at once
+    sweep.seconds = 15.0
+    assert [p.purpose for p in plans(sweep, late)] == ["confirm-a", "confirm-b"] * 4
+    assert recommend(sweep, []).recommended
+
+
+def test_a_confirmation_that_the_time_was_kept_for_runs_though_trials_got_slower(
+    tmp_path: Path,
+) -> None:
+    # GIVEN a try that was begun when its confirmation fitted, and took longer than the others
+    sweep = make(tmp_path, seconds=15)
+    plan_of = {"baseline": 100.0, "search": 80.0}
+    while (plan := sweep.next()) is not None and plan.purpose in plan_of:
+        result = finish(plan, len(sweep.results), plan_of[plan.purpose] * 1e6)
+        took = 9.0 if plan.purpose == "search" else 1.0
+        sweep.results.append(replace(result, seconds=took))
+    assert plan is not None
+    assert plan.purpose == "confirm-a"
+
+
+def plans(sweep: Sweep, true_ms: dict[float, float]) -> list[Plan]:
+    made = []
+    while (plan := sweep.next()) is not None:
+        step = true_ms[float(plan.configuration["bucket_cap_mb"] or 0)] * 1e6
+        wobble = 1 + len(sweep.results) % 3 * 1e-4
+        sweep.results.append(finish(plan, len(sweep.results), step * wobble))
+        made.append(plan)
+        assert len(made) < 60
+    return made
 
 
 def test_present_settings_that_do_not_run_are_why_the_rest_was_not_tried(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from advisor.report.tables import rows
 from advisor.store.store import Store
 
 # Causes of a sweep's verdict: its page is about the sweep, not about the baseline's findings.
-# UNTOLD: no alternative ran to its end, or too little of the present settings did.
+# UNTOLD: no alternative ran to its end, too little of the present settings did, or what won was
+# never confirmed.
 WON, KEPT, MODELLED, UNTOLD = "sweep-won", "sweep-kept", "sweep-modelled", "sweep-untold"
 # Peaks of memory that differ by less are alike (as on the sweep's frontier).
 _SAME_MEMORY = 1.01

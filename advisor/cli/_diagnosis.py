@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from advisor.cli._output import Output, use_color
+from advisor.cli._output import Output, say_some, use_color
 from advisor.cli._progress import progress_bar
 from advisor.cli._targets import refuse_inputs
 from advisor.errors import AdvisorError
@@ -18,7 +18,6 @@ from advisor.errors import AdvisorError
 if TYPE_CHECKING:
     from advisor.findings import FindingsReport
 
-_MOST_NOTES = 20
 _FAIL_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -141,10 +140,5 @@ def _note_what_was_read(report: FindingsReport, seconds: float) -> None:
 
 def _note_losses(notes: list[str]) -> None:
     """What was lost in reading; other notes can wait for the report."""
-    losses = [
-        note for note in notes if note.startswith(("the recording of rank", "rank ", "file "))
-    ]
-    for note in losses[:_MOST_NOTES]:
-        click.echo(f"  {note}", err=True)
-    if len(losses) > _MOST_NOTES:
-        click.echo(f"  and {len(losses) - _MOST_NOTES} more: see the report", err=True)
+    told = ("the recording of rank", "rank ", "file ")
+    say_some([note for note in notes if note.startswith(told)], rest="the report")

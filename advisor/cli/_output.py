@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
 from advisor.cli._targets import check_report_target, refuse_inputs
 from advisor.errors import AdvisorError, not_written
 
+_MOST_LINES = 20
 _DEFAULT_NAMES = {
     "html": "report.html",
     "json": "findings.json",
@@ -119,3 +122,11 @@ def use_color(choice: str, *, to_file: bool = False) -> bool:
     if choice == "auto":
         return not to_file and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     return choice == "always"
+
+
+def say_some(lines: Sequence[str], *, rest: str) -> None:
+    """The first of ``lines`` on standard error; ``rest`` is where the others stand."""
+    for line in lines[:_MOST_LINES]:
+        click.echo(f"  {line}", err=True)
+    if len(lines) > _MOST_LINES:
+        click.echo(f"  and {len(lines) - _MOST_LINES} more: see {rest}", err=True)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from advisor.cli._output import say_some
 from advisor.cli._targets import refuse_inputs
 
 if TYPE_CHECKING:
     from advisor.store.store import Store
-
-_MOST_FILES = 20
 
 
 @click.command(
@@ -95,7 +94,8 @@ def _here(
         ).fetchall()
     if not quiet:
         _say(f"{place}/" if as_folder else str(place), *(value or 0 for value in summary[0]))
-        _say_unread(unread)
+        files = [f"not read: {path}: {note.removeprefix(f'{path}: ')}" for path, note in unread]
+        say_some(files, rest="the table source")
 
 
 def _on_ray(
@@ -133,15 +133,6 @@ def _say(output: str, ranks: int, read: int, dropped: int) -> None:
         f"Wrote {output}: {ranks:,} {'rank' if ranks == 1 else 'ranks'}, {read:,} events{lost}",
         err=True,
     )
-
-
-def _say_unread(files: list[tuple[str, str]]) -> None:
-    """Files of a folder that may have been meant, and why they were not read."""
-    for path, note in files[:_MOST_FILES]:
-        reason = note.removeprefix(f"{path}: ")
-        click.echo(f"  not read: {path}: {reason}", err=True)
-    if len(files) > _MOST_FILES:
-        click.echo(f"  and {len(files) - _MOST_FILES} more: see the table source", err=True)
 
 
 @contextmanager

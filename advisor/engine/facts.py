@@ -93,7 +93,7 @@ def _file_note(
     if dropped and form not in _TOLD_BY_RANK:
         lost = f"file {path} lost records: {_reasons(reasons)}"
         return f"{lost}; {note}" if note else lost
-    if dropped and note and form == "nsys":
+    if note and form == "nsys" and (dropped or "were not read" in note):
         return f"file {path}: {note}"
     return f"{path}: {note}" if note else None
 

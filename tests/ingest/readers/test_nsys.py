@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.cli import main
 from advisor.errors import AdvisorError
 from advisor.ingest.detect import detect
 from advisor.ingest.readers import nsys
@@ -19,6 +20,7 @@ from advisor.ingest.readers.nsys.nccl_ranges import Call, all_to_all_of
 from advisor.ingest.readers.nsys.open import opened
 from advisor.ingest.source import ReadContext, Source
 from advisor.store.store import Store
+from tests.support.traces import compact, event
 
 EPOCH = 1_779_782_330_176_752_435
 COMM, REDUCE = 1001, 1002
@@ -275,6 +277,30 @@ def test_a_rank_that_a_trace_told_already_is_not_read_twice(tmp_path: Path) -> N
         nsys.read([source], ReadContext(store, "r"))
         assert rows(store, "SELECT DISTINCT rank FROM event") == [(5,)]
         assert "ranks [3] have a trace already" in rows(store, "SELECT note FROM source")[0][0]
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ([3], "a.sqlite: ranks [3] have a trace already: their events here were not read"),
+        ([3, 5], "a.sqlite was not read: ranks [3, 5] have a trace already: their events"),
+    ],
+    ids=["part", "whole"],
+)
+def test_an_export_beside_traces_of_its_ranks_is_named_on_the_terminal(
+    tmp_path: Path, told: list[int], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank in told:
+        trace = compact([event(number) for number in range(4)], rank=rank)
+        (tmp_path / f"rank{rank}.json").write_text(trace)
+    export(tmp_path / "a.sqlite")
+    with pytest.raises(SystemExit) as left:
+        main(["diagnose", str(tmp_path)])
+    assert not left.value.code
+    lines = [line for line in capsys.readouterr().err.splitlines() if "a.sqlite" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("  file ")
+    assert said in lines[0]
 
 
 def test_all_to_all_is_recognised_only_when_the_peers_cover_the_group() -> None:

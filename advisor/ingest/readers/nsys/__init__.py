@@ -56,6 +56,9 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             continue
         if twice:
             notes.append(f"ranks {twice} have a trace already: their events here were not read")
+        if twice and not fresh:
+            context.report(source, "unknown", note="; ".join(notes))
+            continue
         if not processes:
             notes.append("holds no GPU activity (was nsys run with --trace=cuda,nvtx?)")
         notes = database.notes + notes

@@ -13,14 +13,13 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from advisor.config.combinations import grid, values_of
 from advisor.config.sweep import (
     ENVIRONMENT_PREFIX,
     STRATEGY,
     Axis,
     Configuration,
     Value,
-    grid,
-    values_of,
 )
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError

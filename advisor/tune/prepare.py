@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from advisor.config.combinations import baseline
 from advisor.config.loader import line_of, read_yaml
-from advisor.config.sweep import STRATEGY, Axis, baseline
+from advisor.config.sweep import STRATEGY, Axis
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.tune.budget import combinations_in

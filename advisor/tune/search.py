@@ -11,7 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from advisor.config.sweep import Axis, Configuration, heeded, values_of
+from advisor.config.combinations import heeded, values_of
+from advisor.config.sweep import Axis, Configuration
 from advisor.tune.points import Key, Points, key_of
 
 # Share of a grid that is tried when it is too large to exhaust.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.config.sweep import Axis, Configuration, grid
+from advisor.config.combinations import grid
+from advisor.config.sweep import Axis, Configuration
 from advisor.tune.points import key_of
 from advisor.tune.search import Predicted, Search, Tried, default_limit
 from advisor.tune.surrogate import fit

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from advisor.cli.tune import parse_budget
+from advisor.config.combinations import baseline
 from advisor.config.sweep import (
     Axis,
     Configuration,
-    baseline,
     default_space,
     load_space,
     on_interface,

@@ -52,6 +52,32 @@ def _file(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+def folder_target(output: str) -> Path | None:
+    """The folder that ``output`` names where it leads through one that is not there yet, or None.
+
+    ``new/..`` is the folder that ``new`` is to be made in.
+    """
+    from advisor.store.target import settled  # late, as it brings the database
+
+    place = Path(output)
+    real = settled(place) if ".." in place.parts else place
+    return real if real != place and (real.is_dir() or output.endswith("/")) else None
+
+
+def check_folder_target(folder: Path) -> None:
+    """Raise AdvisorError where no Parquet store may be written: something else is there."""
+    from advisor.store.parquet import is_parquet_store
+
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise AdvisorError("is no folder", where=str(folder), hint="name a folder, or a new one")
+    if not is_parquet_store(folder) and any(folder.iterdir()):
+        raise AdvisorError(
+            "this folder is not empty and no store", where=str(folder), hint="choose a new one"
+        )
+
+
 def check_report_target(place: Path, *, force: bool) -> None:
     """As :func:`~advisor.store.target.check_target` for a report that advisor wrote."""
     from advisor.store.target import check_target  # late, as it brings the database

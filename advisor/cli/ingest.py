@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli._output import say_some
-from advisor.cli._targets import refuse_inputs
+from advisor.cli._targets import check_folder_target, folder_target, refuse_inputs
 
 if TYPE_CHECKING:
     from advisor.store.store import Store
@@ -57,7 +57,7 @@ def command(
     quiet: bool,
 ) -> None:
     """Read PATHS (traces, logs, folders, patterns) of one run into a store."""
-    place = Path(output)
+    place = folder_target(output) or Path(output)
     as_folder = place.is_dir() or output.endswith("/")
     refuse_inputs([place], paths)
     if ray_address is None:
@@ -76,6 +76,8 @@ def _here(
     from advisor.ingest.unknown import NOT_READ
     from advisor.store.store import Store
 
+    if as_folder:
+        check_folder_target(place)
     with _scratch(place) if as_folder else Store.create(place, force=force) as store:
         with progress_bar(paths, enabled=not quiet) as progress:
             ingest(paths, store, run=run, lean=lean, progress=progress)

@@ -279,3 +279,32 @@ def test_what_the_database_says_of_a_full_disk_is_understood() -> None:
 def test_a_store_under_a_limit_says_where(tmp_path: Path) -> None:
     with pytest.raises(AdvisorError, match="cannot be written"):
         Store.create(tmp_path / ("x" * 300) / "a.duckdb")
+
+
+@pytest.mark.parametrize("output", ["new/..", "new/../", "new/../full/", "full", "rank1.json/"])
+def test_a_folder_is_refused_before_anything_is_read_or_made(
+    tmp_path: Path,
+    output: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _trace(tmp_path / "rank0.json")
+    _trace(tmp_path / "full" / "rank1.json")
+    (tmp_path / "rank1.json").write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr("advisor.ingest.ingest", lambda *_, **__: pytest.fail("was read"))
+    status, said = _run(capsys, "ingest", "rank0.json", "-o", output)
+    assert status == 2
+    assert "not empty and no store" in said or "is no folder" in said
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_behind_one_that_is_not_there_becomes_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _trace(tmp_path / "rank0.json")
+    assert _run(capsys, "ingest", "rank0.json", "-o", "new/../store/")[0] == 0
+    assert (tmp_path / "store" / "advisor-store.json").is_file()
+    assert not (tmp_path / "new").exists()

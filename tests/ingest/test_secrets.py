@@ -81,3 +81,63 @@ def test_only_text_under_a_telling_name_is_a_secret() -> None:
         "nested": [{"name": "y"}, 1],
     }
     assert out == ["nested.api_key", "private-key"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (json.dumps({"lr": 0.1, "hub": {"token": HIDDEN}}), '{"lr": 0.1, "hub": {}}'),
+        (json.dumps(json.dumps([{"db_password": HIDDEN}])), json.dumps("[{}]")),
+        (f"{{'api_key': '{HIDDEN}'}}", None),
+        (f'{{"token": "{HIDDEN}", "cut', None),
+        (f"A=1 HF_TOKEN={HIDDEN}", None),
+        ([f"HF_TOKEN={HIDDEN}", "A=1"], ["A=1"]),
+        (["train.py", "--token", HIDDEN, "--lr", "1"], ["train.py", "--token", "--lr", "1"]),
+        (["train.py", f"--api-key={HIDDEN}"], ["train.py"]),
+        (f"train.py --hf_token {HIDDEN} --lr 1", None),
+        (f"https://host/?access_token={HIDDEN}", None),
+    ],
+    ids=[
+        *("json", "json-twice", "python", "cut", "assignment", "list"),
+        *("argv", "argv-assignment", "command", "address"),
+    ],
+)
+def test_secrets_inside_text_are_left_out(value: Any, kept: Any) -> None:
+    fields, left_out = without_secrets({"advisor": {"argv": value, "steps": 3}})
+    expected = {"steps": 3} if kept is None else {"argv": kept, "steps": 3}
+    assert fields == {"advisor": expected}
+    assert HIDDEN not in json.dumps(fields)
+    assert [name.startswith("advisor.argv") for name in left_out] == [True]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["train.py", "--max-tokens", "2048", "--tokenizer", "gpt2", "--keys=a"],
+        "max_tokens=2048 tokenizer: gpt2 author=me",
+        json.dumps({"tokens": 5, "tokenizer": "gpt2", "big": 12345678901234567890}) + " ",
+        "[rank 0] step=3",
+        "x" * 100_000,
+        "a." * 50_000 + "=",
+        "a=" * 50_000,
+    ],
+    ids=["argv", "text", "json", "log", "long", "long-name", "assignments"],
+)
+def test_text_without_secrets_stays_as_it_is(value: Any) -> None:
+    assert without_secrets({"argv": value}) == ({"argv": value}, [])
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        [f"AWS_ID={HIDDEN}", "NCCL_ALGO=Ring"],
+        json.dumps({"AWS_ID": HIDDEN, "NCCL_ALGO": "Ring"}),
+        json.dumps([f"AWS_ID={HIDDEN}", "NCCL_ALGO=Ring"]),
+    ],
+    ids=["list", "text", "text-of-list"],
+)
+def test_of_an_environment_in_any_form_the_allow_list_stays(environment: Any) -> None:
+    fields, left_out = without_secrets({"env": environment})
+    assert left_out == ["env.AWS_ID"]
+    assert HIDDEN not in json.dumps(fields)
+    assert "NCCL_ALGO" in json.dumps(fields)

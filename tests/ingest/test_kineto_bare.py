@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from advisor.ingest.readers import kineto
 from advisor.ingest.readers.kineto.bare import is_list_of_events
-from advisor.ingest.source import HEAD_BYTES
+from advisor.ingest.source import HEAD_BYTES, Source
 from tests.support.traces import dropped, event, names, read
 
 _COUNT = 20
@@ -34,6 +35,14 @@ _LISTS: dict[str, list[Any]] = {
     "arguments with brackets first": [{**_TRICKY, **event(0, **_TRICKY)}, *_events()[1:]],
     "metadata first": [_METADATA, *_events()],
     "long name": [{"name": "n" * 5000, **event(0, name="n" * 5000)}, *_events()[1:]],
+    "name longer than the head": [
+        {"name": "", **event(0, name='"' * (HEAD_BYTES + 3))},
+        *_events()[1:],
+    ],
+    "two long strings": [
+        {"args": {}, **event(0, args={"a": "[{" * HEAD_BYTES, "b": "\\" * HEAD_BYTES})},
+        *_events()[1:],
+    ],
     "empty first": [{}, *_events()],
     "null first": [None, *_events()],
 }
@@ -84,3 +93,19 @@ def test_the_text_behind_the_list_and_half_strings_tell_nothing() -> None:
     assert not is_list_of_events(b'[{"a": {}}] [{"a": {}, "ph": "X"}]')
     assert not is_list_of_events(b'[{"a": {}, "text": "[{\\"a\\": {}, ' + b'\\"ph\\": \\"X\\"' * 9)
     assert not is_list_of_events(b'[{"a": "' + b"{" * HEAD_BYTES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '["' + "n" * (2 * HEAD_BYTES) + '", 2, 3]',
+        '[{"text": "' + "n" * (2 * HEAD_BYTES) + '"}, {"text": {"ph": "X"}}]',
+        '[{"name": "' + "n" * (2 * HEAD_BYTES),
+        '[{"name": "' + "\\\\" * HEAD_BYTES + "\\",
+    ],
+    ids=["strings", "objects", "cut", "backslashes"],
+)
+def test_other_lists_with_long_strings_are_not_taken(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "list.json"
+    path.write_text(text)
+    assert not kineto.detect(Source.of(path, 0))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from advisor.ingest.readers.kineto.bare import is_list_of_events
+from advisor.ingest.readers.kineto.bare import is_list_further_on, is_list_of_events
 from advisor.ingest.readers.kineto.load import load
 from advisor.ingest.readers.kineto.nesting import KEYS
 from advisor.ingest.readers.kineto.trace import Trace
@@ -35,7 +35,18 @@ def detect(source: Source) -> bool:
         if _EVENTS.search(head) or sum(mark in head for mark in _MARKS) >= 2:
             return True
         return len(source.head) >= HEAD_BYTES and _events_further_on(source)
-    return is_list_of_events(head)
+    if is_list_of_events(head):
+        return True
+    return len(source.head) >= HEAD_BYTES and _list_further_on(source, head)
+
+
+def _list_further_on(source: Source, head: bytes) -> bool:
+    """Whether a bare array is one of events by what stands behind strings longer than the head."""
+    if not head.startswith(b"["):
+        return False
+    with source.open() as stream:
+        stream.read(len(source.head))
+        return is_list_further_on(head, stream)
 
 
 def _events_further_on(source: Source) -> bool:

@@ -20,10 +20,11 @@ from advisor.metrics.breakdown import Occupancy
 from advisor.metrics.calls import Call
 from advisor.metrics.clock import Clock, aligned
 from advisor.metrics.host_threads import HostThreads
-from advisor.metrics.intervals import Int64s, Intervals
+from advisor.metrics.intervals import Intervals
 from advisor.metrics.steps import Step, Steps
-from advisor.metrics.tables import MISSING, read
+from advisor.metrics.tables import read
 from advisor.metrics.timeline import COMM, COMPUTE, KINDS, Timeline
+from advisor.metrics.track import Track
 
 _MOST_SEGMENTS = 50_000
 # A synchronisation that the device records is the host's waiting, not work.
@@ -141,7 +142,7 @@ class _Walker:
         }
         self.arrivals = {(c.call_id, rank): c for rank, own in calls.items() for c in own}
         self._hosts: dict[int, HostThreads] = {}
-        self._tracks: dict[tuple[int, bool], _Track] = {}
+        self._tracks: dict[tuple[int, bool], Track] = {}
 
     def walk(self, rank: int) -> list[Segment]:
         """Segments from the end of the step to its begin."""
@@ -191,7 +192,7 @@ class _Walker:
         if (rank, compute) not in self._tracks:
             line = self.lines[rank]
             wanted = line.kind == COMPUTE if compute else ~np.isin(line.kind, (COMPUTE, _SYNC))
-            self._tracks[rank, compute] = _Track.of(line, np.flatnonzero(wanted))
+            self._tracks[rank, compute] = Track.of(line, np.flatnonzero(wanted))
         start, kind, event_id, lane = self._tracks[rank, compute].before(now)
         if not compute:  # compute inside it explains more
             inside = _before(self.occupancy[rank].compute, now)
@@ -254,42 +255,6 @@ class _Walker:
         first = int(np.searchsorted(self.ends[rank], now, side="left"))
         under_way = [c for c in self.by_end[rank][first : first + 16] if c.start < now]
         return max(under_way, key=lambda c: c.start + (c.wait or 0), default=None)
-
-
-@dataclass(frozen=True)
-class _Track:
-    """Events of one kind by start, and for each the one of all before it that ends last."""
-
-    start: Int64s
-    end: Int64s
-    kind: Int64s
-    event_id: Int64s
-    lane: Int64s
-    longest: Int64s
-
-    @classmethod
-    def of(cls, line: Timeline, chosen: Int64s) -> _Track:
-        end = line.end[chosen]
-        reached = np.maximum.accumulate(end)
-        fresh = np.flatnonzero(end >= reached)
-        longest = fresh[np.searchsorted(fresh, np.arange(len(end)), side="right") - 1]
-        return cls(
-            start=line.start[chosen],
-            end=end,
-            kind=line.kind[chosen],
-            event_id=line.event_id[chosen],
-            lane=line.stream[chosen],
-            longest=longest,
-        )
-
-    def before(self, now: int) -> tuple[int, int, int, int | None]:
-        """(start, kind, event, lane) of the event until ``now``; of several the one begun last."""
-        place = int(np.searchsorted(self.start, now, side="left")) - 1
-        if self.end[place] < now:
-            place = int(self.longest[place])
-        start, kind = int(self.start[place]), int(self.kind[place])
-        event, lane = int(self.event_id[place]), int(self.lane[place])
-        return start, kind, event, None if lane == MISSING else lane
 
 
 def _of_call(rank: int, kind: str, call: Call, start: int, end: int) -> Segment:

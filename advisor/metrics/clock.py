@@ -17,20 +17,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.metrics.calls import Call
+from advisor.metrics.clock_bounds import bounds_of
 from advisor.metrics.clock_ends import SIGNIFICANT, Difference, difference
 from advisor.metrics.clock_places import Weighed, weigh
 from advisor.metrics.clock_starts import one_clock_off
+from advisor.metrics.clock_zero import STAGGER_SHARE, impossible, is_zero
 from advisor.metrics.groups import RankInfo
 from advisor.metrics.operations import SYNCHRONISING
 
 # Ranks of one host read one clock; below this they are not told apart whatever the fit says.
 _ONE_HOST_NS = 200_000
-# A slow edge sets ranks apart by at most half of the transfer (two ranks), less with more.
-_STAGGER_SHARE = 0.6
-# A rank that leaves a call before another came, by more than this and in more of the calls than
-# spans that were paired wrongly make up, has another clock.
-_TOLERANCE_NS = 200_000
-_MOST_EARLY = 0.05
+# Bounds this narrow tell a clock, whatever the messages' sizes.
+_TOLD_MS = 0.5
 # No offset beyond this share of a call is taken where the clocks as recorded explain the calls.
 _FAR_SHARE = 0.35
 
@@ -106,8 +104,37 @@ def clocks(
                     step.transfer,
                 )
                 queue.append(rank)
-    found = _by_host(raw, infos, origin, usable)
+    found = _possible(_by_host(raw, infos, origin, usable), infos, usable, gloo=gloo)
     return _checked(found, infos, usable) if gloo else Clocks(found)
+
+
+def _possible(
+    found: dict[int, Clock],
+    infos: Mapping[int, RankInfo],
+    columns: Sequence[Mapping[int, Call]],
+    *,
+    gloo: bool,
+) -> dict[int, Clock]:
+    """The same, moved as little as lets every call end after the last of its ranks has come."""
+    own = {rank: (host_of(rank, infos), clock.offset_ns) for rank, clock in found.items()}
+    bounds = bounds_of(columns, own, lambda time, rank: aligned(time, rank, found), gloo=gloo)
+    if bounds is None or not bounds.broken(still := np.zeros(len(bounds.clocks))):
+        return found
+    moved = dict(zip(bounds.clocks, bounds.nearest(still), strict=True))
+    first = own[min(found)]
+    result = dict(found)
+    for rank, clock in found.items():
+        by = moved.get(own[rank], 0.0) - moved.get(first, 0.0)
+        if by:
+            doubt = bounds.half_width(own[rank], first)
+            result[rank] = replace(
+                clock,
+                offset_ns=clock.offset_ns + round(1e6 * by),
+                residual_ns=max(clock.residual_ns, round(1e6 * doubt)),
+                identified=doubt <= _TOLD_MS,
+                ambiguous=doubt > _TOLD_MS,
+            )
+    return result
 
 
 def _checked(
@@ -214,7 +241,7 @@ def _by_host(
             found = raw[rank]
             doubt = max(_ONE_HOST_NS, SIGNIFICANT * found.error, 2 * found.spread)
             if not found.identified:
-                doubt = max(doubt, _STAGGER_SHARE * found.transfer)
+                doubt = max(doubt, STAGGER_SHARE * found.transfer)
             if len(ranks) > 1 and abs(offset[rank] - center) <= doubt:
                 offset[rank] = center
     # One value per clock: ranks of one host share theirs. The middle one that is a clock's own.
@@ -226,10 +253,10 @@ def _by_host(
         away = offset[rank] - median
         others = list(values)
         others.remove(offset[rank])
-        zero = _zero(away, found, [abs(value - median) for value in others])
+        zero = is_zero(away, found, [abs(value - median) for value in others])
         if zero and abs(away) > _ONE_HOST_NS:
             same = {one for one in raw if offset[one] == median}
-            zero = not _impossible(columns, rank, same)
+            zero = not impossible(columns, rank, same)
         settled[rank] = 0.0 if zero else away
     reference = settled[min(raw)]
     return {
@@ -243,32 +270,6 @@ def _by_host(
         )
         for rank, found in raw.items()
     }
-
-
-def _zero(away: float, found: Difference, others: Sequence[float]) -> bool:
-    """Whether an offset against the median clock is no more than uncertainty or stagger.
-
-    Messages of one size cannot tell an offset from the stagger of a slow edge. Then a single clock
-    that stands far from all others is an offset; a spread over several clocks is stagger.
-    """
-    if found.identified:
-        return abs(away) <= max(SIGNIFICANT * found.error, 0.5 * found.spread)
-    if len(others) <= 2:
-        # In rings of two and three a slow edge too sets one rank apart, by under half the transfer.
-        return abs(away) <= max(_STAGGER_SHARE * found.transfer, 2 * found.spread)
-    return abs(away) <= 4 * max(others) + 2 * found.spread
-
-
-def _impossible(columns: Sequence[Mapping[int, Call]], rank: int, others: set[int]) -> bool:
-    """Whether calls ended before the last rank came, if this rank's clock were the others'."""
-    early = [
-        (column[rank].start > column[other].end + _TOLERANCE_NS)
-        or (column[other].start > column[rank].end + _TOLERANCE_NS)
-        for column in columns
-        if rank in column
-        for other in sorted(others & column.keys())
-    ]
-    return bool(early) and sum(early) > _MOST_EARLY * len(early)
 
 
 def host_of(rank: int, infos: Mapping[int, RankInfo]) -> object:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.metrics.calls import Call
+from advisor.metrics.clock_bounds import Bounds
 from advisor.metrics.places import Home
 from advisor.metrics.robust import Floats
 
@@ -82,12 +83,19 @@ def calls_of(
     )
 
 
-def best_offsets(kinds: Sequence[Calls], tables: Sequence[Floats], hosts: Sequence[Home]) -> Fit:
-    """Each hypothesis at its best; ``tables`` has its paths for each of the ``kinds``."""
+def best_offsets(
+    kinds: Sequence[Calls],
+    tables: Sequence[Floats],
+    hosts: Sequence[Home],
+    bounds: Bounds | None = None,
+) -> Fit:
+    """Each hypothesis at its best; ``tables`` has its paths for each of the ``kinds``, ``bounds``
+    hold the clocks of the ``hosts``."""
     problem = _Problem(kinds, tables, hosts)
     times = problem.times()
     found = [
-        problem.solve(begin, times) for begin in (problem.staggered(times), problem.together())
+        problem.solve(begin, times, bounds=bounds)
+        for begin in (problem.staggered(times), problem.together())
     ]
     first, second = found
     use = second.losses < first.losses
@@ -152,8 +160,15 @@ class _Problem:
         result: Floats = total / np.maximum(count, 1)
         return result
 
-    def solve(self, offsets: Floats, times: Floats, *, fixed: bool = False) -> Fit:
-        """Fit from a beginning; ``fixed`` leaves the offsets as they are."""
+    def solve(
+        self,
+        offsets: Floats,
+        times: Floats,
+        *,
+        fixed: bool = False,
+        bounds: Bounds | None = None,
+    ) -> Fit:
+        """Fit from a beginning; ``fixed`` leaves the offsets as they are, ``bounds`` hold them."""
         size = self.hosts + len(self.kinds)
         free = np.arange(size) >= (self.hosts if fixed else 0)
         for _ in range(_ROUNDS):
@@ -170,6 +185,8 @@ class _Problem:
                 ..., 0
             ]
             offsets = offsets + step[:, : self.hosts]
+            if bounds is not None:
+                offsets = bounds.nearest(offsets)
             times = np.maximum(times + step[:, self.hosts :], self.least)
         each = [
             _loss(*self._residuals(number, offsets, times)[:2]) for number in range(len(self.kinds))

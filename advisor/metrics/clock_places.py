@@ -9,6 +9,7 @@ the places apart as far as they can be told without a common clock.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.metrics.calls import Call
-from advisor.metrics.clock_fit import Calls, best_offsets, calls_of, losses_at
+from advisor.metrics.clock_bounds import Bounds, bounds_of
+from advisor.metrics.clock_fit import Calls, Fit, best_offsets, calls_of, losses_at
 from advisor.metrics.link_calls import kind_of, telling_kinds
 from advisor.metrics.places import Home, Place, places_of
 from advisor.metrics.ring_model import FEW_SHARES, GLOO_RINGS, edges, paths
@@ -62,11 +64,15 @@ class Weighed:
     best: float
     kinds: tuple[Calls, ...]
     tables: tuple[Floats, ...]
+    bounds: Bounds | None = None
 
     def loss(self, offsets_ns: Mapping[Home, int]) -> float:
-        """What is left unexplained, with any place slow or none, if these are the offsets."""
+        """What is left unexplained, with any place slow or none, if these are the offsets: endless
+        where calls would end before the last of their ranks came."""
         hosts = tuple(self.offsets_ns)
         given = [1e-6 * offsets_ns[one] for one in hosts]
+        if self.bounds is not None and self.bounds.broken(np.array(given)):
+            return math.inf
         return float(losses_at(self.kinds, self.tables, hosts, given).min())
 
     def right(self, loss: float) -> bool:
@@ -103,12 +109,17 @@ def weigh(
     tables = _tables(kinds, host)
     numbers = max(table.size for table in tables.paths)
     kinds = [kind.thinned(max(_FEWEST_CALLS, _MOST_NUMBERS // numbers)) for kind in kinds]
+    bounds = bounds_of(columns, host, lambda time, rank: time + correction[rank], gloo=True)
+    bounds = bounds and bounds.of(hosts)
     fit = best_offsets(kinds, tables.paths, hosts)
-    best = float(fit.losses.min())
-    near, nothing = _near(tables, fit.losses)
+    best = float(fit.losses.min())  # how good the model is, whatever the clocks
+    if bounds is not None:
+        fit = _possible(fit, kinds, tables.paths, bounds)
+    near, nothing = _near(tables, fit.losses, best)
     slow = nothing >= _EXPLAINS * best + _EXPLAINS_LOSS and best <= _MISFIT * sum(
         len(kind.ranks) for kind in kinds
     )
+    slow = slow and bool(near)
     chosen, decided = _common(tables, near)
     shares = sorted(tables.shares[number] for number in near) or [0.0]
     better = [loss[chosen] < loss[0] for loss in fit.each]
@@ -127,6 +138,7 @@ def weigh(
         best=best,
         kinds=tuple(kinds),
         tables=tuple(tables.paths),
+        bounds=bounds,
     )
 
 
@@ -195,15 +207,28 @@ def _tables(kinds: Sequence[Calls], home: Mapping[int, Home]) -> _Tables:
     return _Tables(places, shares, [np.concatenate(part) for part in parts])
 
 
-def _near(tables: _Tables, losses: Floats) -> tuple[list[int], float]:
-    """The best hypothesis of each place that explains the calls about as well as the best of all,
-    the best first; and the loss of no slow place."""
+def _possible(fit: Fit, kinds: Sequence[Calls], tables: Sequence[Floats], bounds: Bounds) -> Fit:
+    """The same, with the hypotheses that need impossible clocks held to possible ones."""
+    wrong = np.flatnonzero(bounds.broken(fit.offsets))
+    if not len(wrong):
+        return fit
+    held = best_offsets(kinds, [table[wrong] for table in tables], bounds.clocks, bounds)
+    losses, offsets = fit.losses.copy(), fit.offsets.copy()
+    losses[wrong], offsets[wrong] = held.losses, held.offsets
+    each = [one.copy() for one in fit.each]
+    for one, by in zip(each, held.each, strict=True):
+        one[wrong] = by
+    return Fit(losses, offsets, each)
+
+
+def _near(tables: _Tables, losses: Floats, best: float) -> tuple[list[int], float]:
+    """The best hypothesis of each place that explains the calls about as well as ``best``, the best
+    first; and the loss of no slow place."""
     least: dict[tuple[Place, ...], int] = {}
     for number, places in enumerate(tables.places):
         if places and (places not in least or losses[number] < losses[least[places]]):
             least[places] = number
     ranked = sorted(least.values(), key=lambda number: losses[number])
-    best = losses[ranked[0]] if ranked else 0.0
     return [n for n in ranked if losses[n] <= _NEAR * best + _NEAR_LOSS], float(losses[0])
 
 

@@ -102,8 +102,9 @@ def _explained(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
 def _with_any_clocks(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
     """What explains the calls whatever the hosts' clocks are, where these may be wrong.
 
-    Several places stay candidates only where rings of several kinds agree and chance is out of the
-    question: calls of one kind leave such candidates for a late rank whose clock is off, too.
+    Several places stay candidates only where they leave a host out, rings of several kinds agree
+    and chance is out of the question: calls of one kind leave such candidates for a late rank whose
+    clock is off, too.
     """
     if not any(clock.ambiguous or clock.offset_ns for clock in data.clocks.values()):
         return None
@@ -118,8 +119,11 @@ def _with_any_clocks(data: Inputs, home: Mapping[int, Home]) -> Explained | None
     )
     found = Explained(places, (), seen.shares, seen.p_value, seen.calls)
     culprit = _by_ring(found, home)
-    one = culprit is not None and culprit.kind != "candidates"
-    return found if one or (len(seen.kinds) > 1 and seen.p_value < _BEYOND_CHANCE) else None
+    if culprit is not None and culprit.kind != "candidates":
+        return found
+    all_open = {one for place in places for one in place.homes} >= set(home.values())
+    sure = len(seen.kinds) > 1 and seen.p_value < _BEYOND_CHANCE
+    return found if sure and not all_open else None
 
 
 def _rings(data: Inputs, home: Mapping[int, Home]) -> list[Ring]:

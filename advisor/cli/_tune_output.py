@@ -72,6 +72,7 @@ def announce(sweep: Sweep, unheeded: list[str], model: NcclModel | None) -> None
             err=True,
         )
         return
+    from advisor.report.numbers import plural
     from advisor.tune.budget import trials_of
 
     settings = ", ".join(axis.setting.removeprefix("env.") for axis in sweep.axes)
@@ -83,7 +84,8 @@ def announce(sweep: Sweep, unheeded: list[str], model: NcclModel | None) -> None
         in_all = trials_of(most, len(sweep.points) - 1)
         limit = f"at most {most} tried, {in_all} trials in all"
     click.echo(
-        f"Sweeping {settings}: {len(sweep.points) - 1} other combinations, {limit}", err=True
+        f"Sweeping {settings}: {plural(len(sweep.points) - 1, 'other combination')}, {limit}",
+        err=True,
     )
     for line in unheeded:
         click.echo(line, err=True)

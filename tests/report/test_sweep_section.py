@@ -97,6 +97,16 @@ def test_what_a_modelled_setting_costs_is_told_from_nothing(step: int, said: str
     assert figure.title == f"NCCL's settings on the named machine (modelled): {said}"
 
 
+def test_steps_of_an_emulated_job_are_not_called_measured() -> None:
+    with make_store() as store:
+        add_everything(store)
+        assert "Measured. Each dot" in render(make_report(), store, "html")
+        store.con.execute("UPDATE trial SET origin = 'emulated' WHERE origin = 'measured'")
+        text = section(render(make_report(), store, "html"))
+    assert "Measured." not in text
+    assert "Emulated: layers wait instead of computing, only communication is real." in text
+
+
 def test_drift_of_the_machine_moves_no_dot() -> None:
     # GIVEN a machine that slows from 100 to 200 ms and a setting that always saves a tenth
     def row(number: int, step_ms: float, settings: str = "{}") -> dict[str, object]:
@@ -169,10 +179,14 @@ def test_the_frontier_calls_fastest_only_what_is_beyond_the_noise() -> None:
             ]
         }
 
-    assert "a=1 is the fastest and needs the least memory" in page(points(True))
+    sure = page(points(True))
+    assert "a=1 is the fastest and needs the least memory" in sure
+    assert "Confirmed in fresh pairs: a=1 only." in sure
+    assert "Not confirmed." not in sure
     # AND what the fresh pairs did not confirm is not called so beside a verdict to leave it
     unsure = page(points(True, confirmed=False))
     assert "is the fastest" not in unsure
+    assert "Not confirmed." in unsure
     assert "a=1 looked fastest in the search, not confirmed, and needs the least memory" in unsure
     within = page(points(False))
     assert "is the fastest" not in within

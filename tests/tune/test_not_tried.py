@@ -115,6 +115,15 @@ def test_a_confirmation_that_the_time_was_kept_for_runs_though_trials_got_slower
     assert plan.purpose == "confirm-a"
 
 
+def test_one_other_combination_is_counted_as_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = make(tmp_path)
+    sweep.points = replace(sweep.points, jobs=sweep.points.jobs[:2])
+    _tune_output.announce(sweep, [], None)
+    assert "Sweeping bucket_cap_mb: 1 other combination, " in capsys.readouterr().err
+
+
 def plans(sweep: Sweep, true_ms: dict[float, float]) -> list[Plan]:
     made = []
     while (plan := sweep.next()) is not None:

@@ -170,5 +170,10 @@ def _frontier(points: list[dict[str, Any]], suffix: str) -> Figure:
         ),
         note="Filled dots: faster, by more than the noise, than all that need no more memory. "
         "Steps are relative to the runs of the present settings before and after, times their "
-        "median. Not confirmed.",
+        "median. "
+        + (
+            f"Confirmed in fresh pairs: {fastest['settings']} only."
+            if fastest is not None and fastest.get("confirmed")
+            else "Not confirmed."
+        ),
     )

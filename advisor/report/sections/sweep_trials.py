@@ -92,9 +92,9 @@ def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
             ],
         ),
         note=f"{_origin(trials)} Each dot stands as far from the dotted line as its trial was from "
-        "the runs of the present settings just before and after it, so that a machine that drifts moves "
-        "none; the table has the times as they were. Whiskers: ± 1 σ of the trial's steps (present "
-        "settings: of their trials). Shaded: differences too small to tell from noise."
+        "the runs of the present settings just before and after it, so that a machine that drifts "
+        "moves none; the table has the times as they were. Whiskers: ± 1 σ of the trial's steps "
+        "(present settings: of their trials). Shaded: differences too small to tell from noise."
         + more
         + (f" {numbers.plural(failed, 'trial')} failed (see the table)." if failed else ""),
     )  # fmt: skip

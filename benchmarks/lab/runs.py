@@ -11,7 +11,7 @@ import signal
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -125,6 +125,8 @@ def _burners(count: int) -> Iterator[None]:
 def _spin_about(chance: random.Random) -> NoReturn:
     """Spin on a core drawn anew every ``BURST_S``, for ever."""
     cores = sorted(os.sched_getaffinity(0))
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, worker.FIRST_IN_LINE)
     while True:
         os.sched_setaffinity(0, {chance.choice(cores)})
         until = time.monotonic() + chance.uniform(*BURST_S)

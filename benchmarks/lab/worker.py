@@ -102,12 +102,10 @@ def _raise_priority(config: RunConfig) -> None:
 
     Emulated ranks mostly sleep: under the round-robin real-time policy they run as soon as they
     wake. Ranks that compute stay under the fair scheduler, where a quota holds, but come first
-    there. Ranks that are meant to be disturbed take their chance.
+    there. So do ranks that are meant to be disturbed, together with what disturbs them.
     """
-    if config.burners:
-        return
     with suppress(PermissionError):
-        if config.compute == "emulated":
+        if config.compute == "emulated" and not config.burners:
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
         else:
             os.setpriority(os.PRIO_PROCESS, 0, FIRST_IN_LINE)

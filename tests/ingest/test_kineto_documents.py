@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.traces import dropped, event, kineto, names, notes, one_line, read
+from tests.support.traces import compact, dropped, event, kineto, names, notes, one_line, read
 
 pytestmark = pytest.mark.usefixtures("both_paths")
 
@@ -127,3 +127,34 @@ def test_the_end_of_a_span_completes_its_arguments(tmp_path: Path) -> None:
     assert store.con.execute(
         "SELECT event_id, dtype, seq, collective, input_dims FROM comm_event ORDER BY event_id"
     ).fetchall() == [(0, "Int", 4, None, None), (4, None, None, "broadcast", None)]
+
+
+@pytest.mark.parametrize("count", [2, _MANY])
+@pytest.mark.parametrize("end", [b" ", b"X", b"\xff", b"", b"[", b"}", b'"'], ids=repr)
+@pytest.mark.parametrize("layout", [kineto, one_line, compact])
+def test_objects_of_a_field_behind_a_lost_end_are_no_events(
+    tmp_path: Path, layout: Any, end: bytes, count: int
+) -> None:
+    others = json.dumps([event(number, name="other") for number in range(3)])
+    last = '"distributedInfo": {"rank": 5, "world_size": 8}'
+    text = layout(_events(0, count), distributedInfo={})
+    list_end, object_end = text.rindex("]"), text.rindex("}")
+    path = tmp_path / "trace.json"
+    path.write_bytes(
+        text[:list_end].encode()
+        + end
+        + text[list_end + 1 : object_end].encode()
+        + f', "note": "x", "more": {others}, {last}}}'.encode()
+    )
+    store = read(path)
+    assert names(store) == _expected(count)
+    assert dropped(store) == {"not an event": 1}
+
+
+def test_a_key_after_an_event_whose_beginning_is_lost_ends_no_list(tmp_path: Path) -> None:
+    text = compact(_events(0, 9))
+    begin = text.index('{"ph":"X","cat":"kernel","name":"kernel_4"')
+    damaged = text[:begin] + '#,"more":[{"ph":"X"}],' + text[begin + 10 :]
+    store = read(_write(tmp_path, damaged))
+    assert names(store) == [name for name in _expected(9) if name != "kernel_4"]
+    assert sum(dropped(store).values()) >= 1

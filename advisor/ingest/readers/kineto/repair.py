@@ -108,12 +108,17 @@ class Repairer:
                 event = self._event()
                 if event is not None:
                     yield event
+            elif self._outside.in_object and (field := self._stray.lost_end(at)) is not None:
+                self._drop("not an event")
+                if not self._leave_list(field):
+                    self.at_end = True
+                    return
             else:
                 self._skip_other(found)
 
     def _end_of_list(self, before: int) -> bool:
         """Whether events go on behind a closing bracket: it was a stray one, or there is a list."""
-        window, at = self.window, self._at
+        at = self._at
         if self._stray.was_opening(before, at, first=before == self._begin):
             others = self._resume(at, at + 1, 0, at_any=True)
             self._lose("malformed event", at, others=others)
@@ -123,8 +128,13 @@ class Repairer:
             self._drop("not an event")
             self._at = event
             return True
+        return self._leave_list(at + 1)
+
+    def _leave_list(self, behind: int) -> bool:
+        """Go on in the next list of events from ``behind`` on; False where there is none."""
+        window = self.window
         self.ended = True
-        following = self._outside.next_list(at + 1)
+        following = self._outside.next_list(behind)
         self.dropped.update(self._outside.dropped)
         self._outside.dropped.clear()
         self._at = window.end if following is None else following

@@ -232,7 +232,7 @@ class Resync:
                 at = window.skip_blank(at, commas=True)
                 if window.matches(EVENT_START, at):
                     return Verdict(Level.INSIDE, at, 0, closed)
-                end = self._member_end(at, limit)
+                end = self.member_end(at, limit)
                 if end is None:
                     return Verdict(Level.UNKNOWN, at, 0, closed)
                 at = end
@@ -242,7 +242,7 @@ class Resync:
             return Verdict(Level.INSIDE, outer, 0, closed)
         return Verdict(Level.LIST, at, 0, closed)
 
-    def _member_end(self, at: int, limit: int) -> int | None:
+    def member_end(self, at: int, limit: int) -> int | None:
         """Offset after a value, or a key and its value; None where there is none."""
         window = self._window
         if window.byte(at) == b'"':

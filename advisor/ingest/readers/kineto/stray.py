@@ -3,7 +3,8 @@
 Behind a list that is a field stands a comma and a key, or the end of the object. Where an event
 comes there at once (at most behind garbage without quotes), the bracket is a stray one. Behind a
 bare array events may come as documents of their own: the list goes on there only if a comma or the
-list's end follows the first of them.
+list's end follows the first of them. Where the bracket itself is lost, a field of the document
+behind the list tells its end.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ _COMMA_BEHIND = re.compile(rb"\](?:\s*[\]}])*\s*,\s*" + KEYS)
 _EVENT_BEHIND = re.compile(rb'\][^"\[{}:]{0,128}(?=' + KEYS + rb")")
 _KEY_BEHIND = re.compile(rb"\]\s*" + KEYS.removeprefix(rb"\{\s*"))
 _GARBLED = re.compile(rb"\](?:\s*\])*\s*[^\s\[\]{},]")
+_KEY = KEYS.removeprefix(rb'\{\s*"')
+_FIELD_BEHIND = re.compile(
+    rb'[^{:]{0,64}?(?="(?!traceEvents"|' + _KEY + rb')[^"\\{}\[\]:]{1,128}"\s*:)'
+)
 _NEAR = 4096
 
 
@@ -59,6 +64,23 @@ class Stray:
             return True
         garbled = window.matches(_GARBLED, bracket)
         return garbled and window.find(EVENT_START, bracket, bracket + _NEAR) is not None
+
+    def lost_end(self, at: int) -> int | None:
+        """Offset of the field behind the list whose end is lost at ``at``; None where it goes on.
+
+        A list holds no keys: one there is of the document if the text behind it, to its end, leads
+        out of one object and no list.
+        """
+        key = self._window.match_end(_FIELD_BEHIND, at, 512)
+        if key is None:
+            return None
+        limit = at + self._limits.event_bytes
+        end = self._resync.member_end(key, limit)
+        if end is None:
+            return None
+        found = self._resync.outwards(end - 1, limit)
+        whole = found.level is Level.LIST and found.closed <= 1 and not self._window.byte(found.at)
+        return key if whole else None
 
     def _in_list(self, event: int) -> bool:
         """Whether the object there is followed like an item of a list; damaged ones are so too."""

@@ -13,20 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from advisor.config.environment import without_secrets
+from advisor.ingest.readers.kineto.kept import kept_fields
 
 _DECODER = json.JSONDecoder(strict=False)
 _KEY = re.compile(r'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 _NEXT_KEY = re.compile(r',\s*(?="[A-Za-z_][\w .-]*"\s*:)')
 _MAX_LITERAL = 8 * 1024 * 1024
-_KEPT_CHARACTERS = 256 * 1024
 _FILE_RANK = (
     re.compile(r"(?:global_?)?rank[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE),
     re.compile(r"worker[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE),
     re.compile(r"(?:^|[-_.])(?:r|gpu)?(\d{1,5})(?:\.pt)?(?:\.trace)?\.json", re.IGNORECASE),
 )
 _RANK_BITS = 31
-_DROPPED_KEYS = frozenset({"traceEvents", "deviceProperties", "INFO", "WARNING", "ERROR", "STAGE"})
 
 
 @dataclass
@@ -56,21 +54,11 @@ class TraceInfo:
     devices: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def kept(self) -> tuple[dict[str, Any], list[str]]:
-        """The fields worth storing in ``rank.metadata``: no log lines, no device tables.
-
-        Also the names of fields that may hold secrets, which are left out.
-        """
-        kept = {}
-        for key, value in self.fields.items():
-            if key in _DROPPED_KEYS:
-                continue
-            if key == "distributedInfo" and isinstance(value, dict):
-                value = {name: item for name, item in value.items() if name != "pg_config"}
-            if key == "advisor":  # as text in some versions, which hides its parts
-                value = as_object(value) or value
-            if len(json.dumps(value, default=str)) <= _KEPT_CHARACTERS:
-                kept[key] = value
-        return without_secrets(kept)
+        """The fields to store in ``rank.metadata``, and the names of those left out."""
+        own = self.fields.get("advisor")  # as text in some versions
+        return kept_fields(
+            {**self.fields, "advisor": as_object(own) or own} if own else self.fields
+        )
 
 
 def trace_info(head: bytes, tail: bytes, path: Path) -> TraceInfo:

@@ -147,10 +147,10 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
                 ranks[rank].told.add(trace.number)
             for reason, count in trace.dropped.items():
                 ranks[several[0]].shared[f"{reason} (of ranks {listed} together)"] += count
-        if secret := trace.info.kept()[1]:
-            named = ", ".join(name[:60] for name in secret[:_MOST_NAMED])
-            more = f" and {len(secret) - _MOST_NAMED} more" if len(secret) > _MOST_NAMED else ""
-            trace.notes.append(f"not kept, as they may be secrets: {named}{more}")
+        if left := trace.info.kept()[1]:
+            named = ", ".join(name[:60] for name in left[:_MOST_NAMED])
+            more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
+            trace.notes.append(f"not kept, as nothing reads them: {named}{more}")
         context.report(
             trace.source,
             "kineto",

@@ -1,0 +1,173 @@
+"""Which of a trace's own fields are stored in ``rank.metadata``: those that something reads.
+
+Everything else may be anything, also a secret, under any name. So there is a list of what is kept,
+by name and shape; of the rest only the size is stored.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from advisor.config.environment import allowed
+
+LEFT_OUT = "left_out"
+"""The key of ``rank.metadata`` under which sizes of fields that are not stored stand."""
+_NOT = object()
+_KEPT_CHARACTERS = 256 * 1024
+_MOST_SIZES = 100
+_WORD = re.compile(r"[\w.+\-:/,=()\[\] ]{0,120}")
+_NAME = re.compile(r"[\w.\- ]{1,60}")
+_VALUE = re.compile(r"[^\n\x00@{}\"']{0,1000}")
+"""Of a variable: no userinfo of an address, no quoted text, no further lines."""
+
+Left = dict[str, int]
+"""Places (``a.b``) that are left out, and their sizes as JSON in characters."""
+_Shape = Callable[[Any], Any] | dict[str, Any] | list[Any] | None
+"""What a value must be: a check that gives what stays, fields by name (``*``: any), items of a
+list; None is left out without a word, as a profiler always writes it."""
+
+
+def kept_fields(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What of a trace's top-level ``fields`` is stored, and the names of what is not, as ``a.b``.
+
+    ``advisor`` is expected as an object. The sizes of what is not stored, in characters of JSON,
+    are added under ``left_out``.
+    """
+    left: Left = {}
+    kept = _object(dict(fields), _FIELDS, "", left)
+    if left:
+        named = {name: size for name, size in left.items() if _NAME.fullmatch(name)}
+        kept[LEFT_OUT] = dict(list(named.items())[:_MOST_SIZES])
+    return kept, sorted(left)
+
+
+def _object(value: dict[str, Any], shape: dict[str, Any], before: str, left: Left) -> Any:
+    kept = {}
+    for name, item in value.items():
+        place = f"{before}{name}"
+        if not isinstance(name, str):  # of a Python literal
+            left[place] = _size(item)
+            continue
+        inner = shape.get(name, shape.get("*", _nothing) if _NAME.fullmatch(name) else _nothing)
+        if inner is None:
+            continue
+        found = _of_shape(item, inner, place, left)
+        if found is not _NOT:
+            kept[name] = found
+    return kept
+
+
+def _of_shape(value: Any, shape: _Shape, place: str, left: Left) -> Any:
+    if shape is _ENVIRONMENT and isinstance(value, dict):
+        variables = allowed({name: item for name, item in value.items() if isinstance(name, str)})
+        shape = dict.fromkeys(variables, _variable)
+    found = _NOT
+    if isinstance(shape, dict):
+        if isinstance(value, dict):
+            return _object(value, shape, f"{place}.", left)
+    elif isinstance(shape, list):
+        items = [_of_shape(item, shape[0], place, left) for item in _list(value)]
+        found = [item for item in items if item is not _NOT] if isinstance(value, list) else _NOT
+        if _size(found if found is not _NOT else None) > _KEPT_CHARACTERS:
+            found = _NOT
+    elif shape is not None:
+        found = shape(value)
+    if found is _NOT:
+        left[place] = _size(value)
+    return found
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _nothing(_: Any) -> Any:
+    return _NOT
+
+
+def _number(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float) else _NOT
+
+
+def _word(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if _WORD.fullmatch(value) else _NOT
+    return _number(value)
+
+
+def _variable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if _VALUE.fullmatch(value) else _NOT
+    return _number(value)
+
+
+def _size(value: Any) -> int:
+    try:
+        return len(json.dumps(value, default=str))
+    except RecursionError:  # nested about as deep as can be read: at least so long
+        return _KEPT_CHARACTERS
+
+
+def _each(check: Callable[[Any], Any] | None, names: str) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), check)
+
+
+_NUMBERS = {"*": _number}
+_ENVIRONMENT: dict[str, Any] = {}
+_WORKLOAD = {
+    **_each(
+        _word,
+        "name strategy device precision optimizer reduce_precision compute "
+        "activation_checkpointing",
+    ),
+    **_each(
+        _number,
+        "world_size micro_batch sequence_length gradient_accumulation global_batch "
+        "sync_every_micro_batch learning_rate seed warmup_steps timed_steps steps "
+        "record_shapes record_memory memory_snapshot bucket_cap_mb find_unused_parameters "
+        "static_graph gradient_as_bucket_view tp pp ep shard virtual_stages powersgd_rank "
+        "wrap_layers prefetch_forward prefetch_backward",
+    ),
+    "description": None,
+    "model": {**_NUMBERS, "family": _word, "preset": _word},
+    "stage_layers": [_number],
+    "emulated": _NUMBERS,
+}
+_ADVISOR = {
+    **_each(_word, "strategy compute host"),
+    **_each(_number, "rank world_size data_ranks peak_memory_bytes recorded_steps layers_held"),
+    "workload": _WORKLOAD,
+    "gloo_threads": {"*": _word},
+    "injected_faults": [_word],
+    "environment": _ENVIRONMENT,
+    "versions": _each(_word, "python torch cuda nccl kernel machine"),
+    "buckets": [{"bucket": _number, "bytes": _number, "parameters": [_word]}],
+    "held_parameters": _NUMBERS,
+    "degrees": _NUMBERS,
+    "transformer": {**_NUMBERS, "name": _word},
+    "stage_layers": [_number],
+}
+_FIELDS = {
+    **_each(
+        _number,
+        "schemaVersion baseTimeNanoseconds rank record_shapes profile_memory with_stack "
+        "with_flops with_modules cuda_runtime_version cupti_version cuda_driver_version "
+        "roctracer_version hip_runtime_version hip_driver_version",
+    ),
+    **_each(_word, "host_name hostname"),
+    **_each(
+        None,
+        "traceEvents deviceProperties INFO WARNING ERROR STAGE traceName trace_id "
+        "displayTimeUnit username otherData stackFrames samples systemTraceEvents "
+        "powerTraceAsString viztracer_metadata",
+    ),
+    "distributedInfo": {
+        **_each(_word, "backend nccl_version"),
+        **_each(_number, "rank world_size pg_count"),
+        "pg_config": None,
+    },
+    "advisor": _ADVISOR,
+}

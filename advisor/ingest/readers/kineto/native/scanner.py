@@ -79,7 +79,7 @@ class _Pool:
         else:
             if not self.library.advisor_batch_clear(handle):
                 self.library.advisor_batch_free(handle)
-                handle = None
+                handle = 0
         if not handle:
             raise MemoryError("no room for a batch of events")
         return int(handle)

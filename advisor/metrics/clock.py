@@ -126,14 +126,14 @@ def _possible(
     for rank, clock in found.items():
         by = moved.get(own[rank], 0.0) - moved.get(first, 0.0)
         if by:
+            moved_to = replace(clock, offset_ns=clock.offset_ns + round(1e6 * by))
             doubt = bounds.half_width(own[rank], first)
-            result[rank] = replace(
-                clock,
-                offset_ns=clock.offset_ns + round(1e6 * by),
-                residual_ns=max(clock.residual_ns, round(1e6 * doubt)),
-                identified=doubt <= _TOLD_MS,
-                ambiguous=doubt > _TOLD_MS,
-            )
+            if doubt <= _TOLD_MS:
+                residual_ns = max(clock.residual_ns, round(1e6 * doubt))
+                moved_to = replace(
+                    moved_to, residual_ns=residual_ns, identified=True, ambiguous=False
+                )
+            result[rank] = moved_to
     return result
 
 

@@ -17,6 +17,7 @@ from advisor.engine.numbering import token
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.engine.text import duration, render, render_lines
+from advisor.engine.unread import as_far_as_read
 from advisor.findings import (
     SEVERITY_ORDER,
     Evidence,
@@ -59,7 +60,8 @@ def evaluate(
                 return Result(not_applicable(rule.id, need, missing, sandbox, facts))
         rows = sandbox.records(rule.sql, values)
         kept, dropped_ns = _above_noise(rule, rows, facts)
-        findings = [_finding(rule, sandbox, facts, values, row) for row in kept[: rule.limit]]
+        told = [as_far_as_read(rule, row, sandbox) for row in kept[: rule.limit]]
+        findings = [_finding(rule, sandbox, facts, values, row) for row in told]
     except (RuleSqlError, TemplateError, ValidationError, TypeError, ValueError, KeyError) as error:
         return _result(rule, sandbox.run, OutcomeKind.ERROR, f"{type(error).__name__}: {error}")
     if findings:
@@ -145,7 +147,7 @@ def _finding(
         rule=rule.id,
         severity=severity_of(rule, row, facts),
         title=render(rule.headline, known),
-        message=render(rule.message, known),
+        message=f"{render(rule.message, known)} {row['unread_words']}".rstrip(),
         category=rule.category,
         ranks=[int(rank) for rank in ranks],
         hosts=[str(host) for host in _list(row.get("hosts", row.get("host")))],
@@ -194,7 +196,7 @@ def _evidence(
         if len(rows) > len(shown):
             note = f"{note} First {len(shown)} of {len(rows)} rows.".strip()
         tables.append(Table(title=query.title, columns=columns, rows=shown, note=note))
-    hidden = {*_SAVINGS, *_TYPED, "worst_call", "worst_step", "severity"}
+    hidden = {*_SAVINGS, *_TYPED, "worst_call", "worst_step", "severity", "unread_words"}
     return Evidence(
         tables=tables,
         sql=rule.sql,

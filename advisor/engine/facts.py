@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.text import duration, ranks_text
+from advisor.engine.text import duration, named_ranks, ranks_text
 from advisor.findings import RunSummary
 from advisor.store import Store
 
@@ -40,6 +40,12 @@ def read_facts(sandbox: Sandbox) -> Facts:
     """The one row of the view ``facts``."""
     (row,) = sandbox.records("SELECT * FROM facts")
     return Facts(**row)
+
+
+def ranks_not_read(sandbox: Sandbox, facts: Facts) -> list[int]:
+    """Numbers of the job's ranks without a recording; none where its size is not known."""
+    read = {row["rank"] for row in sandbox.records("SELECT rank FROM rank")}
+    return [rank for rank in range(facts.world_size or 0) if rank not in read] if read else []
 
 
 def summarise(store: Store, sandbox: Sandbox, facts: Facts) -> RunSummary:
@@ -101,8 +107,9 @@ def _file_note(
 def _notes(sandbox: Sandbox, facts: Facts) -> list[str]:
     notes = []
     if facts.world_size and facts.ranks_read < facts.world_size:
+        missing = named_ranks(ranks_not_read(sandbox, facts))
         notes.append(
-            f"{facts.ranks_read} of {facts.world_size} ranks were given: "
+            f"{facts.ranks_read} of {facts.world_size} ranks were given, {missing} not: "
             "what the others did is not known"
         )
     incomplete = [

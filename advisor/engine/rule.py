@@ -71,6 +71,11 @@ class Savings(_Strict):
     how: str
     assumes: str = ""
     confidence: Confidence
+    in_calls: bool = Field(
+        default=False,
+        description="the gain is time in collective calls: where a rank of their group was not "
+        "read, that may all be waiting for it, so that the gain is not sure and at most info",
+    )
 
 
 class EvidenceQuery(_Strict):

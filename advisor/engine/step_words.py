@@ -7,6 +7,7 @@ import re
 from advisor.engine.facts import Facts, probe_notes
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.text import duration, percent
+from advisor.engine.unread import not_read
 from advisor.findings import Finding, RunSummary, Verdict
 
 WHOLE_TRACE = "whole-trace"
@@ -24,9 +25,23 @@ _OF_TRACE = (
 
 def caveats(sandbox: Sandbox, facts: Facts, source: str) -> list[str]:
     """Sentences without a full stop: where steps come from, unless the profiler marked them, and
-    how much communication is in none of them, and what a probe is not used for."""
-    of_steps = [words for words in (_source(facts, source), _outside(sandbox)) if words]
-    return [*of_steps, *probe_notes(sandbox)]
+    how much communication is in none of them, which ranks are missing, and what a probe is not
+    used for."""
+    of_steps = (_source(facts, source), _outside(sandbox), _not_read(sandbox, facts))
+    return [*(words for words in of_steps if words), *probe_notes(sandbox)]
+
+
+def _not_read(sandbox: Sandbox, facts: Facts) -> str:
+    """Which ranks of the job are missing: everything may wait for one of them."""
+    missing = not_read(sandbox, facts)
+    if not missing or not facts.steps:
+        return ""
+    one = facts.world_size == facts.ranks_read + 1
+    read = f"{facts.ranks_read} of {facts.world_size} {'was' if facts.ranks_read == 1 else 'were'}"
+    return (
+        f"{missing} {'was' if one else 'were'} not read ({read}): waiting for "
+        f"{'it' if one else 'them'} counts as communication"
+    )
 
 
 def _source(facts: Facts, source: str) -> str:

@@ -20,6 +20,7 @@ from advisor.engine.suspicion import (
     waits_for_nobody,
 )
 from advisor.engine.text import duration, lower_first, percent, ranks_text
+from advisor.engine.unread import partly_read_share
 from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
 
 # A device idle for half of the step has a problem, though not one of communication.
@@ -52,7 +53,9 @@ def verdict_of(
     if blind is not None:
         return blind
     told, cut = _ranks_told(sandbox) if exposed_share >= WARNING_SHARE else (0, "")
-    if exposed_share >= WARNING_SHARE and (cut or not (wait_known or facts.all_ranks)):
+    untold = not (wait_known or facts.all_ranks)
+    untold = untold or partly_read_share(sandbox, facts) >= WARNING_SHARE
+    if exposed_share >= WARNING_SHARE and (cut or untold):
         world = f" of {facts.world_size}" if facts.world_size else ""
         return Verdict(
             title=f"{percent(exposed_share)} of the step is exposed communication"

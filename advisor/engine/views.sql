@@ -81,13 +81,15 @@ FROM (SELECT step, coalesce(avg(exposed_wait_ns), any_value(partly)) AS wait_ns 
   LEFT JOIN (SELECT step, sum(wait_ns) / count(DISTINCT rank) AS partly -- some of the ranks were not read
     FROM collective WHERE wait_ns IS NOT NULL GROUP BY step) USING (step) GROUP BY step);
 
--- Collective calls of used steps; exposed_transfer_ns leaves out waiting for peers.
+-- Collective calls of used steps; exposed_transfer_ns leaves out waiting for peers that were read.
 CREATE VIEW call AS
 SELECT c.* EXCLUDE (exposed_transfer_ns),
   c.end_ns - c.start_ns AS dur_ns,                                            -- on this rank
   coalesce(c.exposed_ns, c.end_ns - c.start_ns) AS exposed_all_ns,            -- not under compute
   coalesce(c.exposed_transfer_ns, greatest(0, coalesce(c.exposed_ns, c.end_ns - c.start_ns) - coalesce(c.wait_ns, 0)))
-    AS exposed_transfer_ns -- the same without waiting; time that calls share is split between them
+    AS exposed_transfer_ns, -- the same without waiting; time that calls share is split between them
+  coalesce(c.t_is = 'upper bound' AND CASE WHEN c.group_size IS NULL THEN (SELECT ranks_read < coalesce(world_size, 2) FROM facts) ELSE c.group_size > 1 END, false)
+    AS partly_read -- a rank of the call is missing: waiting for it may be all of that time
 FROM collective c SEMI JOIN used_step USING (step) SEMI JOIN whole_rank USING (rank);
 
 -- Gradient reductions: known buckets, else reductions in the backward pass of a group that does

@@ -1,0 +1,95 @@
+"""Ranks that were not read: a gain that is time in calls with them is never sure.
+
+A rank whose file is missing may be the one that all others wait for. Their time in the calls of
+its group is then waiting, not transfer, and no setting of the communication ends it. Sizes, counts
+and repeated traffic stay what they are; what they would give back is at most that time, and perhaps
+nothing. Links and ranks are judged by evidence of their own, not by this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.engine.facts import Facts, ranks_not_read
+from advisor.engine.rule import Rule
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.text import named_ranks
+from advisor.findings import Severity
+
+# Single calls that lost their partner (a lost event, an edge of the recording) change no gain.
+_MOST_PARTLY = 0.1
+_LONGEST_LIST = 60  # characters; beyond that, numbers of ranks tell nobody anything
+
+_TIME = (
+    "SELECT coalesce(sum(exposed_transfer_ns) FILTER (WHERE partly_read), 0)::DOUBLE AS partly_ns, "
+    "coalesce(sum(exposed_transfer_ns), 0)::DOUBLE AS all_ns, "
+    "list(DISTINCT process_group) FILTER (WHERE partly_read) AS groups, "
+    "count(DISTINCT (rank, step)) AS rank_steps FROM call "
+    "WHERE ($op IS NULL OR op = $op) AND ($of_group IS NULL OR process_group = $of_group)"
+)
+_MISSING = (
+    "SELECT DISTINCT m.rank AS rank, m.rank IN (SELECT rank FROM rank) AS is_cut "
+    "FROM process_group g, unnest(g.ranks) AS m(rank) "
+    "WHERE g.process_group = $of_group AND m.rank NOT IN (SELECT rank FROM whole_rank) ORDER BY 1"
+)
+
+
+def as_far_as_read(rule: Rule, row: Mapping[str, Any], sandbox: Sandbox) -> dict[str, Any]:
+    """``row`` with ``unread_words``: which ranks its calls lack, as a sentence; '' for none.
+
+    Where the rule's gain is time in calls that some of their ranks are missing from, its low end
+    becomes zero and its severity at most info.
+    """
+    if not rule.savings.in_calls:
+        return {**row, "unread_words": ""}
+    scope = {"op": row.get("op"), "of_group": row.get("process_group")}
+    (time,) = sandbox.records(_TIME, scope)
+    if time["partly_ns"] <= _MOST_PARTLY * time["all_ns"]:
+        return {**row, "unread_words": ""}
+    words = _sentence(time["groups"], sandbox)
+    changed = {**row, "unread_words": f"{words}."}
+    if row.get("savings_ns") is not None:
+        changed |= {"savings_low_ns": 0, "unread_words": f"{words}, and the gain may be none."}
+    if row.get("severity"):
+        changed["severity"] = Severity.INFO.value
+    return changed
+
+
+def partly_read_share(sandbox: Sandbox, facts: Facts) -> float:
+    """Share of the step that is exposed in calls which lack a rank, beyond waits that are known."""
+    (time,) = sandbox.records(_TIME, {"op": None, "of_group": None})
+    if not facts.step_ns or not time["rank_steps"]:
+        return 0.0
+    return float(time["partly_ns"] / time["rank_steps"] / facts.step_ns)
+
+
+def not_read(sandbox: Sandbox, facts: Facts) -> str:
+    """The job's ranks whose recordings were not given: 'rank 3'; '' where none is known of."""
+    return _short(ranks_not_read(sandbox, facts))
+
+
+def _sentence(groups: list[str | None], sandbox: Sandbox) -> str:
+    """Who is missing from the calls of ``groups``, and where waiting for them shows."""
+    known = [group for group in groups if group is not None]
+    rows = [row for group in known for row in sandbox.records(_MISSING, {"of_group": group})]
+    absent = {int(row["rank"]) for row in rows if not row["is_cut"]}
+    cut = {int(row["rank"]) for row in rows if row["is_cut"]} - absent
+    if absent:
+        who = f"{_short(sorted(absent))} of {'its' if len(known) == 1 else 'their'} group"
+        who += "s were" if len(known) > 1 else f" {'were' if len(absent) > 1 else 'was'}"
+        why = f"{who[:1].upper()}{who[1:]} not read"
+        those = "them" if len(absent) > 1 else "it"
+    elif cut:
+        why, those = f"The recording of {_short(sorted(cut))} is cut", "it"
+    else:
+        why, those = "Not all ranks of these calls were read", "the others"
+    return f"{why}: waiting for {those} is in this time"
+
+
+def _short(ranks: list[int]) -> str:
+    """Ranks by number, or how many where that would be a long list."""
+    if not ranks:
+        return ""
+    text = named_ranks(ranks)
+    return text if len(text) <= _LONGEST_LIST else f"{len(ranks)} ranks"

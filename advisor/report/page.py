@@ -140,7 +140,7 @@ def _state(report: FindingsReport) -> str:
 
 
 def _is_sweep(report: FindingsReport) -> bool:
-    return report.verdict.cause in (sweep.WON, sweep.KEPT, sweep.MODELLED, sweep.UNTOLD)
+    return report.verdict.cause in sweep.VERDICTS
 
 
 def _style() -> str:

@@ -92,7 +92,8 @@ def _cause(sweep: Sweep, recommendation: Recommendation) -> str:
     if not sweep.axes:
         return sweep_section.MODELLED
     if recommendation.recommended:
-        return sweep_section.WON
+        emulated = sweep.workload.compute == "emulated"
+        return sweep_section.WON_EMULATED if emulated else sweep_section.WON
     compared = any(one.ratio is not None for one in sweep.tried())
     known = compared and recommendation.confidence in ("measured", EMULATED)
     return sweep_section.KEPT if known else sweep_section.UNTOLD

@@ -12,7 +12,7 @@ from advisor.cli.tune import command
 from advisor.config.sweep import Axis
 from advisor.config.workload import Emulated, Workload
 from advisor.errors import AdvisorError
-from advisor.report.sections.sweep import KEPT, WON
+from advisor.report.sections.sweep import KEPT, WON_EMULATED
 from advisor.tune.page import _cause, _tried
 from advisor.tune.prepare import MINIMUM_TIMED_STEPS, of_real_work, prepare, traced_only
 from advisor.tune.recommend import recommend, trial_rows
@@ -39,7 +39,7 @@ def test_a_winner_of_emulated_trials_is_not_called_measured(
     assert any(text.startswith("compute: emulated: layers wait") for text in result.assumes)
     assert {row[5] for row in trial_rows(sweep)} == {"emulated"}
     assert _tried(sweep, result).startswith("Compute was emulated")
-    assert _cause(sweep, result) == WON
+    assert _cause(sweep, result) == WON_EMULATED
     _tune_output.print_result(sweep, result)
     assert " ms per step (compute is emulated)\n" in capsys.readouterr().out
 

@@ -18,6 +18,8 @@ from advisor.store.store import Store
 # UNTOLD: no alternative ran to its end, too little of the present settings did, or what won was
 # never confirmed.
 WON, KEPT, MODELLED, UNTOLD = "sweep-won", "sweep-kept", "sweep-modelled", "sweep-untold"
+WON_EMULATED = "sweep-won-emulated"
+VERDICTS = (WON, WON_EMULATED, KEPT, MODELLED, UNTOLD)
 # Peaks of memory that differ by less are alike (as on the sweep's frontier).
 _SAME_MEMORY = 1.01
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from advisor import __version__
+from advisor.cli._closed import open_closed_streams
 from advisor.cli._interrupt import interrupted, watch_for_interrupts
 from advisor.config.settings import FILE_NAME, check_settings, load_settings
 from advisor.errors import AdvisorError, not_written
@@ -122,6 +123,7 @@ _ALLOCATIONS = 50_000
 
 def main(args: list[str] | None = None) -> None:
     """Entry point. Exit status: 0 done, 1 findings at --fail-on, 2 usage, input or internal."""
+    open_closed_streams()
     watch_for_interrupts()
     gc.set_threshold(_ALLOCATIONS, *gc.get_threshold()[1:])
     try:

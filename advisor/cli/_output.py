@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from advisor.cli._marks import marked
 from advisor.cli._targets import check_report_target, refuse_inputs
 from advisor.errors import AdvisorError, not_written
 
@@ -37,10 +38,13 @@ class Output:
         return self.format == "text"
 
     def write(self, text: str) -> None:
-        """Write the file whole or not at all; AdvisorError when that cannot be done."""
+        """Write the file whole or not at all, with the mark by which it is known again.
+
+        Raises AdvisorError when that cannot be done.
+        """
         assert self.path is not None
         try:
-            self._write(self.path, text)
+            self._write(self.path, marked(text, self.format))
         except OSError as error:
             raise not_written(error, self.path) from error
 

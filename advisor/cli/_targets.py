@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from advisor.cli._marks import is_report
 from advisor.errors import AdvisorError
-
-_LOOK_BYTES = 64 * 1024
-_OURS = re.compile(
-    rb"default-src &#39;none&#39;; style-src &#39;sha256-"  # HTML
-    rb'|\A\{\s*"schema_version":\s*\d+,\s*"advisor_version":\s*"[^"]*",\s*"command":'  # findings
-    rb'|\A\{\s*"schema_version": \d+,\s*"base":'  # a comparison
-    rb'|"args":\{"name":"advisor"\}'  # the trace of a finding
-    rb'|<testsuites name="advisor"'
-    rb"|\A::(?:notice|warning|error) title="
-    rb"|\A(?:\x1b\[[0-9;]*m)*(?:VERDICT|per step) "
-    rb"| rules? fired (?:\([^()\n]{1,80}\) )?\xc2\xb7 "
-)
 
 
 def refuse_inputs(places: Sequence[Path], inputs: Sequence[str | Path]) -> None:
@@ -82,11 +70,4 @@ def check_report_target(place: Path, *, force: bool) -> None:
     """As :func:`~advisor.store.target.check_target` for a report that advisor wrote."""
     from advisor.store.target import check_target  # late, as it brings the database
 
-    check_target(place, "report", _is_report, force=force)
-
-
-def _is_report(place: Path) -> bool:
-    with place.open("rb") as file:
-        beginning = file.read(_LOOK_BYTES)
-        file.seek(max(0, place.stat().st_size - _LOOK_BYTES))
-        return bool(_OURS.search(beginning) or _OURS.search(file.read()[1:]))
+    check_target(place, "report", is_report, force=force)

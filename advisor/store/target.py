@@ -59,7 +59,8 @@ def check_target(place: Path, kind: str, is_ours: Callable[[Path], bool], *, for
         raise AdvisorError(
             f"already exists, and is no {kind} of this tool",
             where=str(place),
-            hint=f"name another file; only {kind}s are replaced, with --force",
+            hint=f"name another file, or remove this one: only {kind}s as this version wrote them "
+            "are replaced, with --force",
         )
     if not force:
         raise AdvisorError("already exists", where=str(place), hint="pass --force to replace it")

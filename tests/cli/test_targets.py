@@ -164,6 +164,53 @@ def test_force_knows_reports_with_merged_findings_again(
     assert _run(capsys, *command, "--force") == (0, "")
 
 
+@pytest.mark.parametrize("form", ["text", "html", "json", "junit", "markdown", "github"])
+@pytest.mark.parametrize("where", ["before", "behind"])
+def test_a_report_with_own_words_around_it_is_not_written_over(
+    form: str, where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, place = _trace(tmp_path / "rank0.json"), tmp_path / "out"
+    command = ["diagnose", str(trace), "--format", form, "-o", str(place), "-q", "--force"]
+    assert _run(capsys, *command)[0] == 0
+    own, report = b"my own words\n", place.read_bytes()
+    changed = own + report if where == "before" else report + own
+    place.write_bytes(changed)
+    status, said = _run(capsys, *command)
+    assert (status, "is no report of this tool" in said, "remove this one" in said) == (2, 1, 1)
+    assert place.read_bytes() == changed
+
+
+@pytest.mark.parametrize("form", ["text", "html", "markdown", "junit", "github"])
+def test_a_report_that_was_changed_or_printed_is_not_written_over(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, place = _trace(tmp_path / "rank0.json"), tmp_path / "out"
+    command = ["diagnose", str(trace), "--format", form, "-o", str(place), "-q", "--force"]
+    assert _run(capsys, *command)[0] == 0
+    report = place.read_bytes()
+    *lines, mark = report.splitlines(keepends=True)
+    assert b"advisor report" in mark
+    for changed in (b"".join(lines), report.replace(b"step", b"STEP"), mark):
+        place.write_bytes(changed)
+        status, said = _run(capsys, *command)
+        assert (status, "is no report of this tool" in said) == (2, True), changed
+        assert place.read_bytes() == changed
+
+
+def test_text_that_quotes_a_report_is_not_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, place = _trace(tmp_path / "rank0.json"), tmp_path / "notes"
+    readme = (Path(__file__).parents[2] / "README.md").read_bytes()
+    for notes in (readme, b"VERDICT  my own diary\n", b"::notice title=mine::x\n"):
+        place.write_bytes(notes)
+        for form in ("text", "markdown", "github"):
+            report = ["--format", form, "-o", place, "--force"]
+            status, said = _run(capsys, "diagnose", trace, *report)
+            assert (status, "is no report of this tool" in said) == (2, True), said
+        assert place.read_bytes() == notes
+
+
 @pytest.mark.parametrize("form", ["text", "html", "json"])
 def test_force_knows_a_comparison_again(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

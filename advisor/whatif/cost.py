@@ -6,7 +6,7 @@ waiting for late ranks and the sharing with other calls). ``a`` holds the latenc
 
 Calls that were in flight together are taken as one observation (their number, their bytes, their
 time): how they shared the network is a guess, that it was busy all the while is not. Where the
-trace does not tell latency from bandwidth (calls of one size, or nearly), a prior does.
+trace does not tell latency from bandwidth (calls of one size, or nearly), a prior does (untold.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.whatif.program import Call, Program
+from advisor.whatif.untold import is_plausible, split
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +29,8 @@ EXTRAPOLATION = 2.0
 # NCCL between two GPUs (its own tuning constants hold 0.6 to 14 us per hop, by link and protocol).
 _HOP_NS = {"sockets": 75_000.0, "device": 5_000.0}
 _HOP_SPREAD = 1.0
+# The trace tells nothing of the latency where it leaves this share of the prior's uncertainty.
+_UNTOLD = 0.9
 # Relative error of one observation that no repetition removes: the model is a straight line.
 _MODEL_SPREAD = 0.03
 
@@ -37,7 +40,8 @@ class ServiceModel:
     """``a_ns`` + ``b_ns_per_byte`` * bytes, with what it rests on.
 
     ``a_sigma_ns`` is the uncertainty of the latency; a larger latency goes with a smaller
-    ``b_ns_per_byte``, such that a call of ``typical_bytes`` costs the same.
+    ``b_ns_per_byte``, such that a call of ``typical_bytes`` costs the same. ``told`` is whether the
+    trace says anything of how the two part.
     """
 
     a_ns: float
@@ -48,6 +52,7 @@ class ServiceModel:
     spread: float
     a_sigma_ns: float = 0.0
     typical_bytes: float = 1.0
+    told: bool = True
 
     def with_latency(self, a_ns: float) -> ServiceModel:
         """The same calls explained by another latency (kept between 0 and the typical call)."""
@@ -82,10 +87,17 @@ def fit_service(programs: Sequence[Program], op: str, group_size: int) -> Servic
     volumes = np.array([key[1] for key in observed], dtype=float)
     times = np.array([float(np.median(values)) for values in observed.values()])
     repeats = np.array([len(values) for values in observed.values()], dtype=float)
-    hop = _HOP_NS["sockets" if any(program.shared for program in programs) else "device"]
-    prior = hop * _hops(op, group_size)
+    kind = "sockets" if any(program.shared for program in programs) else "device"
+    prior = _HOP_NS[kind] * _hops(op, group_size)
     sigma = np.sqrt(_MODEL_SPREAD**2 + (_scatter(observed) ** 2) / repeats)
     a, b, a_sigma = _fit(counts, volumes, times, sigma, prior)
+    told = a_sigma < _UNTOLD * _HOP_SPREAD * prior
+    typical = float((volumes * repeats).sum() / (counts * repeats).sum())
+    wire = typical * _wire(op, group_size)
+    if not told and not is_plausible(b * typical, wire):
+        time = a + b * typical
+        a, a_sigma = split(time, wire, prior)
+        b = (time - a) / typical
     deviation = [
         abs(value - (a * count + b * volume)) / max(a * count + b * volume, 1.0)
         for (count, volume), values in observed.items()
@@ -99,7 +111,8 @@ def fit_service(programs: Sequence[Program], op: str, group_size: int) -> Servic
         largest_bytes=max(sizes),
         spread=float(np.median(deviation)),
         a_sigma_ns=a_sigma,
-        typical_bytes=float((volumes * repeats).sum() / (counts * repeats).sum()),
+        typical_bytes=typical,
+        told=told,
     )
 
 
@@ -133,6 +146,11 @@ def _fits(call: Call, op: str, group_size: int) -> bool:
 def _hops(op: str, group_size: int) -> int:
     """Messages in a row of a ring."""
     return max(1, (2 if op == "all_reduce" else 1) * (group_size - 1))
+
+
+def _wire(op: str, group_size: int) -> float:
+    """Bytes that each link carries per byte of a ring's call."""
+    return max(1, _hops(op, group_size)) / max(1, group_size)
 
 
 def _scatter(observed: dict[tuple[int, int], list[float]]) -> float:

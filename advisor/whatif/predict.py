@@ -44,6 +44,8 @@ class Prediction:
     """A predicted step, ns; ``low``/``high`` bound it with 90 % confidence.
 
     ``gain_low_ns``/``gain_high_ns`` bound ``gain_ns``, in which the profiler's cost cancels.
+    ``untold``: the step depends on how the calls' time parts into latency and bytes, and the trace
+    does not tell.
     """
 
     step_ns: float
@@ -54,6 +56,7 @@ class Prediction:
     gain_low_ns: float
     gain_high_ns: float
     extrapolates: bool = False
+    untold: bool = False
 
     @property
     def gain_ns(self) -> float:
@@ -71,12 +74,14 @@ def predict(
     base: Change | None = None,
     extremes: Sequence[tuple[Change, Change | None]] = (),
     extrapolates: bool = False,
+    told: bool = True,
 ) -> Prediction | None:
     """Replay every step with and without the change; None when the change cannot be made.
 
     ``base`` builds the unchanged step where it should go through the same model as the changed
     one (so that the model's bias cancels); the default is the traced step itself. ``extremes``
-    are the same (change, base) under the model's parameters one sigma to either side.
+    are the same (change, base) under the model's parameters one sigma to either side; ``told`` is
+    whether the trace says anything of those.
     """
     deltas, replays, measured = [], [], []
     for program in programs:
@@ -119,6 +124,7 @@ def predict(
         gain_low_ns=step - predicted - of_gain,
         gain_high_ns=min(step - predicted + of_gain, step),
         extrapolates=extrapolates,
+        untold=not told and _Z90 * of_model > _STEP_UNCERTAINTY * step,
     )
 
 
@@ -179,6 +185,7 @@ def predict_bucket_cap(
         base=base,
         extremes=[pair(model.with_latency(model.a_ns + s * model.a_sigma_ns)) for s in (-1, 1)],
         extrapolates=model.extrapolates(largest),
+        told=model.told,
     )
 
 

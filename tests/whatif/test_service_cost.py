@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.cli.whatif import _words
 from advisor.whatif.cost import fit_service
+from advisor.whatif.predict import Prediction
 from advisor.whatif.program import Call, Program
 
 A_NS, B_NS = 400_000.0, 8.0
@@ -42,6 +46,44 @@ def test_one_size_leaves_the_latency_to_the_prior_and_says_how_unsure_it_is() ->
     device = fit_service([program([1 << 20] * 12, shared=False)], "all_reduce", 4)
     assert device is not None
     assert device.a_ns == pytest.approx(30_000, rel=0.01)
+
+
+def step_of_small_calls(ranks: int, call_ns: float, size: int) -> Program:
+    """32 calls over sockets in one burst, as ranks with a backlog send them."""
+    calls = {
+        number: Call(tuple(range(ranks)), "g", call_ns, op="all_reduce", bytes=size, burst=0)
+        for number in range(32)
+    }
+    return Program(items={}, calls=calls, start_ns={}, shared=True)
+
+
+def test_a_call_too_slow_for_any_link_is_taken_for_latency() -> None:
+    # GIVEN calls of 24 kB over eight ranks that take 5 ms, all in one burst: the latency assumed
+    # before any call is seen would leave them a link of 84 Mbit/s
+    model = fit_service([step_of_small_calls(8, 5.13e6, 24_576)], "all_reduce", 8)
+    # THEN most of it is latency, how much is unsure, and the calls seen cost what they cost
+    assert model is not None
+    assert not model.told
+    assert 0.7 < model.a_ns / 5.13e6 < 0.95
+    assert 0.1 < model.a_sigma_ns / 5.13e6 < 0.5
+    assert model.service_ns(24_576) == pytest.approx(5.13e6, rel=0.01)
+    # AND two of them as one call save more than a third of their time
+    assert model.service_ns(2 * 24_576) < 0.65 * 2 * 5.13e6
+
+
+def test_a_slow_link_is_no_latency() -> None:
+    # GIVEN one call of 8 MB over two ranks and 100 Mbit/s: hops of a third of a second are less
+    # likely than such a link
+    model = fit_service([step_of_small_calls(2, 0.67e9, 8_388_608)], "all_reduce", 2)
+    assert model is not None
+    assert not model.told
+    assert model.a_ns < 0.05 * 0.67e9
+
+
+def test_sizes_far_apart_are_told() -> None:
+    model = fit_service([program([1_000, 100_000, 10_000_000])], "all_reduce", 4)
+    assert model is not None
+    assert model.told
 
 
 def test_calls_in_flight_together_count_by_their_sum() -> None:
@@ -84,3 +126,13 @@ def test_another_latency_keeps_the_typical_call(sizes: list[int], latency: float
 def test_nothing_to_fit() -> None:
     assert fit_service([program([])], "all_reduce", 4) is None
     assert fit_service([program([100])], "all_gather", 4) is None
+
+
+def test_a_step_that_hangs_on_what_the_trace_does_not_tell_is_called_not_known() -> None:
+    # GIVEN a prediction whose interval holds the step as it is, because of what the trace does
+    # not tell WHEN it is put into words THEN it is not known; else there is no sure change
+    found = Prediction(90e6, 20e6, 240e6, 200e6, 200e6, -40e6, 180e6, untold=True)
+    assert _words(found).startswith("not known (likeliest -55.0%)")
+    assert "latency" in _words(found)
+    assert _words(replace(found, untold=False)) == "no sure change (-55.0%)"
+    assert _words(replace(found, high_ns=160e6)).startswith("55.0% shorter; the trace does not")

@@ -43,7 +43,8 @@ def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: 
 
     Each --set is predicted on its own, from the steps of the trace: gradients as they became
     ready, buckets as torch forms them, calls as they cost in this run. The interval holds the
-    true step in about nine cases of ten (measured: docs/whatif.md). Nothing is measured here.
+    true step in about nine cases of ten (measured on two to four ranks: docs/whatif.md). Nothing
+    is measured here.
     """
     from advisor import api
     from advisor.whatif.coverage import require_all_ranks

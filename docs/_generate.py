@@ -17,6 +17,7 @@ from advisor.cli._main import _root
 from advisor.cli.explain import static_text
 from advisor.config.loader import plain, read_yaml
 from advisor.config.paths import shipped
+from advisor.engine.rule import Rule
 from advisor.ingest.detect import readers
 from advisor.store.store import schema_sql
 
@@ -42,12 +43,19 @@ def pages() -> list[tuple[str, str]]:
 
 
 def rules_index(rules: list[tuple[str, dict[str, Any]]]) -> str:
-    """All rules by category."""
+    """All rules by category, and which of them were never seen firing on a real run."""
+    unproven = sum(_unproven(rule) for _, rule in rules)
     lines = ["# Rules", ""]
+    lines += [
+        f"{len(rules) - unproven} of {len(rules)} rules were seen firing on real runs. The other "
+        f"{unproven} fire on their examples only, which are made up: each page says why.",
+        "",
+    ]
     for category in sorted({str(rule.get("category")) for _, rule in rules}):
-        lines += [f"## {category}", "", "| rule | finds |", "|---|---|"]
+        lines += [f"## {category}", "", "| rule | finds | seen firing on |", "|---|---|---|"]
         lines += [
-            f"| [{name}]({name}.md) | {_inline(rule.get('summary') or rule.get('title'))} |"
+            f"| [{name}]({name}.md) | {_inline(rule.get('summary') or rule.get('title'))} "
+            f"| {'examples only' if _unproven(rule) else 'real runs'} |"
             for name, rule in rules
             if str(rule.get("category")) == category
         ]
@@ -56,7 +64,7 @@ def rules_index(rules: list[tuple[str, dict[str, Any]]]) -> str:
 
 
 def rule_page(name: str, rule: dict[str, Any]) -> str:
-    """One rule as a page."""
+    """One rule as a page, with what it was seen firing on and its examples."""
     lines = [f"# {name}", "", f"**{_inline(rule.get('summary') or rule.get('title'))}**", ""]
     for key, title in (("why", "Why"), ("needs", "Needs"), ("fix", "Fix"), ("verify", "Verify"),
                        ("false_alarms", "When it would be wrong"), ("see", "See")):  # fmt: skip
@@ -66,7 +74,26 @@ def rule_page(name: str, rule: dict[str, Any]) -> str:
         lines += ["## Parameters", "", _markdown(rule["params"]), ""]
     if rule.get("sql"):
         lines += ["## Query", "", "```sql", str(rule["sql"]).strip(), "```", ""]
+    lines += ["## Seen firing on", "", _inline(_proof(rule)), ""]
+    lines += ["## Examples", "", "Made up, as rows of tables; each is a test of the rule.", ""]
+    lines += [_example(example) for example in rule.get("examples", [])]
     return "\n".join(lines)
+
+
+def _proof(rule: dict[str, Any]) -> str:
+    """What ``advisor explain`` says under the same heading."""
+    return str(rule.get("proof") or Rule.model_fields["proof"].default)
+
+
+def _unproven(rule: dict[str, Any]) -> bool:
+    return _proof(rule).startswith("examples only")
+
+
+def _example(example: dict[str, Any]) -> str:
+    """'- name: fired', with why where the file says it."""
+    kind = ", a look-alike" if example.get("look_alike") else ""
+    why = f" ({_inline(example['why'])})" if example.get("why") else ""
+    return f"- {_inline(example['name'])}: {example['expect']}{kind}{why}"
 
 
 def formats_index() -> str:

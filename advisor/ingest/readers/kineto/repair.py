@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from advisor.ingest.compression import Limits
+from advisor.ingest.readers.kineto.blanks import blanked
 from advisor.ingest.readers.kineto.event_text import parse_event
-from advisor.ingest.readers.kineto.nesting import EVENT_START, Nesting, State
+from advisor.ingest.readers.kineto.nesting import Nesting, State
 from advisor.ingest.readers.kineto.outside import Outside
 from advisor.ingest.readers.kineto.resync import Resync
 from advisor.ingest.readers.kineto.stray import Stray
+from advisor.ingest.readers.kineto.swallowed import Swallowed
 from advisor.ingest.readers.kineto.unread import (
-    BLANKED,
     HOLE,
     PHASE,
     Place,
@@ -40,7 +41,8 @@ class Repairer:
     """Iterate over the readable events of a stream from some event on.
 
     ``pieces`` are its bytes from offset ``start``, where the list of events goes on; ``separator``
-    is the text between two events where that is known (:mod:`.resync`). Afterwards ``dropped``
+    is the text between two events where that is known (:mod:`.resync`), ``examples`` gives some
+    events, asked for only where one is damaged. Afterwards ``dropped``
     counts what was lost by reason and ``unread`` how much that was, ``at_end`` says whether the
     stream came to its end and ``ended`` whether the list did, and ``documents`` holds the text
     after it: the rest of the object, then that of further documents.
@@ -54,11 +56,13 @@ class Repairer:
         start: int = 0,
         separator: bytes | None = None,
         in_object: bool = True,
+        examples: Callable[[], Iterable[dict[str, Any]]] = tuple,
     ) -> None:
         self.window = Window(pieces, start)
         self._limits = limits
         self._resync = Resync(self.window, limits, separator)
         self._stray = Stray(self.window, limits, self._resync)
+        self._swallowed = Swallowed(self.window, limits, self._resync, examples)
         self._outside = Outside(self.window, limits, in_object=in_object)
         self._at = self._begin = start
         self._damaged = False
@@ -101,7 +105,7 @@ class Repairer:
                 return
             if found == b"]":
                 continue
-            if self._blanked(before):
+            if blanked(window, self._limits, before, at):
                 self._skip_blanked(before)
             elif found == b"{":
                 self.event_start = at
@@ -152,12 +156,15 @@ class Repairer:
             text = window.text(start, nesting.at)
             # Zeroed bytes in a string may hide the end of this event and the start of a later one.
             event = None if nesting.too_deep or HOLE.search(text) else parse_event(text)
-            if event is None:
-                self._lose(self._malformed(nesting), start, one=True)
-            else:
+            if event is not None:
+                self._swallowed.learn(event, text)
                 self.unread.read(nesting.at - start)
-            return event
-        if state is State.LARGE:
+                return event
+        if self._leave_swallowed(start, nesting):
+            return None
+        if state is State.CLOSED:
+            self._lose(self._malformed(nesting), start, one=True)
+        elif state is State.LARGE:
             self._pass_over(start, nesting)
         else:
             others = self._resume(start, nesting.at, nesting.lists)
@@ -165,6 +172,17 @@ class Repairer:
             reason = "cut off" if cut else self._malformed(nesting)
             self._lose(reason, start, one=cut or nesting.too_deep, others=others)
         return None
+
+    def _leave_swallowed(self, start: int, nesting: Nesting) -> bool:
+        """Go on with the first of the events that a damaged one seems to hold, if any."""
+        found = None if nesting.too_deep else self._swallowed.first(start, nesting.at)
+        if found is None:
+            return False
+        self._at = found
+        self._lose("malformed event", start)
+        if not self._has_hole(start, found):  # else its bytes tell how many were lost
+            self.dropped["malformed event"] += self.unread.events_in(found - start) - 1
+        return True
 
     def _malformed(self, nesting: Nesting) -> str:
         """The reason why an event cannot be read."""
@@ -221,28 +239,6 @@ class Repairer:
         others = self._resume(start, start, 0, at_any=True)
         passed = window.data[max(0, start - window.base) : self._at - window.base]
         self._lose("malformed event" if PHASE in passed else "not an event", start, others=others)
-
-    def _blanked(self, before: int) -> bool:
-        """Whether blanks from ``before`` on overwrote an item's beginning: none stands there."""
-        window, at = self.window, self._at
-        if not BLANKED.search(window.data, before - window.base, at - window.base):
-            return False
-        if window.byte(at) not in (b"{", b"["):
-            end = window.scalar_end(at)
-        else:
-            nesting = Nesting(window, at, self._limits.nesting)
-            state = nesting.run(at + self._limits.event_bytes)
-            if state is State.LARGE:
-                return False
-            end = nesting.at if state is State.CLOSED else None
-        if end is None:
-            return True
-        if "ph" in (parse_event(window.text(at, end)) or {}):
-            return False
-        comma = window.skip_blank(end)
-        return window.byte(comma) != b"," or not window.matches(
-            EVENT_START, window.skip_blank(comma + 1)
-        )
 
     def _skip_blanked(self, start: int) -> None:
         """Go on behind blanks that no layout has: what they overwrote may end further on."""

@@ -73,8 +73,10 @@ def telling(separator: bytes | None) -> re.Pattern[bytes] | None:
     between, _, blanks = separator.rpartition(b"{")
     following = rb"(?=\{" + re.escape(blanks) + rb'")'
     start = _TELLING_START.search(between)
-    if start:
-        line = b"\n" + start.group(1).rpartition(b"\n")[2]
+    by_keys = b"\n" in blanks and not blanks.endswith(b"\n") and between.endswith(b"\n")
+    if start or by_keys:
+        behind = start.group(1) if start else between
+        line = b"\n" + behind.rpartition(b"\n")[2]
         text = re.escape(line) + following
     elif _TELLING_END.match(between):
         line, _, behind = between.partition(b"}")

@@ -181,7 +181,14 @@ class Trace:
             start=start,
             separator=self.separator,
             in_object=self.in_object,
+            examples=self._examples,
         )
+
+    def _examples(self) -> Iterator[dict[str, Any]]:
+        """The events in the file's head."""
+        begin = self.offsets[0][0] if self.offsets else self.last_start
+        limits = self.source.limits
+        yield from Repairer(iter([self.source.head[begin:]]), limits, in_object=False).events()
 
     def last_events(self, normalise: Normalise) -> Iterator[Chunk]:
         """The events in the remainder after the last cut."""

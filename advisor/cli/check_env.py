@@ -41,10 +41,14 @@ def command(nccl: str | None, path: Path | None, form: str, fail_on: str) -> int
 
     if path is None:
         return check(dict(os.environ), nccl, form=form, fail_on=fail_on)
-    settings = read_env_file(path)
-    env = {name: value for name, (value, _) in settings.items()}
-    lines = {name: line for name, (_, line) in settings.items()}
-    return check(env, nccl, form=form, fail_on=fail_on, where=str(path), lines=lines)
+    found = read_env_file(path)
+    env = {name: value for name, (value, _) in found.settings.items()}
+    lines = {name: line for name, (_, line) in found.settings.items()}
+    status = check(env, nccl, form=form, fail_on=fail_on, where=str(path), lines=lines)
+    if found.unread:
+        seen = ", ".join(f"{name} (line {line})" for name, line in sorted(found.unread.items()))
+        click.echo(f"names seen but not understood: {seen}", err=form == "json")
+    return status
 
 
 def check(
@@ -57,8 +61,17 @@ def check(
     lines: Mapping[str, int] | None = None,
 ) -> int:
     """Print the issues of `env`; the exit status is 1 at `fail_on` or worse, else 0."""
+    from advisor.model.nccl.version import format_version, parse_version
     from advisor.tune.check_env import check_env
+    from advisor.tune.env_data import NEWEST
 
+    if nccl_version and parse_version(nccl_version)[:2] > NEWEST[:2]:
+        known = format_version(NEWEST)
+        click.echo(
+            f"NCCL {nccl_version} is newer than all releases known here (up to {known}): "
+            "what it changed is not",
+            err=True,
+        )
     issues = check_env(env, nccl_version, lines=lines)
     if form == "json":
         click.echo(json.dumps([issue.to_dict() for issue in issues], indent=2))

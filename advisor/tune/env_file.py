@@ -1,45 +1,119 @@
-"""Settings out of shell scripts, env files and nccl.conf, without running anything."""
+"""Settings out of shell scripts, env files, nccl.conf and others, without running anything."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor.errors import AdvisorError
+from advisor.tune import env_lines
 
 _MAX_BYTES = 4 * 1024 * 1024
 # An item of Slurm's list: commas part items, but for those in quotes of their own.
 _ITEM = re.compile(r"(?:'[^']*'|[^,'])+")
-_SETTING = re.compile(r"((?:NCCL|TORCH|CUDA)_\w+)=(.*)", re.DOTALL)
+_SETTING = re.compile(rf"({env_lines.NAME})=(.*)", re.DOTALL)
+_HEREDOC = re.compile(r"(?<!<)<<-?\s*([\"']?)(\w+)\1")
+# What they are given is printed, not set.
+_PRINTING = ("echo", "printf")
 
 
-def read_env_file(path: Path) -> dict[str, tuple[str, int]]:
-    """Name -> (value, line) of NCCL_*, TORCH_* and CUDA_* settings; the last one of a name wins.
+@dataclass
+class EnvFile:
+    """``settings``: name -> (value, line); ``unread``: name -> line of names in lines that set or
+    remove nothing as far as is understood.
+    """
+
+    settings: dict[str, tuple[str, int]] = field(default_factory=dict)
+    unread: dict[str, int] = field(default_factory=dict)
+
+
+def read_env_file(path: Path) -> EnvFile:
+    """The NCCL_*, TORCH_* and CUDA_* settings of a file; the last one of a name wins.
 
     Understands ``export A=b``, ``A=b command``, ``mpirun -x A=b``, ``--env A=b``, ``srun
-    --export=ALL,A=b``, the same behind ``#SBATCH``, and ``unset A``.
+    --export=ALL,A=b``, the same behind ``#SBATCH``, ``: ${A:=b}`` and ``unset A``; files of lines
+    ``A=b``, where no character ends a value; ``setenv A b``, ``ENV A b``, fish's ``set -x A b``,
+    YAML's ``A: b`` and ``name: A`` over ``value: b``, and ``os.environ["A"] = "b"``.
     Nothing is executed: values keep their ``$NAME``. Raises AdvisorError when it cannot be read.
     """
+    lines = _text(path).splitlines()
+    found = EnvFile()
+    plain = path.name.endswith((".conf", ".env")) or env_lines.plain(lines)
+    heredoc, before = "", ""
+    for number, line in enumerate(lines, 1):
+        if heredoc:
+            heredoc = "" if line.strip() == heredoc else heredoc
+            understood = False
+        else:
+            understood = _line(found.settings, line, number, before if number > 1 else "", plain)
+            begun = None if plain or line.lstrip().startswith("#") else _HEREDOC.search(line)
+            heredoc = begun[2] if begun else ""
+        if not understood and not line.lstrip().startswith("#"):
+            for name in env_lines.names(line):
+                found.unread.setdefault(name, number)
+        before = line
+    found.unread = {n: at for n, at in found.unread.items() if n not in found.settings}
+    return found
+
+
+def _text(path: Path) -> str:
+    """The text of a file or pipe, without a byte order mark."""
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise AdvisorError("larger than 4 MiB: not a file of settings", where=str(path))
-        text = path.read_text(encoding="utf-8", errors="replace")
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+            what = "a folder" if stat.S_ISDIR(mode) else "a device or socket"
+            raise AdvisorError(f"cannot be read: {what}, no file of settings", where=str(path))
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise AdvisorError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    settings: dict[str, tuple[str, int]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        unsetting = False
-        for word in _settings_apart(_words(line)):
-            if word == "unset" or word[0] in ";&|":
-                unsetting = word == "unset"
-            elif unsetting:
-                settings.pop(word, None)
-            elif found := _SETTING.fullmatch(word.removeprefix("-x").removeprefix("--env=")):
-                settings[found[1]] = (found[2], number)
-    return settings
+    if len(data) > _MAX_BYTES:
+        raise AdvisorError("larger than 4 MiB: not a file of settings", where=str(path))
+    return data.decode("utf-8-sig", errors="replace")
+
+
+def _line(
+    settings: dict[str, tuple[str, int]], line: str, number: int, before: str, plain: bool
+) -> bool:
+    """Apply one line; whether what it says of NCCL's variables was understood."""
+    if plain and (alone := env_lines.plain_setting(line)):
+        settings[alone[0]] = (alone[1], number)
+        return True
+    if other := env_lines.other_setting(line, before):
+        settings[other[0]] = (other[1], number)
+        return True
+    if env_lines.awaits_value(line):
+        return False
+    understood = False
+    if not line.lstrip().startswith("#"):
+        for name, value in env_lines.defaults(line):
+            settings.setdefault(name, (value, number))
+            understood = True
+    understood |= line.split()[:1] in [[command] for command in _PRINTING]
+    return _shell(settings, _settings_apart(_words(line)), number) or understood
+
+
+def _shell(settings: dict[str, tuple[str, int]], words: Iterator[str], number: int) -> bool:
+    command, understood = "", False
+    for word in words:
+        if word[0] in ";&|":
+            command = ""
+        elif command == "unset":
+            settings.pop(word, None)
+            understood = True
+        elif command in _PRINTING:
+            understood = True
+        elif found := _SETTING.fullmatch(word.removeprefix("-x").removeprefix("--env=")):
+            settings[found[1]] = (found[2], number)
+            understood = True
+        elif not command or command == "export":
+            command = word
+    return understood
 
 
 def _settings_apart(words: list[str]) -> Iterator[str]:

@@ -214,7 +214,7 @@ NCCL_IB_TC=106
 def test_scripts_are_read_without_being_run(tmp_path: Path) -> None:
     path = tmp_path / "train.sh"
     path.write_text(SCRIPT)
-    assert read_env_file(path) == {
+    assert read_env_file(path).settings == {
         "NCCL_P2P_DISABLE": ("1", 3),
         "NCCL_ALGO": ("allreduce:tree;allgather:ring", 4),
         "NCCL_DEBUG": ("TRACE", 4),
@@ -238,7 +238,7 @@ def test_the_command_names_lines_and_can_fail(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, arguments, standalone_mode=False)
     assert result.return_value == 1
     assert {"variable", "value", "severity", "why", "action", "category", "since", "until"} <= set(
-        json.loads(result.output)[0]
+        json.loads(result.stdout)[0]
     )
 
 
@@ -372,4 +372,4 @@ def test_settings_of_slurms_own_option_are_read(
 ) -> None:
     path = tmp_path / "job.sh"
     path.write_text(f"#!/bin/sh\n{line}\n")
-    assert read_env_file(path) == {name: (value, 2) for name, value in found.items()}
+    assert read_env_file(path).settings == {name: (value, 2) for name, value in found.items()}

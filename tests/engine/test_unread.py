@@ -1,0 +1,88 @@
+"""A gain that is time in calls is not sure where ranks of these calls were not read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from advisor.config.paths import shipped
+from advisor.engine import diagnose
+from advisor.engine.catalogue import load_catalogue
+from advisor.findings import Finding, FindingsReport, Severity
+from tests.engine.helpers import store_of
+
+# Rules whose recoverable time is not time in calls with ranks that may be missing: what hosts do,
+# what ranks compute, and what ranks and links differ by among those that were read.
+OTHER_GROUNDS = {
+    "allocator-retries",
+    "blocking-sync",
+    "compute-slowed-by-overlap",
+    "data-loader-stall",
+    "expert-imbalance",
+    "imbalanced-pipeline-stages",
+    "jitter",
+    "launch-bound",
+    "packet-loss",
+    "pipeline-bubble",
+    "rate-limited-all-gathers",
+    "slow-ring-link",
+    "straggler-rank",
+}
+
+
+def test_every_rule_with_a_gain_says_whether_it_is_time_in_calls() -> None:
+    rules, broken = load_catalogue()
+    assert not broken
+    with_gain = {rule.id for rule in rules if "savings_ns" in rule.sql}
+    assert {rule.id for rule in rules if rule.savings.in_calls} == with_gain - OTHER_GROUNDS
+    assert with_gain >= OTHER_GROUNDS
+    assert len(list(shipped("rules").glob("*.yaml"))) == len(rules)
+
+
+def found(ranks: list[int], *, alone: int, world: int = 4) -> tuple[FindingsReport, Finding]:
+    """Twelve exposed reductions per step, of which ``alone`` were not read on all ranks."""
+    call = {"rank": ranks, "step": 0, "op": "all_reduce", "process_group": "0"}
+    call |= {"group_size": world, "phase": "backward", "bytes": 4_000_000, "wait_ns": 0}
+    call |= {"dur_ns": 2_000_000, "exposed_ns": 2_000_000, "hidden_ns": 0}
+    starts = [5_000_000 * place for place in range(12)]
+    parts = {"upper bound": starts[:alone], "matched": starts[alone:]}
+    calls = [{**call, "t_is": t_is, "start_ns": at} for t_is, at in parts.items() if at]
+    steps = {"rank": ranks, "step": 0, "window_ns": 100_000_000, "compute_ns": 70_000_000}
+    tables: dict[str, list[dict[str, Any]]] = {
+        "collective": calls,
+        "process_group": [{"process_group": "0", "ranks": list(range(world)), "size": world}],
+        "step_breakdown": [{**steps, "exposed_comm_ns": 24_000_000, "comm_ns": 24_000_000}],
+    }
+    with store_of(ranks=len(ranks), world_size=world, steps=1, tables=tables) as store:
+        report = diagnose(store, select=["no-overlap-at-all"])
+    return report, report.findings[0]
+
+
+@pytest.mark.parametrize("alone", [0, 1])
+def test_a_whole_group_keeps_its_gain(alone: int) -> None:
+    """Also where one call of twelve lost its event on another rank."""
+    report, finding = found([0, 1, 2, 3], alone=alone)
+    assert finding.severity == Severity.CRITICAL
+    assert (finding.savings_low_ns or 0) > 0
+    assert "not read" not in finding.message
+    assert report.runs[0].caveats == []
+
+
+@pytest.mark.parametrize(
+    ("ranks", "who", "caveat"),
+    [
+        ([0, 1, 2], "Rank 3 of its group was", "rank 3 was not read (3 of 4 were)"),
+        ([0], "Ranks 1-3 of its group were", "ranks 1-3 were not read (1 of 4 was)"),
+    ],
+)
+def test_missing_ranks_take_the_sure_part_and_are_named(
+    ranks: list[int], who: str, caveat: str
+) -> None:
+    report, finding = found(ranks, alone=12)
+    assert finding.severity == Severity.INFO
+    assert (finding.savings_low_ns, bool(finding.savings_ns)) == (0, True)
+    assert f"{who} not read: waiting for" in finding.message
+    assert report.verdict.cause == "unknown"
+    (said,) = report.runs[0].caveats
+    assert said.startswith(caveat)

@@ -25,7 +25,7 @@ from advisor.ingest.readers.nccl_log.prefix import (
     is_damaged,
     records,
 )
-from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, parse_choice
+from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, cells_of, parse_choice
 
 MAX_KEPT = 1_000_000
 """Records kept of one run: about 0.5 GB. A log of 8,192 ranks has about 400,000 connections."""
@@ -40,6 +40,9 @@ _NOBODY = Thread("", 0, 0)
 _TORN = "message broken by another writer"
 _DAMAGED = "message with damaged bytes"
 _CUT = "message cut at the end of the file"
+_CELL = "cell of a broken row of a tuning table"
+_ROW = "broken row of the matrix"
+_NO_HEAD = "system tree without its heading"
 # What only NCCL writes: where such text has no prefix, the prefix stands in another writer's line.
 _TAIL = re.compile(
     r"\d\[\w+\](?: \[(?:send|receive)\])? via (?:P2P|SHM|NET|direct)"
@@ -85,6 +88,7 @@ class Log:
     _last: Thread = _NOBODY
     _last_line: str = ""
     _heads: int = 0
+    _short_rows: int = 0
 
     def feed(self, line: str, where: Where, *, whole: bool = True) -> int:
         """Take one line; how many of its messages were understood.
@@ -129,6 +133,12 @@ class Log:
 
     def _tail(self, record: Record) -> None:
         """Text without a prefix: the end of a message, whose head may be counted already."""
+        if cells := cells_of(record.text):
+            if self._short_rows:
+                self._short_rows -= 1
+            else:
+                self.counts.drop(_CELL, cells)
+            return
         if not _TAIL.search(record.text):
             return
         if self._heads:
@@ -138,6 +148,8 @@ class Log:
 
     def finish(self) -> None:
         """Close the blocks that are open at the end of the last file."""
+        self._matrix.end()
+        self._count_rows()
         for thread, blocks in self._blocks.items():
             self._keep(self.registry.slot(thread), blocks.finish(), ("end of log", 0))
         self._blocks.clear()
@@ -146,7 +158,9 @@ class Log:
         if not record.level:
             if self._matrix_slot is None:
                 return 0
-            return self._keep(self._matrix_slot, self._matrix.feed(record.text), where)
+            taken = self._keep(self._matrix_slot, self._matrix.feed(record.text), where)
+            self._count_rows()
+            return taken
         thread = record.thread or self._last
         if record.thread is not None:
             self._last = record.thread
@@ -167,10 +181,13 @@ class Log:
             if (blocks := self._blocks.get(thread)) is None:
                 blocks = self._blocks[thread] = Blocks()
             found = blocks.feed(text)
+            if blocks.headless:
+                blocks.headless = False
+                self.counts.drop(_NO_HEAD)
         if not found:
             found = parse_line(text)
         if not found and "|" in text:
-            found = self._tuning.setdefault(thread, Tuning()).feed(text)
+            found = self._cells(self._tuning.setdefault(thread, Tuning()), text)
         told = self._of_file(where[0])
         if record.thread is not None and thread.host:
             told.processes.add((thread.host, thread.pid))
@@ -181,6 +198,19 @@ class Log:
             elif isinstance(item, Fact) and (item.kind, item.name) == ("version", "nccl"):
                 told.versions.add(str(item.value))
         return self._keep(self.registry.slot(thread), found, where)
+
+    def _cells(self, tuning: Tuning, text: str) -> list[Parsed]:
+        found = tuning.feed(text)
+        if tuning.lost:
+            self.counts.drop(_CELL, tuning.lost)
+            self._short_rows += 1
+            tuning.lost = 0
+        return found
+
+    def _count_rows(self) -> None:
+        if self._matrix.lost:
+            self.counts.drop(_ROW, self._matrix.lost)
+            self._matrix.lost = 0
 
     def _of_file(self, path: str) -> Told:
         if path not in self.told:

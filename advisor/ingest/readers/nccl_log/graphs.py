@@ -42,9 +42,13 @@ _GRAPH_OF_PATTERN = {1: "tree", 2: "tree", 3: "tree", 4: "ring", 5: "nvls", 6: "
 
 
 class Blocks:
-    """The blocks of one thread. :meth:`feed` gives what a line completes; then :meth:`finish`."""
+    """The blocks of one thread. :meth:`feed` gives what a line completes; then :meth:`finish`.
+
+    ``headless`` is set where a system tree is read on without its heading.
+    """
 
     def __init__(self) -> None:
+        self.headless = False
         self._stack: list[tuple[int, str]] = []
         self._in_system = False
         self._graph: dict[str, Any] | None = None
@@ -64,6 +68,9 @@ class Blocks:
             self._in_system, self._seen_tree = True, False
             value = {"max_bw_gbps": float(match[1]), "total_bw_gbps": float(match[2])}
             return [*out, Fact("system", "system", value)]
+        if not self._in_system and (_ROOT.match(text) or _EDGE.match(text)):
+            self._in_system = self.headless = True
+            self._seen_tree = False
         if self._in_system and (found := self._tree_line(text)) is not None:
             return found
         if match := _RING_ORDER.match(text):

@@ -20,6 +20,7 @@ _LEVELS = ("INFO", "WARN", "TRACE", "ABORT")
 DAMAGED = r"\ufffd\x00-\x08\x0e-\x1f"
 """What no text holds, as inside of ``[]`` in a pattern; U+FFFD stands for what is not UTF-8."""
 _GARBAGE = re.compile(f"[{DAMAGED}]")
+_MUCH_GARBAGE = re.compile(f"[{DAMAGED}]{{11,}}")  # more than any part of a prefix has
 _CONTROLS = "".join(map(chr, (*range(0x09), *range(0x0E, 0x20))))
 _MOST_MESSAGES = 16  # of one line that are looked at for damage
 
@@ -89,6 +90,7 @@ def is_damaged(line: str, *, understood: bool) -> bool:
     """
     if _GARBAGE.search(line) is None:
         return False
+    line = _MUCH_GARBAGE.sub("\0", line)
     starts = [match.start() for match in islice(_BLURRED_VERSION.finditer(line), 1)]
     for match in islice(_BLURRED_LEVEL.finditer(line), _MOST_MESSAGES):
         starts += _begins(line, match.start())

@@ -24,7 +24,10 @@ _CHOICE = re.compile(
 )
 _CELL = re.compile(r"^\s*(-?[\d.]{1,20})\s*/\s*(-?[\d.]{1,20})\s*$")
 _OLD_HEADING = re.compile(r"^\s*(\w+)\s*/\s*(\w+)\s*$")
-_MATRIX_ROW = re.compile(r"^\s*(\w{4,20}) \|([\d\s|]*)$")
+_CELLS = re.compile(r"\d[\d.]{0,19}/ *\d[\d.]{0,19} *(?=\|)")
+# Launchers may have put anything in front of what has no prefix of NCCL's.
+_MATRIX_ROW = re.compile(r"(?:^|\W)(\w{4,20}) \|([\d\s|]*)$")
+_MATRIX_REST = re.compile(r"(?:(?:^|\s)\s+\d{1,9}|\s*\|)+\s*$")
 _DAMAGED_ROW = re.compile(  # of words between bars, or of numbers only
     rf"(?=.*[{DAMAGED}])(?:(?=.*\|)[\w\s|{DAMAGED}]+|(?=.*\d)[\d\s{DAMAGED}]+)"
 )
@@ -63,10 +66,16 @@ def parse_choice(text: str) -> Choice | None:
     )
 
 
+def cells_of(text: str) -> int:
+    """How many whole cells of a table stand in ``text``."""
+    return sum(1 for _ in _CELLS.finditer(text)) if "|" in text and "/" in text else 0
+
+
 class Tuning:
-    """The table that one thread is printing."""
+    """The table that one thread is printing. ``lost`` counts the cells of broken rows."""
 
     def __init__(self) -> None:
+        self.lost = 0
         self._columns: list[tuple[str, str]] = []
         self._algorithms: list[str] = []
 
@@ -88,6 +97,7 @@ class Tuning:
             return []
         op = canonical_op(heading)
         if op is None or not self._columns:
+            self.lost += cells_of(text)
             return []
         out: list[Parsed] = []
         for (algorithm, protocol), cell in zip(self._columns, cells, strict=False):
@@ -95,13 +105,18 @@ class Tuning:
                 latency, bandwidth = _float(match[1]), _float(match[2])
                 if latency is not None and bandwidth is not None:
                     out.append(TuningCell(op, algorithm, protocol, latency, bandwidth))
+        self.lost += max(len(self._columns), cells_of(text)) - len(out)
         return out
 
 
 class Matrix:
-    """``Enabled NCCL Func/Proto/Algo Matrix``: rows without prefix, broken up by other ranks."""
+    """``Enabled NCCL Func/Proto/Algo Matrix``: rows without prefix, broken up by other ranks.
+
+    ``lost`` counts the rows whose end did not come.
+    """
 
     def __init__(self) -> None:
+        self.lost = 0
         self._protocols: list[str] = []
         self._algorithms: list[str] = []
         self._op: str | None = None
@@ -110,31 +125,45 @@ class Matrix:
 
     def begin(self) -> None:
         """The headline was printed."""
-        self.__init__()  # type: ignore[misc]
-        self._open = True
+        self.end()
+        self._protocols, self._algorithms, self._open = [], [], True
+
+    def end(self) -> None:
+        """No more rows come."""
+        self.lost += self._op is not None
+        self._op = None
 
     def feed(self, text: str) -> list[Parsed]:
         """A line, or a piece of one, without NCCL's prefix."""
         if not self._open:
             return []
         if "Function |" in text:
-            _, protocols, algorithms = [*text.split("|"), "", ""][:3]
+            heading = text[text.index("Function |") :]
+            _, protocols, algorithms = [*heading.split("|"), "", ""][:3]
             self._protocols = [protocol_name(name) for name in protocols.split()]
             self._algorithms = [algorithm_name(name) for name in algorithms.split()]
             return []
         if not self._protocols:
             return []
-        if (match := _MATRIX_ROW.match(text)) and canonical_op(match[1]) is not None:
+        if (match := _MATRIX_ROW.search(text)) and canonical_op(match[1]) is not None:
+            self.end()
             self._op, self._numbers = canonical_op(match[1]), []
             text = match[2]
-        elif self._op is None or not re.fullmatch(r"[\d\s|]+", text):
+        elif self._op is None:
             return []
+        elif not re.fullmatch(r"[\d\s|]+", text):  # behind what a launcher puts in front
+            if (rest := _MATRIX_REST.search(text)) is None:
+                return []
+            text = rest[0]
         self._numbers += [int(number) for number in re.findall(r"\d{1,9}", text)]
         return self._row()
 
     def is_damaged(self, text: str) -> bool:
         """Whether ``text``, a line or a piece of one, is of the matrix and has damaged bytes."""
-        return self._open and _DAMAGED_ROW.fullmatch(text) is not None
+        if not self._open or _DAMAGED_ROW.fullmatch(text) is None:
+            return False
+        self._op = None  # the row is told of
+        return True
 
     def _row(self) -> list[Parsed]:
         wanted = len(self._protocols) + len(self._algorithms)

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from advisor.errors import AdvisorError
 from advisor.model.nccl.filters import (
     PER_FUNCTION_SINCE,
+    Selection,
     left_without,
     parse_algorithms,
     parse_protocols,
 )
-from advisor.model.nccl.names import FUNCTIONS
+from advisor.model.nccl.names import FUNCTIONS, algorithms, legal
 from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.tune.env_data import NEWEST, EnvIssue
 from advisor.tune.env_words import unknown_words
@@ -62,6 +63,7 @@ def check_choices(env: Mapping[str, str], version: NcclVersion | None) -> Iterat
         )
     if "NCCL_ALGO" in env and _names_any(env["NCCL_ALGO"], release):
         yield from _forced_algorithms(env["NCCL_ALGO"], algo.chosen)
+        yield from _without_ring(env["NCCL_ALGO"], algo, release)
     if "NCCL_PROTO" in env and _names_any(env["NCCL_PROTO"], release):
         yield from _forced_protocols(env["NCCL_PROTO"], proto.chosen)
 
@@ -122,6 +124,34 @@ def _forced_algorithms(
         "One value serves all sizes and outlives the machine and release it was found on.",
         "Keep it as an experiment with its date and release; rules by size go into a tuner file.",
     )
+
+
+def _without_ring(value: str, algo: Selection, release: NcclVersion) -> Iterator[EnvIssue]:
+    """Gathers and scatters of which only algorithms are left that few machines have."""
+    for function in ("AllGather", "ReduceScatter"):
+        left = [
+            name
+            for name in algorithms(release)
+            if algo.allows(function, name) and legal(function, name, "Simple", release)
+        ]
+        # Nothing left, NVLS named in so many words, and rings are told elsewhere.
+        named = "nvls" in value.lower() and "NVLS" in left
+        if release < PER_FUNCTION_SINCE or not left or "Ring" in left or named:
+            continue
+        wrong = (
+            "NVLS has returned data in the wrong rank order when CUDA_VISIBLE_DEVICES is not in "
+            "PCI order (NVIDIA/nccl issue 1906). "
+        ) * ("NVLS" in left)
+        few = "none of these" if len(left) > 1 else "it not"
+        yield EnvIssue(
+            "NCCL_ALGO",
+            value,
+            "error" if wrong else "warning",
+            f"{function} has no ring: {', '.join(left)} left",
+            f"{wrong}Where the machine has {few}, no algorithm is available and the call fails.",
+            f"Leave it a ring: {function.lower()}:ring, or remove it.",
+            since=_TREE_SINCE,
+        )
 
 
 def _forced_protocols(

@@ -78,3 +78,25 @@ def test_a_network_that_is_nearly_one_of_nccls_own(value: str, meant: str) -> No
 @pytest.mark.parametrize("value", ["IB", "ib", "Socket", "AWS Libfabric", "OFI", "UCX", "IBext_v8"])
 def test_networks_and_names_of_plugins_pass(value: str) -> None:
     assert "no network" not in said("NCCL_NET", value)
+
+
+@pytest.mark.parametrize(
+    ("value", "left"),
+    [
+        ("allgather:^ring", "error: AllGather has no ring: CollNetDirect, NVLS, PAT left"),
+        ("reducescatter:^ring,nvls", "warning: ReduceScatter has no ring: CollNetDirect, PAT left"),
+        ("^ring", "error: ReduceScatter has no ring: CollNetDirect, NVLS, PAT left"),
+    ],
+)
+def test_collectives_left_without_a_ring_are_named_with_what_is_left(value: str, left: str) -> None:
+    assert left in said("NCCL_ALGO", value)
+    assert "has no ring" not in said("NCCL_ALGO", "^tree")
+    assert "has no ring" not in said("NCCL_ALGO", "allgather:^nvls")
+
+
+def test_what_is_left_by_excluding_rings_may_return_wrong_data_or_not_be_there() -> None:
+    (issue,) = [
+        i for i in check_env({"NCCL_ALGO": "allgather:^ring"}, "2.29.7") if "ring:" in i.title
+    ]
+    assert "issue 1906" in issue.why
+    assert "no algorithm is available" in issue.why

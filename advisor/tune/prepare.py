@@ -103,6 +103,14 @@ def prepare(
     fixed = [axis.setting for axis in axes if axis not in varied]
     points = points.without(fixed)
     others = len(points) - 1
+    if not others and not points.refused and not points.same:
+        names = ", ".join(axis.setting for axis in axes)
+        raise AdvisorError(
+            f"nothing to vary: {names} with nothing but the present value"
+            if axes
+            else "nothing to vary: no axis of the space is one that this job heeds",
+            hint="see the strategies and backends of the axes, or pass --space",
+        )
     if not others:
         raise AdvisorError(
             f"nothing to vary: of the space's other combinations this job refuses {points.refused} "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import statistics
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
     tried = sweep.tried()
     winner = sweep.winner()
     baselines = [r for r in sweep.results if r.is_baseline and r.status == "ok"]
-    step = sorted(r.median_ns for r in baselines)[len(baselines) // 2] if baselines else None
+    step = statistics.median(r.median_ns for r in baselines) if baselines else None
     floor = sweep.resolution
     surrogate = fit(tried, sweep.start)
     common: dict[str, Any] = {

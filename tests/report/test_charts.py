@@ -291,3 +291,17 @@ def test_a_curve_that_misses_its_points_is_called_a_rough_guide() -> None:
     assert "misses" not in curve_words(fit, on_it)
     off = [*on_it[:2], CallGroup(1e7, fit.busbw_gbps(1e7) / 3, 1, 0.0)]
     assert "misses a size by a factor of 3: a guide" in curve_words(fit, off)
+
+
+@pytest.mark.parametrize("spread", [0.2e6, 30e6])
+def test_the_axis_of_step_times_says_that_it_leaves_out_zero_only_where_it_does(
+    spread: float,
+) -> None:
+    # GIVEN trials that scatter little, and by more than they take
+    times = [StepTime("a", 10e6, 10e6 - spread, 10e6 + spread)]
+    scene = step_times(times, band_ns=None, baseline_ns=None)
+    texts = [mark.text for mark in scene.marks if isinstance(mark, Text)]
+    left_out = any("does not start at zero" in text for text in texts)
+    assert left_out == (spread < 10e6)
+    assert left_out == ("0" not in texts)
+    assert not any(text.startswith(("-", "−")) for text in texts)

@@ -267,3 +267,26 @@ def test_traces_that_somebody_removed_are_named_as_removed(tmp_path: Path) -> No
         build_store(sweep, [])
     with pytest.raises(AdvisorError, match="it was removed"):
         from_trace(tmp_path, sweep.axes, sweep.start)
+
+
+def test_the_present_step_is_the_median_of_its_trials(tmp_path: Path) -> None:
+    # GIVEN an even number of trials of the present settings WHEN read THEN no upper middle
+    sweep = make(tmp_path, trials=17)
+    while (plan := sweep.next()) is not None:
+        sweep.results.append(finish(plan, len(sweep.results), 1e8 + 1e6 * len(sweep.results)))
+    steps = [result.median_ns for result in sweep.results if result.is_baseline]
+    while len(steps) % 2:
+        del sweep.results[max(i for i, r in enumerate(sweep.results) if r.is_baseline)]
+        steps = [result.median_ns for result in sweep.results if result.is_baseline]
+    middle = sorted(steps)[len(steps) // 2 - 1 : len(steps) // 2 + 1]
+    assert middle[0] < middle[1]
+    assert recommend(sweep, []).baseline_step_ns == round(sum(middle) / 2)
+
+
+def test_a_space_of_the_present_value_alone_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(AdvisorError) as error:
+        prepare(Workload(name="w", bucket_cap_mb=25), [Axis(setting="bucket_cap_mb", values=[25])],
+                tmp_path, {}, trials=None, seconds=None, timeout_s=1)  # fmt: skip
+    assert (
+        error.value.message == "nothing to vary: bucket_cap_mb with nothing but the present value"
+    )

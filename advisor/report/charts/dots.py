@@ -82,14 +82,15 @@ def step_times(
     ends += [*(band_ns or ()), *([baseline_ns] if baseline_ns else [])]
     low, high = min(ends), max(ends)
     room = (high - low) * 0.06 or high * 0.05
-    # Dots, not bars: the axis need not start at zero, and says so.
-    scale = Scale(low - room, high + room)
+    # Dots, not bars: the axis need not start at zero, and says so where it does not.
+    start = max(low - room, 0.0)
+    scale = Scale(start, high + room)
     bottom = len(times) * _PITCH + 4
     scene = Scene(height=bottom + AXIS_HEIGHT, margin=0)
     if band_ns is not None:
         left, right = scale(band_ns[0]), scale(band_ns[1])
         scene.marks.append(Rect(left, 0, right - left, bottom, "band", "baseline ± 2 σ"))
-    title = f"{what}, ms (axis does not start at zero)"
+    title = f"{what}, ms" + (" (axis does not start at zero)" if start > 0 else "")
     scene.marks += bottom_axis(scale, top=0, bottom=bottom, title=title, divisor=1e6)
     if baseline_ns is not None:
         scene.marks.append(Line(scale(baseline_ns), 0, scale(baseline_ns), bottom, "star"))

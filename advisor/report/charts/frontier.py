@@ -30,10 +30,11 @@ def time_against_memory(outcomes: Sequence[Outcome]) -> Scene:
     steps = [item.step_ns for item in outcomes]
     memory = [item.memory_bytes for item in outcomes]
     across, along = _room(steps), _room(memory)
-    x_scale = Scale(min(steps) - across, max(steps) + across)
+    start = max(min(steps) - across, 0.0)
+    x_scale = Scale(start, max(steps) + across)
     y_scale = Scale(min(memory) - along, max(memory) + along, _HEIGHT, _TOP)
     scene = Scene(height=_HEIGHT + AXIS_HEIGHT, margin=72)
-    title = "step time, ms (axis does not start at zero)"
+    title = "step time, ms" + (" (axis does not start at zero)" if start > 0 else "")
     scene.marks += bottom_axis(x_scale, top=_TOP, bottom=_HEIGHT, title=title, divisor=1e6)
     left_axis(scene, y_scale, title="peak memory of a rank, MB", divisor=1e6)
     frontier = sorted((o for o in outcomes if o.on_frontier), key=lambda o: o.step_ns)

@@ -28,6 +28,10 @@ class Compressed(Protocol):
         """The next bytes; empty at the end."""
         ...
 
+    def mend(self, offset: int, header: bytes) -> None:
+        """Give ``header`` instead of the bytes at ``offset`` on disk from now on."""
+        ...
+
     def seek_compressed(self, offset: int) -> None:
         """Read on at ``offset``, which is no later than what has been read."""
         ...
@@ -39,7 +43,10 @@ Pieces = Generator[bytes, None, Damage | None]
 
 @dataclass(frozen=True)
 class Format:
-    """How to decompress one format: quickly, with every byte before a damage, and on trial."""
+    """How to decompress one format: quickly, with every byte before a damage, and on trial.
+
+    ``mended``: what should stand at the beginning of data whose header is damaged, if that helps.
+    """
 
     name: str
     magic: bytes
@@ -47,3 +54,4 @@ class Format:
     quick: Callable[[Compressed, int], Pieces]
     exact: Callable[[Compressed, int, int], Pieces]
     opens: Callable[[bytes], bool]
+    mended: Callable[[bytes], bytes | None]

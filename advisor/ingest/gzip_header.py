@@ -5,13 +5,13 @@ from __future__ import annotations
 import zlib
 
 from advisor.ingest.compressed import READ
-from advisor.ingest.gzip_members import GZIP
 
+GZIP = b"\x1f\x8b"
 _BYTES, _NAME = 10, 8
 _TRIAL_BYTES = 1024
 _TRIAL_OUTPUT = 4 * 1024
 _HEADERS = [GZIP + b"\x08" + bytes([flags]) + bytes(6) for flags in (0, _NAME)]
-NOTE = "the header of the gzip data is damaged; what follows it was read all the same"
+NOTE = "the header of the {name} data is damaged; what follows it was read all the same"
 
 
 def looks_zeroed(path_suffix: str, beginning: bytes) -> bool:

@@ -9,8 +9,8 @@ from isal import isal_zlib
 
 from advisor.ingest.compressed import PIECE, READ, SMALL_READ, Compressed, Format, Pieces
 from advisor.ingest.damage import Damage
+from advisor.ingest.gzip_header import GZIP, mended_header
 
-GZIP = b"\x1f\x8b"
 _ERRORS = (zlib.error, cast(type[Exception], isal_zlib.error))
 _TRIAL_OUTPUT = 4 * 1024
 
@@ -106,4 +106,4 @@ def _opens(sample: bytes) -> bool:
     return out > 0
 
 
-GZIP_FORMAT = Format("gzip", GZIP + b"\x08", _ERRORS, _quick, _exact, _opens)
+GZIP_FORMAT = Format("gzip", GZIP + b"\x08", _ERRORS, _quick, _exact, _opens, mended_header)

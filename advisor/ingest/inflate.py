@@ -20,6 +20,8 @@ _BACK = 1024 * 1024
 _TRIAL_BYTES = 192 * 1024
 _MOST_TRIES = 1_000
 _CHECKSUM_BYTES = 8
+_HEADER_BYTES = 64
+_MOST_FOREIGN = 4 * 1024
 _GAP = b"\x00\n"
 """Stands where data is missing, so that the text around it is not read as one."""
 
@@ -36,13 +38,16 @@ def inflate_zstd(stream: Compressed) -> Any:
 
 def _inflate(stream: Compressed, form: Format) -> Any:
     start: int | None = 0
-    lost, tries = Lost(), _MOST_TRIES
+    lost, tries, headers = Lost(), _MOST_TRIES, 0
     while start is not None:
         damage = yield from _segment(stream, form, start)
         if damage is None:
             break
+        if (mended := _mended(stream, form, damage)) is not None:
+            start, headers = mended, headers + 1
+            continue
         start, tries = _next_start(stream, form, damage, tries)
-        if start is None and not damage.error:  # what follows the last member is none
+        if start is None and not damage.error and not _may_be_member(stream, damage.at):
             share = share_of(stream.size - damage.at, stream.size)
             stream.damage = f"bytes after the {form.name} stream were ignored ({share} of the file)"
             break
@@ -56,10 +61,34 @@ def _inflate(stream: Compressed, form: Format) -> Any:
             lost.resumed += 1
             if not damage.is_checksum:
                 yield _GAP
+    if headers:
+        what = "a header" if headers == 1 else f"{headers} headers"
+        are = "is" if headers == 1 else "are"
+        note = (
+            f"{what} inside the {form.name} data {are} damaged; what follows was read all the same"
+        )
+        stream.damage = "; ".join(part for part in (note, stream.damage) if part)
     if lost.places:
         stream.skipped = lost.skipped
         told = lost.told(form.name, stream.size)
         stream.damage = "; ".join(part for part in (told, stream.damage) if part)
+
+
+def _mended(stream: Compressed, form: Format, damage: Damage) -> int | None:
+    """Where a member behind the first one starts whose header is damaged, and is mended now."""
+    at = damage.start if damage.error else damage.at
+    if not at or damage.at - at > _HEADER_BYTES:
+        return None
+    stream.seek_compressed(at)
+    header = form.mended(stream.read_compressed(_TRIAL_BYTES))
+    if header is not None:
+        stream.mend(at, header)
+    return None if header is None else at
+
+
+def _may_be_member(stream: Compressed, at: int) -> bool:
+    """Whether what stands there behind a whole member is too much to be padding or a remark."""
+    return stream.size - at > max(_MOST_FOREIGN, stream.size // 8)
 
 
 def _segment(stream: Compressed, form: Format, start: int) -> Pieces:

@@ -12,6 +12,7 @@ from advisor.ingest.damage import Damage
 ZSTD = b"\x28\xb5\x2f\xfd"
 _MAX_WINDOW = 128 * 1024 * 1024
 _FIRST_READ = 1024
+_TRIAL_OUTPUT = 4 * 1024
 _DENSE = 256  # real traces compress 8 to 50 times
 
 
@@ -78,4 +79,27 @@ def _opens(sample: bytes) -> bool:
     return out > 0
 
 
-ZSTD_FORMAT = Format("zstd", ZSTD, (zstandard.ZstdError,), _quick, _exact, _opens)
+def looks_like_zstd(path_suffix: str, beginning: bytes) -> bool:
+    """Whether a file that starts as nothing known may be zstd: by its name, or most of its mark."""
+    same = sum(map(int.__eq__, beginning, ZSTD))
+    named = path_suffix.lower() in (".zst", ".zstd")
+    return named or same >= len(ZSTD) // 2 or beginning.startswith(b"\x00")
+
+
+def mended_magic(beginning: bytes) -> bytes | None:
+    """The four bytes that should stand at the beginning; None where they do, or do not help."""
+    data = ZSTD + beginning[len(ZSTD) :]
+    if beginning.startswith(ZSTD):
+        return None
+    frame, out = _frame(), 0
+    for at in range(0, len(data), _FIRST_READ):
+        try:
+            out += len(frame.decompress(data[at : at + _FIRST_READ]))
+        except zstandard.ZstdError:
+            return None
+        if frame.eof or out >= _TRIAL_OUTPUT:
+            return ZSTD
+    return None
+
+
+ZSTD_FORMAT = Format("zstd", ZSTD, (zstandard.ZstdError,), _quick, _exact, _opens, mended_magic)

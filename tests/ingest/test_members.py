@@ -91,12 +91,48 @@ def test_members_after_a_damaged_one_are_read(
         assert float(share) == pytest.approx(100 * len(part) / size, abs=0.5)
 
 
-def test_bytes_of_a_last_member_without_a_header_are_told(tmp_path: Path) -> None:
-    parts = _parts(gzip.compress)
-    parts[-1] = bytes(10) + parts[-1][10:]
+@pytest.mark.parametrize("number", [1, _PARTS - 1])
+@pytest.mark.parametrize(
+    ("compress", "start", "end", "value"),
+    [
+        (gzip.compress, 0, 1, 0x1E),
+        (gzip.compress, 0, 10, 0),
+        (_zstd, 0, 4, 0),
+        (_zstd, 0, 1, 0x29),
+    ],
+    ids=["gzip: a byte", "gzip: zeroed", "zstd: zeroed", "zstd: a byte"],
+)
+def test_a_damaged_header_of_a_later_member_costs_nothing(
+    tmp_path: Path,
+    compress: Callable[[bytes], bytes],
+    start: int,
+    end: int,
+    value: int,
+    number: int,
+) -> None:
+    parts = _parts(compress)
+    parts[number] = _damaged(parts[number], start, end, value)
+    path = _write(tmp_path, parts)
+    store = read(path)
+    assert names(store) == [f"kernel_{at}" for at in range(_COUNT)]
+    assert dropped(store) == {}
+    assert re.search(r"a header inside the (gzip|zstd) data is damaged", notes(store))
+    assert store.con.execute("SELECT complete FROM rank").fetchall() == [(False,)]
+    (digest,) = store.con.execute("SELECT blake3 FROM source").fetchone()
+    assert digest == blake3(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, _zstd], ids=["gzip", "zstd"])
+def test_a_last_member_whose_beginning_is_lost_counts(
+    tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
+    """GIVEN a beginning that cannot be mended THEN the member's events are estimated."""
+    parts = _parts(compress)
+    parts[-1] = bytes(300) + parts[-1][300:]
     store = read(_write(tmp_path, parts))
-    share = 100 * len(parts[-1]) / sum(map(len, parts))
-    assert f"bytes after the gzip stream were ignored ({share:.1f} % of the file)" in notes(store)
+    assert len(names(store)) < _COUNT
+    assert sum(dropped(store).values()) > _COUNT // _PARTS // 2
+    assert "of the compressed bytes were not read" in notes(store)
 
 
 def test_what_follows_the_last_zstd_frame_is_ignored_and_takes_no_event(tmp_path: Path) -> None:
@@ -110,13 +146,16 @@ def test_what_follows_the_last_zstd_frame_is_ignored_and_takes_no_event(tmp_path
     assert f"bytes after the zstd stream were ignored ({share:.1f} % of the file)" in notes(store)
 
 
-def test_a_last_zstd_frame_with_one_wrong_byte_in_its_header_counts_as_lost(tmp_path: Path) -> None:
-    parts = _parts(_zstd)
-    parts[-1] = b"\x29" + parts[-1][1:]
-    store = read(_write(tmp_path, parts))
-    assert len(names(store)) < _COUNT
-    assert sum(dropped(store).values()) > _COUNT // _PARTS // 2
-    assert "of the compressed bytes were not read" in notes(store)
+@pytest.mark.parametrize("beginning", [b"\x29\xb5\x2f\xfd", bytes(4)], ids=["a byte", "zeroed"])
+@pytest.mark.parametrize("name", ["rank0.json", "rank0.json.zst"])
+def test_a_zstd_file_whose_mark_is_damaged_is_read(
+    tmp_path: Path, name: str, beginning: bytes
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(beginning + b"".join(_parts(_zstd))[4:])
+    store = read(path)
+    assert names(store) == [f"kernel_{at}" for at in range(_COUNT)]
+    assert "the header of the zstd data is damaged" in notes(store)
 
 
 def test_many_starts_that_are_none_cost_little(

@@ -12,6 +12,7 @@ import click
 
 from advisor.cli._output import say_some
 from advisor.cli._targets import check_folder_target, folder_target, refuse_inputs
+from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from advisor.store.store import Store
@@ -90,8 +91,8 @@ def _here(
             "SELECT (SELECT count(*) FROM rank), sum(events_read), sum(events_dropped) FROM source"
         ).fetchall()
         unread = store.con.execute(
-            "SELECT path, note FROM source WHERE run = ? AND format = 'unknown' AND note <> ? "
-            "ORDER BY source_id",
+            "SELECT path, note FROM source WHERE run = ? AND note <> ? AND (format = 'unknown' OR "
+            "try_cast(drop_reasons AS JSON) ->> '$.refused' IS NOT NULL) ORDER BY source_id",
             [run, NOT_READ],
         ).fetchall()
     if not quiet:
@@ -151,5 +152,9 @@ def _scratch(folder: Path) -> Iterator[Store]:
     try:
         with Store.create(scratch / SCRATCH_STORE) as store:
             yield store
+    except AdvisorError as error:
+        if error.where.startswith(str(scratch)):  # of which nobody knows
+            raise AdvisorError(error.message, where=f"{folder}/", hint=error.hint) from error
+        raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -92,7 +92,7 @@ def with_neighbours(
                 hint="pass it with the logs of its own job, or put each job into its own folder",
             )
         else:
-            left_out[path] = f"it can be of any of the {len(jobs)} recordings; {_PUT}"
+            left_out[path] = f"it can be of any of several recordings; {_PUT}"
     return SeveralJobsError(
         jobs, several.evidence, apart=_named(apart.values(), jobs), left_out=left_out
     )

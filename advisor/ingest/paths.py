@@ -29,7 +29,8 @@ def expand(paths: Iterable[str | Path], leave_out: Collection[Path] = ()) -> lis
     Files of ``leave_out`` are none of them.
 
     Raises :class:`AdvisorError` when something does not exist or is no regular file, or a pattern
-    matches nothing. Links in folders to what is missing are among the files.
+    matches nothing. Links to what is missing, pipes and devices that stand in folders are among the
+    files: whoever reads them tells.
     """
     unwanted = {real_path(path) for path in leave_out}
     found: dict[Path, Found] = {}
@@ -48,11 +49,7 @@ def expand(paths: Iterable[str | Path], leave_out: Collection[Path] = ()) -> lis
 
 def _expand_one(path: Path) -> list[Found]:
     if path.is_dir():
-        inside = [
-            item
-            for item in path.rglob("*")
-            if (item.is_file() or is_dangling(item)) and not _hidden(item, path)
-        ]
+        inside = [item for item in path.rglob("*") if not item.is_dir() and not _hidden(item, path)]
         if not inside:
             raise AdvisorError(
                 "this folder holds no files",
@@ -61,7 +58,7 @@ def _expand_one(path: Path) -> list[Found]:
             )
         return [Found(item, named=False) for item in sorted(inside, key=natural_key)]
     if path.exists():
-        _refuse_irregular(path)
+        refuse_irregular(path)
         return [Found(path, named=True)]
     if is_dangling(path):
         raise AdvisorError(why_dangling(path), where=str(path), hint="check the link")
@@ -98,7 +95,7 @@ def why_dangling(path: Path) -> str:
     return f"is a link to {path.readlink()}, which is missing"
 
 
-def _refuse_irregular(path: Path) -> None:
+def refuse_irregular(path: Path) -> None:
     """Raise AdvisorError for pipes and devices, which may never end, or never begin."""
     mode = path.stat().st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):

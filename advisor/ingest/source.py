@@ -22,7 +22,7 @@ from advisor.ingest.compression import (
     compression_of_file,
     open_decompressed,
 )
-from advisor.ingest.paths import is_dangling, why_dangling
+from advisor.ingest.paths import is_dangling, refuse_irregular, why_dangling
 from advisor.store.store import Store
 
 HEAD_BYTES = 64 * 1024
@@ -51,6 +51,7 @@ class Source:
         """Look at a file. Raises :class:`AdvisorError` when it is missing or cannot be read."""
         try:
             size = path.stat().st_size
+            refuse_irregular(path)  # a pipe would be waited for
             compression = compression_of_file(path)
             stream, _ = open_decompressed(path, compression, limits)
             with stream:

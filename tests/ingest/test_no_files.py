@@ -74,6 +74,36 @@ def test_a_link_to_nothing_in_a_folder_is_said(
     assert rows[1] == ("unknown", told)
 
 
+def test_pipes_and_sockets_in_a_folder_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    _trace(folder / "rank0.json")
+    os.mkfifo(folder / "rank1.json")
+    with pytest.raises(SystemExit) as ended:
+        main(["ingest", str(folder), "-o", str(tmp_path / "run.duckdb")])
+    assert ended.value.code == 0
+    told = "is a pipe, and files are read in several passes"
+    assert f"  not read: {folder / 'rank1.json'}: {told}\n" in capsys.readouterr().err
+    assert list(snapshot([str(folder)])) == [folder / "rank0.json"]
+
+
+def test_a_refused_dump_in_a_folder_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    _trace(folder / "rank0.json")
+    (folder / "nccl_trace_rank_1").write_bytes(b"\x80\x02}(U\x07entries(cos\nsystem\nU\x01ao\x75.")
+    with pytest.raises(SystemExit) as ended:
+        main(["ingest", str(folder), "-o", str(tmp_path / "run.duckdb")])
+    assert ended.value.code == 0
+    said = capsys.readouterr().err
+    assert f"  not read: {folder / 'nccl_trace_rank_1'}: " in said
+    assert "can run code" in said
+
+
 def test_a_named_link_to_nothing_is_an_error(tmp_path: Path) -> None:
     link = tmp_path / "rank1.json"
     link.symlink_to("gone.json")

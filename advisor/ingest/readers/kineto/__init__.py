@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from advisor.ingest.readers.kineto.bare import is_list_further_on, is_list_of_events
+from advisor.ingest.readers.kineto.damaged_head import damaged_beginning
 from advisor.ingest.readers.kineto.load import load
 from advisor.ingest.readers.kineto.nesting import KEYS
 from advisor.ingest.readers.kineto.trace import Trace
@@ -34,10 +35,14 @@ def detect(source: Source) -> bool:
     if head.startswith(b"{"):
         if _EVENTS.search(head) or sum(mark in head for mark in _MARKS) >= 2:
             return True
-        return len(source.head) >= HEAD_BYTES and _events_further_on(source)
+        if len(source.head) >= HEAD_BYTES and _events_further_on(source):
+            return True
+        return damaged_beginning(source.head) is not None
     if is_list_of_events(head):
         return True
-    return len(source.head) >= HEAD_BYTES and _list_further_on(source, head)
+    if len(source.head) >= HEAD_BYTES and _list_further_on(source, head):
+        return True
+    return damaged_beginning(source.head) is not None
 
 
 def _list_further_on(source: Source, head: bytes) -> bool:

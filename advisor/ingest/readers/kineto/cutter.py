@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from advisor.ingest.compression import Limits
+from advisor.ingest.readers.kineto.damaged_head import damaged_beginning
 from advisor.ingest.readers.kineto.nesting import KEYS, Nesting, State
 from advisor.ingest.readers.kineto.outside import Outside
 from advisor.ingest.readers.kineto.window import Window
@@ -47,6 +48,7 @@ class Cutter:
     ``ended_inside`` says that the last chunk runs to the end of the stream, ``in_object`` that the
     list is a field. ``separator`` is the text between the first two events, if it holds a newline,
     with the second one's bracket and the blanks after it.
+    ``damaged_head``: the text before the events is damaged, or fields in it are.
     ``head`` is the text of the top-level object before the events (empty for a bare array), and
     ``last`` (from ``last_start``) holds the last event, the end of the array and the tail.
     """
@@ -60,6 +62,7 @@ class Cutter:
         self.last_start = 0
         self.ended_inside = False
         self.in_object = True
+        self.damaged_head = False
         self.separator: bytes | None = None
         self.total_bytes = 0
         self._first = self._find_events()
@@ -79,6 +82,10 @@ class Cutter:
         data = self._read()
         begin = len(_BOM) if data.startswith(_BOM) else 0
         stripped = data[begin:].lstrip(_BLANK)
+        if (event := damaged_beginning(data)) is not None:
+            self.damaged_head = True
+            self.head, self.last_start = data[:event], event
+            return data[event:]
         if stripped.startswith(b"["):
             self.in_object = False
             self.last_start = len(data) - len(stripped) + 1
@@ -90,6 +97,7 @@ class Cutter:
         if opening is None:
             raise NoEventsError
         self.last_start = opening
+        self.damaged_head = outside.damaged
         return window.text(opening, window.end)
 
     def chunks(self) -> Iterator[Chunk]:

@@ -25,6 +25,7 @@ _LOOK_BACK = 4096
 class Outside:
     """Follows the text outside lists of events; ``documents`` are the texts of each document.
 
+    ``damaged``: some of it was passed over.
     ``dropped`` counts what looks like an event there. ``in_object`` says whether the list at hand
     is a field of an object.
     """
@@ -35,6 +36,7 @@ class Outside:
         self._in_object = self._has_list = in_object
         self._has_phase = False
         self._kept = 0
+        self.damaged = False
         self.documents = [bytearray()]
         self.dropped: Counter[str] = Counter()
 
@@ -122,6 +124,7 @@ class Outside:
 
         The events that are passed over are counted: the list's end may be the damage.
         """
+        self.damaged = True
         match = self._find(_LIST, at, counted=True)
         return match.end() + self._window.base if match else None
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto.cutter import Chunk, Cutter, NoEventsError
+from advisor.ingest.readers.kineto.damaged_head import NOTE as DAMAGED_HEAD
 from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK, IDS_PER_FILE, LARGEST_NS
 from advisor.ingest.readers.kineto.metadata import TraceInfo, trace_info
 from advisor.ingest.readers.kineto.repair import Normalise, Repairer
@@ -75,13 +76,17 @@ class Trace:
         stream, raw = source.open_raw()
         with stream:
             try:
-                self.head = Cutter(raw.read_piece, source.limits).head
+                cutter = Cutter(raw.read_piece, source.limits)
             except NoEventsError as error:
                 raise AdvisorError(
                     "holds no list of events (traceEvents)",
                     where=str(source.path),
                     hint="pass a trace written by torch.profiler or another Chrome trace",
                 ) from error
+        self.head = cutter.head
+        if cutter.damaged_head:
+            self.complete = False
+            self.notes.append(DAMAGED_HEAD)
         self.info = trace_info(self.head, self._tail_hint(), source.path)
         if self.info.rank_from != "distributedInfo" and source.compression != "none":
             self.info = trace_info(self.head, _fields_at_end(self._last_bytes()), source.path)

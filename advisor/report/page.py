@@ -118,7 +118,8 @@ def _sections(
 
 def _of_different_jobs(report: FindingsReport) -> bool:
     """Whether the runs were told apart in reading: different jobs are not compared."""
-    return any(f": {READ_APART}" in note for run in report.runs for note in run.notes)
+    told = f": {READ_APART}", f"; {READ_APART}"
+    return any(text in note for run in report.runs for note in run.notes for text in told)
 
 
 def _subject(report: FindingsReport) -> str:

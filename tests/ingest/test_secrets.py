@@ -119,20 +119,34 @@ def test_values_of_the_allow_list_have_the_shape_of_settings(value: Any) -> None
     assert left_out == ["advisor.environment.NCCL_NET_PLUGIN"]
 
 
-def test_every_setting_of_a_workload_is_kept_but_its_description() -> None:
-    workload = Workload.model_validate(
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
         {
             "description": "mine",
             "compute": "emulated",
             "emulated": {},
             "stage_layers": [1, 2],
             "reduce_precision": "bf16",
-        }
-    ).model_dump(mode="json")
+        },
+    ],
+    ids=["defaults", "all"],
+)
+def test_every_setting_of_a_workload_is_kept_but_its_description(settings: dict[str, Any]) -> None:
+    workload = Workload.model_validate(settings).model_dump(mode="json")
     kept, left_out = kept_fields({"advisor": {"workload": workload}})
     workload.pop("description")
     assert kept == {"advisor": {"workload": workload}}
     assert left_out == []
+
+
+def test_fields_of_the_projects_own_recordings_are_kept(fixtures_dir: Path) -> None:
+    for name in ("gpt2-tiny-ddp-2-slow-rank", "emulated-sync-every-micro-batch"):
+        with Store.create() as store:
+            ingest([fixtures_dir / name / "rank0.json.gz"], store)
+            [(note,)] = store.con.execute("SELECT note FROM source").fetchall()
+        assert note is None
 
 
 def test_what_a_profiler_always_writes_is_left_out_without_a_word() -> None:

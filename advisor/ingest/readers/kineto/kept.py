@@ -61,6 +61,8 @@ def _object(value: dict[str, Any], shape: dict[str, Any], before: str, left: Lef
 
 
 def _of_shape(value: Any, shape: _Shape, place: str, left: Left) -> Any:
+    if value is None:
+        return None
     if shape is _ENVIRONMENT and isinstance(value, dict):
         variables = allowed({name: item for name, item in value.items() if isinstance(name, str)})
         shape = dict.fromkeys(variables, _variable)
@@ -71,7 +73,7 @@ def _of_shape(value: Any, shape: _Shape, place: str, left: Left) -> Any:
     elif isinstance(shape, list):
         items = [_of_shape(item, shape[0], place, left) for item in _list(value)]
         found = [item for item in items if item is not _NOT] if isinstance(value, list) else _NOT
-        if _size(found if found is not _NOT else None) > _KEPT_CHARACTERS:
+        if found is not _NOT and _size(found) > _KEPT_CHARACTERS:
             found = _NOT
     elif shape is not None:
         found = shape(value)
@@ -89,7 +91,7 @@ def _nothing(_: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float) else _NOT
+    return value if isinstance(value, bool | int | float) else _NOT
 
 
 def _word(value: Any) -> Any:

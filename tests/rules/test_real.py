@@ -222,9 +222,11 @@ def test_evidence_tells_which_calls_lie_on_the_critical_path(fixtures_dir: Path)
 def test_a_scan_for_unused_parameters_is_seen_beside_small_calls(fixtures_dir: Path) -> None:
     report = report_of(fixtures_dir / "lab-ddp-unused-parameter-scan")
     (scan,) = [item for item in report.findings if item.rule == "unused-parameter-scan"]
-    assert scan.severity != Severity.INFO
+    # Two of eight ranks were read: the scan is sure, that it costs more than a late rank is not.
+    assert (scan.severity, scan.savings_low_ns) == (Severity.INFO, 0)
+    assert "Ranks 2-7 of its group were not read" in scan.message
     # r² of the fit on its two sizes is 0.04: whether the buckets are mostly latency is a guess.
-    assert urgent(report) == ["unused-parameter-scan"]
+    assert urgent(report) == []
     # Its one call is not blamed once more as a tiny one: a replay without it gains nothing.
     assert "redundant-collectives" not in {item.rule for item in report.findings}
 

@@ -45,11 +45,21 @@ class Stray:
         behind = window.match_end(_EVENT_BEHIND, bracket)
         if behind is not None and (in_object or self._in_list(behind)):
             return behind
+        told = self._resync.telling_after(bracket, bracket + _NEAR) if in_object else None
+        if told is not None and window.byte(told) == b"{" and self._cannot_end(bracket, told):
+            return told
         if damaged or window.matches(_COMMA_BEHIND, bracket):
             found = self._resync.outwards(bracket, bracket + self._limits.event_bytes)
             if found.level is Level.INSIDE and window.byte(found.at) == b"{":
                 return found.at
         return None
+
+    def _cannot_end(self, bracket: int, event: int) -> bool:
+        """Whether a bracket stands where this layout ends no list, and no other list begins."""
+        window = self._window
+        text = window.text(max(bracket - 256, window.base), bracket)
+        stray = text.rpartition(b"\n")[2].strip() or text.rstrip().endswith(b",")
+        return bool(stray) and b"traceEvents" not in window.text(bracket, event)
 
     def was_opening(self, before: int, bracket: int, *, first: bool) -> bool:
         """Whether ``bracket`` stands where an event's opening one should.

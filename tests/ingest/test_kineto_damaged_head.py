@@ -80,3 +80,12 @@ def test_what_is_no_damaged_trace(tmp_path: Path, text: str) -> None:
 def test_whole_traces_are_not_damaged(layout: str) -> None:
     assert damaged_beginning(LAYOUTS[layout]([event(0), event(1)]).encode()) is None
     assert damaged_beginning(_EVENTS.encode()) is None
+
+
+def test_nested_objects_of_the_first_event_are_no_list_of_events(tmp_path: Path) -> None:
+    """GIVEN the list's and the first event's brackets lost THEN its arguments are not read."""
+    inner = [event(number, name="nested") for number in range(3)]
+    text = one_line([event(number, args={"list": inner}) for number in range(_COUNT)])
+    path = tmp_path / "rank0.json"
+    path.write_text(text.replace('": [{"ph": "X", "cat"', '"ph": "X", "cat"', 1))
+    assert names(read(path)) == [f"kernel_{number}" for number in range(1, _COUNT)]

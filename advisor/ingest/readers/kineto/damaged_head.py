@@ -12,6 +12,7 @@ import re
 from advisor.ingest.compression import DEFAULT_LIMITS
 from advisor.ingest.readers.kineto.event_text import parse_event
 from advisor.ingest.readers.kineto.nesting import EVENT_START, Nesting, State
+from advisor.ingest.readers.kineto.resync import Level, Resync
 from advisor.ingest.readers.kineto.window import Window
 
 NOTE = "the file is damaged at its beginning: fields and events that stood there may be missing"
@@ -49,6 +50,7 @@ def _first_event(data: bytes) -> int | None:
     """Offset of the first of two events, one behind the other."""
     window = Window([data])
     window.more()
+    resync = Resync(window, DEFAULT_LIMITS, None)
     for tries, match in enumerate(EVENT_START.finditer(data)):
         if tries >= _MOST_TRIES:
             return None
@@ -56,7 +58,10 @@ def _first_event(data: bytes) -> int | None:
         if end is None:
             continue
         comma = window.skip_blank(end)
-        if window.byte(comma) == b"," and _event_end(window, window.skip_blank(comma + 1)):
+        if window.byte(comma) != b"," or not _event_end(window, window.skip_blank(comma + 1)):
+            continue
+        # Where events follow further out, what was found stands in the arguments of one.
+        if resync.follow(match.start(), 0).level is not Level.INSIDE:
             return match.start()
     return None
 

@@ -74,9 +74,10 @@ def test_communication_in_no_step_is_counted(shared_data: Path) -> None:
         derive(store)
         (inside,) = store.con.execute("SELECT sum(comm_ns) FROM step_breakdown").fetchone() or (0,)
         assert inside == 47_200_310
-        (caveat,) = diagnose(store).runs[0].caveats
+        caveat, missing = diagnose(store).runs[0].caveats
     assert caveat.startswith("24.3 ms of communication on rank 0 (34 % of it, 5 of 17 calls)")
     assert "belong to no step" in caveat
+    assert missing.startswith("ranks 1-7 were not read (1 of 8 was)")
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,11 @@ def _parquet(columns: list[str]) -> bytes:
         ("rank0.json.zst", b"\x28\xb5\x2f\xfd\xff\xff" * 9, "gives no data: zstd data is damaged"),
         ("rank0.json.gz", gzip.compress(b"", mtime=0), "is compressed, and empty inside"),
         ("notes.txt", b"dear diary", "is no trace or log"),
-        ("rank0.json.gz", gzip.compress(gzip.compress(b"{}")), "is compressed twice\n.*gunzip -c"),
+        (
+            "rank0.json.gz",
+            gzip.compress(gzip.compress(b"{}", mtime=0), mtime=0),
+            "is compressed twice\n.*gunzip -c",
+        ),
         ("rank0.json", '{"traceEvents": []}'.encode("utf-16"), "is text in UTF-16; .*\n.*iconv"),
         ("rank0.json", '{"traceEvents": []}'.encode("utf-16-le"), "is text in UTF-16LE"),
         ("rank0.json", '{"traceEvents": []}'.encode("utf-32"), "is text in UTF-32"),

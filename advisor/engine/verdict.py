@@ -28,6 +28,7 @@ _MOSTLY_IDLE = 0.5
 _SMALL_PART = 0.01
 _FEW_EVENTS = 100  # per step and rank; a real step holds thousands
 _OPEN_SHARE = 0.10  # what a hidden link may cost is the first thing to say from here on
+_EXPOSED = "exposed-communication"  # the time itself, not a reason for it
 _HEALTHY_STEPS = 2  # one step alone is no ground to call a run healthy that waits
 
 
@@ -62,7 +63,7 @@ def verdict_of(
             f"{_as_far_as_told(sandbox, facts)}; {told}{world} ranks cannot tell "
             "whether it waits for a late rank or for the network.",
             cause="unknown",
-            why=numbers + cut,
+            why=numbers + cut + _seen_without(findings),
             next_steps=[all_ranks(sandbox)],
         )
     if exposed_share >= WARNING_SHARE and sandbox.records(
@@ -176,6 +177,15 @@ def _suspicion(findings: Sequence[Finding]) -> str:
     for item in findings:
         if any(effect.startswith("exposed-communication") for effect in item.merged):
             return f"{lower_first(item.title.rstrip('.'))}, but "
+    return ""
+
+
+def _seen_without(findings: Sequence[Finding]) -> str:
+    """The first finding that stands whoever is missing, though what it would give does not."""
+    for item in findings:
+        if item.rule != _EXPOSED and (item.savings_share or 0.0) >= WARNING_SHARE:
+            fact = lower_first(item.title.rstrip("."))
+            return f" Seen in the ranks that were read, whatever it would give: {fact}."
     return ""
 
 

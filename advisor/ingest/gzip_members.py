@@ -9,7 +9,7 @@ from isal import isal_zlib
 
 from advisor.ingest.compressed import PIECE, READ, SMALL_READ, Compressed, Format, Pieces
 from advisor.ingest.damage import Damage
-from advisor.ingest.gzip_header import GZIP, mended_header
+from advisor.ingest.gzip_header import GZIP, OPTIONAL, mended_header
 
 _ERRORS = (zlib.error, cast(type[Exception], isal_zlib.error))
 _TRIAL_OUTPUT = 4 * 1024
@@ -18,8 +18,9 @@ _TRIAL_OUTPUT = 4 * 1024
 def _quick(stream: Compressed, start: int) -> Pieces:
     """By ISA-L. Raises its error where the data is damaged."""
     inflater: Any = isal_zlib.decompressobj(31)
-    pending, fed = b"", False
+    pending, fed, flags = b"", False, OPTIONAL
     while data := pending or stream.read_compressed(READ):
+        flags = flags if fed else _flags(data)
         pending, fed = b"", True
         piece = inflater.decompress(data, PIECE)
         while piece:
@@ -28,7 +29,7 @@ def _quick(stream: Compressed, start: int) -> Pieces:
                 break
             piece = inflater.decompress(inflater.unconsumed_tail, PIECE)
         if inflater.eof:
-            rest, end = _after_member(stream, inflater.unused_data)
+            rest, end = _after_member(stream, inflater.unused_data, flags)
             if not rest:
                 return end
             inflater, pending, fed = isal_zlib.decompressobj(31), rest, False
@@ -40,8 +41,9 @@ def _quick(stream: Compressed, start: int) -> Pieces:
 def _exact(stream: Compressed, start: int, failed_at: int) -> Pieces:
     """By zlib, which lets a state be kept: before a damage every byte is given."""
     inflater: Any = zlib.decompressobj(31)
-    pending, fed = b"", False
+    pending, fed, flags = b"", False, OPTIONAL
     while data := pending or stream.read_compressed(SMALL_READ):
+        flags = flags if fed else _flags(data)
         pending, fed = data[SMALL_READ:], True
         data = data[:SMALL_READ]
         saved = inflater.copy()
@@ -56,7 +58,7 @@ def _exact(stream: Compressed, start: int, failed_at: int) -> Pieces:
         if piece:
             yield piece
         if inflater.eof:
-            rest, end = _after_member(stream, inflater.unused_data + pending)
+            rest, end = _after_member(stream, inflater.unused_data + pending, flags)
             if not rest:
                 return end
             start = stream.consumed_bytes - len(rest)
@@ -80,12 +82,26 @@ def _before_damage(inflater: Any, data: bytes) -> tuple[bytes, int]:
     return out, used + 1
 
 
-def _after_member(stream: Compressed, rest: bytes) -> tuple[bytes, Damage | None]:
-    """The bytes that begin the next member; else none, and where something else stands."""
+def _flags(member: bytes) -> int:
+    return member[3] & OPTIONAL if len(member) > 3 else 0
+
+
+def _after_member(stream: Compressed, rest: bytes, flags: int) -> tuple[bytes, Damage | None]:
+    """The bytes that begin the next member; else none, and where something else stands.
+
+    ``flags`` are those of the member before: with others the header may be damaged.
+    """
     while len(rest) < len(GZIP) and (more := stream.read_compressed(READ)):
         rest += more
     if rest.startswith(GZIP):
-        return rest, None
+        if _flags(rest) & ~flags == 0:
+            return rest, None
+        while len(rest) < READ and (more := stream.read_compressed(READ)):
+            rest += more
+        if mended_header(rest) is None:
+            return rest, None
+        at = stream.consumed_bytes - len(rest)
+        return b"", Damage(at, at, "")
     at = stream.consumed_bytes - len(rest)
     blank = not rest.strip(b"\x00")
     while blank and (more := stream.read_compressed(READ)):

@@ -57,7 +57,7 @@ def check_target(place: Path, kind: str, is_ours: Callable[[Path], bool], *, for
         return
     if real.stat().st_size and not is_ours(real):
         raise AdvisorError(
-            f"already exists, and is no {kind} of this tool",
+            f"already exists, and is no {kind} of this tool, or one of another version or changed",
             where=str(place),
             hint=f"name another file, or remove this one: only {kind}s as this version wrote them "
             "are replaced, with --force",

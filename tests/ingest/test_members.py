@@ -97,10 +97,11 @@ def test_members_after_a_damaged_one_are_read(
     [
         (gzip.compress, 0, 1, 0x1E),
         (gzip.compress, 0, 10, 0),
+        *((gzip.compress, 3, 4, flag) for flag in (4, 8, 16)),
         (_zstd, 0, 4, 0),
         (_zstd, 0, 1, 0x29),
     ],
-    ids=["gzip: a byte", "gzip: zeroed", "zstd: zeroed", "zstd: a byte"],
+    ids=["gzip: a byte", "gzip: zeroed", *("gzip: a flag",) * 3, "zstd: zeroed", "zstd: a byte"],
 )
 def test_a_damaged_header_of_a_later_member_costs_nothing(
     tmp_path: Path,

@@ -59,7 +59,7 @@ def test_no_secret_of_a_trace_reaches_the_store(tmp_path: Path, advisor: Any) ->
     assert kept["distributedInfo"] == {"rank": 0, "world_size": 1}
     assert kept["host_name"] == "n1"
     assert HIDDEN.encode() not in place.read_bytes()
-    assert "not kept, as nothing reads them: API_KEY, advisor.environment.AWS_SECRET" in note
+    assert "fields not kept in the store: API_KEY, advisor.environment.AWS_SECRET" in note
     assert kept["left_out"]["API_KEY"] == len(json.dumps(HIDDEN))
 
 

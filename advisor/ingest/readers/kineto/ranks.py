@@ -14,6 +14,7 @@ from advisor.ingest.jobs import Part, split_by_process
 from advisor.ingest.readers._rows import insert
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.contents import Contents, Summary, most, processes
+from advisor.ingest.readers.kineto.damaged_head import NOTE as DAMAGED_HEAD
 from advisor.ingest.readers.kineto.metadata import ProcessGroup, TraceInfo, as_int, as_object
 from advisor.ingest.readers.kineto.overlap import why_not_one
 from advisor.ingest.readers.kineto.trace import Trace
@@ -147,10 +148,11 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
                 ranks[rank].told.add(trace.number)
             for reason, count in trace.dropped.items():
                 ranks[several[0]].shared[f"{reason} (of ranks {listed} together)"] += count
-        if left := trace.info.kept()[1]:
+        # Behind a damaged beginning the first events' keys look like fields of the file.
+        if (left := trace.info.kept()[1]) and DAMAGED_HEAD not in trace.notes:
             named = ", ".join(name[:60] for name in left[:_MOST_NAMED])
             more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
-            trace.notes.append(f"not kept, as nothing reads them: {named}{more}")
+            trace.notes.append(f"fields not kept in the store: {named}{more}")
         context.report(
             trace.source,
             "kineto",

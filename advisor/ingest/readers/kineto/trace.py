@@ -79,9 +79,10 @@ class Trace:
                 cutter = Cutter(raw.read_piece, source.limits)
             except NoEventsError as error:
                 raise AdvisorError(
-                    "holds no list of events (traceEvents)",
+                    "holds no list of events (traceEvents) that can be read",
                     where=str(source.path),
-                    hint="pass a trace written by torch.profiler or another Chrome trace",
+                    hint="pass a trace written by torch.profiler or another Chrome trace; if this "
+                    "is one, its beginning is damaged: copy it again",
                 ) from error
         self.head = cutter.head
         if cutter.damaged_head:

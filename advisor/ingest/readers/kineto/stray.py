@@ -22,7 +22,7 @@ _KEY_BEHIND = re.compile(rb"\]\s*" + KEYS.removeprefix(rb"\{\s*"))
 _GARBLED = re.compile(rb"\](?:\s*\])*\s*[^\s\[\]{},]")
 _KEY = KEYS.removeprefix(rb'\{\s*"')
 _FIELD_BEHIND = re.compile(
-    rb'[^{:]{0,64}?(?="(?!traceEvents"|' + _KEY + rb')[^"\\{}\[\]:]{1,128}"\s*:)'
+    rb'[^{:\]]{0,64}?(?="(?!traceEvents"|' + _KEY + rb')[^"\\{}\[\]:]{1,128}"\s*:)'
 )
 _NEAR = 4096
 

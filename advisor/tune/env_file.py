@@ -17,7 +17,7 @@ _MAX_BYTES = 4 * 1024 * 1024
 # An item of Slurm's list: commas part items, but for those in quotes of their own.
 _ITEM = re.compile(r"(?:'[^']*'|[^,'])+")
 _SETTING = re.compile(rf"({env_lines.NAME})=(.*)", re.DOTALL)
-_HEREDOC = re.compile(r"(?<!<)<<-?\s*([\"']?)(\w+)\1")
+_HEREDOC = re.compile(r"(?<!<)<<-?\s*([\"']?)([A-Za-z_]\w*)\1")
 # What they are given is printed, not set.
 _PRINTING = ("echo", "printf")
 
@@ -33,7 +33,8 @@ class EnvFile:
 
 
 def read_env_file(path: Path) -> EnvFile:
-    """The NCCL_*, TORCH_* and CUDA_* settings of a file; the last one of a name wins.
+    """The NCCL_*, TORCH_* and CUDA_* settings of a file; the last one of a name wins,
+    in nccl.conf the first (NCCL reads it with ``setenv(name, value, 0)``).
 
     Understands ``export A=b``, ``A=b command``, ``mpirun -x A=b``, ``--env A=b``, ``srun
     --export=ALL,A=b``, the same behind ``#SBATCH``, ``: ${A:=b}`` and ``unset A``; files of lines
@@ -44,15 +45,17 @@ def read_env_file(path: Path) -> EnvFile:
     lines = _text(path).splitlines()
     found = EnvFile()
     plain = path.name.endswith((".conf", ".env")) or env_lines.plain(lines)
-    heredoc, before = "", ""
+    heredoc, before, ends = "", "", [line.strip() for line in lines]
     for number, line in enumerate(lines, 1):
         if heredoc:
             heredoc = "" if line.strip() == heredoc else heredoc
             understood = False
         else:
+            kept = dict(found.settings) if path.name.endswith("nccl.conf") else {}
             understood = _line(found.settings, line, number, before if number > 1 else "", plain)
+            found.settings |= kept
             begun = None if plain or line.lstrip().startswith("#") else _HEREDOC.search(line)
-            heredoc = begun[2] if begun else ""
+            heredoc = begun[2] if begun and begun[2] in ends[number:] else ""
         if not understood and not line.lstrip().startswith("#"):
             for name in env_lines.names(line):
                 found.unread.setdefault(name, number)
@@ -74,7 +77,8 @@ def _text(path: Path) -> str:
         raise AdvisorError(f"cannot be read: {error.strerror}", where=str(path)) from error
     if len(data) > _MAX_BYTES:
         raise AdvisorError("larger than 4 MiB: not a file of settings", where=str(path))
-    return data.decode("utf-8-sig", errors="replace")
+    wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return data.decode("utf-16" if wide else "utf-8-sig", errors="replace")
 
 
 def _line(
@@ -103,7 +107,7 @@ def _shell(settings: dict[str, tuple[str, int]], words: Iterator[str], number: i
     for word in words:
         if word[0] in ";&|":
             command = ""
-        elif command == "unset":
+        elif command in ("unset", "unsetenv"):
             settings.pop(word, None)
             understood = True
         elif command in _PRINTING:

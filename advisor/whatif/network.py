@@ -115,7 +115,8 @@ def _predict(programs: Sequence[Program], models: Models, factor: Factor) -> Pre
         return lambda program: with_service(program, lambda _, call: of.service_ns(call, factor))
 
     extremes = [(change(kinds.at(sigmas)), None) for sigmas in (-1.0, 1.0)]
-    return predict(programs, change(kinds), extremes=extremes)
+    told = all(model.told for model in models.values())
+    return predict(programs, change(kinds), extremes=extremes, told=told)
 
 
 def _channels(programs: Sequence[Program], models: Models) -> dict[tuple[str, int, str], float]:

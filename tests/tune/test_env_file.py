@@ -108,3 +108,35 @@ def test_a_release_newer_than_all_known_is_told() -> None:
     assert "NCCL 99.1 is newer than all releases known here (up to 2.30.7)" in result.stderr
     result = CliRunner().invoke(command, ["--nccl", "2.29.7"], env={"NCCL_NET": "IB"})
     assert "newer" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["export NCCL_BUFFSIZE=$((1 << 22))", "size = 1 << 22", 'x="a << b"'],
+    ids=["arithmetic", "Python", "in quotes"],
+)
+def test_a_shift_begins_no_here_document(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "job.sh"
+    file.write_text(f"{line}\nexport NCCL_PROTO=LL128\nexport NCCL_P2P_DISABLE=1\n")
+    found = read_env_file(file)
+    assert found.settings["NCCL_PROTO"] == ("LL128", 2)
+    assert found.settings["NCCL_P2P_DISABLE"] == ("1", 3)
+
+
+@pytest.mark.parametrize(("name", "value"), [("nccl.conf", "1"), ("docker.env", "0")])
+def test_which_line_of_a_repeated_name_holds(tmp_path: Path, name: str, value: str) -> None:
+    file = tmp_path / name
+    file.write_text("NCCL_P2P_DISABLE=1\nNCCL_P2P_DISABLE=0\n")
+    assert read_env_file(file).settings["NCCL_P2P_DISABLE"][0] == value
+
+
+def test_what_csh_removes_is_not_set(tmp_path: Path) -> None:
+    file = tmp_path / "job.csh"
+    file.write_text("setenv NCCL_P2P_DISABLE 1\nunsetenv NCCL_P2P_DISABLE\n")
+    assert read_env_file(file).settings == {}
+
+
+def test_a_file_in_utf_16_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "job.env"
+    file.write_text("NCCL_DEBUG=TRACE\n", encoding="utf-16")
+    assert read_env_file(file).settings["NCCL_DEBUG"] == ("TRACE", 1)

@@ -8,6 +8,7 @@ import pytest
 
 from advisor import api
 from advisor.errors import AdvisorError
+from advisor.whatif.cost import ServiceModel
 from advisor.whatif.extract import programs
 from advisor.whatif.network import link_gbps, predict_bandwidth, predict_link_rate
 from advisor.whatif.predict import service_models
@@ -105,3 +106,13 @@ def test_calls_that_cost_latency_alone_are_not_said_to_be_of_one_size(fixtures_d
     with pytest.raises(AdvisorError, match="larger calls take no longer") as caught:
         link_gbps(models)
     assert "larger calls tells it" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_an_answer_that_hangs_on_an_untold_latency_is_called_so(told: bool) -> None:
+    # GIVEN calls whose latency is known to 5 ms only, or not at all by the trace itself
+    steps = [step([USUAL + 10e6] * 10)]
+    model = ServiceModel(5e6, (USUAL + 5e6) / MIB, 1, 10, MIB, 0.0, 4e6, MIB, told)
+    found = predict_bandwidth(steps, {("all_reduce", 2): model}, 2.0)
+    assert found is not None
+    assert found.untold is not told

@@ -45,15 +45,17 @@ def read_env_file(path: Path) -> EnvFile:
     lines = _text(path).splitlines()
     found = EnvFile()
     plain = path.name.endswith((".conf", ".env")) or env_lines.plain(lines)
+    first_holds = path.name.endswith("nccl.conf")
     heredoc, before, ends = "", "", [line.strip() for line in lines]
     for number, line in enumerate(lines, 1):
         if heredoc:
             heredoc = "" if line.strip() == heredoc else heredoc
             understood = False
         else:
-            kept = dict(found.settings) if path.name.endswith("nccl.conf") else {}
-            understood = _line(found.settings, line, number, before if number > 1 else "", plain)
-            found.settings |= kept
+            settings = {} if first_holds else found.settings
+            understood = _line(settings, line, number, before if number > 1 else "", plain)
+            for name, value in settings.items() if first_holds else ():
+                found.settings.setdefault(name, value)
             begun = None if plain or line.lstrip().startswith("#") else _HEREDOC.search(line)
             heredoc = begun[2] if begun and begun[2] in ends[number:] else ""
         if not understood and not line.lstrip().startswith("#"):

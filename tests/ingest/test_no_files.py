@@ -57,6 +57,12 @@ def test_a_device_is_no_file(device: str) -> None:
         ingest([device], store)
 
 
+def _ingest(folder: Path, store: Path) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["ingest", str(folder), "-o", str(store)])
+    assert ended.value.code == 0
+
+
 def test_a_link_to_nothing_in_a_folder_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,9 +70,7 @@ def test_a_link_to_nothing_in_a_folder_is_said(
     folder.mkdir()
     _trace(folder / "rank0.json")
     (folder / "rank1.json").symlink_to("gone/rank1.json")
-    with pytest.raises(SystemExit) as ended:
-        main(["ingest", str(folder), "-o", str(tmp_path / "run.duckdb")])
-    assert ended.value.code == 0
+    _ingest(folder, tmp_path / "run.duckdb")
     told = "is a link to gone/rank1.json, which is missing"
     assert f"  not read: {folder / 'rank1.json'}: {told}\n" in capsys.readouterr().err
     with Store.open(tmp_path / "run.duckdb") as store:
@@ -81,9 +85,7 @@ def test_pipes_and_sockets_in_a_folder_are_said(
     folder.mkdir()
     _trace(folder / "rank0.json")
     os.mkfifo(folder / "rank1.json")
-    with pytest.raises(SystemExit) as ended:
-        main(["ingest", str(folder), "-o", str(tmp_path / "run.duckdb")])
-    assert ended.value.code == 0
+    _ingest(folder, tmp_path / "run.duckdb")
     told = "is a pipe, and files are read in several passes"
     assert f"  not read: {folder / 'rank1.json'}: {told}\n" in capsys.readouterr().err
     assert list(snapshot([str(folder)])) == [folder / "rank0.json"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from advisor.engine.facts import Facts
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.text import duration, percent
+from advisor.engine.text import duration, lower_first, percent
 from advisor.findings import Finding, Severity, Verdict
 
 # Offsets and ends that differ by less are within how ranks wake up, not clocks or links.
@@ -21,12 +21,18 @@ _LEAST_NS = 200_000
 # Ends that differ by less of a call's time are within what rings of healthy links show.
 _LEAST_SHARE = 0.1
 _MOST_HOSTS = 8
+# An offset is clear from so many times on what its fit leaves open; below it may be none at all.
+_CLEAR = 10
+# A slow link of a ring adds at most so many times as much to a call as it sets the ends apart:
+# 2(n-1)/(n-2) hops of n >= 3 ranks. Two ranks leave together however slow their link is.
+_PER_STAGGER = 4
 # Backends whose links are judged by the order of ends; others' by groups and probes.
 _BACKEND = "gloo"
 _LINK_RULE = "slow-ring-link"
 
 _OFFSETS = (
-    "SELECT host, quantile_disc(clock_offset_ns, 0.5) AS offset_ns FROM rank "
+    "SELECT host, quantile_disc(clock_offset_ns, 0.5) AS offset_ns, "
+    "max(coalesce(clock_residual_ns, 0)) AS residual_ns FROM rank "
     "WHERE host IS NOT NULL AND clock_offset_ns IS NOT NULL GROUP BY host ORDER BY min(rank)"
 )
 # Calls of at least two hosts that all wait for each other, by group and operation.
@@ -44,14 +50,30 @@ _ENDS = (
     "sum(exposed_ns) AS exposed_ns FROM typical GROUP BY process_group, op "
     "HAVING count(DISTINCT host) > 1 ORDER BY exposed_ns DESC"
 )
+# The same calls' exposed transfer, of each call as much as a link may have added to it that set
+# its ends apart by $apart_ns.
+_HIDDEN = (
+    "WITH told AS (SELECT c.call_id, c.exposed_transfer_ns, c.matched_ranks, r.host "
+    "FROM call c JOIN rank r USING (rank) "
+    "WHERE c.op NOT IN ('send', 'recv') AND c.matched_ranks > 1), "
+    "across AS (SELECT call_id FROM told GROUP BY call_id HAVING count(DISTINCT host) > 1) "
+    "SELECT coalesce(sum(CASE WHEN matched_ranks > 2 THEN least(exposed_transfer_ns, "
+    "$times * $apart_ns) ELSE exposed_transfer_ns END), 0)::DOUBLE AS ns "
+    "FROM told JOIN across USING (call_id)"
+)
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """What stays open, as a verdict, and the share of the step that may be the link's."""
+    """What stays open, as a verdict, and the share of the step that may be the link's.
+
+    ``hidden_ns``, per step, is the part of it that a link can have added whose sign the clocks took
+    away; 0 where the offsets are no clearer than what their fit leaves open.
+    """
 
     verdict: Verdict
     share: float
+    hidden_ns: float = 0.0
 
 
 def clock_doubt(
@@ -72,7 +94,8 @@ def clock_doubt(
     exposed_ns = sum(int(row["exposed_ns"] or 0) for row in rings) / per_rank_step
     if exposed_ns < least_share * facts.step_ns:
         return None
-    offsets = [int(row["offset_ns"]) for row in sandbox.records(_OFFSETS)]
+    clocks = sandbox.records(_OFFSETS)
+    offsets = [int(row["offset_ns"]) for row in clocks]
     differ = max(offsets) - min(offsets) if offsets else 0
     apart = 0
     told = any(item.rule == _LINK_RULE or item.severity != Severity.INFO for item in findings)
@@ -95,7 +118,13 @@ def clock_doubt(
             "link adds grows with the message, a clock's offset stays",
         ],
     )
-    return Doubt(verdict, exposed_ns / facts.step_ns)
+    hidden_ns = 0.0
+    if differ >= max(
+        _LEAST_NS, _CLEAR * max((int(row["residual_ns"]) for row in clocks), default=0)
+    ):
+        (hidden,) = sandbox.records(_HIDDEN, {"apart_ns": differ, "times": _PER_STAGGER})
+        hidden_ns = hidden["ns"] / per_rank_step
+    return Doubt(verdict, exposed_ns / facts.step_ns, hidden_ns)
 
 
 def with_doubt(verdict: Verdict, found: Doubt) -> Verdict:
@@ -105,6 +134,22 @@ def with_doubt(verdict: Verdict, found: Doubt) -> Verdict:
         update={
             "why": f"{verdict.why} {doubt.title} {doubt.why.removesuffix(verdict.why).rstrip()}",
             "next_steps": [*verdict.next_steps, *doubt.next_steps[:1]],
+        }
+    )
+
+
+def doubt_first(found: Doubt, beside: Verdict) -> Verdict:
+    """The doubt as the verdict where it is about more time than the finding, named ``beside`` it.
+
+    The measurement that tells comes first among the steps, then what the finding asks for.
+    """
+    doubt = found.verdict
+    first, *others = doubt.next_steps
+    return doubt.model_copy(
+        update={
+            "title": f"{doubt.title} Found beside it: {lower_first(beside.title)}",
+            "why": f"{doubt.why.rstrip()} {beside.why}".rstrip(),
+            "next_steps": [first, *beside.next_steps, *others],
         }
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.engine.benchmark import of_benchmark
-from advisor.engine.clock_doubt import clock_doubt, with_doubt
+from advisor.engine.clock_doubt import clock_doubt, doubt_first, with_doubt
 from advisor.engine.evaluate import WARNING_SHARE
 from advisor.engine.facts import Facts
 from advisor.engine.no_work import without_work
@@ -136,13 +136,22 @@ def verdict_of(
 
 
 def _beside(top: Finding, findings: Sequence[Finding], sandbox: Sandbox, facts: Facts) -> Verdict:
-    """The worst finding, and the link that clocks may hide where more is exposed than it gives."""
+    """The worst finding, and the link that clocks may hide where more is exposed than it gives.
+
+    That link comes first where it may cost more than the finding and all that the finding gives.
+    """
     blame = _blame(top)
     if any(item.rule == "slow-ring-link" for item in findings):
         return blame
     least = max(WARNING_SHARE, top.savings_share or 0.0)
     doubt = clock_doubt(findings, sandbox, facts, "", least)
-    return blame if doubt is None else with_doubt(blame, doubt)
+    if doubt is None:
+        return blame
+    # What the finding gives may be in the same calls: the doubt is about what is left of them.
+    left_ns = doubt.hidden_ns - max(top.savings_ns or 0, top.savings_high_ns or 0)
+    if left_ns >= max(_OPEN_SHARE * (facts.step_ns or 0), top.savings_ns or 0):
+        return doubt_first(doubt, blame)
+    return with_doubt(blame, doubt)
 
 
 def _few_events(sandbox: Sandbox, facts: Facts) -> int:

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from advisor.engine import diagnose
-from advisor.findings import FindingsReport, Severity
+from advisor.engine.facts import read_facts
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.verdict import verdict_of
+from advisor.findings import Finding, FindingsReport, Severity
 from advisor.ingest import ingest
 from advisor.metrics.derive import derive
 from advisor.store.store import Store
@@ -18,17 +21,21 @@ ALL_HOSTS = {1: 123_000_000, 2: -77_000_000, 3: 31_000_000}
 USE = "INSERT INTO topology (run, kind, name) SELECT run, 'probe-use', '{}' FROM run"
 
 
+def with_clocks(folder: Path, by_ns: Mapping[int, int], *changes: str) -> Store:
+    """The recording where the clocks of ranks are ahead by ``by_ns``; ``changes`` come last."""
+    store = Store.create()
+    ingest([folder], store)
+    for rank, ahead in by_ns.items():
+        store.con.execute("UPDATE event SET start_ns = start_ns + ? WHERE rank = ?", [ahead, rank])
+    derive(store)
+    for change in changes:
+        store.con.execute(change)
+    return store
+
+
 def shifted(folder: Path, by_ns: Mapping[int, int], *changes: str) -> FindingsReport:
-    """The report where the clocks of ranks are ahead by ``by_ns``; ``changes`` come last."""
-    with Store.create() as store:
-        ingest([folder], store)
-        for rank, ahead in by_ns.items():
-            store.con.execute(
-                "UPDATE event SET start_ns = start_ns + ? WHERE rank = ?", [ahead, rank]
-            )
-        derive(store)
-        for change in changes:
-            store.con.execute(change)
+    """What is said of that recording."""
+    with with_clocks(folder, by_ns, *changes) as store:
         return diagnose(store)
 
 
@@ -113,13 +120,56 @@ def test_what_is_hidden_raises_no_doubt(fixtures_dir: Path, by_ns: Mapping[int, 
     assert "clocks" not in report.verdict.title
 
 
-def test_another_finding_does_not_silence_the_doubt(fixtures_dir: Path) -> None:
+HIDDEN = ("DELETE FROM link_excess",)
+EVERY_HOST = {0: 40_000_000, **ALL_HOSTS}
+
+
+def test_a_doubt_about_more_than_the_finding_gives_comes_first(fixtures_dir: Path) -> None:
     """The slow link gives most here; where clocks hide it, only a smaller gain is found."""
-    report = shifted(
-        fixtures_dir / "lab-fsdp2-slow-link",
-        {0: 40_000_000, **ALL_HOSTS},
-        "DELETE FROM link_excess",
-    )
-    assert report.verdict.cause == "resharding-not-needed"
-    assert "slow or distant link and clocks that differ by" in report.verdict.why
-    assert "advisor probe" in report.verdict.next_steps[-1]
+    verdict = shifted(fixtures_dir / "lab-fsdp2-slow-link", EVERY_HOST, *HIDDEN).verdict
+    assert verdict.cause == "unknown"
+    assert verdict.savings_ns is None
+    assert verdict.title.startswith("A slow or distant link and clocks that differ by")
+    assert "Found beside it: parameters are gathered a second time" in verdict.title
+    assert "advisor probe" in verdict.next_steps[0]
+    assert "reshard_after_forward=False" in verdict.next_steps[1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE rank SET clock_residual_ns = 40000000",
+        "UPDATE rank SET clock_offset_ns = CASE WHEN rank = 1 THEN 250000 ELSE 0 END",
+    ],
+    ids=["the fit leaves as much open", "too small for such a link"],
+)
+def test_offsets_that_hide_little_stay_below_the_finding(fixtures_dir: Path, change: str) -> None:
+    verdict = shifted(fixtures_dir / "lab-fsdp2-slow-link", EVERY_HOST, *HIDDEN, change).verdict
+    assert verdict.cause == "resharding-not-needed"
+    assert "slow or distant link and clocks that differ by" in verdict.why
+    assert "advisor probe" in verdict.next_steps[-1]
+
+
+@pytest.mark.parametrize(
+    ("share", "cause"), [(0.05, "unknown"), (0.40, "straggler-rank")], ids=["less", "as much"]
+)
+def test_a_finding_that_explains_the_same_time_stays_first(
+    fixtures_dir: Path, share: float, cause: str
+) -> None:
+    with with_clocks(fixtures_dir / "lab-fsdp2-slow-link", EVERY_HOST, *HIDDEN) as store:
+        run = diagnose(store).runs[0].run
+        with Sandbox(store, run) as sandbox:
+            facts = read_facts(sandbox)
+            gain = round(share * (facts.step_ns or 0))
+            late = Finding(
+                id="late",
+                run=run,
+                rule="straggler-rank",
+                severity=Severity.CRITICAL,
+                title="Rank 2 is late",
+                message="It computes longer.",
+                savings_ns=gain,
+                savings_low_ns=gain,
+                savings_high_ns=gain,
+            )
+            assert verdict_of([late], [], sandbox, facts).cause == cause

@@ -127,6 +127,15 @@ class Finding(_Model):
         default_factory=list, description="other rules' findings that this cause explains"
     )
 
+    def at_most_ns(self) -> int | None:
+        """The upper end of a gain whose interval reaches down to nothing, else None.
+
+        Then no number in between is promised anywhere: 'up to' this much.
+        """
+        if self.savings_ns is None or self.savings_low_ns is None or self.savings_low_ns > 0:
+            return None
+        return max(self.savings_ns, self.savings_high_ns or 0) or None
+
     def gain_range_ns(self) -> tuple[int, int] | None:
         """The interval of the gain where the estimate lies at its upper end, else None.
 

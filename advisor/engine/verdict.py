@@ -213,14 +213,14 @@ def _blame(top: Finding) -> Verdict:
 def _recoverable(top: Finding) -> str:
     """'about 12 ms of every step (6 %)', or both ends where one number would promise too much."""
     gain, share = top.savings_ns or 0, top.savings_share
+    if (at_most := top.at_most_ns()) is not None:
+        of_step = f" (up to {percent(share * at_most / gain)})" if share is not None else ""
+        return f"up to {duration(at_most)} of every step{of_step}"
     ends = top.gain_range_ns()
     if ends is None:
         of_step = f" ({percent(share)})" if share is not None else ""
         return f"about {duration(gain)} of every step{of_step}"
     low, most = ends
-    if low <= 0:
-        of_step = f" (up to {percent(share * most / gain)})" if share is not None else ""
-        return f"up to {duration(most)} of every step{of_step}"
     shares = ""
     if share is not None:
         shares = f" ({percent(share * low / gain)} to {percent(share * most / gain)})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from advisor.findings import SEVERITY_ORDER, Finding, FindingsReport, OutcomeKind, Severity
-from advisor.report import numbers, summary
+from advisor.report import summary
 from advisor.report.clean import printable
 from advisor.report.options import Options
 from advisor.store.store import Store
@@ -72,8 +72,8 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
 
 def _text(finding: Finding, report: FindingsReport) -> str:
     lines = [finding.title, finding.message, f"{summary.per(report)}: {summary.per_step(finding)}"]
-    if finding.savings_share is not None:
-        lines[-1] += f" ({numbers.share(finding.savings_share)})"
+    if share := summary.share(finding):
+        lines[-1] += f" ({share})"
     lines += [f"fix: {step}" for step in finding.fix]
     if finding.verify:
         lines.append(f"verify: {summary.to_paste(finding.verify, report)}")

@@ -101,12 +101,25 @@ def severity_counts(report: FindingsReport) -> dict[Severity, int]:
 
 
 def per_step(finding: Finding) -> str:
-    """The recoverable time per step with its interval, or a dash; 'none' where that is nothing."""
+    """The recoverable time per step with its interval, or a dash; 'none' where that is nothing.
+
+    'up to 12 ms' where the interval reaches down to nothing.
+    """
     if finding.savings_ns == 0 and not finding.savings_high_ns:
         return "none"
+    if (most := finding.at_most_ns()) is not None:
+        return f"up to {numbers.duration(most)}"
     return numbers.duration_with_spread(
         finding.savings_ns, finding.savings_low_ns, finding.savings_high_ns
     )
+
+
+def share(finding: Finding) -> str:
+    """The share of the step that :func:`per_step` is, '' where it is not known."""
+    fraction, most = finding.savings_share, finding.at_most_ns()
+    if fraction is None or most is None:
+        return "" if fraction is None else numbers.share(fraction)
+    return f"up to {numbers.share(fraction * most / finding.savings_ns)}" if fraction else ""
 
 
 def won_back(finding: Finding) -> tuple[str, str]:
@@ -114,12 +127,10 @@ def won_back(finding: Finding) -> tuple[str, str]:
 
     an interval in the place of an estimate that lies at its upper end.
     """
-    ends, share = finding.gain_range_ns(), finding.savings_share
-    if ends is None or not finding.savings_ns:
-        return per_step(finding), numbers.share(share) if share else ""
-    shares = [numbers.share(share * end / finding.savings_ns) for end in ends] if share else []
-    if ends[0] <= 0:
-        return f"up to {numbers.duration(ends[1])}", f"up to {shares[1]}" if shares else ""
+    ends, part = finding.gain_range_ns(), finding.savings_share
+    if ends is None or ends[0] <= 0 or not finding.savings_ns:
+        return per_step(finding), share(finding) if part else ""
+    shares = [numbers.share(part * end / finding.savings_ns) for end in ends] if part else []
     return numbers.interval(*ends), " to ".join(shares)
 
 

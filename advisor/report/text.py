@@ -196,8 +196,8 @@ def _details(
         yield _style(f"{'   ' if index else ''}{line}", _ANSI[finding.severity], options)
     per = summary.per(report)
     amount = summary.gain(finding, per)
-    if finding.savings_share is not None:
-        amount += f" ({numbers.share(finding.savings_share)} of the {per[4:]})"
+    if part := summary.share(finding):
+        amount += f" ({part} of the {per[4:]})"
     yield from _indented("what", finding.message, options)
     sure = summary.confidence(finding)
     yield from _indented("gives", f"{amount}; {sure}" if sure else amount, options)

@@ -142,7 +142,10 @@ def test_busbw_curve_is_the_fit_and_saturates_at_the_bandwidth() -> None:
 
 def test_savings_and_step_times_keep_their_whiskers_in_the_plot() -> None:
     savings = savings_bars(
-        [Saving("1", 20e6, 5e6, 60e6, "critical"), Saving("2", 1e6, None, None, "info")]
+        [
+            Saving("1", 20e6, 5e6, 60e6, "critical", "20 ms (5–60)"),
+            Saving("2", 1e6, None, None, "info", "1 ms"),
+        ]
     )
     times = step_times(
         [StepTime("a", 90e6, 70e6, 140e6), StepTime("b", 100e6)],

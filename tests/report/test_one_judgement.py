@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from advisor.engine.verdict import _blame
 from advisor.report import render, summary
 from advisor.report.sections import breakdown, changes, ranks, roofline
 from advisor.store.store import Store
@@ -38,14 +39,12 @@ def predictions(store: Store, *, step_ns: int, gain_low_ns: int | None) -> str:
         (
             94_000_000,
             0,
-            "Rank 7 on time may give back 6 ms per step (replayed), but the interval reaches down "
-            "to nothing",
+            "Rank 7 on time may give back up to 20 ms per step (replayed), or nothing",
         ),
         (
             94_000_000,
             None,
-            "Rank 7 on time may give back 6 ms per step (replayed), but the interval reaches down "
-            "to nothing",
+            "Rank 7 on time may give back up to 20 ms per step (replayed), or nothing",
         ),
         (99_900_000, 0, "No single rank on time would shorten the step by as much as 1 %"),
     ],
@@ -81,7 +80,27 @@ def test_a_gain_of_nothing_is_no_measured_time() -> None:
     assert summary.per_step(finding.model_copy(update=nothing)) == "none"
     assert summary.gain(finding.model_copy(update=nothing)) == "nothing by itself"
     perhaps = {**nothing, "savings_high_ns": 2_000_000}
-    assert summary.per_step(finding.model_copy(update=perhaps)) == "0 ms (0–2)"
+    assert summary.per_step(finding.model_copy(update=perhaps)) == "up to 2 ms"
+
+
+@pytest.mark.parametrize("gain_ns", [2_000_000, 6_000_000, 12_000_000])
+def test_a_gain_that_may_be_none_is_up_to_its_high_end_everywhere(gain_ns: int) -> None:
+    """Wherever in its interval the estimate lies, also where the interval looks symmetric."""
+    report = make_report()
+    gain = {"savings_ns": gain_ns, "savings_low_ns": 0, "savings_high_ns": 12_000_000}
+    first = report.findings[0].model_copy(update={**gain, "savings_share": gain_ns / 100_000_000})
+    report = report.model_copy(update={"findings": [first, *report.findings[1:]]})
+    assert summary.per_step(first) == "up to 12 ms"
+    assert summary.share(first) == "up to 12 %"
+    assert summary.won_back(first) == ("up to 12 ms", "up to 12 %")
+    assert _blame(first).title.endswith(
+        ": up to 12 ms of every step (up to 12 %) can be recovered."
+    )
+    for form in ("text", "html", "markdown", "github", "junit"):
+        text = render(report, None, form).replace("\N{NO-BREAK SPACE}", " ")
+        assert "up to 12 ms" in text, form
+        assert not re.search(r"\(0–12\)|±6|±10", text), form
+    assert '"savings_low_ns": 0' in render(report, None, "json")
 
 
 @pytest.mark.parametrize(("early", "said"), [(0, False), (900_000_000, True)])

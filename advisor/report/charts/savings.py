@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor.report import numbers
 from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis
 from advisor.report.charts.scale import Scale
 from advisor.report.charts.scene import Line, Rect, RowLabel, Scene, Text
@@ -22,6 +21,8 @@ class Saving:
     low_ns: float | None
     high_ns: float | None
     severity: str
+    text: str
+    """The gain in words."""
 
 
 def savings_bars(savings: Sequence[Saving]) -> Scene:
@@ -42,7 +43,6 @@ def savings_bars(savings: Sequence[Saving]) -> Scene:
     for index, saving in enumerate(savings):
         y = index * _PITCH + 4
         scene.row_labels.append(RowLabel(y + 13, saving.label))
-        text = numbers.duration_with_spread(saving.value_ns, saving.low_ns, saving.high_ns)
         scene.marks.append(
             Rect(
                 0,
@@ -50,7 +50,7 @@ def savings_bars(savings: Sequence[Saving]) -> Scene:
                 scale(saving.value_ns),
                 16,
                 f"sev-{saving.severity}",
-                f"{saving.label}: {text}",
+                f"{saving.label}: {saving.text}",
             )
         )
         right = scale(saving.value_ns)
@@ -59,5 +59,5 @@ def savings_bars(savings: Sequence[Saving]) -> Scene:
             scene.marks.append(Line(low, y + 8, scale(saving.high_ns), y + 8, "whisker"))
             for end in (low, scale(saving.high_ns)):
                 scene.marks.append(Line(end, y + 4, end, y + 12, "whisker"))
-        scene.marks.append(Text(right, y + 12, text, "label", dx=6))
+        scene.marks.append(Text(right, y + 12, saving.text, "label", dx=6))
     return scene

@@ -59,10 +59,10 @@ def _prediction(setting: str, found: list[Row], name: str) -> Figure:
         gain = numbers.duration(measured - best["step_ns"])
         title = f"{_words(setting, best['value'])} would give back {gain} per step (replayed)"
     elif measured and not best["is_current"] and measured - best["step_ns"] >= _PART * measured:
+        most = best.get("gain_high_ns") or measured - (best["step_low_ns"] or best["step_ns"])
         title = (
-            f"{_words(setting, best['value'])} may give back "
-            f"{numbers.duration(measured - best['step_ns'])} per step (replayed), but the interval "
-            "reaches down to nothing"
+            f"{_words(setting, best['value'])} may give back up to {numbers.duration(most)} per "
+            "step (replayed), or nothing"
         )
     else:
         title = _no_gain(setting)

@@ -110,7 +110,7 @@ def _view(
         anchor=name,
         finding=finding,
         amount=summary.gain(finding),
-        share=numbers.share(finding.savings_share) if finding.savings_share is not None else "",
+        share=summary.share(finding),
         confidence=summary.confidence(finding),
         place=summary.place(finding),
         tables=[
@@ -175,15 +175,17 @@ def _savings(report: FindingsReport, views: list[FindingView]) -> Figure | None:
             view.finding.savings_low_ns,
             view.finding.savings_high_ns,
             view.finding.severity.value,
+            summary.per_step(view.finding),
         )
         for view in known
     ]
     best = max(known, key=lambda view: view.finding.savings_ns or 0)
+    gives = "gives" if best.finding.at_most_ns() is None else "may give"
     # Of several runs the bars stand side by side, and none of their steps is that of all.
     step_ns = report.runs[0].step_ns_median if len(report.runs) == 1 else None
     return Figure(
         id="savings",
-        title=f"Finding {best.number} gives most: {best.amount}",
+        title=f"Finding {best.number} {gives} most: {best.amount}",
         description="One bar per finding: recoverable time in ms per step, with its interval.",
         scenes=[savings_bars(savings)],
         table=DataTable(

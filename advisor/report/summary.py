@@ -117,9 +117,12 @@ def per_step(finding: Finding) -> str:
 def share(finding: Finding) -> str:
     """The share of the step that :func:`per_step` is, '' where it is not known."""
     fraction, most = finding.savings_share, finding.at_most_ns()
-    if fraction is None or most is None:
-        return "" if fraction is None else numbers.share(fraction)
-    return f"up to {numbers.share(fraction * most / finding.savings_ns)}" if fraction else ""
+    if fraction is None:
+        return ""
+    if most is None:
+        return numbers.share(fraction)
+    gain = finding.savings_ns
+    return f"up to {numbers.share(fraction * most / gain)}" if gain else ""
 
 
 def won_back(finding: Finding) -> tuple[str, str]:

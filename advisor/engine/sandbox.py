@@ -53,7 +53,8 @@ class Sandbox:
         self.run = run
         self.formats: frozenset[str] = frozenset()
         self._timeout_s = timeout_s
-        self.con = duckdb.connect(":memory:", config={"threads": 2})
+        # One thread, on rows in one order: ties and sums of floats come out alike every time.
+        self.con = duckdb.connect(":memory:", config={"threads": 1})
         self.con.execute(schema_sql())
         for table in HIDDEN_TABLES:
             self.con.execute(f'DROP TABLE "{table}"')
@@ -82,7 +83,8 @@ class Sandbox:
         for (table,) in store.con.execute(filled, {"run": self.run}).fetchall():
             names = ", ".join(f'"{name}"' for name in wanted[table])
             rows = store.con.sql(
-                f'SELECT {names} FROM "{table}" WHERE run = $run', params={"run": self.run}
+                f'SELECT {names} FROM "{table}" WHERE run = $run ORDER BY ALL',
+                params={"run": self.run},
             )
             self.con.register("incoming", rows.to_arrow_table())
             self.con.execute(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM incoming')

@@ -8,7 +8,8 @@ nothing. Links and ranks are judged by evidence of their own, not by this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from advisor.engine.facts import Facts, ranks_not_read
@@ -19,6 +20,8 @@ from advisor.findings import Severity
 
 # Single calls that lost their partner (a lost event, an edge of the recording) change no gain.
 _MOST_PARTLY = 0.1
+# Where every rank was read, calls that lost an event are as the others, unless these are fewer.
+_MOST_LOST = 0.5
 _LONGEST_LIST = 60  # characters; beyond that, numbers of ranks tell nobody anything
 
 _TIME = (
@@ -33,6 +36,7 @@ _MISSING = (
     "FROM process_group g, unnest(g.ranks) AS m(rank) "
     "WHERE g.process_group = $of_group AND m.rank NOT IN (SELECT rank FROM whole_rank) ORDER BY 1"
 )
+_KNOWN = "SELECT 1 AS one FROM process_group WHERE process_group = $of_group AND len(ranks) > 1"
 
 
 def as_far_as_read(rule: Rule, row: Mapping[str, Any], sandbox: Sandbox) -> dict[str, Any]:
@@ -45,7 +49,7 @@ def as_far_as_read(rule: Rule, row: Mapping[str, Any], sandbox: Sandbox) -> dict
         return {**row, "unread_words": ""}
     scope = {"op": row.get("op"), "of_group": row.get("process_group")}
     (time,) = sandbox.records(_TIME, scope)
-    if time["partly_ns"] <= _MOST_PARTLY * time["all_ns"]:
+    if _told_by_the_rest(time, sandbox):
         return {**row, "unread_words": ""}
     words = _sentence(time["groups"], sandbox)
     changed = {**row, "unread_words": f"{words}."}
@@ -61,6 +65,8 @@ def partly_read_share(sandbox: Sandbox, facts: Facts) -> float:
     (time,) = sandbox.records(_TIME, {"op": None, "of_group": None})
     if not facts.step_ns or not time["rank_steps"]:
         return 0.0
+    if _all_read(time["groups"] or [], sandbox) and _told_by_the_rest(time, sandbox):
+        return 0.0
     return float(time["partly_ns"] / time["rank_steps"] / facts.step_ns)
 
 
@@ -69,10 +75,32 @@ def not_read(sandbox: Sandbox, facts: Facts) -> str:
     return _short(ranks_not_read(sandbox, facts))
 
 
-def _sentence(groups: list[str | None], sandbox: Sandbox) -> str:
+def _told_by_the_rest(time: Mapping[str, Any], sandbox: Sandbox) -> bool:
+    """Whether so little of the time lacks a rank that the rest tells what all of it is."""
+    if time["partly_ns"] <= _MOST_PARTLY * time["all_ns"]:
+        return True
+    few = time["partly_ns"] <= _MOST_LOST * time["all_ns"]
+    return few and _all_read(time["groups"], sandbox)
+
+
+def _all_read(groups: Sequence[str | None], sandbox: Sandbox) -> bool:
+    """Whether every rank of these groups was read whole: their calls lack single events only."""
+    return all(map(_is_known, groups, repeat(sandbox))) and not _missing(groups, sandbox)
+
+
+def _is_known(group: str | None, sandbox: Sandbox) -> bool:
+    return bool(group is not None and sandbox.records(_KNOWN, {"of_group": group}))
+
+
+def _missing(groups: Sequence[str | None], sandbox: Sandbox) -> list[dict[str, Any]]:
+    known = [group for group in groups if group is not None]
+    return [row for group in known for row in sandbox.records(_MISSING, {"of_group": group})]
+
+
+def _sentence(groups: Sequence[str | None], sandbox: Sandbox) -> str:
     """Who is missing from the calls of ``groups``, and where waiting for them shows."""
     known = [group for group in groups if group is not None]
-    rows = [row for group in known for row in sandbox.records(_MISSING, {"of_group": group})]
+    rows = _missing(groups, sandbox)
     absent = {int(row["rank"]) for row in rows if not row["is_cut"]}
     cut = {int(row["rank"]) for row in rows if row["is_cut"]} - absent
     if absent:

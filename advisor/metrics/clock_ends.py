@@ -16,6 +16,9 @@ SIGNIFICANT = 4.0
 _SIZE_RANGE = 2.0
 # A drift needs this much time to show (50 ppm, a poor clock, is 50 us after one second).
 _DRIFT_SPAN_NS = 2_000_000_000
+# No clock drifts by more: NTP and the kernel correct up to 500 ppm, and quartz is off by under 100.
+# Ends that move apart faster do so for another reason.
+_MOST_DRIFT = 500e-6
 _MOST_CALLS = 4_000
 
 
@@ -58,7 +61,8 @@ def difference(
     fit = huber(design / scale, late)
     coefficients, errors = fit.coefficients / scale, fit.errors / scale
     drift = 0.0
-    if with_drift and abs(coefficients[-1]) > SIGNIFICANT * errors[-1]:
+    slope = float(coefficients[-1]) * 1e-6 if with_drift else 0.0  # ns per ns
+    if with_drift and SIGNIFICANT * errors[-1] * 1e-6 < abs(slope) <= _MOST_DRIFT:
         drift = float(coefficients[-1])
     elif with_drift:
         fit = huber(design[:, :-1] / scale[:-1], late)

@@ -99,9 +99,10 @@ def _sure(finding: Finding) -> float:
 def _explains(claim: Explains, cause: Finding, effect: Finding) -> bool:
     if claim.rule != effect.rule or cause.run != effect.run:
         return False
+    # A cause that may give nothing is the same one as an effect of up to as much.
+    gain_ns = cause.at_most_ns() or cause.savings_ns or 0
     if SEVERITY_ORDER[cause.severity] > SEVERITY_ORDER[effect.severity] and (
-        cause.severity == Severity.INFO
-        or (cause.savings_ns or 0) < _NEARLY * (effect.savings_ns or 0)
+        cause.severity == Severity.INFO or gain_ns < _NEARLY * (effect.savings_ns or 0)
     ):
         return False
     if any(cause.evidence.facts.get(name) not in values for name, values in claim.when.items()):

@@ -152,6 +152,16 @@ def test_a_cause_just_under_a_grade_takes_its_effect_just_over() -> None:
     ]
 
 
+def test_a_cause_that_may_give_nothing_takes_an_effect_of_up_to_as_much() -> None:
+    """The calls are the same, whether or not their sizes tell what larger ones would give."""
+    gain = {"savings_low_ns": 0, "savings_high_ns": 26_000_000}
+    cause = finding("small-buckets", 13_000_000, process_group="0", **gain)
+    effect = finding("latency-bound-collectives", 25_700_000, "critical", process_group="0")
+    assert [item.rule for item in merge([cause, effect], RULES)] == ["small-buckets"]
+    less = cause.model_copy(update={"savings_high_ns": 14_000_000})
+    assert len(merge([less, effect], RULES)) == 2
+
+
 def gather(rule: str, savings: int, low: int, high: int, group: str = "0") -> Finding:
     return finding(
         rule, savings, "critical", savings_low_ns=low, savings_high_ns=high, process_group=group

@@ -15,13 +15,14 @@ from typing import Any
 from advisor.engine.facts import Facts, ranks_not_read
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.text import named_ranks
-from advisor.findings import Severity
+from advisor.engine.text import duration, lower_first, named_ranks
+from advisor.findings import Finding, Severity
 
 # Single calls that lost their partner (a lost event, an edge of the recording) change no gain.
 _MOST_PARTLY = 0.1
 # Where every rank was read, calls that lost an event are as the others, unless these are fewer.
 _MOST_LOST = 0.5
+_EXPOSED = "exposed-communication"  # the time itself, not a reason for it
 _LONGEST_LIST = 60  # characters; beyond that, numbers of ranks tell nobody anything
 
 _TIME = (
@@ -68,6 +69,21 @@ def partly_read_share(sandbox: Sandbox, facts: Facts) -> float:
     if _all_read(time["groups"] or [], sandbox) and _told_by_the_rest(time, sandbox):
         return 0.0
     return float(time["partly_ns"] / time["rank_steps"] / facts.step_ns)
+
+
+def seen_without(findings: Sequence[Finding], least_share: float) -> tuple[str, list[str]]:
+    """What is seen whoever is missing, as a sentence, and how to try whether it costs the time.
+
+    The first finding that would give ``least_share`` of the step if nobody waited for those who are
+    missing: sizes, counts and repeated traffic stand, what ending them gives does not. '' without.
+    """
+    for item in findings:
+        if item.rule == _EXPOSED or (item.savings_share or 0.0) < least_share:
+            continue
+        most = duration(item.savings_high_ns or item.savings_ns or 0)
+        tries = [f"or try, for up to {most} per step and perhaps none: {fix}" for fix in item.fix]
+        return f" Seen all the same: {lower_first(item.title.rstrip('.'))}.", tries[:1]
+    return "", []
 
 
 def not_read(sandbox: Sandbox, facts: Facts) -> str:

@@ -20,7 +20,8 @@ from advisor.engine.suspicion import (
     waits_for_nobody,
 )
 from advisor.engine.text import duration, lower_first, percent, ranks_text
-from advisor.engine.unread import partly_read_share
+from advisor.engine.unread import partly_read_share, seen_without
+from advisor.engine.unseen import as_far_as_seen
 from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
 
 # A device idle for half of the step has a problem, though not one of communication.
@@ -28,7 +29,6 @@ _MOSTLY_IDLE = 0.5
 _SMALL_PART = 0.01
 _FEW_EVENTS = 100  # per step and rank; a real step holds thousands
 _OPEN_SHARE = 0.10  # what a hidden link may cost is the first thing to say from here on
-_EXPOSED = "exposed-communication"  # the time itself, not a reason for it
 _HEALTHY_STEPS = 2  # one step alone is no ground to call a run healthy that waits
 
 
@@ -58,13 +58,14 @@ def verdict_of(
     untold = untold or partly_read_share(sandbox, facts) >= WARNING_SHARE
     if exposed_share >= WARNING_SHARE and (cut or untold):
         world = f" of {facts.world_size}" if facts.world_size else ""
+        seen, tries = seen_without(findings, WARNING_SHARE)
         return Verdict(
             title=f"{percent(exposed_share)} of the step is exposed communication"
             f"{_as_far_as_told(sandbox, facts)}; {told}{world} ranks cannot tell "
-            "whether it waits for a late rank or for the network.",
+            f"whether it waits for a late rank or for the network.{seen}",
             cause="unknown",
-            why=numbers + cut + _seen_without(findings),
-            next_steps=[all_ranks(sandbox)],
+            why=f"{cut} {numbers}".lstrip(),
+            next_steps=[all_ranks(sandbox), *tries],
         )
     if exposed_share >= WARNING_SHARE and sandbox.records(
         "SELECT 1 AS one FROM collective WHERE starts_with(process_group, 'not recorded') LIMIT 1"
@@ -132,6 +133,7 @@ def verdict_of(
     if doubt is not None:
         title = f"{title.removesuffix('.')}; a slow link that clocks hide is not excluded."
     plain = Verdict(title=title, cause="healthy", savings_ns=0, why=numbers, next_steps=tries)
+    plain = as_far_as_seen(plain, sandbox, facts)
     return plain if doubt is None else with_doubt(plain, doubt)
 
 
@@ -168,7 +170,7 @@ def _ranks_told(sandbox: Sandbox) -> tuple[int, str]:
     if not whole or whole.issuperset(read):
         return len(read), ""
     lost = ranks_text([rank for rank in read if rank not in whole])
-    return len(whole), f" The recording of rank {lost} is cut too short to count."
+    return len(whole), f"The recording of rank {lost} is cut too short to count."
 
 
 def _as_far_as_told(sandbox: Sandbox, facts: Facts) -> str:
@@ -186,15 +188,6 @@ def _suspicion(findings: Sequence[Finding]) -> str:
     for item in findings:
         if any(effect.startswith("exposed-communication") for effect in item.merged):
             return f"{lower_first(item.title.rstrip('.'))}, but "
-    return ""
-
-
-def _seen_without(findings: Sequence[Finding]) -> str:
-    """The first finding that stands whoever is missing, though what it would give does not."""
-    for item in findings:
-        if item.rule != _EXPOSED and (item.savings_share or 0.0) >= WARNING_SHARE:
-            fact = lower_first(item.title.rstrip("."))
-            return f" Seen in the ranks that were read, whatever it would give: {fact}."
     return ""
 
 

@@ -88,6 +88,10 @@ def test_missing_ranks_take_the_sure_part_and_are_named(
     assert (finding.savings_low_ns, bool(finding.savings_ns)) == (0, True)
     assert f"{who} not read: waiting for" in finding.message
     assert report.verdict.cause == "unknown"
+    assert report.verdict.savings_ns is None
+    seen = "for the network. Seen all the same: gradient all_reduce calls stop"
+    assert seen in report.verdict.title
+    assert report.verdict.next_steps[1].startswith("or try, for up to ")
     (said,) = report.runs[0].caveats
     assert said.startswith(caveat)
 

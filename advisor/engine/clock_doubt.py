@@ -58,7 +58,7 @@ _HIDDEN = (
     "WHERE c.op NOT IN ('send', 'recv') AND c.matched_ranks > 1), "
     "across AS (SELECT call_id FROM told GROUP BY call_id HAVING count(DISTINCT host) > 1) "
     "SELECT coalesce(sum(CASE WHEN matched_ranks > 2 THEN least(exposed_transfer_ns, "
-    "$times * $apart_ns) ELSE exposed_transfer_ns END), 0)::DOUBLE AS ns "
+    "$times::BIGINT * $apart_ns) ELSE exposed_transfer_ns END), 0)::DOUBLE AS ns "
     "FROM told JOIN across USING (call_id)"
 )
 

@@ -135,6 +135,12 @@ def test_a_doubt_about_more_than_the_finding_gives_comes_first(fixtures_dir: Pat
     assert "reshard_after_forward=False" in verdict.next_steps[1]
 
 
+def test_clocks_that_are_seconds_apart_are_said_as_well(fixtures_dir: Path) -> None:
+    apart = "UPDATE rank SET clock_residual_ns = 0, clock_offset_ns = 1500000000 * (rank % 2)"
+    verdict = shifted(fixtures_dir / "lab-fsdp2-slow-link", EVERY_HOST, *HIDDEN, apart).verdict
+    assert "clocks that differ by 1,500 ms cannot be told apart" in verdict.title
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -13,6 +13,7 @@ from advisor.engine.evaluate import evaluate
 from advisor.engine.facts import read_facts, summarise
 from advisor.engine.missing import with_this_recording
 from advisor.engine.numbering import number_findings, number_verdict
+from advisor.engine.probe_words import probe_caveats
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.step_words import caveats, word_for_trace
@@ -66,6 +67,8 @@ def diagnose(
             summary = summarise(store, sandbox, facts)
             summary.caveats = caveats(sandbox, facts, summary.step_source)
             verdict = verdict_of(merged, run_outcomes, sandbox, facts, summary.notes)
+            every = [finding for result in results for finding in result.findings]
+            summary.caveats += probe_caveats(every, verdict)
             verdicts.append(word_for_trace(summary, verdict, merged))
             summaries.append(summary)
             outcomes += sorted(run_outcomes, key=lambda outcome: outcome.rule)

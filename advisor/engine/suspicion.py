@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 
 from advisor.engine.facts import Facts
+from advisor.engine.probe_words import denied, is_denied
 from advisor.engine.recording import more_steps
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.text import duration, lower_first, percent
@@ -39,6 +40,8 @@ def suspected(
     if not likely or not facts.step_ns:
         return None
     first = likely[0]
+    if is_denied(first):
+        return denied(first, facts, numbers)
     worth = [first, *(item for item in worth if item is not first)]
     gain = first.savings_ns or 0
     noise = facts.noise_ns or 0

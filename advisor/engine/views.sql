@@ -339,7 +339,11 @@ WITH placed AS (
   SELECT *, coalesce(excess_low_ns, excess_ns_per_step / 2) AS own_low_ns, -- low end from the calls alone
     try_cast(evidence AS JSON) -> '$.share' AS share, try_cast(evidence AS JSON) ->> '$.probe' AS probe,
     (try_cast(evidence AS JSON) ->> '$.probe_gbps')::DOUBLE AS probe_gbps, (try_cast(evidence AS JSON) ->> '$.probe_expected_gbps')::DOUBLE AS probe_expected_gbps,
+    try_cast(evidence AS JSON) ->> '$.direction' AS direction, -- what is slow of a rank or host: 'send', 'receive', 'both', null
     try_cast(candidates AS INTEGER[]) AS open_ranks,
+    CASE direction WHEN 'send' THEN 'sending' WHEN 'receive' THEN 'receiving' WHEN 'both' THEN 'sending and receiving' ELSE 'sending or receiving' END AS way,
+    CASE kind WHEN 'edge' THEN 'the link from rank ' || src || ' to rank ' || dst WHEN 'rank' THEN 'rank ' || src || coalesce(' on ' || host, '') || ' (' || way || ')'
+      WHEN 'host' THEN 'host ' || host || ' (' || way || ')' END AS place_words,
     CASE kind WHEN 'edge' THEN 0 WHEN 'rank' THEN 1 WHEN 'host' THEN 2 WHEN 'group' THEN 3 ELSE 4 END AS precision_order
   FROM link_excess)
 SELECT p.*, (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_high, -- excess, of a call's time
@@ -353,9 +357,12 @@ SELECT p.*, (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_h
   CASE WHEN kind = 'edge' THEN src || ' -> ' || dst END AS link,
   CASE WHEN kind IN ('edge', 'rank') THEN src END AS culprit_rank,
   (SELECT any_value(r.host) FROM rank r WHERE r.rank = p.src) AS src_host,
-  (SELECT any_value(r.host) FROM rank r WHERE r.rank = p.dst) AS dst_host
+  (SELECT any_value(r.host) FROM rank r WHERE r.rank = p.dst) AS dst_host,
+  -- Places that only a probe finds slow.
+  (SELECT string_agg(o.place_words || ', ' || printf('%.3g', o.probe_gbps) || ' GB/s where other links give ' || printf('%.3g', o.probe_expected_gbps) || ' GB/s', '; ' ORDER BY o.probe_gbps, o.src, o.dst)
+    FROM placed o WHERE o.probe = 'names') AS probe_names
 FROM placed p LEFT JOIN whatif_gain w
-  ON w.setting = 'restore-link' AND w.value = p.src::VARCHAR AND expected_from IS DISTINCT FROM 'stalls';
+  ON w.setting = 'restore-link' AND w.value = p.src::VARCHAR AND expected_from IS DISTINCT FROM 'stalls' AND probe IS DISTINCT FROM 'names';
 
 -- What a recording says of its own workload; empty for other people's traces.
 CREATE VIEW workload AS

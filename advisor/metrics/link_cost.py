@@ -45,7 +45,11 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Culprit:
-    """A place: calls with a rank of ``near`` and one of ``far`` (None: any other host's) use it."""
+    """A place: calls with a rank of ``near`` and one of ``far`` (None: any other host's) use it.
+
+    ``direction`` of a rank or host: what is slow there, 'send', 'receive' or 'both'; None where it
+    is not told, and of other kinds.
+    """
 
     kind: str
     src: int
@@ -53,6 +57,7 @@ class Culprit:
     near: frozenset[int]
     far: frozenset[int] | None
     candidates: tuple[int, ...] = ()
+    direction: str | None = None
 
     def used_by(self, ranks: Sequence[int]) -> bool:
         """Whether a call of these ranks goes over the slow place."""
@@ -60,10 +65,10 @@ class Culprit:
         return bool(others) and not self.near.isdisjoint(ranks)
 
 
-def of_host(ranks: Sequence[int]) -> Culprit:
+def of_host(ranks: Sequence[int], direction: str | None = None) -> Culprit:
     """The link of a host, by its ranks."""
     kind = "rank" if len(ranks) == 1 else "host"
-    return Culprit(kind, ranks[0], None, frozenset(ranks), None)
+    return Culprit(kind, ranks[0], None, frozenset(ranks), None, direction=direction)
 
 
 def link_row(
@@ -87,13 +92,7 @@ def link_row(
     if expected_gbps is None and measured is not None:
         expected_gbps = measured / (1 - share[1])
     return {
-        "run": data.run,
-        "kind": culprit.kind,
-        "src": culprit.src,
-        "dst": culprit.dst,
-        "host": data.infos[culprit.src].host if culprit.src in data.infos else None,
-        "process_group": None,
-        "candidates": json.dumps(culprit.candidates) if culprit.candidates else None,
+        **_place(data, culprit),
         "calls": calls,
         "measured_gbps": measured,
         "expected_gbps": expected_gbps,
@@ -102,16 +101,47 @@ def link_row(
         "excess_low_ns": round(saved[0][1]),
         "excess_high_ns": round(saved[2][2]),
         "p_value": p_value,
-        "evidence": json.dumps(
-            {
-                "share": [round(value, 3) for value in share],
-                "near": sorted(culprit.near),
-                "far": None if culprit.far is None else sorted(culprit.far),
-                **evidence,
-            },
-            default=str,
-        ),
+        "evidence": _evidence(culprit, {"share": [round(value, 3) for value in share], **evidence}),
     }
+
+
+def named_row(
+    data: Inputs, culprit: Culprit, *, calls: int, evidence: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The row of a place that only a probe finds slow: without any cost in the traced steps."""
+    return {
+        **_place(data, culprit),
+        "calls": calls,
+        "measured_gbps": bandwidth(data, culprit),
+        "expected_gbps": None,
+        "expected_from": "probe",
+        "excess_ns_per_step": None,
+        "excess_low_ns": None,
+        "excess_high_ns": None,
+        "p_value": None,
+        "evidence": _evidence(culprit, evidence),
+    }
+
+
+def _place(data: Inputs, culprit: Culprit) -> dict[str, Any]:
+    return {
+        "run": data.run,
+        "kind": culprit.kind,
+        "src": culprit.src,
+        "dst": culprit.dst,
+        "host": data.infos[culprit.src].host if culprit.src in data.infos else None,
+        "process_group": None,
+        "candidates": json.dumps(culprit.candidates) if culprit.candidates else None,
+    }
+
+
+def _evidence(culprit: Culprit, more: Mapping[str, Any]) -> str:
+    own = {
+        "near": sorted(culprit.near),
+        "far": None if culprit.far is None else sorted(culprit.far),
+        "direction": culprit.direction,
+    }
+    return json.dumps({**own, **more}, default=str)
 
 
 def bandwidth(data: Inputs, culprit: Culprit) -> float | None:

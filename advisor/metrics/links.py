@@ -22,8 +22,8 @@ from advisor.metrics.clock_places import weigh
 from advisor.metrics.fits import link_kind, wire_name
 from advisor.metrics.link_cost import Culprit, Inputs, Share, link_row, of_host
 from advisor.metrics.operations import POINT_TO_POINT
-from advisor.metrics.peers import PeerExcess, peer_excess
-from advisor.metrics.places import Home
+from advisor.metrics.peers import PeerExcess, pair_direction, peer_excess
+from advisor.metrics.places import Home, direction_of
 from advisor.metrics.probes import Probe, probe_rows
 from advisor.metrics.ring_ends import Ring, observe
 from advisor.metrics.rings import Explained, explain
@@ -55,7 +55,7 @@ def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
     )
     probed = probe.places(home) if probe is not None else None
     if culprit is None:
-        return probe_rows(data, probed or ())
+        return probe_rows(data, probed or (), alone=True)
     same = next((one for one in probed or () if one.is_at(culprit)), None)
     denied = probed is not None and probe is not None and probe.covers(culprit, home)
     share = same.share if same else _share(found, [p for p in slow if culprit.used_by(p.ranks)])
@@ -73,7 +73,8 @@ def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
             "groups": [vars(peer) for peer in peers],
         },
     )
-    return [row] if same else [row, *probe_rows(data, probed or ())]
+    others = [one for one in probed or () if one is not same]
+    return [row, *probe_rows(data, others, alone=False)]
 
 
 def homes(data: Inputs) -> dict[int, Home]:
@@ -155,7 +156,7 @@ def _by_ring(found: Explained | None, home: Mapping[int, Home]) -> Culprit | Non
     whole = {place.homes[0] for place in found.places if place.kind != "edge"}
     edges = {place.homes for place in found.places if place.kind == "edge"}
     if len(whole) == 1 and not edges:
-        return of_host(ranks[whole.pop()])
+        return of_host(ranks[whole.pop()], direction_of(found.places))
     if len(edges) == 1:
         ((source, target),) = edges
         if whole <= {source, target}:
@@ -219,10 +220,11 @@ def _by_rank(
     if not ranked:
         return None
     near = [rank for rank in ranked if scores[rank] * _CLEAR >= scores[ranked[0]]]
-    if len(near) == 1:
-        return of_host(near)
     if len({home.get(rank) for rank in near}) == 1:
-        return of_host(sorted(near))
+        rings = found.places if found is not None else ()
+        own = all(place.homes == (home.get(near[0]),) for place in rings)
+        direction = direction_of(rings) if rings and own else pair_direction(peers, near)
+        return of_host(sorted(near), direction)
     culprits = frozenset(near)
     return Culprit("candidates", near[0], None, frozenset(near[:1]), None, tuple(sorted(culprits)))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,6 +83,23 @@ def peer_excess(
             assert isinstance(key, tuple)
             found += _compare(str(key[0]), int(key[1]), members)
     return found
+
+
+def pair_direction(peers: Sequence[PeerExcess], near: Collection[int]) -> str | None:
+    """Which way these ranks are slow: 'send', 'receive' or 'both', as far as pairs tell; else None.
+
+    One way is told only where pairs of the other way were compared too and are fast.
+    """
+    pairs = [peer for peer in peers if peer.op == "send"]
+    if any(peer.slow and peer.op != "send" for peer in peers):
+        return None
+    seen = {(end, peer.slow) for peer in pairs for end in (0, 1) if peer.ranks[end] in near}
+    told: dict[frozenset[tuple[int, bool]], str] = {
+        frozenset({(0, True), (1, False)}): "send",
+        frozenset({(0, False), (1, True)}): "receive",
+        frozenset({(0, True), (1, True)}): "both",
+    }
+    return told.get(frozenset(seen))
 
 
 def _compare(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 Home = Hashable
 
+_DIRECTIONS = {"out": "send", "in": "receive", "both": "both"}
+
 
 @dataclass(frozen=True)
 class Place:
@@ -25,6 +27,12 @@ class Place:
             return (source, target) == self.homes
         sends, receives = source == self.homes[0], target == self.homes[0]
         return (sends and self.kind != "in") or (receives and self.kind != "out")
+
+
+def direction_of(places: Iterable[Place]) -> str | None:
+    """Which way a host is slow if all places agree: 'send', 'receive' or 'both'; else None."""
+    kinds = {place.kind for place in places}
+    return _DIRECTIONS.get(kinds.pop()) if len(kinds) == 1 else None
 
 
 def places_of(edges: Iterable[tuple[int, int]], home: Mapping[int, Home]) -> list[Place]:

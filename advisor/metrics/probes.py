@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.metrics.fits import fit_record
-from advisor.metrics.link_cost import Culprit, Inputs, Share, bandwidth, link_row, of_host
+from advisor.metrics.link_cost import (
+    Culprit,
+    Inputs,
+    Share,
+    bandwidth,
+    link_row,
+    named_row,
+    of_host,
+)
 from advisor.metrics.pair_hosts import FEWEST, by_host
 from advisor.metrics.pair_timings import Pair, Suspect, suspects, timed_pairs
 from advisor.metrics.places import Home
@@ -42,11 +50,18 @@ class Probed:
         return max(1 - (1 + _SPREAD) * left, 0.0), 1 - left, 1 - (1 - _SPREAD) * left
 
     def is_at(self, other: Culprit) -> bool:
-        """Whether this is the other place, or the end of it that is slow."""
-        theirs = other.near | (other.far or frozenset()) | frozenset(other.candidates)
-        return not self.culprit.near.isdisjoint(theirs) and (
-            self.culprit.far is None or not self.culprit.far.isdisjoint(theirs)
-        )
+        """Whether this is the other place, one of its links, or the end of it that is slow.
+
+        A host that sends slowly is not at a link that it receives over, nor the other way round.
+        """
+        if other.kind == "candidates":
+            theirs = other.near | (other.far or frozenset()) | frozenset(other.candidates)
+            return not self.culprit.near.isdisjoint(theirs) and (
+                self.culprit.far is None or not self.culprit.far.isdisjoint(theirs)
+            )
+        (sends, receives), (sent, received) = _slow_ends(self.culprit), _slow_ends(other)
+        at = (not sends.isdisjoint(sent), not receives.isdisjoint(received))
+        return all(at) if self.culprit.far is not None and other.far is not None else any(at)
 
     def numbers(self) -> dict[str, Any]:
         """For the evidence."""
@@ -79,10 +94,10 @@ class Probe:
         names, merged = by_host(self.pairs, where)
         if len(merged) < FEWEST:
             return None  # too few to compare
-        by_place: dict[tuple[int, ...], Probed] = {}
+        by_place: dict[tuple[int, ...], list[Suspect]] = defaultdict(list)
         for suspect in suspects(merged):
-            by_place.setdefault(suspect.ranks, _probed(suspect, [ranks[n] for n in names]))
-        return list(by_place.values())
+            by_place[suspect.ranks].append(suspect)
+        return [_probed(same, [ranks[n] for n in names]) for same in by_place.values()]
 
     def covers(self, culprit: Culprit, home: Mapping[int, Home]) -> bool:
         """Whether links of every host that a place may be on were measured."""
@@ -101,27 +116,50 @@ class Probe:
         return {"run": run, "kind": USE, "name": name, "value": said}
 
 
-def _probed(suspect: Suspect, ranks: Sequence[Sequence[int]]) -> Probed:
-    near = ranks[suspect.ranks[0]]
-    if suspect.kind in ("sender", "receiver"):
-        culprit = of_host(near)
+def _slow_ends(place: Culprit) -> tuple[frozenset[int], frozenset[int]]:
+    """The ranks that may send slowly at a place, and those that may receive slowly."""
+    if place.far is not None:
+        return place.near, place.far
+    none: frozenset[int] = frozenset()
+    sends = none if place.direction == "receive" else place.near
+    return sends, none if place.direction == "send" else place.near
+
+
+def _probed(same: Sequence[Suspect], ranks: Sequence[Sequence[int]]) -> Probed:
+    """The place of suspects that are one: a host may be slow both ways. The slowest comes first."""
+    first = same[0]
+    near = ranks[first.ranks[0]]
+    if first.kind in ("sender", "receiver"):
+        direction = "both" if len(same) > 1 else "send" if first.kind == "sender" else "receive"
+        culprit = of_host(near, direction)
     else:
-        far = ranks[suspect.ranks[1]]
+        far = ranks[first.ranks[1]]
         culprit = Culprit("edge", near[0], far[0], frozenset(near), frozenset(far),
                           (near[0], far[0]))  # fmt: skip
-    return Probed(culprit, suspect.gbps, suspect.expected_gbps, suspect.pairs)
+    return Probed(culprit, first.gbps, first.expected_gbps, sum(one.pairs for one in same))
 
 
-def probe_rows(data: Inputs, probed: Sequence[Probed]) -> list[dict[str, Any]]:
-    """Rows of the places that only the probe shows, where the traced calls ran at their rate."""
-    rows = []
-    for one in probed:
+def probe_rows(data: Inputs, probed: Sequence[Probed], *, alone: bool) -> list[dict[str, Any]]:
+    """Rows of the places that the probe shows and the traces' own evidence does not.
+
+    ``alone``: the traces show no place at all. Then the one that costs most is what limits the
+    calls over it, where these ran at its rate. All others are named, without a cost.
+    """
+    shown = []
+    for one in probed if alone else ():
         moved = bandwidth(data, one.culprit)
         if moved is not None and moved <= _FASTER * one.gbps:
             evidence = {"probe": "shows", **one.numbers()}
-            rows.append(link_row(data, one.culprit, one.share, calls=one.pairs,
-                                 expected_from="probe", evidence=evidence))  # fmt: skip
-    return rows
+            row = link_row(data, one.culprit, one.share, calls=one.pairs,
+                           expected_from="probe", evidence=evidence)  # fmt: skip
+            shown.append((one, row))
+    first = max(shown, key=lambda item: item[1]["excess_ns_per_step"], default=None)
+    named = [
+        named_row(data, one.culprit, calls=one.pairs,
+                  evidence={"probe": "names", **one.numbers()})
+        for one in probed if first is None or one is not first[0]
+    ]  # fmt: skip
+    return named if first is None else [first[1], *named]
 
 
 def read_probe(con: Any, run: str) -> Probe | None:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from advisor import api
+from advisor.metrics.link_cost import Culprit, of_host
+from advisor.metrics.probes import Probed
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "lab-fsdp2-slow-link"
 HOSTS = [f"advlab15101-h{number}" for number in range(4)]
@@ -35,6 +37,110 @@ def probe(path: Path, slow: int | None, hosts: list[str], factor: float = 7.0) -
                 "collectives": collectives}  # fmt: skip
     path.write_text(json.dumps(document))
     return path
+
+
+def directed(path: Path, slow: set[tuple[int, int]], hosts: list[str]) -> Path:
+    """Every pair at 0.25 GB/s, those of ``slow`` (sender, receiver) at 0.05 GB/s."""
+    pairs = []
+    for src, dst in itertools.permutations(range(4), 2):
+        transfer_us = LARGE / (50 if (src, dst) in slow else 250)
+        for size, time_us in ((4, 150.0), (LARGE, 150.0 + transfer_us)):
+            pairs.append({"src": src, "dst": dst, "bytes": size, "round_trip_us": time_us})
+    document = {"format": "advisor-probe", "world_size": 4, "hosts": hosts, "pairs": pairs,
+                "collectives": []}  # fmt: skip
+    path.write_text(json.dumps(document))
+    return path
+
+
+def hosts_of(traces: Path) -> list[str]:
+    with api.load(traces) as run:
+        return [row[0] for row in run.sql("SELECT host FROM rank ORDER BY rank").values.tolist()]
+
+
+TO_1 = {(0, 1), (2, 1), (3, 1)}
+FROM_1 = {(1, 0), (1, 2), (1, 3)}
+WAYS = {
+    "sending": (FROM_1, "send"),
+    "receiving": (TO_1, "receive"),
+    "sending and receiving": (FROM_1 | TO_1, "both"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_probe_tells_which_way_a_host_is_slow(tmp_path: Path, way: str) -> None:
+    slow, direction = WAYS[way]
+    row, finding = place(FIXTURE, directed(tmp_path / "probe.json", slow, HOSTS))
+    assert (row["evidence"]["probe"], row["evidence"]["direction"]) == ("confirms", direction)
+    assert f"of {HOSTS[1]} ({way}):" in finding.fix[0]
+    assert "advisor probe" not in finding.verify
+    assert "advisor compare OLD NEW" in finding.verify
+
+
+def test_the_ends_of_two_operations_tell_the_direction_without_a_probe() -> None:
+    row, finding = place(FIXTURE)
+    assert row["evidence"]["direction"] == "both"
+    assert f"of {HOSTS[1]} (sending and receiving):" in finding.fix[0]
+    assert "advisor probe between the two ends" in finding.verify
+
+
+# What the traces show, what the probe shows, and whether these are one place.
+EDGE = Culprit("edge", 0, 2, frozenset({0}), frozenset({2}), (0, 2))
+BACK = Culprit("edge", 2, 0, frozenset({2}), frozenset({0}), (2, 0))
+OPEN = Culprit("candidates", 0, None, frozenset({0}), None, (0, 1, 2))
+SAME = {
+    "sender of the edge": (EDGE, of_host([0], "send"), True),
+    "receiver of the edge": (EDGE, of_host([2], "receive"), True),
+    "its receiver both ways": (EDGE, of_host([2], "both"), True),
+    "its sender, but receiving": (EDGE, of_host([0], "receive"), False),
+    "its receiver, but sending": (EDGE, of_host([2], "send"), False),
+    "the edge": (EDGE, EDGE, True),
+    "the edge the other way": (EDGE, BACK, False),
+    "host of unknown direction": (of_host([2]), of_host([2], "receive"), True),
+    "host that sends, receiving": (of_host([2], "send"), of_host([2], "receive"), False),
+    "one link of the host": (of_host([2], "receive"), EDGE, True),
+    "a link that the host sends over": (of_host([2], "receive"), BACK, False),
+    "another host": (of_host([2]), of_host([1], "both"), False),
+    "a candidate": (OPEN, of_host([1], "receive"), True),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_a_place_is_the_traces_only_where_its_direction_fits(case: str) -> None:
+    traced, probed, same = SAME[case]
+    assert Probed(probed, 0.05, 0.25, 3).is_at(traced) is same
+
+
+def test_a_probe_that_finds_another_place_slow_names_it_beside_the_traces(tmp_path: Path) -> None:
+    path = directed(tmp_path / "probe.json", {(3, 0), (3, 1), (3, 2)}, HOSTS)
+    with api.load(FIXTURE, path) as run:
+        rows = run.sql("SELECT * FROM link_excess ORDER BY src").to_dict("records")
+        report = run.report
+    traced, named = rows
+    assert (traced["src"], json.loads(traced["evidence"])["probe"]) == (1, "denies")
+    assert (named["src"], json.loads(named["evidence"])["probe"]) == (3, "names")
+    of_links = [item for item in report.findings if item.rule == "slow-ring-link"]
+    assert [(item.severity, item.ranks) for item in of_links] == [("info", [1]), ("info", [3])]
+    assert of_links[1].savings_ns is None
+    where = f"rank 3 on {HOSTS[3]} (sending)"
+    said = " ".join([report.verdict.title, *report.runs[0].caveats])
+    assert "a probe finds it as fast as the others" in said
+    assert where in said
+    assert where in of_links[0].message and "another path" in of_links[0].message
+    assert not any("advisor probe" in item.verify for item in of_links)
+
+
+def test_a_slow_place_of_a_probe_is_named_beside_a_verdict_on_something_else(
+    tmp_path: Path,
+) -> None:
+    late = FIXTURE.parent / "lab-ddp-slow-rank"
+    hosts = hosts_of(late)
+    path = directed(tmp_path / "probe.json", TO_1, hosts)
+    with api.load(late, path) as run:
+        verdict, (summary,) = run.report.verdict, run.report.runs
+        found = [item for item in run.report.findings if item.rule == "slow-ring-link"]
+    assert verdict.cause == "straggler-rank"
+    assert [(item.severity, item.ranks) for item in found] == [("info", [1])]
+    assert any(f"rank 1 on {hosts[1]} (receiving)" in text for text in summary.caveats)
 
 
 def place(*paths: Path) -> tuple[dict[str, Any], Any]:

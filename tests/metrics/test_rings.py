@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.metrics.places import Place
+from advisor.metrics.places import Place, direction_of
 from advisor.metrics.ring_ends import Ring
 from advisor.metrics.ring_model import SHARES, edges, ends
 from advisor.metrics.rings import explain
@@ -53,6 +53,7 @@ def test_two_operations_tell_a_host_and_its_direction(layout: str, kind: str) ->
     assert found is not None
     assert found.places[0] == place
     assert {one.homes[0] for one in found.places} == {"h1"}
+    assert direction_of(found.places) == {"both": "both", "out": "send", "in": "receive"}[kind]
     low, _, high = found.share
     assert low < 0.8 < high
 
@@ -65,6 +66,7 @@ def test_one_operation_leaves_the_two_ends_of_an_edge_open(layout: str) -> None:
     assert found is not None
     alike = {Place("out", ("h1",)), Place("in", ("h0",)), Place("edge", ("h1", "h0"))}
     assert alike <= set(found.places)
+    assert direction_of(found.places) is None
 
 
 @pytest.mark.parametrize("layout", HOMES)

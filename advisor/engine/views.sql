@@ -92,6 +92,17 @@ SELECT c.* EXCLUDE (exposed_transfer_ns),
     AS partly_read -- a rank of the call is missing: waiting for it may be all of that time
 FROM collective c SEMI JOIN used_step USING (step) SEMI JOIN whole_rank USING (rank);
 
+-- Lateness over all groups. summed_cost_ns is METRICS' cost, per used step: the sum over the calls in which
+-- the rank is last, and over the other ranks, of last start less own start (calls that run at once count
+-- each, hidden waits too). peer_wait_ns is cost_ns_per_step as mean over those that share calls with it.
+CREATE VIEW late_rank AS
+WITH summed AS (
+  SELECT last_rank AS rank, sum(wait_ns) / (SELECT count(*) FROM used_step) AS ns FROM call
+  WHERE last_rank IS NOT NULL AND op IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier') GROUP BY last_rank)
+SELECT l.*, r.host, coalesce(s.ns, 0)::BIGINT AS summed_cost_ns, sum(cost_ns_per_step) OVER () AS all_ns,
+  coalesce(TRY_CAST(l.reason_evidence ->> 'others_per_peer' AS DOUBLE), 1) AS of_peers, (cost_ns_per_step * of_peers)::BIGINT AS peer_wait_ns
+FROM lateness l LEFT JOIN rank r ON r.rank = l.rank LEFT JOIN summed s ON s.rank = l.rank WHERE l.process_group IS NULL;
+
 -- Gradient reductions: known buckets, else reductions in the backward pass of a group that does
 -- not reduce in the forward pass (tensor parallelism does).
 CREATE VIEW gradient_call AS

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from advisor.metrics.breakdown import Occupancy
 from advisor.metrics.calls import Call
 from advisor.metrics.clock import Clock, aligned
-from advisor.metrics.intervals import Int64s
+from advisor.metrics.intervals import Int64s, Intervals
 
 _LOOK_BACK = 2048
 
@@ -27,9 +27,10 @@ _LOOK_BACK = 2048
 class Arrivals:
     """The matched synchronising calls of one group in order; arrays are [call, rank], times ns.
 
-    ``lateness`` = arrival less the median arrival, on the aligned clock. ``excess`` = own time
-    since the last common release, over the ranks' median; ``begin`` is where that time starts (own
-    clock). ``segment`` numbers the stretches between releases.
+    ``lateness`` = arrival (of a CPU's call: when it was asked for) less the ranks' median, of two
+    the earlier, on the aligned clock: it serves to find reasons and is shown nowhere. ``excess`` =
+    own time since the last common release, over the ranks' median; ``begin`` is where that time
+    starts (own clock). ``segment`` numbers the stretches between releases.
     """
 
     group: str | None
@@ -48,8 +49,13 @@ def arrivals(
     occupancy: Mapping[int, Occupancy],
     on_device: Mapping[int, bool],
     clocks: Mapping[int, Clock],
+    lost: Mapping[int, Intervals] | None = None,
 ) -> Arrivals | None:
-    """Arrivals at the calls of one group, of the ranks that can be compared; None without any."""
+    """Arrivals at the calls of one group, of the ranks that can be compared; None without any.
+
+    ``lost`` is when a rank was in calls that it has no record of (aligned clock): what it did in
+    such a stretch is not known, and no excess of its own.
+    """
     if not columns:
         return None
     ranks = widest(columns)
@@ -83,6 +89,14 @@ def arrivals(
     # Before the first release there is nothing to compare with but the clocks.
     excess = np.where(release[:, None] >= 0, spent - _median(spent), lateness)
     segment = np.cumsum(np.diff(release, prepend=-2) != 0) - 1
+    for place, rank in enumerate(ranks):
+        if lost and rank in lost:
+            # All of the stretch: of calls that are alike, another one may pass for the lost one.
+            first = np.flatnonzero(np.diff(segment, prepend=-1))
+            low = np.minimum.reduceat(begin[:, place] + offset[:, place], first)
+            high = np.maximum.reduceat(end[:, place] + offset[:, place], first)
+            unknown = (lost[rank].covered(low, high) > 0)[segment]
+            excess[unknown, place] = np.minimum(excess[unknown, place], 0)
     return Arrivals(group, ranks, tuple(own), arrival, begin, lateness, excess, segment)
 
 

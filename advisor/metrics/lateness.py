@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.metrics.blame import Arrivals, arrivals
 from advisor.metrics.breakdown import Occupancy
 from advisor.metrics.calls import Call
-from advisor.metrics.clock import Clock
-from advisor.metrics.intervals import Int64s, Intervals
+from advisor.metrics.clock import Clock, aligned
+from advisor.metrics.intervals import Intervals
+from advisor.metrics.lost_calls import lost_time
 from advisor.metrics.operations import SYNCHRONISING
 from advisor.metrics.reasons import Reason, reason_of
 from advisor.metrics.robust import binomial_tail, bootstrap
@@ -23,6 +25,8 @@ from advisor.metrics.timeline import Timeline
 
 # A rank is a straggler when chance would make it last this often less than once in twenty runs.
 _SIGNIFICANCE = 0.05
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -50,10 +54,11 @@ def lateness_rows(
         if call.op in SYNCHRONISING and call.last_rank is not None:
             by_group[call.group].append(column)
     on_device = {rank: line.on_device for rank, line in ranks.lines.items()}
+    lost = lost_time(columns, ranks.clocks)
     found = [
         item
         for name in sorted(by_group, key=lambda n: (n is None, n or ""))
-        if (item := arrivals(name, by_group[name], ranks.occupancy, on_device, ranks.clocks))
+        if (item := arrivals(name, by_group[name], ranks.occupancy, on_device, ranks.clocks, lost))
     ]
     if not found:
         return []
@@ -83,7 +88,7 @@ def _row(
 ) -> dict[str, Any]:
     calls = times_last = trials = successes = 0
     chance = 0.0
-    late: list[Int64s] = []
+    late: list[Floats] = []
     signed = dict.fromkeys(costs[rank], 0.0)
     for item in items:
         if rank not in item.ranks:
@@ -91,7 +96,7 @@ def _row(
         place = item.ranks.index(rank)
         calls += len(item.columns)
         times_last += sum(column[rank].last_rank == rank for column in item.columns)
-        late.append(item.lateness[:, place])
+        late.append(after_median(item.columns, rank, ranks.clocks))
         # Calls of one stretch are late together: the stretch is what counts as one trial.
         lasts = np.append(np.flatnonzero(np.diff(item.segment)), len(item.segment) - 1)
         trials += len(lasts)
@@ -126,16 +131,42 @@ def _row(
         "calls": calls,
         "times_last": times_last,
         "p_value": p_value,
-        "median_lateness_ns": int(np.median(np.concatenate(late))),
+        "median_lateness_ns": round(float(np.median(np.concatenate(late)))),
         "cost_ns_per_step": round(max(mean, 0.0)),
         "cost_low_ns": round(max(low, 0.0)),
         "cost_high_ns": round(max(high, 0.0)),
         "systematic": significant and mean > 0 and low > 0,
         "reason": reason.name if reason else None,
         "reason_evidence": json.dumps(
-            {**_evidence(reason, trials, successes), "own_excess_ns_per_step": round(own_excess)}
+            {
+                **_evidence(reason, trials, successes),
+                "own_excess_ns_per_step": round(own_excess),
+                "others_per_peer": others_per_peer(rank, items, len(members)),
+            }
         ),
     }
+
+
+def after_median(
+    columns: Sequence[Mapping[int, Call]], rank: int, clocks: Mapping[int, Clock]
+) -> Floats:
+    """Lateness by METRICS section 6: per call start(rank) - median start over its ranks, ns.
+
+    On the aligned clock. With an even number of ranks the median lies midway between the middle
+    two, so that of two ranks each is half of what lies between them off.
+    """
+    values = np.empty(len(columns), dtype=np.float64)
+    for row, column in enumerate(columns):
+        own = aligned(column[rank].start, rank, clocks)
+        # Differences first: nanoseconds since 1970 do not fit a double.
+        values[row] = -np.median([aligned(c.start, r, clocks) - own for r, c in column.items()])
+    return values
+
+
+def others_per_peer(rank: int, items: Sequence[Arrivals], members: int) -> float:
+    """All other ranks over those that meet ``rank`` in a call: 1 where everybody does."""
+    peers = {other for item in items if rank in item.ranks for other in item.ranks} - {rank}
+    return round((members - 1) / max(len(peers), 1), 4)
 
 
 def _evidence(reason: Reason | None, trials: int, successes: int) -> dict[str, Any]:
@@ -148,7 +179,8 @@ def _costs(
 ) -> dict[int, dict[int, float]]:
     """late rank -> {step: exposed waiting that its own excess causes, mean over the others, ns}.
 
-    Of a call's waiting, the last rank's own excess is what it is to blame for, at most.
+    Of a call's waiting, the last rank's own excess is what it is to blame for, at most. That is
+    what a step may gain; METRICS' cost, the sum of all waits, is in view ``late_rank``.
     """
     spans: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for item in items:

@@ -252,8 +252,8 @@ CREATE TABLE lateness (
   calls INTEGER NOT NULL,           -- matched synchronising calls looked at
   times_last INTEGER NOT NULL,      -- how often this rank arrived last
   p_value DOUBLE,                   -- of being last that often by chance, corrected for the number of ranks
-  median_lateness_ns BIGINT,        -- start minus the median start over ranks
-  cost_ns_per_step BIGINT,          -- exposed waiting it causes on the other ranks, mean over them, per step
+  median_lateness_ns BIGINT,        -- start minus the median start over the call's ranks, aligned clock; median over calls
+  cost_ns_per_step BIGINT,          -- exposed waiting that its own delay causes, mean over all other ranks, per step
   cost_low_ns BIGINT,               -- 95 % interval over steps
   cost_high_ns BIGINT,              -- 95 % interval over steps
   systematic BOOLEAN,               -- true: straggler; false: moving lateness or on time
@@ -344,7 +344,7 @@ CREATE TABLE pipeline_stage (
   micro_batches INTEGER,            -- messages each way per step over a boundary
   step_ns BIGINT NOT NULL,          -- median step
   compute_ns BIGINT NOT NULL,       -- compute per step, median
-  bubble_ns BIGINT NOT NULL,        -- time per step with neither compute nor a transfer of its own, median
+  bubble_ns BIGINT NOT NULL,        -- per step idle, or exposed waiting for a neighbour, also while a message of its own is on its way; median
   bubble_share DOUBLE NOT NULL,     -- bubble / step
   ideal_bubble_share DOUBLE,        -- (p-1)/(m+p-1) for equal stages
   imbalance_ns BIGINT               -- compute over the mean of the stages per step

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.engine.sandbox import Sandbox
 from advisor.metrics import derive
 from advisor.store.store import Store
 from tests.metrics.support import load_trace, store_of
@@ -52,6 +53,20 @@ def test_dlrm_rank_7_is_the_one_systematic_straggler(dlrm: Store) -> None:
     assert rows == [(7, 5, 8, "late-launch")]
     # One machine, one clock: nothing is corrected.
     assert one(dlrm, "SELECT max(abs(clock_offset_ns)) FROM rank") == (0,)
+
+
+def test_dlrm_lateness_is_start_less_the_median_start(dlrm: Store) -> None:
+    """Eight ranks: the median lies between the fourth and the fifth start."""
+    sql = "SELECT rank, median_lateness_ns FROM lateness WHERE rank IN (1, 7) ORDER BY rank"
+    assert dlrm.con.execute(sql).fetchall() == [(1, -21_500), (7, 122_750)]
+
+
+def test_dlrm_rank_7_costs_the_sum_of_what_the_others_wait(dlrm: Store) -> None:
+    with Sandbox(dlrm, "run") as sandbox:
+        (row,) = sandbox.records("SELECT * FROM late_rank WHERE rank = 7")
+        (waits,) = sandbox.records("SELECT sum(wait_ns) AS ns FROM collective WHERE last_rank = 7")
+    assert row["summed_cost_ns"] == waits["ns"] == 35_552_000
+    assert row["peer_wait_ns"] == row["cost_ns_per_step"]  # one group: all others share its calls
 
 
 def test_a100_window_of_three_steps_splits_as_known(shared_data: Path) -> None:

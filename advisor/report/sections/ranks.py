@@ -14,15 +14,17 @@ MAX_RANKS = 64
 MAX_CELLS = 2400
 _MAX_COLUMNS = 120
 
-# Mean lateness per rank and bucket of consecutive calls. quantile_disc keeps the median an
-# integer: epoch nanoseconds do not fit a double.
+# Mean lateness per rank and bucket of consecutive calls. The median is taken of differences: epoch
+# nanoseconds do not fit a double.
 _LATENESS_SQL = """
 WITH start AS (
   SELECT c.rank, c.call_id, c.start_ns + coalesce(r.clock_offset_ns, 0) AS t
   FROM collective c JOIN rank r USING (run, rank)
   WHERE c.run = ? AND c.matched_ranks > 1 AND c.op NOT IN ('send', 'recv')),
+begun AS (SELECT call_id, min(t) AS first FROM start GROUP BY call_id),
 call AS (
-  SELECT call_id, quantile_disc(t, 0.5) AS middle, min(t) AS first FROM start GROUP BY call_id),
+  SELECT call_id, first, first + CAST(median(t - first) AS BIGINT) AS middle
+  FROM start JOIN begun USING (call_id) GROUP BY call_id, first),
 ordered AS (SELECT call_id, middle, row_number() OVER (ORDER BY first, call_id) - 1 AS place,
   count(*) OVER () AS total FROM call)
 SELECT rank, CAST(place * least(?, total) // total AS INTEGER) AS bucket,
@@ -103,7 +105,7 @@ def _lateness(store: Store, run: str, suffix: str) -> Figure | None:
                 ("cell-ground", "on time")],
         table=DataTable(
             ["rank", "calls", "times last", "p (by chance)", "median lateness",
-             "others wait per step", "interval", "systematic", "reason"],
+             "each other waits per step", "interval", "systematic", "reason"],
             [
                 [
                     row["rank"],
@@ -146,8 +148,9 @@ def _lateness_title(who: list[Row]) -> str:
     if worst is None:
         return "No rank is systematically late: who comes last changes from call to call"
     title = (
-        f"Rank {worst['rank']} came last in {worst['times_last']} of {worst['calls']} calls; the "
-        f"others wait {numbers.duration(worst['cost_ns_per_step'])} per step for it"
+        f"Rank {worst['rank']} came last in {worst['times_last']} of {worst['calls']} calls; "
+        f"each other rank waits {numbers.duration(worst['cost_ns_per_step'])} per step for its own "
+        "delay"
     )
     reason = _REASONS.get(worst["reason"] or "")
     return f"{title}: {reason}" if reason else title

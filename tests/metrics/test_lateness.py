@@ -1,0 +1,99 @@
+"""Lateness by its definition, whose calls a rank meets, and what a lost record must not add."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+
+from advisor.metrics.blame import Arrivals
+from advisor.metrics.calls import Call
+from advisor.metrics.clock import Clock
+from advisor.metrics.lateness import after_median, others_per_peer
+from advisor.metrics.lost_calls import lost_time
+from tests.metrics.test_recordings import Traces, derived, recording
+
+MS = 1_000_000
+EPOCH = 1_700_000_000_000_000_001  # an odd number of ns, which no double holds
+
+
+def column(*starts: int, op: str = "all_reduce", first: int = 0) -> dict[int, Call]:
+    """One call that each rank starts at its own time (ns after the epoch) and leaves at 100 ms."""
+    return {
+        rank: Call(rank, op, EPOCH + start, EPOCH + 100 * MS, 0)
+        for rank, start in enumerate(starts, first)
+    }
+
+
+@pytest.mark.parametrize(
+    ("starts", "late"),
+    [
+        ((0, 10, 20, 90), (-15, -5, 5, 75)),
+        ((0, 10, 90), (-10, 0, 80)),
+        ((0, 90), (-45, 45)),
+        ((7, 7, 7, 7), (0, 0, 0, 0)),
+    ],
+    ids=["even", "odd", "two", "together"],
+)
+def test_lateness_is_start_less_the_median_start(
+    starts: tuple[int, ...], late: tuple[int, ...]
+) -> None:
+    found = [after_median([column(*starts)], rank, {})[0] for rank in range(len(starts))]
+    assert found == list(late)
+
+
+def test_lateness_is_taken_on_the_aligned_clock() -> None:
+    clocks = {1: Clock(offset_ns=-50, drift_ppm=0.0, residual_ns=0)}
+    assert after_median([column(0, 90)], 1, clocks)[0] == 20
+
+
+def test_the_time_of_asking_is_not_the_start() -> None:
+    asked = {r: dataclasses.replace(c, enqueue=EPOCH - r) for r, c in column(0, 10, 20).items()}
+    assert after_median([asked], 2, {})[0] == 10
+
+
+def arrivals(*ranks: int) -> Arrivals:
+    none = np.zeros((0, len(ranks)), dtype=np.int64)
+    return Arrivals(None, ranks, (), none, none, none, none, none)
+
+
+def test_a_rank_of_a_grid_meets_fewer_than_all_others() -> None:
+    grid = [arrivals(0, 1), arrivals(2, 3), arrivals(0, 2), arrivals(1, 3)]
+    assert others_per_peer(1, grid, 4) == 1.5
+    assert others_per_peer(1, [arrivals(0, 1), arrivals(0, 2)], 3) == 2.0
+    assert others_per_peer(1, [arrivals(0, 1, 2, 3)], 4) == 1.0
+
+
+def test_only_who_lacks_a_call_of_its_peers_lost_it() -> None:
+    whole = [column(0, 0, 0) for _ in range(5)]
+    one_lost = {rank: call for rank, call in column(3, 4, 5).items() if rank != 1}
+    assert lost_time(whole, {}) == {}
+    lost = lost_time([*whole, one_lost], {})
+    assert lost.keys() == {1}
+    assert lost[1].start.tolist() == [EPOCH + 3]
+    assert lost[1].end.tolist() == [EPOCH + 100 * MS]
+
+
+def test_a_rank_that_was_not_read_or_sends_to_another_one_lost_nothing() -> None:
+    pairs = [cast("dict[int, Call]", column(0, 0)) for _ in range(5)]
+    assert lost_time(pairs, {}) == {}
+    assert lost_time([column(0, 0, op="send"), column(0, op="send", first=1)], {}) == {}
+
+
+def test_a_lost_record_makes_no_rank_late(fixtures_dir: Path) -> None:
+    """The pause of another rank falls into the call that rank 3 has no record of."""
+    whole = recording(fixtures_dir / "lab-zero1-pauses")
+    events = whole[3]["traceEvents"]
+    calls = [e for e in events if str(e.get("name", "")).startswith("gloo:all_reduce")]
+    lost = calls[len(calls) // 2]
+    cut: Traces = {**whole, 3: {**whole[3], "traceEvents": [e for e in events if e is not lost]}}
+    before, after = costs(whole), costs(cut)
+    assert all(after[rank] <= 1.02 * before[rank] for rank in before)
+
+
+def costs(traces: Traces) -> dict[int, int]:
+    sql = "SELECT rank, cost_ns_per_step FROM lateness WHERE process_group IS NULL"
+    return dict(derived(traces).con.execute(sql).fetchall())

@@ -173,6 +173,10 @@ class RunSummary(_Model):
     events_read: int
     events_dropped: int
     inputs: list[str] = Field(default_factory=list)
+    recordings: list[str] = Field(
+        default_factory=list,
+        description="the inputs that hold steps, which a comparison needs: no logs or benchmarks",
+    )
     notes: list[str] = Field(default_factory=list)
     caveats: list[str] = Field(
         default_factory=list,

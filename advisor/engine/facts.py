@@ -13,7 +13,8 @@ from advisor.store import Store
 
 _NOT_READ = "not a format that is read"  # as advisor.ingest.unknown has it, which loads readers
 _UNREAD = {"refused", "unreadable"}
-_TOLD_BY_RANK = {"kineto", "op-table", "nsys"}  # the rows of the ranks say what they lost
+# Recordings of ranks, with steps: the rows of the ranks say what they lost.
+_TOLD_BY_RANK = {"kineto", "op-table", "nsys"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ def summarise(store: Store, sandbox: Sandbox, facts: Facts) -> RunSummary:
         events_read=int(read),
         events_dropped=int(dropped),
         inputs=[path for path, *_ in inputs],
+        recordings=[path for path, _, form, *_ in inputs if form in _TOLD_BY_RANK],
         notes=notes,
     )
 

@@ -174,7 +174,11 @@ def given(report: FindingsReport, run: str) -> str:
 
     Of the arguments of the command that made the report, those that hold the run's files.
     """
-    inputs = next((item.inputs for item in report.runs if item.run == run), [])
+    return _arguments(report, next((item.inputs for item in report.runs if item.run == run), []))
+
+
+def _arguments(report: FindingsReport, inputs: Sequence[str]) -> str:
+    """The command's arguments that hold these files, else a name for all of them."""
     try:
         words = shlex.split(report.command)[2:]
     except ValueError:
@@ -196,10 +200,13 @@ def _within(path: str, place: str) -> bool:
 
 
 def to_paste(text: str, report: FindingsReport) -> str:
-    """``text`` with what was read in the place of OLD, where one run was."""
+    """``text`` with what was read in the place of OLD, where one run was.
+
+    Of logs and benchmarks beside recordings nothing can be compared: they are left out.
+    """
     if len(report.runs) != 1:
         return text
-    known = given(report, report.runs[0].run)
+    known = _arguments(report, report.runs[0].recordings or report.runs[0].inputs)
     return text if known == "PATH" else text.replace(" OLD NEW", f" {known} NEW")
 
 

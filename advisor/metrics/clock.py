@@ -20,10 +20,10 @@ from advisor.metrics.calls import Call
 from advisor.metrics.clock_bounds import bounds_of
 from advisor.metrics.clock_ends import SIGNIFICANT, Difference, difference
 from advisor.metrics.clock_places import Weighed, weigh
-from advisor.metrics.clock_starts import one_clock_off
 from advisor.metrics.clock_zero import STAGGER_SHARE, impossible, is_zero
 from advisor.metrics.groups import RankInfo
 from advisor.metrics.operations import SYNCHRONISING
+from advisor.metrics.places import Home
 
 # Ranks of one host read one clock; below this they are not told apart whatever the fit says.
 _ONE_HOST_NS = 200_000
@@ -31,6 +31,8 @@ _ONE_HOST_NS = 200_000
 _TOLD_MS = 0.5
 # No offset beyond this share of a call is taken where the clocks as recorded explain the calls.
 _FAR_SHARE = 0.35
+# A fitted clock that may be off by more of a call's time than the model is good for is ambiguous.
+_WELL_KNOWN = 0.04
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Clock:
 
     ``identified``: messages of several sizes told the clock from the stagger of a slow edge.
     ``ambiguous``: they did not, and an offset was taken all the same, which may hold stagger: the
-    ends of this rank are no evidence of a slow edge.
+    ends of this rank are no evidence of a slow edge. ``fitted``: starts and ends gave the offset,
+    as well as ``residual_ns`` says.
     """
 
     offset_ns: int
@@ -48,6 +51,7 @@ class Clock:
     origin_ns: int = 0
     ambiguous: bool = False
     identified: bool = True
+    fitted: bool = False
 
     def correction(self, time_ns: int) -> int:
         """What to add at a time of this rank, ns."""
@@ -140,75 +144,72 @@ def _possible(
 def _checked(
     found: dict[int, Clock], infos: Mapping[int, RankInfo], columns: Sequence[Mapping[int, Call]]
 ) -> Clocks:
-    """The same, where messages have one size after a look at starts as well."""
-    if all(clock.identified for clock in found.values()):
-        return Clocks(found)
+    """The same after a look at starts as well (clock_places.py): as recorded where that explains
+    the calls; else with one host's clock off; else as the slow place has them that alone explains
+    the calls; else as found, and offsets that only the ends gave tell nothing."""
     host = {rank: host_of(rank, infos) for rank in found}
-    return _weighed(_one_off(found, host, columns), host, columns)
-
-
-def _one_off(
-    found: dict[int, Clock], host: Mapping[int, object], columns: Sequence[Mapping[int, Call]]
-) -> dict[int, Clock]:
-    """With the one clock that is off put right, if any is seen to be (clock_starts.py)."""
-    already = frozenset(host[rank] for rank, clock in found.items() if clock.ambiguous)
-    before = {rank: clock.offset_ns for rank, clock in found.items()}
-    one = one_clock_off(columns, host, before, already)
-    if one is None:
-        return found
-    off = {rank: one.offset_ns * (host[rank] == one.host) for rank in found}
-    return {
-        rank: replace(
-            clock,
-            # The first rank's host stays the reference.
-            offset_ns=clock.offset_ns + off[rank] - off[min(found)],
-            identified=one.decided,
-            ambiguous=not one.decided and (clock.ambiguous or off[rank] != 0),
-        )
-        for rank, clock in found.items()
-    }
-
-
-def _weighed(
-    found: dict[int, Clock], host: Mapping[int, object], columns: Sequence[Mapping[int, Call]]
-) -> Clocks:
-    """With all clocks weighed at once (clock_places.py): taken as they were recorded, as found, or
-    as the slow place has them that alone explains the calls; else offsets that only the ends gave
-    tell nothing."""
     seen = weigh(columns, host, {rank: clock.offset_ns for rank, clock in found.items()})
-    return Clocks(found if seen is None else _by_places(found, host, seen), seen)
-
-
-def _by_places(
-    found: dict[int, Clock], host: Mapping[int, object], seen: Weighed
-) -> dict[int, Clock]:
-    by_host = {one: _middle(found, host, one) for one in seen.offsets_ns}
-    recorded = seen.loss({one: -by for one, by in by_host.items()})
+    if seen is None:
+        return Clocks(found)
+    as_recorded = dict.fromkeys(seen.given_ns, 0)
+    recorded = seen.loss(as_recorded)
     if seen.right(recorded):
-        far = max(map(abs, by_host.values())) > _FAR_SHARE * seen.time_ns
+        far = max(map(abs, seen.given_ns.values())) > _FAR_SHARE * seen.time_ns
         if not (far and seen.surely_right(recorded)):
-            return found
-        return {
+            return Clocks(found, seen)
+        still = {
             rank: replace(clock, offset_ns=0, identified=False, ambiguous=False)
             for rank, clock in found.items()
         }
+        return Clocks(still, seen)
+    one = seen.one_off(as_recorded)
+    if one is not None:
+        return Clocks(_moved(found, host, one), one)
+    if all(clock.identified for clock in found.values()):
+        return Clocks(found, seen)
     if seen.decided:
-        first = seen.offsets_ns.get(host[min(found)], 0)
-        return {
-            rank: replace(
-                clock,
-                offset_ns=clock.offset_ns + seen.offsets_ns[host[rank]] - first,
-                identified=True,
-                ambiguous=False,
+        return Clocks(_moved(found, host, seen), seen)
+    moved = any(clock.offset_ns for clock in found.values())
+    if moved and not seen.right(seen.loss(seen.given_ns)):
+        found = {rank: replace(clock, ambiguous=True) for rank, clock in found.items()}
+    return Clocks(found, seen)
+
+
+def with_one_freed(
+    found: Mapping[int, Clock], infos: Mapping[int, RankInfo], seen: Weighed
+) -> Clocks | None:
+    """The clocks with one host's anything: the one with which slow places explain the calls best.
+    None where they do not, or where none is slow then."""
+    host = {rank: host_of(rank, infos) for rank in found}
+    one = seen.one_off({own: _middle(found, host, own) for own in seen.offsets_ns})
+    if one is None or not one.slow:
+        return None
+    return Clocks(_moved(found, host, one), one)
+
+
+def _moved(found: Mapping[int, Clock], host: Mapping[int, Home], seen: Weighed) -> dict[int, Clock]:
+    """With the clocks as weighed; the first rank's host stays the reference."""
+    by = {
+        one: seen.given_ns[one] + more - _middle(found, host, one)
+        for one, more in seen.offsets_ns.items()
+    }
+    first = by.get(host[min(found)], 0)
+    doubtful = seen.doubt_ns > _WELL_KNOWN * seen.time_ns
+    result = {}
+    for rank, clock in found.items():
+        moved = replace(clock, offset_ns=clock.offset_ns + by.get(host[rank], 0) - first)
+        if seen.off is not None and host[rank] == seen.off:
+            moved = replace(
+                moved,
+                residual_ns=round(2 * seen.doubt_ns),
+                identified=False,
+                ambiguous=doubtful,
+                fitted=True,
             )
-            if host[rank] in seen.offsets_ns
-            else clock
-            for rank, clock in found.items()
-        }
-    as_recorded = not any(clock.offset_ns for clock in found.values())
-    if as_recorded or seen.right(seen.loss(dict.fromkeys(by_host, 0))):
-        return found
-    return {rank: replace(clock, ambiguous=True) for rank, clock in found.items()}
+        elif host[rank] in by:
+            moved = replace(moved, identified=True, ambiguous=False)
+        result[rank] = moved
+    return result
 
 
 def _middle(found: Mapping[int, Clock], host: Mapping[int, object], one: object) -> int:

@@ -70,6 +70,15 @@ class Bounds:
                 result[..., a] += by
         return result
 
+    def held(self, offsets: Floats, free: NDArray[np.bool_]) -> Floats:
+        """The rows with the ``free`` clocks moved as little as keeps their bounds to the others."""
+        result: Floats = np.array(offsets, dtype=np.float64)
+        for own in np.flatnonzero(free):
+            low = (result[:, ~free] - self.most[own, ~free]).max(axis=1)
+            high = (result[:, ~free] + self.most[~free, own]).min(axis=1)
+            result[:, own] = np.clip(result[:, own], low, np.maximum(low, high))
+        return result
+
     def half_width(self, one: Home, other: Home) -> float:
         """How well the difference of two clocks is known by the bounds alone, ms either way."""
         a, b = self.clocks.index(one), self.clocks.index(other)

@@ -97,13 +97,7 @@ def best_offsets(
         problem.solve(begin, times, bounds=bounds)
         for begin in (problem.staggered(times), problem.together())
     ]
-    first, second = found
-    use = second.losses < first.losses
-    return Fit(
-        np.where(use, second.losses, first.losses),
-        np.where(use[:, None], second.offsets, first.offsets),
-        [np.where(use[:, None], b, a) for a, b in zip(first.each, second.each, strict=True)],
-    )
+    return _better(*found)
 
 
 def losses_at(
@@ -115,7 +109,39 @@ def losses_at(
     """The losses of the hypotheses with ``offsets`` (ms to add per host) instead of fitted ones."""
     problem = _Problem(kinds, tables, hosts)
     given = np.tile(np.array(offsets, dtype=np.float64), (len(tables[0]), 1))
-    return problem.solve(given, problem.times(), fixed=True).losses
+    return problem.solve(given, problem.times(), free=np.zeros(len(hosts), dtype=bool)).losses
+
+
+def one_free(
+    kinds: Sequence[Calls],
+    tables: Sequence[Floats],
+    hosts: Sequence[Home],
+    given: Sequence[float],
+    number: int,
+    bounds: Bounds | None = None,
+) -> Fit:
+    """Each hypothesis at its best if all clocks are as ``given`` (ms to add per host), and only
+    that of host ``number`` is anything."""
+    problem = _Problem(kinds, tables, hosts)
+    times = problem.times()
+    free = np.arange(len(hosts)) == number
+    found = []
+    for begin in (problem.staggered(times), problem.together()):
+        start = np.tile(np.array(given, dtype=np.float64), (len(begin), 1))
+        # The others stay: theirs is the common part of what the beginning adds.
+        common = np.median(begin[:, ~free] - start[:, ~free], axis=1)
+        start[:, number] = begin[:, number] - common
+        found.append(problem.solve(start, times, free=free, bounds=bounds))
+    return _better(*found)
+
+
+def _better(first: Fit, second: Fit) -> Fit:
+    use = second.losses < first.losses
+    return Fit(
+        np.where(use, second.losses, first.losses),
+        np.where(use[:, None], second.offsets, first.offsets),
+        [np.where(use[:, None], b, a) for a, b in zip(first.each, second.each, strict=True)],
+    )
 
 
 class _Problem:
@@ -165,12 +191,15 @@ class _Problem:
         offsets: Floats,
         times: Floats,
         *,
-        fixed: bool = False,
+        free: NDArray[np.bool_] | None = None,
         bounds: Bounds | None = None,
     ) -> Fit:
-        """Fit from a beginning; ``fixed`` leaves the offsets as they are, ``bounds`` hold them."""
-        size = self.hosts + len(self.kinds)
-        free = np.arange(size) >= (self.hosts if fixed else 0)
+        """Fit from a beginning; ``bounds`` hold the offsets, and those of hosts that are not
+        ``free`` stay as they are."""
+        moves = np.ones(self.hosts + len(self.kinds), dtype=bool)
+        if free is not None:
+            moves[: self.hosts] = free
+        size = len(moves)
         for _ in range(_ROUNDS):
             normal = np.zeros((len(offsets), size, size))
             target = np.zeros((len(offsets), size))
@@ -179,14 +208,15 @@ class _Problem:
             diagonal = np.arange(size)
             normal[:, diagonal, diagonal] *= 1 + 1e-4
             normal[:, diagonal, diagonal] += 1e-6
-            normal[:, : self.hosts, : self.hosts] += 1.0  # the offsets' sum is nobody's
+            if free is None:
+                normal[:, : self.hosts, : self.hosts] += 1.0  # the offsets' sum is nobody's
             step = np.zeros_like(target)
-            step[:, free] = np.linalg.solve(normal[:, free][:, :, free], target[:, free, None])[
+            step[:, moves] = np.linalg.solve(normal[:, moves][:, :, moves], target[:, moves, None])[
                 ..., 0
             ]
             offsets = offsets + step[:, : self.hosts]
             if bounds is not None:
-                offsets = bounds.nearest(offsets)
+                offsets = bounds.nearest(offsets) if free is None else bounds.held(offsets, free)
             times = np.maximum(times + step[:, self.hosts :], self.least)
         each = [
             _loss(*self._residuals(number, offsets, times)[:2]) for number in range(len(self.kinds))

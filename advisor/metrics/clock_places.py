@@ -10,32 +10,28 @@ the places apart as far as they can be told without a common clock.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.metrics.calls import Call
 from advisor.metrics.clock_bounds import Bounds, bounds_of
-from advisor.metrics.clock_fit import Calls, Fit, best_offsets, calls_of, losses_at
-from advisor.metrics.link_calls import kind_of, telling_kinds
-from advisor.metrics.places import Home, Place, places_of
-from advisor.metrics.ring_model import FEW_SHARES, GLOO_RINGS, edges, paths
+from advisor.metrics.clock_fit import Calls, Fit, best_offsets, losses_at, one_free
+from advisor.metrics.clock_hypotheses import FEWEST_CALLS, Hypotheses, hypotheses_of, kinds_of
+from advisor.metrics.places import Home, Place
 from advisor.metrics.robust import Floats, binomial_tail
 
-_FEWEST_CALLS = 8
-_MOST_CALLS = 40
-_MOST_RANKS = 16
-_MOST_KINDS = 4
 # Numbers in the largest array of a fit; larger groups are told from fewer of their calls.
 _MOST_NUMBERS = 1_000_000
 # The model is no better than this: places whose loss is nearer to the best explain it as well.
 _NEAR, _NEAR_LOSS = 1.35, 4.0
 # Hosts are normally synchronised: clocks that come this near (per kind of call) are right.
-_RIGHT, _RIGHT_LOSS = 1.3, 60.0
+_RIGHT, _RIGHT_LOSS = 2.0, 6.0
 # This near the best fit, only a coincidence would have them wrong by much.
 _SURE, _SURE_LOSS = 1.5, 3.0
+# Clocks that may be the one that is off: those that are farthest from the others at the best.
+_MOST_OFF = 6
 # A slow place must explain this much more than none does: healthy rings leave less.
 _EXPLAINS, _EXPLAINS_LOSS = 1.3, 25.0
 # More left unexplained per rank and kind of call, and the calls are no such rings.
@@ -50,7 +46,9 @@ class Weighed:
     them alike, the best first; ``decided``: all of them are of one host. ``offsets_ns`` is what
     must be added per host at the best, beside the correction. ``shares`` (low, middle, high) of a
     call's time that is excess; ``p_value`` that as many of the ``calls`` would be explained better
-    by chance. ``time_ns`` is what a call takes the rank that comes last.
+    by chance. ``time_ns`` is what a call takes the rank that comes last; ``given_ns`` the
+    correction per host. ``off``: the one host whose clock is not believed, where the others' are;
+    ``doubt_ns``: how far places that explain the calls alike move it.
     """
 
     slow: bool
@@ -63,17 +61,21 @@ class Weighed:
     time_ns: float
     best: float
     kinds: tuple[Calls, ...]
-    tables: tuple[Floats, ...]
+    tables: Hypotheses
+    given_ns: Mapping[Home, int]
     bounds: Bounds | None = None
+    off: Home | None = None
+    doubt_ns: float = 0.0
 
-    def loss(self, offsets_ns: Mapping[Home, int]) -> float:
-        """What is left unexplained, with any place slow or none, if these are the offsets: endless
-        where calls would end before the last of their ranks came."""
-        hosts = tuple(self.offsets_ns)
-        given = [1e-6 * offsets_ns[one] for one in hosts]
+    def loss(self, clocks_ns: Mapping[Home, int]) -> float:
+        """What is left unexplained, with any place slow or none, with these clocks (ns to add,
+        instead of what was given): endless where calls would end before the last of their ranks
+        came."""
+        given = self._beside(clocks_ns)
         if self.bounds is not None and self.bounds.broken(np.array(given)):
             return math.inf
-        return float(losses_at(self.kinds, self.tables, hosts, given).min())
+        found = losses_at(self.kinds, self.tables.paths, tuple(self.offsets_ns), given)
+        return float(found.min())
 
     def right(self, loss: float) -> bool:
         """Whether clocks that leave so much may be right."""
@@ -83,14 +85,44 @@ class Weighed:
         """Whether they explain the calls so well that others hardly do better."""
         return loss <= _SURE * self.best + _SURE_LOSS
 
+    def one_off(self, clocks_ns: Mapping[Home, int]) -> Weighed | None:
+        """The same with these clocks (ns to add, instead of what was given), but for one host's,
+        which may be anything: the host with which that explains the calls best. None where it does
+        not with any."""
+        hosts, given = tuple(self.offsets_ns), self._beside(clocks_ns)
+        away = np.array(list(self.offsets_ns.values())) - 1e6 * np.array(given)
+        farthest = np.argsort(-np.abs(away - np.median(away)), kind="stable")[:_MOST_OFF]
+        found = {int(number): self._freed(given, int(number)) for number in farthest}
+        number = min(found, key=lambda one: (float(found[one].losses.min()), one))
+        healthy = min(found, key=lambda one: (float(found[one].losses[0]), one))
+        if not _explains(float(found[number].losses.min()), float(found[healthy].losses[0])):
+            number = healthy  # a clock that is off explains it without any slow place
+        fit = found[number]
+        if not self.right(float(fit.losses.min())):
+            return None
+        told = _told(fit, self.tables, self.kinds, hosts)
+        own = 1e6 * fit.offsets[:, number]
+        likely = own[fit.losses <= _NEAR * fit.losses.min() + _NEAR_LOSS]
+        return replace(
+            told,
+            best=self.best,
+            bounds=self.bounds,
+            given_ns=self.given_ns,
+            off=hosts[number],
+            doubt_ns=float(np.abs(likely - told.offsets_ns[hosts[number]]).max()),
+        )
 
-@dataclass(frozen=True)
-class _Tables:
-    """Hypotheses: the places of each (several make the same ring slow), its share, its paths."""
+    def _freed(self, given: Sequence[float], number: int) -> Fit:
+        hosts = tuple(self.offsets_ns)
+        fit = one_free(self.kinds, self.tables.paths, hosts, given, number, self.bounds)
+        if self.bounds is None:
+            return fit
+        wrong = self.bounds.broken(fit.offsets)
+        return replace(fit, losses=np.where(wrong, np.inf, fit.losses))
 
-    places: list[tuple[Place, ...]]
-    shares: list[float]
-    paths: list[Floats]  # per kind of call: hypothesis, place in the ring, place in the ring
+    def _beside(self, clocks_ns: Mapping[Home, int]) -> list[float]:
+        """What these clocks add beside what was given, ms per host."""
+        return [1e-6 * (clocks_ns[one] - self.given_ns[one]) for one in self.offsets_ns]
 
 
 def weigh(
@@ -102,26 +134,41 @@ def weigh(
 
     None where there are fewer than three hosts or too few ring collectives that all ranks are in.
     """
-    kinds = _kinds(columns, host, correction)
+    kinds = kinds_of(columns, host, correction)
     hosts = sorted({one for kind in kinds for one in kind.hosts}, key=str)
     if len(hosts) < 3:
         return None
-    tables = _tables(kinds, host)
+    tables = hypotheses_of(kinds, host)
     numbers = max(table.size for table in tables.paths)
-    kinds = [kind.thinned(max(_FEWEST_CALLS, _MOST_NUMBERS // numbers)) for kind in kinds]
+    kinds = [kind.thinned(max(FEWEST_CALLS, _MOST_NUMBERS // numbers)) for kind in kinds]
     bounds = bounds_of(columns, host, lambda time, rank: time + correction[rank], gloo=True)
     bounds = bounds and bounds.of(hosts)
     fit = best_offsets(kinds, tables.paths, hosts)
     best = float(fit.losses.min())  # how good the model is, whatever the clocks
     if bounds is not None:
         fit = _possible(fit, kinds, tables.paths, bounds)
+    given = {
+        one: int(np.median([by for rank, by in correction.items() if host.get(rank) == one]))
+        for one in hosts
+    }
+    told = _told(fit, tables, kinds, hosts, best)
+    return replace(told, bounds=bounds, given_ns=given)
+
+
+def _told(
+    fit: Fit,
+    tables: Hypotheses,
+    kinds: Sequence[Calls],
+    hosts: Sequence[Home],
+    best: float | None = None,
+) -> Weighed:
+    """What a fit says of slow places; ``best``: how well the calls can be explained at all."""
+    best = float(fit.losses.min()) if best is None else best
     near, nothing = _near(tables, fit.losses, best)
-    slow = nothing >= _EXPLAINS * best + _EXPLAINS_LOSS and best <= _MISFIT * sum(
-        len(kind.ranks) for kind in kinds
-    )
-    slow = slow and bool(near)
-    chosen, decided = _common(tables, near)
-    shares = sorted(tables.shares[number] for number in near) or [0.0]
+    rows = sum(len(kind.ranks) for kind in kinds)
+    slow = _explains(best, nothing) and best <= _MISFIT * rows and bool(near)
+    chosen, decided = _common(tables, near if slow else ())
+    shares = _shares(tables, fit.losses, near, best)
     better = [loss[chosen] < loss[0] for loss in fit.each]
     count = sum(len(one) for one in better)
     return Weighed(
@@ -137,74 +184,9 @@ def weigh(
         time_ns=1e6 * max(kind.time for kind in kinds),
         best=best,
         kinds=tuple(kinds),
-        tables=tuple(tables.paths),
-        bounds=bounds,
+        tables=tables,
+        given_ns=dict.fromkeys(hosts, 0),
     )
-
-
-def _kinds(
-    columns: Sequence[Mapping[int, Call]],
-    host: Mapping[int, Hashable],
-    correction: Mapping[int, int],
-) -> list[Calls]:
-    """The ring collectives between hosts that take most of the time, by operation, group, size."""
-    found: dict[tuple[str, str, int, tuple[int, ...]], list[Mapping[int, Call]]] = defaultdict(list)
-    telling = telling_kinds(columns)
-    for column in columns:
-        call = next(iter(column.values()))
-        op, ranks = call.wire_op or call.op, tuple(sorted(column))
-        if (
-            op in GLOO_RINGS
-            and kind_of(call) in telling
-            and len(ranks) == (call.group_size or len(ranks)) <= _MOST_RANKS
-            and len({host[rank] for rank in ranks}) > 1
-        ):
-            found[op, call.group or "", call.bytes or 0, ranks].append(column)
-    taken = {
-        key: sum(max(call.end - call.start for call in column.values()) for column in own)
-        for key, own in found.items()
-        if len(own) >= _FEWEST_CALLS
-    }
-    heaviest = sorted(taken, key=lambda key: (-taken[key], key))[:_MOST_KINDS]
-    return [
-        calls_of(
-            found[key][:: max(1, -(-len(found[key]) // _MOST_CALLS))],
-            key[0],
-            key[3],
-            tuple(host[rank] for rank in key[3]),
-            [correction[rank] for rank in key[3]],
-        )
-        for key in heaviest
-    ]
-
-
-def _tables(kinds: Sequence[Calls], home: Mapping[int, Home]) -> _Tables:
-    """No slow place first, then every place that is not all of the connections between hosts."""
-    rings = [edges(kind.op, kind.ranks) for kind in kinds]
-    found: dict[tuple[frozenset[int], ...], list[Place]] = {}
-    inside = [frozenset(n for n, (a, b) in enumerate(r) if home[a] == home[b]) for r in rings]
-    for place in places_of([edge for ring in rings for edge in ring], home):
-        slow = tuple(
-            frozenset(n for n, edge in enumerate(ring) if place.slow(edge, home)) for ring in rings
-        )
-        told = tuple(
-            own if len(own) + len(near) < len(ring) else frozenset[int]()
-            for own, near, ring in zip(slow, inside, rings, strict=True)
-        )
-        if any(told):
-            found.setdefault(told, []).append(place)
-    places: list[tuple[Place, ...]] = [()]
-    shares = [0.0]
-    parts = [
-        [paths(k.op, len(k.ranks), frozenset(), n)] for k, n in zip(kinds, inside, strict=True)
-    ]
-    for told, same in found.items():
-        places += [tuple(same)] * len(FEW_SHARES)
-        shares += [float(share) for share in FEW_SHARES]
-        for number, (kind, own) in enumerate(zip(kinds, told, strict=True)):
-            table = paths(kind.op, len(kind.ranks), own, inside[number])
-            parts[number].append(np.broadcast_to(table, (len(FEW_SHARES), *table.shape[1:])))
-    return _Tables(places, shares, [np.concatenate(part) for part in parts])
 
 
 def _possible(fit: Fit, kinds: Sequence[Calls], tables: Sequence[Floats], bounds: Bounds) -> Fit:
@@ -221,7 +203,7 @@ def _possible(fit: Fit, kinds: Sequence[Calls], tables: Sequence[Floats], bounds
     return Fit(losses, offsets, each)
 
 
-def _near(tables: _Tables, losses: Floats, best: float) -> tuple[list[int], float]:
+def _near(tables: Hypotheses, losses: Floats, best: float) -> tuple[list[int], float]:
     """The best hypothesis of each place that explains the calls about as well as ``best``, the best
     first; and the loss of no slow place."""
     least: dict[tuple[Place, ...], int] = {}
@@ -232,7 +214,23 @@ def _near(tables: _Tables, losses: Floats, best: float) -> tuple[list[int], floa
     return [n for n in ranked if losses[n] <= _NEAR * best + _NEAR_LOSS], float(losses[0])
 
 
-def _common(tables: _Tables, near: Sequence[int]) -> tuple[int, bool]:
+def _shares(tables: Hypotheses, losses: Floats, near: Sequence[int], best: float) -> list[float]:
+    """The shares with which the near places explain the calls about as well, ascending."""
+    likely = {tables.places[number] for number in near}
+    found = [
+        share
+        for places, share, loss in zip(tables.places, tables.shares, losses, strict=True)
+        if places in likely and loss <= _NEAR * best + _NEAR_LOSS
+    ]
+    return sorted(found) or [0.0]
+
+
+def _explains(best: float, nothing: float) -> bool:
+    """Whether a slow place explains the calls so much better than none does."""
+    return nothing >= _EXPLAINS * best + _EXPLAINS_LOSS
+
+
+def _common(tables: Hypotheses, near: Sequence[int]) -> tuple[int, bool]:
     """The hypothesis to go by, and whether all are of one host: then its link as a whole if it is
     among them, else the best."""
     touched = [{one for place in tables.places[n] for one in place.homes} for n in near]

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.calls import Call
-from advisor.metrics.clock import host_of
-from advisor.metrics.clock_places import weigh
+from advisor.metrics.clock import host_of, with_one_freed
+from advisor.metrics.clock_places import Weighed, weigh
 from advisor.metrics.fits import link_kind, wire_name
 from advisor.metrics.link_cost import Culprit, Inputs, Share, link_row, of_host
 from advisor.metrics.operations import POINT_TO_POINT
 from advisor.metrics.peers import PeerExcess, pair_direction, peer_excess
-from advisor.metrics.places import Home, direction_of
+from advisor.metrics.places import Home, Place, direction_of
 from advisor.metrics.probes import Probe, probe_rows
 from advisor.metrics.ring_ends import Ring, observe
 from advisor.metrics.rings import Explained, explain
@@ -94,10 +94,58 @@ def homes(data: Inputs) -> dict[int, Home]:
 def _explained(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
     if not data.gloo:
         return None
-    found = explain(_rings(data, home), home) or _with_any_clocks(data, home)
+    rings = _rings(data, home)
+    found = explain(rings, home)
+    if found is not None and data.weighed is not None:
+        found = _beside_starts(found, rings, data.weighed, data, home)
+    found = found or _with_one_clock_freed(data, home) or _with_any_clocks(data, home)
     if found is None or found.p_value >= _SIGNIFICANCE or found.share[1] < _SMALLEST_SHARE:
         return None
     return found
+
+
+def _beside_starts(
+    found: Explained,
+    rings: Sequence[Ring],
+    seen: Weighed,
+    data: Inputs,
+    home: Mapping[int, Home],
+) -> Explained:
+    """What the ends say, where a clock is off, by what starts and ends say together: the places
+    that both name, if any; and a share as wide where that clock's ends tell nothing."""
+    if seen.off is None or not seen.slow:
+        return found
+    known = set(_places(seen, data, home))
+    both = tuple(place for place in found.places if place in known)
+    found = replace(found, places=both or found.places)
+    if not any(any(ring.alike) for ring in rings):
+        return found
+    low, middle, high = found.share
+    least, likely, most = seen.shares
+    middle = middle if least <= middle <= most else likely
+    return replace(found, share=(min(low, least), middle, max(high, most)))
+
+
+def _places(seen: Weighed, data: Inputs, home: Mapping[int, Home]) -> tuple[Place, ...]:
+    names = {host_of(rank, data.infos): home[rank] for rank in data.infos}
+    return tuple(
+        replace(place, homes=tuple(names.get(one, one) for one in place.homes))
+        for place in seen.places
+    )
+
+
+def _with_one_clock_freed(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
+    """What the rings say if one host's clock is off, though by so little that the clocks pass for
+    right: where some place is slow whatever the clocks are."""
+    seen = data.weighed
+    if seen is None or not seen.slow or seen.off is not None:
+        return None
+    freed = with_one_freed(data.clocks, data.infos, seen)
+    if freed is None or freed.weighed is None:
+        return None
+    rings = _rings(replace(data, clocks=freed.by_rank), home)
+    found = explain(rings, home)
+    return found and _beside_starts(found, rings, freed.weighed, data, home)
 
 
 def _with_any_clocks(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
@@ -113,11 +161,7 @@ def _with_any_clocks(data: Inputs, home: Mapping[int, Home]) -> Explained | None
     seen = data.weighed or weigh(data.columns, home, given)
     if seen is None or not seen.slow:
         return None
-    names = {host_of(rank, data.infos): home[rank] for rank in data.infos}
-    places = tuple(
-        replace(place, homes=tuple(names.get(one, one) for one in place.homes))
-        for place in seen.places
-    )
+    places = _places(seen, data, home)
     found = Explained(places, (), seen.shares, seen.p_value, seen.calls)
     culprit = _by_ring(found, home)
     if culprit is not None and culprit.kind != "candidates":

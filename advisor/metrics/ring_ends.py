@@ -123,6 +123,12 @@ def _alike_clocks(
 ) -> tuple[int, ...]:
     """0 for ranks whose clocks are known, one number for each host whose clock is not."""
     unsure = [rank in clocks and clocks[rank].ambiguous for rank in known]
+    if unsure.count(False) < min(len(known), 3):
+        # Too few are left: fitted clocks will do, as well as they are known.
+        unsure = [
+            is_unsure and not clocks[rank].fitted
+            for rank, is_unsure in zip(known, unsure, strict=True)
+        ]
     hosts = sorted(
         {str(home[rank]) for rank, is_unsure in zip(known, unsure, strict=True) if is_unsure}
     )

@@ -70,6 +70,28 @@ def paths(op: str, count: int, slow: frozenset[int], inside: frozenset[int]) -> 
     return result
 
 
+@lru_cache(maxsize=1024)
+def distant(
+    op: str, count: int, far: frozenset[int], inside: frozenset[int]
+) -> tuple[Floats, Floats]:
+    """The same if the edges into the places in ``far`` are no slower but longer: what goes over
+    them arrives later, either way, and holds up nothing that follows; and the shares of a call's
+    time that are due to it."""
+    shares = FEW_SHARES[:, None]
+    takes = _takes(count, frozenset(), inside, np.zeros(len(FEW_SHARES))) * (1.0 - shares)
+    delay = shares * np.isin(np.arange(count), list(far))
+    together = np.zeros_like(takes)
+    near_by = _pass(op, takes, together).max(axis=1)
+    excess: Floats = 1.0 - near_by / _pass(op, takes, together, delay=delay).max(axis=1)
+    result = np.zeros((len(takes), count, count))
+    for place in range(count):
+        starts = np.full_like(takes, _LONG_AGO)
+        starts[:, place] = 0.0
+        result[:, :, place] = _pass(op, takes, starts, delay=delay)
+    result /= result.max(axis=(1, 2), keepdims=True)
+    return result, excess
+
+
 @lru_cache(maxsize=256)
 def waiting(op: str, count: int) -> tuple[tuple[str, frozenset[int]], ...]:
     """For each packet that may be lost on the edge into place 0, one after the other: 'data' or
@@ -100,12 +122,17 @@ def _takes(count: int, slow: frozenset[int], inside: frozenset[int], shares: Flo
 
 
 def _pass(
-    op: str, takes: Floats, starts: Floats, lost: tuple[Floats, Floats] | None = None
+    op: str,
+    takes: Floats,
+    starts: Floats,
+    lost: tuple[Floats, Floats] | None = None,
+    delay: Floats | float = 0.0,
 ) -> Floats:
     """When each place is done, where it comes at ``starts``.
 
     ``lost``: by how much data into place 0, and its word to its sender, come later; by pass,
-    segment and row. What follows on the same connection waits as well.
+    segment and row. What follows on the same connection waits as well. ``delay``: by how much data
+    into each place, and its word to its sender, arrive later.
     """
     count = takes.shape[1]
     direction, passes = GLOO_RINGS[op]
@@ -122,11 +149,11 @@ def _pass(
             word = np.maximum(word, asked)
             if lost is not None:
                 word[:, 0] += lost[1][number, segment]
-            leaves = np.maximum(np.roll(asked, -direction, axis=1), word)
+            leaves = np.maximum(np.roll(asked, -direction, axis=1), word + delay)
             free = np.maximum(leaves, free) + takes
             if lost is not None:
                 free[:, 0] += lost[0][number, segment]
-            arrived.append(free)
+            arrived.append(free + delay)
             sent.append(np.roll(leaves, direction, axis=1))
         done = np.maximum.reduce([*arrived[-SEGMENTS:], *sent[-SEGMENTS:]])
     return done

@@ -16,6 +16,9 @@ from advisor.metrics.clock import Clock, aligned
 from advisor.metrics.groups import Group
 from advisor.metrics.operations import POINT_TO_POINT
 
+# Clocks of hosts are known to about this, and so is who of two came last.
+_TOGETHER_NS = 500_000
+
 
 def split_waiting(
     columns: Sequence[Mapping[int, Call]],
@@ -55,11 +58,16 @@ def _expected(call: Call, groups: Mapping[str, Group]) -> int | None:
 
 def _compare(column: Mapping[int, Call], clocks: Mapping[int, Clock]) -> None:
     starts = {rank: aligned(call.start, rank, clocks) for rank, call in column.items()}
-    last_rank = max(starts, key=lambda rank: (starts[rank], -rank))
+    came = max(starts.values())
+    # Of those that came together the one whose own span is the shortest: that needs no clock.
+    last_rank = min(
+        (rank for rank in starts if came - starts[rank] <= _TOGETHER_NS),
+        key=lambda rank: (column[rank].end - column[rank].start, rank),
+    )
     for rank, call in column.items():
         duration = call.end - call.start
         # A rank may be done before the last one comes: a broadcast's root need not wait.
-        call.wait = min(starts[last_rank] - starts[rank], duration)
+        call.wait = min(came - starts[rank], duration)
         call.transfer = duration - call.wait
         call.t_is = "matched"
         call.last_rank = last_rank

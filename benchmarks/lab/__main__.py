@@ -37,6 +37,16 @@ def main() -> int:
         metavar="MS",
         help="move every host's clock by up to MS first (needs --results)",
     )
+    scoring.add_argument(
+        "--shift-one",
+        type=_milliseconds,
+        default=(),
+        metavar="MS[,MS...]",
+        help="count what stays with one host's clock moved by each MS (needs --results)",
+    )
+    scoring.add_argument(
+        "--every-host", action="store_true", help="with --shift-one: each host's clock in turn"
+    )
     showing = commands.add_parser("show", help="print the last score")
     showing.add_argument("--results", type=Path, default=RESULTS)
     commands.add_parser("list", help="the cases of a seed").add_argument(
@@ -72,15 +82,33 @@ def _record(arguments: argparse.Namespace) -> int:
 def _score(arguments: argparse.Namespace) -> int:
     from benchmarks.lab import score, table
 
-    if arguments.shift_all and arguments.results == RESULTS:
-        print("--shift-all needs --results: the committed file is of clocks as they are")
+    if (arguments.shift_all or arguments.shift_one) and arguments.results == RESULTS:
+        print("shifted clocks need --results: the committed file is of clocks as they are")
         return 2
+    if arguments.shift_one:
+        return _score_shifts(arguments)
     scores = score.score_all(
         arguments.folder, only=arguments.only, say=_say, shift_all_ms=arguments.shift_all
     )
     results = score.summarise(scores)
     table.write(results, arguments.results)
     print(table.render(results))
+    return 0
+
+
+def _score_shifts(arguments: argparse.Namespace) -> int:
+    from benchmarks.lab import shifts, table
+
+    found = shifts.score_shifts(
+        arguments.folder,
+        only=arguments.only.split(","),
+        shifts_ms=arguments.shift_one,
+        every_host=arguments.every_host,
+        say=_say,
+    )
+    results = shifts.summarise(found)
+    table.write(results, arguments.results)
+    print(shifts.render(results))
     return 0
 
 
@@ -134,6 +162,10 @@ def _clean(_arguments: argparse.Namespace) -> int:
     removed = hosts.clean()
     print("\n".join(removed) if removed else "nothing left behind")
     return 0
+
+
+def _milliseconds(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(","))
 
 
 def _say(text: str) -> None:

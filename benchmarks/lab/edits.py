@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.lab.case import TRACES, TRUTH_FILE, Case, Edit
 
+_QUICK = 1  # of zlib's levels
 _BASE_TIME = re.compile(rb'("baseTimeNanoseconds":\s*)(-?\d+)')
 
 
@@ -50,6 +51,25 @@ def shift_all_clocks(traces: Path, target: Path, case: Case, most_ms: float) -> 
             edit_trace(path, Edit("shift-clock", rank, shift[case.faulty.host_of(rank)]))
 
 
+def drawn_host(case: Case) -> int:
+    """The host whose clock is off where only one's is: drawn from the case's id."""
+    return random.Random(f"{case.id}: one clock").randrange(case.faulty.hosts)
+
+
+def shift_one_clock(folder: Path, target: Path, case: Case, host: int, by_ms: float) -> None:
+    """Copy the recording in ``folder`` to ``target`` with one host's clock off by ``by_ms``.
+
+    Files of ranks that are missing stay missing; one that was cut short raises EOFError.
+    """
+    shutil.copytree(folder / TRACES, target / TRACES)
+    shutil.copy(folder / TRUTH_FILE, target / TRUTH_FILE)
+    case.write(target)
+    for rank in range(case.faulty.ranks):
+        path = target / TRACES / f"rank{rank}.trace.json.gz"
+        if case.faulty.host_of(rank) == host and path.exists():
+            edit_trace(path, Edit("shift-clock", rank, by_ms))
+
+
 def edit_trace(path: Path, edit: Edit) -> None:
     """Apply one edit to one rank's file in place."""
     if edit.kind == "drop-rank":
@@ -66,6 +86,6 @@ def edit_trace(path: Path, edit: Edit) -> None:
         )
         if found != 1:
             raise ValueError(f"{path}: {found} base times, expected one")
-        path.write_bytes(gzip.compress(text))
+        path.write_bytes(gzip.compress(text, _QUICK))
     else:
         raise ValueError(f"edit {edit.kind!r} is not known")

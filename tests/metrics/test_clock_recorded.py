@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.metrics.calls import Call
-from advisor.metrics.clock_starts import one_clock_off
+from advisor.metrics.clock_places import weigh
 
 MS = 1_000_000
 # Of calls of 983 kB on four hosts with alike links: per rank (start, end), us after the last start.
@@ -55,10 +55,16 @@ def shifted(rank: int, by_ms: float) -> list[dict[int, Call]]:
     ]
 
 
-@pytest.mark.parametrize(("rank", "by_ms"), [(1, 3.0), (1, -3.0), (2, 3.0), (3, 3.0)])
-def test_no_other_clock_is_called_off_for_sure(rank: int, by_ms: float) -> None:
+@pytest.mark.parametrize("rank", range(4))
+@pytest.mark.parametrize("by_ms", [3.0, -3.0, 40.0, -1000.0])
+def test_a_clock_that_is_off_makes_no_link_slow(rank: int, by_ms: float) -> None:
     """A second clock together with a slow link must not beat the one clock that was moved."""
     host = {number: f"h{number}" for number in range(4)}
-    found = one_clock_off(shifted(rank, by_ms), host, dict.fromkeys(range(4), 0), frozenset())
+    seen = weigh(shifted(rank, by_ms), host, dict.fromkeys(host, 0))
+    assert seen is not None
+    found = seen.one_off(dict.fromkeys(host.values(), 0))
     assert found is not None
-    assert found.host == f"h{rank}" or not found.decided
+    assert not found.slow
+    if abs(by_ms) > 10:
+        assert found.off == f"h{rank}"
+        assert found.offsets_ns[f"h{rank}"] == pytest.approx(-by_ms * MS, abs=1.5 * MS)

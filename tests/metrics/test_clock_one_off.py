@@ -1,8 +1,10 @@
-"""A clock that is off is told from a slow link by starts and ends, where messages have one size."""
+"""One clock that is off changes nothing: it is told from a slow link by starts and ends, whosever
+it is and by however much it is off."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,8 @@ import pytest
 from advisor.ingest import ingest
 from advisor.metrics import derive
 from advisor.metrics.calls import Call
-from advisor.metrics.clock_starts import one_clock_off
-from advisor.metrics.ring_model import FEW_SHARES, _pass, _takes, paths
+from advisor.metrics.clock_places import Weighed, weigh
+from advisor.metrics.ring_model import FEW_SHARES, _pass, _takes, distant, paths
 from advisor.store import Store
 
 MS = 1_000_000
@@ -54,34 +56,71 @@ def calls(slow: frozenset[int], off: dict[int, float]) -> list[dict[int, Call]]:
     return columns
 
 
+HOSTS = {number: f"h{number}" for number in range(4)}
+RIGHT = dict.fromkeys(HOSTS.values(), 0)
+
+
+def seen(columns: list[dict[int, Call]]) -> Weighed:
+    """What the calls say with no clock believed, the clocks given as they are."""
+    found = weigh(columns, HOSTS, dict.fromkeys(HOSTS, 0))
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("slow", [frozenset(), frozenset([1]), frozenset([1, 2])])
 @pytest.mark.parametrize("rank", range(4))
-@pytest.mark.parametrize("by_ms", [-5.0, -2.0, 2.0, 5.0])
+@pytest.mark.parametrize("by_ms", [-5.0, 2.0, 5.0, -900.0, 60_000.0])
 def test_the_clock_that_is_off_is_found_with_any_link_slow(
     slow: frozenset[int], rank: int, by_ms: float
 ) -> None:
-    host = {number: f"h{number}" for number in range(4)}
-    found = one_clock_off(calls(slow, {rank: by_ms}), host, dict.fromkeys(range(4), 0), frozenset())
+    found = seen(calls(slow, {rank: by_ms})).one_off(RIGHT)
     assert found is not None
-    assert (found.host, found.decided) == (f"h{rank}", True)
-    assert found.offset_ns == pytest.approx(-by_ms * MS, abs=0.4 * MS)
+    assert found.off == f"h{rank}"
+    assert found.slow == bool(slow)
+    others = {one: by for one, by in found.offsets_ns.items() if one != found.off}
+    assert set(others.values()) == {0}
+    assert found.offsets_ns[f"h{rank}"] == pytest.approx(-by_ms * MS, abs=0.4 * MS)
 
 
 @pytest.mark.parametrize("slow", [frozenset(), frozenset([1]), frozenset([1, 2])])
-def test_clocks_that_are_right_stay(slow: frozenset[int]) -> None:
-    host = {number: f"h{number}" for number in range(4)}
-    none = dict.fromkeys(range(4), 0)
-    assert one_clock_off(calls(slow, {}), host, none, frozenset()) is None
+def test_clocks_that_are_right_are_right(slow: frozenset[int]) -> None:
+    found = seen(calls(slow, {}))
+    assert found.right(found.loss(RIGHT))
+    moved = found.one_off(RIGHT)
+    assert moved is not None
+    assert moved.offsets_ns == pytest.approx(RIGHT, abs=0.4 * MS)
 
 
-def test_calls_that_are_no_ring_tell_nothing() -> None:
+def test_two_clocks_that_are_off_are_not_one() -> None:
+    assert seen(calls(frozenset([1]), {0: 900.0, 2: -700.0})).one_off(RIGHT) is None
+
+
+def test_a_distant_host_is_no_clock_that_is_off() -> None:
+    """Its messages arrive later, and hold up nothing: a slow link would let ranks leave otherwise,
+    so that a clock had to be off as well."""
+    path = distant("all_reduce", 4, frozenset([1, 2]), frozenset())[0][4]
+    chance = np.random.default_rng(5)
     columns = calls(frozenset(), {})
-    for column in columns:
-        column[2].end += 40 * MS * (column[2].start // (50 * MS) % 2)
-    host = {number: f"h{number}" for number in range(4)}
-    assert one_clock_off(columns, host, dict.fromkeys(range(4), 0), frozenset()) is None
-    few = calls(frozenset(), {1: 5.0})[:10]
-    assert one_clock_off(few, host, dict.fromkeys(range(4), 0), frozenset()) is None
+    for number, column in enumerate(columns):
+        starts = 50.0 * number + chance.uniform(0, 4, 4)
+        ends = (starts + 10.0 * path).max(axis=1) + chance.normal(0, 0.05, 4)
+        for rank, call in column.items():
+            call.start, call.end = round(starts[rank] * MS), round(ends[rank] * MS)
+    found = seen(columns)
+    assert found.right(found.loss(RIGHT))
+    assert found.decided
+    assert found.places[0].homes == ("h2",)
+    for rank in HOSTS:
+        away = [
+            {one: replace(call, start=call.start + 40 * MS, end=call.end + 40 * MS)
+             if one == rank else call for one, call in column.items()}
+            for column in columns
+        ]  # fmt: skip
+        moved = seen(away).one_off(RIGHT)
+        assert moved is not None
+        assert moved.off == f"h{rank}"
+        assert moved.offsets_ns[f"h{rank}"] == pytest.approx(-40 * MS, abs=0.4 * MS)
+        assert moved.places[0].homes == ("h2",)
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +140,10 @@ def place(store: Store) -> set[int]:
     return named
 
 
-@pytest.mark.parametrize("rank", range(3))
-def test_no_clock_moves_a_weak_slow_link_elsewhere(weak: Store, rank: int) -> None:
+@pytest.mark.parametrize(("rank", "least"), [(0, 8), (1, 1), (2, 10)])
+def test_no_clock_moves_a_weak_slow_link_elsewhere(weak: Store, rank: int, least: int) -> None:
+    """With the clock of rank 1 open, two hosts are left to compare, and no slow link explains the
+    calls almost as well: nobody is named."""
     assert place(weak) == {0}
     kept = 0
     for by_ms in SHIFTS_MS:
@@ -113,4 +154,4 @@ def test_no_clock_moves_a_weak_slow_link_elsewhere(weak: Store, rank: int) -> No
         assert not found or 0 in found, by_ms
         kept += found == {0}
     # The place stays for most shifts; for the others it is open, or named by one of its edges.
-    assert kept >= 5
+    assert kept >= least

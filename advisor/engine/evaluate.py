@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from jinja2 import TemplateError
@@ -59,6 +60,7 @@ def evaluate(
             if missing is not None:
                 return Result(not_applicable(rule.id, need, missing, sandbox, facts))
         rows = sandbox.records(rule.sql, values)
+        _check_savings(rule, rows)
         kept, dropped_ns = _above_noise(rule, rows, facts)
         told = [as_far_as_read(rule, row, sandbox) for row in kept[: rule.limit]]
         findings = [_finding(rule, sandbox, facts, values, row) for row in told]
@@ -92,6 +94,19 @@ def floor_of(rule: Rule, facts: Facts) -> int:
     if rule.paired:
         return round(PAIRED_FLOOR * (facts.step_ns or 0))
     return facts.noise_ns or 0
+
+
+def _check_savings(rule: Rule, rows: list[dict[str, Any]]) -> None:
+    """ValueError that names rule and column where a time is no number."""
+    for row in rows:
+        for name in _SAVINGS:
+            value = row.get(name)
+            is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+            if value is not None and not (is_number and math.isfinite(value)):
+                raise ValueError(
+                    f"rule {rule.id}: column {name} must be a number of ns per step or null, "
+                    f"not {str(value)[:80]!r} ({type(value).__name__})"
+                )
 
 
 def _above_noise(

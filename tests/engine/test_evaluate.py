@@ -134,3 +134,22 @@ def test_the_window_is_the_worst_step(tmp_path: Path) -> None:
     assert window.start_ns < 3 * STEP_NS < 4 * STEP_NS < window.end_ns
     assert window.culprit_rank == 2
     assert finding.evidence.sql.startswith("SELECT 3")
+
+
+@pytest.mark.parametrize("value", ["'12 ms'", "true", "[1]", "'nan'::DOUBLE"])
+@pytest.mark.parametrize("column", ["savings_ns", "savings_low_ns", "savings_high_ns"])
+def test_a_time_that_is_no_number_names_rule_and_column(
+    tmp_path: Path, column: str, value: str
+) -> None:
+    columns = dict.fromkeys(("savings_ns", "savings_low_ns", "savings_high_ns"), "NULL")
+    columns[column] = value
+    sql = "SELECT " + ", ".join(f"{given} AS {name}" for name, given in columns.items())
+    result = run_rule(tmp_path, sql)
+    assert result.outcome.outcome == OutcomeKind.ERROR
+    assert f"rule mine: column {column} must be a number of ns" in result.outcome.reason
+    assert "not supported between" not in result.outcome.reason
+
+
+def test_a_decimal_is_a_number(tmp_path: Path) -> None:
+    (finding,) = run_rule(tmp_path, "SELECT 20000000.0::DECIMAL(18, 1) AS savings_ns").findings
+    assert finding.savings_ns == 20_000_000

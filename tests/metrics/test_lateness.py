@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
@@ -78,7 +77,7 @@ def test_only_who_lacks_a_call_of_its_peers_lost_it() -> None:
 
 
 def test_a_rank_that_was_not_read_or_sends_to_another_one_lost_nothing() -> None:
-    pairs = [cast("dict[int, Call]", column(0, 0)) for _ in range(5)]
+    pairs = [column(0, 0) for _ in range(5)]
     assert lost_time(pairs, {}) == {}
     assert lost_time([column(0, 0, op="send"), column(0, op="send", first=1)], {}) == {}
 

@@ -163,14 +163,14 @@ def _checked(
         }
         return Clocks(still, seen)
     one = seen.one_off(as_recorded)
-    if one is not None:
+    if one is not None and one.agreed:
         return Clocks(_moved(found, host, one), one)
-    if all(clock.identified for clock in found.values()):
+    if one is None and all(clock.identified for clock in found.values()):
         return Clocks(found, seen)
     if seen.decided:
         return Clocks(_moved(found, host, seen), seen)
     moved = any(clock.offset_ns for clock in found.values())
-    if moved and not seen.right(seen.loss(seen.given_ns)):
+    if one is not None or (moved and not seen.right(seen.loss(seen.given_ns))):
         found = {rank: replace(clock, ambiguous=True) for rank, clock in found.items()}
     return Clocks(found, seen)
 
@@ -179,10 +179,10 @@ def with_one_freed(
     found: Mapping[int, Clock], infos: Mapping[int, RankInfo], seen: Weighed
 ) -> Clocks | None:
     """The clocks with one host's anything: the one with which slow places explain the calls best.
-    None where they do not, or where none is slow then."""
+    None where they do not, where none is slow then, or where it depends on whose clock that is."""
     host = {rank: host_of(rank, infos) for rank in found}
     one = seen.one_off({own: _middle(found, host, own) for own in seen.offsets_ns})
-    if one is None or not one.slow:
+    if one is None or not (one.slow and one.agreed):
         return None
     return Clocks(_moved(found, host, one), one)
 

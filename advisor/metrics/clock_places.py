@@ -32,6 +32,8 @@ _RIGHT, _RIGHT_LOSS = 2.0, 6.0
 _SURE, _SURE_LOSS = 1.5, 3.0
 # Clocks that may be the one that is off: those that are farthest from the others at the best.
 _MOST_OFF = 6
+# The clock that is off is the slow host's own: with any clocks the calls are explained no better.
+_COINCIDENCE = 1.3
 # A slow place must explain this much more than none does: healthy rings leave less.
 _EXPLAINS, _EXPLAINS_LOSS = 1.3, 25.0
 # More left unexplained per rank and kind of call, and the calls are no such rings.
@@ -48,7 +50,9 @@ class Weighed:
     call's time that is excess; ``p_value`` that as many of the ``calls`` would be explained better
     by chance. ``time_ns`` is what a call takes the rank that comes last; ``given_ns`` the
     correction per host. ``off``: the one host whose clock is not believed, where the others' are;
-    ``doubt_ns``: how far places that explain the calls alike move it.
+    ``doubt_ns``: how far places that explain the calls alike move it; ``agreed``: with any host's
+    clock off that explains them alike, the place is of one and the same host, or rings of several
+    kinds told it: those of one kind leave such places for a late rank whose clock is off, too.
     """
 
     slow: bool
@@ -66,6 +70,7 @@ class Weighed:
     bounds: Bounds | None = None
     off: Home | None = None
     doubt_ns: float = 0.0
+    agreed: bool = True
 
     def loss(self, clocks_ns: Mapping[Home, int]) -> float:
         """What is left unexplained, with any place slow or none, with these clocks (ns to add,
@@ -101,6 +106,8 @@ class Weighed:
         if not self.right(float(fit.losses.min())):
             return None
         told = _told(fit, self.tables, self.kinds, hosts)
+        least = _NEAR * fit.losses.min() + _NEAR_LOSS
+        rivals = [other for other in found.values() if other.losses.min() <= least]
         own = 1e6 * fit.offsets[:, number]
         likely = own[fit.losses <= _NEAR * fit.losses.min() + _NEAR_LOSS]
         return replace(
@@ -110,7 +117,21 @@ class Weighed:
             given_ns=self.given_ns,
             off=hosts[number],
             doubt_ns=float(np.abs(likely - told.offsets_ns[hosts[number]]).max()),
+            agreed=not told.slow or self._agreed(told, hosts[number], rivals),
         )
+
+    def _agreed(self, told: Weighed, off: Home, rivals: Sequence[Fit]) -> bool:
+        """Whether the slow place is told, though a clock is off: where that is the slow host's own,
+        which is a coincidence, only if any clocks hardly explain the calls better."""
+        own = told.places[0].homes == (off,)
+        if own and told.best > _COINCIDENCE * self.best:
+            return False
+        return len(self.kinds) > 1 or self._is_common(rivals)
+
+    def _is_common(self, rivals: Sequence[Fit]) -> bool:
+        """Whether the best places of all of these are of one host."""
+        best = [self.tables.places[int(fit.losses.argmin())] for fit in rivals]
+        return bool(set.intersection(*({h for one in own for h in one.homes} for own in best)))
 
     def _freed(self, given: Sequence[float], number: int) -> Fit:
         hosts = tuple(self.offsets_ns)

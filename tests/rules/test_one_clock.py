@@ -60,3 +60,14 @@ def test_one_clock_changes_no_finding(recording: tuple[str, Store]) -> None:
         assert moved[1] == pytest.approx(gains, rel=0.15), (rank, by)
         if name in LATE:
             assert moved[2] == last, (rank, by)
+
+
+@pytest.mark.parametrize("by_ms", [-2, 2])
+def test_the_late_ranks_own_clock_makes_no_link_slow(fixtures_dir: Path, by_ms: int) -> None:
+    """Rings of one kind leave a slow place for it whichever host's clock is taken to be off."""
+    with Store.create() as store:
+        ingest([fixtures_dir / "lab-ddp-slow-rank"], store)
+        move = "UPDATE event SET start_ns = start_ns + ? WHERE rank = 2"
+        store.con.execute(move, [by_ms * MS])
+        (found,) = said(store)[0]
+    assert (found[0], found[2]) == ("straggler-rank", "rank 2")

@@ -32,8 +32,6 @@ _RIGHT, _RIGHT_LOSS = 2.0, 6.0
 _SURE, _SURE_LOSS = 1.5, 3.0
 # Clocks that may be the one that is off: those that are farthest from the others at the best.
 _MOST_OFF = 6
-# The clock that is off is the slow host's own: with any clocks the calls are explained no better.
-_COINCIDENCE = 1.3
 # A slow place must explain this much more than none does: healthy rings leave less.
 _EXPLAINS, _EXPLAINS_LOSS = 1.3, 25.0
 # More left unexplained per rank and kind of call, and the calls are no such rings.
@@ -117,16 +115,8 @@ class Weighed:
             given_ns=self.given_ns,
             off=hosts[number],
             doubt_ns=float(np.abs(likely - told.offsets_ns[hosts[number]]).max()),
-            agreed=not told.slow or self._agreed(told, hosts[number], rivals),
+            agreed=not told.slow or len(self.kinds) > 1 or self._is_common(rivals),
         )
-
-    def _agreed(self, told: Weighed, off: Home, rivals: Sequence[Fit]) -> bool:
-        """Whether the slow place is told, though a clock is off: where that is the slow host's own,
-        which is a coincidence, only if any clocks hardly explain the calls better."""
-        own = told.places[0].homes == (off,)
-        if own and told.best > _COINCIDENCE * self.best:
-            return False
-        return len(self.kinds) > 1 or self._is_common(rivals)
 
     def _is_common(self, rivals: Sequence[Fit]) -> bool:
         """Whether the best places of all of these are of one host."""

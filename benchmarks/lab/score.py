@@ -80,6 +80,11 @@ def accepted_rules() -> dict[str, list[str]]:
     return rules
 
 
+def accepted_of(case: Case) -> tuple[str, ...]:
+    """The rules that name a case's fault; none for a control."""
+    return () if case.is_control else tuple(accepted_rules()[case.cause or case.kind])
+
+
 def score_all(
     folder: Path, *, only: str = "*", say: Callable[[str], None], shift_all_ms: float = 0.0
 ) -> list[Score]:
@@ -140,7 +145,7 @@ def _result(
         for finding in (report.findings if report else ())
         if finding.severity in (Severity.CRITICAL, Severity.WARNING)
     ]
-    accepted = () if case.is_control else accepted_rules()[case.cause or case.kind]
+    accepted = accepted_of(case)
     position = next((n for n, finding in enumerate(alarms) if finding.rule in accepted), None)
     found = None if position is None else alarms[position]
     return Score(

@@ -3,7 +3,8 @@
 No shift of one host's clock may change a finding (METRICS 5). Each recording is diagnosed as it is
 and with one host's clock moved by each of some constants: a host drawn from the case's id, or
 every host in turn. What counts is what a reader acts on: the first cause, the place, and whether
-the gain's interval still holds the real one.
+the gain's interval still holds the real one. A clock that is off takes evidence away, so less may
+be said; what may not happen is that something wrong is.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from benchmarks.lab import case as lab_case
 from benchmarks.lab.case import CASE_FILE
 from benchmarks.lab.edits import drawn_host, shift_one_clock
-from benchmarks.lab.score import WORKERS, Score, score_folder
+from benchmarks.lab.score import WORKERS, Score, accepted_of, score_folder
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Shifted:
     """The interval holds the real gain if it did before, and the estimate moved by under 10 %."""
     alarms: bool
     """Nothing at warning or above is new."""
+    accuses: bool
+    """A place or a cause is named at warning or above that is wrong and was not named before."""
     before: str
     after: str
 
@@ -77,6 +80,7 @@ def _off(one: Shifted) -> bool:
 def _score(folder: Path, *, shifts_ms: Sequence[float], every_host: bool) -> list[Shifted]:
     case = lab_case.read(folder)
     before = score_folder(folder)
+    accepted = accepted_of(case)
     hosts = range(case.faulty.hosts) if every_host else (drawn_host(case),)
     found = []
     for host in hosts:
@@ -84,12 +88,14 @@ def _score(folder: Path, *, shifts_ms: Sequence[float], every_host: bool) -> lis
             with tempfile.TemporaryDirectory() as scratch:
                 shift_one_clock(folder, Path(scratch) / case.id, case, host, by_ms)
                 after = score_folder(Path(scratch) / case.id)
-            found.append(compared(before, after, host, by_ms))
+            found.append(compared(before, after, host, by_ms, accepted))
     return found
 
 
-def compared(before: Score, after: Score, host: int, by_ms: float) -> Shifted:
-    """What of a score is left with a clock moved."""
+def compared(
+    before: Score, after: Score, host: int, by_ms: float, accepted: Sequence[str] = ()
+) -> Shifted:
+    """What of a score is left with a clock moved; rules in ``accepted`` name the fault."""
     return Shifted(
         id=before.id,
         kind=before.kind,
@@ -100,9 +106,16 @@ def compared(before: Score, after: Score, host: int, by_ms: float) -> Shifted:
         place=(before.said, before.place_found) == (after.said, after.place_found),
         gain=_gain(before, after),
         alarms=set(after.alarms) <= set(before.alarms),
+        accuses=_accuses(before, after, accepted),
         before=_in_words(before),
         after=_in_words(after),
     )
+
+
+def _accuses(before: Score, after: Score, accepted: Sequence[str]) -> bool:
+    new = (alarm for alarm in after.alarms if alarm not in before.alarms)
+    misplaced = after.place_found == "wrong" and before.place_found != "wrong"
+    return misplaced or any(alarm.split(" (")[0] not in accepted for alarm in new)
 
 
 def _gain(before: Score, after: Score) -> bool:
@@ -147,6 +160,7 @@ def _counts(own: Sequence[Shifted]) -> dict[str, int]:
         "place": sum(one.place for one in own),
         "gain": sum(one.gain for one in own),
         "alarms": sum(one.alarms for one in own),
+        "accuses": sum(one.accuses for one in own),
     }
 
 
@@ -154,7 +168,7 @@ def render(results: dict[str, Any]) -> str:
     """The counts as a table: how many of each sort keep what they said, by shift."""
     lines = [
         f"{'kept with one clock off':26}{'by ms':>9}{'of':>5}{'cause':>7}{'place':>7}{'gain':>6}"
-        f"{'no new alarm':>14}"
+        f"{'no new alarm':>14}{'accuses':>9}"
     ]
     rows = sorted(results["summary"], key=lambda row: (row["sort"], row["by_ms"]))
     lines += [_line(row["sort"], f"{row['by_ms']:+g}", row) for row in rows]
@@ -162,8 +176,9 @@ def render(results: dict[str, Any]) -> str:
 
 
 def _line(sort: str, by_ms: str, counts: Mapping[str, int]) -> str:
-    count, cause, place, gain, alarms = (counts[name] for name in _COUNTS)
-    return f"{sort:26}{by_ms:>9}{count:>5}{cause:>7}{place:>7}{gain:>6}{alarms:>14}"
+    count, cause, place, gain, alarms, accuses = (counts[name] for name in _COUNTS)
+    kept = f"{count:>5}{cause:>7}{place:>7}{gain:>6}{alarms:>14}"
+    return f"{sort:26}{by_ms:>9}{kept}{accuses:>9}"
 
 
-_COUNTS = ("count", "cause", "place", "gain", "alarms")
+_COUNTS = ("count", "cause", "place", "gain", "alarms", "accuses")

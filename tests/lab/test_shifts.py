@@ -49,6 +49,21 @@ def test_what_is_kept(change: dict[str, object], lost: set[str]) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("change", "accuses"),
+    [
+        ({"said": "2 -> 1", "alarms": ("slow-ring-link (2 -> 1)",)}, False),
+        ({"said": "2 -> 1", "alarms": ("slow-ring-link (2 -> 1)",), "place_found": "wrong"}, True),
+        ({"alarms": ("slow-ring-link (rank 2)", "straggler-rank (rank 0)")}, True),
+        ({"alarms": (), "top": "healthy"}, False),
+    ],
+)
+def test_less_may_be_said_but_nothing_wrong(change: dict[str, object], accuses: bool) -> None:
+    after = replace(BEFORE, **change)  # type: ignore[arg-type]
+    assert shifts.compared(BEFORE, after, 2, -3.0, ("slow-ring-link",)).accuses is accuses
+    assert not shifts.compared(after, after, 2, -3.0, ("slow-ring-link",)).accuses
+
+
 def test_counts_are_by_sort_and_shift() -> None:
     kept = shifts.compared(BEFORE, BEFORE, 0, 40.0)
     moved = shifts.compared(BEFORE, replace(BEFORE, said="h0"), 1, 40.0)
@@ -59,7 +74,7 @@ def test_counts_are_by_sort_and_shift() -> None:
         ("slow-link", -2.0, 1, 1),
         ("controls", 40.0, 1, 1),
     ]
-    assert shifts.render(found).splitlines()[-1].split() == ["all", "4", "4", "3", "4", "4"]
+    assert shifts.render(found).splitlines()[-1].split() == ["all", "4", "4", "3", "4", "4", "0"]
 
 
 def test_only_one_host_is_moved(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from pydantic import ValidationError
 from advisor.engine.facts import Facts
 from advisor.engine.missing import not_applicable, what_is_missing
 from advisor.engine.numbering import token
+from advisor.engine.possible import COLUMNS as SAVINGS
+from advisor.engine.possible import possible
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.engine.text import duration, render, render_lines
@@ -37,7 +39,6 @@ PAIRED_FLOOR = 0.005
 
 _MAX_EVIDENCE_ROWS = 12
 _TYPED = ("ranks", "hosts", "links", "process_group")
-_SAVINGS = ("savings_ns", "savings_low_ns", "savings_high_ns")
 
 
 @dataclass
@@ -99,7 +100,7 @@ def floor_of(rule: Rule, facts: Facts) -> int:
 def _check_savings(rule: Rule, rows: list[dict[str, Any]]) -> None:
     """ValueError that names rule and column where a time is no number."""
     for row in rows:
-        for name in _SAVINGS:
+        for name in SAVINGS:
             value = row.get(name)
             is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
             if value is not None and not (is_number and math.isfinite(value)):
@@ -150,7 +151,7 @@ def _finding(
 ) -> Finding:
     known = {**asdict(facts), **values, **row}
     ranks = _list(row.get("ranks", row.get("rank")))
-    numbers = _possible(row, facts)
+    numbers, changed = possible(rule.id, row, facts.step_ns)
     where = render(rule.where, known)
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
     known["finding_number"] = token(finding_id)
@@ -162,7 +163,7 @@ def _finding(
         rule=rule.id,
         severity=severity_of(rule, row, facts),
         title=render(rule.headline, known),
-        message=f"{render(rule.message, known)} {row['unread_words']}".rstrip(),
+        message=" ".join(filter(None, (render(rule.message, known), row["unread_words"], changed))),
         category=rule.category,
         ranks=[int(rank) for rank in ranks],
         hosts=[str(host) for host in _list(row.get("hosts", row.get("host")))],
@@ -183,21 +184,6 @@ def _finding(
     )
 
 
-def _possible(row: Mapping[str, Any], facts: Facts) -> dict[str, int | None]:
-    """The row's savings as whole ns: none below zero or beyond the step, the interval around them.
-
-    Shipped rules keep to that by themselves (their tests look at the rows); a user's need not.
-    """
-    most = facts.step_ns or math.inf
-    value, low, high = (
-        None if row.get(name) is None else round(min(max(0, row[name]), most)) for name in _SAVINGS
-    )
-    if value is not None:
-        low = None if low is None else min(low, value)
-        high = None if high is None else max(high, value)
-    return dict(zip(_SAVINGS, (value, low, high), strict=True))
-
-
 def _evidence(
     rule: Rule, sandbox: Sandbox, known: Mapping[str, Any], row: Mapping[str, Any]
 ) -> Evidence:
@@ -211,7 +197,7 @@ def _evidence(
         if len(rows) > len(shown):
             note = f"{note} First {len(shown)} of {len(rows)} rows.".strip()
         tables.append(Table(title=query.title, columns=columns, rows=shown, note=note))
-    hidden = {*_SAVINGS, *_TYPED, "worst_call", "worst_step", "severity", "unread_words"}
+    hidden = {*SAVINGS, *_TYPED, "worst_call", "worst_step", "severity", "unread_words"}
     return Evidence(
         tables=tables,
         sql=rule.sql,

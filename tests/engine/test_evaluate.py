@@ -76,6 +76,45 @@ def test_a_users_rule_cannot_promise_the_impossible(tmp_path: Path) -> None:
     (finding,) = run_rule(tmp_path, sql).findings
     ends = (finding.savings_low_ns, finding.savings_ns, finding.savings_high_ns)
     assert ends == (STEP_NS, STEP_NS, STEP_NS)
+    assert "Rule mine gives what cannot be: savings_ns (300 ms) is more than the step" in (
+        finding.message
+    )
+    assert "savings_high_ns (0.005 µs) is below savings_ns" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (
+            "5e6 AS savings_ns, 8e6 AS savings_low_ns, 3e6 AS savings_high_ns",
+            "savings_low_ns (8 ms) is above savings_ns (5 ms) and counts as that; "
+            "savings_high_ns (3 ms) is below savings_ns (5 ms) and counts as that.",
+        ),
+        (
+            "NULL AS savings_ns, 8e6 AS savings_low_ns, 3e6 AS savings_high_ns",
+            "savings_low_ns is above savings_high_ns (8 ms and 3 ms): both are left out",
+        ),
+        (
+            "5e6 AS savings_ns, -2e6 AS savings_low_ns",
+            "savings_low_ns is below zero (-2 ms) and counts as 0",
+        ),
+        (
+            "5e6 AS savings_ns, 4e6 AS savings_low_ns, 900e6 AS savings_high_ns",
+            "savings_high_ns (900 ms) is more than the step and counts as all of it, 100 ms",
+        ),
+    ],
+)
+def test_what_is_changed_of_a_users_savings_is_said(
+    tmp_path: Path, columns: str, words: str
+) -> None:
+    (finding,) = run_rule(tmp_path, f"SELECT {columns}").findings
+    assert finding.message.startswith(f"seen Rule mine gives what cannot be: {words}")
+
+
+def test_savings_that_can_be_are_left_alone(tmp_path: Path) -> None:
+    sql = "SELECT 5e6 AS savings_ns, 4e6 AS savings_low_ns, 6e6 AS savings_high_ns"
+    (finding,) = run_rule(tmp_path, sql).findings
+    assert finding.message == "seen"
 
 
 def test_no_rows_is_passed(tmp_path: Path) -> None:

@@ -1,0 +1,63 @@
+"""A rule's savings as a finding may show them, and in words what had to be changed for that.
+
+Shipped rules keep within the step and order their intervals by themselves (their tests look at the
+rows). A rule of one's own need not: what is changed then says so beside the finding, with the rule
+and the column, so that its author sees the mistake.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.engine.text import duration
+
+COLUMNS = ("savings_ns", "savings_low_ns", "savings_high_ns")
+_ROUNDING_NS = 2
+
+
+def possible(
+    rule: str, row: Mapping[str, Any], step_ns: int | None
+) -> tuple[dict[str, int | None], str]:
+    """The row's savings as whole ns per step, and a sentence on what was changed ('' for nothing).
+
+    None is below zero or beyond ``step_ns``, and the interval holds the value; an interval without
+    a value that is the wrong way round is left out. ``rule`` is the id that the sentence names.
+    """
+    given = {name: float(row[name]) for name in COLUMNS if row.get(name) is not None}
+    changes = []
+    for name, number in given.items():
+        if number < -_ROUNDING_NS:
+            changes.append(f"{name} is below zero ({duration(number)}) and counts as 0")
+        elif step_ns is not None and number > step_ns + _ROUNDING_NS:
+            changes.append(
+                f"{name} ({duration(number)}) is more than the step and counts as all of it, "
+                f"{duration(step_ns)}"
+            )
+    most = math.inf if step_ns is None else step_ns
+    bounded = {name: round(min(max(0.0, number), most)) for name, number in given.items()}
+    value, low, high = (bounded.get(name) for name in COLUMNS)
+    if value is not None:
+        changes += _outside(bounded)
+        low = None if low is None else min(low, value)
+        high = None if high is None else max(high, value)
+    elif low is not None and high is not None and low > high:
+        ends = f"{duration(low)} and {duration(high)}"
+        changes.append(f"savings_low_ns is above savings_high_ns ({ends}): both are left out")
+        low = high = None
+    words = f"Rule {rule} gives what cannot be: {'; '.join(changes)}." if changes else ""
+    return dict(zip(COLUMNS, (value, low, high), strict=True)), words
+
+
+def _outside(given: Mapping[str, int]) -> list[str]:
+    """An end of the interval on the wrong side of the value."""
+    value = given["savings_ns"]
+    found = []
+    for name, sign, where in (("savings_low_ns", 1, "above"), ("savings_high_ns", -1, "below")):
+        if name in given and sign * (given[name] - value) > _ROUNDING_NS:
+            found.append(
+                f"{name} ({duration(given[name])}) is {where} savings_ns "
+                f"({duration(value)}) and counts as that"
+            )
+    return found

@@ -155,6 +155,7 @@ def _checked(
     recorded = seen.loss(as_recorded)
     if seen.right(recorded):
         far = max(map(abs, seen.given_ns.values())) > _FAR_SHARE * seen.time_ns
+        seen = seen.with_clocks(as_recorded)
         if not (far and seen.surely_right(recorded)):
             return Clocks(found, seen)
         still = {
@@ -172,7 +173,7 @@ def _checked(
     moved = any(clock.offset_ns for clock in found.values())
     if one is not None or (moved and not seen.right(seen.loss(seen.given_ns))):
         found = {rank: replace(clock, ambiguous=True) for rank, clock in found.items()}
-    return Clocks(found, seen)
+    return Clocks(found, replace(seen, ends_tell=not moved))
 
 
 def with_one_freed(

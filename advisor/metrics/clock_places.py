@@ -36,6 +36,8 @@ _MOST_OFF = 6
 _EXPLAINS, _EXPLAINS_LOSS = 1.3, 25.0
 # More left unexplained per rank and kind of call, and the calls are no such rings.
 _MISFIT = 40.0
+# Clocks with one off that leave more than the best clocks do by this leave it for that reason.
+_AS_GOOD = 1.2
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,10 @@ class Weighed:
     ``doubt_ns``: how far places that explain the calls alike move it; ``agreed``: with any host's
     clock off that explains them alike, the place is of one and the same host, or rings of several
     kinds told it: those of one kind leave such places for a late rank whose clock is off, too.
+    ``ends_tell``: the clocks that are used rest on more than the ends that they set, or fit what
+    starts and ends say, so that those ends may name a place by themselves. ``likeliest`` explains
+    the calls best with the clocks that are used; several make the same ring slow; empty where none
+    explains them so much better than no slow place does.
     """
 
     slow: bool
@@ -69,16 +75,24 @@ class Weighed:
     off: Home | None = None
     doubt_ns: float = 0.0
     agreed: bool = True
+    ends_tell: bool = True
+    likeliest: tuple[Place, ...] = ()
 
     def loss(self, clocks_ns: Mapping[Home, int]) -> float:
         """What is left unexplained, with any place slow or none, with these clocks (ns to add,
         instead of what was given): endless where calls would end before the last of their ranks
         came."""
+        return float(self._losses(clocks_ns).min())
+
+    def with_clocks(self, clocks_ns: Mapping[Home, int]) -> Weighed:
+        """The same, with the place that is likeliest with these clocks."""
+        return replace(self, likeliest=_likeliest(self.tables, self._losses(clocks_ns)))
+
+    def _losses(self, clocks_ns: Mapping[Home, int]) -> Floats:
         given = self._beside(clocks_ns)
         if self.bounds is not None and self.bounds.broken(np.array(given)):
-            return math.inf
-        found = losses_at(self.kinds, self.tables.paths, tuple(self.offsets_ns), given)
-        return float(found.min())
+            return np.full(len(self.tables.places), math.inf)
+        return losses_at(self.kinds, self.tables.paths, tuple(self.offsets_ns), given)
 
     def right(self, loss: float) -> bool:
         """Whether clocks that leave so much may be right."""
@@ -101,13 +115,16 @@ class Weighed:
         if not _explains(float(found[number].losses.min()), float(found[healthy].losses[0])):
             number = healthy  # a clock that is off explains it without any slow place
         fit = found[number]
-        if not self.right(float(fit.losses.min())):
+        least = float(fit.losses.min())
+        no_rings = self._misfits(self.best)
+        misfit = no_rings or (self._misfits(least) and least > _AS_GOOD * self.best)
+        if not self.right(least) or (misfit and not no_rings):
             return None
-        told = _told(fit, self.tables, self.kinds, hosts)
-        least = _NEAR * fit.losses.min() + _NEAR_LOSS
-        rivals = [other for other in found.values() if other.losses.min() <= least]
+        told = _told(fit, self.tables, self.kinds, hosts, misfit=misfit)
+        near = _NEAR * least + _NEAR_LOSS
+        rivals = [other for other in found.values() if other.losses.min() <= near]
         own = 1e6 * fit.offsets[:, number]
-        likely = own[fit.losses <= _NEAR * fit.losses.min() + _NEAR_LOSS]
+        likely = own[fit.losses <= near]
         return replace(
             told,
             best=self.best,
@@ -116,7 +133,12 @@ class Weighed:
             off=hosts[number],
             doubt_ns=float(np.abs(likely - told.offsets_ns[hosts[number]]).max()),
             agreed=not told.slow or len(self.kinds) > 1 or self._is_common(rivals),
+            ends_tell=not misfit,
+            likeliest=_likeliest(self.tables, fit.losses) if told.slow else (),
         )
+
+    def _misfits(self, loss: float) -> bool:
+        return _misfits(loss, self.kinds)
 
     def _is_common(self, rivals: Sequence[Fit]) -> bool:
         """Whether the best places of all of these are of one host."""
@@ -162,7 +184,7 @@ def weigh(
         one: int(np.median([by for rank, by in correction.items() if host.get(rank) == one]))
         for one in hosts
     }
-    told = _told(fit, tables, kinds, hosts, best)
+    told = _told(fit, tables, kinds, hosts, best, misfit=_misfits(best, kinds))
     return replace(told, bounds=bounds, given_ns=given)
 
 
@@ -172,12 +194,13 @@ def _told(
     kinds: Sequence[Calls],
     hosts: Sequence[Home],
     best: float | None = None,
+    *,
+    misfit: bool,
 ) -> Weighed:
     """What a fit says of slow places; ``best``: how well the calls can be explained at all."""
     best = float(fit.losses.min()) if best is None else best
     near, nothing = _near(tables, fit.losses, best)
-    rows = sum(len(kind.ranks) for kind in kinds)
-    slow = _explains(best, nothing) and best <= _MISFIT * rows and bool(near)
+    slow = _explains(best, nothing) and not misfit and bool(near)
     chosen, decided = _common(tables, near if slow else ())
     shares = _shares(tables, fit.losses, near, best)
     better = [loss[chosen] < loss[0] for loss in fit.each]
@@ -214,6 +237,12 @@ def _possible(fit: Fit, kinds: Sequence[Calls], tables: Sequence[Floats], bounds
     return Fit(losses, offsets, each)
 
 
+def _likeliest(tables: Hypotheses, losses: Floats) -> tuple[Place, ...]:
+    number = int(losses.argmin())
+    explains = np.isfinite(losses[number]) and _explains(float(losses[number]), float(losses[0]))
+    return tables.places[number] if explains else ()
+
+
 def _near(tables: Hypotheses, losses: Floats, best: float) -> tuple[list[int], float]:
     """The best hypothesis of each place that explains the calls about as well as ``best``, the best
     first; and the loss of no slow place."""
@@ -234,6 +263,11 @@ def _shares(tables: Hypotheses, losses: Floats, near: Sequence[int], best: float
         if places in likely and loss <= _NEAR * best + _NEAR_LOSS
     ]
     return sorted(found) or [0.0]
+
+
+def _misfits(loss: float, kinds: Sequence[Calls]) -> bool:
+    """Whether so much is left that the calls are no such rings."""
+    return loss > _MISFIT * sum(len(kind.ranks) for kind in kinds)
 
 
 def _explains(best: float, nothing: float) -> bool:

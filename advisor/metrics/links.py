@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.calls import Call
-from advisor.metrics.clock import host_of, with_one_freed
-from advisor.metrics.clock_places import Weighed, weigh
+from advisor.metrics.clock import with_one_freed
+from advisor.metrics.clock_places import weigh
 from advisor.metrics.fits import link_kind, wire_name
+from advisor.metrics.link_clocks import beside_starts, named, of_one_host
 from advisor.metrics.link_cost import Culprit, Inputs, Share, link_row, of_host
 from advisor.metrics.operations import POINT_TO_POINT
 from advisor.metrics.peers import PeerExcess, pair_direction, peer_excess
-from advisor.metrics.places import Home, Place, direction_of
+from advisor.metrics.places import Home, direction_of
 from advisor.metrics.probes import Probe, probe_rows
 from advisor.metrics.ring_ends import Ring, observe
 from advisor.metrics.rings import Explained, explain
@@ -95,43 +96,14 @@ def _explained(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
     if not data.gloo:
         return None
     rings = _rings(data, home)
-    found = explain(rings, home)
+    told = data.weighed is None or data.weighed.ends_tell
+    found = explain(rings, home) if told else None
     if found is not None and data.weighed is not None:
-        found = _beside_starts(found, rings, data.weighed, data, home)
+        found = beside_starts(found, rings, data.weighed, data, home)
     found = found or _with_one_clock_freed(data, home) or _with_any_clocks(data, home)
     if found is None or found.p_value >= _SIGNIFICANCE or found.share[1] < _SMALLEST_SHARE:
         return None
     return found
-
-
-def _beside_starts(
-    found: Explained,
-    rings: Sequence[Ring],
-    seen: Weighed,
-    data: Inputs,
-    home: Mapping[int, Home],
-) -> Explained:
-    """What the ends say, where a clock is off, by what starts and ends say together: the places
-    that both name, if any; and a share as wide where that clock's ends tell nothing."""
-    if seen.off is None or not seen.slow:
-        return found
-    known = set(_places(seen, data, home))
-    both = tuple(place for place in found.places if place in known)
-    found = replace(found, places=both or found.places)
-    if not any(any(ring.alike) for ring in rings):
-        return found
-    low, middle, high = found.share
-    least, likely, most = seen.shares
-    middle = middle if least <= middle <= most else likely
-    return replace(found, share=(min(low, least), middle, max(high, most)))
-
-
-def _places(seen: Weighed, data: Inputs, home: Mapping[int, Home]) -> tuple[Place, ...]:
-    names = {host_of(rank, data.infos): home[rank] for rank in data.infos}
-    return tuple(
-        replace(place, homes=tuple(names.get(one, one) for one in place.homes))
-        for place in seen.places
-    )
 
 
 def _with_one_clock_freed(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
@@ -145,7 +117,7 @@ def _with_one_clock_freed(data: Inputs, home: Mapping[int, Home]) -> Explained |
         return None
     rings = _rings(replace(data, clocks=freed.by_rank), home)
     found = explain(rings, home)
-    return found and _beside_starts(found, rings, freed.weighed, data, home)
+    return found and beside_starts(found, rings, freed.weighed, data, home)
 
 
 def _with_any_clocks(data: Inputs, home: Mapping[int, Home]) -> Explained | None:
@@ -161,8 +133,11 @@ def _with_any_clocks(data: Inputs, home: Mapping[int, Home]) -> Explained | None
     seen = data.weighed or weigh(data.columns, home, given)
     if seen is None or not seen.slow:
         return None
-    places = _places(seen, data, home)
+    places = named(seen.places, data, home)
     found = Explained(places, (), seen.shares, seen.p_value, seen.calls)
+    found = replace(
+        found, places=of_one_host(found, _rings(data, home), seen, data, home) or places
+    )
     culprit = _by_ring(found, home)
     if culprit is not None and culprit.kind != "candidates":
         return found
@@ -191,7 +166,7 @@ def _rings(data: Inputs, home: Mapping[int, Home]) -> list[Ring]:
 
 
 def _by_ring(found: Explained | None, home: Mapping[int, Home]) -> Culprit | None:
-    """The host all likely places are of; else the edge that is in all of them; else candidates."""
+    """The host or the edge that all likely places are of; else candidates."""
     if found is None:
         return None
     ranks: dict[Home, list[int]] = defaultdict(list)
@@ -207,6 +182,9 @@ def _by_ring(found: Explained | None, home: Mapping[int, Home]) -> Culprit | Non
             near, far = ranks[source], ranks[target]
             ends = found.edges[0] if len(found.edges) == 1 else (near[0], far[0])
             return Culprit("edge", *ends, frozenset(near), frozenset(far), ends)
+    common = set.intersection(*({*place.homes} for place in found.places))
+    if len(edges) > 1 and len(common) == 1:
+        return of_host(ranks[common.pop()])
     hosts = sorted({one for place in found.places for one in place.homes}, key=str)
     first = ranks[found.places[0].homes[0]]
     open_ranks = tuple(sorted(rank for host in hosts for rank in ranks[host]))

@@ -99,6 +99,18 @@ def explain(rings: Sequence[Ring], home: Mapping[int, Home]) -> Explained | None
     )
 
 
+def all_of(
+    places: Sequence[Place], host: Home, rings: Sequence[Ring], home: Mapping[int, Home]
+) -> bool:
+    """Whether each of the places is of ``host``, or makes the same edges slow as one that is."""
+
+    def slow(place: Place) -> tuple[frozenset[int], ...]:
+        return tuple(_receivers(ring, place, home) for ring in rings)
+
+    own = {slow(place) for place in places if host in place.homes}
+    return all(host in place.homes or slow(place) in own for place in places)
+
+
 def _freed(rings: Sequence[Ring], host: Home, home: Mapping[int, Home]) -> list[Ring]:
     """The rings if this host's clock is off; empty where one would have too little left."""
     found = [freed(ring, host, home) for ring in rings]

@@ -180,3 +180,18 @@ def test_a_short_name_keeps_both_ends() -> None:
     assert shorten_middle("node-17.rack-3", 9) == "node…ck-3"
     assert shorten_middle("node-17", 9) == "node-17"
     assert len(shorten_middle("x" * 50, 10)) == 10
+
+
+def test_a_bandwidth_that_only_the_order_of_ends_tells_is_a_range(store: Store) -> None:
+    """Of a call's time 60 to 90 % is excess: the link should move 2.5 to 10 times as much."""
+    add_edges(store, 4, slow=(2, 3))
+    found = """{"share": [0.6, 0.75, 0.9]}"""
+    store.con.execute("UPDATE link_excess SET evidence = ? WHERE src = 2", [found])
+    matrix = links.figure(store, RUN)
+    assert matrix is not None and matrix.table is not None
+    assert matrix.title.endswith(": 0.5 GB/s where 1.25 to 5 GB/s is expected")
+    assert matrix.table.rows[0][4] == "1.25 to 5"
+    store.con.execute("UPDATE link_excess SET expected_from = 'probe'")
+    probed = links.figure(store, RUN)
+    assert probed is not None
+    assert probed.title.endswith("where 2 GB/s is expected")

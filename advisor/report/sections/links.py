@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from advisor.report import numbers
@@ -85,10 +86,7 @@ def _grid(edges: list[Row], places: list[Any], host: dict[int, str], *, by_host:
         known = ratio[i][j]
         if known is None or share < known:
             ratio[i][j] = share
-            text[i][j] = (
-                f"{numbers.significant(row['measured_gbps'])} of "
-                f"{numbers.significant(row['expected_gbps'])} GB/s"
-            )
+            text[i][j] = f"{numbers.significant(row['measured_gbps'])} of {_expected(row)} GB/s"
     names = [
         one_line(
             place if by_host else f"{place} · {host[place]}" if host.get(place) else f"rank {place}"
@@ -108,9 +106,21 @@ def link_title(found: list[Row]) -> str:
     if worst["measured_gbps"] and worst["expected_gbps"]:
         title += (
             f": {numbers.bandwidth(worst['measured_gbps'])} where "
-            f"{numbers.bandwidth(worst['expected_gbps'])} is expected"
+            f"{_expected(worst)} GB/s is expected"
         )
     return title
+
+
+def _expected(row: Row) -> str:
+    """The expected bandwidth, GB/s; its range where only the order of ranks' ends tells it.
+
+    The evidence then holds low, middle and high of the part of a call's time that is excess.
+    """
+    measured, share = row["measured_gbps"], json.loads(row["evidence"] or "{}").get("share")
+    if row["expected_from"] != "stagger" or measured is None or not share or share[-1] >= 1:
+        return numbers.cell(row["expected_gbps"])
+    low, high = (numbers.significant(measured / (1 - part)) for part in (share[0], share[-1]))
+    return f"{low} to {high}"
 
 
 def _place(row: Row) -> str:
@@ -136,7 +146,7 @@ def excess_table(found: list[Row]) -> DataTable:
                 row["process_group"] or "–",
                 numbers.count(row["calls"]),
                 numbers.cell(row["measured_gbps"]),
-                numbers.cell(row["expected_gbps"]),
+                _expected(row),
                 row["expected_from"] or "–",
                 numbers.duration(row["excess_ns_per_step"]),
                 numbers.interval(row["excess_low_ns"], row["excess_high_ns"]),

@@ -22,6 +22,8 @@ from advisor.findings import Finding, Severity
 _MOST_PARTLY = 0.1
 # Where every rank was read, calls that lost an event are as the others, unless these are fewer.
 _MOST_LOST = 0.5
+# Among a finding's facts: the low end of its gain if nobody waited for those who are missing.
+_LOW_IF_READ = "low_if_all_read_ns"
 _EXPOSED = "exposed-communication"  # the time itself, not a reason for it
 _LONGEST_LIST = 60  # characters; beyond that, numbers of ranks tell nobody anything
 
@@ -54,6 +56,8 @@ def as_far_as_read(rule: Rule, row: Mapping[str, Any], sandbox: Sandbox) -> dict
         return {**row, "unread_words": ""}
     words = _sentence(time["groups"], sandbox)
     changed = {**row, "unread_words": f"{words}."}
+    if row.get("savings_low_ns") is not None:
+        changed[_LOW_IF_READ] = row["savings_low_ns"]
     if row.get("savings_ns") is not None:
         changed |= {"savings_low_ns": 0, "unread_words": f"{words}, and the gain may be none."}
     if row.get("severity"):
@@ -75,11 +79,15 @@ def seen_without(findings: Sequence[Finding], least_share: float) -> tuple[str, 
     """What is seen whoever is missing, as a sentence, and how to try whether it costs the time.
 
     The first finding that would give ``least_share`` of the step if nobody waited for those who are
-    missing: sizes, counts and repeated traffic stand, what ending them gives does not. '' without.
+    missing: sizes, counts and repeated traffic stand, what ending them gives does not. One whose
+    gain would then be sure comes before a choice that may give nothing even so. '' without.
     """
-    for item in findings:
-        if item.rule == _EXPOSED or (item.savings_share or 0.0) < least_share:
-            continue
+    worth = [
+        item
+        for item in findings
+        if item.rule != _EXPOSED and (item.savings_share or 0.0) >= least_share
+    ]
+    for item in sorted(worth, key=lambda item: not item.evidence.facts.get(_LOW_IF_READ)):
         most = duration(item.savings_high_ns or item.savings_ns or 0)
         tries = [f"or try, for up to {most} per step and perhaps none: {fix}" for fix in item.fix]
         return f" Seen all the same: {lower_first(item.title.rstrip('.'))}.", tries[:1]

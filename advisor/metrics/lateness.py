@@ -123,6 +123,7 @@ def _row(
     if significant:
         # Noise of the others hides part of the waiting; its whole excess bounds what can be won.
         high = max(high, own_excess)
+    cost = round(max(mean, 0.0))
     reason = reason_of(rank, items, ranks.lines, ranks.occupancy, ranks.steps, ranks.loading)
     return {
         "run": run,
@@ -132,11 +133,12 @@ def _row(
         "times_last": times_last,
         "p_value": p_value,
         "median_lateness_ns": round(float(np.median(np.concatenate(late)))),
-        "cost_ns_per_step": round(max(mean, 0.0)),
+        "cost_ns_per_step": cost,
         "cost_low_ns": round(max(low, 0.0)),
         "cost_high_ns": round(max(high, 0.0)),
         "systematic": significant and mean > 0 and low > 0,
-        "reason": reason.name if reason else None,
+        # Who keeps nobody waiting is not late: what came before its calls is nobody's reason.
+        "reason": reason.name if reason and cost else None,
         "reason_evidence": json.dumps(
             {
                 **_evidence(reason, trials, successes),

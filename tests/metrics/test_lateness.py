@@ -96,3 +96,15 @@ def test_a_lost_record_makes_no_rank_late(fixtures_dir: Path) -> None:
 def costs(traces: Traces) -> dict[int, int]:
     sql = "SELECT rank, cost_ns_per_step FROM lateness WHERE process_group IS NULL"
     return dict(derived(traces).con.execute(sql).fetchall())
+
+
+def test_only_who_keeps_others_waiting_has_a_reason(fixtures_dir: Path) -> None:
+    """Rank 2 is slow; what the others waited for before a call does not make them late."""
+    traces = recording(fixtures_dir / "lab-ddp-slow-rank")
+    sql = "SELECT rank, cost_ns_per_step > 0, reason FROM lateness WHERE process_group IS NULL"
+    rows = derived(traces).con.execute(f"{sql} ORDER BY rank").fetchall()
+    assert (2, True, "slow-compute") in rows
+    assert [(rank, reason) for rank, late, reason in rows if not late] == [
+        (rank, None) for rank, late, _ in rows if not late
+    ]
+    assert not all(late for _, late, _ in rows)

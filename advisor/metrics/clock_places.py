@@ -37,7 +37,7 @@ _EXPLAINS, _EXPLAINS_LOSS = 1.3, 25.0
 # More left unexplained per rank and kind of call, and the calls are no such rings.
 _MISFIT = 40.0
 # Clocks with one off that leave more than the best clocks do by this leave it for that reason.
-_AS_GOOD = 1.2
+_AS_GOOD = 1.27
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Weighed:
     ``ends_tell``: the clocks that are used rest on more than the ends that they set, or fit what
     starts and ends say, so that those ends may name a place by themselves. ``likeliest`` explains
     the calls best with the clocks that are used; several make the same ring slow; empty where none
-    explains them so much better than no slow place does.
+    explains them so much better than no slow place does. ``rough``: so much is left unexplained
+    that ``shares`` tell little.
     """
 
     slow: bool
@@ -77,6 +78,7 @@ class Weighed:
     agreed: bool = True
     ends_tell: bool = True
     likeliest: tuple[Place, ...] = ()
+    rough: bool = False
 
     def loss(self, clocks_ns: Mapping[Home, int]) -> float:
         """What is left unexplained, with any place slow or none, with these clocks (ns to add,
@@ -116,8 +118,9 @@ class Weighed:
             number = healthy  # a clock that is off explains it without any slow place
         fit = found[number]
         least = float(fit.losses.min())
-        no_rings = self._misfits(self.best)
-        misfit = no_rings or (self._misfits(least) and least > _AS_GOOD * self.best)
+        no_rings = _misfits(self.best, self.kinds)
+        rough = _misfits(least, self.kinds)
+        misfit = no_rings or (rough and least > _AS_GOOD * self.best)
         if not self.right(least) or (misfit and not no_rings):
             return None
         told = _told(fit, self.tables, self.kinds, hosts, misfit=misfit)
@@ -134,11 +137,9 @@ class Weighed:
             doubt_ns=float(np.abs(likely - told.offsets_ns[hosts[number]]).max()),
             agreed=not told.slow or len(self.kinds) > 1 or self._is_common(rivals),
             ends_tell=not misfit,
+            rough=rough,
             likeliest=_likeliest(self.tables, fit.losses) if told.slow else (),
         )
-
-    def _misfits(self, loss: float) -> bool:
-        return _misfits(loss, self.kinds)
 
     def _is_common(self, rivals: Sequence[Fit]) -> bool:
         """Whether the best places of all of these are of one host."""

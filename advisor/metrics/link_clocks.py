@@ -35,7 +35,7 @@ def beside_starts(
         known = set(named(seen.places, data, home))
         both = tuple(place for place in found.places if place in known)
         found = replace(found, places=both or found.places)
-    if not seen.slow:
+    if not seen.slow or seen.rough:
         return found
     low, middle, high = found.share
     least, likely, most = seen.shares

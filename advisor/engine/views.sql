@@ -150,7 +150,7 @@ HAVING (op <> 'all_reduce' OR NOT bool_or(coalesce(phase, '') = 'forward'))
 
 -- What replayed changes give back per step, with a 90 % interval.
 CREATE VIEW whatif_gain AS
-SELECT setting, value, is_current, extrapolates,
+SELECT setting, value, is_current, extrapolates, coalesce(untold, false) AS unparted,
   coalesce(measured_step_ns, replayed_step_ns) - step_ns AS gain_ns,
   coalesce(gain_low_ns, coalesce(measured_step_ns, replayed_step_ns) - step_high_ns) AS gain_low_ns,
   coalesce(gain_high_ns, coalesce(measured_step_ns, replayed_step_ns) - step_low_ns) AS gain_high_ns
@@ -163,7 +163,7 @@ WITH caps AS (
   SELECT try_cast(value AS DOUBLE) AS cap_mb, * FROM whatif_gain WHERE setting = 'bucket_cap_mb'
 ), present AS (
   SELECT coalesce((SELECT max(cap_mb) FROM caps WHERE is_current), (SELECT median(bytes) / 1048576 FROM gradient_call)) AS current_mb)
-SELECT cap_mb, current_mb, gain_ns, gain_low_ns, gain_high_ns, extrapolates FROM caps, present
+SELECT cap_mb, current_mb, gain_ns, gain_low_ns, gain_high_ns, extrapolates, unparted FROM caps, present
 WHERE NOT is_current AND gain_ns IS NOT NULL
   AND (NOT extrapolates OR NOT EXISTS (SELECT 1 FROM caps WHERE NOT extrapolates AND NOT is_current));
 

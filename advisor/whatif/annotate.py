@@ -35,7 +35,7 @@ def annotate(store: Store) -> None:
         whole = has_all_ranks(store, run, steps)
         for setting, value, is_current, prediction in _rows(con, run, steps, whole=whole):
             con.execute(
-                "INSERT INTO whatif VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO whatif VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
                     run,
                     setting,
@@ -49,6 +49,7 @@ def annotate(store: Store) -> None:
                     prediction.extrapolates,
                     round(prediction.gain_low_ns),
                     round(prediction.gain_high_ns),
+                    prediction.untold,
                 ],
             )
 

@@ -299,7 +299,8 @@ def add_everything(store: Store, ranks: int = 4) -> None:
     add_fabric(store, list(range(ranks)))
     for value, step_ms, current in ((1, 100, True), (25, 88, False), (100, 86, False)):
         con.execute(
-            "INSERT INTO whatif VALUES (?, 'bucket_cap_mb', ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)",
+            "INSERT INTO whatif VALUES (?, 'bucket_cap_mb', ?, ?, ?, ?, ?, ?, ?, ?,"
+            " NULL, NULL, NULL)",
             [
                 RUN, str(value), current, step_ms * MS, (step_ms - 3) * MS, (step_ms + 3) * MS,
                 100 * MS, 101 * MS, value == 100,

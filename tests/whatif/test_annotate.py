@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
+import pytest
+
 from advisor import api
+from advisor.whatif.predict import Prediction
 
 
 def test_a_slow_link_is_restored_in_the_replay(fixtures_dir: Path) -> None:
@@ -21,3 +25,17 @@ def test_without_a_slow_link_nothing_is_restored(fixtures_dir: Path) -> None:
     with api.load(fixtures_dir / "lab-ddp-slow-rank") as run:
         rows = run.sql("SELECT value FROM whatif WHERE setting = 'restore-link'")
     assert len(rows) == 0
+
+
+@pytest.mark.parametrize("untold", [True, False])
+def test_rules_read_that_a_trace_does_not_tell(
+    fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch, untold: bool
+) -> None:
+    """What ``advisor whatif`` prints beside a prediction is in the table that findings rest on."""
+    found = Prediction(90e6, 80e6, 99e6, 100e6, 100e6, 2e6, 19e6, extrapolates=True, untold=untold)
+    module = importlib.import_module("advisor.whatif.annotate")
+    rows = [("bucket_cap_mb", "1", False, found)]
+    monkeypatch.setattr(module, "_rows", lambda *_, **__: rows)
+    with api.load(fixtures_dir / "lab-ddp-slow-rank") as run:
+        (row,) = run.sql("SELECT extrapolates, untold FROM whatif").to_dict("records")
+    assert row == {"extrapolates": True, "untold": untold}

@@ -27,6 +27,8 @@ from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
 # A device idle for half of the step has a problem, though not one of communication.
 _MOSTLY_IDLE = 0.5
 _SMALL_PART = 0.01
+# Mean and typical step differ by this share: a share of the one is no share of the other.
+_MEAN_DIFFERS = 0.02
 _FEW_EVENTS = 100  # per step and rank; a real step holds thousands
 _OPEN_SHARE = 0.10  # what a hidden link may cost is the first thing to say from here on
 _HEALTHY_STEPS = 2  # one step alone is no ground to call a run healthy that waits
@@ -251,7 +253,8 @@ def _where_time_goes(sandbox: Sandbox, facts: Facts) -> tuple[float, float, bool
     if not facts.steps or not facts.step_ns:
         return None
     (row,) = sandbox.records(
-        "SELECT sum(exposed_comm_ns)::DOUBLE / sum(window_ns) AS exposed, "
+        "SELECT avg(window_ns)::DOUBLE AS mean_ns, "
+        "sum(exposed_comm_ns)::DOUBLE / sum(window_ns) AS exposed, "
         "sum(compute_ns)::DOUBLE / sum(window_ns) AS compute, "
         "sum(idle_ns)::DOUBLE / sum(window_ns) AS idle, "
         "sum(hidden_comm_ns)::DOUBLE / nullif(sum(comm_ns), 0) AS overlap, "
@@ -272,8 +275,12 @@ def _where_time_goes(sandbox: Sandbox, facts: Facts) -> tuple[float, float, bool
         if events
         else ""
     )
+    of = ""
+    if abs(row["mean_ns"] - facts.step_ns) > _MEAN_DIFFERS * facts.step_ns:
+        # Times per step are means over steps; beside the median one, their shares would differ.
+        of = f", {duration(row['mean_ns'])} in the mean, of which"
     numbers = (
-        f"A step takes {duration(facts.step_ns)}: compute {percent(row['compute'])}, exposed "
+        f"A step takes {duration(facts.step_ns)}{of}: compute {percent(row['compute'])}, exposed "
         f"communication {percent(row['exposed'])}, idle {percent(row['idle'])}{copies}{overlap} "
         f"({facts.steps} step{'s' if facts.steps != 1 else ''}{noise}).{little}"
     )

@@ -100,6 +100,34 @@ def test_noise_is_told_only_where_steps_show_it(steps: int, known: bool) -> None
     assert ("are noise" in report.verdict.why) is known
 
 
+@pytest.mark.parametrize(
+    ("last_ms", "words"), [(180, "A step takes 100 ms, 110 ms in the mean, of which: "), (104, "")]
+)
+def test_shares_of_the_mean_step_say_so_where_it_is_not_the_typical_one(
+    last_ms: int, words: str
+) -> None:
+    """Exposed for 44 ms in the mean step of 110 ms: no 40 % of the typical 100 ms."""
+    lengths = [100] * 7 + [last_ms]
+    steps = [
+        {"rank": [0, 1], "step": [number], "step_ns": length * 1_000_000}
+        for number, length in enumerate(lengths)
+    ]
+    parts = [
+        {
+            "rank": [0, 1],
+            "step": [number],
+            "window_ns": length * 1_000_000,
+            "compute_ns": length * 600_000,
+            "exposed_comm_ns": length * 400_000,
+            "comm_ns": length * 400_000,
+        }
+        for number, length in enumerate(lengths)
+    ]
+    report = report_of(ranks=2, steps=8, tables={"step": steps, "step_breakdown": parts})
+    assert "exposed communication 40 %" in report.verdict.why
+    assert (words or "A step takes 100 ms: ") in report.verdict.why
+
+
 def test_a_benchmark_alone_is_told_by_its_numbers() -> None:
     rows = [
         {"tool": "nccl-tests", "op": op, "ranks": 8, "bytes": size, "time_us": us, "busbw_gbps": bw}

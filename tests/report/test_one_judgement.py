@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from advisor import api
 from advisor.engine.verdict import _blame
-from advisor.report import render, summary
-from advisor.report.sections import breakdown, changes, ranks, roofline
+from advisor.report import numbers, render, summary
+from advisor.report.link_costs import link_costs
+from advisor.report.sections import breakdown, changes, links, ranks, roofline
 from advisor.store.store import Store
 from tests.report.support import make_report, make_store
 
@@ -145,3 +148,19 @@ def test_an_nsys_export_is_not_told_of_kinetos_options() -> None:
     assert nsys
     assert all(how.startswith("An nsys export does not hold") for how, _ in nsys)
     assert not re.search("activities=", str(nsys))
+
+
+def test_a_slow_link_costs_what_its_finding_says(fixtures_dir: Path) -> None:
+    """The replayed step where there is one, not what its calls alone give."""
+    with api.load(fixtures_dir / "lab-ddp-slow-link") as run:
+        (name,) = [one.run for one in run.report.runs]
+        (found,) = [item for item in run.report.findings if item.rule == "slow-ring-link"]
+        row = link_costs(run.store, name)[0]
+        alone = run.sql("SELECT excess_ns_per_step FROM link_excess")["excess_ns_per_step"].max()
+        figure = links.figure(run.store, name)
+    costs = (row["excess_low_ns"], row["excess_ns_per_step"], row["excess_high_ns"])
+    said = (found.savings_low_ns, found.savings_ns, found.savings_high_ns)
+    assert costs == pytest.approx(said, abs=2)
+    assert alone != pytest.approx(found.savings_ns, rel=0.02), "the two must differ to be told"
+    assert figure is not None
+    assert f"costs {numbers.duration(found.savings_ns)} per step" in figure.title

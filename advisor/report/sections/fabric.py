@@ -16,6 +16,7 @@ from advisor.report.charts.ring import ring_drawing
 from advisor.report.charts.scene import DataTable, Figure
 from advisor.report.charts.tree import tree_drawing, walk
 from advisor.report.clean import one_line, shorten
+from advisor.report.link_costs import link_costs
 from advisor.report.tables import rows
 from advisor.store.store import Store
 
@@ -83,15 +84,17 @@ def hosts(store: Store, run: str) -> dict[int, str]:
 
 def lost_on_edges(store: Store, run: str) -> tuple[dict[_Edge, float], bool]:
     """Time per step lost on (sender, receiver), and whether any edge was measured at all."""
-    found = rows(
-        store,
-        "SELECT src, dst, max(excess_ns_per_step) AS lost FROM link_excess WHERE run = ?"
-        " AND kind = 'edge' AND src IS NOT NULL AND dst IS NOT NULL GROUP BY src, dst",
-        [run],
-    )
-    return {
-        (row["src"], row["dst"]): float(row["lost"]) for row in found if (row["lost"] or 0) > 0
-    }, bool(found)
+    found = [
+        row
+        for row in link_costs(store, run)
+        if row["kind"] == "edge" and row["src"] is not None and row["dst"] is not None
+    ]
+    lost: dict[_Edge, float] = {}
+    for row in found:
+        edge, cost = (row["src"], row["dst"]), float(row["excess_ns_per_step"] or 0)
+        if cost > lost.get(edge, 0.0):
+            lost[edge] = cost
+    return lost, bool(found)
 
 
 def _figure(

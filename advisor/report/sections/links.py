@@ -9,8 +9,9 @@ from advisor.report import numbers
 from advisor.report.charts.heatmap import shortfall_matrix
 from advisor.report.charts.scene import DataTable, Figure
 from advisor.report.clean import one_line
+from advisor.report.link_costs import link_costs
 from advisor.report.sections.fabric import hosts
-from advisor.report.tables import Row, rows
+from advisor.report.tables import Row
 from advisor.store.store import Store
 
 MAX_PLACES = 16
@@ -18,12 +19,7 @@ MAX_PLACES = 16
 
 def figure(store: Store, run: str, suffix: str = "") -> Figure | None:
     """The matrix of measured edges; a table where only hosts, ranks or groups were compared."""
-    found = rows(
-        store,
-        "SELECT * FROM link_excess WHERE run = ? ORDER BY excess_ns_per_step DESC NULLS LAST,"
-        " src, dst",
-        [run],
-    )
+    found = link_costs(store, run)
     if not found:
         return None
     edges = [

@@ -15,11 +15,14 @@ from advisor.engine.facts import Facts
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.text import duration, lower_first, percent
 from advisor.findings import Finding, Severity, Verdict
+from advisor.metrics.operations import SYNCHRONISING
 
 # Offsets and ends that differ by less are within how ranks wake up, not clocks or links.
 _LEAST_NS = 200_000
 # Ends that differ by less of a call's time are within what rings of healthy links show.
 _LEAST_SHARE = 0.1
+# Calls of this share of others' length show what a link adds to those.
+_LIKE = 0.5
 _MOST_HOSTS = 8
 # An offset is clear from so many times on what its fit leaves open; below it may be none at all.
 _CLEAR = 10
@@ -45,7 +48,7 @@ _ENDS = (
     "typical AS (SELECT process_group, op, rank, host, median(late_ns) AS late_ns, "
     "median(transfer_ns) AS transfer_ns, sum(exposed_transfer_ns) AS exposed_ns "
     "FROM late GROUP BY ALL) "
-    "SELECT process_group, list(DISTINCT host ORDER BY host) AS hosts, "
+    "SELECT process_group, op, list(DISTINCT host ORDER BY host) AS hosts, "
     "max(late_ns) - min(late_ns) AS apart_ns, max(transfer_ns) AS transfer_ns, "
     "sum(exposed_ns) AS exposed_ns FROM typical GROUP BY process_group, op "
     "HAVING count(DISTINCT host) > 1 ORDER BY exposed_ns DESC"
@@ -100,7 +103,8 @@ def clock_doubt(
     apart = 0
     told = any(item.rule == _LINK_RULE or item.severity != Severity.INFO for item in findings)
     if not told:
-        apart = max((int(row["apart_ns"]) for row in rings if _staggered(row)), default=0)
+        signs = [row for row in rings if _staggered(row) and not _by_nature(row, rings)]
+        apart = max((int(row["apart_ns"]) for row in signs), default=0)
     if differ < _LEAST_NS and not apart:
         return None
     by = duration(max(differ, apart))
@@ -200,6 +204,24 @@ def _staggered(row: dict[str, Any]) -> bool:
     """Whether ranks leave the calls further apart than those of healthy rings do."""
     least = max(_LEAST_NS, _LEAST_SHARE * (row["transfer_ns"] or 0))
     return int(row["apart_ns"]) >= least
+
+
+def _by_nature(row: dict[str, Any], rings: Sequence[dict[str, Any]]) -> bool:
+    """Whether ranks leave these calls apart because of what the operation is.
+
+    A broadcast's root is done before those that its tree reaches last. A slow link between the
+    same hosts would set calls that end together apart as well, if they are not much shorter.
+    """
+    if row["op"] in SYNCHRONISING:
+        return False
+    least = _LIKE * (row["transfer_ns"] or 0)
+    return any(
+        other["op"] in SYNCHRONISING
+        and set(row["hosts"]) <= set(other["hosts"])
+        and (other["transfer_ns"] or 0) >= least
+        and not _staggered(other)
+        for other in rings
+    )
 
 
 def _probed(sandbox: Sandbox) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from advisor.engine import diagnose
+from advisor.engine import clock_doubt, diagnose
 from advisor.engine.facts import read_facts
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict import verdict_of
@@ -179,3 +180,24 @@ def test_a_finding_that_explains_the_same_time_stays_first(
                 savings_high_ns=gain,
             )
             assert verdict_of([late], [], sandbox, facts).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("op", "apart_ns", "transfer_ns", "hosts", "by_nature"),
+    [
+        ("all_reduce", 38_000, 2_544_000, ["a", "b", "c"], True),
+        ("all_reduce", 2_000_000, 2_544_000, ["a", "b", "c"], False),  # a sign of its own
+        ("all_reduce", 38_000, 900_000, ["a", "b", "c"], False),  # too short to show it
+        ("all_reduce", 38_000, 2_544_000, ["a", "b"], False),  # not over the third host's link
+        ("reduce", 38_000, 2_544_000, ["a", "b", "c"], False),  # may hide it in the same way
+    ],
+)
+def test_a_broadcasts_own_order_is_no_sign_where_like_calls_end_together(
+    op: str, apart_ns: int, transfer_ns: int, hosts: list[str], by_nature: bool
+) -> None:
+    """Ranks left 3.9 ms broadcasts 2.9 ms apart on alike links, and the all-reduces together."""
+    sent: dict[str, Any] = {"op": "broadcast", "apart_ns": 2_933_000, "transfer_ns": 3_933_000}
+    sent["hosts"] = ["a", "b", "c"]
+    other = {"op": op, "apart_ns": apart_ns, "transfer_ns": transfer_ns, "hosts": hosts}
+    assert clock_doubt._by_nature(sent, [sent, other]) is by_nature
+    assert not clock_doubt._by_nature(sent, [sent])

@@ -173,7 +173,7 @@ def _checked(
     moved = any(clock.offset_ns for clock in found.values())
     if one is not None or (moved and not seen.right(seen.loss(seen.given_ns))):
         found = {rank: replace(clock, ambiguous=True) for rank, clock in found.items()}
-    return Clocks(found, replace(seen, ends_tell=not moved))
+    return Clocks(found, replace(seen, ends_tell=False))
 
 
 def with_one_freed(

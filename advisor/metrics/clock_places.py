@@ -30,6 +30,8 @@ _NEAR, _NEAR_LOSS = 1.35, 4.0
 _RIGHT, _RIGHT_LOSS = 2.0, 6.0
 # This near the best fit, only a coincidence would have them wrong by much.
 _SURE, _SURE_LOSS = 1.5, 3.0
+# One clock off must explain the calls about as well as all clocks off do.
+_ONE_LOSS = 20.0
 # Clocks that may be the one that is off: those that are farthest from the others at the best.
 _MOST_OFF = 6
 # A slow place must explain this much more than none does: healthy rings leave less.
@@ -121,7 +123,8 @@ class Weighed:
         no_rings = _misfits(self.best, self.kinds)
         rough = _misfits(least, self.kinds)
         misfit = no_rings or (rough and least > _AS_GOOD * self.best)
-        if not self.right(least) or (misfit and not no_rings):
+        worse = least > _NEAR * self.best + _ONE_LOSS * len(self.kinds)
+        if not self.right(least) or worse or (misfit and not no_rings):
             return None
         told = _told(fit, self.tables, self.kinds, hosts, misfit=misfit)
         near = _NEAR * least + _NEAR_LOSS
@@ -240,8 +243,13 @@ def _possible(fit: Fit, kinds: Sequence[Calls], tables: Sequence[Floats], bounds
 
 def _likeliest(tables: Hypotheses, losses: Floats) -> tuple[Place, ...]:
     number = int(losses.argmin())
-    explains = np.isfinite(losses[number]) and _explains(float(losses[number]), float(losses[0]))
-    return tables.places[number] if explains else ()
+    best = float(losses[number])
+    if not (np.isfinite(best) and _explains(best, float(losses[0]))):
+        return ()
+    alike = [tables.places[other] for other in np.flatnonzero(losses <= best + _NEAR_LOSS)]
+    hosts = {one for place in tables.places[number] for one in place.homes}
+    shared = all(any(hosts & {*place.homes} for place in places) for places in alike)
+    return tables.places[number] if shared else ()
 
 
 def _near(tables: Hypotheses, losses: Floats, best: float) -> tuple[list[int], float]:

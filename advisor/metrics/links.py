@@ -127,7 +127,8 @@ def _with_any_clocks(data: Inputs, home: Mapping[int, Home]) -> Explained | None
     and chance is out of the question: calls of one kind leave such candidates for a late rank whose
     clock is off, too.
     """
-    if not any(clock.ambiguous or clock.offset_ns for clock in data.clocks.values()):
+    moved = any(clock.ambiguous or clock.offset_ns for clock in data.clocks.values())
+    if not moved and (data.weighed is None or data.weighed.ends_tell):
         return None
     given = {rank: data.clocks[rank].offset_ns if rank in data.clocks else 0 for rank in home}
     seen = data.weighed or weigh(data.columns, home, given)

@@ -26,13 +26,20 @@ def possible(
     a value that is the wrong way round is left out. ``rule`` is the id that the sentence names.
     """
     given = {name: float(row[name]) for name in COLUMNS if row.get(name) is not None}
-    changes = []
+    changes = [f"{name} is no number and is left out" for name in given if math.isnan(given[name])]
+    given = {name: number for name, number in given.items() if not math.isnan(number)}
+    if step_ns is None:
+        endless = [name for name, number in given.items() if number == math.inf]
+        changes += [f"{name} is endless and is left out" for name in endless]
+        given = {name: number for name, number in given.items() if name not in endless}
     for name, number in given.items():
         if number < -_ROUNDING_NS:
-            changes.append(f"{name} is below zero ({duration(number)}) and counts as 0")
+            much = duration(number) if math.isfinite(number) else "endless"
+            changes.append(f"{name} is below zero ({much}) and counts as 0")
         elif step_ns is not None and number > step_ns + _ROUNDING_NS:
+            much = duration(number) if math.isfinite(number) else "endless"
             changes.append(
-                f"{name} ({duration(number)}) is more than the step and counts as all of it, "
+                f"{name} ({much}) is more than the step and counts as all of it, "
                 f"{duration(step_ns)}"
             )
     most = math.inf if step_ns is None else step_ns

@@ -26,15 +26,18 @@ def beside_starts(
     home: Mapping[int, Home],
 ) -> Explained:
     """What the ends say, by what starts and ends say: the host that these explain best if all that
-    the ends name is of it. Where a clock is off, else the places that both name, if any. A share is
-    as wide as both have it where that clock's ends tell nothing, and where the two contradict."""
+    the ends name is of it. Where a clock is off, else the places that both name, if the best of
+    either is among them. A share is as wide as both have it where that clock's ends tell nothing,
+    and where the two contradict."""
     own = of_one_host(found, rings, seen, data, home)
     if own:
         found = replace(found, places=own)
     elif seen.off is not None and seen.slow:
-        known = set(named(seen.places, data, home))
+        known = named(seen.places, data, home)
         both = tuple(place for place in found.places if place in known)
-        found = replace(found, places=both or found.places)
+        # What is the best of neither is what their errors have in common.
+        if {known[0], found.places[0]} & {*both}:
+            found = replace(found, places=both)
     if not seen.slow or seen.rough:
         return found
     low, middle, high = found.share

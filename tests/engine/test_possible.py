@@ -1,0 +1,35 @@
+"""Savings of a rule that cannot be are left out or bounded, and said."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from advisor.engine.possible import possible
+
+STEP_NS = 100_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "step_ns", "kept", "says"),
+    [
+        (math.nan, STEP_NS, None, "savings_ns is no number"),
+        (math.inf, None, None, "savings_ns is endless"),
+        (math.inf, STEP_NS, STEP_NS, "savings_ns (endless) is more than the step"),
+        (-math.inf, STEP_NS, 0, "savings_ns is below zero (endless)"),
+        (2 * STEP_NS, STEP_NS, STEP_NS, "more than the step"),
+    ],
+)
+def test_numbers_that_cannot_be_are_said(
+    value: float, step_ns: int | None, kept: int | None, says: str
+) -> None:
+    savings, words = possible("mine", {"savings_ns": value}, step_ns)
+    assert savings["savings_ns"] == kept
+    assert words.startswith("Rule mine gives what cannot be: ")
+    assert says in words
+
+
+def test_what_can_be_is_kept_without_a_word() -> None:
+    row = {"savings_ns": 5e6, "savings_low_ns": 4e6, "savings_high_ns": 7e6}
+    assert possible("mine", row, STEP_NS) == ({name: int(row[name]) for name in row}, "")

@@ -181,7 +181,8 @@ def _by_ring(found: Explained | None, home: Mapping[int, Home]) -> Culprit | Non
         ((source, target),) = edges
         if whole <= {source, target}:
             near, far = ranks[source], ranks[target]
-            ends = found.edges[0] if len(found.edges) == 1 else (near[0], far[0])
+            between = (e for e in found.edges if (home[e[0]], home[e[1]]) == (source, target))
+            ends = next(between, (near[0], far[0]))
             return Culprit("edge", *ends, frozenset(near), frozenset(far), ends)
     common = set.intersection(*({*place.homes} for place in found.places))
     if len(edges) > 1 and len(common) == 1:

@@ -175,7 +175,7 @@ _EXPECTED = {
     "less_than_equal": "must be {le} or less",
     "too_short": "needs {min_length} or more of them",
     "too_long": "takes {max_length} or fewer of them",
-    "string_too_short": "must not be empty",
+    "string_too_short": "needs {min_length} or more characters",
     "string_pattern_mismatch": "must match {pattern}",
 }
 

@@ -18,6 +18,7 @@ class _Numbers(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     value: int
+    why: str = Field(default="x" * 40, min_length=40)
 
 
 def _files() -> list[Path]:
@@ -55,6 +56,7 @@ def test_it_reads_yaml_1_2(tmp_path: Path, text: str) -> None:
         ("\nvalue: x\n", r"\.yaml:2: value: write a whole number \(got 'x'\)"),
         ("value: 1\n\nother: 2\n", r"\.yaml:3: unknown setting 'other'"),
         ("- 1\n", r"\.yaml:1: expected a mapping"),
+        ("value: 1\nwhy: no.\n", r"\.yaml:2: why: needs 40 or more characters \(got 'no\.'\)"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:

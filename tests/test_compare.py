@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from advisor import api
 from advisor.cli.compare import _judge, command
 from advisor.errors import AdvisorError
-from advisor.metrics.compare import RunFigures, figures, operators
-from advisor.metrics.comparison import Comparison
-from advisor.metrics.significance import difference
+from advisor.metrics.compare.figures import RunFigures, figures, operators
+from advisor.metrics.compare.runs import Comparison
+from advisor.metrics.compare.significance import difference
 from advisor.report import comparison as rows
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from advisor.metrics.compare import RunFigures, scaling_efficiency
-from advisor.metrics.comparison import Comparison
-from advisor.metrics.theory import Theory
+from advisor.metrics.compare.figures import RunFigures, scaling_efficiency
+from advisor.metrics.compare.runs import Comparison
+from advisor.metrics.models.theory import Theory
 from advisor.report import comparison as rows
 
 

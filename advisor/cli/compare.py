@@ -16,9 +16,9 @@ from advisor.cli._output import Output, plan_outputs
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from advisor.metrics.compare import RunFigures
-    from advisor.metrics.comparison import Comparison, Timed
-    from advisor.metrics.significance import Difference
+    from advisor.metrics.compare.figures import RunFigures
+    from advisor.metrics.compare.runs import Comparison, Timed
+    from advisor.metrics.compare.significance import Difference
 
 _GATES = ("step_time", "exposed_comm", "idle", "memory")
 _WORSE, _UNTOLD = 1, 2  # exit statuses
@@ -73,7 +73,7 @@ def command(
     )
     from advisor import api
     from advisor.cli import _compare_tables as tables
-    from advisor.metrics.comparison import comparison
+    from advisor.metrics.compare.runs import comparison
 
     names = api.run_names(runs)
     timed = {name: _timed(Path(path)) for name, path in zip(names, runs, strict=True)}
@@ -112,7 +112,7 @@ def _instead(path: Path) -> str:
 
 def _timed(path: Path) -> Timed:
     """Step times and tokens per step from profile.json beside the traces, if there is one."""
-    from advisor.metrics.comparison import Timed
+    from advisor.metrics.compare.runs import Timed
 
     file = path / "profile.json"
     if not file.is_file():
@@ -174,7 +174,7 @@ def _change(
     metric: str, base: RunFigures, row: RunFigures, step: Difference
 ) -> tuple[float, bool | None]:
     """(share by which a metric grew, whether beyond noise; None where that cannot be told)."""
-    from advisor.metrics.significance import is_larger
+    from advisor.metrics.compare.significance import is_larger
 
     if metric == "step_time":
         return step.share, None if step.low is None else step.low > 0

@@ -112,7 +112,7 @@ def _text(document: dict[str, Any]) -> str:
 
 def _links(document: dict[str, Any]) -> list[str]:
     """Rates of links between hosts and inside them, what is slow among its like, and caveats."""
-    from advisor.metrics.pair_hosts import FEWEST, compare
+    from advisor.metrics.links.pair_hosts import FEWEST, compare
 
     hosts = dict(enumerate(document["hosts"]))
     pairs = pairs_of(document)
@@ -157,7 +157,7 @@ def _line(label: str, suspect: Any, names: dict[int, str]) -> str:
 
 def pairs_of(document: dict[str, Any]) -> Sequence[Any]:
     """Pairs of a probe's result."""
-    from advisor.metrics.pair_timings import timed_pairs
+    from advisor.metrics.links.pair_timings import timed_pairs
 
     by_pair: dict[tuple[int, int], dict[int, float]] = {}
     for row in document["pairs"]:

@@ -15,7 +15,7 @@ from advisor.engine.facts import Facts
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.text import duration, lower_first, percent
 from advisor.findings import Finding, Severity, Verdict
-from advisor.metrics.operations import SYNCHRONISING
+from advisor.vocabulary.operations import SYNCHRONISING
 
 # Offsets and ends that differ by less are within how ranks wake up, not clocks or links.
 _LEAST_NS = 200_000

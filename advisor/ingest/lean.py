@@ -16,9 +16,9 @@ import pyarrow as pa
 from advisor.ingest.classes import enqueue_sql, literal
 from advisor.ingest.readers.kineto.events_sql import IDS_PER_FILE
 from advisor.ingest.source import ReadContext
-from advisor.metrics.host import TELLING
-from advisor.metrics.phases import TELLS_PHASE
-from advisor.metrics.timeline import LAUNCH_PREFIXES, timelines
+from advisor.metrics.collectives.phases import TELLS_PHASE
+from advisor.metrics.host.activity import TELLING
+from advisor.metrics.timeline.timeline import LAUNCH_PREFIXES, timelines
 
 _KEPT = "event_kept"
 _NAMES = (

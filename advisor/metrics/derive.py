@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.metrics.critical_path import critical_path_rows
-from advisor.metrics.fits import fit_record
-from advisor.metrics.host import gap_rows
-from advisor.metrics.lateness import Ranks, lateness_rows
-from advisor.metrics.link_cost import Inputs
-from advisor.metrics.links import homes, link_rows
+from advisor.metrics.collectives.phases import bucket_rows, sync_rows
+from advisor.metrics.collectives.summaries import EXPERT_BALANCE, REDUNDANT, TRAFFIC
+from advisor.metrics.host.activity import gap_rows
+from advisor.metrics.host.overlap import overlap_row
+from advisor.metrics.lateness.rows import Ranks, lateness_rows
+from advisor.metrics.links.attribution import homes, link_rows
+from advisor.metrics.links.cost import Inputs
+from advisor.metrics.links.probes import USE, benchmark_fits, read_probe
+from advisor.metrics.links.stalls import stall_rows
 from advisor.metrics.load import RunData, load_run
-from advisor.metrics.logged import logged_rings
-from advisor.metrics.overlap import overlap_row
-from advisor.metrics.phases import bucket_rows, sync_rows
-from advisor.metrics.pipeline import pipeline_rows
-from advisor.metrics.probes import USE, benchmark_fits, read_probe
-from advisor.metrics.stalls import stall_rows
-from advisor.metrics.summaries import EXPERT_BALANCE, REDUNDANT, TRAFFIC
-from advisor.metrics.tables import insert_rows
+from advisor.metrics.models.critical_path import critical_path_rows
+from advisor.metrics.models.fits import fit_record
+from advisor.metrics.models.pipeline import pipeline_rows
+from advisor.metrics.rings.from_log import logged_rings
 from advisor.metrics.write import write_breakdowns, write_clocks, write_collectives, write_rank
+from advisor.store.columns import insert_rows
 from advisor.store.store import Store
 
 TABLES = (

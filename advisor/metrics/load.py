@@ -7,15 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.breakdown import Occupancy
-from advisor.metrics.calls import Call
-from advisor.metrics.calls_device import device_calls
-from advisor.metrics.calls_host import host_calls
-from advisor.metrics.clock import Clock, Clocks, clocks
-from advisor.metrics.clock_messages import clocks_by_messages
-from advisor.metrics.clock_places import Weighed
-from advisor.metrics.fits import Kind, exclusive_transfers, fit_all
-from advisor.metrics.groups import (
+from advisor.metrics.clocks.messages import clocks_by_messages
+from advisor.metrics.clocks.offsets import Clock, Clocks, clocks
+from advisor.metrics.clocks.posterior import Weighed
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.gloo import host_calls
+from advisor.metrics.collectives.groups import (
     Group,
     RankInfo,
     assign_groups,
@@ -23,23 +20,26 @@ from advisor.metrics.groups import (
     rank_infos,
     world_group,
 )
-from advisor.metrics.host import HostActivity, host_activity
-from advisor.metrics.intervals import Int64s
-from advisor.metrics.match import Matched, match, torn
-from advisor.metrics.optimizer_steps import optimizer_steps
-from advisor.metrics.periods import period_steps
-from advisor.metrics.phases import Spans, host_spans, set_phases
-from advisor.metrics.steps import (
+from advisor.metrics.collectives.match import Matched, match, torn
+from advisor.metrics.collectives.nccl import device_calls
+from advisor.metrics.collectives.phases import Spans, host_spans, set_phases
+from advisor.metrics.collectives.waiting import split_waiting
+from advisor.metrics.host.activity import HostActivity, host_activity
+from advisor.metrics.models.fits import Kind, exclusive_transfers, fit_all
+from advisor.metrics.steps.annotated import (
     Steps,
     annotated_steps,
     device_windows,
     last_incomplete,
     whole_trace,
 )
-from advisor.metrics.tables import MISSING
-from advisor.metrics.timeline import Timeline, timelines
-from advisor.metrics.waiting import split_waiting
+from advisor.metrics.steps.optimizer import optimizer_steps
+from advisor.metrics.steps.periods import period_steps
+from advisor.metrics.timeline.breakdown import Occupancy
+from advisor.metrics.timeline.intervals import Int64s
+from advisor.metrics.timeline.timeline import Timeline, timelines
 from advisor.model.alpha_beta import AlphaBeta
+from advisor.store.columns import MISSING
 
 
 @dataclass

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.calls import Call
-from advisor.metrics.contention import exclusive_ns
-from advisor.metrics.host import IdleSplit, split_idle
-from advisor.metrics.intervals import Int64s, Intervals
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.host.activity import IdleSplit, split_idle
 from advisor.metrics.load import RankData, RunData
-from advisor.metrics.tables import insert, insert_rows
-from advisor.metrics.timeline import KINDS
+from advisor.metrics.timeline.contention import exclusive_ns
+from advisor.metrics.timeline.intervals import Int64s, Intervals
+from advisor.metrics.timeline.timeline import KINDS
+from advisor.store.columns import insert, insert_rows
 
 
 def write_rank(con: Any, run: str, data: RankData) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from advisor.metrics.compare import RunFigures, scaling_efficiency
-from advisor.metrics.comparison import Comparison
-from advisor.metrics.significance import Difference
-from advisor.metrics.theory import Theory
+from advisor.metrics.compare.figures import RunFigures, scaling_efficiency
+from advisor.metrics.compare.runs import Comparison
+from advisor.metrics.compare.significance import Difference
+from advisor.metrics.models.theory import Theory
 from advisor.report import comparison_causes as causes
 
 Lines = list[tuple[str, list[str]]]

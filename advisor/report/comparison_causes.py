@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from advisor.metrics.compare import RunFigures
-from advisor.metrics.compare_causes import Causes
+from advisor.metrics.compare.causes import Causes
+from advisor.metrics.compare.figures import RunFigures
 
 Lines = list[tuple[str, list[str]]]
 _Row = tuple[str, Callable[[Causes], Any], str, float]

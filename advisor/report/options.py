@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.findings import Severity
 
 if TYPE_CHECKING:
-    from advisor.metrics.comparison import Comparison
+    from advisor.metrics.compare.runs import Comparison
 
 
 @dataclass(frozen=True)

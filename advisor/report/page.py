@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from advisor.findings import FindingsReport
-from advisor.metrics.comparison import Comparison
+from advisor.metrics.compare.runs import Comparison
 from advisor.report import numbers, summary
 from advisor.report.clean import printable
 from advisor.report.commands import inline_code, is_command

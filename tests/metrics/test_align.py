@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from advisor.metrics.align import align, align_many
+from advisor.metrics.collectives.align import align, align_many
 
 letters = st.lists(st.integers(0, 3), max_size=14)
 

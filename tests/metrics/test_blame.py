@@ -8,8 +8,8 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.metrics.blame import widest
-from advisor.metrics.calls import Call
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.lateness.blame import widest
 
 
 def columns(*ranks: str) -> list[Mapping[int, Call]]:

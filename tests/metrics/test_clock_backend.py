@@ -6,10 +6,10 @@ import importlib
 
 import pytest
 
-from advisor.metrics.clock import clocks
-from advisor.metrics.groups import Group, RankInfo
-from advisor.metrics.link_cost import Inputs
-from advisor.metrics.links import homes
+from advisor.metrics.clocks.offsets import clocks
+from advisor.metrics.collectives.groups import Group, RankInfo
+from advisor.metrics.links.attribution import homes
+from advisor.metrics.links.cost import Inputs
 from tests.metrics.test_clock_places import HOSTS, MS, calls
 
 OFF = {0: 3.0, 1: -4.0, 2: 1.0, 3: 2.0}
@@ -50,7 +50,7 @@ def test_what_the_clocks_found_of_slow_places_serves_the_links(
         gloo=True,
         weighed=found.weighed,
     )
-    links = importlib.import_module("advisor.metrics.links")
+    links = importlib.import_module("advisor.metrics.links.attribution")
     monkeypatch.setattr(links, "explain", lambda *_: None)
     monkeypatch.setattr(links, "weigh", lambda *_: pytest.fail("weighed a second time"))
     told = links._with_any_clocks(data, homes(data))

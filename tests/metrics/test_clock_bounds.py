@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from advisor.metrics.calls import Call
-from advisor.metrics.clock import clocks
-from advisor.metrics.clock_bounds import Bounds, bounds_of
-from advisor.metrics.clock_places import weigh
-from advisor.metrics.groups import RankInfo
-from advisor.metrics.ring_model import paths
+from advisor.metrics.clocks.bounds import Bounds, bounds_of
+from advisor.metrics.clocks.offsets import clocks
+from advisor.metrics.clocks.posterior import weigh
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.groups import RankInfo
+from advisor.metrics.rings.schedule import paths
 
 MS = 1_000_000
 HOSTS = {rank: f"h{rank}" for rank in range(4)}

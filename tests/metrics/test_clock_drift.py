@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.metrics.calls import Call
-from advisor.metrics.clock import aligned, clocks
-from advisor.metrics.groups import RankInfo
+from advisor.metrics.clocks.offsets import aligned, clocks
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.groups import RankInfo
 
 MS = 1_000_000
 RANKS = range(4)

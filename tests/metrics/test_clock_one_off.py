@@ -12,9 +12,9 @@ import pytest
 
 from advisor.ingest import ingest
 from advisor.metrics import derive
-from advisor.metrics.calls import Call
-from advisor.metrics.clock_places import Weighed, weigh
-from advisor.metrics.ring_model import FEW_SHARES, _pass, _takes, distant, paths
+from advisor.metrics.clocks.posterior import Weighed, weigh
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.rings.schedule import FEW_SHARES, _pass, _takes, distant, paths
 from advisor.store import Store
 
 MS = 1_000_000

@@ -11,9 +11,9 @@ import pytest
 
 from advisor.ingest import ingest
 from advisor.metrics import derive
-from advisor.metrics.calls import Call
-from advisor.metrics.clock_places import weigh
-from advisor.metrics.ring_model import paths
+from advisor.metrics.clocks.posterior import weigh
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.rings.schedule import paths
 from advisor.store import Store
 
 MS = 1_000_000

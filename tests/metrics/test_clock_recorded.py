@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.metrics.calls import Call
-from advisor.metrics.clock_places import weigh
+from advisor.metrics.clocks.posterior import weigh
+from advisor.metrics.collectives.call import Call
 
 MS = 1_000_000
 # Of calls of 983 kB on four hosts with alike links: per rank (start, end), us after the last start.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from advisor.metrics.calls_host import _assign, _Request
-from advisor.metrics.steps import Step, Steps
+from advisor.metrics.collectives.gloo import _assign, _Request
+from advisor.metrics.steps.annotated import Step, Steps
 
 
 def _request(start: int) -> _Request:

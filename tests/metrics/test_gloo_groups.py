@@ -10,8 +10,8 @@ import pytest
 
 from advisor.engine import diagnose
 from advisor.metrics import derive
-from advisor.metrics.calls import Call
-from advisor.metrics.gloo_groups import threads_by_consistency
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.gloo_groups import threads_by_consistency
 from advisor.store.store import Store
 from tests.metrics.support import load_trace, store_of
 

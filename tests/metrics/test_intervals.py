@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.metrics.breakdown import Occupancy
-from advisor.metrics.contention import exclusive_ns
-from advisor.metrics.intervals import Intervals
-from advisor.metrics.timeline import Timeline
+from advisor.metrics.timeline.breakdown import Occupancy
+from advisor.metrics.timeline.contention import exclusive_ns
+from advisor.metrics.timeline.intervals import Intervals
+from advisor.metrics.timeline.timeline import Timeline
 
 Pair = tuple[int, int]
 pairs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12)

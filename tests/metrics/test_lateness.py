@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from advisor.metrics.blame import Arrivals
-from advisor.metrics.calls import Call
-from advisor.metrics.clock import Clock
-from advisor.metrics.lateness import after_median, others_per_peer
-from advisor.metrics.lost_calls import lost_time
+from advisor.metrics.clocks.offsets import Clock
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.lateness.blame import Arrivals
+from advisor.metrics.lateness.lost import lost_time
+from advisor.metrics.lateness.rows import after_median, others_per_peer
 from tests.metrics.test_recordings import Traces, derived, recording
 
 MS = 1_000_000

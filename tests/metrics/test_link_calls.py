@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.metrics.calls import Call
-from advisor.metrics.link_calls import kind_of, telling_kinds
-from advisor.metrics.places import Place
-from advisor.metrics.ring_ends import observe
-from advisor.metrics.ring_model import edges, ends
-from advisor.metrics.rings import explain
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.links.evidence import observe
+from advisor.metrics.links.staggers import explain
+from advisor.metrics.rings.locations import Place
+from advisor.metrics.rings.schedule import edges, ends
+from advisor.metrics.rings.telling import kind_of, telling_kinds
 
 MS = 1_000_000
 RANKS = tuple(range(8))

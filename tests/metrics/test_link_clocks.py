@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.metrics.calls import Call
-from advisor.metrics.clock_places import Weighed, weigh
-from advisor.metrics.groups import RankInfo
-from advisor.metrics.link_clocks import beside_starts
-from advisor.metrics.link_cost import Inputs
-from advisor.metrics.places import Place
-from advisor.metrics.ring_ends import Ring
-from advisor.metrics.ring_model import paths
-from advisor.metrics.rings import Explained
+from advisor.metrics.clocks.posterior import Weighed, weigh
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.groups import RankInfo
+from advisor.metrics.links.cost import Inputs
+from advisor.metrics.links.evidence import Ring
+from advisor.metrics.links.reconcile import beside_starts
+from advisor.metrics.links.staggers import Explained
+from advisor.metrics.rings.locations import Place
+from advisor.metrics.rings.schedule import paths
 
 MS = 1_000_000
 HOSTS = {rank: f"h{rank}" for rank in range(4)}

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from advisor.ingest import ingest
-from advisor.metrics.link_cost import Inputs
-from advisor.metrics.links import _by_logged_ring
-from advisor.metrics.logged import logged_rings
-from advisor.metrics.peers import PeerExcess
+from advisor.metrics.links.attribution import _by_logged_ring
+from advisor.metrics.links.cost import Inputs
+from advisor.metrics.links.peers import PeerExcess
+from advisor.metrics.rings.from_log import logged_rings
 from advisor.store.store import Store
 
 HOME = {rank: f"node{'ab'[rank // 2]}" for rank in range(4)}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.metrics.calls import Call
-from advisor.metrics.groups import Group
-from advisor.metrics.match import Matched, match, torn
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.groups import Group
+from advisor.metrics.collectives.match import Matched, match, torn
 
 MS = 1_000_000
 RANKS = (0, 1, 2, 3)

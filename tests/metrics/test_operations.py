@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.metrics.operations import (
+from advisor.vocabulary.operations import (
     bus_factor,
     element,
     elements_in,

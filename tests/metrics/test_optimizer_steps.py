@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.metrics import derive
-from advisor.metrics.optimizer_steps import _ends
+from advisor.metrics.steps.optimizer import _ends
 from tests.metrics.support import load_trace, store_of
 
 MS = 1_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.metrics.peers import PeerExcess, pair_direction
+from advisor.metrics.links.peers import PeerExcess, pair_direction
 
 
 def peer(ranks: tuple[int, ...], *, slow: bool, op: str = "send") -> PeerExcess:

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from advisor.metrics.pair_hosts import compare
-from advisor.metrics.pair_timings import Pair
+from advisor.metrics.links.pair_hosts import compare
+from advisor.metrics.links.pair_timings import Pair
 
 FAST, NETWORK = 0.2, 4.0
 

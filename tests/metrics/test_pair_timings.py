@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.metrics.pair_timings import Pair, suspects, timed_pairs
+from advisor.metrics.links.pair_timings import Pair, suspects, timed_pairs
 
 
 def matrix(ranks: int, slow: dict[tuple[int, int], float], seed: int = 0) -> list[Pair]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.metrics.calls import Call
-from advisor.metrics.intervals import Intervals
-from advisor.metrics.pipeline import pipeline_rows
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.models.pipeline import pipeline_rows
+from advisor.metrics.timeline.intervals import Intervals
 from advisor.store import Store
 
 MS = 1_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.metrics.probe_hosts import Apart, Joined, join, use_of
+from advisor.metrics.links.probe_hosts import Apart, Joined, join, use_of
 
 HOME = {0: "a.site", 1: "a.site", 2: "b.site", 3: "b.site"}
 UNNAMED = {rank: f"rank {rank}" for rank in range(4)}

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from advisor import api
-from advisor.metrics.link_cost import Culprit, of_host
-from advisor.metrics.probes import Probed
+from advisor.metrics.links.cost import Culprit, of_host
+from advisor.metrics.links.probes import Probed
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "lab-fsdp2-slow-link"
 HOSTS = [f"advlab15101-h{number}" for number in range(4)]

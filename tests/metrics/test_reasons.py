@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.metrics.blame import Arrivals
-from advisor.metrics.breakdown import Occupancy
-from advisor.metrics.intervals import Intervals
-from advisor.metrics.reasons import reason_of
-from advisor.metrics.steps import Steps
-from advisor.metrics.timeline import COMPUTE, Timeline
+from advisor.metrics.lateness.blame import Arrivals
+from advisor.metrics.lateness.reasons import reason_of
+from advisor.metrics.steps.annotated import Steps
+from advisor.metrics.timeline.breakdown import Occupancy
+from advisor.metrics.timeline.intervals import Intervals
+from advisor.metrics.timeline.timeline import COMPUTE, Timeline
 
 _MS = 1_000_000
 _STRETCHES = 5

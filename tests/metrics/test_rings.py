@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.metrics.places import Place, direction_of
-from advisor.metrics.ring_ends import Ring
-from advisor.metrics.ring_model import SHARES, edges, ends
-from advisor.metrics.rings import explain
+from advisor.metrics.links.evidence import Ring
+from advisor.metrics.links.staggers import explain
+from advisor.metrics.rings.locations import Place, direction_of
+from advisor.metrics.rings.schedule import SHARES, edges, ends
 
 HOMES = {
     "one rank per host": {rank: f"h{rank}" for rank in range(4)},

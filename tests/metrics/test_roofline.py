@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import advisor
-from advisor.metrics.roofline import Arithmetic, arithmetic, device_peak
-from advisor.metrics.roofline_shapes import (
+from advisor.metrics.models.roofline import Arithmetic, arithmetic, device_peak
+from advisor.metrics.models.roofline_shapes import (
     NO_FLOATS,
     NO_SHAPES,
     NO_STRIDES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.metrics.served import serve
+from advisor.metrics.collectives.gloo_requests import serve
 
 _MS = 1_000_000
 _ASKED = [10 * _MS * n for n in range(30)]

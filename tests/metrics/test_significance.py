@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.metrics.significance import autocorrelation, difference, is_larger, steps_needed
+from advisor.metrics.compare.significance import (
+    autocorrelation,
+    difference,
+    is_larger,
+    steps_needed,
+)
 
 
 def drawn(rng: np.random.Generator, count: int, *, alike: float = 0.0) -> list[float]:

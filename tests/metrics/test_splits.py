@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from advisor.engine import diagnose
 from advisor.metrics import derive
-from advisor.metrics.operations import split_bytes
 from advisor.store.store import Store
+from advisor.vocabulary.operations import split_bytes
 from tests.metrics.support import store_of
 
 RANKS, WIDTH, STEPS = 4, 64, 6

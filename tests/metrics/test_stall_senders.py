@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.metrics.ring_model import GLOO_RINGS, waiting
-from advisor.metrics.stall_senders import Stall, senders
+from advisor.metrics.rings.retransmits import Stall, senders
+from advisor.metrics.rings.schedule import GLOO_RINGS, waiting
 
 
 @pytest.mark.parametrize("op", sorted(GLOO_RINGS))

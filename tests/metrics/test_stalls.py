@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.metrics.calls import Call
-from advisor.metrics.groups import Group, RankInfo
-from advisor.metrics.link_cost import Inputs
-from advisor.metrics.stalls import stall_rows
-from advisor.metrics.steps import Step, Steps
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.groups import Group, RankInfo
+from advisor.metrics.links.cost import Inputs
+from advisor.metrics.links.stalls import stall_rows
+from advisor.metrics.steps.annotated import Step, Steps
 
 MS = 1_000_000
 RANKS = (0, 1, 2)

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.config.hardware import peak_flops
 from advisor.config.workload import Workload
-from advisor.metrics.theory import Theory, theory
+from advisor.metrics.models.theory import Theory, theory
 from advisor.store.store import Store
 
 SHARED, OUTSIDE, HIDDEN, SEQUENCE, BATCH, LAYERS = 1_000_000, 200_000, 64, 32, 2, 4

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.metrics.calls import Call
-from advisor.metrics.gloo_groups import may_have_wrapped, threads_by_consistency
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.gloo_groups import may_have_wrapped, threads_by_consistency
 from advisor.profile.recording import _start_ticks, in_order_of_start
 
 PID_MAX = 32_768

@@ -22,7 +22,7 @@ pytest.importorskip("torch")
 from advisor import api
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
-from advisor.metrics.theory import Theory, theory
+from advisor.metrics.models.theory import Theory, theory
 from advisor.profile import strategies
 
 GLOBAL_BATCH = 16

@@ -10,9 +10,9 @@ import pytest
 
 from advisor import api
 from advisor.engine import load_catalogue
-from advisor.metrics.compare import CollectiveTotal
-from advisor.metrics.compare_causes import Causes
-from advisor.metrics.comparison import Comparison, Timed, comparison
+from advisor.metrics.compare.causes import Causes
+from advisor.metrics.compare.figures import CollectiveTotal
+from advisor.metrics.compare.runs import Comparison, Timed, comparison
 from advisor.report import comparison as rows
 from advisor.store import Store
 

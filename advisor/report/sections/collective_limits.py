@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.config.hardware import find_device
-from advisor.metrics.operations import bus_factor
 from advisor.report import numbers
 from advisor.report.charts.busbw import CallGroup, Fit
 from advisor.report.tables import rows
 from advisor.store.store import Store
+from advisor.vocabulary.operations import bus_factor
 
 MISSES = 2.0
 """From this factor between a size's median and the curve on, the curve is called a rough one."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from advisor.metrics.roofline import Arithmetic, Peak, arithmetic, device_peak
-from advisor.metrics.roofline_shapes import NO_SHAPES, NO_STRIDES
+from advisor.metrics.models.roofline import Arithmetic, Peak, arithmetic, device_peak
+from advisor.metrics.models.roofline_shapes import NO_SHAPES, NO_STRIDES
 from advisor.model.plan_roofline import regime
 from advisor.report import numbers
 from advisor.report.charts.roofline import Level, flops, roofline

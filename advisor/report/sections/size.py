@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.metrics.theory import OpTheory, Theory, theory
+from advisor.metrics.models.theory import OpTheory, Theory, theory
 from advisor.model.plan_roofline import regime
 from advisor.report import numbers
 from advisor.report.charts.roofline import Level, flops, roofline

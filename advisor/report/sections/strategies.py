@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.metrics.compare import RunFigures
-from advisor.metrics.comparison import Comparison, Timed, comparison
-from advisor.metrics.significance import difference
+from advisor.metrics.compare.figures import RunFigures
+from advisor.metrics.compare.runs import Comparison, Timed, comparison
+from advisor.metrics.compare.significance import difference
 from advisor.report import comparison as rows
 from advisor.report import numbers
 from advisor.report.charts.scene import KINDS, DataTable, Figure, legend_for

@@ -1,0 +1,1 @@
+"""One rank's calls, as NCCL kernels or gloo spans; groups, phases, matching across ranks."""

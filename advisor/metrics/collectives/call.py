@@ -1,0 +1,76 @@
+"""One collective call of one rank, as the trace tells it, before it is matched across ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.vocabulary.operations import bus_factor, element, message_bytes, split_bytes
+
+
+@dataclass(slots=True)
+class Call:
+    """A row of ``collective`` in the making. Times ns on the rank's clock, sizes bytes."""
+
+    rank: int
+    op: str
+    start: int
+    end: int
+    event_id: int
+    wire_op: str | None = None
+    group: str | None = None
+    group_size: int | None = None
+    seq: int | None = None
+    dtype: str | None = None
+    in_elements: int | None = None
+    out_elements: int | None = None
+    bytes: int | None = None
+    peer: int | None = None
+    enqueue: int | None = None
+    thread: int | None = None  # thread that asked for it
+    stream: int | None = None
+    step: int | None = None
+    phase: str | None = None
+    module: str | None = None
+    in_split: str | None = None  # as recorded
+    split_bytes: tuple[int, ...] | None = None
+    is_gradient: bool = False
+    exposed_transfer: int = 0  # shared with calls that transfer at the same time
+    # Filled by matching.
+    call_id: int = -1
+    matched: int = 1
+    wait: int | None = None
+    transfer: int | None = None
+    t_is: str | None = None
+    last_rank: int | None = None
+    algbw: float | None = None
+    busbw: float | None = None
+    mismatched: bool = False
+    seq_is_counted: bool = False  # by matching, not recorded
+    fitted: int | None = None
+    latency_share: float | None = None
+
+    def set_size(self) -> None:
+        """Work out dtype name, message size and its parts from the element counts."""
+        name, width = element(self.dtype)
+        if self.op == "all_to_all":
+            self.split_bytes = split_bytes(self.in_split, self.in_elements, width)
+        self.dtype = name
+        self.bytes = message_bytes(
+            self.op, self.in_elements, self.out_elements, self.group_size, width
+        )
+
+    @property
+    def signature(self) -> tuple[str, str | None, int | None]:
+        """What must agree between the ranks of one call when there is no sequence number.
+
+        all_to_all may be uneven, so that its size differs between ranks; a send is its peer's
+        receive.
+        """
+        size = None if self.op in ("all_to_all", "gather", "scatter") else self.bytes
+        op = "send" if self.op == "recv" else self.op
+        return op, self.dtype, size
+
+    @property
+    def factor(self) -> float | None:
+        """busbw / algbw."""
+        return bus_factor(self.op, self.group_size)

@@ -1,0 +1,231 @@
+"""Which calls of different ranks are the same collective (METRICS section 5).
+
+By sequence number where the trace carries it; else each group's sequences of signatures are
+aligned by longest common subsequence, step by step where the steps are annotated, so that a missing
+event or rank shifts nothing else. Sends are paired with their receives.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.metrics.collectives.align import IMPOSSIBLE, MAX_PENALTY, Penalty, align_many
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.groups import Group
+from advisor.vocabulary.operations import POINT_TO_POINT, SYNCHRONISING
+
+# A disagreement of this many ns in time is as bad as any, when equal signatures compete.
+_TIME_SCALE_NS = 1 << 34
+# A call that ends on one rank this long before it begins on another is two calls: clocks that are
+# known, and spans that close late, are off by less.
+_APART_NS = 1_000_000
+# Where more of the calls, or calls of more of the steps, are apart, the clocks are not known.
+_MOST_APART = 0.25
+_MOST_STEPS = 1 / 3
+
+
+@dataclass
+class Matched:
+    """The calls of all ranks, by call; ``unmatched`` counts (rank, group, reason)."""
+
+    columns: list[dict[int, Call]] = field(default_factory=list)
+    unmatched: Counter[tuple[int, str | None, str]] = field(default_factory=Counter)
+
+
+def match(
+    calls: Mapping[int, Sequence[Call]],
+    groups: Mapping[str, Group],
+    stepped: bool,
+    offsets: Mapping[int, int] | None = None,
+    *,
+    strict: bool = False,
+) -> Matched:
+    """Give every call its ``call_id``, ``seq`` and ``matched``.
+
+    ``stepped`` tells that all ranks have annotated steps. ``offsets`` (rank -> ns to add) align
+    clocks that are already known roughly; ``strict``: so well that calls which cannot be one by
+    their times are not.
+    """
+    result = Matched()
+    by_group: dict[str | None, dict[int, list[Call]]] = defaultdict(dict)
+    for rank in sorted(calls):
+        for call in calls[rank]:
+            if call.op not in POINT_TO_POINT:
+                by_group[call.group].setdefault(rank, []).append(call)
+    for name in sorted(by_group, key=lambda n: (n is None, n or "")):
+        members = by_group[name]
+        group = groups.get(name) if name is not None else None
+        columns = _columns(members, stepped, offsets or {}, strict)
+        present = set(members)
+        if group is not None and group.ranks is not None:
+            expected = set(group.ranks) & set(calls)
+            missing = bool(set(group.ranks) - set(calls))
+        else:
+            expected = present
+            size = max((c.group_size or 0 for own in members.values() for c in own), default=0)
+            missing = size > len(present)
+        _count(result, columns, name, expected | present, missing)
+        result.columns.extend(columns)
+    result.columns.extend(_pairs(calls, result, offsets or {}))
+    result.columns.sort(key=_order)
+    for call_id, column in enumerate(result.columns):
+        for call in column.values():
+            call.call_id = call_id
+            call.matched = len(column)
+    return result
+
+
+def torn(columns: Iterable[Mapping[int, Call]], offsets: Mapping[int, int]) -> bool:
+    """Whether a few calls ended on one rank before they began on another, by clocks that are right
+    for most: each rank lost another one of several calls that are alike."""
+    calls: Counter[int | None] = Counter()
+    apart: Counter[int | None] = Counter()
+    for column in columns:
+        first = next(iter(column.values()))
+        if len(column) > 1 and first.op in SYNCHRONISING:
+            calls[first.step] += 1
+            begun = max(call.start + offsets.get(rank, 0) for rank, call in column.items())
+            over = min(call.end + offsets.get(rank, 0) for rank, call in column.items())
+            if begun > over + _APART_NS:
+                apart[first.step] += 1
+    few = len(apart) <= _MOST_STEPS * len(calls)
+    return few and 0 < apart.total() <= _MOST_APART * calls.total()
+
+
+def _order(column: dict[int, Call]) -> tuple[int, int, int]:
+    first = min(column)
+    call = column[first]
+    return call.start, first, call.event_id
+
+
+def _columns(
+    members: Mapping[int, list[Call]], stepped: bool, offsets: Mapping[int, int], strict: bool
+) -> list[dict[int, Call]]:
+    """Matched calls of one group."""
+    everything = [call for own in members.values() for call in own]
+    recorded = all(call.seq is not None and not call.seq_is_counted for call in everything)
+    if recorded and _unique(members):
+        by_seq: dict[int, dict[int, Call]] = defaultdict(dict)
+        for call in everything:
+            by_seq[call.seq or 0][call.rank] = call
+        return [by_seq[number] for number in sorted(by_seq)]
+    parts: dict[int | None, dict[int, list[Call]]] = defaultdict(dict)
+    for rank, own in members.items():
+        for call in sorted(
+            own, key=lambda c: (c.start if c.enqueue is None else c.enqueue, c.start)
+        ):
+            parts[call.step if stepped else None].setdefault(rank, []).append(call)
+    columns: list[dict[int, Call]] = []
+    for step in sorted(parts, key=lambda s: (s is not None, s or 0)):
+        columns.extend(_aligned(parts[step], offsets, strict=strict))
+    columns.sort(key=_order)
+    for index, column in enumerate(columns):
+        for call in column.values():
+            if call.seq is None or call.seq_is_counted:
+                call.seq, call.seq_is_counted = index, True
+    return columns
+
+
+def _unique(members: Mapping[int, list[Call]]) -> bool:
+    return all(len({call.seq for call in own}) == len(own) for own in members.values())
+
+
+def _aligned(
+    part: Mapping[int, list[Call]], offsets: Mapping[int, int], *, strict: bool = False
+) -> list[dict[int, Call]]:
+    ranks = sorted(part)
+    numbering: dict[object, int] = {}
+    sequences = [
+        np.array(
+            [numbering.setdefault(c.signature, len(numbering)) for c in part[r]], dtype=np.int64
+        )
+        for r in ranks
+    ]
+
+    times = [
+        np.array(
+            [(c.start + offsets.get(r, 0), c.end + offsets.get(r, 0)) for c in part[r]],
+            dtype=np.int64,
+        ).reshape(-1, 2)
+        for r in ranks
+    ]
+    together = [np.array([c.op in SYNCHRONISING for c in part[r]], dtype=bool) for r in ranks]
+
+    def penalty(places: Sequence[tuple[int, int]], other: int) -> Penalty:
+        starts, ends = times[other].T
+
+        def cost(i: int, low: int, high: int) -> NDArray[np.int64]:
+            start, end = times[places[i][0]][places[i][1]]
+            apart = np.minimum(np.abs(ends[low:high] - end), _TIME_SCALE_NS - 1)
+            scaled: NDArray[np.int64] = apart * MAX_PENALTY // _TIME_SCALE_NS
+            if strict:
+                before = np.maximum(starts[low:high] - end, start - ends[low:high]) > _APART_NS
+                scaled[before & together[other][low:high]] = IMPOSSIBLE
+            return scaled
+
+        return cost
+
+    usable = penalty if offsets else None
+    return [
+        {ranks[number]: part[ranks[number]][index] for number, index in column.items()}
+        for column in align_many(sequences, usable, strict=strict)
+    ]
+
+
+def _count(
+    result: Matched,
+    columns: Iterable[dict[int, Call]],
+    group: str | None,
+    expected: set[int],
+    missing_rank: bool,
+) -> None:
+    """Count calls that lack a partner, or whose partners disagree about what they do."""
+    for column in columns:
+        if len({call.signature for call in column.values()}) > 1:
+            for call in column.values():
+                call.mismatched = True
+                result.unmatched[call.rank, group, "mismatched signature"] += 1
+        if set(column) != expected:
+            for rank in column:
+                result.unmatched[rank, group, "missing event"] += 1
+        elif missing_rank:
+            for rank in column:
+                result.unmatched[rank, group, "missing rank"] += 1
+
+
+def _pairs(
+    calls: Mapping[int, Sequence[Call]], result: Matched, offsets: Mapping[int, int]
+) -> list[dict[int, Call]]:
+    """Sends with their receives: the k-th of each size between two ranks, both ways apart."""
+    sides: dict[tuple[int, int], tuple[list[Call], list[Call]]] = defaultdict(lambda: ([], []))
+    columns: list[dict[int, Call]] = []
+    for rank in sorted(calls):
+        for call in calls[rank]:
+            if call.op not in POINT_TO_POINT:
+                continue
+            if call.peer is None:
+                columns.append({rank: call})
+                result.unmatched[rank, call.group, "missing event"] += 1
+            elif call.op == "send":
+                sides[rank, call.peer][0].append(call)
+            else:
+                sides[call.peer, rank][1].append(call)
+    for (source, destination), (sends, receives) in sorted(sides.items()):
+        for pair in (
+            _aligned({source: sends, destination: receives}, offsets)
+            if source != destination
+            else []
+        ):
+            columns.append(pair)
+            if len(pair) < 2:
+                (rank,) = pair
+                reason = (
+                    "missing event" if source in calls and destination in calls else "missing rank"
+                )
+                result.unmatched[rank, pair[rank].group, reason] += 1
+    return columns

@@ -1,0 +1,231 @@
+"""Which part of the step, and which module or bucket, a collective belongs to.
+
+Phases come from the ranges of our own recordings (``## forward ##`` ...), else from torch's own
+names: autograd's nodes, ``Optimizer.step#``, ``DistributedDataParallel.forward``, ``FSDP::*``. A
+call belongs to the span that its request was made in, on the same thread.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.timeline.intervals import Int64s, Intervals
+from advisor.store.columns import read
+
+_AUTOGRAD = "autograd::engine::evaluate_function"
+TELLS_PHASE = " OR ".join(
+    (
+        *(f"starts_with(name, '{start}')" for start in ("## ", "Optimizer.", _AUTOGRAD, "FSDP::")),
+        "ends_with(name, 'DataParallel.forward')",
+    )
+)
+"""SQL that is true for names of host events which tell a phase or a module."""
+_BUCKET = re.compile(r"^## bucket (\d+) ##$")
+_LAYER = re.compile(r"^## layer (\d+) ##$")
+_FSDP_MODULE = re.compile(r"^FSDP::\w+ \((.+)\)$")
+# Explicit ranges first; then names of torch. (pattern, phase, on any thread)
+_PHASES: tuple[tuple[re.Pattern[str], str, bool], ...] = (
+    (re.compile(r"^## backward ##$"), "backward", True),
+    (re.compile(r"^## forward ##$"), "forward", True),
+    (re.compile(r"^## optimizer ##$|^Optimizer\.(step|zero_grad)#"), "optimizer", True),
+    (re.compile(r"^FSDP::\w*backward"), "backward", False),
+    (re.compile(rf"^{_AUTOGRAD}"), "backward", False),
+    (re.compile(r"^FSDP::\w*forward|(DataParallel|FullyShardedDataParallel)\.forward$"), "forward",
+     False),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Named host spans of one rank, sorted by start; ``code`` is each name's place in ``names``."""
+
+    names: Sequence[str]
+    code: Int64s
+    tid: Int64s
+    start: Int64s
+    end: Int64s
+
+    def select(self, pattern: re.Pattern[str]) -> Spans:
+        """Those whose name fits."""
+        chosen = np.array([bool(pattern.search(name)) for name in self.names], dtype=bool)[
+            self.code
+        ]
+        return Spans(
+            self.names, self.code[chosen], self.tid[chosen], self.start[chosen], self.end[chosen]
+        )
+
+    def name(self, row: int) -> str:
+        """The name of one span."""
+        return self.names[int(self.code[row])]
+
+    def intervals(self) -> Intervals:
+        """Their union."""
+        return Intervals.of(self.start, self.end)
+
+
+def host_spans(con: Any, run: str, rank: int) -> Spans:
+    """The spans that phases and modules are told from."""
+    found = read(
+        con,
+        f"""
+        SELECT name, coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns FROM event
+        WHERE run = ? AND rank = ? AND class IN ('annotation', 'cpu_op') AND device IS NULL
+          AND category IS DISTINCT FROM 'gpu_user_annotation' AND start_ns IS NOT NULL
+          AND ({TELLS_PHASE})
+        ORDER BY start_ns, end_ns DESC, event_id
+        """,
+        [run, rank],
+    )
+    codes: dict[str, int] = {}
+    code = [codes.setdefault(name, len(codes)) for name in found["name"]]
+    return Spans(
+        names=list(codes),
+        code=np.array(code, dtype=np.int64),
+        tid=found["tid"],
+        start=found["start_ns"],
+        end=found["end_ns"],
+    )
+
+
+def set_phases(calls: Sequence[Call], spans: Spans) -> None:
+    """Fill ``phase``, ``module`` and ``is_gradient`` of one rank's calls."""
+    if not calls:
+        return
+    asked = np.array([c.start if c.enqueue is None else c.enqueue for c in calls], dtype=np.int64)
+    thread = np.array([-1 if c.thread is None else c.thread for c in calls], dtype=np.int64)
+    open_ = np.ones(len(calls), dtype=bool)
+    for pattern, phase, any_thread in _PHASES:
+        chosen = spans.select(pattern)
+        if not len(chosen.start):
+            continue
+        inside = _inside(chosen, asked, thread, any_thread)
+        for index in map(int, np.flatnonzero(inside & open_)):
+            calls[index].phase = phase
+        open_ &= ~inside
+    if not open_.all():
+        for index in map(int, np.flatnonzero(open_)):
+            calls[index].phase = "other"
+    _set_modules(calls, spans, asked, thread)
+    accumulating = _inside(
+        spans.select(re.compile(rf"^{_AUTOGRAD}.*AccumulateGrad")), asked, thread, False
+    )
+    for call, in_hook in zip(calls, accumulating, strict=True):
+        call.is_gradient = (
+            call.op == "all_reduce" and (bool(in_hook) or (call.module or "").startswith("bucket"))
+        ) or (call.op == "reduce_scatter" and call.phase in (None, "backward"))
+
+
+def _inside(spans: Spans, times: Int64s, threads: Int64s, any_thread: bool) -> Any:
+    if any_thread:
+        return spans.intervals().contains(times)
+    inside = np.zeros(len(times), dtype=bool)
+    for tid in np.unique(spans.tid):
+        own = spans.tid == tid
+        within = Intervals.of(spans.start[own], spans.end[own]).contains(times)
+        inside |= within & ((threads == tid) | (threads == -1))
+    return inside
+
+
+def _set_modules(calls: Sequence[Call], spans: Spans, asked: Int64s, thread: Int64s) -> None:
+    for pattern, label in ((_LAYER, "layer {}"), (_FSDP_MODULE, "{}")):
+        named = spans.select(pattern)
+        for tid in np.unique(named.tid):
+            own = np.flatnonzero(named.tid == tid)
+            starts, ends = named.start[own], named.end[own]
+            for index in map(int, np.flatnonzero(thread == tid)):
+                place = int(np.searchsorted(starts, asked[index], side="right")) - 1
+                # Spans nest a few deep: the latest begun that is still open is the innermost.
+                for candidate in range(place, max(place - 8, -1), -1):
+                    if asked[index] <= ends[candidate]:
+                        match = pattern.match(named.name(int(own[candidate])))
+                        if match:
+                            calls[index].module = label.format(match.group(1))
+                        break
+    marks = spans.select(_BUCKET)
+    for tid in np.unique(marks.tid):
+        own = np.flatnonzero(marks.tid == tid)
+        requests = np.array(
+            sorted(np.flatnonzero(thread == tid), key=lambda i: asked[i]), dtype=int
+        )
+        for mark in map(int, own):
+            following = int(np.searchsorted(asked[requests], marks.start[mark]))
+            match = _BUCKET.match(marks.name(mark))
+            if match and following < len(requests):
+                calls[int(requests[following])].module = f"bucket {match.group(1)}"
+
+
+def backward_passes(spans: Spans) -> Intervals | None:
+    """The backward passes as separate intervals; None when the trace does not mark them."""
+    marked = spans.select(re.compile(r"^## backward ##$"))
+    return marked.intervals() if len(marked.start) else None
+
+
+def bucket_rows(run: str, rank: int, calls: Sequence[Call]) -> list[dict[str, Any]]:
+    """Rows of ``param_bucket``: gradient reductions of each step in order of launch."""
+    by_step: dict[int, list[Call]] = {}
+    for call in calls:
+        if call.is_gradient and call.step is not None:
+            by_step.setdefault(call.step, []).append(call)
+    return [
+        {
+            "run": run,
+            "rank": rank,
+            "step": step,
+            "bucket": number,
+            "bytes": call.bytes,
+            "ready_ns": call.enqueue if call.enqueue is not None else call.start,
+            "call_id": call.call_id,
+        }
+        for step, own in sorted(by_step.items())
+        for number, call in enumerate(
+            sorted(own, key=lambda c: (c.start if c.enqueue is None else c.enqueue, c.start))
+        )
+    ]
+
+
+def sync_rows(
+    run: str, rank: int, calls: Sequence[Call], spans: Spans, steps: Mapping[int, tuple[int, int]]
+) -> list[dict[str, Any]]:
+    """Rows of ``gradient_sync``; needs the backward passes marked.
+
+    ``steps`` gives the host span of each step, ns.
+    """
+    passes = backward_passes(spans)
+    if passes is None:
+        return []
+    rows = []
+    for step, (low, high) in sorted(steps.items()):
+        inside = np.flatnonzero((passes.start >= low) & (passes.start < high))
+        groups: dict[tuple[str | None, str], list[Call]] = {}
+        for call in calls:
+            if call.is_gradient and call.step == step:
+                groups.setdefault((call.group, call.op), []).append(call)
+        for (group, op), own in sorted(groups.items(), key=lambda item: str(item[0])):
+            asked = np.array([c.start if c.enqueue is None else c.enqueue for c in own])
+            used = np.unique(np.searchsorted(passes.start, asked, side="right") - 1)
+            gathers: dict[str, int] = {}
+            for call in calls:
+                if call.op == "all_gather" and call.step == step and call.group == group:
+                    key = call.module or ""
+                    gathers[key] = gathers.get(key, 0) + 1
+            rows.append(
+                {
+                    "run": run,
+                    "rank": rank,
+                    "step": step,
+                    "process_group": group,
+                    "op": op,
+                    "micro_batches": len(inside),
+                    "syncs": len(np.intersect1d(used, inside)),
+                    "bytes": sum(c.bytes or 0 for c in own),
+                    "gathers": max(gathers.values()) if gathers and "" not in gathers else None,
+                    "exposed_ns": sum(c.exposed_transfer for c in own),
+                }
+            )
+    return rows

@@ -1,0 +1,77 @@
+"""Several runs against the first of them: figures, differences, operators, theory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from advisor.errors import AdvisorError
+from advisor.metrics.compare import figures as compare
+from advisor.metrics.compare.figures import OperatorChange, RunFigures
+from advisor.metrics.compare.significance import Difference, difference
+from advisor.metrics.models.theory import Theory, theory
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What profile.json says beside the traces: steps timed without the profiler, tokens."""
+
+    step_ns: Sequence[int] = ()
+    tokens_per_step: int | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``runs`` with the base first; ``differences`` and ``operators`` are of the others.
+
+    A run without recorded operators is not in ``operators``; one with none changed has no rows.
+    """
+
+    runs: list[RunFigures]
+    theories: list[Theory | None]
+    differences: list[Difference] = field(default_factory=list)
+    operators: dict[str, list[OperatorChange]] = field(default_factory=dict)
+
+    @property
+    def base(self) -> RunFigures:
+        """The run that the others are compared with."""
+        return self.runs[0]
+
+
+def comparison(
+    con: Any,
+    runs: Mapping[str, Timed],
+    *,
+    operators: int = 10,
+    device_peak_flops: float | None = None,
+) -> Comparison:
+    """Compare runs of one store with the first. Raises AdvisorError for one without a whole step.
+
+    Tokens that profile.json does not tell come from the recorded workload, where there is one.
+    ``device_peak_flops`` (FLOP/s of one rank's device) stands in for the hardware table.
+    """
+    found, theories = [], []
+    for name, timed in runs.items():
+        known = theory(con, name, device_peak_flops=device_peak_flops)
+        tokens = timed.tokens_per_step
+        if tokens is None and known is not None:
+            tokens = known.tokens_per_step
+        row = compare.figures(con, name, timed_ns=timed.step_ns, tokens_per_step=tokens)
+        if row is None:
+            raise AdvisorError(
+                "no complete step in this run", where=name, hint="record at least two steps"
+            )
+        found.append(row)
+        theories.append(known)
+    base, others = found[0], found[1:]
+    return Comparison(
+        runs=found,
+        theories=theories,
+        differences=[difference(base.step_samples_ns, row.step_samples_ns) for row in others],
+        operators={
+            row.run: changed
+            for row in others
+            if (changed := compare.operators(con, base.run, row.run, limit=operators)) is not None
+        },
+    )

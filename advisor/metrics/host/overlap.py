@@ -1,0 +1,85 @@
+"""The price of overlap: the same kernels beside communication and without (METRICS section 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.steps.annotated import Steps
+from advisor.metrics.timeline.breakdown import Occupancy
+from advisor.metrics.timeline.intervals import Int64s
+from advisor.metrics.timeline.statistics import bootstrap
+from advisor.metrics.timeline.timeline import COMPUTE, Timeline
+from advisor.store.columns import read
+
+# Seen this often each way, a kernel's medians can be compared.
+_FEWEST = 3
+# Kernels shorter than this are dominated by their launch.
+_SHORTEST_NS = 5_000
+# Under communication: nine tenths of it; alone: none.
+_COVERED = 0.9
+
+
+def overlap_row(
+    con: Any, run: str, line: Timeline, occupancy: Occupancy, steps: Steps
+) -> dict[str, Any] | None:
+    """The row of ``overlap_slowdown`` of one GPU; None without kernels seen both ways."""
+    if not line.on_device or not len(occupancy.comm):
+        return None
+    chosen = np.flatnonzero((line.kind == COMPUTE) & (line.end - line.start >= _SHORTEST_NS))
+    if not len(chosen):
+        return None
+    start, end = line.start[chosen], line.end[chosen]
+    kernel = _kernels(con, run, line.rank, line.event_id[chosen])
+    duration = end - start
+    covered = occupancy.comm.covered(start, end)
+    under, alone = covered >= _COVERED * duration, covered == 0
+    ratios, weights, calls = [], [], 0
+    order = np.argsort(kernel, kind="stable")
+    for own in np.split(order, np.flatnonzero(np.diff(kernel[order])) + 1):
+        with_comm, without = duration[own[under[own]]], duration[own[alone[own]]]
+        if len(with_comm) < _FEWEST or len(without) < _FEWEST:
+            continue
+        typical = float(np.median(without))
+        ratios.append(float(np.median(with_comm)) / typical)
+        # Weighted by the time these calls would have taken alone.
+        weights.append(len(with_comm) * typical)
+        calls += len(with_comm)
+    if not ratios:
+        return None
+    pairs = np.stack([ratios, weights], axis=1)
+    slowdown = float(np.average(pairs[:, 0], weights=pairs[:, 1]))
+    low, high = bootstrap(pairs, lambda p: float(np.average(p[:, 0], weights=p[:, 1])))
+    count = max(sum(s.complete for s in steps.steps), 1)
+    return {
+        "run": run,
+        "rank": line.rank,
+        "kernels": len(ratios),
+        "calls_under": calls,
+        "slowdown": slowdown,
+        "slowdown_low": low,
+        "slowdown_high": high,
+        "cost_ns_per_step": round((slowdown - 1) * float(pairs[:, 1].sum()) / count),
+    }
+
+
+def _kernels(con: Any, run: str, rank: int, events: Int64s) -> Int64s:
+    """For each of some kernels a number that stands for its name, in the order of the names."""
+    found = read(
+        con,
+        """
+        WITH kernel AS MATERIALIZED (
+          SELECT event_id, name FROM event
+          WHERE run = $1 AND rank = $2 AND class = 'compute' AND device IS NOT NULL),
+        numbered AS (
+          SELECT name, row_number() OVER (ORDER BY name) AS number
+          FROM (SELECT DISTINCT name FROM kernel))
+        SELECT event_id, number FROM kernel
+        JOIN numbered ON kernel.name IS NOT DISTINCT FROM numbered.name
+        """,
+        [run, rank],
+    )
+    order = np.argsort(found["event_id"], kind="stable")
+    places = np.searchsorted(found["event_id"], events, sorter=order)
+    return np.asarray(found["number"][order[places]], dtype=np.int64)

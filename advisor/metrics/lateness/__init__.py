@@ -1,0 +1,1 @@
+"""Who arrives late at collectives, by whose doing, why, and at what cost."""

@@ -1,0 +1,129 @@
+"""Why a rank was late: what its own time before the collective held more of than the others'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.metrics.lateness.blame import Arrivals
+from advisor.metrics.steps.annotated import Steps
+from advisor.metrics.timeline.breakdown import Occupancy
+from advisor.metrics.timeline.intervals import Int64s, Intervals
+from advisor.metrics.timeline.timeline import COMPUTE, Timeline
+
+# A rank that runs this many times the others' operators has more of them to do, if that explains
+# this share of the time that it computes longer: one more on a slow rank does not.
+_MORE_OPERATORS = 1.02
+_EXPLAINED = 0.5
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason of ``lateness.reason`` with the numbers behind it, ns summed over the stretches."""
+
+    name: str
+    evidence: Mapping[str, float]
+
+
+def reason_of(
+    rank: int,
+    items: Sequence[Arrivals],
+    lines: Mapping[int, Timeline],
+    occupancy: Mapping[int, Occupancy],
+    steps: Mapping[int, Steps],
+    loading: Mapping[int, Intervals],
+) -> Reason | None:
+    """The reason of one rank's own excess; None when it is never the slowest.
+
+    Stretches in which the rank's own time exceeds the median are compared, part by part, with the
+    median of the others in the same stretches.
+    """
+    compute = idle = begin_idle = loader = inherited = 0.0
+    operators, usual_operators, usual_compute = 0.0, 0.0, 0.0
+    guilty = 0
+    for item in items:
+        if rank not in item.ranks:
+            continue
+        place = item.ranks.index(rank)
+        lasts = np.append(np.flatnonzero(np.diff(item.segment)), len(item.segment) - 1)
+        mine = lasts[item.excess[lasts].argmax(axis=1) == place]
+        late = item.lateness[lasts, place] > 0
+        inherited += float(
+            (item.lateness[lasts, place] - item.excess[lasts, place])[late].clip(0).sum()
+        )
+        mine = mine[item.excess[mine, place] > 0]
+        if not len(mine):
+            continue
+        guilty += len(mine)
+        parts = {
+            r: _parts(r, p, item, mine, lines, occupancy, steps, loading)
+            for p, r in enumerate(item.ranks)
+        }
+        others = [parts[r] for r in item.ranks if r != rank]
+        usual = np.median(np.stack(others), axis=0)
+        difference = (parts[rank] - usual).sum(axis=1)
+        compute += difference[0]
+        idle += difference[1]
+        begin_idle += difference[2]
+        loader += difference[3]
+        operators += parts[rank][4].sum()
+        usual_operators += usual[4].sum()
+        usual_compute += usual[0].sum()
+    evidence = {
+        "compute_excess_ns": round(compute),
+        "idle_excess_ns": round(idle),
+        "idle_at_step_begin_excess_ns": round(begin_idle),
+        "data_loader_excess_ns": round(loader),
+        "inherited_ns": round(inherited),
+        "operators_ratio": round(operators / usual_operators, 4) if usual_operators else 1.0,
+        "stretches": guilty,
+    }
+    if not guilty:
+        return Reason("slow-transfer-before", evidence) if inherited > 0 else None
+    if max(compute, idle, inherited) <= 0:
+        return Reason("unknown", evidence)
+    if inherited > 2 * max(compute, idle):
+        return Reason("slow-transfer-before", evidence)
+    if compute >= idle:
+        surplus = operators - usual_operators
+        more = surplus > (_MORE_OPERATORS - 1) * usual_operators and (
+            surplus * usual_compute >= _EXPLAINED * compute * usual_operators
+        )
+        return Reason("more-work" if more else "slow-compute", evidence)
+    early = max(begin_idle, loader)
+    return Reason("data-loading" if early > 0.5 * idle else "late-launch", evidence)
+
+
+def _parts(
+    rank: int,
+    place: int,
+    item: Arrivals,
+    rows: Int64s,
+    lines: Mapping[int, Timeline],
+    occupancy: Mapping[int, Occupancy],
+    steps: Mapping[int, Steps],
+    loading: Mapping[int, Intervals],
+) -> Int64s:
+    """Per stretch: compute, idle, idle at a step's begin, data loading (ns), compute operators."""
+    low, high = item.begin[rows, place], item.arrival[rows, place]
+    own = occupancy[rank]
+    line = lines[rank]
+    busy = own.busy
+    compute = own.compute.covered(low, high)
+    idle = np.maximum(high - low, 0) - busy.covered(low, high)
+    starts = line.start[line.kind == COMPUTE]
+    begin_idle = np.zeros(len(rows), dtype=np.int64)
+    for step in steps[rank].steps:
+        begin = step.host_start if step.host_start is not None else step.start
+        first = np.searchsorted(starts, begin)
+        if first == len(starts):
+            continue
+        inside = (low <= starts[first]) & (high > begin)
+        gap_low, gap_high = np.maximum(low, begin), np.minimum(high, starts[first])
+        gap = np.maximum(gap_high - gap_low, 0) - busy.covered(gap_low, gap_high)
+        begin_idle += np.where(inside, gap, 0)
+    loader = loading[rank].covered(low, high)
+    count = np.searchsorted(starts, high) - np.searchsorted(starts, low)
+    return np.stack([compute, idle, begin_idle, loader, count]).astype(np.int64)

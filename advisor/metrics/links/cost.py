@@ -1,0 +1,185 @@
+"""What a slow place costs: the row of ``link_excess`` for it, from the calls that go over it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.clocks.offsets import Clock
+from advisor.metrics.clocks.posterior import Weighed
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.groups import Group, RankInfo
+from advisor.metrics.models.savings import interval, saved_per_step
+from advisor.metrics.rings.telling import kind_of, telling_kinds
+from advisor.metrics.steps.annotated import Steps
+from advisor.metrics.timeline.breakdown import Occupancy
+from advisor.vocabulary.operations import POINT_TO_POINT
+
+# Low, middle and high of the part of a call's time that is excess.
+Share = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the attribution needs of a run."""
+
+    run: str
+    columns: Sequence[Mapping[int, Call]]
+    calls: Mapping[int, Sequence[Call]]
+    groups: Mapping[str, Group]
+    infos: Mapping[int, RankInfo]
+    clocks: Mapping[int, Clock]
+    exclusive: Mapping[int, Mapping[int, float]]
+    occupancy: Mapping[int, Occupancy]
+    steps: Mapping[int, Steps]
+    gloo: bool
+    # Members of a communicator -> (sender, receiver) of its rings, as NCCL's log has them.
+    rings: Mapping[frozenset[int], frozenset[tuple[int, int]]] = field(default_factory=dict)
+    # What telling the clocks found of slow places with no clock believed, by clock.host_of.
+    weighed: Weighed | None = None
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """A place: calls with a rank of ``near`` and one of ``far`` (None: any other host's) use it.
+
+    ``direction`` of a rank or host: what is slow there, 'send', 'receive' or 'both'; None where it
+    is not told, and of other kinds.
+    """
+
+    kind: str
+    src: int
+    dst: int | None
+    near: frozenset[int]
+    far: frozenset[int] | None
+    candidates: tuple[int, ...] = ()
+    direction: str | None = None
+
+    def used_by(self, ranks: Sequence[int]) -> bool:
+        """Whether a call of these ranks goes over the slow place."""
+        others = set(ranks) - self.near if self.far is None else set(ranks) & self.far
+        return bool(others) and not self.near.isdisjoint(ranks)
+
+
+def of_host(ranks: Sequence[int], direction: str | None = None) -> Culprit:
+    """The link of a host, by its ranks."""
+    kind = "rank" if len(ranks) == 1 else "host"
+    return Culprit(kind, ranks[0], None, frozenset(ranks), None, direction=direction)
+
+
+def link_row(
+    data: Inputs,
+    culprit: Culprit,
+    share: Share,
+    *,
+    calls: int,
+    expected_from: str,
+    expected_gbps: float | None = None,
+    p_value: float | None = None,
+    evidence: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The row of a place whose calls lose ``share`` of their time to it."""
+    cuts = [_shorter(data, culprit, value) for value in share]
+    saved = [
+        interval(saved_per_step(data.calls, data.exclusive, cut, data.occupancy, data.steps))
+        for cut in cuts
+    ]
+    measured = bandwidth(data, culprit)
+    if expected_gbps is None and measured is not None:
+        expected_gbps = measured / (1 - share[1])
+    return {
+        **_place(data, culprit),
+        "calls": calls,
+        "measured_gbps": measured,
+        "expected_gbps": expected_gbps,
+        "expected_from": expected_from,
+        "excess_ns_per_step": round(saved[1][0]),
+        "excess_low_ns": round(saved[0][1]),
+        "excess_high_ns": round(saved[2][2]),
+        "p_value": p_value,
+        "evidence": _evidence(culprit, {"share": [round(value, 3) for value in share], **evidence}),
+    }
+
+
+def named_row(
+    data: Inputs, culprit: Culprit, *, calls: int, evidence: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The row of a place that only a probe finds slow: without any cost in the traced steps."""
+    return {
+        **_place(data, culprit),
+        "calls": calls,
+        "measured_gbps": bandwidth(data, culprit),
+        "expected_gbps": None,
+        "expected_from": "probe",
+        "excess_ns_per_step": None,
+        "excess_low_ns": None,
+        "excess_high_ns": None,
+        "p_value": None,
+        "evidence": _evidence(culprit, evidence),
+    }
+
+
+def _place(data: Inputs, culprit: Culprit) -> dict[str, Any]:
+    return {
+        "run": data.run,
+        "kind": culprit.kind,
+        "src": culprit.src,
+        "dst": culprit.dst,
+        "host": data.infos[culprit.src].host if culprit.src in data.infos else None,
+        "process_group": None,
+        "candidates": json.dumps(culprit.candidates) if culprit.candidates else None,
+    }
+
+
+def _evidence(culprit: Culprit, more: Mapping[str, Any]) -> str:
+    own = {
+        "near": sorted(culprit.near),
+        "far": None if culprit.far is None else sorted(culprit.far),
+        "direction": culprit.direction,
+    }
+    return json.dumps({**own, **more}, default=str)
+
+
+def bandwidth(data: Inputs, culprit: Culprit) -> float | None:
+    """Median bus bandwidth of the large calls over a place, GB/s; None without any."""
+    measured = []
+    telling = telling_kinds(data.columns)
+    for column in data.columns:
+        rank, call = max(column.items(), key=lambda item: data.exclusive[item[0]][item[1].event_id])
+        factor, time = call.factor, data.exclusive[rank][call.event_id]
+        uses = kind_of(call) in telling and _uses(call, column, culprit, data.groups)
+        if factor and time > 0 and uses:
+            measured.append((call.bytes or 0) * factor / time)
+    return float(np.median(measured)) if measured else None
+
+
+def _shorter(data: Inputs, culprit: Culprit, share: float) -> dict[tuple[int, int], float]:
+    """(rank, event_id) -> time that each call over the slow place would be shorter."""
+    result = {}
+    telling = telling_kinds(data.columns)
+    for column in data.columns:
+        call = next(iter(column.values()))
+        if kind_of(call) in telling and _uses(call, column, culprit, data.groups):
+            for rank, own in column.items():
+                result[rank, own.event_id] = share * data.exclusive[rank][own.event_id]
+    return result
+
+
+def _uses(
+    call: Call, column: Mapping[int, Call], culprit: Culprit, groups: Mapping[str, Group]
+) -> bool:
+    ranks = _members(call, groups) or tuple(sorted(column))
+    return culprit.used_by(ranks)
+
+
+def _members(call: Call, groups: Mapping[str, Group]) -> tuple[int, ...] | None:
+    if call.op in POINT_TO_POINT:
+        if call.peer is None:
+            return None
+        return (call.rank, call.peer) if call.op == "send" else (call.peer, call.rank)
+    group = groups.get(call.group) if call.group is not None else None
+    return group.ranks if group is not None else None

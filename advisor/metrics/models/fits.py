@@ -1,0 +1,114 @@
+"""Fits the cost of this run's collectives (METRICS section 7) and says how each call compares."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.clocks.offsets import host_of
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.groups import Group, RankInfo
+from advisor.metrics.timeline.contention import exclusive_ns
+from advisor.model.alpha_beta import AlphaBeta, fit
+from advisor.vocabulary.operations import POINT_TO_POINT
+
+Kind = tuple[str, int, str | None]
+
+
+def exclusive_transfers(calls: Mapping[int, Sequence[Call]]) -> dict[int, dict[int, float]]:
+    """rank -> {event_id: transfer time the call would have had the link for itself, ns}."""
+    result = {}
+    for rank, own in calls.items():
+        starts = [call.start + (call.wait or 0) for call in own]
+        alone = exclusive_ns(starts, [call.end for call in own])
+        result[rank] = {c.event_id: float(t) for c, t in zip(own, alone, strict=True)}
+    return result
+
+
+def link_kind(call: Call, groups: Mapping[str, Group], infos: Mapping[int, RankInfo]) -> str | None:
+    """'intra' when the call's ranks share a host, 'inter' when not, None when unknown."""
+    ranks: tuple[int, ...] | None
+    if call.op in ("send", "recv"):
+        ranks = (call.rank, call.peer) if call.peer is not None else None
+    else:
+        group = groups.get(call.group) if call.group is not None else None
+        ranks = group.ranks if group is not None else None
+    if ranks is None:
+        return None
+    known = [rank for rank in ranks if rank in infos and infos[rank].host is not None]
+    if len({host_of(rank, infos) for rank in known}) > 1:
+        return "inter"  # whatever hosts the ranks have that were not read
+    return "intra" if len(known) == len(ranks) else None
+
+
+def wire_name(call: Call) -> str:
+    """The operation whose cost the call has: what really ran."""
+    name = call.wire_op or call.op
+    return "send" if name == "recv" else name
+
+
+def fit_all(
+    columns: Sequence[Mapping[int, Call]],
+    exclusive: Mapping[int, Mapping[int, float]],
+    groups: Mapping[str, Group],
+    infos: Mapping[int, RankInfo],
+) -> dict[Kind, AlphaBeta]:
+    """One fit per (operation on the wire, group size, link kind); sets fitted_ns of the calls.
+
+    A call's time is its slowest rank's, the link to itself (see contention.py).
+    """
+    samples: dict[Kind, list[tuple[int, float]]] = defaultdict(list)
+    members: dict[Kind, list[Call]] = defaultdict(list)
+    for column in columns:
+        call = next(iter(column.values()))
+        if not call.bytes or not call.group_size or call.group_size < 2:
+            continue
+        size = 2 if call.op in POINT_TO_POINT else call.group_size
+        kind = (wire_name(call), size, link_kind(call, groups, infos))
+        whole = all(c.t_is == "matched" for c in column.values())
+        times = [exclusive[rank][c.event_id] for rank, c in column.items()]
+        time = max(times) if whole else min(times)
+        if time <= 0:
+            continue
+        samples[kind].append((max(c.bytes or 0 for c in column.values()), time))
+        members[kind].extend(column.values())
+    fits = {}
+    for kind in sorted(samples, key=str):
+        op, size, _ = kind
+        found = fit(op, size, *np.array(samples[kind], dtype=np.float64).T)
+        if found is None:
+            continue
+        fits[kind] = found
+        for call in members[kind]:
+            call.fitted = round(found.time_ns(call.bytes or 0))
+            call.latency_share = found.latency_share(call.bytes or 0)
+    return fits
+
+
+def fit_record(run: str, kind: Kind, found: AlphaBeta) -> dict[str, Any]:
+    """A row of ``alpha_beta``."""
+    op, size, link = kind
+    return {
+        "run": run,
+        "origin": "trace",
+        "op": op,
+        "group_size": size,
+        "link_kind": link,
+        "samples": found.samples,
+        "sizes": found.sizes,
+        "alpha_ns": found.alpha_ns,
+        "alpha_low_ns": found.alpha_low_ns,
+        "alpha_high_ns": found.alpha_high_ns,
+        "beta_ns_per_byte": found.beta_ns_per_byte,
+        "beta_low_ns_per_byte": found.beta_low_ns_per_byte,
+        "beta_high_ns_per_byte": found.beta_high_ns_per_byte,
+        "k": found.k,
+        "m": found.m,
+        "n_star_bytes": found.n_star_bytes,
+        "smallest_bytes": found.smallest_bytes,
+        "largest_bytes": found.largest_bytes,
+        "r2": found.r2,
+    }

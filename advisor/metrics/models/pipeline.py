@@ -1,0 +1,144 @@
+"""Stages of a pipeline, told from who sends to whom, and their bubbles (METRICS section 7)."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.timeline.intervals import Intervals
+from advisor.store.columns import rows
+from advisor.vocabulary.operations import POINT_TO_POINT
+
+
+def pipeline_rows(
+    con: Any, run: str, calls: Mapping[int, Sequence[Call]], compute: Mapping[int, Intervals]
+) -> list[dict[str, Any]]:
+    """Rows of ``pipeline_stage``: every chain of ranks that send both ways in every step.
+
+    ``compute`` is when each rank computes. A stage whose recording is missing shows in what its
+    neighbours send it; it has no row.
+    """
+    chains = _chains(calls)
+    if not chains:
+        return []
+    figures = _figures(con, run, calls, compute)
+    records = []
+    for chain in chains:
+        read = [(stage, rank) for stage, rank in enumerate(chain) if rank in figures]
+        if len(read) < 2:
+            continue
+        mean = sum(figures[rank][1] for _, rank in read) / len(read)
+        micro_batches = _micro_batches(calls, chain)
+        for stage, rank in read:
+            step, computed, bubble = figures[rank]
+            ideal = None
+            if micro_batches:
+                ideal = (len(chain) - 1) / (micro_batches + len(chain) - 1)
+            records.append(
+                {
+                    "run": run,
+                    "rank": rank,
+                    "stage": stage,
+                    "stages": len(chain),
+                    "micro_batches": micro_batches,
+                    "step_ns": round(step),
+                    "compute_ns": round(computed),
+                    "bubble_ns": round(bubble),
+                    "bubble_share": bubble / step if step else 0.0,
+                    "ideal_bubble_share": ideal,
+                    "imbalance_ns": round(computed - mean),
+                }
+            )
+    return records
+
+
+def _figures(
+    con: Any, run: str, calls: Mapping[int, Sequence[Call]], compute: Mapping[int, Intervals]
+) -> dict[int, tuple[float, float, float]]:
+    """rank -> medians over its complete steps of their length, compute and bubble, ns.
+
+    The bubble is the time in which a stage has nothing to work on: idle, or waiting for a
+    neighbour, also while a message of its own is on its way.
+    """
+    found = rows(
+        con,
+        """
+        SELECT b.rank, s.start_ns, s.end_ns, b.window_ns, b.compute_ns,
+          b.idle_ns + coalesce(b.exposed_wait_ns, b.exposed_comm_ns), b.exposed_wait_ns IS NOT NULL
+        FROM step_breakdown b JOIN step s USING (run, rank, step)
+        WHERE b.run = ? AND b.complete ORDER BY b.rank, b.step
+        """,
+        [run],
+    )
+    steps: dict[int, list[list[float]]] = defaultdict(list)
+    hidden = {rank: _held_while_sending(own, compute[rank]) for rank, own in calls.items()}
+    for rank, start, end, window, computed, bubble, waits_known in found:
+        if waits_known and rank in hidden:
+            bubble += int(hidden[rank].covered([start], [end])[0])
+        steps[rank].append([window, computed, bubble])
+    return {rank: tuple(np.median(own, axis=0).tolist()) for rank, own in steps.items()}
+
+
+def _held_while_sending(calls: Sequence[Call], compute: Intervals) -> Intervals:
+    """When a rank waits for a neighbour to begin sending while a call of its own moves data."""
+    moving = Intervals.of([c.start + (c.wait or 0) for c in calls], [c.end for c in calls])
+    waits = [c for c in calls if c.op == "recv" and c.wait]
+    held = Intervals.of([c.start for c in waits], [c.start + (c.wait or 0) for c in waits])
+    return (held & moving) - compute
+
+
+def _chains(calls: Mapping[int, Sequence[Call]]) -> list[list[int]]:
+    """Ranks in the order of their stages.
+
+    Neighbours send to each other both ways. The first stage is the end of the chain that sends
+    before it receives (or is not read, while the other end receives first).
+    """
+    sends: set[tuple[int, int]] = set()
+    first: dict[int, str] = {}
+    for rank, own in calls.items():
+        for call in sorted(own, key=lambda c: c.start if c.enqueue is None else c.enqueue):
+            if call.op in POINT_TO_POINT and call.peer is not None:
+                first.setdefault(rank, call.op)
+                sends.add((rank, call.peer) if call.op == "send" else (call.peer, rank))
+    beside: dict[int, set[int]] = defaultdict(set)
+    for source, destination in sends:
+        if (destination, source) in sends and source != destination:
+            beside[source].add(destination)
+    chains, seen = [], set()
+    for rank in sorted(beside):
+        if rank in seen or len(beside[rank]) != 1:
+            continue
+        chain, here = [rank], rank
+        while following := sorted(beside[here] - set(chain)):
+            if len(beside[following[0]]) > 2:
+                break
+            here = following[0]
+            chain.append(here)
+        seen |= {chain[0], chain[-1]}
+        if first.get(chain[0]) == "recv" or first.get(chain[-1]) == "send":
+            chain.reverse()
+        if len(chain) > 1 and first.get(chain[0]) != "recv" and first.get(chain[-1]) != "send":
+            chains.append(chain)
+    return chains
+
+
+def _micro_batches(calls: Mapping[int, Sequence[Call]], chain: Sequence[int]) -> int | None:
+    """Messages per step from one stage to the next: one per micro-batch.
+
+    Counted at the first neighbours of which one was read, by the receiver where the sender was not.
+    """
+    for source, target in itertools.pairwise(chain):
+        op, rank, peer = ("send", source, target) if source in calls else ("recv", target, source)
+        per_step = Counter(
+            call.step
+            for call in calls.get(rank, ())
+            if call.op == op and call.peer == peer and call.step is not None
+        )
+        if per_step:
+            return Counter(per_step.values()).most_common(1)[0][0]
+    return None

@@ -1,0 +1,153 @@
+"""Where each step begins and ends on each rank (METRICS section 1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.timeline.intervals import Int64s
+from advisor.metrics.timeline.timeline import Timeline
+from advisor.store.columns import MISSING, rows
+
+_PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)$")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of one rank: device window and host annotation, ns."""
+
+    number: int
+    start: int
+    end: int
+    host_start: int | None
+    host_end: int | None
+    complete: bool
+    source: str
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one rank in order of time, with vectorised look-ups."""
+
+    steps: tuple[Step, ...]
+
+    def by_window(self, times: Int64s) -> Int64s:
+        """Step number whose device window holds each time; MISSING outside."""
+        return self._find(times, [(s.start, s.end) for s in self.steps])
+
+    def by_host(self, times: Int64s) -> Int64s:
+        """Step number whose host span holds each time; MISSING outside."""
+        return self._find(
+            times,
+            [
+                (s.start, s.end)
+                if s.host_start is None or s.host_end is None
+                else (s.host_start, s.host_end)
+                for s in self.steps
+            ],
+        )
+
+    def without(self, lost: Sequence[int]) -> Steps:
+        """The same with steps flagged partial: those whose host spans hold a ``lost`` time."""
+        partial = set(self.by_host(np.array(lost, dtype=np.int64)).tolist())
+        return Steps(
+            tuple(replace(s, complete=s.complete and s.number not in partial) for s in self.steps)
+        )
+
+    def _find(self, times: Int64s, spans: Sequence[tuple[int, int]]) -> Int64s:
+        result = np.full(len(times), MISSING, dtype=np.int64)
+        for step, (low, high) in zip(self.steps, spans, strict=True):
+            result[(times >= low) & (times < high)] = step.number
+        return result
+
+
+def annotated_steps(con: Any, run: str, rank: int, annotation: str | None) -> list[Step]:
+    """Host spans of the steps: ``ProfilerStep#N``, else the annotation the user names.
+
+    The windows still are the host's; :func:`device_windows` moves them to the device.
+    """
+    spans: dict[int, tuple[int, int]] = {}
+    source = "ProfilerStep"
+    for name, start, end in host_annotations(con, run, rank, "ProfilerStep%"):
+        match = _PROFILER_STEP.match(name)
+        if match:
+            number = int(match.group(1))
+            low, high = spans.get(number, (start, end))
+            spans[number] = (min(low, start), max(high, end))
+    if not spans and annotation is not None:
+        source = "annotation"
+        found = sorted(
+            (s, e) for n, s, e in host_annotations(con, run, rank, "%") if n == annotation
+        )
+        spans = dict(enumerate(found))
+    ordered = sorted(spans.items(), key=lambda item: item[1])
+    result = []
+    for index, (number, (start, end)) in enumerate(ordered):
+        # Between two steps in a row only the profiler works; that time belongs to the first.
+        following = ordered[index + 1] if index + 1 < len(ordered) else None
+        until = following[1][0] if following and following[0] == number + 1 else end
+        result.append(Step(number, start, max(start, until), start, end, True, source))
+    return result
+
+
+def host_annotations(con: Any, run: str, rank: int, pattern: str) -> list[tuple[str, int, int]]:
+    """Name, start and end (ns) of a rank's host annotations LIKE ``pattern``, in order of time."""
+    return rows(
+        con,
+        "SELECT name, start_ns, start_ns + dur_ns FROM event WHERE run = ? AND rank = ? "
+        "AND class = 'annotation' AND category IS DISTINCT FROM 'gpu_user_annotation' "
+        "AND device IS NULL AND name LIKE ? AND start_ns IS NOT NULL ORDER BY start_ns, event_id",
+        [run, rank, pattern],
+    )
+
+
+def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
+    """Windows from the first device event launched in a step to the first launched in the next."""
+    if not line.on_device or not steps:
+        return Steps(tuple(steps))
+    launched = line.launch != MISSING
+    asked = line.launch
+    if not launched.any():  # the trace has no launches: a device event belongs to its time
+        launched, asked = np.ones(len(line), dtype=bool), line.start
+    firsts: list[int | None] = []
+    lasts: list[int | None] = []
+    for step in steps:
+        assert step.host_start is not None and step.host_end is not None
+        own = launched & (asked >= step.host_start) & (asked <= step.host_end)
+        firsts.append(int(line.start[own].min()) if own.any() else None)
+        lasts.append(int(line.end[own].max()) if own.any() else None)
+    moved = []
+    for index, step in enumerate(steps):
+        first, last = firsts[index], lasts[index]
+        if first is None or last is None:
+            # Nothing of it reached the device: kept, but of no use to statistics.
+            moved.append(_moved(step, step.start, step.end, complete=False))
+            continue
+        later = [begin for begin in firsts[index + 1 :] if begin is not None]
+        end = later[0] if later else last
+        moved.append(_moved(step, first, max(first, end), complete=step.complete))
+    return Steps(tuple(moved))
+
+
+def _moved(step: Step, start: int, end: int, *, complete: bool) -> Step:
+    return Step(step.number, start, end, step.host_start, step.host_end, complete, step.source)
+
+
+def whole_trace(line: Timeline) -> Steps:
+    """The whole trace as one step, when nothing in it tells steps apart."""
+    if not len(line):
+        return Steps(())
+    start, end = int(line.start.min()), int(line.end.max())
+    return Steps((Step(0, start, end, None, None, True, "whole-trace"),))
+
+
+def last_incomplete(steps: Steps) -> Steps:
+    """The same with the last step flagged partial: the file was cut."""
+    if not steps.steps:
+        return steps
+    last = steps.steps[-1]
+    return Steps((*steps.steps[:-1], _moved(last, last.start, last.end, complete=False)))

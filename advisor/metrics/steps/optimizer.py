@@ -1,0 +1,60 @@
+"""Steps of a trace without step annotations: from one optimizer step to the next (METRICS 1).
+
+torch.profiler notes every ``Optimizer.step#NAME.step``. Unlike a period of the collectives this
+holds a step's micro-batches together.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.steps.annotated import Step, Steps, device_windows, host_annotations
+from advisor.metrics.timeline.timeline import Timeline
+from advisor.store.columns import MISSING
+
+_FEWEST = 3
+# Several optimizers, or one per parameter, step close together: what is nearer to the next than
+# this share of the second longest distance (the longest may be a pause) belongs to the same step.
+_TOGETHER = 0.1
+
+
+def optimizer_steps(con: Any, run: str, lines: Mapping[int, Timeline]) -> dict[int, Steps] | None:
+    """Steps of every rank by its optimizer steps; None where a rank has too few of them.
+
+    What comes before the end of the first and after the end of the last is kept as partial steps.
+    """
+    result = {}
+    for rank, line in lines.items():
+        ends = _ends([(s, e) for _, s, e in host_annotations(con, run, rank, "Optimizer.step#%")])
+        if len(ends) < _FEWEST:
+            return None
+        result[rank] = device_windows(_between(ends, line), line)
+    # Steps have the same number on all ranks only where all of them saw the same ones.
+    whole = {len(steps.steps) for steps in result.values()}
+    return result if len(whole) == 1 else None
+
+
+def _ends(spans: Sequence[tuple[int, int]]) -> list[int]:
+    """When the optimizer's work of each step ended, ns."""
+    if not spans:
+        return []
+    starts, ends = np.array(sorted(spans), dtype=np.int64).T
+    distances = np.diff(starts)
+    usual = np.sort(distances)[-2:].min(initial=np.iinfo(np.int64).max)
+    last = np.append(distances > _TOGETHER * usual, True)
+    return [int(end) for end in np.maximum.accumulate(ends)[last]]
+
+
+def _between(ends: Sequence[int], line: Timeline) -> list[Step]:
+    asked = line.launch[line.launch != MISSING] if line.on_device else line.start
+    low = min(int(asked.min()), ends[0]) if len(asked) else ends[0]
+    high = max(int(line.end.max()), ends[-1] + 1) if len(line) else ends[-1] + 1
+    edges = [low, *ends, high]
+    return [
+        Step(number, start, end, start, end, 0 < number < len(ends), "optimizer-step")
+        for number, (start, end) in enumerate(itertools.pairwise(edges))
+    ]

@@ -1,0 +1,1 @@
+"""What ran when on each rank: sets of time, device activity, its split, statistics."""

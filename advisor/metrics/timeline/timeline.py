@@ -1,0 +1,168 @@
+"""What each rank's device did when: the spans that the breakdown unites (METRICS sections 2-3).
+
+On a GPU these are the device events, each with the time of its launch (found by correlation id).
+On a CPU-only trace the process is the device: collectives are the backend's spans (``gloo:*``) and
+compute is the outermost operators. An operator that waits for a collective somewhere inside
+(an autograd node that runs FSDP's hooks, say) counts only by the operators inside it that do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.metrics.timeline.intervals import Bools, Int64s, Intervals
+from advisor.store.columns import MISSING, read
+
+KINDS = ("compute", "comm", "memory", "sync", "other")
+COMPUTE, COMM, MEMORY = 0, 1, 2
+
+# Spans that a CPU backend records around its own work, on its own threads.
+BACKEND_SPAN = r"^(gloo|mpi|ucc|xccl|hccl):"
+# Operators that enqueue or await a collective: host work of communication, not compute.
+LAUNCH_PREFIXES = ("c10d::", "_c10d_functional::", "_c10d_functional_autograd::", "symm_mem::")
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Spans of one rank's device, sorted by start; all arrays are parallel, times in ns.
+
+    ``kind`` indexes :data:`KINDS`; ``launch`` (when the host asked for it, on ``thread``) and
+    ``stream`` may be MISSING. ``on_device`` tells a GPU from a CPU-only rank.
+    """
+
+    rank: int
+    on_device: bool
+    kind: NDArray[np.int64]
+    start: Int64s
+    end: Int64s
+    stream: Int64s
+    event_id: Int64s
+    launch: Int64s
+    thread: Int64s
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def spans(self, *kinds: int) -> Intervals:
+        """Union of the spans of the given kinds."""
+        chosen = np.isin(self.kind, kinds)
+        return Intervals.of(self.start[chosen], self.end[chosen])
+
+
+def timelines(con: Any, run: str) -> Iterator[Timeline]:
+    """The timeline of every rank of a run, by rank."""
+    ranks = con.execute(
+        "SELECT rank, timeline FROM rank WHERE run = ? ORDER BY rank", [run]
+    ).fetchall()
+    for rank, kind in ranks:
+        line = _device(con, run, rank) if kind != "host" else None
+        if line is None or (not len(line) and kind != "device"):
+            line = _host(con, run, rank)
+        yield line
+
+
+def _device(con: Any, run: str, rank: int) -> Timeline:
+    found = read(
+        con,
+        """
+        WITH launch AS (
+          SELECT correlation, min(start_ns) AS launch_ns, arg_min(tid, start_ns) AS launch_tid
+          FROM event WHERE run = $1 AND rank = $2 AND class = 'runtime' AND correlation > 0
+          GROUP BY correlation)
+        SELECT list_position(['compute', 'comm', 'memory', 'sync', 'other'], class) - 1 AS kind,
+               start_ns, start_ns + dur_ns AS end_ns, stream, event_id, launch_ns, launch_tid
+        FROM event LEFT JOIN launch USING (correlation)
+        WHERE run = $1 AND rank = $2 AND class IN ('compute', 'comm', 'memory', 'sync', 'other')
+          AND device IS NOT NULL AND category IS DISTINCT FROM 'gpu_user_annotation'
+          AND start_ns IS NOT NULL AND dur_ns >= 0
+        ORDER BY start_ns, event_id
+        """,
+        [run, rank],
+    )
+    return Timeline(
+        rank=rank,
+        on_device=True,
+        kind=found["kind"].astype(np.int64),
+        start=found["start_ns"],
+        end=found["end_ns"],
+        stream=found["stream"],
+        event_id=found["event_id"],
+        launch=found["launch_ns"],
+        thread=found["launch_tid"],
+    )
+
+
+def _host(con: Any, run: str, rank: int) -> Timeline:
+    found = read(
+        con,
+        f"""
+        SELECT coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns, event_id,
+               CASE WHEN regexp_matches(name, '{BACKEND_SPAN}') THEN
+                      CASE WHEN regexp_matches(name, 'send|recv') THEN 'p2p' ELSE 'comm' END
+                    WHEN starts_with(name, 'FSDP::') THEN 'marker'
+                    WHEN {" OR ".join(f"starts_with(name, '{p}')" for p in LAUNCH_PREFIXES)}
+                      THEN 'launch'
+                    ELSE 'op' END AS role
+        FROM event
+        WHERE run = $1 AND rank = $2 AND start_ns IS NOT NULL AND dur_ns > 0
+          AND (class = 'cpu_op' OR regexp_matches(name, '{BACKEND_SPAN}')
+               OR (starts_with(name, 'FSDP::') AND category = 'user_annotation'))
+        ORDER BY tid, start_ns, end_ns DESC, event_id
+        """,
+        [run, rank],
+    )
+    role = found["role"]
+    communication = np.isin(role, ("comm", "p2p"))
+    chosen = np.flatnonzero(_working(found["tid"], found["start_ns"], found["end_ns"], role))
+    rows = np.concatenate([chosen, np.flatnonzero(communication)])
+    rows = rows[np.lexsort((found["event_id"][rows], found["start_ns"][rows]))]
+    return Timeline(
+        rank=rank,
+        on_device=False,
+        kind=np.where(communication[rows], COMM, COMPUTE).astype(np.int64),
+        start=found["start_ns"][rows],
+        end=found["end_ns"][rows],
+        stream=found["tid"][rows],
+        event_id=found["event_id"][rows],
+        launch=np.full(len(rows), MISSING, dtype=np.int64),
+        thread=np.full(len(rows), MISSING, dtype=np.int64),
+    )
+
+
+def _working(tid: Int64s, start: Int64s, end: Int64s, role: NDArray[Any]) -> Bools:
+    """Which operators are compute: outermost, without communication inside, thread by thread.
+
+    The arrays are sorted by thread, start and descending end, so that a parent stands before
+    its children.
+    """
+    chosen = np.zeros(len(tid), dtype=bool)
+    for thread in np.unique(tid):
+        here = np.flatnonzero(tid == thread)
+        roles = role[here]
+        markers = np.sort(start[here][np.isin(roles, ("launch", "marker"))])
+        candidates = here[roles == "op"]
+        if not len(markers):
+            # A backend's own thread: what runs inside a collective's span is part of it.
+            inside = here[roles == "comm"]
+            own = Intervals.of(start[inside], end[inside])
+            candidates = candidates[~own.contains(start[candidates])]
+        else:
+            launches = here[roles == "launch"]
+            own = Intervals.of(start[launches], end[launches])
+            candidates = candidates[~own.contains(start[candidates])]
+        while len(candidates):
+            starts, ends = start[candidates], end[candidates]
+            reached = np.maximum.accumulate(ends)
+            outermost = np.ones(len(candidates), dtype=bool)
+            outermost[1:] = starts[1:] >= reached[:-1]
+            inside_count = np.searchsorted(markers, ends) - np.searchsorted(markers, starts)
+            waits = outermost & (inside_count > 0)
+            chosen[candidates[outermost & ~waits]] = True
+            parent = np.flatnonzero(outermost)[np.cumsum(outermost) - 1]
+            candidates = candidates[~outermost & waits[parent]]
+    return chosen

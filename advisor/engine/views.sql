@@ -296,32 +296,73 @@ FROM cost GROUP BY op, bytes, ranks, algorithm, protocol;
 CREATE VIEW flight_progress AS
 SELECT process_group, rank,
   coalesce(max(seq) FILTER (state = 'last_enqueued'), max(seq) FILTER (op IS NOT NULL), -1) AS enqueued,
-  coalesce(max(seq) FILTER (state = 'last_completed'), max(seq) FILTER (op IS NOT NULL AND state = 'completed'), -1) AS completed
+  coalesce(max(seq) FILTER (state = 'last_completed'), max(seq) FILTER (op IS NOT NULL AND state = 'completed'), -1) AS completed,
+  arg_min(op, seq) FILTER (op IS NOT NULL AND state <> 'completed') AS first_open -- the oldest call that has not ended
 FROM flight GROUP BY process_group, rank;
 
--- Per rank: groups in which it has not asked for what a peer waits for, and groups in which it waits
--- itself: for a peer that has not asked, or for one without a dump where nobody's dump says that the
--- call ended. A rank that holds others up while waiting for nobody is where a hang starts. A rank
--- without a dump may hold up all its groups: what it does is not known.
+-- Sends and receives in dumps, by sender's and receiver's global rank.
+CREATE VIEW flight_message AS
+WITH said AS (SELECT rank, process_group, state, regexp_extract(op, '^(send|recv) \d+(->|<-)(\d+)', ['kind', 'way', 'peer']) AS told
+  FROM flight WHERE starts_with(op, 'send ') OR starts_with(op, 'recv '))
+SELECT s.rank, s.process_group, s.state, told.kind AS kind, g.ranks[try_cast(told.peer AS INTEGER) + 1] AS peer
+FROM said s LEFT JOIN process_group g USING (process_group);
+
+-- Groups whose counters count the same calls on every rank. Sends and receives are counted by each rank
+-- for itself: a middle stage of a pipeline counts twice as many as its ends. Nor do counters count the
+-- same where one rank ended more calls than another asked for.
+CREATE VIEW flight_group AS
+SELECT process_group, max(enqueued) AS most, min(enqueued) AS least, max(completed) AS completed
+FROM flight_progress WHERE process_group NOT IN (SELECT process_group FROM flight_message)
+GROUP BY process_group HAVING max(completed) <= min(enqueued);
+
+-- Who waits for whom by messages: of a pair's open sends (receives) the peer has asked for fewer receives
+-- (sends). A dump that also holds messages which ended says nothing here: they may be the counterparts.
+CREATE VIEW flight_message_wait AS
+WITH open_message AS (
+  SELECT process_group, rank, peer, kind, count(*) AS calls FROM flight_message WHERE state <> 'completed' AND peer IS NOT NULL GROUP BY ALL)
+SELECT m.process_group, m.rank, m.peer, m.calls - coalesce(p.calls, 0) AS missing_calls
+FROM open_message m LEFT JOIN open_message p
+  ON p.process_group = m.process_group AND p.rank = m.peer AND p.peer = m.rank AND p.kind <> m.kind
+WHERE m.calls > coalesce(p.calls, 0) AND m.peer IN (SELECT rank FROM flight)
+  AND NOT EXISTS (SELECT 1 FROM flight_message d WHERE d.state = 'completed' AND d.rank = m.peer AND d.peer = m.rank AND d.process_group = m.process_group);
+
+-- Per rank: groups in which it has not asked for what a peer waits for (behind_in), groups in which it
+-- waits itself (waits_in): for a peer that has not asked, or for one without a dump where nobody's dump
+-- says that the call ended; and calls that need all ranks, ended at a peer and did not here (unfinished:
+-- its device, or the way to it, stopped). A rank that holds others up while waiting for nobody, or that
+-- stopped, is where a hang starts. A rank without a dump may hold up all its groups: what it does is not known.
 CREATE VIEW flight_blame AS
-WITH span AS (
-  SELECT process_group, max(enqueued) AS most, min(enqueued) AS least, max(completed) AS completed, count(*) AS members
-  FROM flight_progress GROUP BY process_group),
-silent AS (
+WITH silent AS (
   SELECT DISTINCT m.rank, g.process_group FROM process_group g, unnest(g.ranks) AS m(rank)
-  WHERE m.rank NOT IN (SELECT rank FROM flight) AND g.process_group IN (SELECT process_group FROM span WHERE most > completed)),
+  WHERE m.rank NOT IN (SELECT rank FROM flight)
+    AND g.process_group IN (SELECT process_group FROM flight_progress GROUP BY process_group HAVING max(enqueued) > max(completed))),
 place AS (
-  SELECT p.rank, p.process_group, p.enqueued, s.most, p.enqueued < s.most AS behind, s.most > s.completed AS stuck,
-    p.enqueued > s.least OR (p.enqueued > s.completed AND p.process_group IN (SELECT process_group FROM silent)) AS waits
-  FROM flight_progress p JOIN span s USING (process_group))
+  SELECT p.rank, p.process_group, CASE WHEN s.most > s.completed THEN s.most - p.enqueued ELSE 0 END AS missing_calls,
+    CASE WHEN p.first_open IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier') THEN s.completed - p.completed ELSE 0 END AS unfinished,
+    s.most > s.completed AND (p.enqueued > s.least OR (p.enqueued > s.completed AND p.process_group IN (SELECT process_group FROM silent))) AS waits
+  FROM flight_progress p JOIN flight_group s USING (process_group)
+  UNION ALL
+  SELECT peer, process_group, max(missing_calls), 0, false FROM flight_message_wait GROUP BY peer, process_group
+  UNION ALL
+  SELECT rank, process_group, 0, 0, true FROM flight_message_wait
+  UNION ALL
+  SELECT m.rank, m.process_group, 0, 0, true FROM flight_message m SEMI JOIN silent s ON s.rank = m.peer AND s.process_group = m.process_group WHERE m.state <> 'completed')
 SELECT rank, false AS no_dump,
-  count(*) FILTER (behind AND stuck) AS behind_in,   -- groups it holds up
-  count(*) FILTER (waits AND stuck) AS waits_in,     -- groups in which it waits for a peer that is behind or left no dump
-  list(process_group ORDER BY most - enqueued DESC) FILTER (behind AND stuck) AS behind_groups,
-  max(most - enqueued) FILTER (behind AND stuck) AS missing_calls
+  count(DISTINCT process_group) FILTER (missing_calls > 0) AS behind_in,
+  count(DISTINCT process_group) FILTER (waits) AS waits_in,
+  list(process_group ORDER BY missing_calls DESC, process_group) FILTER (missing_calls > 0) AS behind_groups,
+  max(missing_calls) FILTER (missing_calls > 0) AS missing_calls,
+  max(unfinished) AS unfinished
 FROM place GROUP BY rank
 UNION ALL
-SELECT rank, true, count(*), 0, list(process_group ORDER BY process_group), NULL FROM silent GROUP BY rank;
+SELECT rank, true, count(*), 0, list(process_group ORDER BY process_group), NULL, 0 FROM silent GROUP BY rank;
+
+-- Where a hang starts; ranks without a dump only where every rank in the dumps waits itself, and only where
+-- the dumps of most ranks are here: of a few files nobody can say.
+CREATE VIEW flight_origin AS
+WITH shown AS (SELECT rank FROM flight_blame WHERE NOT no_dump AND (unfinished > 0 OR (behind_in > 0 AND waits_in = 0)))
+SELECT * FROM flight_blame WHERE rank IN (FROM shown) OR (no_dump AND NOT EXISTS (FROM shown)
+  AND (SELECT count(DISTINCT rank) FROM flight) > (SELECT count(*) FROM flight_blame WHERE no_dump));
 
 -- Calls of one group and sequence number whose operation or size differs between ranks.
 CREATE VIEW mismatch AS

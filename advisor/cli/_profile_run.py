@@ -17,7 +17,7 @@ from advisor.errors import AdvisorError
 if TYPE_CHECKING:
     from advisor.config.workload import Workload
     from advisor.profile.inject import Fault
-    from advisor.profile.meeting import Nodes
+    from advisor.profile.rendezvous import Nodes
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def jobs(
     Of ``all``, what cannot run here is left out with its reason instead.
     """
     from advisor.profile import launch, strategies
-    from advisor.profile.meeting import Nodes
+    from advisor.profile.rendezvous import Nodes
 
     names = workload.strategy.split(",")
     is_all = names == ["all"]
@@ -88,7 +88,7 @@ def prepare(jobs: dict[str, Workload], folders: dict[str, Path], how: How) -> No
     a moment before the first node is.
     """
     from advisor.profile import launch
-    from advisor.profile.meeting import Nodes
+    from advisor.profile.rendezvous import Nodes
 
     nodes = how.nodes or Nodes()
     for job in jobs.values():
@@ -119,7 +119,7 @@ def run_one(
     """Run one job to the end and return its profile.json. Raises AdvisorError naming the rank."""
     from advisor.profile import files, launch, summary
     from advisor.profile.failures import LaunchError, LaunchStoppedError
-    from advisor.profile.meeting import MeetingError, Nodes
+    from advisor.profile.rendezvous import MeetingError, Nodes
 
     nodes = how.nodes or Nodes()
     workload = launch.check(workload, nodes)
@@ -170,7 +170,7 @@ def run_one(
 def print_command(workload: Workload, folder: Path, how: How) -> None:
     """Prepare the folder, and print the lines that start the same job on each node."""
     from advisor.profile import commands, launch
-    from advisor.profile.meeting import Nodes
+    from advisor.profile.rendezvous import Nodes
 
     nodes = how.nodes or Nodes()
     launch.local_ranks(workload, nodes)

@@ -144,7 +144,7 @@ def command(
     from advisor.profile import foreign
     from advisor.profile.commands import parse_endpoint
     from advisor.profile.launch import local_ranks, threads_per_rank
-    from advisor.profile.meeting import Nodes
+    from advisor.profile.rendezvous import Nodes
 
     if nnodes > 1 and not rdzv_endpoint and not print_command:
         raise AdvisorError("needs --rdzv-endpoint HOST:PORT of the first node", where="--nnodes")

@@ -1,27 +1,31 @@
 """The analysis core: derived tables computed from what was read; pure functions over arrays.
 
-``derive(store)`` rebuilds every derived table of every run. load.py reads the events and matches
-the calls, derive.py and write.py fill the tables:
+``derive(store)`` rebuilds every derived table of every run: load.py reads events and matches calls,
+write.py and the rooms make the tables. A room imports only those below it (pyproject.toml):
+
+    derive -> write -> links, compare, load -> lateness, models -> clocks, host -> rings, steps
+           -> collectives -> timeline
 
 | table | worked out by | from |
 |---|---|---|
-| activity | timeline.py | device events, or outermost operators and backend spans (CPU) |
-| step | steps.py, periods.py | annotations, else the period of the collectives, else all |
-| run_breakdown, step_breakdown | breakdown.py, host.py | unions of intervals.py |
-| collective | calls_device.py, calls_host.py, groups.py, phases.py | kernels or spans, requests |
-| its call_id, wait, transfer | match.py, align.py, waiting.py | sequence numbers or alignment |
-| its fitted_ns; alpha_beta | fits.py, contention.py, model/alpha_beta.py | transfer times |
-| rank.clock_* | clock.py, clock_messages.py | ends of collectives that synchronise, else sends |
-| unmatched | match.py | |
-| lateness | blame.py, lateness.py, reasons.py | own time between releases and arrivals |
-| link_excess | links.py with ring_*.py, rings.py, peers.py, logged.py | ends, peers, NCCL rings |
-| link_excess (costs; probe; loss) | link_cost.py, savings.py; probes.py; stalls.py | the calls |
-| param_bucket, gradient_sync | phases.py | gradient reductions and backward passes |
-| traffic, redundant, expert_balance | summaries.py | collective |
-| pipeline_stage | pipeline.py | sends and receives |
-| host_gap | host.py | gaps of the device, host spans |
-| critical_path | critical_path.py, host_threads.py | calls, hosts that launched late |
-| overlap_slowdown | overlap.py | kernels beside communication and alone |
+| activity | timeline/timeline | device events, or outermost operators and backend spans (CPU) |
+| step | steps/annotated, optimizer, periods | annotations, optimizer steps, a period, else all |
+| run_breakdown, step_breakdown | timeline/breakdown, host/activity | unions of intervals |
+| collective | collectives/nccl, gloo, groups, phases | kernels or spans, requests |
+| its call_id | collectives/match, align | sequence numbers or alignment |
+| its wait, transfer | lateness/waiting | aligned arrivals |
+| its fitted_ns; alpha_beta | models/fits, timeline/contention | transfer times |
+| rank.clock_* | clocks/offsets, messages | ends of collectives that synchronise, else sends |
+| unmatched | collectives/match | |
+| lateness | lateness/blame, rows, reasons | own time between releases and arrivals |
+| link_excess | links/attribution, staggers, peers; rings/from_log | ends, peers, NCCL's rings |
+| link_excess (costs; probe; loss) | links/cost, probes, stalls; models/savings | the calls |
+| param_bucket, gradient_sync | collectives/phases | gradient reductions and backward passes |
+| traffic, redundant, expert_balance | collectives/summaries | collective |
+| pipeline_stage | models/pipeline | sends and receives |
+| host_gap | host/activity | gaps of the device, host spans |
+| critical_path | models/critical_path, host/threads | calls, hosts that launched late |
+| overlap_slowdown | host/overlap | kernels beside communication and alone |
 """
 
 from __future__ import annotations

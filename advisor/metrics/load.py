@@ -23,8 +23,8 @@ from advisor.metrics.collectives.groups import (
 from advisor.metrics.collectives.match import Matched, match, torn
 from advisor.metrics.collectives.nccl import device_calls
 from advisor.metrics.collectives.phases import Spans, host_spans, set_phases
-from advisor.metrics.collectives.waiting import split_waiting
 from advisor.metrics.host.activity import HostActivity, host_activity
+from advisor.metrics.lateness.waiting import split_waiting
 from advisor.metrics.models.fits import Kind, exclusive_transfers, fit_all
 from advisor.metrics.steps.annotated import (
     Steps,

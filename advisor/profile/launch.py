@@ -34,8 +34,8 @@ from advisor.profile.failures import (
     rank_that_failed,
 )
 from advisor.profile.inject import Fault
-from advisor.profile.meeting import Nodes, apart, await_first
 from advisor.profile.progress import Board, Position, laggards
+from advisor.profile.rendezvous import Nodes, apart, await_first
 from advisor.profile.signals import own_signals, signal_behind
 
 _GRACE_S = 20.0  # from SIGTERM to SIGKILL: time to write a trace
@@ -63,7 +63,7 @@ def launch(
 
     ``threads`` is each rank's OMP_NUM_THREADS where that is not set (None: cores / ranks). With
     ``stop_above_ns_per_token`` the ranks end early, untraced, once their timed steps are clearly
-    slower than that (advisor.profile.race). ``memory_limit_bytes`` is what each rank may take.
+    slower than that (profile.early_stop). ``memory_limit_bytes`` is what each rank may take.
     Raises LaunchError naming the rank that died or hung, LaunchStoppedError naming the signal that
     stopped the launch, MeetingError where the nodes do not meet; what was recorded stays.
     """

@@ -15,8 +15,8 @@ import torch
 
 from advisor.config.workload import Workload
 from advisor.profile import data, names
+from advisor.profile.early_stop import STEPS_BETWEEN_LOOKS, Race
 from advisor.profile.models.decoder import next_token_loss
-from advisor.profile.race import STEPS_BETWEEN_LOOKS, Race
 from advisor.profile.ranges import LayerRanges, named
 from advisor.profile.recording import Recording
 from advisor.profile.strategies.base import Job

@@ -17,9 +17,9 @@ import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from advisor.config.workload import Workload
-from advisor.metrics.models.recorded import Recorded, described
 from advisor.metrics.models.theory_size import flops_per_step, held_activation_bytes, state_bytes
 from advisor.metrics.models.theory_traffic import corrections, terms
+from advisor.metrics.models.workload import Recorded, described
 from advisor.profile import models, strategies
 from advisor.profile.strategies.base import Job
 

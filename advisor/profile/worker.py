@@ -26,13 +26,13 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from advisor.config.workload import Workload
 from advisor.profile import environment, files, models, strategies, summary
+from advisor.profile.early_stop import Race, Store
+from advisor.profile.exit_process import exit_without_destructors
 from advisor.profile.inject import Fault
-from advisor.profile.leave import leave
 from advisor.profile.loop import Loop
 from advisor.profile.models.moe import SparseMlp
 from advisor.profile.orphans import end_with_parent
 from advisor.profile.progress import Board
-from advisor.profile.race import Race, Store
 from advisor.profile.ranges import LayerRanges
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
 from advisor.profile.snapshot import memory_snapshot
@@ -222,4 +222,4 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
-    leave()
+    exit_without_destructors()

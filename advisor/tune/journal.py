@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError
+from advisor.tune.atomic_files import write_atomic
 from advisor.tune.trial import TrialResult
-from advisor.tune.whole_files import write_whole
 
 FILE_NAME = "trials.jsonl"
 
@@ -73,7 +73,7 @@ class Journal:
             return
         del self.results[-count:]
         lines = self.path.read_text(encoding="utf-8").splitlines()[:-count]
-        write_whole(self.path, "".join(f"{line}\n" for line in lines))
+        write_atomic(self.path, "".join(f"{line}\n" for line in lines))
 
     def _append(self, document: dict[str, Any]) -> None:
         with self.path.open("a", encoding="utf-8") as file:

@@ -14,10 +14,10 @@ from advisor.metrics import derive
 from advisor.report import render
 from advisor.report.sections import sweep as sweep_section
 from advisor.store import Store
+from advisor.tune.atomic_files import write_atomic
 from advisor.tune.recommend import Recommendation, start_line, trial_rows
 from advisor.tune.sweep import Sweep
 from advisor.tune.verdict import EMULATED
-from advisor.tune.whole_files import write_whole
 from advisor.whatif import annotate
 
 
@@ -85,7 +85,7 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
     text = render(report.model_copy(update={"verdict": verdict}), store, "html")
     if not text:
         raise AdvisorError("the report is empty", where=str(path))
-    return write_whole(path, text)
+    return write_atomic(path, text)
 
 
 def _cause(sweep: Sweep, recommendation: Recommendation) -> str:

@@ -23,7 +23,7 @@ _ARITHMETIC = ("micro_batch", "precision")
 def check_job(job: Workload) -> None:
     """Raise AdvisorError where the present settings cannot run here: several strategies, no GPU."""
     from advisor.profile import launch
-    from advisor.profile.meeting import Nodes
+    from advisor.profile.rendezvous import Nodes
 
     if "," in job.strategy or job.strategy == "all":
         names = [name for name in job.strategy.split(",") if name not in ("single", "all")]

@@ -17,13 +17,13 @@ from pydantic import BaseModel, ConfigDict
 from advisor import __version__
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
 from advisor.config.workload import Workload
+from advisor.tune.atomic_files import write_atomic
 from advisor.tune.budget import CONFIRMATION_ROUNDS
 from advisor.tune.frontier import frontier
 from advisor.tune.patched import patched_text
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import Sweep
 from advisor.tune.verdict import confidence, describe, leave_it, log_of, measured, not_reached
-from advisor.tune.whole_files import write_whole
 
 _EMULATED = (
     "compute: emulated: layers wait for as long as the workload says instead of computing; only "
@@ -179,7 +179,7 @@ def write_files(
     ``source`` is the workload's own file, whose comments are kept.
     """
     text = recommendation.model_dump_json(indent=1)
-    written = [write_whole(folder / "recommendation.json", f"{text}\n")]
+    written = [write_atomic(folder / "recommendation.json", f"{text}\n")]
     if not recommendation.recommended:
         return written
     changes = recommendation.changes
@@ -195,12 +195,12 @@ def write_files(
         for name, value in variables.items()
     ]
     body = "\n".join(lines) if lines else "# no environment variable changes"
-    written.append(write_whole(folder / "env.sh", f"{note}{body}\n"))
+    written.append(write_atomic(folder / "env.sh", f"{note}{body}\n"))
     patched = sweep.workload.with_settings(settings).without("timed_steps")
     if sweep.timed_steps is not None:
         patched = patched.with_settings({"timed_steps": sweep.timed_steps})
     text = patched_text(patched, source)
-    written.append(write_whole(folder / "workload.yaml", note + text))
+    written.append(write_atomic(folder / "workload.yaml", note + text))
     script = f"#!/bin/sh\n{note}set -eu\n. {shlex.quote(str((folder / 'env.sh').resolve()))}\n"
     recommended = shlex.quote(str((folder / "recommended").resolve()))
     job = shlex.quote(str((folder / "workload.yaml").resolve()))
@@ -209,7 +209,7 @@ def write_files(
         "torchrun.sh": _torchrun(patched, folder / "recommended-torchrun"),
     }
     for name, line in started.items():
-        written.append(write_whole(folder / name, f"{script}exec {line}\n", mode=0o755))
+        written.append(write_atomic(folder / name, f"{script}exec {line}\n", mode=0o755))
     return written
 
 

@@ -20,8 +20,8 @@ from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.ingest.trial_end import FILE_NAME
+from advisor.tune.atomic_files import write_atomic
 from advisor.tune.statistics import median_and_mad
-from advisor.tune.whole_files import write_whole
 
 if TYPE_CHECKING:
     from advisor.profile.failures import LaunchError
@@ -123,7 +123,7 @@ def run_trial(
             **values,
         )
         if folder.is_dir():
-            write_whole(folder / FILE_NAME, json.dumps(made.to_json(), indent=1) + "\n")
+            write_atomic(folder / FILE_NAME, json.dumps(made.to_json(), indent=1) + "\n")
         return made
 
     settings = {k: v for k, v in configuration.items() if not k.startswith(ENVIRONMENT_PREFIX)}

@@ -16,6 +16,7 @@ from advisor.model.nccl.filters import Selection, parse_algorithms, parse_protoc
 from advisor.model.nccl.names import FUNCTIONS, PROTOCOLS, algorithms, legal
 from advisor.model.nccl.settings import Call
 from advisor.model.nccl.version import NcclVersion, format_version
+from advisor.tune.atomic_files import write_atomic
 from advisor.tune.plugin.build import FLAGS, LIBRARY_NAME, source_path
 from advisor.tune.plugin.rules import (
     ANY_NAME,
@@ -25,7 +26,6 @@ from advisor.tune.plugin.rules import (
     format_rules,
     one_of,
 )
-from advisor.tune.whole_files import write_whole
 
 _VARIABLES = ("NCCL_ALGO", "NCCL_PROTO")
 
@@ -113,10 +113,10 @@ def write_tuner(
     if not rules:
         return []
     table, source, script = (folder / name for name in ("tuner.csv", "tuner.c", "tuner.sh"))
-    write_whole(table, format_rules(rules, version, comments=[verdict]))
-    write_whole(source, source_path().read_text(encoding="utf-8"))
+    write_atomic(table, format_rules(rules, version, comments=[verdict]))
+    write_atomic(source, source_path().read_text(encoding="utf-8"))
     here = shlex.quote(str(folder.resolve()))
-    write_whole(
+    write_atomic(
         script,
         "# . tuner.sh: the same choice by message size, in place of the variables of env.sh\n"
         f"${{CC:-cc}} {' '.join(FLAGS)} -o {here}/{LIBRARY_NAME} {here}/tuner.c\n"

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.whatif.latency_prior import is_plausible, split
 from advisor.whatif.program import Call, Program
-from advisor.whatif.untold import is_plausible, split
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from advisor.ingest.readers.kineto.unread import ESTIMATED
+from advisor.ingest.readers.kineto.lost_bytes import ESTIMATED
 from advisor.store.store import Store
 from tests.support.traces import LAYOUTS, event, one_line, read
 

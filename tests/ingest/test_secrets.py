@@ -10,7 +10,7 @@ import pytest
 
 from advisor.config.workload import Workload
 from advisor.ingest import ingest
-from advisor.ingest.readers.kineto.kept import kept_fields
+from advisor.ingest.readers.kineto.metadata_fields import allowed_fields
 from advisor.store.store import Store
 
 HIDDEN = "s3kr1t"
@@ -91,7 +91,7 @@ def test_fields_that_nothing_reads_leave_their_size_only(inside: str) -> None:
     for name in filter(None, inside.split(".")):
         place = place.setdefault(name, {})
     place |= _PLACES
-    kept, left_out = kept_fields(fields)
+    kept, left_out = allowed_fields(fields)
     assert HIDDEN not in json.dumps(kept)
     assert kept["with_stack"] == 1
     before = f"{inside}." if inside else ""
@@ -114,7 +114,7 @@ def test_fields_that_nothing_reads_leave_their_size_only(inside: str) -> None:
 def test_values_of_the_allow_list_have_the_shape_of_settings(value: Any) -> None:
     settings = {"NCCL_ALGO": "allreduce:tree;broadcast:ring", "NCCL_SOCKET_IFNAME": "^docker,=eth0"}
     fields = {"advisor": {"environment": {**settings, "NCCL_NET_PLUGIN": value}}}
-    kept, left_out = kept_fields(fields)
+    kept, left_out = allowed_fields(fields)
     assert kept["advisor"]["environment"] == settings
     assert left_out == ["advisor.environment.NCCL_NET_PLUGIN"]
 
@@ -135,7 +135,7 @@ def test_values_of_the_allow_list_have_the_shape_of_settings(value: Any) -> None
 )
 def test_every_setting_of_a_workload_is_kept_but_its_description(settings: dict[str, Any]) -> None:
     workload = Workload.model_validate(settings).model_dump(mode="json")
-    kept, left_out = kept_fields({"advisor": {"workload": workload}})
+    kept, left_out = allowed_fields({"advisor": {"workload": workload}})
     workload.pop("description")
     assert kept == {"advisor": {"workload": workload}}
     assert left_out == []
@@ -151,11 +151,11 @@ def test_fields_of_the_projects_own_recordings_are_kept(fixtures_dir: Path) -> N
 
 def test_what_a_profiler_always_writes_is_left_out_without_a_word() -> None:
     fields = {"traceName": "/home/me/t.json", "username": "me", "deviceProperties": [{"id": 0}]}
-    assert kept_fields({**fields, "INFO": ["x"], "with_stack": 0}) == ({"with_stack": 0}, [])
+    assert allowed_fields({**fields, "INFO": ["x"], "with_stack": 0}) == ({"with_stack": 0}, [])
 
 
 @pytest.mark.parametrize("key", [1, None, (1, 2)], ids=["number", "none", "tuple"])
 def test_names_of_a_python_literal_may_be_no_text(key: Any) -> None:
-    kept, left_out = kept_fields({"advisor": {"rank": 1, key: 2, "environment": {key: "x"}}})
+    kept, left_out = allowed_fields({"advisor": {"rank": 1, key: 2, "environment": {key: "x"}}})
     assert kept["advisor"] == {"rank": 1, "environment": {}}
     assert left_out == sorted([f"advisor.{key}", f"advisor.environment.{key}"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.lateness.blame import widest
+from advisor.metrics.collectives.match import widest
 
 
 def columns(*ranks: str) -> list[Mapping[int, Call]]:

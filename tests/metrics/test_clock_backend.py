@@ -10,7 +10,7 @@ from advisor.metrics.clocks.offsets import clocks
 from advisor.metrics.collectives.groups import Group, RankInfo
 from advisor.metrics.links.attribution import homes
 from advisor.metrics.links.cost import Inputs
-from tests.metrics.test_clock_places import HOSTS, MS, calls
+from tests.metrics.test_clock_locations import HOSTS, MS, calls
 
 OFF = {0: 3.0, 1: -4.0, 2: 1.0, 3: 2.0}
 INFOS = {rank: RankInfo(rank, host, None, 4, True, {}) for rank, host in HOSTS.items()}

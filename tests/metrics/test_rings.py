@@ -7,7 +7,7 @@ import pytest
 
 from advisor.metrics.links.evidence import Ring
 from advisor.metrics.links.staggers import explain
-from advisor.metrics.rings.locations import Place, direction_of
+from advisor.metrics.rings.locations import Location, direction_of
 from advisor.metrics.rings.schedule import SHARES, edges, ends
 
 HOMES = {
@@ -17,7 +17,7 @@ HOMES = {
 
 
 def ring_of(
-    op: str, home: dict[int, str], place: Place | None, share: float, *, sure: bool = True
+    op: str, home: dict[int, str], place: Location | None, share: float, *, sure: bool = True
 ) -> Ring:
     """Forty calls whose ends are the model's for ``place``, with some noise."""
     ranks = tuple(home)
@@ -48,7 +48,7 @@ def ring_of(
 @pytest.mark.parametrize("kind", ["both", "out", "in"])
 def test_two_operations_tell_a_host_and_its_direction(layout: str, kind: str) -> None:
     home = HOMES[layout]
-    place = Place(kind, ("h1",))
+    place = Location(kind, ("h1",))
     found = explain([ring_of(op, home, place, 0.8) for op in ("all_reduce", "all_gather")], home)
     assert found is not None
     assert found.places[0] == place
@@ -62,9 +62,9 @@ def test_two_operations_tell_a_host_and_its_direction(layout: str, kind: str) ->
 def test_one_operation_leaves_the_two_ends_of_an_edge_open(layout: str) -> None:
     home = HOMES[layout]
     # gloo's all_reduce sends to the previous rank.
-    found = explain([ring_of("all_reduce", home, Place("out", ("h1",)), 0.8)], home)
+    found = explain([ring_of("all_reduce", home, Location("out", ("h1",)), 0.8)], home)
     assert found is not None
-    alike = {Place("out", ("h1",)), Place("in", ("h0",)), Place("edge", ("h1", "h0"))}
+    alike = {Location("out", ("h1",)), Location("in", ("h0",)), Location("edge", ("h1", "h0"))}
     assert alike <= set(found.places)
     assert direction_of(found.places) is None
 

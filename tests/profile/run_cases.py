@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from advisor.config.workload import Workload
 from advisor.profile import worker
-from advisor.profile.leave import leave
+from advisor.profile.exit_process import exit_without_destructors
 from advisor.profile.loop import Loop
 from advisor.profile.recording import Recording, gloo_groups, gloo_threads
 
@@ -59,4 +59,4 @@ def main(cases_file: Path, losses_file: Path, traces: Path | None = None) -> Non
 
 if __name__ == "__main__":
     main(*map(Path, sys.argv[1:]))
-    leave()
+    exit_without_destructors()

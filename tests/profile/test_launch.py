@@ -158,7 +158,7 @@ def test_two_nodes_meet_whichever_starts_first(tmp_path: Path) -> None:
         code = (
             "from pathlib import Path; from advisor.config.workload import Workload;"
             "from advisor.cli._profile_run import How, run_one;"
-            "from advisor.profile.meeting import Nodes;"
+            "from advisor.profile.rendezvous import Nodes;"
             f"run_one(Workload.model_validate({workload().model_dump(mode='json')!r}),"
             f"Path({str(folder)!r}), How(nodes=Nodes(2, {rank}, {endpoint!r}), timeout_s=100.0))"
         )

@@ -25,8 +25,8 @@ from advisor.profile import failures as failures_module
 from advisor.profile.failures import rank_that_failed
 from advisor.profile.inject import Fault, parse_all
 from advisor.profile.launch import _grace, launch, local_ranks
-from advisor.profile.meeting import MeetingError, Nodes, await_first
 from advisor.profile.progress import PHASES, Board, Position, laggards
+from advisor.profile.rendezvous import MeetingError, Nodes, await_first
 
 
 def batch(**changes: int) -> tuple[torch.Tensor, torch.Tensor]:

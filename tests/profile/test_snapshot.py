@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from advisor.config.workload import Workload  # noqa: E402
 from advisor.errors import AdvisorError  # noqa: E402
 from advisor.profile import launch  # noqa: E402
-from advisor.profile.meeting import Nodes  # noqa: E402
+from advisor.profile.rendezvous import Nodes  # noqa: E402
 from advisor.profile.snapshot import memory_snapshot  # noqa: E402
 
 

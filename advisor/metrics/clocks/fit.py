@@ -1,6 +1,6 @@
 """Fits one offset per host and one time per kind of call to starts and ends of ring collectives.
 
-Each hypothesis is a table of paths (ring_model.paths): a rank's end is the latest of all starts
+Each hypothesis is a table of paths (schedule.paths): a rank's end is the latest of all starts
 plus their paths to it. Where the latest start is known this is linear, so that the fit goes back
 and forth between the two, from two beginnings; calls that fit badly weigh little.
 """

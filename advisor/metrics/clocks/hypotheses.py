@@ -14,9 +14,9 @@ import numpy as np
 
 from advisor.metrics.clocks.fit import Calls, calls_of
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.rings.locations import Home, Place, places_of
+from advisor.metrics.rings.informative_calls import informative_kinds, kind_of
+from advisor.metrics.rings.locations import Home, Location, locations_of
 from advisor.metrics.rings.schedule import FEW_SHARES, GLOO_RINGS, distant, edges, paths
-from advisor.metrics.rings.telling import kind_of, telling_kinds
 from advisor.metrics.timeline.statistics import Floats
 
 FEWEST_CALLS = 8
@@ -30,7 +30,7 @@ _MOST_KINDS = 4
 class Hypotheses:
     """The places of each (several make the same ring slow), its share, its paths."""
 
-    places: list[tuple[Place, ...]]
+    places: list[tuple[Location, ...]]
     shares: list[float]
     paths: list[Floats]  # per kind of call: hypothesis, place in the ring, place in the ring
 
@@ -42,7 +42,7 @@ def kinds_of(
 ) -> list[Calls]:
     """The ring collectives between hosts that take most of the time, by operation, group, size."""
     found: dict[tuple[str, str, int, tuple[int, ...]], list[Mapping[int, Call]]] = defaultdict(list)
-    telling = telling_kinds(columns)
+    telling = informative_kinds(columns)
     for column in columns:
         call = next(iter(column.values()))
         op, ranks = call.wire_op or call.op, tuple(sorted(column))
@@ -74,9 +74,9 @@ def kinds_of(
 def hypotheses_of(kinds: Sequence[Calls], home: Mapping[int, Home]) -> Hypotheses:
     """No slow place first, then every place that is not all of the connections between hosts."""
     rings = [edges(kind.op, kind.ranks) for kind in kinds]
-    found: dict[tuple[frozenset[int], ...], list[Place]] = {}
+    found: dict[tuple[frozenset[int], ...], list[Location]] = {}
     inside = [frozenset(n for n, (a, b) in enumerate(r) if home[a] == home[b]) for r in rings]
-    for place in places_of([edge for ring in rings for edge in ring], home):
+    for place in locations_of([edge for ring in rings for edge in ring], home):
         slow = tuple(
             frozenset(n for n, edge in enumerate(ring) if place.slow(edge, home)) for ring in rings
         )
@@ -86,7 +86,7 @@ def hypotheses_of(kinds: Sequence[Calls], home: Mapping[int, Home]) -> Hypothese
         )
         if any(told):
             found.setdefault(told, []).append(place)
-    places: list[tuple[Place, ...]] = [()]
+    places: list[tuple[Location, ...]] = [()]
     shares = [0.0]
     parts = [
         [paths(k.op, len(k.ranks), frozenset(), n)] for k, n in zip(kinds, inside, strict=True)

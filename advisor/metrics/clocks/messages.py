@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from advisor.metrics.clocks.offsets import Clock, host_of
+from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.groups import RankInfo
+from advisor.metrics.collectives.groups import RankInfo, host_of
 
 # Spans close a little after their message; and some calls are paired wrongly in a cut file.
 _TOLERANCE_NS = 200_000

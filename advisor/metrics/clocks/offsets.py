@@ -21,7 +21,7 @@ from advisor.metrics.clocks.ends import SIGNIFICANT, Difference, difference
 from advisor.metrics.clocks.posterior import Weighed, weigh
 from advisor.metrics.clocks.prior import STAGGER_SHARE, impossible, is_zero
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.groups import RankInfo
+from advisor.metrics.collectives.groups import RankInfo, host_of
 from advisor.metrics.rings.locations import Home
 from advisor.vocabulary.operations import SYNCHRONISING
 
@@ -144,7 +144,7 @@ def _possible(
 def _checked(
     found: dict[int, Clock], infos: Mapping[int, RankInfo], columns: Sequence[Mapping[int, Call]]
 ) -> Clocks:
-    """The same after a look at starts as well (clock_places.py): as recorded where that explains
+    """The same after a look at starts as well (posterior.py): as recorded where that explains
     the calls; else with one host's clock off; else as the slow place has them that alone explains
     the calls; else as found, and offsets that only the ends gave tell nothing."""
     host = {rank: host_of(rank, infos) for rank in found}
@@ -272,18 +272,3 @@ def _by_host(
         )
         for rank, found in raw.items()
     }
-
-
-def host_of(rank: int, infos: Mapping[int, RankInfo]) -> object:
-    """What stands for a rank's host: its name where the trace has it.
-
-    Unnamed hosts whose ranks use distinct devices are one machine, as far as anybody can tell.
-    """
-    info = infos[rank]
-    if info.host is not None:
-        return info.host
-    unnamed = [i for i in infos.values() if i.host is None]
-    devices = [i.device for i in unnamed]
-    if None not in devices and len(set(devices)) == len(devices):
-        return None
-    return ("rank", rank)

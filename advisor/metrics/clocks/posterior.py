@@ -1,6 +1,6 @@
 """A slow place and the clocks of all hosts, told together from starts and ends of ring collectives.
 
-Hosts of a cluster share no clock. But a ring is linear in max and plus (ring_model.paths): what a
+Hosts of a cluster share no clock. But a ring is linear in max and plus (schedule.paths): what a
 rank's own call takes on its own clock depends on who came last and when, rings of two operations
 go around in opposite ways, and one offset per host must fit all of it. So for every place that may
 be slow, and for none, the offsets and times that explain the calls best are fitted; the losses tell
@@ -19,7 +19,7 @@ from advisor.metrics.clocks.bounds import Bounds, bounds_of
 from advisor.metrics.clocks.fit import Calls, Fit, best_offsets, losses_at, one_free
 from advisor.metrics.clocks.hypotheses import FEWEST_CALLS, Hypotheses, hypotheses_of, kinds_of
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.rings.locations import Home, Place
+from advisor.metrics.rings.locations import Home, Location
 from advisor.metrics.timeline.statistics import Floats, binomial_tail
 
 # Numbers in the largest array of a fit; larger groups are told from fewer of their calls.
@@ -64,7 +64,7 @@ class Weighed:
 
     slow: bool
     decided: bool
-    places: tuple[Place, ...]
+    places: tuple[Location, ...]
     offsets_ns: Mapping[Home, int]
     shares: tuple[float, float, float]
     p_value: float
@@ -79,7 +79,7 @@ class Weighed:
     doubt_ns: float = 0.0
     agreed: bool = True
     ends_tell: bool = True
-    likeliest: tuple[Place, ...] = ()
+    likeliest: tuple[Location, ...] = ()
     rough: bool = False
 
     def loss(self, clocks_ns: Mapping[Home, int]) -> float:
@@ -241,7 +241,7 @@ def _possible(fit: Fit, kinds: Sequence[Calls], tables: Sequence[Floats], bounds
     return Fit(losses, offsets, each)
 
 
-def _likeliest(tables: Hypotheses, losses: Floats) -> tuple[Place, ...]:
+def _likeliest(tables: Hypotheses, losses: Floats) -> tuple[Location, ...]:
     number = int(losses.argmin())
     best = float(losses[number])
     if not (np.isfinite(best) and _explains(best, float(losses[0]))):
@@ -255,7 +255,7 @@ def _likeliest(tables: Hypotheses, losses: Floats) -> tuple[Place, ...]:
 def _near(tables: Hypotheses, losses: Floats, best: float) -> tuple[list[int], float]:
     """The best hypothesis of each place that explains the calls about as well as ``best``, the best
     first; and the loss of no slow place."""
-    least: dict[tuple[Place, ...], int] = {}
+    least: dict[tuple[Location, ...], int] = {}
     for number, places in enumerate(tables.places):
         if places and (places not in least or losses[number] < losses[least[places]]):
             least[places] = number

@@ -74,3 +74,9 @@ class Call:
     def factor(self) -> float | None:
         """busbw / algbw."""
         return bus_factor(self.op, self.group_size)
+
+
+def wire_name(call: Call) -> str:
+    """The operation whose cost the call has: what really ran."""
+    name = call.wire_op or call.op
+    return "send" if name == "recv" else name

@@ -114,7 +114,7 @@ def _assign(
 ) -> dict[int, _Request]:
     """Span row -> the request it serves, in order for each kind and size.
 
-    Of a whole recording by the delays (see served.py): an event may be lost. Of one that was cut
+    Of a whole recording by the delays (gloo_requests.py): an event may be lost. Of one that was cut
     they pair off one to one where their numbers agree; where not, each span takes the latest free
     request before it, from the last span on.
     """

@@ -186,3 +186,34 @@ def _size(call: Call, group: Group | None, info: RankInfo, ranks_read: int) -> i
     if call.group is not None:
         return None
     return info.world_size or (ranks_read if ranks_read > 1 else None)
+
+
+def host_of(rank: int, infos: Mapping[int, RankInfo]) -> object:
+    """What stands for a rank's host: its name where the trace has it.
+
+    Unnamed hosts whose ranks use distinct devices are one machine, as far as anybody can tell.
+    """
+    info = infos[rank]
+    if info.host is not None:
+        return info.host
+    unnamed = [i for i in infos.values() if i.host is None]
+    devices = [i.device for i in unnamed]
+    if None not in devices and len(set(devices)) == len(devices):
+        return None
+    return ("rank", rank)
+
+
+def link_kind(call: Call, groups: Mapping[str, Group], infos: Mapping[int, RankInfo]) -> str | None:
+    """'intra' when the call's ranks share a host, 'inter' when not, None when unknown."""
+    ranks: tuple[int, ...] | None
+    if call.op in ("send", "recv"):
+        ranks = (call.rank, call.peer) if call.peer is not None else None
+    else:
+        group = groups.get(call.group) if call.group is not None else None
+        ranks = group.ranks if group is not None else None
+    if ranks is None:
+        return None
+    known = [rank for rank in ranks if rank in infos and infos[rank].host is not None]
+    if len({host_of(rank, infos) for rank in known}) > 1:
+        return "inter"  # whatever hosts the ranks have that were not read
+    return "intra" if len(known) == len(ranks) else None

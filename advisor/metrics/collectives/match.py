@@ -229,3 +229,14 @@ def _pairs(
                 )
                 result.unmatched[rank, pair[rank].group, reason] += 1
     return columns
+
+
+def widest(columns: Sequence[Mapping[int, Call]]) -> tuple[int, ...]:
+    """The ranks that share most calls: where a file was cut, either its rank or its steps go.
+
+    Most means ranks times calls; of equals the larger set of ranks.
+    """
+    sets = Counter(frozenset(column) for column in columns)
+    shared = {one: sum(n for other, n in sets.items() if other >= one) for one in sets}
+    best = max(shared, key=lambda one: (len(one) * shared[one], len(one), sorted(one)))
+    return tuple(sorted(best))

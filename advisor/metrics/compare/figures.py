@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.compare.causes import Causes, causes
-from advisor.metrics.models.recorded import world_size_said
+from advisor.metrics.models.workload import world_size_said
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ inherited: from a slow transfer before, from another rank that kept it waiting.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.match import widest
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
 
@@ -98,17 +98,6 @@ def arrivals(
             unknown = (lost[rank].covered(low, high) > 0)[segment]
             excess[unknown, place] = np.minimum(excess[unknown, place], 0)
     return Arrivals(group, ranks, tuple(own), arrival, begin, lateness, excess, segment)
-
-
-def widest(columns: Sequence[Mapping[int, Call]]) -> tuple[int, ...]:
-    """The ranks that share most calls: where a file was cut, either its rank or its steps go.
-
-    Most means ranks times calls; of equals the larger set of ranks.
-    """
-    sets = Counter(frozenset(column) for column in columns)
-    shared = {one: sum(n for other, n in sets.items() if other >= one) for one in sets}
-    best = max(shared, key=lambda one: (len(one) * shared[one], len(one), sorted(one)))
-    return tuple(sorted(best))
 
 
 def _median(values: Int64s) -> Int64s:

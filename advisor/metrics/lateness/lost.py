@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.lateness.blame import widest
+from advisor.metrics.collectives.match import widest
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.vocabulary.operations import POINT_TO_POINT
 

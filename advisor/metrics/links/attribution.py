@@ -1,6 +1,6 @@
 """Which link, rank or host makes transfers slow (METRICS section 6), and what that costs.
 
-Two kinds of evidence are put together: the stagger with which ranks leave rings (rings.py), which
+Two kinds of evidence are put together: the stagger with which ranks leave rings, which
 points at a host's link or an edge between two hosts, and groups or send/recv pairs that take longer
 than their peers for the same work (peers.py), which name a set of ranks, or the edges that NCCL's
 rings have between them where its log was given. Where ranks of one host explain it alike the host
@@ -18,14 +18,14 @@ import numpy as np
 
 from advisor.metrics.clocks.offsets import with_one_freed
 from advisor.metrics.clocks.posterior import weigh
-from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.call import Call, wire_name
+from advisor.metrics.collectives.groups import link_kind
 from advisor.metrics.links.cost import Culprit, Inputs, Share, link_row, of_host
 from advisor.metrics.links.evidence import Ring, observe
 from advisor.metrics.links.peers import PeerExcess, pair_direction, peer_excess
 from advisor.metrics.links.probes import Probe, probe_rows
 from advisor.metrics.links.reconcile import beside_starts, named, of_one_host
 from advisor.metrics.links.staggers import Explained, explain
-from advisor.metrics.models.fits import link_kind, wire_name
 from advisor.metrics.rings.locations import Home, direction_of
 from advisor.vocabulary.operations import POINT_TO_POINT
 

@@ -14,7 +14,7 @@ from advisor.metrics.clocks.posterior import Weighed
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group, RankInfo
 from advisor.metrics.models.savings import interval, saved_per_step
-from advisor.metrics.rings.telling import kind_of, telling_kinds
+from advisor.metrics.rings.informative_calls import informative_kinds, kind_of
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.vocabulary.operations import POINT_TO_POINT
@@ -39,7 +39,7 @@ class Inputs:
     gloo: bool
     # Members of a communicator -> (sender, receiver) of its rings, as NCCL's log has them.
     rings: Mapping[frozenset[int], frozenset[tuple[int, int]]] = field(default_factory=dict)
-    # What telling the clocks found of slow places with no clock believed, by clock.host_of.
+    # What telling the clocks found of slow places with no clock believed, by groups.host_of.
     weighed: Weighed | None = None
 
 
@@ -147,7 +147,7 @@ def _evidence(culprit: Culprit, more: Mapping[str, Any]) -> str:
 def bandwidth(data: Inputs, culprit: Culprit) -> float | None:
     """Median bus bandwidth of the large calls over a place, GB/s; None without any."""
     measured = []
-    telling = telling_kinds(data.columns)
+    telling = informative_kinds(data.columns)
     for column in data.columns:
         rank, call = max(column.items(), key=lambda item: data.exclusive[item[0]][item[1].event_id])
         factor, time = call.factor, data.exclusive[rank][call.event_id]
@@ -160,7 +160,7 @@ def bandwidth(data: Inputs, culprit: Culprit) -> float | None:
 def _shorter(data: Inputs, culprit: Culprit, share: float) -> dict[tuple[int, int], float]:
     """(rank, event_id) -> time that each call over the slow place would be shorter."""
     result = {}
-    telling = telling_kinds(data.columns)
+    telling = informative_kinds(data.columns)
     for column in data.columns:
         call = next(iter(column.values()))
         if kind_of(call) in telling and _uses(call, column, culprit, data.groups):

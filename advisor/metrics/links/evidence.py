@@ -1,4 +1,4 @@
-"""The ends of ring collectives, as rings.py explains them: who left how much after whom."""
+"""The ends of ring collectives, as staggers.py explains them: who left how much after whom."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.metrics.clocks.offsets import Clock, aligned
-from advisor.metrics.collectives.call import Call
-from advisor.metrics.lateness.blame import widest
-from advisor.metrics.models.fits import wire_name
+from advisor.metrics.collectives.call import Call, wire_name
+from advisor.metrics.collectives.match import widest
+from advisor.metrics.rings.informative_calls import informative_kinds, kind_of
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.schedule import GLOO_RINGS
-from advisor.metrics.rings.telling import kind_of, telling_kinds
 from advisor.metrics.timeline.statistics import Floats, spread
 
 _FEWEST_CALLS = 5
@@ -140,6 +139,6 @@ def _alike_clocks(
 
 def _telling(columns: Sequence[Mapping[int, Call]]) -> list[Mapping[int, Call]]:
     """The calls that show a link, of those whose ranks were compared."""
-    kinds = telling_kinds(columns)
+    kinds = informative_kinds(columns)
     own = ((column, next(iter(column.values()))) for column in columns)
     return [c for c, call in own if call.last_rank is not None and kind_of(call) in kinds]

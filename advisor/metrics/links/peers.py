@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.groups import Group, RankInfo
-from advisor.metrics.models.fits import link_kind, wire_name
-from advisor.metrics.rings.telling import LARGE_BYTES
+from advisor.metrics.collectives.call import Call, wire_name
+from advisor.metrics.collectives.groups import Group, RankInfo, link_kind
+from advisor.metrics.rings.informative_calls import LARGE_BYTES
 from advisor.metrics.timeline.statistics import Floats
 from advisor.vocabulary.operations import POINT_TO_POINT
 

@@ -1,7 +1,7 @@
 """What the ends of rings say of a slow place, beside what starts and ends say together.
 
 Ends are compared between clocks; starts and ends within calls need no common clock
-(clock_places.py). So where both name places of one host, the second tells which of them it is, and
+(posterior.py). So where both name places of one host, the second tells which of them it is, and
 how much of a call is excess where the first rests on a clock that may be off.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from advisor.metrics.clocks.offsets import host_of
 from advisor.metrics.clocks.posterior import Weighed
+from advisor.metrics.collectives.groups import host_of
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.evidence import Ring
 from advisor.metrics.links.staggers import Explained, all_of
-from advisor.metrics.rings.locations import Home, Place
+from advisor.metrics.rings.locations import Home, Location
 
 
 def beside_starts(
@@ -59,7 +59,7 @@ def of_one_host(
     seen: Weighed,
     data: Inputs,
     home: Mapping[int, Home],
-) -> tuple[Place, ...]:
+) -> tuple[Location, ...]:
     """The host's link, or its direction, that starts and ends explain best, if all that was found
     is of that host; else nothing."""
     best = named(seen.likeliest, data, home)
@@ -68,8 +68,10 @@ def of_one_host(
     return best if all_of(found.places, best[0].homes[0], rings, home) else ()
 
 
-def named(places: Sequence[Place], data: Inputs, home: Mapping[int, Home]) -> tuple[Place, ...]:
-    """Places by ``clock.host_of`` as places by ``home``."""
+def named(
+    places: Sequence[Location], data: Inputs, home: Mapping[int, Home]
+) -> tuple[Location, ...]:
+    """Places by ``groups.host_of`` as places by ``home``."""
     names = {host_of(rank, data.infos): home[rank] for rank in data.infos}
     return tuple(
         replace(place, homes=tuple(names.get(one, one) for one in place.homes)) for place in places

@@ -1,6 +1,6 @@
 """The passive sign of a slow link: ranks leave a ring collective in a pattern that points at it.
 
-The pattern that each possible place would give comes from ring_model.py: a host that sends slowly,
+The pattern that each possible place would give comes from schedule.py: a host that sends slowly,
 receives slowly, or both, and a single edge between two hosts. Ranks of one host reach each other
 through memory, so that only edges between hosts can be slow. All rings of a run (groups, and
 operations that go around the other way) must agree on the place.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.metrics.links.evidence import Ring, centred, freed
-from advisor.metrics.rings.locations import Home, Place, places_of
+from advisor.metrics.rings.locations import Home, Location, locations_of
 from advisor.metrics.rings.schedule import SHARES, edges, ends
 from advisor.metrics.timeline.statistics import Floats, binomial_tail
 
@@ -39,7 +39,7 @@ class Explained:
     ``share`` is (5 %, middle, 95 %) of the time of a call over the slow link that is excess.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[Location, ...]
     edges: tuple[tuple[int, int], ...]
     share: tuple[float, float, float]
     p_value: float
@@ -100,11 +100,11 @@ def explain(rings: Sequence[Ring], home: Mapping[int, Home]) -> Explained | None
 
 
 def all_of(
-    places: Sequence[Place], host: Home, rings: Sequence[Ring], home: Mapping[int, Home]
+    places: Sequence[Location], host: Home, rings: Sequence[Ring], home: Mapping[int, Home]
 ) -> bool:
     """Whether each of the places is of ``host``, or makes the same edges slow as one that is."""
 
-    def slow(place: Place) -> tuple[frozenset[int], ...]:
+    def slow(place: Location) -> tuple[frozenset[int], ...]:
         return tuple(_receivers(ring, place, home) for ring in rings)
 
     own = {slow(place) for place in places if host in place.homes}
@@ -117,12 +117,12 @@ def _freed(rings: Sequence[Ring], host: Home, home: Mapping[int, Home]) -> list[
     return [ring for ring in found if ring is not None] if None not in found else []
 
 
-def _places(rings: Sequence[Ring], home: Mapping[int, Home]) -> list[Place]:
+def _places(rings: Sequence[Ring], home: Mapping[int, Home]) -> list[Location]:
     """Every place that an edge of one of the rings is of."""
-    return places_of((e for ring in rings for e in edges(ring.op, ring.ranks)), home)
+    return locations_of((e for ring in rings for e in edges(ring.op, ring.ranks)), home)
 
 
-def _receivers(ring: Ring, place: Place, home: Mapping[int, Home]) -> frozenset[int]:
+def _receivers(ring: Ring, place: Location, home: Mapping[int, Home]) -> frozenset[int]:
     """Places in the ring whose incoming edge is slow."""
     slow = (place.slow(edge, home) for edge in edges(ring.op, ring.ranks))
     return frozenset(number for number, is_slow in enumerate(slow) if is_slow)
@@ -151,7 +151,7 @@ def _loss(left: Floats, errors: Floats) -> Floats:
     return result
 
 
-def _losses(rings: Sequence[Ring], place: Place, home: Mapping[int, Home]) -> Floats | None:
+def _losses(rings: Sequence[Ring], place: Location, home: Mapping[int, Home]) -> Floats | None:
     """Chi squared of all rings, row per scale, column per share; None where the place is in none.
 
     A place that is every connection between hosts is none: there is nothing that it is slower than.

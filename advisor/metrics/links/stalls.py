@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.clocks.offsets import Clock, aligned
-from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.call import Call, wire_name
+from advisor.metrics.collectives.groups import link_kind
 from advisor.metrics.links.cost import Inputs
-from advisor.metrics.models.fits import link_kind, wire_name
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.retransmits import Stall, senders
 from advisor.metrics.timeline.intervals import Intervals

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.clocks.offsets import host_of
-from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.groups import Group, RankInfo
+from advisor.metrics.collectives.call import Call, wire_name
+from advisor.metrics.collectives.groups import Group, RankInfo, link_kind
 from advisor.metrics.timeline.contention import exclusive_ns
 from advisor.model.alpha_beta import AlphaBeta, fit
 from advisor.vocabulary.operations import POINT_TO_POINT
@@ -26,28 +25,6 @@ def exclusive_transfers(calls: Mapping[int, Sequence[Call]]) -> dict[int, dict[i
         alone = exclusive_ns(starts, [call.end for call in own])
         result[rank] = {c.event_id: float(t) for c, t in zip(own, alone, strict=True)}
     return result
-
-
-def link_kind(call: Call, groups: Mapping[str, Group], infos: Mapping[int, RankInfo]) -> str | None:
-    """'intra' when the call's ranks share a host, 'inter' when not, None when unknown."""
-    ranks: tuple[int, ...] | None
-    if call.op in ("send", "recv"):
-        ranks = (call.rank, call.peer) if call.peer is not None else None
-    else:
-        group = groups.get(call.group) if call.group is not None else None
-        ranks = group.ranks if group is not None else None
-    if ranks is None:
-        return None
-    known = [rank for rank in ranks if rank in infos and infos[rank].host is not None]
-    if len({host_of(rank, infos) for rank in known}) > 1:
-        return "inter"  # whatever hosts the ranks have that were not read
-    return "intra" if len(known) == len(ranks) else None
-
-
-def wire_name(call: Call) -> str:
-    """The operation whose cost the call has: what really ran."""
-    name = call.wire_op or call.op
-    return "send" if name == "recv" else name
 
 
 def fit_all(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.config.hardware import peak_flops
-from advisor.metrics.models import recorded
+from advisor.metrics.models import workload
 from advisor.metrics.models.theory_size import flops_per_step, memory_bytes
 from advisor.metrics.models.theory_traffic import corrections, terms, unpredictable
 from advisor.vocabulary.operations import bus_factor
@@ -92,7 +92,7 @@ def theory(con: Any, run: str, *, device_peak_flops: float | None = None) -> The
         [run],
     ).fetchall()
     try:
-        found = recorded.read(rows)
+        found = workload.read(rows)
         if found is None:
             return None
         ops = _traffic(found)
@@ -118,7 +118,7 @@ def _close(left: float, right: float) -> bool:
     return abs(left - right) <= _TOLERANCE * max(left, right)
 
 
-def _traffic(run: recorded.Recorded) -> dict[str, OpTheory]:
+def _traffic(run: workload.Recorded) -> dict[str, OpTheory]:
     """Theory by operation, the mean over ranks."""
     ops: dict[str, OpTheory] = {}
     for rank in run.ranks:

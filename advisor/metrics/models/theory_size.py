@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.metrics.models.recorded import Rank, Recorded
+from advisor.metrics.models.workload import Rank, Recorded
 from advisor.model.transformer import (
     ADAM_BYTES,
     activation_bytes,

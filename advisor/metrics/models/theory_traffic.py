@@ -6,7 +6,7 @@ otherwise, with its own bytes, so that a measured figure is equal, explained, or
 
 from __future__ import annotations
 
-from advisor.metrics.models.recorded import FP32, Rank, Recorded
+from advisor.metrics.models.workload import FP32, Rank, Recorded
 from advisor.model import plan_traffic as traffic
 
 Terms = list[tuple[str, str, float]]

@@ -12,7 +12,7 @@ _DIRECTIONS = {"out": "send", "in": "receive", "both": "both"}
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """``kind``: 'both', 'out' or 'in' (of ``homes[0]``), or 'edge' (``homes[0]`` to the other)."""
 
     kind: str
@@ -29,15 +29,17 @@ class Place:
         return (sends and self.kind != "in") or (receives and self.kind != "out")
 
 
-def direction_of(places: Iterable[Place]) -> str | None:
+def direction_of(places: Iterable[Location]) -> str | None:
     """Which way a host is slow if all places agree: 'send', 'receive' or 'both'; else None."""
     kinds = {place.kind for place in places}
     return _DIRECTIONS.get(kinds.pop()) if len(kinds) == 1 else None
 
 
-def places_of(edges: Iterable[tuple[int, int]], home: Mapping[int, Home]) -> list[Place]:
+def locations_of(edges: Iterable[tuple[int, int]], home: Mapping[int, Home]) -> list[Location]:
     """Every host as sender, receiver and both, and every pair of hosts next to each other."""
     pairs = {(home[a], home[b]) for a, b in edges if home[a] != home[b]}
     hosts = sorted({one for pair in pairs for one in pair}, key=str)
-    found = [Place(kind, (host,)) for host, kind in itertools.product(hosts, ("both", "out", "in"))]
-    return [*found, *(Place("edge", pair) for pair in sorted(pairs, key=str))]
+    found = [
+        Location(kind, (host,)) for host, kind in itertools.product(hosts, ("both", "out", "in"))
+    ]
+    return [*found, *(Location("edge", pair) for pair in sorted(pairs, key=str))]

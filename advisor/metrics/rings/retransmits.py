@@ -1,7 +1,7 @@
 """Which host lost the packets that stalled calls of a ring: who was done meanwhile tells.
 
 What a host sends is data for the next rank of the ring, and word to the one before it that it may
-send. ring_model.waiting has for each packet of a call who waits until it is sent again, and no two
+send. schedule.waiting has for each packet of a call who waits until it is sent again, and no two
 hosts' packets leave the same ranks waiting, but for those that everybody waits for.
 """
 

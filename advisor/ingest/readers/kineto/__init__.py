@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from advisor.ingest.readers.kineto.bare import is_list_further_on, is_list_of_events
 from advisor.ingest.readers.kineto.damaged_head import damaged_beginning
+from advisor.ingest.readers.kineto.event_array import is_list_further_on, is_list_of_events
 from advisor.ingest.readers.kineto.load import load
 from advisor.ingest.readers.kineto.nesting import KEYS
 from advisor.ingest.readers.kineto.trace import Trace

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from advisor.ingest.compression import Limits
+from advisor.ingest.readers.kineto.around_lists import AroundLists
 from advisor.ingest.readers.kineto.damaged_head import damaged_beginning
 from advisor.ingest.readers.kineto.nesting import KEYS, Nesting, State
-from advisor.ingest.readers.kineto.outside import Outside
 from advisor.ingest.readers.kineto.window import Window
 
 _BOM = b"\xef\xbb\xbf"
@@ -91,7 +91,7 @@ class Cutter:
             self.last_start = len(data) - len(stripped) + 1
             return stripped[1:]
         window = Window(chain([data], iter(self._read, b"")))
-        outside = Outside(window, self._limits, in_object=False)
+        outside = AroundLists(window, self._limits, in_object=False)
         opening = outside.next_list(begin)
         self.head = bytes(outside.documents[-1])
         if opening is None:

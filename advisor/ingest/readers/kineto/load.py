@@ -13,8 +13,7 @@ from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.contents import summarise
 from advisor.ingest.readers.kineto.cutter import Chunk
-from advisor.ingest.readers.kineto.forget import forget, forget_covered, forget_foreign
-from advisor.ingest.readers.kineto.guessed import settle_guessed
+from advisor.ingest.readers.kineto.delete_rows import delete_covered, delete_foreign, forget
 from advisor.ingest.readers.kineto.insert import insert_parsed, insert_scanned
 from advisor.ingest.readers.kineto.merged import find_ranks_of_events, split_by_process
 from advisor.ingest.readers.kineto.native.library import library
@@ -22,6 +21,7 @@ from advisor.ingest.readers.kineto.native.pipeline import Item, Leftover
 from advisor.ingest.readers.kineto.pairs import pair_begin_end
 from advisor.ingest.readers.kineto.ranks import assign_ranks, check_parts, write_ranks
 from advisor.ingest.readers.kineto.trace import Trace
+from advisor.ingest.readers.kineto.unnumbered_ranks import number_unnumbered
 from advisor.ingest.source import ReadContext, Source
 
 _OLD_KEY, _KEY = "external id", "External id"
@@ -55,7 +55,7 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
     find_ranks_of_events(traces, context)
     split_by_process(traces, context)
     pair_begin_end(traces, context)
-    settle_guessed(traces, context)
+    number_unnumbered(traces, context)
     _leave_out([trace for trace in traces if trace.refused is not None], context)
     traces = [trace for trace in traces if trace.refused is None]
     summary = summarise(context)
@@ -122,8 +122,8 @@ def _load_dialect(traces: list[Trace], context: ReadContext, key: str, *, merged
         insert(_repaired(traces, bad, normalise))
     for trace in (trace for trace in traces if trace.refused is None):
         trace.settle()
-        forget_covered(trace, context)
-        forget_foreign(trace, context)
+        delete_covered(trace, context)
+        delete_foreign(trace, context)
     _count_durations(traces, context)
     for trace in traces:
         _apply_tail(trace, context)

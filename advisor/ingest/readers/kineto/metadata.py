@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from advisor.ingest.readers.kineto.kept import kept_fields
+from advisor.ingest.readers.kineto.metadata_fields import allowed_fields
 
 _DECODER = json.JSONDecoder(strict=False)
 _KEY = re.compile(r'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
@@ -56,7 +56,7 @@ class TraceInfo:
     def kept(self) -> tuple[dict[str, Any], list[str]]:
         """The fields to store in ``rank.metadata``, and the names of those left out."""
         own = self.fields.get("advisor")  # as text in some versions
-        return kept_fields(
+        return allowed_fields(
             {**self.fields, "advisor": as_object(own) or own} if own else self.fields
         )
 

@@ -14,21 +14,21 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from advisor.ingest.compression import Limits
-from advisor.ingest.readers.kineto.blanks import blanked
+from advisor.ingest.readers.kineto.around_lists import AroundLists
+from advisor.ingest.readers.kineto.embedded_events import EmbeddedEvents
 from advisor.ingest.readers.kineto.event_text import parse_event
-from advisor.ingest.readers.kineto.nesting import Nesting, State
-from advisor.ingest.readers.kineto.outside import Outside
-from advisor.ingest.readers.kineto.resync import Resync
-from advisor.ingest.readers.kineto.stray import Stray
-from advisor.ingest.readers.kineto.swallowed import Swallowed
-from advisor.ingest.readers.kineto.unread import (
+from advisor.ingest.readers.kineto.list_end import ListEnd
+from advisor.ingest.readers.kineto.lost_bytes import (
     HOLE,
     PHASE,
-    Place,
-    Unread,
+    Gap,
+    LostBytes,
     has_hole,
     has_many,
 )
+from advisor.ingest.readers.kineto.nesting import Nesting, State
+from advisor.ingest.readers.kineto.overwritten_start import is_overwritten
+from advisor.ingest.readers.kineto.resync import Resync
 from advisor.ingest.readers.kineto.window import PIECE, Window
 
 _LOOK_BACK = 4096
@@ -61,13 +61,13 @@ class Repairer:
         self.window = Window(pieces, start)
         self._limits = limits
         self._resync = Resync(self.window, limits, separator)
-        self._stray = Stray(self.window, limits, self._resync)
-        self._swallowed = Swallowed(self.window, limits, self._resync, examples)
-        self._outside = Outside(self.window, limits, in_object=in_object)
+        self._list_end = ListEnd(self.window, limits, self._resync)
+        self._embedded = EmbeddedEvents(self.window, limits, self._resync, examples)
+        self._around = AroundLists(self.window, limits, in_object=in_object)
         self._at = self._begin = start
         self._damaged = False
         self.dropped: Counter[str] = Counter()
-        self.unread = Unread()
+        self.unread = LostBytes()
         self.event_start = start
         self.ended = False
         self.at_end = False
@@ -75,12 +75,12 @@ class Repairer:
     @property
     def documents(self) -> list[bytes]:
         """The text outside the list of events, by document; the first without its head."""
-        return [bytes(text) for text in self._outside.documents]
+        return [bytes(text) for text in self._around.documents]
 
     @property
     def document(self) -> int:
         """Number of the document whose events are read at present."""
-        return len(self._outside.documents) - 1
+        return len(self._around.documents) - 1
 
     def skip_to(self, offset: int) -> None:
         """Go on at ``offset``, where an event starts."""
@@ -105,14 +105,14 @@ class Repairer:
                 return
             if found == b"]":
                 continue
-            if blanked(window, self._limits, before, at):
+            if is_overwritten(window, self._limits, before, at):
                 self._skip_blanked(before)
             elif found == b"{":
                 self.event_start = at
                 event = self._event()
                 if event is not None:
                     yield event
-            elif self._outside.in_object and (field := self._stray.lost_end(at)) is not None:
+            elif self._around.in_object and (field := self._list_end.lost_end(at)) is not None:
                 self._drop("not an event")
                 if not self._leave_list(field):
                     self.at_end = True
@@ -123,11 +123,11 @@ class Repairer:
     def _end_of_list(self, before: int) -> bool:
         """Whether events go on behind a closing bracket: it was a stray one, or there is a list."""
         at = self._at
-        if self._stray.was_opening(before, at, first=before == self._begin):
+        if self._list_end.was_opening(before, at, first=before == self._begin):
             others = self._resume(at, at + 1, 0, at_any=True)
             self._lose("malformed event", at, others=others)
             return True
-        event = self._stray.goes_on(at, damaged=self._damaged, in_object=self._outside.in_object)
+        event = self._list_end.goes_on(at, damaged=self._damaged, in_object=self._around.in_object)
         if event is not None:
             self._drop("not an event")
             self._at = event
@@ -138,9 +138,9 @@ class Repairer:
         """Go on in the next list of events from ``behind`` on; False where there is none."""
         window = self.window
         self.ended = True
-        following = self._outside.next_list(behind)
-        self.dropped.update(self._outside.dropped)
-        self._outside.dropped.clear()
+        following = self._around.next_list(behind)
+        self.dropped.update(self._around.dropped)
+        self._around.dropped.clear()
         self._at = window.end if following is None else following
         self.ended = following is None
         return following is not None
@@ -157,10 +157,10 @@ class Repairer:
             # Zeroed bytes in a string may hide the end of this event and the start of a later one.
             event = None if nesting.too_deep or HOLE.search(text) else parse_event(text)
             if event is not None:
-                self._swallowed.learn(event, text)
+                self._embedded.learn(event, text)
                 self.unread.read(nesting.at - start)
                 return event
-        if self._leave_swallowed(start, nesting):
+        if self._leave_embedded(start, nesting):
             return None
         if state is State.CLOSED:
             self._lose(self._malformed(nesting), start, one=True)
@@ -173,9 +173,9 @@ class Repairer:
             self._lose(reason, start, one=cut or nesting.too_deep, others=others)
         return None
 
-    def _leave_swallowed(self, start: int, nesting: Nesting) -> bool:
+    def _leave_embedded(self, start: int, nesting: Nesting) -> bool:
         """Go on with the first of the events that a damaged one seems to hold, if any."""
-        found = None if nesting.too_deep else self._swallowed.first(start, nesting.at)
+        found = None if nesting.too_deep else self._embedded.first(start, nesting.at)
         if found is None:
             return False
         self._at = found
@@ -280,7 +280,7 @@ class Repairer:
             hole = self._has_hole(start, self._at)
         to_end = self._at == self.window.end and self.window.ended and not one
         if hole or (to_end and has_many(self.window.data, start - base, self._at - base)):
-            self.unread.places.append(Place(reason, size, others))
+            self.unread.places.append(Gap(reason, size, others))
 
     def _has_hole(self, start: int, end: int) -> bool:
         """Whether it was overwritten there; also where the stretch was too long to hold."""

@@ -19,8 +19,8 @@ from typing import Any
 from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.event_text import clean
 from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK
+from advisor.ingest.readers.kineto.lost_bytes import LostBytes
 from advisor.ingest.readers.kineto.repair import Normalise, Repairer
-from advisor.ingest.readers.kineto.unread import Unread
 
 REREAD_IDS = IDS_PER_CHUNK // 2
 """Within a chunk's ids those of events read again start here; before them are those it had."""
@@ -49,7 +49,7 @@ class Reread:
     starts: list[tuple[int, int]] = field(default_factory=list)
     documents: list[bytes] = field(default_factory=list)
     ended: bool | None = None
-    unread: Unread = field(default_factory=Unread)
+    unread: LostBytes = field(default_factory=LostBytes)
 
 
 def reread_all(

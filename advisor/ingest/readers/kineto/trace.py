@@ -12,10 +12,10 @@ from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto.cutter import Chunk, Cutter, NoEventsError
 from advisor.ingest.readers.kineto.damaged_head import NOTE as DAMAGED_HEAD
 from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK, IDS_PER_FILE, LARGEST_NS
+from advisor.ingest.readers.kineto.lost_bytes import ERASED
 from advisor.ingest.readers.kineto.metadata import TraceInfo, trace_info
 from advisor.ingest.readers.kineto.repair import Normalise, Repairer
 from advisor.ingest.readers.kineto.reread import Reread, reread_all, reread_chunks
-from advisor.ingest.readers.kineto.unread import ERASED
 from advisor.ingest.readers.kineto.window import PIECE
 from advisor.ingest.source import Source
 

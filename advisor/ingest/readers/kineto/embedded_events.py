@@ -26,7 +26,7 @@ _MOST_TRIES = 1_000
 Keys = tuple[str, ...]
 
 
-class Swallowed:
+class EmbeddedEvents:
     """Tells events by the keys of those that were read (:meth:`learn`).
 
     ``examples`` gives some more, asked for where the first damage is met.

@@ -13,7 +13,7 @@ FOREIGN = "event of another document"
 _TABLES = ("event", "comm_event")
 
 
-def forget_covered(trace: Trace, context: ReadContext) -> None:
+def delete_covered(trace: Trace, context: ReadContext) -> None:
     """Rows of chunks that were cut inside an event; what was read again instead stays."""
     for first, last in _runs(trace.covered):
         ids = [trace.first_id + number * sql.IDS_PER_CHUNK for number in (first, last + 1)]
@@ -27,7 +27,7 @@ def forget_covered(trace: Trace, context: ReadContext) -> None:
         trace.no_duration.pop(number, None)
 
 
-def forget_foreign(trace: Trace, context: ReadContext) -> None:
+def delete_foreign(trace: Trace, context: ReadContext) -> None:
     """Events of a further document in the file that is of another rank or clock: counted."""
     for first, last in trace.foreign:
         (count,) = context.con.execute(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from advisor.ingest.compression import Limits
 from advisor.ingest.readers.kineto.event_text import parse_event
+from advisor.ingest.readers.kineto.lost_bytes import BLANKED
 from advisor.ingest.readers.kineto.nesting import EVENT_START, Nesting, State
-from advisor.ingest.readers.kineto.unread import BLANKED
 from advisor.ingest.readers.kineto.window import Window
 
 
-def blanked(window: Window, limits: Limits, before: int, at: int) -> bool:
+def is_overwritten(window: Window, limits: Limits, before: int, at: int) -> bool:
     """Whether blanks from ``before`` up to ``at`` overwrote an item: what follows is none."""
     if not BLANKED.search(window.data, before - window.base, at - window.base):
         return False

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str, *, mode: int | None = None) -> Path:
+def write_atomic(path: Path, text: str, *, mode: int | None = None) -> Path:
     """Write beside ``path`` and rename into place."""
     temporary = path.with_name(f".partial-{os.getpid()}-{path.name}")
     try:

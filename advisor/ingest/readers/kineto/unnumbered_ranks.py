@@ -17,12 +17,12 @@ from advisor.ingest.source import ReadContext
 _NO_EVENT = "holds no event that can be used, and does not say its rank: it counts as no rank"
 
 
-def settle_guessed(traces: Sequence[Trace], context: ReadContext) -> None:
+def number_unnumbered(traces: Sequence[Trace], context: ReadContext) -> None:
     """Take back the ranks of files without events, number the others anew, and refuse the rest.
 
     Raises :class:`AdvisorError` where the user named a file that is refused.
     """
-    guessed = [trace for trace in traces if _is_guessed(trace)]
+    guessed = [trace for trace in traces if _is_unnumbered(trace)]
     empty = [trace for trace in guessed if not _has_events(trace, context)]
     for trace in guessed:
         trace.notes[:] = [note for note in trace.notes if not note.startswith(NOT_SAID)]
@@ -51,7 +51,7 @@ def settle_guessed(traces: Sequence[Trace], context: ReadContext) -> None:
                 )
 
 
-def _is_guessed(trace: Trace) -> bool:
+def _is_unnumbered(trace: Trace) -> bool:
     return not trace.merged and any(note.startswith(NOT_SAID) for note in trace.notes)
 
 

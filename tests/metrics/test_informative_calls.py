@@ -8,14 +8,14 @@ import pytest
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.links.evidence import observe
 from advisor.metrics.links.staggers import explain
-from advisor.metrics.rings.locations import Place
+from advisor.metrics.rings.informative_calls import informative_kinds, kind_of
+from advisor.metrics.rings.locations import Location
 from advisor.metrics.rings.schedule import edges, ends
-from advisor.metrics.rings.telling import kind_of, telling_kinds
 
 MS = 1_000_000
 RANKS = tuple(range(8))
 HOME = {rank: f"h{rank // 2}" for rank in RANKS}
-DISTANT = Place("both", ("h1",))
+DISTANT = Location("both", ("h1",))
 
 
 def calls(size: int, takes_ms: float, op: str = "all_reduce") -> list[dict[int, Call]]:
@@ -64,10 +64,10 @@ def test_small_messages_of_a_busy_machine_show_no_link() -> None:
 )
 def test_kinds_that_tell(size: int, takes_ms: float, op: str, *, tells: bool) -> None:
     columns = calls(size, takes_ms, op)
-    assert telling_kinds(columns) == ({kind_of(columns[0][0])} if tells else set())
+    assert informative_kinds(columns) == ({kind_of(columns[0][0])} if tells else set())
 
 
 def test_a_kind_is_told_as_a_whole() -> None:
     # Late ranks make single calls of a healthy kind long; picked alone they would show a link.
     columns = calls(49_152, 4.0)[:30] + calls(49_152, 58.0)[:10]
-    assert telling_kinds(columns) == set()
+    assert informative_kinds(columns) == set()

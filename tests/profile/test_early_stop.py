@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 import torch.distributed as dist
 
 from advisor.config.workload import Workload
-from advisor.profile.race import STEPS_BETWEEN_LOOKS, Race, surely_at_least_ns
+from advisor.profile.early_stop import STEPS_BETWEEN_LOOKS, Race, surely_at_least_ns
 from advisor.tune.trial import run_trial
 
 

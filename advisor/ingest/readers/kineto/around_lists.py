@@ -22,7 +22,7 @@ _LIST_KEY, _PHASE_KEY = b'"traceEvents"', b'"ph"'
 _LOOK_BACK = 4096
 
 
-class Outside:
+class AroundLists:
     """Follows the text outside lists of events; ``documents`` are the texts of each document.
 
     ``damaged``: some of it was passed over.

@@ -27,7 +27,7 @@ _FIELD_BEHIND = re.compile(
 _NEAR = 4096
 
 
-class Stray:
+class ListEnd:
     """Tells stray closing brackets from the one that ends the list."""
 
     def __init__(self, window: Window, limits: Limits, resync: Resync) -> None:

@@ -30,7 +30,7 @@ _Shape = Callable[[Any], Any] | dict[str, Any] | list[Any] | None
 list; None is left out without a word, as a profiler always writes it."""
 
 
-def kept_fields(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def allowed_fields(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """What of a trace's top-level ``fields`` is stored, and the names of what is not, as ``a.b``.
 
     ``advisor`` is expected as an object. The sizes of what is not stored, in characters of JSON,

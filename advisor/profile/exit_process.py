@@ -7,7 +7,7 @@ import sys
 from typing import NoReturn
 
 
-def leave() -> NoReturn:
+def exit_without_destructors() -> NoReturn:
     """End this process with status 0, without torch's destructors.
 
     On a busy machine they sometimes abort ("terminate called without an active exception") or

@@ -32,7 +32,7 @@ def kind_of(call: Call) -> Kind:
     return call.group, call.wire_op or call.op, call.bytes or 0
 
 
-def telling_kinds(columns: Iterable[Mapping[int, Call]]) -> frozenset[Kind]:
+def informative_kinds(columns: Iterable[Mapping[int, Call]]) -> frozenset[Kind]:
     """The kinds of call in ``columns`` that show a link. A kind is told as a whole: to pick the
     calls that happened to take long would pick those with late ranks."""
     large: set[Kind] = set()

@@ -14,13 +14,13 @@ from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.evidence import Ring
 from advisor.metrics.links.reconcile import beside_starts
 from advisor.metrics.links.staggers import Explained
-from advisor.metrics.rings.locations import Place
+from advisor.metrics.rings.locations import Location
 from advisor.metrics.rings.schedule import paths
 
 MS = 1_000_000
 HOSTS = {rank: f"h{rank}" for rank in range(4)}
-BOTH, IN, OUT = Place("both", ("h1",)), Place("in", ("h1",)), Place("out", ("h2",))
-EDGE, OTHER = Place("edge", ("h2", "h1")), Place("both", ("h2",))
+BOTH, IN, OUT = Location("both", ("h1",)), Location("in", ("h1",)), Location("out", ("h2",))
+EDGE, OTHER = Location("edge", ("h2", "h1")), Location("both", ("h2",))
 DATA = Inputs(
     run="", columns=(), calls={}, groups={}, clocks={}, exclusive={}, occupancy={}, steps={},
     infos={rank: RankInfo(rank, host, None, 4, True, {}) for rank, host in HOSTS.items()},
@@ -56,7 +56,7 @@ def seen() -> Weighed:
     return found.with_clocks(dict.fromkeys(HOSTS.values(), 0))
 
 
-def left(places: tuple[Place, ...], seen: Weighed) -> tuple[Place, ...]:
+def left(places: tuple[Location, ...], seen: Weighed) -> tuple[Location, ...]:
     found = Explained(places, (), (0.4, 0.6, 0.8), 1e-9, 30)
     return beside_starts(found, [RING], seen, DATA, HOSTS).places
 
@@ -68,7 +68,7 @@ def test_an_edge_of_the_host_that_alone_explains_the_calls_is_that_host(seen: We
 
 
 def test_a_place_elsewhere_stays_as_the_ends_have_it(seen: Weighed) -> None:
-    away = (Place("both", ("h3",)),)
+    away = (Location("both", ("h3",)),)
     assert left(away, seen) == away
     assert left((EDGE, OTHER), seen) == (EDGE, OTHER)
 

@@ -33,7 +33,7 @@ _MANY = 16
 
 
 @dataclass(frozen=True)
-class Place:
+class Gap:
     """A hole or garbled text: ``size`` bytes of several events, counted once as ``reason``.
 
     ``others`` events in it were counted by themselves.
@@ -45,10 +45,10 @@ class Place:
 
 
 @dataclass
-class Unread:
+class LostBytes:
     """The holes passed over, and how many bytes the events read beside them have."""
 
-    places: list[Place] = field(default_factory=list)
+    places: list[Gap] = field(default_factory=list)
     events: int = 0
     event_bytes: int = 0
 
@@ -61,7 +61,7 @@ class Unread:
         """About how many events as those that were read stand in so many bytes, at least one."""
         return max(1, round(size * self.events / max(self.event_bytes, 1)))
 
-    def add(self, other: Unread) -> None:
+    def add(self, other: LostBytes) -> None:
         """Take over what was found in another part of the file."""
         self.places += other.places
         self.events += other.events

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 PathLike = str | Path
 # What names a trace's format, not its run: `lr-0.1.pt.trace.json.gz` is the run lr-0.1.
-_TRACE_ENDINGS = re.compile(
-    r"(\.pt\.trace)?(\.(json|jsonl|sqlite|db|duckdb|parquet|log|txt|csv|xml|gz|zst|xz|bz2))+$"
-)
+_TRACE_ENDING = re.compile("json|jsonl|sqlite|db|duckdb|parquet|log|txt|csv|xml|gz|zst|xz|bz2")
 
 
 class Run:
@@ -223,13 +221,23 @@ def load(
 
 def run_names(paths: Sequence[PathLike]) -> list[str]:
     """A short distinct name for each of several runs, from their paths."""
-    names = [_TRACE_ENDINGS.sub("", Path(path).name) or str(path) for path in paths]
+    names = [_without_endings(Path(path).name) or str(path) for path in paths]
     if len(set(names)) < len(names):
         names = [str(Path(path)).strip("./").replace("/", "-") or "run" for path in paths]
     return [
         name if names.count(name) == 1 else f"{name}-{index + 1}"
         for index, name in enumerate(names)
     ]
+
+
+def _without_endings(name: str) -> str:
+    stem, _, ending = name.rpartition(".")
+    if not _TRACE_ENDING.fullmatch(ending):
+        return name
+    while _TRACE_ENDING.fullmatch(ending):
+        name = stem
+        stem, _, ending = name.rpartition(".")
+    return name.removesuffix(".pt.trace")
 
 
 def load_runs(paths: Sequence[PathLike], *, command: str = "", lean: bool = False) -> Run:

@@ -16,6 +16,12 @@ from advisor.errors import AdvisorError
 if TYPE_CHECKING:
     from advisor.engine import Rule
 
+# Each stops where the next tag opens, so that unclosed tags cost no more than their length.
+_ELSE = re.compile(r"\{%-?\s*el(?:se|if)(?:(?!\{%|%\}).)*+%\}", re.DOTALL)
+_TAG = re.compile(r"\{%(?:(?!\{%|%\}).)*+%\}", re.DOTALL)
+_SHOWN = re.compile(r"\{\{((?:(?!\{\{|\}\}).)*+)\}\}", re.DOTALL)
+_CHOICE = re.compile(r"\s*'([^']*)' if [^']+ else '([^']*)'\s*")
+
 
 @click.command(epilog="Example:  advisor explain small-buckets")
 @click.argument("name", metavar="RULE", shell_complete=rule_names)
@@ -128,14 +134,14 @@ def _need_text(need: object) -> str:
 
 def static_text(template: str) -> str:
     """A template as a reader may see it: alternatives side by side, values as names in brackets."""
-    either = re.sub(r"\{%-?\s*el(se|if).*?%\}", " (or:) ", template, flags=re.DOTALL)
-    without = re.sub(r"\{%.*?%\}", "", either, flags=re.DOTALL)
-    return re.sub(r"\{\{(.*?)\}\}", lambda found: _value(found[1]), without, flags=re.DOTALL)
+    either = _ELSE.sub(" (or:) ", template)
+    without = _TAG.sub("", either)
+    return _SHOWN.sub(lambda found: _value(found[1]), without)
 
 
 def _value(expression: str) -> str:
     """What stands for ``{{ expression }}``: its two texts, or the name of the value it shows."""
-    choice = re.fullmatch(r"\s*'([^']*)' if .+? else '([^']*)'\s*", expression, flags=re.DOTALL)
+    choice = _CHOICE.fullmatch(expression)
     if choice:
         first, second = (text.strip() for text in choice.groups())
         return f"{first} (or:) {second} " if second else f"({first})"

@@ -22,7 +22,7 @@ _SETTING = r"\b[A-Z][A-Z0-9_]{2,}='[^'\s]*'|\b[A-Z][A-Z0-9_]{2,}=[^\s,;:)]+(?:,[
 _LAUNCH = r"torchrun [^,;:]*\.py\b"
 # Of words before a bracket, calls are those with a dot, with nothing or with name=value inside.
 _CALL = (
-    r"\b[a-z_]\w*(?:\.\w+)+\([^()]*\)|\b[A-Za-z_]\w*\(\)"
+    r"(?<![\w.])[a-z_]\w*(?:\.\w+)+\([^()]*\)|\b[A-Za-z_]\w*\(\)"
     r"|\b[A-Za-z_]\w*\((?=[^()]*\w=)[^()]*\)"
 )
 _KEYWORD = r"\b[a-z]+(?:_[a-z]+)+=[^\s,;:)]*[^\s,;:).]"

@@ -9,7 +9,7 @@ from typing import Any
 from advisor.store.store import schema_sql
 
 _TABLE = re.compile(r"^CREATE TABLE (\w+) \($")
-_COLUMN = re.compile(r"^  (\w+) (.*?),?\s*-- (.*)$")
+_COLUMN = re.compile(r"^  (\w+) (.*?)-- (.*)$")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def parse_schema(text: str | None = None) -> list[Table]:
         if opening := _TABLE.match(line):
             name, columns = opening.group(1), []
         elif name and (found := _COLUMN.match(line)):
-            kind = found.group(2)
+            kind = found.group(2).rstrip().removesuffix(",")
             nullable = "NOT NULL" not in kind
             kind = kind.replace("NOT NULL", "").strip()
             columns.append(Column(found.group(1), kind, nullable, found.group(3).strip()))

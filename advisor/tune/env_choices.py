@@ -105,7 +105,7 @@ def _forced_algorithms(
         for function in ("AllGather", "ReduceScatter")
         if "NVLS" in (chosen[function] or ()) and "nvls" in value.lower()
     ]
-    if risky and not re.search(r"\^[^;]*nvls", value.lower()):
+    if risky and not re.search(r"\^[^;^]*nvls", value.lower()):
         yield EnvIssue(
             "NCCL_ALGO",
             value,

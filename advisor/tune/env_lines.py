@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 NAME = r"(?:NCCL|TORCH|CUDA)_\w+"
 # NAME=value and nothing else: no blank, no second setting, nothing that a shell would act on.
 _PLAIN = re.compile(r"\s*([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s\"'`|&<>()]*)(?:\s+#.*|\s*)")
-_QUOTED = r"(\"[^\"]*\"|'[^']*'|[^\s#\"'{}\[\],]+)"
+_QUOTED = r"(\"[^\"]*\"|'[^']*'|[^\s#\"'{}\[\],]++)"
 _YAML_NAME = re.compile(rf"[\s\-{{]*name:\s*[\"']?({NAME})[\"']?\s*(?:,\s*value:\s*{_QUOTED}.*)?")
 _YAML_VALUE = re.compile(rf"\s*value:\s*{_QUOTED}\s*(?:#.*)?")
 _FORMS = (
     re.compile(rf"[\s\-]*[\"']?({NAME})[\"']?:\s+{_QUOTED}\s*(?:#.*)?"),  # YAML, a mapping
     re.compile(rf"\s*setenv\s+({NAME})\s+{_QUOTED}.*"),  # csh
-    re.compile(rf"\s*ENV\s+({NAME})\s+(\S.*?)\s*"),  # Dockerfile
+    re.compile(rf"\s*ENV\s+({NAME})\s+(\S.*)"),  # Dockerfile
     re.compile(rf"\s*set\s+(?:-\w+\s+|--export\s+|--global\s+)*({NAME})\s+{_QUOTED}.*"),  # fish
     re.compile(rf"\s*os\.environ\[[\"']({NAME})[\"']\]\s*=\s*(\"[^\"]*\"|'[^']*').*"),
     re.compile(rf"\s*os\.environ\.setdefault\([\"']({NAME})[\"'],\s*(\"[^\"]*\"|'[^']*')\).*"),
@@ -51,7 +51,7 @@ def other_setting(line: str, before: str) -> tuple[str, str] | None:
     if value and above and not above[2]:
         return above[1], _bare(value[1])
     found = next((match for form in _FORMS if (match := form.fullmatch(line))), None)
-    return (found[1], _bare(found[2])) if found else None
+    return (found[1], _bare(found[2].rstrip())) if found else None
 
 
 def awaits_value(line: str) -> bool:

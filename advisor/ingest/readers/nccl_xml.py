@@ -28,7 +28,8 @@ MAX_ELEMENTS = 500_000
 _USEFUL = {"gpu", "nic", "graph"}
 _PIECE = 256 * 1024
 _ROOT = re.compile(
-    rb"\A(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:system|graphs)\s", re.DOTALL
+    rb"\A(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--(?:(?!-->).)*+-->\s*+)*+<(?:system|graphs)\s",
+    re.DOTALL,
 )
 # graph ids of src/init.cc: ring, tree, CollNet chain, NVLS, CollNet direct.
 _GRAPHS = {"0": "ring", "1": "tree", "2": "collnet", "3": "nvls", "4": "collnet direct"}

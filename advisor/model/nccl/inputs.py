@@ -22,7 +22,9 @@ from advisor.model.topology import Topology, compute_capability
 
 _MAX_LINE = 65_536
 
-_PREFIX = re.compile(r"(?P<thread>(?P<host>[^\s:\[\]]+):\d+:\d+) \[\d+\] NCCL INFO (?P<text>.*)")
+_PREFIX = re.compile(
+    r"(?<![^\s:\[\]])(?P<thread>(?P<host>[^\s:\[\]]++):\d+:\d+) \[\d+\] NCCL INFO (?P<text>.*)"
+)
 _VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
 _PATTERN = re.compile(
     r"Pattern (?P<pattern>\d+), crossNic (?P<cross>\d+), nChannels (?P<channels>\d+), "
@@ -32,7 +34,7 @@ _PATTERN = re.compile(
 _NODES = re.compile(r"nRanks (\d+) nNodes (\d+)")
 _INIT = re.compile(r"nranks (\d+) .*Init (START|COMPLETE)")
 _CHANNELS = re.compile(
-    r"(\d+) coll channels, (?:(\d+) collnet channels, )?(?:(\d+) nvls channels, )?\d+ p2p"
+    r"(?<!\d)(\d+) coll channels, (?:(\d+) collnet channels, )?(?:(\d+) nvls channels, )?\d+ p2p"
 )
 _NVLINK = re.compile(r"NVL\[([\d.]+)\]")
 _CPU = re.compile(r"CPU/[\w-]+ \((\d+)/(\d+)/(-?\d+)\)")

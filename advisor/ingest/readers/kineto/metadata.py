@@ -16,7 +16,7 @@ from typing import Any
 from advisor.ingest.readers.kineto.metadata_fields import allowed_fields
 
 _DECODER = json.JSONDecoder(strict=False)
-_KEY = re.compile(r'\s*,?\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
+_KEY = re.compile(r'\s*+,?\s*+"((?:[^"\\]|\\.)*+)"\s*+:\s*+')
 _NEXT_KEY = re.compile(r',\s*(?="[A-Za-z_][\w .-]*"\s*:)')
 _MAX_LITERAL = 8 * 1024 * 1024
 _FILE_RANK = (

@@ -20,7 +20,7 @@ _EDGE = re.compile(
     r"^(\s*)\+ (\w+)\[(" + _BW + r")\] - ([A-Z0-9]+/[\w\-]+)(?: \((.{0,200})\))?\s*$"
 )
 _PATHS = re.compile(r"^((?:GPU|NET|NVS|CPU|GIN)/[\w\-]+) ?:(.*)$")
-_PATH = re.compile(r"([A-Z]+/[\w\-]+) \((\d{1,6})/(" + _BW + r")/(\w{2,4})\)")
+_PATH = re.compile(r"(?<![A-Z])([A-Z]+/[\w\-]+) \((\d{1,6})/(" + _BW + r")/(\w{2,4})\)")
 _PATTERN = re.compile(
     r"^Pattern (\d{1,6}), crossNic (\d), nChannels (\d{1,6}), (?:bw|speed) ("
     + _BW

@@ -19,7 +19,7 @@ _NET = re.compile(r"NET/([^/]+)/(\d{1,6})(?:\(\d+\))?(/.*)?$")
 _CHANNELS = re.compile(
     r"(\d{1,6}) (coll|collnet|nvls|p2p) channels(?! per)|(\d{1,6}) p2p channels per peer"
 )
-_ENV = re.compile(r"^(NCCL_\w{1,80}) set by environment to (.{0,500}?)\s*$")
+_ENV = re.compile(r"^(NCCL_\w{1,80}) set by environment to (.{0,500})$")
 _ENV_PLUGIN = re.compile(r"\bAdding (\w{1,80})=(.{0,500}?) to environment")
 _DEVICE_IN_LIST = re.compile(r"\[(\d{1,4})\]([^\s:\[\]]{1,80}):([^\s\[\]]{1,80})")
 _GDR_PAIR = re.compile(
@@ -111,7 +111,7 @@ def _env(text: str) -> list[Parsed]:
     if match := _ENV_PLUGIN.search(text):
         return [Fact("env-plugin", match[1], match[2])]
     if match := _ENV.match(text):
-        value = match[2]
+        value = match[2].rstrip()
         if re.fullmatch(r"-?\w+\.", value):  # numbers are printed with a full stop
             value = value[:-1]
         return [Fact("env", match[1], value, "rank")]
@@ -194,7 +194,7 @@ def _timings(text: str) -> list[Parsed]:
     match = _TIMINGS.match(text)
     if match is None:
         return []
-    phases = re.findall(r"(\w+) ([\d.]{1,20})", match[2])
+    phases = re.findall(r"\b(\w{1,40}) ([\d.]{1,20})", match[2])
     value = {"total_s": _float(match[1])} | {f"{name}_s": _float(x) for name, x in phases}
     return [Fact("init-time", "init", value, "rank")]
 

@@ -27,7 +27,8 @@ _OLD_HEADING = re.compile(r"^\s*(\w+)\s*/\s*(\w+)\s*$")
 _CELLS = re.compile(r"\d[\d.]{0,19}/ *\d[\d.]{0,19} *(?=\|)")
 # Launchers may have put anything in front of what has no prefix of NCCL's.
 _MATRIX_ROW = re.compile(r"(?:^|\W)(\w{4,20}) \|([\d\s|]*)$")
-_MATRIX_REST = re.compile(r"(?:(?:^|\s)\s+\d{1,9}|\s*\|)+\s*$")
+_MOST_DIGITS = 9
+_MATRIX_CELL = re.compile(r"\||\d+")
 _DAMAGED_ROW = re.compile(  # of words between bars, or of numbers only
     rf"(?=.*[{DAMAGED}])(?:(?=.*\|)[\w\s|{DAMAGED}]+|(?=.*\d)[\d\s{DAMAGED}]+)"
 )
@@ -152,10 +153,10 @@ class Matrix:
         elif self._op is None:
             return []
         elif not re.fullmatch(r"[\d\s|]+", text):  # behind what a launcher puts in front
-            if (rest := _MATRIX_REST.search(text)) is None:
+            text = _cells_at_end(text)
+            if not text:
                 return []
-            text = rest[0]
-        self._numbers += [int(number) for number in re.findall(r"\d{1,9}", text)]
+        self._numbers += [int(number) for number in re.findall(rf"\d{{1,{_MOST_DIGITS}}}", text)]
         return self._row()
 
     def is_damaged(self, text: str) -> bool:
@@ -183,3 +184,15 @@ def _float(text: str | None) -> float | None:
         return float(text) if text is not None else None
     except ValueError:
         return None
+
+
+def _cells_at_end(text: str) -> str:
+    """The numbers and bars that end ``text``, each number two blanks behind what is before it."""
+    start = len(text.rstrip("0123456789| \t"))
+    first = len(text)
+    for cell in reversed(list(_MATRIX_CELL.finditer(text, start))):
+        gap = text[max(0, cell.start() - 2) : cell.start()]
+        if cell[0] != "|" and not (len(cell[0]) <= _MOST_DIGITS and gap.isspace()):
+            break
+        first = cell.start()
+    return text[first:]

@@ -1,0 +1,123 @@
+"""No pattern of the package takes more than linear time on one long line.
+
+Every compiled pattern that a module holds, and every literal one that a function uses, is run
+against texts pumped from the pattern itself, with the method by which the module uses it. A
+polynomial one needs seconds for 30,000 characters, a linear one milliseconds: the limit is CPU
+time of this process, far from both.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import advisor
+from tests.trust.pumping import pumped
+
+_METHODS = frozenset({"match", "search", "fullmatch", "sub", "findall", "finditer", "split"})
+_LIMIT_S = 1.5
+_NEEDS_TORCH = ("advisor.profile.", "advisor.integrations", "advisor.record", "advisor.__main__")
+_NO_MODULE = "native._scan"  # the scanner in C
+
+MODULES = sorted(
+    found.name
+    for found in pkgutil.walk_packages(advisor.__path__, "advisor.")
+    if not found.name.startswith(_NEEDS_TORCH) and not found.name.endswith(_NO_MODULE)
+)
+
+
+class _TooSlowError(Exception):
+    pass
+
+
+def _give_up(*_: object) -> None:
+    raise _TooSlowError
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_patterns_are_linear(name: str) -> None:
+    module = importlib.import_module(name)
+    slow = [
+        f"{label}.{method}({text[:30]!r}…): {pattern.pattern!r}"
+        for label, pattern, methods in _patterns(module)
+        for method in sorted(methods)
+        if (text := _slow_text(pattern, method)) is not None
+    ]
+    assert not slow
+
+
+def test_a_polynomial_pattern_is_seen() -> None:
+    assert _slow_text(re.compile(r"\s*,\s*x"), "search") is not None
+    assert _slow_text(re.compile(r"(?:<!--.*?-->\s*)*<a"), "match") is not None
+    assert _slow_text(re.compile(r"a{1,9} \d+"), "match") is None
+
+
+def _slow_text(pattern: re.Pattern[Any], method: str) -> str | None:
+    """A text on which the pattern does not end within the limit of CPU time."""
+    before = signal.signal(signal.SIGVTALRM, _give_up)
+    try:
+        for text in pumped(pattern):
+            given = (
+                text.encode("latin-1", "replace") if isinstance(pattern.pattern, bytes) else text
+            )
+            signal.setitimer(signal.ITIMER_VIRTUAL, _LIMIT_S)
+            try:
+                _run(pattern, method, given)
+            except _TooSlowError:
+                return text
+            finally:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    finally:
+        signal.signal(signal.SIGVTALRM, before)
+    return None
+
+
+def _run(pattern: re.Pattern[Any], method: str, text: Any) -> None:
+    if method == "sub":
+        pattern.sub(lambda found: found[0], text)
+    elif method == "finditer":
+        list(pattern.finditer(text))
+    else:
+        getattr(pattern, method)(text)
+
+
+def _patterns(module: Any) -> Iterator[tuple[str, re.Pattern[Any], set[str]]]:
+    """Label, pattern and the methods by which the module uses it."""
+    used: dict[str, set[str]] = {}
+    for call in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        method, holder = call.func.attr, call.func.value
+        if method in _METHODS and isinstance(holder, ast.Name):
+            if holder.id == "re":
+                literal = call.args[0]
+                if isinstance(literal, ast.Constant) and isinstance(literal.value, str | bytes):
+                    yield f"line {call.lineno}", re.compile(literal.value), {method}
+            else:
+                used.setdefault(holder.id, set()).add(method)
+        for given in call.args if method not in _METHODS else ():
+            if isinstance(given, ast.Name):  # handed to a helper that looks for it
+                used.setdefault(given.id, set()).add("search" if method == "find" else "match")
+    looped = set().union(*(methods for name, methods in used.items() if not hasattr(module, name)))
+    for label, value in vars(module).items():
+        for pattern in _held(value, 0):
+            yield label, pattern, used.get(label) or looped & _METHODS
+
+
+def _held(value: Any, depth: int) -> Iterator[re.Pattern[Any]]:
+    if isinstance(value, re.Pattern):
+        yield value
+    elif isinstance(value, tuple | list) and depth < 3:
+        for item in value:
+            yield from _held(item, depth + 1)
+    elif isinstance(value, dict) and depth < 3:
+        for item in (*value, *value.values()):
+            yield from _held(item, depth + 1)

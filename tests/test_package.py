@@ -46,6 +46,7 @@ def test_wheel_and_sdist_hold_what_they_must(built: Path) -> None:
     for needed in (
         "advisor/data/rules/exposed-communication.yaml",
         "advisor/data/workloads/gpt2.yaml",
+        "advisor/data/yaml.json",
         "advisor/store/schema.sql",
         "advisor/py.typed",
     ):

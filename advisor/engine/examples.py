@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 from advisor.engine.evaluate import evaluate
 from advisor.engine.facts import read_facts
 from advisor.engine.rule import Example, Rule
-from advisor.engine.sandbox import Sandbox
+from advisor.engine.sandbox import Column, Sandbox
 from advisor.errors import AdvisorError
 from advisor.findings import OutcomeKind
 
@@ -39,7 +39,7 @@ class ExampleResult:
 
 
 def check_examples(rule: Rule, sandbox: Sandbox | None = None) -> list[ExampleResult]:
-    """Run every example of a rule; many rules may share one ``sandbox`` (it is emptied)."""
+    """Run every example of a rule; many rules may share one ``sandbox``."""
     if sandbox is None:
         with Sandbox(None, _RUN) as own:
             return check_examples(rule, own)
@@ -50,7 +50,6 @@ def check_examples(rule: Rule, sandbox: Sandbox | None = None) -> list[ExampleRe
 
 
 def _check(rule: Rule, example: Example, sandbox: Sandbox) -> str:
-    sandbox.clear()
     try:
         fill(sandbox, example)
     except (AdvisorError, duckdb.Error, pa.ArrowException, TypeError) as error:
@@ -81,7 +80,7 @@ def _check(rule: Rule, example: Example, sandbox: Sandbox) -> str:
 
 
 def fill(sandbox: Sandbox, example: Example) -> None:
-    """Insert the example's rows, with ranks, steps and breakdowns of a plain run by default."""
+    """Hold the example's rows, with ranks, steps and breakdowns of a plain run by default."""
     tables = {name: list(rows) for name, rows in example.tables.items()}
     every_rank, every_step = list(range(example.ranks)), list(range(example.steps))
     step_ns = round(example.step_ms * 1e6)
@@ -101,32 +100,21 @@ def fill(sandbox: Sandbox, example: Example) -> None:
     )
     tables.setdefault("step", [{"rank": every_rank, "step": every_step, "step_ns": step_ns}])
     tables.setdefault("step_breakdown", [{"rank": every_rank, "step": every_step}])
-    for table, rows in tables.items():
-        columns, required = sandbox.columns(table), sandbox.required_columns(table)
-        if not columns:
-            raise AdvisorError(f"there is no table '{table}'")
-        full = [
-            completed
-            for number, row in enumerate(rows)
-            for completed in _expand(row, columns, required, number, step_ns)
-        ]
-        if full:
-            _insert(sandbox, table, columns, full)
-
-
-def _insert(
-    sandbox: Sandbox, table: str, columns: dict[str, str], rows: Sequence[dict[str, Any]]
-) -> None:
-    unknown = sorted({name for row in rows for name in row} - set(columns))
-    if unknown:
-        raise AdvisorError(f"table '{table}' has no column {', '.join(unknown)}")
-    sandbox.insert(table, rows)
+    sandbox.hold(
+        {
+            table: [
+                completed
+                for number, row in enumerate(rows)
+                for completed in _expand(row, sandbox.columns(table), number, step_ns)
+            ]
+            for table, rows in tables.items()
+        }
+    )
 
 
 def _expand(
     row: dict[str, Any],
-    columns: dict[str, str],
-    required: Sequence[str],
+    columns: Mapping[str, Column],
     number: int,
     step_ns: int,
 ) -> Iterator[dict[str, Any]]:
@@ -136,7 +124,7 @@ def _expand(
     spread = {
         name: value
         for name, value in row.items()
-        if isinstance(value, list) and not columns.get(name, "").endswith("[]")
+        if isinstance(value, list) and not (name in columns and columns[name].type.endswith("[]"))
     }
     fixed = {name: value for name, value in row.items() if name not in spread}
     calls: dict[tuple[Any, ...], int] = {}
@@ -146,13 +134,12 @@ def _expand(
             # Matched calls share everything but the rank.
             key = (copy, *(made[name] for name in spread if name != "rank"))
             call = calls.setdefault(key, len(calls))
-            yield _complete(made, columns, required, number * 10_000 + call, step_ns)
+            yield _complete(made, columns, number * 10_000 + call, step_ns)
 
 
 def _complete(
     row: dict[str, Any],
-    columns: dict[str, str],
-    required: Sequence[str],
+    columns: Mapping[str, Column],
     call: int,
     step_ns: int,
 ) -> dict[str, Any]:
@@ -172,6 +159,7 @@ def _complete(
     for name, default in _DEFAULTS.items():
         if name in columns:
             row.setdefault(name, default)
-    for name in required:
-        row.setdefault(name, _EMPTY.get(columns[name], 0))
+    for name, column in columns.items():
+        if not column.nullable:
+            row.setdefault(name, _EMPTY.get(column.type, 0))
     return row

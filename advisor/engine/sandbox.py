@@ -7,17 +7,17 @@ loading and a locked configuration, and that is interrupted when its processor t
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from advisor.engine.reference import fill_reference_tables
 from advisor.engine.time_limit import TimeLimit
+from advisor.engine.views import views, views_behind
+from advisor.errors import AdvisorError
 from advisor.store import Store
 from advisor.store.store import schema_sql
 
@@ -38,6 +38,13 @@ _LOCKDOWN = (
 )
 
 
+class Column(NamedTuple):
+    """A column's type in SQL, and whether it may be null."""
+
+    type: str
+    nullable: bool
+
+
 class RuleSqlError(Exception):
     """A rule's SQL is refused, fails, or takes too long."""
 
@@ -45,7 +52,9 @@ class RuleSqlError(Exception):
 class Sandbox:
     """The tables and views of one run, for reading only.
 
-    Tables are those of schema.sql with the rows of ``run``; views are those of views.sql.
+    Tables are those of schema.sql with the rows of ``run``; views are those of views.sql, each
+    worked out once, as a table, when the first query names it: views upon views, expanded in
+    every query, take the database far longer to plan than to run.
     ``formats`` names the readers that took its files ('kineto', 'nsys', ...).
     """
 
@@ -58,9 +67,15 @@ class Sandbox:
         self.con.execute(schema_sql())
         for table in HIDDEN_TABLES:
             self.con.execute(f'DROP TABLE "{table}"')
+        self._columns = self._all_columns()
+        self._types: dict[str, pa.Schema] = {}
+        self._rows: dict[str, Sequence[Mapping[str, Any]]] = {}
+        self._made: dict[str, str] = {}
         if store is not None:
             self._copy(store)
-        self._seal(settled=store is not None)
+        fill_reference_tables(self.con)
+        for setting in _LOCKDOWN:
+            self.con.execute(setting)
 
     def _copy(self, store: Store) -> None:
         self.formats = frozenset(
@@ -76,7 +91,7 @@ class Sandbox:
                 "WHERE column_name = 'run'"
             ).fetchall()
         }
-        wanted = {table: own for table, own in self._all_columns().items() if table in present}
+        wanted = {table: [*own] for table, own in self._columns.items() if table in present}
         filled = " UNION ALL ".join(
             f"(SELECT '{table}' FROM \"{table}\" WHERE run = $run LIMIT 1)" for table in wanted
         )
@@ -90,75 +105,71 @@ class Sandbox:
             self.con.execute(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM incoming')
             self.con.unregister("incoming")
 
-    def _all_columns(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for table, column in self.con.execute(
-            "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal "
-            "ORDER BY table_name, column_index"
+    def _all_columns(self) -> dict[str, dict[str, Column]]:
+        found: dict[str, dict[str, Column]] = {}
+        for table, *column in self.con.execute(
+            "SELECT table_name, column_name, data_type, is_nullable FROM duckdb_columns() "
+            "WHERE NOT internal ORDER BY table_name, column_index"
         ).fetchall():
-            found.setdefault(table, []).append(column)
+            found.setdefault(table, {})[column[0]] = Column(*column[1:])
         return found
 
-    def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows given as dictionaries; columns that are missing become null."""
+    def hold(self, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Hold these rows, columns that are missing being null, and no others.
+
+        Tables whose rows stay the same, and what was worked out from these alone, are kept.
+        Raises AdvisorError for unknown tables and columns, and pyarrow's errors for wrong types.
+        """
+        changed = {
+            table
+            for table in {*tables, *self._rows}
+            if tables.get(table, []) != self._rows.get(table, [])
+        }
+        for name in [name for name in self._made if views()[name].words & changed]:
+            self.con.execute(f'DROP {self._made.pop(name)} "{name}"')
+        for table in changed:
+            if self._rows.pop(table, []):
+                self.con.execute(f'DELETE FROM "{table}"')
+            if tables.get(table):
+                self._insert(table, tables[table])
+                self._rows[table] = tables[table]
+
+    def _insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        unknown = sorted({*names} - {*self.columns(table)})
+        if not self.columns(table):
+            raise AdvisorError(f"there is no table '{table}'")
+        if unknown:
+            raise AdvisorError(f"table '{table}' has no column {', '.join(unknown)}")
+        if table not in self._types:
+            empty = self.con.sql(f'SELECT * FROM "{table}" LIMIT 0').to_arrow_table()
+            self._types[table] = empty.schema
+        schema = pa.schema([self._types[table].field(name) for name in names])
         # As one Arrow table: binding rows one by one takes seconds.
-        schema = self.con.sql(f'SELECT * FROM "{table}" LIMIT 0').to_arrow_table().schema
         self.con.register("incoming", pa.Table.from_pylist(list(rows), schema=schema))
-        self.con.execute(f'INSERT INTO "{table}" SELECT * FROM incoming')
+        listed = ", ".join(f'"{name}"' for name in names)
+        self.con.execute(f'INSERT INTO "{table}" ({listed}) SELECT * FROM incoming')
         self.con.unregister("incoming")
 
-    def clear(self) -> None:
-        """Empty the run's tables, for the next example; knowledge and views stay."""
-        for table in self.tables():
-            self.con.execute(f'DELETE FROM "{table}"')
-
-    def _seal(self, *, settled: bool) -> None:
-        """Add reference data and views, then lock the connection down for good.
-
-        Once the rows are ``settled`` each view is worked out once and kept as a table: many rules
-        read the same ones. One that fails stays a view, so that only rules that read it fail.
-        """
-        fill_reference_tables(self.con)
-        views = resources.files("advisor.engine").joinpath("views.sql")
-        for statement in self.con.extract_statements(views.read_text(encoding="utf-8")):
-            if settled:
-                with contextlib.suppress(duckdb.Error):
-                    self.con.execute(statement.query.replace("CREATE VIEW", "CREATE TABLE", 1))
-                    continue
-            self.con.execute(statement)
-        for setting in _LOCKDOWN:
-            self.con.execute(setting)
+    def _make_views(self, sql: str) -> None:
+        """Work out what ``sql`` may read. A view that fails fails where it is read, as a view."""
+        for view in views_behind(sql):
+            if view.name in self._made:
+                continue
+            try:
+                self.con.execute(f'CREATE TABLE "{view.name}" AS {view.select}')
+                self._made[view.name] = "TABLE"
+            except duckdb.Error:
+                self.con.execute(f'CREATE VIEW "{view.name}" AS {view.select}')
+                self._made[view.name] = "VIEW"
 
     def tables(self) -> list[str]:
         """Base tables, by name."""
-        return [
-            row[0]
-            for row in self.con.execute(
-                "SELECT table_name FROM duckdb_tables() WHERE NOT internal "
-                "AND NOT starts_with(table_name, 'ref_') ORDER BY 1"
-            ).fetchall()
-        ]
+        return sorted(self._columns)
 
-    def columns(self, table: str) -> dict[str, str]:
-        """Columns of a table with their types, in order."""
-        return dict(
-            self.con.execute(
-                "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? "
-                "ORDER BY column_index",
-                [table],
-            ).fetchall()
-        )
-
-    def required_columns(self, table: str) -> list[str]:
-        """Columns of a table that may not be null."""
-        return [
-            row[0]
-            for row in self.con.execute(
-                "SELECT column_name FROM duckdb_columns() "
-                "WHERE table_name = ? AND NOT is_nullable ORDER BY column_index",
-                [table],
-            ).fetchall()
-        ]
+    def columns(self, table: str) -> dict[str, Column]:
+        """Columns of a base table, in order; none where there is no such table."""
+        return self._columns.get(table, {})
 
     def select(self, sql: str, values: Mapping[str, Any]) -> tuple[list[str], list[Sequence[Any]]]:
         """Run one SELECT, binding those of ``values`` that it names as ``$name``.
@@ -177,6 +188,7 @@ class Sandbox:
         if unknown:
             raise RuleSqlError(f"SQL names ${', $'.join(unknown)}, which is not a parameter")
         bound = {name: values[name] for name in named}
+        self._make_views(sql)
         self.con.execute("BEGIN TRANSACTION READ ONLY")
         try:
             with TimeLimit(self._timeout_s, self.con.interrupt):

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from advisor.config.loader import plain
+from advisor.config.parsed import plain
 from advisor.config.workload import Workload
 
 # A comment of the user's is never broken over two lines.

@@ -9,7 +9,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 import advisor
-from advisor.config.loader import load_model, plain, read_plain, read_yaml
+from advisor.config.loader import load_model, read_plain, read_yaml
+from advisor.config.parsed import plain
 from advisor.config.paths import shipped
 from advisor.errors import AdvisorError
 

@@ -39,7 +39,6 @@ def test_rows_promise_nothing_impossible(path: Path, sandbox: Sandbox) -> None:
         if example.expect != "fired":
             continue
         for factor in (1.0, *(chance.uniform(0.2, 3.0) for _ in range(VARIANTS))):
-            sandbox.clear()
             fill(sandbox, scaled(example, factor))
             facts = read_facts(sandbox)
             values = {name: param.default for name, param in rule.params.items()}

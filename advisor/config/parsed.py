@@ -1,0 +1,120 @@
+"""Parsed YAML by the hash of its text: compiled into the wheel, else kept in the user's cache.
+
+Parsing a catalogue of rules takes longer than running it. What is kept is plain data (JSON), which
+the models validate anew each time; where nothing can be kept, files are parsed each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+COMPILED = "yaml.json"
+_NO_CACHE = "ADVISOR_NO_CACHE"
+_KEPT_FILES = 400
+# To be raised when `plain` makes something else of the same text.
+_FORMAT = "plain 1"
+
+
+class NotYamlError(ValueError):
+    """A text is no YAML."""
+
+
+def compiled(paths: Iterable[Path]) -> str:
+    """The parsed ``paths`` as one text for :data:`COMPILED`; for building wheels."""
+    texts = [path.read_text(encoding="utf-8") for path in paths]
+    return _json({_key(text): _json(_parse(text)) for text in texts})
+
+
+def parsed(text: str) -> Any:
+    """A YAML text as dicts, lists and scalars. Raises NotYamlError."""
+    key = _key(text)
+    if key in _shipped():
+        return json.loads(_shipped()[key])
+    folder = _folder()
+    if folder is None:
+        return _parse(text)
+    kept = folder / f"{key}.json"
+    # A file that is missing, unreadable or damaged is made anew.
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(kept.read_bytes())
+    document = _parse(text)
+    # What JSON does not hold (a date), folders that cannot be written: parsed again next time.
+    with contextlib.suppress(OSError, TypeError):
+        _keep(kept, _json(document))
+    return document
+
+
+def plain(node: Any) -> Any:
+    """The document without ruamel's types: dicts, lists, scalars."""
+    if isinstance(node, Mapping):
+        return {str(key): plain(value) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return [plain(value) for value in node]
+    if isinstance(node, bool) or node is None:
+        return node
+    for kind in (int, float, str):
+        if isinstance(node, kind):
+            return kind(node)
+    return node
+
+
+def _parse(text: str) -> Any:
+    from ruamel.yaml import YAML  # where everything is compiled it is not needed
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return plain(YAML(typ="safe").load(text))
+    except YAMLError as error:
+        raise NotYamlError(str(error)) from error
+
+
+def _key(text: str) -> str:
+    return hashlib.sha256(f"{_FORMAT}\n{text}".encode()).hexdigest()
+
+
+def _json(document: Any) -> str:
+    return json.dumps(document, separators=(",", ":"))
+
+
+@cache
+def _shipped() -> Mapping[str, str]:
+    place = Path(__file__).resolve().parent.parent / "data" / COMPILED
+    if not place.is_file():
+        return {}
+    found: dict[str, str] = json.loads(place.read_bytes())
+    return found
+
+
+@cache
+def _folder() -> Path | None:
+    """The folder of this user's cache, or None where there is to be none."""
+    if os.environ.get(_NO_CACHE):
+        return None
+    if sys.platform == "darwin":
+        base = Path("~/Library/Caches")
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    with contextlib.suppress(RuntimeError, OSError):  # a user without a home
+        folder = base.expanduser() / "nccl-advisor" / "yaml"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+    return None
+
+
+def _keep(place: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".partial", dir=place.parent)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(text)
+    Path(name).replace(place)
+    files = sorted(place.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)
+    for old in files[:-_KEPT_FILES]:
+        old.unlink(missing_ok=True)

@@ -1,0 +1,82 @@
+"""What YAML files say is kept by the hash of their text, and made anew wherever that fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from advisor.config import parsed as module
+from advisor.config.parsed import NotYamlError, compiled, parsed
+from advisor.config.paths import shipped
+
+TEXT = "a: 1e-4\non: [1, true, .inf, text, null]\n2: {b: 0x10}\n"
+TRUTH = {"a": 1e-4, "on": [1, True, float("inf"), "text", None], "2": {"b": 16}}
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache of its own."""
+    monkeypatch.setattr(module.sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("ADVISOR_NO_CACHE", raising=False)
+    module._folder.cache_clear()
+    yield tmp_path / "nccl-advisor" / "yaml"
+    module._folder.cache_clear()
+
+
+def test_the_second_time_says_the_same_without_parsing(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert parsed(TEXT) == TRUTH
+    monkeypatch.delattr(module, "_parse")
+    assert parsed(TEXT) == TRUTH
+    assert len([*kept.iterdir()]) == 1
+
+
+def test_a_damaged_file_is_made_anew(kept: Path) -> None:
+    parsed(TEXT)
+    (file,) = kept.iterdir()
+    file.write_text('{"a":')
+    assert parsed(TEXT) == TRUTH
+    assert json.loads(file.read_text()) == TRUTH
+
+
+def test_what_json_does_not_hold_is_parsed_each_time(kept: Path) -> None:
+    assert parsed("day: 2026-01-02")["day"].year == 2026
+    assert not [*kept.iterdir()]
+
+
+def test_without_a_folder_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    module._folder.cache_clear()
+    assert parsed(TEXT) == TRUTH
+    module._folder.cache_clear()
+
+
+def test_old_files_go(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_KEPT_FILES", 3)
+    for number in range(5):
+        parsed(f"a: {number}")
+    assert len([*kept.iterdir()]) == 3
+
+
+def test_no_yaml(kept: Path) -> None:
+    with pytest.raises(NotYamlError):
+        parsed("a: [1")
+    assert not [*kept.iterdir()]
+
+
+def test_a_wheel_holds_every_rule_parsed(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = sorted(shipped("rules").glob("*.yaml"))
+    truth = [parsed(file.read_text(encoding="utf-8")) for file in files]
+    in_wheel = json.loads(compiled(files))
+    monkeypatch.setattr(module, "_shipped", lambda: in_wheel)
+    monkeypatch.delattr(module, "_parse")
+    for file in kept.iterdir():
+        file.unlink()
+    assert [parsed(file.read_text(encoding="utf-8")) for file in files] == truth

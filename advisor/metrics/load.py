@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.metrics.clocks.joint import joint_clocks
 from advisor.metrics.clocks.messages import clocks_by_messages
 from advisor.metrics.clocks.offsets import Clock, Clocks, clocks
 from advisor.metrics.clocks.posterior import Weighed
@@ -20,6 +21,7 @@ from advisor.metrics.collectives.groups import (
     rank_infos,
     world_group,
 )
+from advisor.metrics.collectives.hosts import with_hosts
 from advisor.metrics.collectives.match import Matched, match, torn
 from advisor.metrics.collectives.nccl import device_calls
 from advisor.metrics.collectives.phases import Spans, host_spans, set_phases
@@ -73,7 +75,7 @@ class RunData:
 
 def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     """Read one run's events and match its collectives."""
-    infos = rank_infos(con, run)
+    infos = with_hosts(rank_infos(con, run))
     groups = process_groups(con, run)
     ranks: dict[int, RankData] = {}
     calls: dict[int, list[Call]] = {}
@@ -151,6 +153,8 @@ def _calls(con: Any, run: str, line: Timeline, *, complete: bool) -> tuple[list[
 
 
 def _clocks(matched: Matched, infos: dict[int, RankInfo], gloo: bool) -> Clocks:
+    if not gloo:
+        return Clocks(joint_clocks(matched.columns, infos))
     found = clocks(matched.columns, infos, gloo=gloo)
     return found if found.by_rank else Clocks(clocks_by_messages(matched.columns, infos))
 

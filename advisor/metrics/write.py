@@ -63,9 +63,9 @@ def write_clocks(con: Any, data: RunData) -> None:
             else (clock.offset_ns, clock.drift_ppm, clock.residual_ns)
         )
         con.execute(
-            "UPDATE rank SET clock_offset_ns = ?, clock_drift_ppm = ?, clock_residual_ns = ? "
-            "WHERE run = ? AND rank = ?",
-            [*values, data.run, rank],
+            "UPDATE rank SET clock_offset_ns = ?, clock_drift_ppm = ?, clock_residual_ns = ?, "
+            "host = ? WHERE run = ? AND rank = ?",
+            [*values, data.ranks[rank].info.host, data.run, rank],
         )
 
 

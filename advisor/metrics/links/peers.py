@@ -74,7 +74,8 @@ def peer_excess(
             time = max(exclusive[rank][c.event_id] for rank, c in column.items())
             group = groups.get(call.group) if call.group is not None else None
             ranks = group.ranks if group is not None and group.ranks else tuple(sorted(column))
-        kinds[op, call.bytes, len(ranks), link][call.group, ranks].append(time)
+        if time > 0:  # else its ranks' clocks contradict each other, which tells of no link
+            kinds[op, call.bytes, len(ranks), link][call.group, ranks].append(time)
     found: list[PeerExcess] = []
     for key in sorted(kinds, key=str):
         members = {k: np.array(v) for k, v in kinds[key].items() if len(v) >= _FEWEST_CALLS}

@@ -25,6 +25,17 @@ _FILE_RANK = (
     re.compile(r"(?:^|[-_.])(?:r|gpu)?(\d{1,5})(?:\.pt)?(?:\.trace)?\.json", re.IGNORECASE),
 )
 _RANK_BITS = 31
+# torch.profiler.tensorboard_trace_handler: f"{gethostname()}_{getpid()}.{time_ns()}.pt.trace
+# .json" unless it is given a worker_name (pytorch torch/profiler/profiler.py).
+_FILE_HOST = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9.-]*(?:_[A-Za-z0-9.-]+)*)_\d{1,8}\.\d{10,20}\.pt\.trace\.json",
+    re.ASCII,
+)
+# Names that people give to workers instead: they name no host.
+_NO_HOST = re.compile(
+    r"(?:.*[-_.])?(?:global_?|local_?)?(?:rank|worker|gpu|trace|proc(?:ess)?)s?[-_.]?\d*",
+    re.IGNORECASE,
+)
 
 
 @dataclass
@@ -78,11 +89,18 @@ def trace_info(head: bytes, tail: bytes, path: Path) -> TraceInfo:
         fields.get("host_name")
         or fields.get("hostname")
         or as_object(fields.get("advisor")).get("host")
+        or _file_host(path)
     )
     info.groups = _groups(distributed.get("pg_config"))
     info.devices = _devices(fields.get("deviceProperties"))
     _find_rank(info, distributed, path)
     return info
+
+
+def _file_host(path: Path) -> str | None:
+    """The host in the name that torch's own trace handler gives a file; None in other names."""
+    name = _FILE_HOST.match(path.name)
+    return None if name is None or _NO_HOST.fullmatch(name[1]) else name[1]
 
 
 def read_fields(text: bytes) -> dict[str, Any]:

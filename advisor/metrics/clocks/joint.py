@@ -1,0 +1,267 @@
+"""One offset per host from all that joins two hosts: ends of collectives, sends and receives.
+
+A collective sets its ranks free together but for a stagger that grows with the time it takes, and
+no rank leaves one before the last has come. A receive ends after its send. So two hosts' clocks
+differ by what remains of the ends' difference in a call that takes no time, within those bounds.
+Offsets are added up along the best known pairs of hosts, and weighed against none at all: hosts
+are normally synchronised, and a clock that is off can be off by anything.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from advisor.metrics.clocks.ends import SIGNIFICANT
+from advisor.metrics.clocks.offsets import Clock, host_of
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.groups import RankInfo
+from advisor.metrics.timeline.statistics import Floats, huber, spread
+from advisor.vocabulary.operations import POINT_TO_POINT, SYNCHRONISING
+
+Node = object
+"""A host, or a rank whose clock is not its host's."""
+
+STAGGER = 0.15
+"""Standard deviation of the stagger between two hosts' ends, in the call's time: of a ring's
+2(n-1) rounds a slow edge holds ranks up to n - 2 apart (rings/schedule.py), which is half of the
+call; the mean over a host's ranks leaves half of that, and a third of the range is typical."""
+WAKE_NS = 20_000.0
+"""Kernels end within tens of us of their last data; device times are converted to host times as
+well as that."""
+_NORMALLY_RIGHT = 0.9
+"""Clusters run NTP or PTP, which keep hosts within a ms of each other or better."""
+_RANGE_NS = 20e9
+"""A clock that nobody sets may be off by seconds either way."""
+_MOST_WRONG = 0.05  # calls that were paired wrongly
+_DRIFT_SPAN_NS, _MOST_DRIFT = 2e9, 500e-6  # as in ends.py
+
+
+@dataclass
+class _Pair:
+    """What calls say of a second clock against a first, ns. ``apart``: ends by the first less ends
+    by the second; ``least`` and ``most``: bounds of what must be added to the second."""
+
+    apart: list[int] = field(default_factory=list)
+    takes: list[int] = field(default_factory=list)
+    ops: list[str] = field(default_factory=list)
+    when: list[int] = field(default_factory=list)
+    least: list[int] = field(default_factory=list)
+    most: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Offset:
+    """To add to a clock, ns, with its bounds, the error of the noise alone, and with stagger."""
+
+    value: float = 0.0
+    noise: float = 0.0
+    error: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    drift_ppm: float = 0.0
+
+    def plus(self, more: _Offset, sign: int) -> _Offset:
+        bounds = (more.low, more.high) if sign > 0 else (-more.high, -more.low)
+        return _Offset(
+            self.value + sign * more.value,
+            math.hypot(self.noise, more.noise),
+            math.hypot(self.error, more.error),
+            self.low + bounds[0],
+            self.high + bounds[1],
+            self.drift_ppm + sign * more.drift_ppm,
+        )
+
+
+def joint_clocks(
+    columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo]
+) -> dict[int, Clock]:
+    """The clock of every rank that shares a call with another; the lowest rank's is the reference.
+
+    For collectives whose ranks leave together (NCCL's, and others on a device).
+    """
+    usable = [column for column in columns if _joins(column)]
+    if not usable:
+        return {}
+    node = _nodes(usable, infos)
+    origin = min(call.end for column in usable for call in column.values())
+    offsets = _settled(_summed(_pairs(usable, node), origin, sorted(set(node.values()), key=str)))
+    first = node[min(node)]
+    reference = offsets[first]
+    return {
+        rank: Clock(
+            offset_ns=round(offsets[own].value - reference.value),
+            drift_ppm=offsets[own].drift_ppm - reference.drift_ppm,
+            residual_ns=0 if own == first else round(2 * math.hypot(
+                offsets[own].error, reference.error)),
+            origin_ns=origin,
+        )
+        for rank, own in sorted(node.items())
+    }  # fmt: skip
+
+
+def _joins(column: Mapping[int, Call]) -> bool:
+    op = next(iter(column.values())).op
+    return len(column) > 1 and (op in SYNCHRONISING or op in POINT_TO_POINT)
+
+
+def _nodes(columns: Iterable[Mapping[int, Call]], infos: Mapping[int, RankInfo]) -> dict[int, Node]:
+    """Each rank's clock: its host's, unless it leaves calls before its host's other ranks come."""
+    late: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    node: dict[int, Node] = {}
+    for column in columns:
+        shortest = min(call.end - call.start for call in column.values())
+        mates: dict[Node, list[int]] = defaultdict(list)
+        for rank in column:
+            mates[node.setdefault(rank, host_of(rank, infos))].append(rank)
+        if next(iter(column.values())).op in POINT_TO_POINT:
+            continue
+        for ranks in mates.values():
+            if len(ranks) > 1:
+                middle = _middle(column[rank].end for rank in ranks)
+                for rank in ranks:
+                    late[rank].append((column[rank].end - middle, shortest))
+    for rank, found in late.items():
+        apart, takes = np.median(np.array(found, dtype=np.int64), axis=0)
+        if abs(apart) > takes + SIGNIFICANT * WAKE_NS:
+            node[rank] = ("rank", rank)
+    return node
+
+
+def _middle(values: Iterable[int]) -> int:
+    ordered = sorted(values)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _pairs(
+    columns: Iterable[Mapping[int, Call]], node: Mapping[int, Node]
+) -> dict[tuple[Node, Node], _Pair]:
+    """Pairs of nodes that share calls; of a collective each node with the first one."""
+    found: dict[tuple[Node, Node], _Pair] = defaultdict(_Pair)
+    for column in columns:
+        own: dict[Node, list[Call]] = defaultdict(list)
+        for rank in sorted(column, key=lambda one: (str(node[one]), one)):
+            own[node[rank]].append(column[rank])
+        if len(own) < 2:
+            continue
+        first = next(iter(column.values()))
+        (one, base), *others = own.items()
+        if first.op in POINT_TO_POINT:
+            ((other, theirs),) = others
+            pair = found[one, other]
+            if base[0].op == "send":
+                pair.least.append(base[0].end - theirs[0].end)
+            else:
+                pair.most.append(base[0].end - theirs[0].end)
+            continue
+        takes = min(call.end - call.start for call in column.values())
+        for other, theirs in others:
+            pair = found[one, other]
+            pair.apart.append(_middle(c.end for c in base) - _middle(c.end for c in theirs))
+            pair.takes.append(takes)
+            pair.ops.append(first.wire_op or first.op)
+            pair.when.append(base[0].end)
+            pair.least.append(max(c.start for c in base) - min(c.end for c in theirs))
+            pair.most.append(min(c.end for c in base) - max(c.start for c in theirs))
+    return found
+
+
+def _offset(pair: _Pair, origin: int) -> _Offset:
+    """What to add to the second clock of a pair."""
+    low = float(np.quantile(pair.least, 1 - _MOST_WRONG)) if pair.least else -math.inf
+    high = float(np.quantile(pair.most, _MOST_WRONG)) if pair.most else math.inf
+    low, high = low - WAKE_NS, high + WAKE_NS
+    if low > high:  # spans that were paired wrongly, or a clock that jumps
+        low, high = -math.inf, math.inf
+    width = (high - low) / math.sqrt(12)
+    if not pair.apart:
+        nearest = min(max(0.0, low), high)
+        middle = (low + high) / 2 if math.isfinite(width) else nearest
+        return _Offset(middle, 0.5 * WAKE_NS, min(width, _RANGE_NS), low, high)
+    fitted = _regressed(pair, origin)
+    inside = min(max(fitted.value, low), high)
+    # Beyond its bounds the value is as wrong as they put it off.
+    error = min(max(fitted.error, abs(fitted.value - inside)), width)
+    return replace(fitted, value=inside, error=error, low=low, high=high)
+
+
+def _regressed(pair: _Pair, origin: int) -> _Offset:
+    """The ends' difference in a call that takes no time: what stagger there is grows with that."""
+    middle = _middle(pair.apart)  # differences first: nanoseconds since 1970 do not fit a double
+    target = np.array([value - middle for value in pair.apart], dtype=np.float64)
+    noise = math.hypot(spread(target), 0.25 * WAKE_NS)
+    takes, ops = np.array(pair.takes, dtype=np.float64), np.array(pair.ops)
+    own = [np.where(ops == op, takes, 0.0) for op in sorted(set(pair.ops))]
+    when = np.array([value - origin for value in pair.when], dtype=np.float64)
+    drifting = np.ptp(when) > _DRIFT_SPAN_NS and len(when) >= 20
+    design = np.stack([np.ones(len(target)), *own, *([when] if drifting else [])], axis=1)
+    fit = _with_prior(design, target, noise, len(own))
+    slope = float(fit[0][-1]) if drifting else 0.0
+    if drifting and not SIGNIFICANT * fit[1][-1] < abs(slope) <= _MOST_DRIFT:
+        fit, slope = _with_prior(design[:, :-1], target, noise, len(own)), 0.0
+    alone = 1.2533 * noise / math.sqrt(len(target))
+    return _Offset(
+        middle + float(fit[0][0]),
+        math.hypot(alone, 0.5 * WAKE_NS),
+        math.hypot(float(fit[1][0]), 0.5 * WAKE_NS),
+        drift_ppm=1e6 * slope,
+    )
+
+
+def _with_prior(
+    design: Floats, target: Floats, noise: float, staggers: int
+) -> tuple[Floats, Floats]:
+    """Coefficients and errors where the ``staggers`` columns after the first are N(0, STAGGER)."""
+    prior = np.zeros((staggers, design.shape[1]))
+    prior[:, 1 : 1 + staggers] = np.eye(staggers) * noise / STAGGER
+    rows = np.concatenate([design, prior])
+    scale = np.maximum(np.abs(rows).max(axis=0), 1e-12)
+    fit = huber(rows / scale, np.concatenate([target, np.zeros(staggers)]))
+    gram = (rows / scale).T @ (rows / scale)
+    errors: Floats = noise * np.sqrt(np.maximum(np.diag(np.linalg.pinv(gram)), 0.0)) / scale
+    return fit.coefficients / scale, errors
+
+
+def _summed(
+    pairs: Mapping[tuple[Node, Node], _Pair], origin: int, nodes: Sequence[Node]
+) -> dict[Node, _Offset]:
+    """Every node's offset by the best known way from the first one it can be reached from."""
+    near: dict[Node, list[tuple[Node, _Offset, int]]] = defaultdict(list)
+    for (one, other), pair in pairs.items():
+        offset = _offset(pair, origin)
+        near[one].append((other, offset, 1))
+        near[other].append((one, offset, -1))
+    found: dict[Node, _Offset] = {}
+    for root in nodes:
+        queue: list[tuple[float, str, Node, _Offset]] = [(0.0, str(root), root, _Offset())]
+        while queue:
+            _, _, own, offset = heapq.heappop(queue)
+            if own in found:
+                continue
+            found[own] = offset
+            for other, step, sign in near[own]:
+                if other not in found:
+                    on = offset.plus(step, sign)
+                    heapq.heappush(queue, (on.error, str(other), other, on))
+    return found
+
+
+def _settled(offsets: Mapping[Node, _Offset]) -> dict[Node, _Offset]:
+    """Offsets against the middle clock, 0 where that is likelier than any other and possible."""
+    middle = sorted(offsets.values(), key=lambda one: one.value)[(len(offsets) - 1) // 2]
+    result = {}
+    for node, one in offsets.items():
+        away, error = one.value - middle.value, max(one.error, 0.5 * WAKE_NS)
+        wide = 2 * _RANGE_NS / (error * math.sqrt(2 * math.pi))
+        odds = math.log(_NORMALLY_RIGHT / (1 - _NORMALLY_RIGHT)) + math.log(max(wide, 1.0))
+        possible = one.low - middle.high <= 0 <= one.high - middle.low
+        if possible and 0.5 * (away / error) ** 2 < odds:
+            result[node] = replace(one, value=0.0, error=one.noise)
+        else:
+            result[node] = replace(one, value=away)
+    return result

@@ -1,0 +1,121 @@
+"""Clocks of jobs on devices, from everything that joins two hosts, against known ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from advisor.metrics.clocks.joint import joint_clocks
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.groups import RankInfo
+from advisor.metrics.collectives.hosts import with_hosts
+from advisor.metrics.derive import derive
+from tests.metrics.nccl_rings import Ask, Fabric, recording, world
+from tests.metrics.support import store_of
+
+MS = 1_000_000
+
+
+def infos(count: int, per_host: int, *, named: bool = True) -> dict[int, RankInfo]:
+    return {
+        rank: RankInfo(
+            rank, f"h{rank // per_host}" if named else None, rank % per_host, count, True, {}
+        )
+        for rank in range(count)
+    }
+
+
+def pipeline(offset_ns: int, *, collectives: bool = True) -> list[dict[int, Call]]:
+    """Two stages of two ranks on two hosts: messages both ways between the hosts, and all-reduces
+    inside them; the second host's clock is ahead by ``offset_ns``."""
+    chance = np.random.default_rng(3)
+    columns = []
+    number = 0
+    for step in range(12):
+        begin = 100 * MS * step
+        for source, target, at in ((0, 2, 0), (1, 3, 1), (2, 0, 40), (3, 1, 41)):
+            came = {r: begin + at * MS + int(chance.uniform(0, 3 * MS)) for r in (source, target)}
+            done = max(came.values()) + 2 * MS
+            column = {}
+            for rank, op, peer in ((source, "send", target), (target, "recv", source)):
+                ahead = offset_ns if rank > 1 else 0
+                end = done + (15_000 if op == "recv" else 0) + int(chance.uniform(0, 5_000))
+                column[rank] = Call(rank, op, came[rank] + ahead, end + ahead, number, peer=peer)
+                number += 1
+            columns.append(column)
+        for pair in ((0, 1), (2, 3)) if collectives else ():
+            starts = {r: begin + 60 * MS + int(chance.uniform(0, MS)) for r in pair}
+            ahead = offset_ns if pair[0] > 1 else 0
+            columns.append(
+                {
+                    r: Call(r, "all_reduce", starts[r] + ahead,
+                            max(starts.values()) + MS + ahead + int(chance.uniform(0, 9_000)),
+                            number + r, group=f"dp{pair[0]}")
+                    for r in pair
+                }
+            )  # fmt: skip
+            number += 4
+    return columns
+
+
+@pytest.mark.parametrize("offset_ns", [0, 15 * MS, -2_000 * MS])
+def test_messages_join_hosts_whose_collectives_stay_inside(offset_ns: int) -> None:
+    found = joint_clocks(pipeline(offset_ns), infos(4, 2))
+    assert set(found) == {0, 1, 2, 3}
+    assert found[2].offset_ns == found[3].offset_ns
+    assert found[2].offset_ns == pytest.approx(-offset_ns, abs=60_000)
+    assert found[0].offset_ns == found[1].offset_ns == 0
+
+
+def test_messages_one_way_leave_a_possible_clock_alone() -> None:
+    columns = [c for c in pipeline(0) if next(iter(c.values())).rank == 0]
+    assert joint_clocks(columns, infos(4, 2))[2].offset_ns == 0
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6, 20e6])
+def test_the_stagger_of_a_slow_nic_is_no_clock(offset: float) -> None:
+    fabric = Fabric(2, 4, sends={1: 0.4})
+    asks = [Ask("all_reduce", world(fabric), size) for size in (20_000_000, 8_000_000, 3_000_000)]
+    store = store_of(recording(fabric, asks, offsets={1: offset}, steps=6))
+    derive(store)
+    rows = store.con.execute("SELECT rank, clock_offset_ns FROM rank ORDER BY rank").fetchall()
+    own = dict(rows)
+    assert {own[rank] for rank in range(4)} == {0}
+    assert own[4] == pytest.approx(-offset, abs=50_000)
+    assert len({own[rank] for rank in range(4, 8)}) == 1
+
+
+def test_a_single_rank_whose_clock_was_moved_is_found() -> None:
+    fabric = Fabric(2, 4)
+    asks = [Ask("all_reduce", world(fabric), size) for size in (20_000_000, 8_000_000)]
+    traces = recording(fabric, asks, steps=6)
+    for event in traces[6]["traceEvents"]:
+        event["ts"] += 5_000.0
+    store = store_of(traces)
+    derive(store)
+    rows = store.con.execute("SELECT rank, clock_offset_ns FROM rank ORDER BY rank").fetchall()
+    assert [round((by or 0) / 1e5) for _, by in rows] == [0, 0, 0, 0, 0, 0, -50, 0]
+
+
+@pytest.mark.parametrize(
+    ("devices", "hosts"),
+    [
+        ([0, 1, 2, 3, 0, 1, 2, 3], [0, 0, 0, 0, 1, 1, 1, 1]),
+        ([0, 1, 2, 3], [0, 0, 0, 0]),
+        ([0, 0, 0, 0], None),  # each process sees its own device only
+        ([0, 1, 0, 1, 1, 0], None),  # no blocks
+    ],
+)
+def test_hosts_from_device_numbers(devices: list[int], hosts: list[int] | None) -> None:
+    given = {r: RankInfo(r, None, d, len(devices), True, {}) for r, d in enumerate(devices)}
+    found = [info.host for info in with_hosts(given).values()]
+    assert found == ([f"node {host}" for host in hosts] if hosts else [None] * len(devices))
+
+
+def test_hosts_of_part_of_the_ranks_stay_open_where_two_divisions_fit() -> None:
+    given = {r: RankInfo(r, None, d, 16, True, {}) for r, d in {0: 0, 9: 1}.items()}
+    assert {info.host for info in with_hosts(given).values()} == {None}
+
+
+def test_a_named_host_is_kept() -> None:
+    assert with_hosts(infos(4, 2)) == infos(4, 2)

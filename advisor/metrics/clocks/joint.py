@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from advisor.metrics.clocks.ends import SIGNIFICANT
-from advisor.metrics.clocks.offsets import Clock, host_of
+from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.groups import RankInfo
+from advisor.metrics.collectives.groups import RankInfo, host_of
 from advisor.metrics.timeline.statistics import Floats, huber, spread
 from advisor.vocabulary.operations import POINT_TO_POINT, SYNCHRONISING
 

@@ -19,6 +19,8 @@ from advisor.config.loader import plain, read_yaml
 from advisor.config.paths import shipped
 from advisor.engine.rule import Rule
 from advisor.ingest.detect import readers
+from advisor.model.nccl.env.table import NEWEST, variables
+from advisor.model.nccl.version import format_version
 from advisor.store.store import schema_sql
 
 
@@ -38,6 +40,7 @@ def pages() -> list[tuple[str, str]]:
     result.append(("rules/index.md", rules_index(rules)))
     result.append(("formats/index.md", formats_index()))
     result.append(("commands.md", commands_page()))
+    result.append(("nccl-variables.md", nccl_variables_page()))
     result.append(("tables.md", f"# Tables\n\n```sql\n{schema_sql()}\n```\n"))
     return result
 
@@ -104,6 +107,29 @@ def formats_index() -> str:
         page = Path(__file__).parent / "formats" / f"{reader.FORMAT}.md"
         name = f"[{reader.FORMAT}]({page.name})" if page.exists() else reader.FORMAT
         lines.append(f"| {name} | {_inline(reader.SUMMARY)} |")
+    return "\n".join(lines) + "\n"
+
+
+def nccl_variables_page() -> str:
+    """NCCL's variables as every command knows them."""
+    lines = [
+        "# NCCL's variables",
+        "",
+        f"All that a release of NCCL up to {format_version(NEWEST)} reads, from its sources. Class "
+        "S may stay in scripts, D is for debugging, U is not in the guide. `advisor check-env` "
+        "says what a setting costs.",
+        "",
+        "| variable | meaning | class | releases | default | read in |",
+        "|---|---|---|---|---|---|",
+    ]
+    for variable in variables().values():
+        since = format_version(variable.since) if variable.since else ""
+        until = format_version(variable.until) if variable.until else ""
+        default = variable.default(variable.until or NEWEST)
+        lines.append(
+            f"| {variable.name} | {_inline(variable.meaning)} | {variable.category} | "
+            f"{since} to {until} | {'' if default is None else default} | {variable.source} |"
+        )
     return "\n".join(lines) + "\n"
 
 

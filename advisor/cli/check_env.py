@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from advisor.tune.check_env import EnvIssue
+    from advisor.model.nccl.env.issue import EnvIssue
 
 _LEVELS = {"error": 0, "warning": 1, "info": 2, "never": -1}
 
@@ -61,9 +61,9 @@ def check(
     lines: Mapping[str, int] | None = None,
 ) -> int:
     """Print the issues of `env`; the exit status is 1 at `fail_on` or worse, else 0."""
+    from advisor.model.nccl.env.check import check_env
+    from advisor.model.nccl.env.table import NEWEST
     from advisor.model.nccl.version import format_version, parse_version
-    from advisor.tune.check_env import check_env
-    from advisor.tune.env_data import NEWEST
 
     if nccl_version and parse_version(nccl_version)[:2] > NEWEST[:2]:
         known = format_version(NEWEST)

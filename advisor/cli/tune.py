@@ -109,6 +109,7 @@ def command(
     from advisor.tune.prepare import (
         check_job,
         check_strategies,
+        check_variables,
         of_real_work,
         prepare,
         traced_only,
@@ -121,11 +122,12 @@ def command(
     check_job(job)
     backend = "nccl" if job.device == "cuda" else "gloo"
     axes_file = load_space(space) if space else default_space(backend)
+    version = parse_version(nccl_version or _NCCL)
     if space:
         check_strategies(space, axes_file.axes)
+        check_variables(space, axes_file.axes, version)
     axes, ignored = axes_file.for_job(backend, job.strategy)
     axes = on_interface(axes, os.environ.get("GLOO_SOCKET_IFNAME"))
-    version = parse_version(nccl_version or _NCCL)
     model = NcclModel.of(topology, nodes, version, ignored) if topology else None
     folder = output or Path("advisor-sweep")
     if resume:

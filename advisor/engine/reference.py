@@ -1,15 +1,16 @@
 """Knowledge that rules join against: ``rules/data/*.yaml`` as tables of the sandbox.
 
-``ref_setting`` holds environment settings that cost time, ``ref_bug`` bugs of NCCL and torch with
-their versions, ``ref_device`` peaks and links of devices. Versions become integers
-(2.19.3 is 2019003) so that SQL can compare them.
+``ref_bug`` holds bugs of NCCL and torch with their versions, ``ref_device`` peaks and links of
+devices. Versions become integers (2.19.3 is 2019003) so that SQL can compare them.
+``setting_issues`` is a function: what check-env says of a rank's settings.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from functools import cache
+from dataclasses import asdict
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,21 +19,13 @@ from pydantic import BaseModel, ConfigDict
 from advisor.config.hardware import Device, devices
 from advisor.config.loader import load_model
 from advisor.config.paths import shipped
+from advisor.errors import AdvisorError
+from advisor.model.nccl.env.check import check_env
+from advisor.model.nccl.version import parse_version
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
-
-
-class Setting(_Strict):
-    """An environment variable and the values that are worth a finding."""
-
-    name: str
-    bad: str
-    severity: Literal["warning", "info"]
-    effect: str
-    fix: str
-    source: str
 
 
 class Bug(_Strict):
@@ -42,7 +35,7 @@ class Bug(_Strict):
     component: Literal["nccl", "torch"]
     since: str
     fixed: str | None
-    impact: Literal["slow", "hang", "memory", "wrong"]
+    impact: Literal["slow", "hang", "crash", "memory", "wrong"]
     symptom: str
     fix: str
     source: str
@@ -51,14 +44,17 @@ class Bug(_Strict):
     device: str | None = None
     op: str | None = None
     algorithm: str | None = None
-
-
-class _Settings(_Strict):
-    settings: list[Setting]
+    channels_at_most: int | None = None
+    workaround: dict[str, str] | None = None
 
 
 class _Bugs(_Strict):
     bugs: list[Bug]
+
+
+def known_bugs() -> list[Bug]:
+    """The bugs of rules/data/known-bugs.yaml."""
+    return load_model(data_file("known-bugs.yaml"), _Bugs).bugs
 
 
 def data_file(name: str) -> Path:
@@ -75,9 +71,9 @@ def version_key(version: str) -> int:
 
 _TEXT, _NUMBER = "VARCHAR", "BIGINT"
 _TABLES: dict[str, dict[str, str]] = {
-    "ref_setting": dict.fromkeys(Setting.model_fields, _TEXT),
-    "ref_bug": dict.fromkeys(Bug.model_fields, _TEXT)
-    | {"since": _NUMBER, "fixed": _NUMBER, "since_text": _TEXT, "fixed_text": _TEXT},
+    "ref_bug": dict.fromkeys(Bug.model_fields.keys() - {"workaround"}, _TEXT)
+    | {"since": _NUMBER, "fixed": _NUMBER, "since_text": _TEXT, "fixed_text": _TEXT}
+    | {"channels_at_most": _NUMBER},
     "ref_device": {
         "name": _TEXT,
         "phrases": "VARCHAR[]",
@@ -90,7 +86,10 @@ _TABLES: dict[str, dict[str, str]] = {
 
 
 def fill_reference_tables(con: Any) -> None:
-    """Create and fill the ``ref_*`` tables."""
+    """Create and fill the ``ref_*`` tables, and the function ``setting_issues``."""
+    con.create_function(
+        "setting_issues", _setting_issues, [_TEXT, _TEXT, _NUMBER], _TEXT, null_handling="special"
+    )
     # As JSON: Arrow imports pandas to look at Python's values, which takes longer than all rules.
     for name, text in _reference().items():
         con.execute(
@@ -99,20 +98,31 @@ def fill_reference_tables(con: Any) -> None:
         )
 
 
+@lru_cache(maxsize=4096)
+def _setting_issues(settings: str | None, version: str | None, nodes: int | None) -> str:
+    """What check-env says of one environment but for what is only worth knowing, as JSON.
+
+    ``settings`` is a JSON object of names and values, ``version`` NCCL's, ``nodes`` the job's.
+    """
+    try:
+        release = parse_version(version) if version else None
+    except AdvisorError:
+        release = None  # a release unknown here: everything is said
+    found = check_env(json.loads(settings or "{}"), release, nodes=nodes)
+    return json.dumps([asdict(issue) for issue in found if issue.severity != "info"])
+
+
 @cache
 def _reference() -> dict[str, str]:
-    settings = load_model(data_file("nccl-env.yaml"), _Settings).settings
-    bugs = load_model(data_file("known-bugs.yaml"), _Bugs).bugs
     return {
-        "ref_setting": json.dumps([setting.model_dump() for setting in settings]),
-        "ref_bug": json.dumps([_bug_row(bug) for bug in bugs]),
+        "ref_bug": json.dumps([_bug_row(bug) for bug in known_bugs()]),
         "ref_device": json.dumps([_device_row(device) for device in devices()]),
     }
 
 
 def _bug_row(bug: Bug) -> dict[str, Any]:
     return {
-        **bug.model_dump(),
+        **bug.model_dump(exclude={"workaround"}),
         "since": version_key(bug.since),
         "fixed": version_key(bug.fixed) if bug.fixed else None,
         "since_text": bug.since,

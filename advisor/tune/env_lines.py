@@ -14,8 +14,9 @@ _PLAIN = re.compile(r"\s*([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s\"'`|&<>()]*)(?:
 _QUOTED = r"(\"[^\"]*\"|'[^']*'|[^\s#\"'{}\[\],]++)"
 _YAML_NAME = re.compile(rf"[\s\-{{]*name:\s*[\"']?({NAME})[\"']?\s*(?:,\s*value:\s*{_QUOTED}.*)?")
 _YAML_VALUE = re.compile(rf"\s*value:\s*{_QUOTED}\s*(?:#.*)?")
+_YAML_MAPPING = re.compile(rf"[\s\-]*[\"']?({NAME})[\"']?:\s+{_QUOTED}\s*(?:#.*)?")
+_YAML_NULL = ("null", "Null", "NULL", "~")
 _FORMS = (
-    re.compile(rf"[\s\-]*[\"']?({NAME})[\"']?:\s+{_QUOTED}\s*(?:#.*)?"),  # YAML, a mapping
     re.compile(rf"\s*setenv\s+({NAME})\s+{_QUOTED}.*"),  # csh
     re.compile(rf"\s*ENV\s+({NAME})\s+(\S.*)"),  # Dockerfile
     re.compile(rf"\s*set\s+(?:-\w+\s+|--export\s+|--global\s+)*({NAME})\s+{_QUOTED}.*"),  # fish
@@ -42,14 +43,17 @@ def plain_setting(line: str) -> tuple[str, str] | None:
 def other_setting(line: str, before: str) -> tuple[str, str] | None:
     """(name, value) that a line sets in a form that is no shell; ``before`` is the line above.
 
-    Kubernetes has the value in the line below the name: it counts where the value stands.
+    Kubernetes has the value in the line below the name: it counts where the value stands. YAML's
+    null sets the empty text, which NCCL reads as not set.
     """
     named = _YAML_NAME.fullmatch(line)
     if named:
-        return (named[1], _bare(named[2])) if named[2] else None
+        return (named[1], _yaml(named[2])) if named[2] else None
     value, above = _YAML_VALUE.fullmatch(line), _YAML_NAME.fullmatch(before)
     if value and above and not above[2]:
-        return above[1], _bare(value[1])
+        return above[1], _yaml(value[1])
+    if mapping := _YAML_MAPPING.fullmatch(line):
+        return mapping[1], _yaml(mapping[2])
     found = next((match for form in _FORMS if (match := form.fullmatch(line))), None)
     return (found[1], _bare(found[2].rstrip())) if found else None
 
@@ -68,6 +72,10 @@ def defaults(line: str) -> Iterator[tuple[str, str]]:
 def names(line: str) -> list[str]:
     """The names of NCCL's variables in a line, but for those whose value is only asked for."""
     return re.findall(r"(?<![\w$])(?<!\$\{)NCCL_[A-Z0-9_]+\b", line.partition(" #")[0])
+
+
+def _yaml(value: str) -> str:
+    return "" if value in _YAML_NULL else _bare(value)
 
 
 def _bare(value: str) -> str:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from advisor.config.combinations import baseline
 from advisor.config.loader import line_of, read_yaml
-from advisor.config.sweep import STRATEGY, Axis
+from advisor.config.sweep import ENVIRONMENT_PREFIX, STRATEGY, Axis
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
+from advisor.model.nccl.env.check import check_env
+from advisor.model.nccl.version import NcclVersion
 from advisor.tune.budget import combinations_in
 from advisor.tune.points import Points, comparable, job_identity, refusals
 from advisor.tune.search import default_limit
@@ -52,6 +54,19 @@ def check_strategies(path: Path, axes: Sequence[Axis]) -> None:
                 raise AdvisorError(
                     f"strategy: {error.message}", where=f"{path}:{line}", hint=error.hint
                 ) from error
+
+
+def check_variables(path: Path, axes: Sequence[Axis], version: NcclVersion) -> None:
+    """Raise AdvisorError where a space's file names a variable that this NCCL does not read."""
+    for number, axis in enumerate(axes):
+        if not axis.setting.startswith(ENVIRONMENT_PREFIX):
+            continue
+        for issue in check_env({axis.variable: ""}, version):
+            if issue.effect == "dead" and issue.severity == "warning":
+                line = line_of(read_yaml(path), ["axes", number, "setting"])
+                where = f"{path}:{line}"
+                message = f"{axis.variable}: {issue.title}"
+                raise AdvisorError(message, where=where, hint=issue.action)
 
 
 def of_real_work(job: Workload, axes: Sequence[Axis]) -> tuple[list[Axis], list[str]]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from advisor.tune.env_data import EnvIssue, Variable, variables
+from advisor.model.nccl.env.issue import EnvIssue
+from advisor.model.nccl.env.table import value_read, variables
 
 # Least and largest value that does something; where a limit lies is in the guide or the source.
 _RANGES: dict[str, tuple[int, int]] = {
@@ -19,15 +20,13 @@ _RANGES: dict[str, tuple[int, int]] = {
     "NCCL_IB_RETRY_CNT": (0, 7),
     "NCCL_IB_SL": (0, 15),
     "NCCL_IB_TIMEOUT": (1, 31),
-    "NCCL_LL128_NTHREADS": (160, 640),
     "NCCL_NSOCKS_PERTHREAD": (1, 64),
     "NCCL_NVLS_ENABLE": (0, 2),
     "NCCL_P2P_PXN_LEVEL": (0, 2),
     "NCCL_PAT_ENABLE": (0, 2),
     "NCCL_SOCKET_NTHREADS": (1, 16),
 }
-# Their default is a number, their values are names of paths.
-_NAMED = {"NCCL_IB_GDR_LEVEL", "NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL"}
+_NUMBER = re.compile(r"[-+]?([0-9]+|0[xX][0-9a-fA-F]+)")
 
 
 def check_ranges(env: Mapping[str, str]) -> Iterator[EnvIssue]:
@@ -36,7 +35,7 @@ def check_ranges(env: Mapping[str, str]) -> Iterator[EnvIssue]:
     for name, value in env.items():
         if not value or name not in known:
             continue
-        if _is_number(known[name]) and not re.fullmatch(r"[-+]?([0-9]+|0[xX][0-9a-fA-F]+)", value):
+        if known[name].kind == "integer" and not _NUMBER.fullmatch(value):
             yield _not_a_number(name, value)
         elif name in _RANGES and re.fullmatch(r"[-+]?[0-9]{1,99}", value):
             low, high = _RANGES[name]
@@ -53,20 +52,15 @@ def check_ranges(env: Mapping[str, str]) -> Iterator[EnvIssue]:
 
 
 def _not_a_number(name: str, value: str) -> EnvIssue:
-    digits = re.match(r"[-+]?[0-9]{1,40}", value)
-    read = max(-(2**63), min(int(digits[0]), 2**63 - 1)) if digits else 0  # as strtoll ends
     return EnvIssue(
         name,
         value,
         "warning",
-        f"not a number: NCCL reads it as {read}",
+        f"not a number: NCCL reads it as {value_read(name, value)}",
         "It takes the digits at the start, and a word as 0, without a message.",
         "Write the number: 1 for on, 0 for off, 4194304 for 4 MiB.",
+        source="src/misc/param.cc",
     )
-
-
-def _is_number(variable: Variable) -> bool:
-    return variable.name not in _NAMED and any(value is not None for _, value in variable.defaults)
 
 
 def debugging_only(found: list[EnvIssue], env: Mapping[str, str]) -> Iterator[EnvIssue]:

@@ -1,4 +1,4 @@
-"""Lint of settings that force NCCL's choices or limit one another."""
+"""NCCL_ALGO and NCCL_PROTO: what they break, force and forbid."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from advisor.errors import AdvisorError
+from advisor.model.nccl.env.issue import EnvIssue
+from advisor.model.nccl.env.table import NEWEST
+from advisor.model.nccl.env.words import unknown_words
 from advisor.model.nccl.filters import (
     PER_FUNCTION_SINCE,
     Selection,
@@ -15,8 +18,6 @@ from advisor.model.nccl.filters import (
 )
 from advisor.model.nccl.names import FUNCTIONS, algorithms, legal
 from advisor.model.nccl.version import NcclVersion, format_version
-from advisor.tune.env_data import NEWEST, EnvIssue
-from advisor.tune.env_words import unknown_words
 
 _TREE_SINCE = "2.24"
 
@@ -123,6 +124,7 @@ def _forced_algorithms(
         "the choice of algorithm is fixed",
         "One value serves all sizes and outlives the machine and release it was found on.",
         "Keep it as an experiment with its date and release; rules by size go into a tuner file.",
+        effect="fixes",
     )
 
 
@@ -167,11 +169,13 @@ def _forced_protocols(
         yield EnvIssue(
             "NCCL_PROTO",
             value,
-            "error",
+            "warning",
             "LL128 is forced",
-            f"{how} even where NCCL does not trust it: data can be corrupted without a message.",
-            "Remove it: NCCL uses LL128 by itself where it is safe. To leave a protocol out, name "
-            "those that may be used: NCCL_PROTO=Simple.",
+            f"{how} even where NCCL does not trust it. Contested: NVIDIA warns of corrupted "
+            "data without support; Google's recipe for A3 Mega (H100) sets it.",
+            "Keep it only if the vendor of this machine names it. To leave a protocol out, name "
+            "those that may be used: NCCL_PROTO=LL,Simple.",
+            source="NCCL user guide, NCCL_PROTO; Google Cloud, A3 Mega GPUDirect-TCPXO recipe",
         )
     yield EnvIssue(
         "NCCL_PROTO",
@@ -181,62 +185,5 @@ def _forced_protocols(
         "The guide discourages it except to disable a protocol suspected of a bug; one value for "
         "all sizes costs small or large messages.",
         "Remove it.",
+        effect="fixes",
     )
-
-
-def check_limits(env: Mapping[str, str], version: NcclVersion | None) -> Iterator[EnvIssue]:
-    """Settings that contradict or limit one another."""
-    number = {
-        name: int(value) for name, value in env.items() if re.fullmatch(r"[0-9]{1,99}", value)
-    }
-    least, most = number.get("NCCL_MIN_CTAS"), number.get("NCCL_MAX_CTAS")
-    if least is not None and most is not None and least > most:
-        yield EnvIssue(
-            "NCCL_MIN_CTAS",
-            str(least),
-            "error",
-            "the minimum exceeds the maximum",
-            f"NCCL_MIN_CTAS={least}, NCCL_MAX_CTAS={most}.",
-            "Correct one of them.",
-            since="2.17",
-        )
-    limit = 64 if version is None or version >= (2, 25, 0) else 32
-    for name in ("NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"):
-        if number.get(name, 0) > limit:
-            yield EnvIssue(
-                name,
-                env[name],
-                "warning",
-                f"NCCL has at most {limit} channels",
-                "The limit is 32 before 2.25 and 64 since.",
-                f"Use at most {limit}.",
-            )
-    if "NCCL_MAX_CTAS" in number and "NCCL_MAX_NCHANNELS" in number:
-        yield EnvIssue(
-            "NCCL_MAX_NCHANNELS",
-            env["NCCL_MAX_NCHANNELS"],
-            "warning",
-            "two limits on channels",
-            "The lower of NCCL_MAX_CTAS and NCCL_MAX_NCHANNELS wins.",
-            "Keep NCCL_MAX_CTAS.",
-            since="2.17",
-        )
-    sockets = number.get("NCCL_SOCKET_NTHREADS", 1) * number.get("NCCL_NSOCKS_PERTHREAD", 1)
-    if sockets > 64:
-        yield EnvIssue(
-            "NCCL_NSOCKS_PERTHREAD",
-            env.get("NCCL_NSOCKS_PERTHREAD", ""),
-            "error",
-            f"{sockets} sockets per connection",
-            "NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD may not exceed 64.",
-            "Lower one of them; 4 x 4 is the guide's advice for 100 Gb/s.",
-        )
-    if "NCCL_TUNER_CONFIG_FILE" in env and "NCCL_TUNER_PLUGIN" not in env:
-        yield EnvIssue(
-            "NCCL_TUNER_CONFIG_FILE",
-            env["NCCL_TUNER_CONFIG_FILE"],
-            "warning",
-            "a tuner file without a tuner",
-            "Only a tuner plugin reads it; NCCL itself does not.",
-            "Set NCCL_TUNER_PLUGIN (advisor tuner-plugin build).",
-        )

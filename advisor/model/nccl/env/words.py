@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 
+from advisor.model.nccl.env.issue import EnvIssue
+from advisor.model.nccl.env.statements import statements
 from advisor.model.nccl.filters import PER_FUNCTION_SINCE
 from advisor.model.nccl.names import PROTOCOLS, algorithms
 from advisor.model.nccl.version import NcclVersion, format_version
-from advisor.tune.env_data import EnvIssue
 
 _NETWORKS = ("IB", "Socket")
 # What people write for NCCL's own two; other names may be those of plugins.
@@ -20,6 +22,13 @@ _MEANT = {
 }  # fmt: skip
 _POLICIES = ("DEFAULT", "EFFICIENCY", "ZERO")
 _POLICY_NAMES_SINCE = "2.29"
+# src/debug.cc: what each compares in any case, over all releases.
+_DEBUG_LEVELS = ("VERSION", "WARN", "INFO", "ABORT", "TRACE")
+_SUBSYSTEMS = (
+    "INIT", "COLL", "P2P", "SHM", "NET", "GRAPH", "TUNING", "ENV", "ALLOC", "ALLOC_HOST", "CALL",
+    "PROXY", "NVLS", "BOOTSTRAP", "REG", "PROFILE", "RAS", "DESTROY", "ALL",
+)  # fmt: skip
+_FAMILIES = {"AF_INET": "4", "AF_INET6": "6"}
 _PATHS = {"NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"}
 # src/graph/topo.cc, topoPathTypeStr up to SYS, as of 2.30.7; not every release has all of them.
 _LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
@@ -34,6 +43,12 @@ def check_words(env: Mapping[str, str], version: NcclVersion | None) -> Iterator
             yield from _level(name, value)
         elif name == "NCCL_NET":
             yield from _network(name, value)
+        elif name == "NCCL_DEBUG":
+            yield from _debug_level(name, value)
+        elif name == "NCCL_DEBUG_SUBSYS":
+            yield from _subsystems(name, value)
+        elif name in ("NCCL_SOCKET_FAMILY", "NCCL_IB_ADDR_FAMILY"):
+            yield from _family(name, value)
         elif name == "NCCL_CTA_POLICY" and not re.fullmatch(r"\d+", value):
             yield from _policy(name, value, version)
 
@@ -61,10 +76,60 @@ def _level(name: str, value: str) -> Iterator[EnvIssue]:
         )
 
 
+def _debug_level(name: str, value: str) -> Iterator[EnvIssue]:
+    if value.upper() in _DEBUG_LEVELS:
+        return
+    close = get_close_matches(value.upper(), _DEBUG_LEVELS, n=1)
+    yield EnvIssue(
+        name,
+        value,
+        "warning",
+        "no log level: NCCL writes nothing",
+        f"Its levels are {', '.join(level for level in _DEBUG_LEVELS if level != 'ABORT')}, in any "
+        "case.",
+        f"Did you mean {close[0]}?" if close else "Use WARN, or INFO to diagnose.",
+        source="src/debug.cc",
+    )
+
+
+def _subsystems(name: str, value: str) -> Iterator[EnvIssue]:
+    words = [word for word in value.removeprefix("^").split(",") if word]
+    wrong = [word for word in words if word.upper() not in _SUBSYSTEMS]
+    if not wrong:
+        return
+    close = get_close_matches(wrong[0].upper(), _SUBSYSTEMS, n=1)
+    none = len(wrong) == len(words) and not value.startswith("^")
+    yield EnvIssue(
+        name,
+        value,
+        "warning",
+        f"'{wrong[0]}' is no part of NCCL that logs",
+        "NCCL passes over it" + (" and then writes no lines at level INFO." if none else "."),
+        f"Did you mean {close[0]}?" if close else f"It knows {', '.join(_SUBSYSTEMS)}.",
+        source="src/debug.cc",
+    )
+
+
+def _family(name: str, value: str) -> Iterator[EnvIssue]:
+    if value in _FAMILIES:
+        return
+    meant = next((family for family, digit in _FAMILIES.items() if value.endswith(digit)), None)
+    yield EnvIssue(
+        name,
+        value,
+        "warning",
+        "no address family: NCCL passes over it",
+        "It compares with AF_INET and AF_INET6, letter by letter.",
+        f"Did you mean {meant}?" if meant else "Use AF_INET (IPv4) or AF_INET6 (IPv6).",
+        source="src/misc/socket.cc",
+    )
+
+
 def _network(name: str, value: str) -> Iterator[EnvIssue]:
     """A name that is nearly one of NCCL's own networks; a plugin may have any other."""
     known = {network.lower(): network for network in _NETWORKS}
-    if value.lower() in known:
+    plugins = [plugin.lower() for plugin in statements().networks]
+    if value.lower() in known or any(fnmatchcase(value.lower(), plugin) for plugin in plugins):
         return
     close = get_close_matches(value.lower(), known, n=1, cutoff=0.8)
     meant = _MEANT.get(value.lower()) or (known[close[0]] if close else "")
@@ -72,7 +137,8 @@ def _network(name: str, value: str) -> Iterator[EnvIssue]:
         yield EnvIssue(
             name,
             value,
-            "error",
+            # Of three letters the next plugin may be called: gIB is Google's.
+            "warning" if meant == "IB" and value.lower() not in _MEANT else "error",
             "no network of NCCL's own: the job does not start unless a plugin has this name",
             f"NCCL's own are {' and '.join(_NETWORKS)}; it compares whole names, in any case, and "
             "gives up where none fits.",

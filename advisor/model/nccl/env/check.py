@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+from advisor.model.nccl.env.choices import check_choices
+from advisor.model.nccl.env.issue import EnvIssue
+from advisor.model.nccl.env.limits import check_limits
+from advisor.model.nccl.env.ranges import check_ranges, debugging_only
+from advisor.model.nccl.env.statements import statements
+from advisor.model.nccl.env.table import NEWEST, value_read, variables
+from advisor.model.nccl.env.words import check_words
 from advisor.model.nccl.version import NcclVersion, format_version, parse_version
-from advisor.tune.env_choices import check_choices, check_limits
-from advisor.tune.env_data import NEWEST, EnvIssue, env_rules, variables
-from advisor.tune.env_ranges import check_ranges, debugging_only
-from advisor.tune.env_words import check_words
 
 __all__ = ["EnvIssue", "check_env"]
 
@@ -28,22 +31,22 @@ def check_env(
     env: Mapping[str, str],
     nccl_version: NcclVersion | str | None = None,
     *,
+    nodes: int | None = None,
     lines: Mapping[str, int] | None = None,
 ) -> list[EnvIssue]:
     """Everything worth saying about the settings, worst first.
 
     Only NCCL_* and a few torch and CUDA variables are looked at. Values with an unexpanded `$`
-    are checked by name only. `lines` gives the line each variable was set in. Raises AdvisorError
-    on a version that is none.
+    are checked by name only. `nodes` is how many the job has, if known; `lines` gives the line
+    each variable was set in. Raises AdvisorError on a version that is none.
     """
     version = parse_version(nccl_version) if isinstance(nccl_version, str) else nccl_version
     found: list[EnvIssue] = []
     for name, value in env.items():
         if name.upper().startswith("NCCL_"):
-            found += _names(name, value, version)
+            found += (replace(issue, effect="dead") for issue in _names(name, value, version))
         if "$" not in value:
-            found += _leftovers(name, value.strip(), version)
-            found += _values(name, value.strip())
+            found += _costs(name, value.strip(), version, nodes)
             found += _redundant(name, value.strip(), version)
     plain = {name: value.strip() for name, value in env.items() if "$" not in value}
     found += check_choices(plain, version)
@@ -53,13 +56,11 @@ def check_env(
     found += debugging_only(found, plain)
     known = variables()
     complete = [
-        EnvIssue(
-            **{
-                **asdict(issue),
-                "category": issue.category
-                or (known[issue.variable].category if issue.variable in known else ""),
-                "line": lines.get(issue.variable) if lines else None,
-            }
+        replace(
+            issue,
+            category=issue.category
+            or (known[issue.variable].category if issue.variable in known else ""),
+            line=lines.get(issue.variable) if lines else None,
         )
         for issue in found
     ]
@@ -67,22 +68,25 @@ def check_env(
 
 
 def _names(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIssue]:
-    rules, known = env_rules(), variables()
-    renamed = rules.renamed.get(name)
+    known_names, known = statements(), variables()
+    renamed = known_names.renamed.get(name)
     if renamed is not None:
         since = parse_version(renamed.since) if renamed.since else None
         if version is None or since is None or version >= since:
+            still = name in known and (version is None or known[name].exists_in(version))
             yield EnvIssue(
                 name,
                 value,
-                "warning",
+                "info" if still and known[name].until is None else "warning",
                 f"{name} has been replaced",
                 f"{renamed.to} took its place ({renamed.source}).",
                 f"Use {renamed.to}.",
                 since=renamed.since or "",
             )
             return
-    if any(fnmatchcase(name, pattern) for pattern in rules.foreign) or name in rules.renamed:
+    if any(fnmatchcase(name, pattern) for pattern in known_names.foreign) or (
+        name in known_names.renamed
+    ):
         return
     if name not in known:
         close = get_close_matches(name.upper(), known, n=1, cutoff=0.8)
@@ -118,58 +122,39 @@ def _names(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIs
         )
 
 
-def _leftovers(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIssue]:
-    for rule in env_rules().leftovers:
-        if rule.variable != name or not re.fullmatch(rule.when, value, re.IGNORECASE):
+def _costs(
+    name: str, value: str, version: NcclVersion | None, nodes: int | None
+) -> Iterator[EnvIssue]:
+    for cost in statements().costs:
+        if cost.variable != name:
+            continue
+        if not re.fullmatch(cost.when, value_read(name, value), re.IGNORECASE):
+            continue
+        if cost.several_nodes and nodes == 1:
             continue
         if version is not None and (
-            (rule.since and version < parse_version(rule.since))
-            or (rule.until and version >= parse_version(rule.until))
+            (cost.since and version < parse_version(cost.since))
+            or (cost.until and version >= parse_version(cost.until))
         ):
             continue
         yield EnvIssue(
             name,
             value,
-            rule.severity,
-            rule.title,
-            rule.why,
-            rule.action,
-            since=rule.since or "",
-            until=rule.until or "",
+            cost.severity,
+            cost.title,
+            cost.why,
+            cost.action,
+            since=cost.since or "",
+            until=cost.until or "",
+            source=cost.source,
         )
-
-
-def _values(name: str, value: str) -> Iterator[EnvIssue]:
-    if name == "NCCL_NTHREADS" and value not in ("64", "128", "256", "512"):
-        yield EnvIssue(
-            name,
-            value,
-            "warning",
-            "not a thread count NCCL accepts",
-            "It takes 64, 128, 256 or 512 and replaces anything else.",
-            "Remove it.",
-        )
-    if name == "NCCL_BUFFSIZE" and _is_whole(value) and int(value).bit_count() != 1:
-        yield EnvIssue(
-            name,
-            value,
-            "info",
-            "not a power of two",
-            "The guide recommends powers of two; chunks then divide it evenly.",
-            "Use for example 4194304 (the default) or 8388608.",
-        )
-
-
-def _is_whole(value: str) -> bool:
-    # To Python a superscript is a digit too, and int() refuses thousands of digits.
-    return re.fullmatch(r"[0-9]{1,99}", value) is not None
 
 
 def _redundant(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIssue]:
     variable = variables().get(name)
     if version is None or variable is None or variable.default(version) is None:
         return
-    if value == str(variable.default(version)):
+    if value_read(name, value) == str(variable.default(version)):
         yield EnvIssue(
             name,
             value,

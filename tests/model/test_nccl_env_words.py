@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.tune.check_env import check_env
+from advisor.model.nccl.env.check import check_env
 
 
 def said(name: str, value: str, version: str | None = "2.29.7") -> str:

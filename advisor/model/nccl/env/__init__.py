@@ -1,0 +1,1 @@
+"""NCCL's environment variables: one table of them, and what to say of settings."""

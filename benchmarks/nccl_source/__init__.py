@@ -1,0 +1,1 @@
+"""Tables read out of NCCL's own sources, release by release."""

@@ -1,0 +1,200 @@
+"""Write advisor/model/nccl/env/variables.csv from a clone of NVIDIA/nccl: what each release reads.
+
+    python -m benchmarks.nccl_source.variables /path/to/nccl.git
+
+Every tag's src/ is searched for the ways in which NCCL reads its environment: NCCL_PARAM,
+DEFINE_NCCL_PARAM (2.30 on), ncclGetEnv and getenv. The class comes from the guide's two sections
+(docs/userguide/source/env.rst of the newest tag). Meanings are written by hand in the table itself
+and kept. Nothing is built or run.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+TABLE = Path(__file__).parents[2] / "advisor/model/nccl/env/variables.csv"
+_GUIDE = "docs/userguide/source/env.rst"
+_HEADER = """\
+# Every variable NCCL reads, by release: written by python -m benchmarks.nccl_source.variables from
+# the release tags of NVIDIA/nccl; the meanings are ours and are kept when it is written anew.
+# type: integer (C's strtoll), flag (bool, 2.30 on), path (a path type) or text, as read last;
+# since, until: first and last release that reads it (empty: before 2.3.5, still);
+# class: the guide's S (system configuration), D (debugging), or U (not in the guide);
+# defaults: number with the release it came with (empty: none, or no plain number).
+"""
+_PARAM = re.compile(
+    r'(?<!DEFINE_)NCCL_PARAM\s*\(\s*\w+\s*,\s*"(\w+)"\s*,\s*([^;]*?)\)\s*;?\s*$', re.M
+)
+_DEFINED = re.compile(
+    r"DEFINE_NCCL_PARAM\s*\(\s*\w+\s*,\s*([^,]+?)\s*,\s*(NCCL_\w+)\s*,\s*([^,]+?)\s*,"
+)
+_GETENV = re.compile(r'(?:getenv|ncclGetEnv|ncclGetEnvImpl)\s*\(\s*"(NCCL_\w+)"')
+# Names handed to a helper that reads them.
+_HELPER = re.compile(
+    r'(?:ncclGetUserP2pLevel|getHostHash|ncclGetLevel|ncclPluginEnv|envStr|EnvVar)\b[^;"]*"(NCCL_\w+)"'
+)
+# ncclGetLevel(&level, "…_DISABLE", "…_LEVEL"): a number, then the name of a path.
+_LEVEL = re.compile(
+    r'ncclGetLevel\s*\(\s*&\w+\s*,\s*(?:"(NCCL_\w+)"|NULL|nullptr)\s*,\s*"(NCCL_\w+)"'
+)
+_NAMED = re.compile(
+    r'const\s+char\s*\*?[^=;"]*=\s*"(NCCL_[A-Z0-9_]+)"|#define\s+\w*ENV\w*\s+"(NCCL_\w+)"'
+)
+_CONSTANT = re.compile(r"(?:#define\s+(\w+)\s+|constexpr\s+\w+\s+(\w+)\s*=\s*)\(?(-?[0-9][^;/\n]*)")
+
+
+@dataclass
+class _Read:
+    """How one release reads one variable."""
+
+    kind: str
+    default: int | None
+    source: str
+
+
+@dataclass
+class _History:
+    releases: list[str] = field(default_factory=list)
+    reads: list[_Read] = field(default_factory=list)
+
+
+def main(repository: Path) -> None:
+    """Write the table."""
+    tags = sorted(
+        (tag for tag in _git(repository, "tag").split() if re.fullmatch(r"v2\.\d+\.\d+-\d+", tag)),
+        key=_key,
+    )
+    history: dict[str, _History] = {}
+    for tag in tags:
+        for name, read in _read(repository, tag).items():
+            entry = history.setdefault(name, _History())
+            entry.releases.append(tag)
+            entry.reads.append(read)
+    classes = _classes(_git(repository, "show", f"{tags[-1]}:{_GUIDE}"))
+    meanings = _meanings()
+    with TABLE.open("w", encoding="utf-8", newline="") as file:
+        file.write(_HEADER)
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["name", "type", "since", "until", "class", "defaults", "source", "meaning"])
+        for name in sorted(history):
+            entry = history[name]
+            table.writerow(
+                [
+                    name,
+                    entry.reads[-1].kind,
+                    "" if entry.releases[0] == tags[0] else _release(entry.releases[0]),
+                    "" if entry.releases[-1] == tags[-1] else _release(entry.releases[-1]),
+                    classes.get(name, "U"),
+                    _defaults(entry),
+                    entry.reads[-1].source,
+                    meanings.get(name, ""),
+                ]
+            )
+    print(f"{len(history)} variables over {len(tags)} releases, {_release(tags[-1])} the newest")
+
+
+def _read(repository: Path, tag: str) -> dict[str, _Read]:
+    archive = subprocess.run(
+        ["git", "-C", str(repository), "archive", tag, "src"], check=True, capture_output=True
+    ).stdout
+    found: dict[str, _Read] = {}
+    texts = {}
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        for member in files:
+            if member.isfile() and member.name.endswith((".cc", ".cu", ".h", ".cpp")):
+                data = files.extractfile(member)
+                assert data is not None
+                texts[member.name] = _without_comments(data.read().decode("utf-8", "replace"))
+    constants = {}
+    for text in texts.values():
+        for macro, constant, value in _CONSTANT.findall(text):
+            constants[macro or constant] = value.strip().rstrip(")")
+    for path, text in texts.items():
+        for name, value in _PARAM.findall(text):
+            found[f"NCCL_{name}"] = _Read("integer", _number(value, constants), path)
+        for kind, name, value in _DEFINED.findall(text):
+            flag = kind == "bool"
+            default = int(value == "true") if flag else None
+            found[name] = _Read("flag" if flag else "text", default, path)
+        for number, level in _LEVEL.findall(text):
+            found[level] = _Read("path", None, path)
+            if number:
+                found[number] = _Read("integer", 0, path)
+        for pattern in (_GETENV, _HELPER, _NAMED):
+            for groups in pattern.findall(text):
+                name = groups if isinstance(groups, str) else next(filter(None, groups))
+                found.setdefault(name, _Read("text", None, path))
+    return found
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+
+
+def _number(text: str, constants: dict[str, str], depth: int = 0) -> int | None:
+    text = re.sub(r"\((?:u?int\d*_t|size_t|long long|int)\)|(?<=\d)[uUlL]+", "", text).strip()
+    text = re.sub(
+        r"[A-Za-z_]\w*",
+        lambda name: f"({constants.get(name[0], name[0])})" if depth < 4 else name[0],
+        text,
+    )
+    if re.search(r"[A-Za-z_]", text):
+        return _number(text, constants, depth + 1) if depth < 4 else None
+    if not re.fullmatch(r"[-+*()<\d\s]+", text) or text.count("(") != text.count(")"):
+        return None
+    # Digits, brackets and + - * << only: checked above.
+    return int(eval(text))
+
+
+def _defaults(entry: _History) -> str:
+    changes = [(entry.releases[0], entry.reads[0].default)]
+    changes += [
+        (tag, after.default)
+        for (before, after), tag in zip(pairwise(entry.reads), entry.releases[1:], strict=True)
+        if before.default != after.default
+    ]
+    if all(value is None for _, value in changes):
+        return ""
+    return " ".join(f"{_release(tag)}={'' if value is None else value}" for tag, value in changes)
+
+
+def _classes(guide: str) -> dict[str, str]:
+    lines, found, section = guide.splitlines(), {}, "S"
+    for line, below in pairwise(lines):
+        if line.startswith("Debugging") and below.startswith("==="):
+            section = "D"
+        if re.fullmatch(r"NCCL_\w+(?:\s.*)?", line) and re.fullmatch(r"-{5,}\s*", below):
+            found[line.split()[0]] = section
+    return found
+
+
+def _meanings() -> dict[str, str]:
+    if not TABLE.exists():
+        return {}
+    lines = (line for line in TABLE.read_text().splitlines() if not line.startswith("#"))
+    return {row["name"]: row["meaning"] for row in csv.DictReader(lines)}
+
+
+def _key(tag: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", tag)]
+
+
+def _release(tag: str) -> str:
+    return ".".join(tag.removeprefix("v").split("-")[0].split("."))
+
+
+def _git(repository: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(repository), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

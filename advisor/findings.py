@@ -65,6 +65,14 @@ class Outcome(_Model):
     )
 
 
+class Note(_Model):
+    """What must be known beside the findings: programs act on ``code`` and ``values``."""
+
+    code: str = Field(description="of advisor.vocabulary.messages.NOTES")
+    values: dict[str, Any] = Field(default_factory=dict)
+    text: str = Field(description="the same in words, without a full stop")
+
+
 class Table(_Model):
     """A small table of evidence: ``rows`` are parallel to ``columns`` (units in the names)."""
 
@@ -177,8 +185,8 @@ class RunSummary(_Model):
         default_factory=list,
         description="the inputs that hold steps, which a comparison needs: no logs or benchmarks",
     )
-    notes: list[str] = Field(default_factory=list)
-    caveats: list[str] = Field(
+    notes: list[Note] = Field(default_factory=list)
+    caveats: list[Note] = Field(
         default_factory=list,
         description="beside the verdict: where steps come from, what is in none of them",
     )

@@ -16,8 +16,9 @@ from advisor.cli._targets import refuse_inputs
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from advisor.findings import FindingsReport
+    from advisor.findings import FindingsReport, Note
 
+_LOSSES = {"file-not-read", "file-lost-records", "file-partly-read", "ranks-cut", "events-lost"}
 _FAIL_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -138,7 +139,6 @@ def _note_what_was_read(report: FindingsReport, seconds: float) -> None:
         _note_losses(run.notes)
 
 
-def _note_losses(notes: list[str]) -> None:
+def _note_losses(notes: list[Note]) -> None:
     """What was lost in reading; other notes can wait for the report."""
-    told = ("the recording of rank", "rank ", "file ")
-    say_some([note for note in notes if note.startswith(told)], rest="the report")
+    say_some([note.text for note in notes if note.code in _LOSSES], rest="the report")

@@ -74,7 +74,7 @@ def _here(
 ) -> None:
     from advisor.cli._progress import progress_bar
     from advisor.ingest import ingest, refuse_nothing
-    from advisor.ingest.unknown import NOT_READ
+    from advisor.store.notes import OTHER_FORMAT
     from advisor.store.store import Store
 
     if as_folder:
@@ -91,9 +91,10 @@ def _here(
             "SELECT (SELECT count(*) FROM rank), sum(events_read), sum(events_dropped) FROM source"
         ).fetchall()
         unread = store.con.execute(
-            "SELECT path, note FROM source WHERE run = ? AND note <> ? AND (format = 'unknown' OR "
+            "SELECT path, note FROM source WHERE run = ? "
+            "AND NOT coalesce(list_contains(codes, ?), false) AND (format = 'unknown' OR "
             "try_cast(drop_reasons AS JSON) ->> '$.refused' IS NOT NULL) ORDER BY source_id",
-            [run, NOT_READ],
+            [run, OTHER_FORMAT],
         ).fetchall()
     if not quiet:
         _say(f"{place}/" if as_folder else str(place), *(value or 0 for value in summary[0]))

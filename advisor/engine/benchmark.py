@@ -6,8 +6,8 @@ from typing import Any
 
 from advisor.config.hardware import find_device
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.text import duration, percent, significant, size
 from advisor.findings import Verdict
+from advisor.vocabulary.words import duration, percent, significant, size
 
 _BEST = """
 SELECT op, max(ranks) AS ranks, max(busbw_gbps) AS best, arg_max(bytes, busbw_gbps) AS best_bytes,

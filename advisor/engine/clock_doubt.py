@@ -13,9 +13,9 @@ from typing import Any
 
 from advisor.engine.facts import Facts
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.text import duration, lower_first, percent
 from advisor.findings import Finding, Severity, Verdict
 from advisor.vocabulary.operations import SYNCHRONISING
+from advisor.vocabulary.words import duration, lower_first, percent
 
 # Offsets and ends that differ by less are within how ranks wake up, not clocks or links.
 _LEAST_NS = 200_000

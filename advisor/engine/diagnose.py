@@ -12,11 +12,12 @@ from advisor.engine.causes import merge, rank_findings
 from advisor.engine.evaluate import evaluate
 from advisor.engine.facts import read_facts, summarise
 from advisor.engine.missing import with_this_recording
+from advisor.engine.notes import beside_the_verdict, of_inputs
 from advisor.engine.numbering import number_findings, number_verdict
 from advisor.engine.probe_words import probe_caveats
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.step_words import caveats, word_for_trace
+from advisor.engine.step_words import word_for_trace
 from advisor.engine.verdict import verdict_of
 from advisor.errors import AdvisorError
 from advisor.findings import Finding, FindingsReport, Outcome, RunSummary, Verdict
@@ -65,7 +66,8 @@ def diagnose(
                 {rule.id: rule for rule in rules},
             )
             summary = summarise(store, sandbox, facts)
-            summary.caveats = caveats(sandbox, facts, summary.step_source)
+            summary.notes = of_inputs(store, sandbox, facts)
+            summary.caveats = beside_the_verdict(sandbox, facts, summary.step_source)
             verdict = verdict_of(merged, run_outcomes, sandbox, facts, summary.notes)
             every = [finding for result in results for finding in result.findings]
             summary.caveats += probe_caveats(every, verdict)

@@ -19,7 +19,6 @@ from advisor.engine.possible import COLUMNS as SAVINGS
 from advisor.engine.possible import possible
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import RuleSqlError, Sandbox
-from advisor.engine.text import duration, render, render_lines
 from advisor.engine.unread import as_far_as_read
 from advisor.findings import (
     SEVERITY_ORDER,
@@ -31,6 +30,7 @@ from advisor.findings import (
     Table,
     Window,
 )
+from advisor.vocabulary.words import duration, render, render_lines
 
 # Share of the median step from which a recoverable time is critical or a warning.
 CRITICAL_SHARE = 0.10

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.engine.text import duration
+from advisor.vocabulary.words import duration
 
 COLUMNS = ("savings_ns", "savings_low_ns", "savings_high_ns")
 _ROUNDING_NS = 2

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.engine.facts import Facts
-from advisor.engine.text import duration, lower_first
-from advisor.findings import Finding, Verdict
+from advisor.engine.notes import note
+from advisor.findings import Finding, Note, Verdict
+from advisor.vocabulary.words import duration, lower_first
 
 _RULE = "slow-ring-link"
 # The finding's fact ``probe``: the place is as fast as the others in it; only the probe has it.
@@ -41,14 +42,14 @@ def denied(finding: Finding, facts: Facts, numbers: str) -> Verdict:
     )
 
 
-def probe_caveats(findings: Sequence[Finding], verdict: Verdict) -> list[str]:
-    """Sentences without a full stop: what a probe says against the recording and the verdict does
+def probe_caveats(findings: Sequence[Finding], verdict: Verdict) -> list[Note]:
+    """What a probe says against the recording and the verdict does
     not. ``findings`` are all of a run's, also those that count as effects of others."""
     own = [item for item in findings if item.rule == _RULE]
     against = [item for item in own if item.evidence.facts.get("probe") in (_DENIES, _NAMES)]
     said = verdict.title.lower()
     return [
-        item.title.rstrip(".")
+        note("probe", words=item.title.rstrip("."))
         for item in against
         if lower_first(item.title.rstrip(".")).lower() not in said and not _named_in(item, said)
     ]

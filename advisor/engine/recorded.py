@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from advisor.engine.facts import Facts
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.text import percent, ranks_text
-from advisor.findings import Verdict
+from advisor.findings import Note, Verdict
+from advisor.store.notes import NOT_RECORDED
+from advisor.vocabulary.words import percent, ranks_text
 
 _MOSTLY_IDLE = 0.5
-_MISSING = "not recorded"  # in notes of readers
 
 
 def not_recorded(
-    sandbox: Sandbox, facts: Facts, idle_share: float, numbers: str, notes: Sequence[str]
+    sandbox: Sandbox, facts: Facts, idle_share: float, numbers: str, notes: Sequence[Note]
 ) -> Verdict | None:
     """That work or communication is missing from the recording, so that nothing is no good news."""
     empty = [
@@ -24,7 +24,7 @@ def not_recorded(
             "HAVING sum(compute_ns) = 0 AND sum(comm_ns) = 0 ORDER BY rank"
         )
     ]
-    told = [note for note in notes if _MISSING in note]
+    told = [note.text for note in notes if NOT_RECORDED in note.values.get("codes", ())]
     why = " ".join([numbers, *(f"{note.rstrip('.')}." for note in told)])
     if empty:
         everywhere = len(empty) == facts.ranks_read

@@ -16,8 +16,8 @@ from advisor.engine.facts import Facts
 from advisor.engine.probe_words import denied, is_denied
 from advisor.engine.recording import more_steps
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.text import duration, lower_first, percent
 from advisor.findings import Finding, Severity, Verdict
+from advisor.vocabulary.words import duration, lower_first, percent
 
 # Less than a percent of the step is not worth anybody's afternoon.
 WORTH_A_TRY = 0.01

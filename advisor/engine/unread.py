@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from advisor.engine.facts import Facts, ranks_not_read
+from advisor.engine.facts import Facts
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.text import duration, lower_first, named_ranks
 from advisor.findings import Finding, Severity
+from advisor.vocabulary.words import duration, lower_first, some_ranks
 
 # Single calls that lost their partner (a lost event, an edge of the recording) change no gain.
 _MOST_PARTLY = 0.1
@@ -25,7 +25,6 @@ _MOST_LOST = 0.5
 # Among a finding's facts: the low end of its gain if nobody waited for those who are missing.
 _LOW_IF_READ = "low_if_all_read_ns"
 _EXPOSED = "exposed-communication"  # the time itself, not a reason for it
-_LONGEST_LIST = 60  # characters; beyond that, numbers of ranks tell nobody anything
 
 _TIME = (
     "SELECT coalesce(sum(exposed_transfer_ns) FILTER (WHERE partly_read), 0)::DOUBLE AS partly_ns, "
@@ -94,11 +93,6 @@ def seen_without(findings: Sequence[Finding], least_share: float) -> tuple[str, 
     return "", []
 
 
-def not_read(sandbox: Sandbox, facts: Facts) -> str:
-    """The job's ranks whose recordings were not given: 'rank 3'; '' where none is known of."""
-    return _short(ranks_not_read(sandbox, facts))
-
-
 def _told_by_the_rest(time: Mapping[str, Any], sandbox: Sandbox) -> bool:
     """Whether so little of the time lacks a rank that the rest tells what all of it is."""
     if time["partly_ns"] <= _MOST_PARTLY * time["all_ns"]:
@@ -128,20 +122,12 @@ def _sentence(groups: Sequence[str | None], sandbox: Sandbox) -> str:
     absent = {int(row["rank"]) for row in rows if not row["is_cut"]}
     cut = {int(row["rank"]) for row in rows if row["is_cut"]} - absent
     if absent:
-        who = f"{_short(sorted(absent))} of {'its' if len(known) == 1 else 'their'} group"
+        who = f"{some_ranks(sorted(absent))} of {'its' if len(known) == 1 else 'their'} group"
         who += "s were" if len(known) > 1 else f" {'were' if len(absent) > 1 else 'was'}"
         why = f"{who[:1].upper()}{who[1:]} not read"
         those = "them" if len(absent) > 1 else "it"
     elif cut:
-        why, those = f"The recording of {_short(sorted(cut))} is cut", "it"
+        why, those = f"The recording of {some_ranks(sorted(cut))} is cut", "it"
     else:
         why, those = "Not all ranks of these calls were read", "the others"
     return f"{why}: waiting for {those} is in this time"
-
-
-def _short(ranks: list[int]) -> str:
-    """Ranks by number, or how many where that would be a long list."""
-    if not ranks:
-        return ""
-    text = named_ranks(ranks)
-    return text if len(text) <= _LONGEST_LIST else f"{len(ranks)} ranks"

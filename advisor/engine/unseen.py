@@ -9,8 +9,8 @@ from __future__ import annotations
 from advisor.engine.facts import Facts
 from advisor.engine.recording import all_ranks
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.text import named_ranks
 from advisor.findings import Verdict
+from advisor.vocabulary.words import named_ranks
 
 _ALONE = (
     "SELECT rank FROM call WHERE coalesce(group_size, 2) > 1 "

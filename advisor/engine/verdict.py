@@ -19,10 +19,10 @@ from advisor.engine.suspicion import (
     suspected,
     waits_for_nobody,
 )
-from advisor.engine.text import duration, lower_first, percent, ranks_text
 from advisor.engine.unread import partly_read_share, seen_without
 from advisor.engine.unseen import as_far_as_seen
-from advisor.findings import Finding, Outcome, OutcomeKind, Severity, Verdict
+from advisor.findings import Finding, Note, Outcome, OutcomeKind, Severity, Verdict
+from advisor.vocabulary.words import duration, lower_first, percent, ranks_text
 
 # A device idle for half of the step has a problem, though not one of communication.
 _MOSTLY_IDLE = 0.5
@@ -39,7 +39,7 @@ def verdict_of(
     outcomes: Sequence[Outcome],
     sandbox: Sandbox,
     facts: Facts,
-    notes: Sequence[str] = (),
+    notes: Sequence[Note] = (),
 ) -> Verdict:
     """The worst finding at warning or above; else healthy, or what is missing to tell.
 
@@ -226,7 +226,7 @@ def _unknown_without_steps(
     findings: Sequence[Finding],
     outcomes: Sequence[Outcome],
     sandbox: Sandbox,
-    notes: Sequence[str],
+    notes: Sequence[Note],
 ) -> Verdict:
     broken = sum(outcome.outcome == OutcomeKind.ERROR for outcome in outcomes)
     traced = sandbox.records("SELECT count(*) AS steps FROM step")[0]["steps"]
@@ -243,7 +243,9 @@ def _unknown_without_steps(
         title = f"Logs and dumps alone show no urgent finding{seen}; no trace was given."
         step = "add traces of all ranks: advisor explain all-ranks"
     why = (
-        f"{broken} rules failed." if broken else "".join(f"{note}. " for note in notes[:2]).strip()
+        f"{broken} rules failed."
+        if broken
+        else "".join(f"{note.text}. " for note in notes[:2]).strip()
     )
     return Verdict(title=title, cause="unknown", why=why, next_steps=[step])
 

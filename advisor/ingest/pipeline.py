@@ -22,6 +22,7 @@ from advisor.ingest.paths import Found, expand
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
 from advisor.ingest.trial_end import refuse_failed_trial
 from advisor.ingest.unknown import KNOWN, NOT_READ, why_unknown
+from advisor.store.notes import OTHER_FORMAT
 from advisor.store.running import was_stopped
 from advisor.store.store import Store, is_store
 from advisor.store.target import database_writing, told
@@ -141,7 +142,8 @@ def _read_all(
         except Exception as error:
             raise ReaderFailedError(reader) from error
     for source, reason in skipped:
-        context.report(source, "unknown", note=reason)
+        codes = [OTHER_FORMAT] if reason == NOT_READ else []
+        context.report(source, "unknown", note=reason, codes=codes)
     join_sources(context)
     _describe_run(context)
     if context.lean:

@@ -34,9 +34,9 @@ def read_jobs(
         left_out |= unread
     for name in several.jobs:
         others = ", ".join(other for other in [*several.jobs, *apart] if other != name)
-        _note(store.con, name, f"{READ_APART} {others}: {several.evidence}")
+        _note(store.con, name, f"read apart from {others}: {several.evidence}")
     for name in apart:
-        _note(store.con, name, f"{READ_APART} {', '.join(several.jobs)}: a folder of its own")
+        _note(store.con, name, f"read apart from {', '.join(several.jobs)}: a folder of its own")
     runs = several.jobs | apart
     for path, reason in left_out.items():
         _leave_out(store.con, _owner(path, runs), path, reason)
@@ -65,9 +65,10 @@ def _read_apart(
 
 def _note(con: Any, run: str, note: str) -> None:
     con.execute(
-        "UPDATE source SET note = concat_ws('; ', note, $note) WHERE run = $run AND source_id ="
+        "UPDATE source SET note = concat_ws('; ', note, $note), "
+        "codes = list_append(coalesce(codes, []), $code) WHERE run = $run AND source_id ="
         " (SELECT min(source_id) FROM source WHERE run = $run AND format <> 'unknown')",
-        {"run": run, "note": note},
+        {"run": run, "note": note, "code": READ_APART},
     )
 
 

@@ -127,11 +127,15 @@ class ReadContext:
         events_dropped: int = 0,
         drop_reasons: Mapping[str, int] | None = None,
         note: str | None = None,
+        codes: Sequence[str] = (),
         digest: str | None = None,
     ) -> None:
-        """Write the ``source`` row of one input; every source gets exactly one."""
+        """Write the ``source`` row of one input; every source gets exactly one.
+
+        ``codes`` are of :mod:`advisor.store.notes`.
+        """
         self.con.execute(
-            "INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 self.run,
                 source.source_id,
@@ -144,6 +148,7 @@ class ReadContext:
                 events_dropped,
                 json.dumps(dict(drop_reasons or {}), sort_keys=True),
                 note,
+                list(codes),
             ],
         )
 

@@ -118,8 +118,9 @@ def _sections(
 
 def _of_different_jobs(report: FindingsReport) -> bool:
     """Whether the runs were told apart in reading: different jobs are not compared."""
-    told = f": {READ_APART}", f"; {READ_APART}"
-    return any(text in note for run in report.runs for note in run.notes for text in told)
+    return any(
+        READ_APART in note.values.get("codes", ()) for run in report.runs for note in run.notes
+    )
 
 
 def _subject(report: FindingsReport) -> str:

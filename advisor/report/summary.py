@@ -70,7 +70,7 @@ def caveats(report: FindingsReport) -> list[str]:
     return [
         f"{run.run}: {text}." if several else f"{text[:1].upper()}{text[1:]}."
         for run in report.runs
-        for text in run.caveats
+        for text in (note.text for note in run.caveats)
     ]
 
 
@@ -79,10 +79,10 @@ def left_out(report: FindingsReport) -> list[str]:
     if len(report.runs) < 2:
         return []
     told = [
-        f"{note[:1].upper()}{note[1:]}"
+        f"{note.text[:1].upper()}{note.text[1:]}"
         for run in report.runs
         for note in run.notes
-        if note.startswith("file ") and " was not read: " in note
+        if note.code == "file-not-read"
     ]
     more = len(told) - _MOST_LEFT_OUT
     return told[:_MOST_LEFT_OUT] + ([f"{more} more files were not read"] if more > 0 else [])

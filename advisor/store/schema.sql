@@ -26,7 +26,8 @@ CREATE TABLE source (
   events_read BIGINT,               -- events (or records, lines) kept
   events_dropped BIGINT,            -- events known to be lost
   drop_reasons VARCHAR,             -- JSON {reason: count}
-  note VARCHAR                      -- what a reader of the report must know about this file
+  note VARCHAR,                     -- what a reader of the report must know about this file
+  codes VARCHAR[]                   -- what later stages act on: 'read-apart', 'other-format', 'partly-read', 'not-recorded'
 );
 
 -- One rank of a run.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.engine.facts import read_facts, summarise
+from advisor.engine.facts import read_facts
+from advisor.engine.notes import of_inputs
 from advisor.engine.sandbox import Sandbox
 from tests.engine.helpers import RUN, store_of
 
@@ -71,8 +72,7 @@ def test_too_few_steps_take_three_percent() -> None:
 def test_what_the_alignment_leaves_is_not_called_agreement_of_the_clocks() -> None:
     store = store_of(ranks=2, clock_residual_ns=150_000)
     with Sandbox(store, RUN) as sandbox:
-        notes = summarise(store, sandbox, read_facts(sandbox)).notes
+        notes = of_inputs(store, sandbox, read_facts(sandbox))
     store.close()
-    (note,) = [note for note in notes if "clocks" in note]
-    assert "0.15 ms" in note
-    assert "does not prove the clocks right" in note
+    (note,) = [note for note in notes if note.code == "clock-fit"]
+    assert note.values == {"residual_ns": 150_000}

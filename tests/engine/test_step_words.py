@@ -75,9 +75,13 @@ def test_communication_in_no_step_is_counted(shared_data: Path) -> None:
         (inside,) = store.con.execute("SELECT sum(comm_ns) FROM step_breakdown").fetchone() or (0,)
         assert inside == 47_200_310
         caveat, missing = diagnose(store).runs[0].caveats
-    assert caveat.startswith("24.3 ms of communication on rank 0 (34 % of it, 5 of 17 calls)")
-    assert "belong to no step" in caveat
-    assert missing.startswith("ranks 1-7 were not read (1 of 8 was)")
+    assert caveat.code == "outside-steps"
+    assert caveat.values["outside_ns"] == 71_516_523 - 47_200_310
+    assert (caveat.values["rank"], caveat.values["stray_calls"], caveat.values["calls"]) == (
+        0, 5, 17,
+    )  # fmt: skip
+    assert missing.code == "ranks-not-read"
+    assert missing.values == {"missing": [*range(1, 8)], "ranks_read": 1, "world_size": 8}
 
 
 @pytest.mark.parametrize(

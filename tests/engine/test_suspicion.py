@@ -8,11 +8,11 @@ import pytest
 
 from advisor.engine import diagnose
 from advisor.engine.catalogue import recipes
-from advisor.engine.text import lower_first
 from advisor.findings import OutcomeKind, Severity, Verdict
 from advisor.ingest import ingest
 from advisor.metrics.derive import derive
 from advisor.store.store import Store
+from advisor.vocabulary.words import lower_first
 from tests.engine.helpers import RUN, store_of, write_rule
 
 BREAKDOWN = [

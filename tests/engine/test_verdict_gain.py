@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from advisor.engine import diagnose
-from advisor.engine.text import group_text
 from advisor.findings import Finding, FindingsReport, Severity
 from advisor.report import render
+from advisor.vocabulary.words import group_text
 from tests.engine.helpers import store_of
 
 STEPS = {"rank": [0, 1, 2, 3], "step": [*range(8)], "window_ns": 100_000_000}

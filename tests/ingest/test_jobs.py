@@ -11,6 +11,7 @@ from advisor import api
 from advisor.errors import AdvisorError
 from advisor.ingest import SeveralJobsError, ingest
 from advisor.ingest.jobs import Part, RankFile, refuse_twice, split_by_folder, split_by_process
+from advisor.store.notes import READ_APART
 from advisor.store.store import Store
 from tests.support.traces import event, kineto
 
@@ -170,7 +171,10 @@ def test_load_diagnoses_each_job_by_itself_and_says_so(tmp_path: Path) -> None:
     assert [item.run for item in report.runs] == ["gpt2-tiny-ddp-2", "gpt2-tiny-ddp-2-slow-rank"]
     late = [item.run for item in report.findings if item.rule == "straggler-rank"]
     assert late == ["gpt2-tiny-ddp-2-slow-rank"]
-    assert all("read apart from" in " ".join(item.notes) for item in report.runs)
+    assert all(
+        any(READ_APART in note.values.get("codes", ()) for note in item.notes)
+        for item in report.runs
+    )
     assert "2 recordings" in text
     with pytest.raises(AdvisorError, match="2 recordings"):
         api.load_runs([tmp_path, fixtures / "gpt2-tiny-ddp-2"])
@@ -211,7 +215,7 @@ def test_a_file_that_can_be_of_any_job_is_named(tmp_path: Path) -> None:
     bad.write_bytes(b"\x1f\x8b\x08\x00cut")
     with api.load(tmp_path) as run:
         report, text, page = run.report, run.render("text"), run.render("html")
-    notes = {item.run: " ".join(item.notes) for item in report.runs}
+    notes = {item.run: " ".join(note.text for note in item.notes) for item in report.runs}
     assert f"file {log} was not read: it can be of any of several recordings" in " ".join(
         notes.values()
     )

@@ -65,7 +65,9 @@ def test_two_jobs_keep_each_its_own_findings(tmp_path: Path) -> None:
     together = {name: [item.rule for item in report.findings if item.run == name] for name in names}
     assert together == alone
     assert "no-gpudirect" in together["v2.21-one-nic"]
-    assert all("NCCL 2.21.5, 2.27.7" in " ".join(item.notes) for item in report.runs)
+    assert all(
+        "NCCL 2.21.5, 2.27.7" in " ".join(note.text for note in item.notes) for item in report.runs
+    )
 
 
 def test_a_file_per_rank_of_two_jobs_of_one_version(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_lost_records_of_a_log_are_told_with_their_reasons(tmp_path: Path) -> No
     )
     assert told in done.stderr.splitlines()
     with advisor.load(log) as run:
-        assert told.strip() in run.diagnose().runs[0].notes
+        assert told.strip() in [note.text for note in run.diagnose().runs[0].notes]
 
 
 def test_what_is_no_trace_is_called_the_same_everywhere() -> None:

@@ -122,7 +122,7 @@ def test_a_probe_that_finds_another_place_slow_names_it_beside_the_traces(tmp_pa
     assert [(item.severity, item.ranks) for item in of_links] == [("info", [1]), ("info", [3])]
     assert of_links[1].savings_ns is None
     where = f"rank 3 on {HOSTS[3]} (sending)"
-    said = " ".join([report.verdict.title, *report.runs[0].caveats])
+    said = " ".join([report.verdict.title, *(note.text for note in report.runs[0].caveats)])
     assert "a probe finds it as fast as the others" in said
     assert where in said
     assert where in of_links[0].message and "another path" in of_links[0].message
@@ -140,7 +140,7 @@ def test_a_slow_place_of_a_probe_is_named_beside_a_verdict_on_something_else(
         found = [item for item in run.report.findings if item.rule == "slow-ring-link"]
     assert verdict.cause == "straggler-rank"
     assert [(item.severity, item.ranks) for item in found] == [("info", [1])]
-    assert any(f"rank 1 on {hosts[1]} (receiving)" in text for text in summary.caveats)
+    assert any(f"rank 1 on {hosts[1]} (receiving)" in note.text for note in summary.caveats)
 
 
 def place(*paths: Path) -> tuple[dict[str, Any], Any]:
@@ -188,9 +188,10 @@ def test_a_probe_of_other_hosts_changes_no_finding_and_is_said_to_be_unused(
     assert (finding.severity, finding.message) == (without.severity, without.message)
     with api.load(FIXTURE, path) as run:
         (summary,) = run.report.runs
-        (said,) = [text for text in summary.caveats if "of other hosts" in text]
+        (said,) = [note for note in summary.caveats if "of other hosts" in note.text]
         assert said in summary.notes
-        assert hosts[-1] in said and HOSTS[0] in said and "not used" in said
+        assert said.code == "probe"
+        assert hosts[-1] in said.text and HOSTS[0] in said.text
 
 
 def test_a_probe_of_one_of_the_hosts_denies_nothing(tmp_path: Path) -> None:
@@ -208,7 +209,7 @@ def test_a_host_that_was_not_probed_is_not_denied(tmp_path: Path) -> None:
     assert finding.severity == "critical"
     with api.load(FIXTURE, path) as run:
         (summary,) = run.report.runs
-        assert any("covers only some" in text for text in summary.caveats)
+        assert any("covers only some" in note.text for note in summary.caveats)
 
 
 def test_fits_of_the_probe_are_kept_beside_those_of_the_trace(tmp_path: Path) -> None:

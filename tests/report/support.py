@@ -70,7 +70,8 @@ def make_store(ranks: int = 4, steps: int = 5, late_rank: int = 2, calls: int = 
             [RUN, rank, ranks, host],
         )
         con.execute(
-            "INSERT INTO source VALUES (?, ?, ?, 'kineto', 1000000, 'ab', ?, 1000, 0, '{}', NULL)",
+            "INSERT INTO source VALUES"
+            " (?, ?, ?, 'kineto', 1000000, 'ab', ?, 1000, 0, '{}', NULL, [])",
             [RUN, rank, f"traces/rank{rank}.json", rank],
         )
         late = rank == late_rank

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.engine import load_catalogue
-from advisor.engine.text import render_lines
+from advisor.vocabulary.words import render_lines
 
 _RULES = {rule.id: rule for rule in load_catalogue()[0]}
 

@@ -176,9 +176,10 @@ def test_empty_logs_of_our_own_ranks_are_no_loss_but_an_empty_trace_is(
     (folder / "nccl.log").write_text("")
     (folder / "rank2.json").write_text("")
     with api.load(folder) as run:
-        notes = [note for note in run.report.runs[0].notes if "was not read" in note]
-    assert notes == [
-        f"file {folder / name} was not read: empty file" for name in ("nccl.log", "rank2.json")
+        notes = run.report.runs[0].notes
+    unread = [note.values for note in notes if note.code == "file-not-read"]
+    assert unread == [
+        {"path": str(folder / name), "reason": "empty file"} for name in ("nccl.log", "rank2.json")
     ]
 
 

@@ -45,11 +45,11 @@ def build(
             "failed": [(outcome.rule, outcome.reason) for outcome in failed],
             "passed": list(dict.fromkeys(passed)),
             "notes": [
-                (run.run, note)
+                (run.run, note.text)
                 for run in report.runs
                 for note in run.notes
                 # The table of files says so already.
-                if not note.endswith(": not a format that is read")
+                if note.code != "file-of-other-format"
             ],
         },
     )

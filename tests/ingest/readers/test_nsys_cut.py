@@ -211,8 +211,8 @@ def test_diagnose_says_what_is_missing(tmp_path: Path) -> None:
     path = long_export(tmp_path / "a.sqlite")
     with advisor.load(_cut(path, len(path.read_bytes()) - 1)) as run:
         notes = run.diagnose().runs[0].notes
-    assert any("cut.sqlite: the file is cut: 1 of its" in note for note in notes)
-    assert any("is cut or damaged" in note for note in notes)
+    assert any("cut.sqlite: the file is cut: 1 of its" in note.text for note in notes)
+    assert any(note.code == "ranks-cut" for note in notes)
 
 
 def test_every_table_that_the_reader_asks_for_is_salvaged() -> None:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 
 from advisor.ingest.readers.kineto import events_sql as sql
-from advisor.ingest.readers.kineto.ranks import NOT_SAID
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
 
@@ -45,7 +44,7 @@ def find_ranks_of_events(traces: Sequence[Trace], context: ReadContext) -> None:
             )
             _set_rank(trace, context)
             continue
-        trace.notes[:] = [note for note in trace.notes if not note.startswith(NOT_SAID)]
+        trace.guessed = ""
         if len(counts) == 1:
             trace.rank = next(iter(counts))
             trace.notes.append(f"rank {trace.rank} from its events (args.rank)")

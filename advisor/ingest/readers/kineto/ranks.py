@@ -23,8 +23,6 @@ from advisor.ingest.source import ReadContext
 _EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlier than any trace
 _MOST_NAMED = 8
 _MAX_THREAD_NAMES = 1_000
-NOT_SAID = "the trace does not say its rank"
-"""How the note begins of a file that was given a rank."""
 _GROUP = ("run", "process_group", "description", "ranks", "size", "backend")
 
 
@@ -56,10 +54,8 @@ def assign_ranks(
                     free += 1
             trace.rank = free if number is None else number
             taken.add(trace.rank)
-            trace.notes.append(
-                f"{NOT_SAID}: taken as rank {trace.rank}"
-                + (" in order of the files' names" if several or number is not None else "")
-            )
+            order = " in order of the files' names" if several or number is not None else ""
+            trace.guessed = f"the trace does not say its rank: taken as rank {trace.rank}{order}"
 
 
 def check_parts(traces: Sequence[Trace], summary: Summary, context: ReadContext) -> None:
@@ -142,7 +138,7 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
         several = [part.rank for part in summary.contents if part.number == trace.number]
         if len(several) > 1:
             listed = ", ".join(map(str, several))
-            trace.notes[:] = [note for note in trace.notes if not note.startswith(NOT_SAID)]
+            trace.guessed = ""
             trace.notes.append(f"holds ranks {listed}")
             for rank in several:
                 ranks[rank].told.add(trace.number)
@@ -160,7 +156,7 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
             events_read=events[trace.number],
             events_dropped=sum(trace.dropped.values()),
             drop_reasons=trace.dropped,
-            note="; ".join(trace.notes) or None,
+            note="; ".join(filter(None, [trace.guessed, *trace.notes])) or None,
             digest=trace.digest,
         )
     for rank, entry in sorted(ranks.items()):

@@ -37,6 +37,7 @@ class Trace:
     events that further documents in the file hold of another rank or clock.
     ``read_bytes``: what was decompressed; ``undecompressed``: about what damage kept back.
     ``asks_events``: the file does not state its rank, so that an event's own ``args.rank`` counts;
+    ``guessed``: the note of a file that was given a rank, which it does not state;
     ``merged``: it is known to hold several ranks; ``is_rank``: it is one of the run's recordings.
     """
 
@@ -50,6 +51,7 @@ class Trace:
     base_ns: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
+    guessed: str = ""
     complete: bool = True
     tail: bytes = b""
     offsets: list[tuple[int, int]] = field(default_factory=list)

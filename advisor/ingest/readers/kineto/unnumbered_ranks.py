@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.errors import AdvisorError
-from advisor.ingest.readers.kineto.ranks import NOT_SAID, assign_ranks
+from advisor.ingest.readers.kineto.ranks import assign_ranks
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
 
@@ -25,7 +25,7 @@ def number_unnumbered(traces: Sequence[Trace], context: ReadContext) -> None:
     guessed = [trace for trace in traces if _is_unnumbered(trace)]
     empty = [trace for trace in guessed if not _has_events(trace, context)]
     for trace in guessed:
-        trace.notes[:] = [note for note in trace.notes if not note.startswith(NOT_SAID)]
+        trace.guessed = ""
     for trace in empty:
         trace.is_rank = False
         trace.notes.append(_NO_EVENT)
@@ -52,7 +52,7 @@ def number_unnumbered(traces: Sequence[Trace], context: ReadContext) -> None:
 
 
 def _is_unnumbered(trace: Trace) -> bool:
-    return not trace.merged and any(note.startswith(NOT_SAID) for note in trace.notes)
+    return not trace.merged and bool(trace.guessed)
 
 
 def _has_events(trace: Trace, context: ReadContext) -> bool:

@@ -14,6 +14,7 @@ from advisor.ingest.readers.nsys.nccl_ranges import read_nccl_ranges
 from advisor.ingest.readers.nsys.open import Database, opened
 from advisor.ingest.readers.nsys.processes import Process, assign_ranks, find_processes, pid_of
 from advisor.ingest.source import ReadContext, Source
+from advisor.store.notes import NOT_RECORDED, PARTLY_READ
 
 FORMAT = "nsys"
 SUMMARY = (
@@ -48,12 +49,13 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
                 twice = sorted({p.rank for p in processes if p.rank in taken})
                 fresh = [p for p in processes if p.rank not in taken]
                 outcome = load(database, fresh, nccl, context)
-                notes += _gaps(database, processes) if processes else []
+                gaps = _gaps(database, processes) if processes else []
         except AdvisorError as error:
             context.report(
                 source, FORMAT, events_dropped=1, drop_reasons={"refused": 1}, note=str(error)
             )
             continue
+        notes += gaps
         if twice:
             notes.append(f"ranks {twice} have a trace already: their events here were not read")
         if twice and not fresh:
@@ -61,6 +63,8 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             continue
         if not processes:
             notes.append("holds no GPU activity (was nsys run with --trace=cuda,nvtx?)")
+        partly = bool(twice or database.notes or database.dropped)
+        codes = [PARTLY_READ] * partly + [NOT_RECORDED] * bool(gaps)
         notes = database.notes + notes
         ranks = {process.rank for process in processes}
         context.report(
@@ -71,6 +75,7 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             events_dropped=sum(database.dropped.values()),
             drop_reasons=database.dropped,
             note="; ".join(notes) or None,
+            codes=codes,
         )
 
 

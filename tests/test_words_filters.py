@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.engine.text import duration, percent, ranks_text, render, significant, size
+from advisor.vocabulary.words import duration, percent, ranks_text, render, significant, size
 
 
 @pytest.mark.parametrize(

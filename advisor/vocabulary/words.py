@@ -14,6 +14,7 @@ from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MAX_TEXT = 4000
+LONGEST_LIST = 60  # characters; beyond that, numbers of ranks say nothing
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -70,6 +71,20 @@ def named_ranks(ranks: Iterable[int]) -> str:
     return f"rank{'' if len(known) == 1 else 's'} {ranks_text(known)}"
 
 
+def some_ranks(ranks: Iterable[int]) -> str:
+    """As :func:`named_ranks`, or how many where that would be a long list."""
+    known = sorted(set(ranks))
+    text = named_ranks(known)
+    return text if len(text) <= LONGEST_LIST else f"{len(known)} ranks"
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Reasons with how often each: 'cut (3), refused (1)'."""
+    return ", ".join(f"{reason} ({count:,})" for reason, count in counts.items()) or (
+        "reason not recorded"
+    )
+
+
 def group_text(size: int, read: Iterable[int]) -> str:
     """A group by its size in the job, and how many were read where others are missing."""
     known = len(set(read))
@@ -106,6 +121,8 @@ def _environment() -> ImmutableSandboxedEnvironment:
         pct=percent,
         ranks=ranks_text,
         named_ranks=named_ranks,
+        some_ranks=some_ranks,
+        counts=counts_text,
         group=group_text,
     )
     return environment

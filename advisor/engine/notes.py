@@ -1,0 +1,169 @@
+"""What a reader must know of the inputs and the steps, as codes with values; words come last."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from advisor.engine.facts import Facts, ranks_not_read
+from advisor.engine.sandbox import Sandbox
+from advisor.findings import Note
+from advisor.store import Store
+from advisor.store.notes import OTHER_FORMAT, PARTLY_READ
+from advisor.vocabulary.messages import NOTES, say
+
+WHOLE_TRACE = "whole-trace"
+"""Of ``RunSummary.step_source``: no steps are marked."""
+_UNREAD = {"refused", "unreadable"}
+# Recordings of ranks, with steps: the rows of the ranks say what they lost.
+_TOLD_BY_RANK = {"kineto", "op-table", "nsys"}
+_SHARE = 0.01  # of a rank's communication: less in no step changes no figure
+_BY_SOURCE = {
+    WHOLE_TRACE: "steps-whole-trace",
+    "collective-period": "steps-by-period",
+    "optimizer-step": "steps-by-optimizer",
+}
+
+
+def note(code: str, **values: Any) -> Note:
+    """A note with its words. Raises KeyError for a code that the catalogue lacks."""
+    return Note(code=code, values=values, text=say(NOTES, code, values))
+
+
+def of_inputs(store: Store, sandbox: Sandbox, facts: Facts) -> list[Note]:
+    """What is known of the files, the ranks, the steps that are left out and the clocks."""
+    return [
+        *_of_files(store, sandbox.run),
+        *_of_steps(sandbox),
+        *_of_ranks(sandbox, facts),
+        *_of_groups(sandbox),
+        *_of_probes(sandbox),
+        *_of_clocks(facts),
+    ]
+
+
+def beside_the_verdict(sandbox: Sandbox, facts: Facts, source: str) -> list[Note]:
+    """What changes how every figure is read: where steps come from unless the profiler marked
+    them, what communication is in none, which ranks are missing, what a probe is not used for."""
+    found: list[Note] = []
+    if source in _BY_SOURCE:
+        found.append(note(_BY_SOURCE[source], steps=facts.steps, step_ns=facts.step_ns))
+    found += _outside(sandbox)
+    missing = ranks_not_read(sandbox, facts)
+    if missing and facts.steps:
+        found.append(
+            note(
+                "ranks-not-read",
+                missing=missing,
+                ranks_read=facts.ranks_read,
+                world_size=facts.world_size,
+            )
+        )
+    return [*found, *_of_probes(sandbox)]
+
+
+def _of_files(store: Store, run: str) -> list[Note]:
+    rows = store.con.execute(
+        "SELECT path, format, coalesce(events_dropped, 0), drop_reasons, note, codes "
+        "FROM source WHERE run = ? ORDER BY source_id",
+        [run],
+    ).fetchall()
+    return [found for row in rows if (found := _of_file(*row)) is not None]
+
+
+def _of_file(
+    path: str, form: str, dropped: int, reasons: str | None, words: str | None, codes: Any
+) -> Note | None:
+    lost, codes = _counts(reasons), codes or []
+    refused = form == "unknown" and words is not None and OTHER_FORMAT not in codes
+    if refused or _UNREAD & set(lost):
+        return note("file-not-read", path=path, reason=words)
+    if dropped and form not in _TOLD_BY_RANK:
+        return note("file-lost-records", path=path, lost=lost, words=words or "")
+    if not words:
+        return None
+    code = {OTHER_FORMAT: "file-of-other-format", PARTLY_READ: "file-partly-read"}
+    found = next((code[name] for name in codes if name in code), "file")
+    return note(found, path=path, words=words, codes=codes)
+
+
+def _of_steps(sandbox: Sandbox) -> list[Note]:
+    warm_up = [row["step"] for row in sandbox.records("SELECT step FROM warm_up_step ORDER BY 1")]
+    odd = sandbox.records("SELECT step, times FROM odd_step ORDER BY step LIMIT 3")
+    return [
+        *([note("warm-up", steps=warm_up)] if warm_up else []),
+        *(note("odd-step", step=row["step"], times=float(row["times"])) for row in odd),
+    ]
+
+
+def _of_ranks(sandbox: Sandbox, facts: Facts) -> list[Note]:
+    found = []
+    if facts.world_size and facts.ranks_read < facts.world_size:
+        missing = ranks_not_read(sandbox, facts)
+        found.append(
+            note(
+                "ranks-missing",
+                ranks_read=facts.ranks_read,
+                world_size=facts.world_size,
+                missing=missing,
+            )
+        )
+    cut = [row["rank"] for row in sandbox.records(
+        "SELECT rank FROM rank WHERE complete = false ORDER BY rank"
+    )]  # fmt: skip
+    if cut:
+        found.append(note("ranks-cut", ranks=cut))
+    lost = sandbox.records(
+        "SELECT rank, drop_reasons FROM rank WHERE events_dropped > 0 ORDER BY rank LIMIT 8"
+    )
+    return found + [
+        note("events-lost", rank=row["rank"], lost=_counts(row["drop_reasons"])) for row in lost
+    ]
+
+
+def _of_groups(sandbox: Sandbox) -> list[Note]:
+    unknown = sandbox.records(
+        "SELECT 1 AS one FROM collective WHERE starts_with(process_group, 'not recorded') LIMIT 1"
+    )
+    return [note("groups-not-recorded")] if unknown else []
+
+
+def _of_probes(sandbox: Sandbox) -> list[Note]:
+    """Of a probe that was given along: of other hosts, assumed, few."""
+    rows = sandbox.records(
+        "SELECT value FROM topology WHERE kind = 'probe-use' AND value IS NOT NULL"
+    )
+    return [note("probe", words=str(row["value"])) for row in rows]
+
+
+def _of_clocks(facts: Facts) -> list[Note]:
+    fitted = facts.residual_ns and facts.ranks_read > 1
+    return [note("clock-fit", residual_ns=facts.residual_ns)] if fitted else []
+
+
+def _outside(sandbox: Sandbox) -> list[Note]:
+    """Communication outside the windows of all steps, on the rank where it is most."""
+    rows = sandbox.records(
+        "SELECT r.rank, r.comm_ns AS all_ns, r.comm_ns - s.comm_ns AS outside_ns, "
+        "(SELECT count(*) FROM collective c WHERE c.rank = r.rank) AS calls, "
+        "(SELECT count(*) FROM collective c WHERE c.rank = r.rank AND c.step IS NULL) AS stray "
+        "FROM run_breakdown r JOIN "
+        "(SELECT rank, sum(comm_ns) AS comm_ns FROM step_breakdown GROUP BY rank) s USING (rank) "
+        f"WHERE r.comm_ns - s.comm_ns > {_SHARE} * r.comm_ns ORDER BY outside_ns DESC, rank LIMIT 1"
+    )
+    return [
+        note(
+            "outside-steps",
+            rank=row["rank"],
+            outside_ns=int(row["outside_ns"]),
+            share=float(row["outside_ns"] / row["all_ns"]),
+            calls=row["calls"],
+            stray_calls=row["stray"],
+        )
+        for row in rows
+    ]
+
+
+def _counts(text: str | None) -> dict[str, int]:
+    reasons: Any = json.loads(text) if text else {}
+    return reasons if isinstance(reasons, dict) else {}

@@ -260,8 +260,9 @@ def _read(
     Files of several jobs become a run each where one run was asked for: ranks of different jobs
     must not be compared. An error where several were.
     """
-    from advisor.ingest import SeveralJobsError, ingest, read_jobs, refuse_nothing
+    from advisor.ingest import SeveralJobsError, ingest, refuse_nothing
     from advisor.ingest.from_store import take
+    from advisor.ingest.read_jobs import read_jobs
 
     try:
         for name, paths in runs.items():

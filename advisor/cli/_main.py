@@ -48,7 +48,7 @@ class _Commands(click.Group):
 def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if not asked or ctx.resilient_parsing:
         return
-    from advisor.ingest.readers.kineto.native.library import missing
+    from advisor.ingest.scanner_library import missing
 
     click.echo(f"advisor, version {__version__}")
     reason = missing()

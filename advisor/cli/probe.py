@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import click
@@ -101,6 +100,8 @@ def _launch(
 
 
 def _text(document: dict[str, Any]) -> str:
+    from statistics import median
+
     lines = [f"{document['backend']} on {document['device']}, {document['world_size']} ranks", ""]
     lines.append(f"{'operation':16s}{'bytes':>12s}{'time us':>12s}{'algbw GB/s':>12s}")
     for row in document["collectives"]:
@@ -142,6 +143,8 @@ def _links(document: dict[str, Any]) -> list[str]:
 
 
 def _rates(pairs: Sequence[Any], where: str) -> str:
+    from statistics import median
+
     rates = [1 / pair.ns_per_byte for pair in pairs]
     return f"{len(pairs)} links{where}: median {median(rates):.3f} GB/s, slowest {min(rates):.3f}"
 

@@ -64,6 +64,7 @@ class Sandbox:
         self._timeout_s = timeout_s
         # One thread, on rows in one order: ties and sums of floats come out alike every time.
         self.con = duckdb.connect(":memory:", config={"threads": 1})
+        self._limit = TimeLimit(timeout_s, self.con.interrupt)
         self.con.execute(schema_sql())
         for table in HIDDEN_TABLES:
             self.con.execute(f'DROP TABLE "{table}"')
@@ -191,7 +192,7 @@ class Sandbox:
         self._make_views(sql)
         self.con.execute("BEGIN TRANSACTION READ ONLY")
         try:
-            with TimeLimit(self._timeout_s, self.con.interrupt):
+            with self._limit:
                 result = self.con.execute(statements[0], bound or None)
                 names = [column[0] for column in result.description or ()]
                 return names, result.fetchall()
@@ -210,6 +211,7 @@ class Sandbox:
 
     def close(self) -> None:
         """Free the copy."""
+        self._limit.close()
         self.con.close()
 
     def __enter__(self) -> Sandbox:

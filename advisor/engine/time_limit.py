@@ -15,11 +15,11 @@ Clock = Callable[[], float]
 
 
 class TimeLimit:
-    """Calls ``stop`` once the block has used its time; use it as a context manager.
+    """Calls ``stop`` while a block runs on that has used its time: ``with limit: ...``, many times.
 
     The limit is ``cpu_s`` seconds of the process's processor time, all threads together: a query on
     a busy machine is not slower for it. What uses no processor is stopped after fifteen times as
-    long. ``stop`` is called from another thread.
+    long. ``stop`` is called from another thread, which runs until :meth:`close`.
     """
 
     def __init__(
@@ -33,27 +33,37 @@ class TimeLimit:
         self._cpu_s = cpu_s
         self._stop = stop
         self._clocks = (cpu, wall)
-        self._began = (cpu(), wall())
-        self._over = threading.Event()
-        self._watch = threading.Thread(target=self._look, daemon=True)
+        self._began: tuple[float, float] | None = None
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._watch: threading.Thread | None = None
 
     def exceeded(self) -> bool:
-        """Whether the time is used up."""
+        """Whether the block that runs has used its time up."""
+        if self._began is None:
+            return False
         used, passed = (
             clock() - began for clock, began in zip(self._clocks, self._began, strict=True)
         )
         return used > self._cpu_s or passed > _WALL_TIMES * self._cpu_s
 
+    def close(self) -> None:
+        """End the thread."""
+        self._closed.set()
+
     def _look(self) -> None:
         every = min(_LONGEST_LOOK_S, self._cpu_s / 4)
-        while not self._over.wait(every):
-            if self.exceeded():
-                # Again until the block ends: a query that only just begins takes no notice.
-                self._stop()
+        while not self._closed.wait(every):
+            with self._lock:  # else a late call of ``stop`` would hit what runs next
+                if self.exceeded():
+                    # Again until the block ends: a query that only just begins takes no notice.
+                    self._stop()
 
     def __enter__(self) -> TimeLimit:
         self._began = (self._clocks[0](), self._clocks[1]())
-        self._watch.start()
+        if self._watch is None:
+            self._watch = threading.Thread(target=self._look, daemon=True)
+            self._watch.start()
         return self
 
     def __exit__(
@@ -62,6 +72,5 @@ class TimeLimit:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over.set()
-        # Else a late call of ``stop`` would hit what runs next.
-        self._watch.join()
+        with self._lock:
+            self._began = None

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from advisor.ingest.jobs import SeveralJobsError
-from advisor.ingest.pipeline import ingest, refuse_nothing
-from advisor.ingest.read_jobs import read_jobs
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["SeveralJobsError", "ingest", "read_jobs", "refuse_nothing"]
+if TYPE_CHECKING:
+    from advisor.ingest.jobs import SeveralJobsError
+    from advisor.ingest.pipeline import ingest, refuse_nothing
+
+__all__ = ["SeveralJobsError", "ingest", "refuse_nothing"]
+
+
+def __getattr__(name: str) -> Any:
+    # On first use: `advisor --version` looks for the scanner in C and needs no database.
+    if name == "SeveralJobsError":
+        from advisor.ingest.jobs import SeveralJobsError
+
+        return SeveralJobsError
+    if name in __all__:
+        from advisor.ingest import pipeline
+
+        return getattr(pipeline, name)
+    raise AttributeError(f"module 'advisor.ingest' has no attribute {name!r}")

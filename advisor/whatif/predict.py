@@ -7,12 +7,12 @@ what the replay does not explain cancels. Nothing is fitted on the run that is p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from advisor.errors import AdvisorError
-from advisor.whatif.buckets import infer_cap_mb
+from advisor.whatif.buckets import assemble, infer_cap_mb
 from advisor.whatif.changes import (
     bucket_bytes,
     gradient_bytes,
@@ -22,7 +22,6 @@ from advisor.whatif.changes import (
 )
 from advisor.whatif.cost import ServiceModel, fit_service
 from advisor.whatif.program import Call, Program
-from advisor.whatif.simulate import simulate
 
 # 90 % half-widths. Of a prediction's change, this share is uncertain: second-order effects (host
 # overhead, cache, memory bandwidth, bursts that a link lets through) that no replay of a trace
@@ -90,8 +89,8 @@ def predict(
         if changed is None or unchanged is None:
             return None
         try:
-            before, after = simulate(unchanged).step_ns, simulate(changed).step_ns
-            replays.append(simulate(program).step_ns)
+            before, after = unchanged.replayed_ns, changed.replayed_ns
+            replays.append(program.replayed_ns)
         except AdvisorError:
             continue
         deltas.append(after - before)
@@ -135,7 +134,7 @@ def _median_delta(programs: Sequence[Program], change: Change, base: Change | No
         if changed is None or unchanged is None:
             return None
         try:
-            deltas.append(simulate(changed).step_ns - simulate(unchanged).step_ns)
+            deltas.append(changed.replayed_ns - unchanged.replayed_ns)
         except AdvisorError:
             continue
     return float(np.median(deltas)) if deltas else None
@@ -148,6 +147,19 @@ class DataParallel:
     model: ServiceModel
     current_cap_mb: float | str | None
     gradient_bytes: list[int]
+    _made: dict[tuple[object, ...], Program | None] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def with_cap(
+        self, program: Program, cap_mb: float | None, service: ServiceModel
+    ) -> Program | None:
+        """:func:`with_bucket_cap`, once for the many settings that form the same buckets."""
+        ends = tuple(max(bucket) for bucket in assemble(gradient_bytes(program), cap_mb))
+        key = (program.step, ends, service)
+        if key not in self._made:
+            self._made[key] = with_bucket_cap(program, cap_mb, service)
+        return self._made[key]
 
 
 def data_parallel(programs: Sequence[Program]) -> DataParallel | None:
@@ -172,10 +184,10 @@ def predict_bucket_cap(
     model = ddp.model
 
     def pair(service: ServiceModel) -> tuple[Change, Change | None]:
-        changed: Change = lambda program: with_bucket_cap(program, cap_mb, service)  # noqa: E731
+        changed: Change = lambda program: ddp.with_cap(program, cap_mb, service)  # noqa: E731
         if isinstance(current, str):
             return changed, None
-        return changed, lambda program: with_bucket_cap(program, current, service)
+        return changed, lambda program: ddp.with_cap(program, current, service)
 
     change, base = pair(model)
     largest = min(sum(ddp.gradient_bytes), int((25.0 if cap_mb is None else cap_mb) * 1024 * 1024))

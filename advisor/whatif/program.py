@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 Share = Literal["call", "bytes", "unit"]
@@ -97,6 +98,13 @@ class Program:
     measured_ns: float = 0.0
     step: int = 0
     timeline: str = "host"
+
+    @cached_property
+    def replayed_ns(self) -> float:
+        """Length of the step when it is replayed. Raises AdvisorError when that cannot end."""
+        from advisor.whatif.simulate import simulate
+
+        return simulate(self).step_ns
 
     def with_items(
         self, items: dict[int, list[Item]], calls: dict[int, Call] | None = None

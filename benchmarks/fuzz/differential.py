@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from advisor.ingest.readers.kineto import events_sql as sql
-from advisor.ingest.readers.kineto.native.library import library
 from advisor.ingest.readers.kineto.native.scanner import COMM_EVENTS, EVENTS, Scanner
+from advisor.ingest.scanner_library import library
 from advisor.store.store import Store
 
 _KEY = "External id"

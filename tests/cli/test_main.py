@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from advisor.cli import _main
 from advisor.cli._main import _root
 from advisor.errors import AdvisorError
-from advisor.ingest.readers.kineto.native import library
+from advisor.ingest import scanner_library as library
 from advisor.store.store import Store
 
 CONTEXT = click.Context(_root, info_name="advisor")

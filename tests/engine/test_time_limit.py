@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from advisor.engine.time_limit import TimeLimit
 
@@ -18,24 +19,29 @@ class _Clock:
 def test_waiting_for_a_busy_machine_uses_nothing_up() -> None:
     cpu, wall = _Clock(), _Clock()
     limit = TimeLimit(20, lambda: None, cpu=cpu, wall=wall)
-    cpu.now += 5
-    wall.now += 120
-    assert not limit.exceeded()
+    with limit:
+        cpu.now += 5
+        wall.now += 120
+        assert not limit.exceeded()
 
 
 def test_processor_time_does() -> None:
     cpu, wall = _Clock(), _Clock()
     limit = TimeLimit(20, lambda: None, cpu=cpu, wall=wall)
-    cpu.now += 20.5
-    wall.now += 10.5
-    assert limit.exceeded()
+    with limit:
+        cpu.now += 20.5
+        wall.now += 10.5
+        assert limit.exceeded()
+    with limit:
+        assert not limit.exceeded()
 
 
 def test_what_uses_no_processor_is_bounded_too() -> None:
     cpu, wall = _Clock(), _Clock()
     limit = TimeLimit(20, lambda: None, cpu=cpu, wall=wall)
-    wall.now += 301
-    assert limit.exceeded()
+    with limit:
+        wall.now += 301
+        assert limit.exceeded()
 
 
 def test_it_stops_what_runs_and_nothing_after() -> None:
@@ -47,12 +53,15 @@ def test_it_stops_what_runs_and_nothing_after() -> None:
         calls.append(cpu.now)
         stopped.set()
 
-    with TimeLimit(0.04, stop, cpu=cpu, wall=wall):
+    limit = TimeLimit(0.04, stop, cpu=cpu, wall=wall)
+    with limit:
         cpu.now += 1
         assert stopped.wait(30)
     seen = len(calls)
     cpu.now += 1
+    time.sleep(0.05)  # five looks
     assert len(calls) == seen
+    limit.close()
 
 
 def test_a_block_that_ends_in_time_is_left_alone() -> None:

@@ -25,8 +25,8 @@ from advisor.ingest.classes import (
     runs_on_device,
 )
 from advisor.ingest.readers.kineto.native import pipeline
-from advisor.ingest.readers.kineto.native.library import library, missing
 from advisor.ingest.readers.kineto.native.scanner import Scanner
+from advisor.ingest.scanner_library import library, missing
 from advisor.store.store import Store
 from benchmarks.fuzz.differential import Differential
 from tests.support.traces import LAYOUTS, event, kineto, notes, one_line, read

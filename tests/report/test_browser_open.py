@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 import advisor
-from advisor.cli.open import TraceServer, choose
+from advisor.cli._trace_server import TraceServer
+from advisor.cli.open import choose
 from advisor.report.perfetto import PERFETTO, finding_trace
 from tests.report.browser import Browser
 from tests.report.test_browser import browser

@@ -15,7 +15,8 @@ import pytest
 
 import advisor
 from advisor.cli import main
-from advisor.cli.open import TraceServer, choose
+from advisor.cli._trace_server import TraceServer
+from advisor.cli.open import choose
 from advisor.errors import AdvisorError
 from advisor.report.perfetto import deep_link, finding_trace
 from advisor.store.store import Store

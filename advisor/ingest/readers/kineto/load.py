@@ -16,12 +16,12 @@ from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.delete_rows import delete_covered, delete_foreign, forget
 from advisor.ingest.readers.kineto.insert import insert_parsed, insert_scanned
 from advisor.ingest.readers.kineto.merged import find_ranks_of_events, split_by_process
-from advisor.ingest.readers.kineto.native.library import library
 from advisor.ingest.readers.kineto.native.pipeline import Item, Leftover
 from advisor.ingest.readers.kineto.pairs import pair_begin_end
 from advisor.ingest.readers.kineto.ranks import assign_ranks, check_parts, write_ranks
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.readers.kineto.unnumbered_ranks import number_unnumbered
+from advisor.ingest.scanner_library import library
 from advisor.ingest.source import ReadContext, Source
 
 _OLD_KEY, _KEY = "external id", "External id"

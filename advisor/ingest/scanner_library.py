@@ -1,4 +1,7 @@
-"""Loads the compiled scanner, which the installation builds where it finds a C compiler."""
+"""Loads the compiled scanner, which the installation builds where it finds a C compiler.
+
+Beside the readers, not among them: ``advisor --version`` says whether it is there and imports none.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,10 @@ import ctypes
 import os
 import shutil
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-LIBRARY = Path(__file__).with_name("_scan.so")
+LIBRARY = Path(__file__).with_name("readers") / "kineto" / "native" / "_scan.so"
 _ABI = 2
 _P, _I32, _I64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 _STRINGS = ctypes.POINTER(ctypes.c_char_p)
@@ -56,6 +58,8 @@ def _loaded() -> tuple[Any, str | None]:
 
 
 def _why_not_built() -> str:
+    from importlib import metadata
+
     try:
         metadata.distribution("nccl-advisor")
     except metadata.PackageNotFoundError:

@@ -2,7 +2,7 @@
 
 Ranks leave a collective together and go to the next one. What a rank does in between apart from
 waiting for communication is its own: compute and idle time on its own clock, so that no clock needs
-aligning. Its excess over the ranks' median is what it is to blame for. The rest of its lateness it
+aligning (compute alone where gaps may hold what was not recorded). Its excess over the ranks' median is what it is to blame for. The rest of its lateness it
 inherited: from a slow transfer before, from another rank that kept it waiting.
 """
 
@@ -19,6 +19,7 @@ from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.match import widest
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
+from advisor.metrics.timeline.timeline import Timeline
 
 _LOOK_BACK = 2048
 
@@ -47,7 +48,7 @@ def arrivals(
     group: str | None,
     columns: Sequence[Mapping[int, Call]],
     occupancy: Mapping[int, Occupancy],
-    on_device: Mapping[int, bool],
+    lines: Mapping[int, Timeline],
     clocks: Mapping[int, Clock],
     lost: Mapping[int, Intervals] | None = None,
 ) -> Arrivals | None:
@@ -68,7 +69,7 @@ def arrivals(
         for place, rank in enumerate(ranks):
             call = column[rank]
             # A kernel arrives when it starts; a CPU's collective when the program asks for it.
-            came = call.start if on_device[rank] or call.enqueue is None else call.enqueue
+            came = call.start if lines[rank].on_device or call.enqueue is None else call.enqueue
             arrival[row, place], end[row, place] = came, call.end
             offset[row, place] = aligned(came, rank, clocks) - came
     order = np.argsort((arrival + offset).min(axis=1), kind="stable")
@@ -82,8 +83,12 @@ def arrivals(
     spent = np.empty(shape, dtype=np.int64)
     for place, rank in enumerate(ranks):
         window = arrival[:, place] - begin[:, place]
-        waiting = occupancy[rank].exposed_comm.covered(begin[:, place], arrival[:, place])
-        spent[:, place] = window - waiting
+        own_time = occupancy[rank]
+        if lines[rank].gaps_are_idle:
+            waiting = own_time.exposed_comm.covered(begin[:, place], arrival[:, place])
+            spent[:, place] = window - waiting
+        else:
+            spent[:, place] = own_time.compute.covered(begin[:, place], arrival[:, place])
     late: Int64s = arrival + offset
     lateness: Int64s = late - _median(late)
     # Before the first release there is nothing to compare with but the clocks.

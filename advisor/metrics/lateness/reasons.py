@@ -12,6 +12,7 @@ from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.metrics.timeline.timeline import COMPUTE, Timeline
+from advisor.store.columns import MISSING
 
 # A rank that runs this many times the others' operators has more of them to do, if that explains
 # this share of the time that it computes longer: one more on a slow rank does not.
@@ -92,6 +93,8 @@ def reason_of(
             surplus * usual_compute >= _EXPLAINED * compute * usual_operators
         )
         return Reason("more-work" if more else "slow-compute", evidence)
+    if not (lines[rank].launch != MISSING).any() and lines[rank].on_device:
+        return Reason("unknown", evidence)  # nothing says when the host asked for what came late
     early = max(begin_idle, loader)
     return Reason("data-loading" if early > 0.5 * idle else "late-launch", evidence)
 

@@ -53,12 +53,13 @@ def lateness_rows(
         call = next(iter(column.values()))
         if call.op in SYNCHRONISING and call.last_rank is not None:
             by_group[call.group].append(column)
-    on_device = {rank: line.on_device for rank, line in ranks.lines.items()}
     lost = lost_time(columns, ranks.clocks)
     found = [
         item
         for name in sorted(by_group, key=lambda n: (n is None, n or ""))
-        if (item := arrivals(name, by_group[name], ranks.occupancy, on_device, ranks.clocks, lost))
+        if (
+            item := arrivals(name, by_group[name], ranks.occupancy, ranks.lines, ranks.clocks, lost)
+        )
     ]
     if not found:
         return []

@@ -32,7 +32,9 @@ class Timeline:
     """Spans of one rank's device, sorted by start; all arrays are parallel, times in ns.
 
     ``kind`` indexes :data:`KINDS`; ``launch`` (when the host asked for it, on ``thread``) and
-    ``stream`` may be MISSING. ``on_device`` tells a GPU from a CPU-only rank.
+    ``stream`` may be MISSING. ``on_device`` tells a GPU from a CPU-only rank. ``gaps_are_idle``:
+    everything that ran was recorded, so that nothing ran between two spans; a table of chosen
+    operations leaves out what it has no name for.
     """
 
     rank: int
@@ -44,6 +46,7 @@ class Timeline:
     event_id: Int64s
     launch: Int64s
     thread: Int64s
+    gaps_are_idle: bool = True
 
     def __len__(self) -> int:
         return len(self.start)
@@ -75,7 +78,8 @@ def _device(con: Any, run: str, rank: int) -> Timeline:
           FROM event WHERE run = $1 AND rank = $2 AND class = 'runtime' AND correlation > 0
           GROUP BY correlation)
         SELECT list_position(['compute', 'comm', 'memory', 'sync', 'other'], class) - 1 AS kind,
-               start_ns, start_ns + dur_ns AS end_ns, stream, event_id, launch_ns, launch_tid
+               start_ns, start_ns + dur_ns AS end_ns, stream, event_id, launch_ns, launch_tid,
+               correlation
         FROM event LEFT JOIN launch USING (correlation)
         WHERE run = $1 AND rank = $2 AND class IN ('compute', 'comm', 'memory', 'sync', 'other')
           AND device IS NOT NULL AND category IS DISTINCT FROM 'gpu_user_annotation'
@@ -94,6 +98,8 @@ def _device(con: Any, run: str, rank: int) -> Timeline:
         event_id=found["event_id"],
         launch=found["launch_ns"],
         thread=found["launch_tid"],
+        # Profilers of a device number all that it runs; op tables do not.
+        gaps_are_idle=bool((found["correlation"] != MISSING).any()),
     )
 
 

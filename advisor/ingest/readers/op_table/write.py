@@ -137,15 +137,21 @@ _STATEMENTS = (
       list(DISTINCT rank ORDER BY rank)::INTEGER[] AS ranks, any_value(size) AS size
     FROM op_partner WHERE size > 1 AND process_group IS NOT NULL GROUP BY process_group
     """,
+    # A table may hold one rank of each tensor-parallel group: ranks 0, 4, ..., 60 are of a job of 64.
     # A dropped row counts at the rank that it names, where that rank has other rows.
     """
     INSERT INTO rank BY NAME
-    WITH lost AS (
+    WITH spacing AS (
+      SELECT coalesce(list_reduce(list(apart), lambda a, b: gcd(a, b)), 1) AS stride FROM (
+        SELECT rank - lag(rank) OVER (ORDER BY rank) AS apart
+        FROM (SELECT DISTINCT rank FROM op_event)) WHERE apart IS NOT NULL),
+    lost AS (
       SELECT rank, sum(rows)::BIGINT AS rows, to_json(map_from_entries(
         list({'k': reason, 'v': rows} ORDER BY reason)))::VARCHAR AS reasons
       FROM (SELECT rank, reason, count(*) AS rows FROM op_row
         WHERE reason IS NOT NULL GROUP BY rank, reason) GROUP BY rank)
-    SELECT $run AS run, e.rank, max(e.rank) OVER () + 1 AS world_size, 'device' AS timeline,
+    SELECT $run AS run, e.rank, max(e.rank) OVER () + (SELECT stride FROM spacing) AS world_size,
+      'device' AS timeline,
       count(*) AS events_read, coalesce(any_value(l.rows), 0) AS events_dropped,
       coalesce(any_value(l.reasons), '{}') AS drop_reasons, any_value(l.rows) IS NULL AS complete,
       false AS has_base_time

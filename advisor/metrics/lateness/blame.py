@@ -2,8 +2,9 @@
 
 Ranks leave a collective together and go to the next one. What a rank does in between apart from
 waiting for communication is its own: compute and idle time on its own clock, so that no clock needs
-aligning (compute alone where gaps may hold what was not recorded). Its excess over the ranks' median is what it is to blame for. The rest of its lateness it
-inherited: from a slow transfer before, from another rank that kept it waiting.
+aligning (compute alone where gaps may hold what was not recorded). Its excess over the ranks'
+median is what it is to blame for. The rest of its lateness it inherited: from a slow transfer
+before, from another rank that kept it waiting.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ _STATEMENTS = (
       list(DISTINCT rank ORDER BY rank)::INTEGER[] AS ranks, any_value(size) AS size
     FROM op_partner WHERE size > 1 AND process_group IS NOT NULL GROUP BY process_group
     """,
-    # A table may hold one rank of each tensor-parallel group: ranks 0, 4, ..., 60 are of a job of 64.
+    # A table may hold one rank of each tensor-parallel group: of ranks 0, 4, ..., 60 there are 64.
     # A dropped row counts at the rank that it names, where that rank has other rows.
     """
     INSERT INTO rank BY NAME

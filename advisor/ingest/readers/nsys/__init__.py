@@ -12,7 +12,14 @@ from advisor.errors import AdvisorError
 from advisor.ingest.readers.nsys.load import load
 from advisor.ingest.readers.nsys.nccl_ranges import read_nccl_ranges
 from advisor.ingest.readers.nsys.open import Database, opened
-from advisor.ingest.readers.nsys.processes import Process, assign_ranks, find_processes, pid_of
+from advisor.ingest.readers.nsys.pages import MAGIC, Losses, Pages
+from advisor.ingest.readers.nsys.processes import (
+    Process,
+    assign_ranks,
+    find_processes,
+    pid_column,
+    pid_of,
+)
 from advisor.ingest.source import ReadContext, Source
 from advisor.store.notes import NOT_RECORDED, PARTLY_READ
 
@@ -22,13 +29,44 @@ SUMMARY = (
 )
 PRIORITY = 70  # after Kineto traces: a rank that those already tell is not read twice
 
-_MAGIC = b"SQLite format 3\x00"
-_TABLES = (b"CUPTI_ACTIVITY_KIND", b"META_DATA_EXPORT", b"ENUM_NSYS_EVENT_TYPE", b"NVTX_EVENTS")
+_TABLES = ("CUPTI_ACTIVITY_KIND", "META_DATA_EXPORT", "ENUM_NSYS_EVENT_TYPE", "NVTX_EVENTS")
+_SCHEMA_PAGE = 1
+# Of a compressed export so much is unpacked to look for its schema, which may lie anywhere.
+_LOOKED_AT = 512 * 1024 * 1024
+_PIECE = 4 * 1024 * 1024
 
 
 def detect(source: Source) -> bool:
-    """A sqlite database that mentions tables of Nsight Systems in its first pages."""
-    return source.head.startswith(_MAGIC) and any(table in source.head for table in _TABLES)
+    """A sqlite database whose schema, wherever it lies in the file, has Nsight Systems' tables."""
+    if not source.head.startswith(MAGIC):
+        return False
+    marks = tuple(table.encode() for table in _TABLES)
+    if any(mark in source.head for mark in marks):
+        return True
+    return _in_schema(source) if source.compression == "none" else _in_stream(source, marks)
+
+
+def _in_schema(source: Source) -> bool:
+    try:
+        with Pages(source.path) as pages:
+            return any(
+                str(values[1]).startswith(_TABLES)
+                for _, values in pages.rows(_SCHEMA_PAGE, Losses())
+                if len(values) > 1
+            )
+    except (OSError, ValueError):
+        return False
+
+
+def _in_stream(source: Source, marks: tuple[bytes, ...]) -> bool:
+    longest, kept, total = max(map(len, marks)), b"", 0
+    with source.open() as stream:
+        while total < _LOOKED_AT and (piece := stream.read(_PIECE)):
+            text = kept + piece
+            if any(mark in text for mark in marks):
+                return True
+            kept, total = text[-longest:], total + len(piece)
+    return False
 
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:
@@ -82,13 +120,13 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
 def _gaps(database: Database, processes: Sequence[Process]) -> list[str]:
     """What the export leaves out without which communication cannot be told."""
     kernels = "CUPTI_ACTIVITY_KIND_KERNEL"
-    if not database.has(kernels, "start", "end", "deviceId", "globalPid", "streamId"):
+    if not database.has(kernels, "start", "end", "deviceId", "streamId"):
         how = "nsys profile --trace=cuda,nvtx, and export all tables"
         return [f"kernels are not recorded: the table {kernels} is missing ({how})"]
     seen = {
         (pid_of(global_pid), device)
         for global_pid, device in database.rows(
-            f"SELECT globalPid, deviceId FROM {kernels} GROUP BY 1, 2"
+            f"SELECT {pid_column(database, kernels)}, deviceId FROM {kernels} GROUP BY 1, 2"
         )
         if isinstance(global_pid, int)
     }

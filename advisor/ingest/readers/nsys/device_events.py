@@ -10,7 +10,7 @@ from advisor.ingest.classes import classify
 from advisor.ingest.readers.nsys.loader import Loader, string_column, text_of
 from advisor.ingest.readers.nsys.nccl_ranges import Call, all_to_all_of
 from advisor.ingest.readers.nsys.open import Database
-from advisor.ingest.readers.nsys.processes import Process, pid_of
+from advisor.ingest.readers.nsys.processes import Process, pid_column, pid_of
 
 _NO_STREAM = 0xFFFFFFFF
 
@@ -26,6 +26,16 @@ _COPY_KINDS = {
     8: "Memcpy DtoD",
     9: "Memcpy HtoH",
     10: "Memcpy PtoP",
+}
+# As the exports list them in ENUM_CUDA_MEM_KIND, in words of Kineto (CuptiActivity.cpp).
+_MEMORY_KINDS = {
+    0: "Pageable",
+    1: "Pinned",
+    2: "Device",
+    3: "Array",
+    4: "Managed",
+    5: "Device",
+    6: "Managed",
 }
 
 
@@ -57,13 +67,13 @@ def _kernel_names(database: Database) -> Iterator[tuple[int, Any, Any, str | Non
 def _kernel_rows(database: Database) -> Iterator[tuple[Any, ...]]:
     """(start, end, device, globalPid, stream, correlation, name)"""
     table = "CUPTI_ACTIVITY_KIND_KERNEL"
-    if not database.has(table, "start", "end", "deviceId", "globalPid", "streamId"):
+    if not database.has(table, "start", "end", "deviceId", "streamId"):
         return
     key = "demangledName" if database.has(table, "demangledName") else "shortName"
     name, join = string_column(database, table, key)
-    correlation = database.column(table, "correlationId")
+    correlation, pid = database.column(table, "correlationId"), pid_column(database, table)
     yield from database.rows(
-        f"SELECT e.start, e.end, e.deviceId, e.globalPid, e.streamId, {correlation}, {name} "
+        f"SELECT e.start, e.end, e.deviceId, {pid}, e.streamId, {correlation}, {name} "
         f"FROM {table} e {join} ORDER BY e.start"
     )
 
@@ -145,18 +155,18 @@ def copies(loader: Loader) -> Iterator[tuple[Any, ...]]:
         ("CUPTI_ACTIVITY_KIND_MEMCPY", "gpu_memcpy"),
         ("CUPTI_ACTIVITY_KIND_MEMSET", "gpu_memset"),
     ):
-        if not database.has(table, "start", "end", "deviceId", "globalPid", "streamId", "bytes"):
+        if not database.has(table, "start", "end", "deviceId", "streamId", "bytes"):
             continue
-        kind = database.column(table, "copyKind")
-        correlation = database.column(table, "correlationId")
-        for start, end, device, global_pid, stream, link, size, copy in database.rows(
-            f"SELECT start, end, deviceId, globalPid, streamId, {correlation}, bytes, {kind} "
+        columns = ("correlationId", "bytes", "copyKind", "srcKind", "dstKind")
+        chosen = ", ".join(database.column(table, name) for name in columns)
+        for start, end, device, global_pid, stream, link, size, copy, *ends in database.rows(
+            f"SELECT start, end, deviceId, {pid_column(database, table)}, streamId, {chosen} "
             f"FROM {table} ORDER BY start"
         ):
             process = loader.of_device.get((pid_of(global_pid) or 0, device))
             if process is None:
                 continue
-            name = _COPY_KINDS.get(copy, "Memcpy") if category == "gpu_memcpy" else "Memset"
+            name = _copy_name(copy, *ends) if category == "gpu_memcpy" else "Memset"
             row = loader.row(
                 process,
                 start,
@@ -174,19 +184,27 @@ def copies(loader: Loader) -> Iterator[tuple[Any, ...]]:
                 yield row
 
 
+def _copy_name(kind: Any, source: Any, target: Any) -> str:
+    """As Kineto writes it: ``Memcpy HtoD (Pinned -> Device)``."""
+    name = _COPY_KINDS.get(kind, "Memcpy")
+    if source in _MEMORY_KINDS and target in _MEMORY_KINDS:
+        return f"{name} ({_MEMORY_KINDS[source]} -> {_MEMORY_KINDS[target]})"
+    return name
+
+
 def syncs(loader: Loader) -> Iterator[tuple[Any, ...]]:
     """Waits of streams, events and contexts."""
     database = loader.database
     table = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-    if not database.has(table, "start", "end", "globalPid", "streamId", "syncType"):
+    if not database.has(table, "start", "end", "streamId", "syncType"):
         return
     label, join = "NULL", ""
     if database.has("ENUM_CUPTI_SYNC_TYPE", "id", "label"):
         label, join = "t.label", "LEFT JOIN ENUM_CUPTI_SYNC_TYPE t ON t.id = e.syncType"
-    device = database.column(table, "deviceId")
+    device, pid = database.column(table, "deviceId"), pid_column(database, table)
     correlation = database.column(table, "correlationId")
     for start, end, number, global_pid, stream, link, name in database.rows(
-        f"SELECT e.start, e.end, {device}, e.globalPid, e.streamId, {correlation}, {label} "
+        f"SELECT e.start, e.end, {device}, {pid}, e.streamId, {correlation}, {label} "
         f"FROM {table} e {join} ORDER BY e.start"
     ):
         pid = pid_of(global_pid) or 0

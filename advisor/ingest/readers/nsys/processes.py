@@ -61,6 +61,19 @@ def tid_of(global_id: Any) -> int | None:
     return global_id & 0xFFFFFF if isinstance(global_id, int) else None
 
 
+def pid_column(database: Database, table: str) -> str:
+    """SQL for the global process id of a device event.
+
+    Where a table has none (exports of other tools, some versions) it is that of the only process
+    which calls the GPU, else 0: the GPUs then are the ranks.
+    """
+    if "globalPid" in database.tables.get(table, set()):
+        return "globalPid"
+    callers = _pids_on_the_host(database)
+    own = next(iter(callers)) << 24 if len(callers) == 1 else 0
+    return f"({own} + 0)"  # a bare number would be a column's place in GROUP BY
+
+
 def find_processes(database: Database, path: PurePath, nccl: NcclRanges) -> list[Process]:
     """Processes with GPU activity in the order of (device, pid), with the ranks they name.
 
@@ -68,9 +81,10 @@ def find_processes(database: Database, path: PurePath, nccl: NcclRanges) -> list
     """
     rows = Counter[tuple[int, int]]()
     for table in DEVICE_TABLES:
-        if database.has(table, "globalPid", "deviceId"):
+        if database.has(table, "deviceId"):
+            pid = pid_column(database, table)
             for global_pid, device, count in database.rows(
-                f'SELECT globalPid, deviceId, count(*) FROM "{table}" GROUP BY 1, 2'
+                f'SELECT {pid}, deviceId, count(*) FROM "{table}" GROUP BY {pid}, deviceId'
             ):
                 if isinstance(global_pid, int) and isinstance(device, int):
                     rows[pid_of(global_pid) or 0, device] += count

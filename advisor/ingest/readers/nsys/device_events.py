@@ -201,10 +201,10 @@ def syncs(loader: Loader) -> Iterator[tuple[Any, ...]]:
     label, join = "NULL", ""
     if database.has("ENUM_CUPTI_SYNC_TYPE", "id", "label"):
         label, join = "t.label", "LEFT JOIN ENUM_CUPTI_SYNC_TYPE t ON t.id = e.syncType"
-    device, pid = database.column(table, "deviceId"), pid_column(database, table)
+    device, caller = database.column(table, "deviceId"), pid_column(database, table)
     correlation = database.column(table, "correlationId")
     for start, end, number, global_pid, stream, link, name in database.rows(
-        f"SELECT e.start, e.end, {device}, {pid}, e.streamId, {correlation}, {label} "
+        f"SELECT e.start, e.end, {device}, {caller}, e.streamId, {correlation}, {label} "
         f"FROM {table} e {join} ORDER BY e.start"
     ):
         pid = pid_of(global_pid) or 0

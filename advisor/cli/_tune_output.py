@@ -103,7 +103,7 @@ def print_result(sweep: Sweep, result: Recommendation) -> None:
 
     click.echo(f"RESULT   {result.verdict}")
     if result.baseline_step_ns is not None:
-        emulated = " (compute is emulated)" if sweep.workload.compute == "emulated" else ""
+        emulated = " (compute is emulated)" if sweep.job.is_emulated else ""
         click.echo(f"NOW      {result.baseline_step_ns / 1e6:.2f} ms per step{emulated}")
     noise, seen = result.resolution_share, result.confirmed_resolution_share
     if seen is not None and seen > _NOISY:
@@ -130,6 +130,13 @@ def print_result(sweep: Sweep, result: Recommendation) -> None:
         hidden = noise is not None and abs(1 - ratio) <= noise
         note = " (within the noise)" if hidden else ""
         click.echo(f"         {faster(ratio):>14s}  {describe(changes)}{note}")
+    if result.predicted_gain_share is not None:
+        click.echo(f"MODEL    predicted from the trace: {faster(1 - result.predicted_gain_share)}")
+    for line in result.how_to_set:
+        click.echo(f"WRITE    {line}")
+    for line in result.assumes:
+        if "losses" in line or "numbers" in line:
+            click.echo(f"CARE     {line}")
     if result.recommended:
         click.echo(f"NEXT     {start_line(sweep.folder)}")
 

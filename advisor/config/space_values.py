@@ -18,17 +18,21 @@ from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 
 
-def check_values(path: Path, axes: list[tuple[str, list[Any]]]) -> None:
+def check_values(
+    path: Path, axes: list[tuple[str, list[Any]]], model: type[BaseModel] = Workload
+) -> None:
     """Raise AdvisorError with file, line, setting, value and what is allowed, for every mistake.
 
     ``axes`` are (setting, values) in the order of the file; a variable's name has a dot before it
-    (``env.NCCL_ALGO``).
+    (``env.NCCL_ALGO``). ``model`` has the other settings as its fields.
     """
     problems = [
         (axis, place, text)
         for axis, (setting, values) in enumerate(axes)
-        for place, text in (_of_variable if setting.startswith("env.") else _of_setting)(
-            setting, values
+        for place, text in (
+            _of_variable(setting, values)
+            if setting.startswith("env.")
+            else _of_setting(setting, values, model)
         )
     ]
     if not problems:
@@ -43,8 +47,10 @@ def check_values(path: Path, axes: list[tuple[str, list[Any]]]) -> None:
     )
 
 
-def _of_setting(setting: str, values: list[Any]) -> Iterator[tuple[int, str]]:
-    adapter = _adapter(setting)
+def _of_setting(
+    setting: str, values: list[Any], model: type[BaseModel]
+) -> Iterator[tuple[int, str]]:
+    adapter = _adapter(setting, model)
     for place, value in enumerate(values):
         try:
             adapter.validate_python(value)
@@ -61,9 +67,8 @@ def _of_variable(setting: str, values: list[Any]) -> Iterator[tuple[int, str]]:
 
 
 @cache
-def _adapter(setting: str) -> TypeAdapter[Any]:
-    """What a workload file takes for a setting, its limits included."""
-    model: type[BaseModel] = Workload
+def _adapter(setting: str, model: type[BaseModel]) -> TypeAdapter[Any]:
+    """What a model takes for a setting, its limits included."""
     *sections, name = setting.split(".")
     for section in sections:
         annotation = model.model_fields[section].annotation

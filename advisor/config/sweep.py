@@ -8,11 +8,11 @@ left out and said so: a knob that the backend ignores is never swept as if it we
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -58,7 +58,12 @@ class _Model(BaseModel):
 
 
 class Axis(_Model):
-    """One knob and the values to try; the workload's own value is always tried as well."""
+    """One knob and the values to try; the job's own value is always tried as well.
+
+    ``SETTINGS`` is the model whose fields are the settings that are no environment variables.
+    """
+
+    SETTINGS: ClassVar[type[BaseModel]] = Workload
 
     setting: str = Field(pattern=r"^(env\.[A-Z][A-Z0-9_]*|[a-z][a-z0-9_.]*)$")
     values: list[Value] = Field(min_length=1)
@@ -93,7 +98,7 @@ class Axis(_Model):
     @field_validator("setting")
     @classmethod
     def _known(cls, setting: str) -> str:
-        known = _workload_settings()
+        known = _settings_of(cls.SETTINGS)
         if why := _no_axis(setting):
             raise ValueError(f"{setting} is no axis: {why}")
         if not setting.startswith(ENVIRONMENT_PREFIX) and setting not in known:
@@ -154,14 +159,16 @@ class LeftOut(_Model):
 class Space(_Model):
     """The axes of a sweep, and what was left out of it on purpose."""
 
+    AXIS: ClassVar[type[Axis]] = Axis
+
     name: str = "space"
     description: str = ""
-    axes: list[Axis] = Field(min_length=1)
+    axes: Sequence[Axis] = Field(min_length=1)
     left_out: list[LeftOut] = []
 
     @field_validator("axes")
     @classmethod
-    def _once(cls, axes: list[Axis]) -> list[Axis]:
+    def _once(cls, axes: Sequence[Axis]) -> Sequence[Axis]:
         names = [axis.setting for axis in axes]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -205,10 +212,11 @@ def on_interface(axes: Iterable[Axis], interface: str | None) -> list[Axis]:
     ]
 
 
-def load_space(path: Path) -> Space:
+def load_space(path: Path, kind: type[Space] = Space) -> Space:
     """Read a space file; every mistake is reported with file and line."""
-    space = load_model(path, Space)
-    check_values(path, [(axis.setting, axis.values) for axis in space.axes])
+    space = load_model(path, kind)
+    listed = [(axis.setting, axis.values) for axis in space.axes]
+    check_values(path, listed, kind.AXIS.SETTINGS)
     return space
 
 
@@ -218,10 +226,10 @@ def default_space(backend: str) -> Space:
 
 
 @cache
-def _workload_settings() -> tuple[str, ...]:
-    """Every setting of a workload that holds one value, those inside a section dotted."""
+def _settings_of(model: type[BaseModel]) -> tuple[str, ...]:
+    """Every setting of a model that holds one value, those inside a section dotted."""
     names = []
-    for name, field in Workload.model_fields.items():
+    for name, field in model.model_fields.items():
         sections = [
             kind
             for kind in (field.annotation, *get_args(field.annotation))

@@ -23,6 +23,11 @@ _OUT_OF_MEMORY = re.compile(
     r"out of memory|OutOfMemoryError|can't allocate memory|Cannot allocate memory|MemoryError|"
     r"std::bad_alloc"
 )
+# As Python ends a traceback; torchrun puts "[rank0]: " in front.
+_ERROR = re.compile(
+    r"^(\[rank\d+\]:? *)?[\w.]*(Error|Exception|Interrupt)\b|" + _OUT_OF_MEMORY.pattern
+)
+_LOG_END = 65536  # bytes of a command's log in which its errors are looked for
 _LAST_WORDS = 4096  # bytes of a log's end in which a dying process says why
 
 
@@ -62,6 +67,18 @@ def kernel_kills() -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+
+
+def last_error(log: Path) -> tuple[str, bool]:
+    """Why a command failed, from the end of its ``log``: the first error that is no echo of
+    another rank's end, and whether memory ran out. ('', False) where it does not say."""
+    with log.open("rb") as handle:
+        handle.seek(max(0, log.stat().st_size - _LOG_END))
+        lines = handle.read().decode("utf-8", "replace").splitlines()
+    said = [line.strip() for line in lines if _ERROR.search(line)]
+    ran_out = next((line for line in said if _OUT_OF_MEMORY.search(line)), None)
+    cause = ran_out or next((line for line in said if not _ECHO.search(line)), None)
+    return (cause or (said[0] if said else ""))[:300], ran_out is not None
 
 
 def kept(folder: Path, world_size: int) -> str:

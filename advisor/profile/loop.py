@@ -5,7 +5,6 @@ Steps are timed outside the profiled window as well, so that the profiler's own 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import torch
 
 from advisor.config.workload import Workload
 from advisor.profile import data, names
+from advisor.profile.clock import Clock
 from advisor.profile.early_stop import STEPS_BETWEEN_LOOKS, Race
 from advisor.profile.models.decoder import next_token_loss
 from advisor.profile.ranges import LayerRanges, named
@@ -33,31 +33,6 @@ class StepTimes:
     profiled_ns: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     stopped_early: bool = False
-
-
-class Clock:
-    """Durations between step boundaries: CUDA events on a GPU, the monotonic clock on a CPU."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._on_gpu = device.type == "cuda"
-        self._marks: list[Any] = []
-
-    def mark(self) -> None:
-        """A boundary between two steps."""
-        if self._on_gpu:
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            self._marks.append(event)
-        else:
-            self._marks.append(time.perf_counter_ns())
-
-    def durations_ns(self) -> list[int]:
-        """Time between successive marks."""
-        pairs = zip(self._marks, self._marks[1:], strict=False)
-        if self._on_gpu:
-            torch.cuda.synchronize()
-            return [round(a.elapsed_time(b) * 1e6) for a, b in pairs]
-        return [b - a for a, b in pairs]
 
 
 class Loop:

@@ -70,6 +70,11 @@ class StepRecorder:
         self._counted: int | None = None
         self._range: Any = None
 
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more is recorded here."""
+        return self._finished
+
     def count_optimizer_steps(self) -> None:
         """Count a step whenever the first optimizer that is seen has stepped."""
         self._hook = register_optimizer_step_post_hook(self._optimizer_stepped)

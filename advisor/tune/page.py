@@ -49,7 +49,7 @@ def build_store(sweep: Sweep, modelled: Sequence[tuple[Any, ...]]) -> Store | No
         return None
     store = Store.create(sweep.folder / "sweep.duckdb", force=True)
     try:
-        ingest(_traces(folder), store, run=sweep.workload.name)
+        ingest(_traces(folder), store, run=sweep.job.name)
         derive(store)
         annotate(store)
         rows = [*trial_rows(sweep), *modelled]
@@ -68,7 +68,7 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
     """report.html: the recommendation as the verdict, the sweep, and the baseline's diagnosis."""
     store.con.execute(
         "INSERT INTO sweep VALUES (?, ?)",
-        [sweep.workload.name, recommendation.model_dump_json()],
+        [sweep.job.name, recommendation.model_dump_json()],
     )
     report: FindingsReport = engine.diagnose(store, command="advisor tune --sweep")
     verdict = report.verdict.model_copy(
@@ -92,7 +92,7 @@ def _cause(sweep: Sweep, recommendation: Recommendation) -> str:
     if not sweep.axes:
         return sweep_section.MODELLED
     if recommendation.recommended:
-        emulated = sweep.workload.compute == "emulated"
+        emulated = sweep.job.is_emulated
         return sweep_section.WON_EMULATED if emulated else sweep_section.WON
     compared = any(one.ratio is not None for one in sweep.tried())
     known = compared and recommendation.confidence in ("measured", EMULATED)
@@ -105,7 +105,7 @@ def _tried(sweep: Sweep, recommendation: Recommendation) -> str:
     emulated = (
         "Compute was emulated (layers wait instead of computing): not a measurement of a real "
         "job's step. "
-        if sweep.workload.compute == "emulated"
+        if sweep.job.is_emulated
         else ""
     )
     return (

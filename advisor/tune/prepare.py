@@ -14,6 +14,7 @@ from advisor.model.nccl.env.check import check_env
 from advisor.model.nccl.version import NcclVersion
 from advisor.tune.budget import combinations_in
 from advisor.tune.points import Points, comparable, job_identity, refusals
+from advisor.tune.reference import ReferenceJob
 from advisor.tune.search import default_limit
 from advisor.tune.sweep import Sweep
 
@@ -86,7 +87,7 @@ def of_real_work(job: Workload, axes: Sequence[Axis]) -> tuple[list[Axis], list[
 def traced_only(workload: Workload, folder: Path, *, timeout_s: float) -> Sweep:
     """A sweep that varies nothing: the present settings run once, for their trace."""
     return Sweep(
-        workload=_long_enough(workload),
+        job=ReferenceJob(_long_enough(workload)),
         axes=(),
         folder=folder,
         points=Points.of((), {}),
@@ -104,6 +105,7 @@ def prepare(
     trials: int | None,
     seconds: float | None,
     timeout_s: float,
+    source: Path | None = None,
 ) -> Sweep:
     """A sweep ready to run, of ``trials`` in all or of ``seconds``.
 
@@ -134,7 +136,7 @@ def prepare(
             hint="see the strategies and backends of the axes, or pass --space",
         )
     return Sweep(
-        workload=workload,
+        job=ReferenceJob(workload, source, given),
         axes=varied,
         folder=folder,
         points=points,
@@ -145,7 +147,6 @@ def prepare(
         refused=[f"{name}: {why}" for name, why in refused.items()],
         seconds=seconds,
         timeout_s=timeout_s,
-        timed_steps=given,
     )
 
 

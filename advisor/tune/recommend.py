@@ -15,20 +15,15 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from advisor import __version__
-from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
-from advisor.config.workload import Workload
+from advisor.config.sweep import Configuration
 from advisor.tune.atomic_files import write_atomic
 from advisor.tune.budget import CONFIRMATION_ROUNDS
 from advisor.tune.frontier import frontier
-from advisor.tune.patched import patched_text
+from advisor.tune.job import variables_of
+from advisor.tune.losses import numbers_changed
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import Sweep
 from advisor.tune.verdict import confidence, describe, leave_it, log_of, measured, not_reached
-
-_EMULATED = (
-    "compute: emulated: layers wait for as long as the workload says instead of computing; only "
-    "communication and what hides it are real, so that the gain holds of no real job's step"
-)
 
 
 class Confirmation(BaseModel):
@@ -38,6 +33,7 @@ class Confirmation(BaseModel):
 
     changes: Configuration
     search_gain_share: float
+    predicted_gain_share: float | None = None  # by a replay of the present settings' trace
     gain_share: float
     gain_low: float
     gain_high: float
@@ -62,6 +58,8 @@ class Recommendation(BaseModel):
     baseline_step_ns: int | None = None
     resolution_share: float | None = None  # of a single trial
     confirmed_resolution_share: float | None = None  # of the mean over the confirmation's pairs
+    predicted_gain_share: float | None = None
+    how_to_set: list[str] = []  # what to write in the script, where no file of ours says it
     assumes: list[str]
     trials: dict[str, int]
     resumed_at: list[int] = []  # the first trial of every sitting but the first
@@ -106,6 +104,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
             Confirmation(
                 changes=_changes(sweep, candidate.configuration),
                 search_gain_share=1 - (candidate.ratio or 1.0),
+                predicted_gain_share=_predicted(sweep, candidate.configuration),
                 gain_share=gain.share,
                 gain_low=gain.low,
                 gain_high=gain.high,
@@ -127,12 +126,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
             for result in sweep.results
             if not result.is_timed
         ],
-        "assumes": [
-            f"{sweep.workload.world_size} ranks on this machine, {sweep.workload.name}, "
-            f"strategy {sweep.workload.strategy}",
-            "the same torch, backend and links; check again after changing one of them",
-            *([_EMULATED] if sweep.workload.compute == "emulated" else []),
-        ],
+        "assumes": sweep.job.assumptions(),
     }
     if winner is not None:
         configuration, gain = winner
@@ -142,7 +136,11 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
             for axis in sweep.axes
             if axis.changes_training and axis.setting in changes
         ]
+        changed = numbers_changed(sweep, configuration)
+        common["assumes"] += [changed] if changed else []
         return Recommendation(
+            predicted_gain_share=_predicted(sweep, configuration),
+            how_to_set=sweep.job.how_to_set(changes),
             verdict=f"set {describe(changes)}: the {_step(sweep)} is {gain.share:.1%} shorter "
             f"({gain.low:.1%} to {gain.high:.1%}, {CONFIRMATION_ROUNDS} fresh A/B pairs)",
             recommended=True,
@@ -162,8 +160,13 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
     )
 
 
+def _predicted(sweep: Sweep, configuration: Configuration) -> float | None:
+    ratio = sweep.predictions.of(configuration) if sweep.predictions is not None else None
+    return None if ratio is None else 1 - ratio
+
+
 def _step(sweep: Sweep) -> str:
-    return "emulated step" if sweep.workload.compute == "emulated" else "step"
+    return "emulated step" if sweep.job.is_emulated else "step"
 
 
 def start_line(folder: Path) -> str:
@@ -171,56 +174,20 @@ def start_line(folder: Path) -> str:
     return shlex.join(["sh", str(folder / "run.sh")])
 
 
-def write_files(
-    sweep: Sweep, recommendation: Recommendation, folder: Path, *, source: Path | None = None
-) -> list[Path]:
-    """recommendation.json, and with a winner env.sh, workload.yaml, run.sh and torchrun.sh.
-
-    ``source`` is the workload's own file, whose comments are kept.
-    """
+def write_files(sweep: Sweep, recommendation: Recommendation, folder: Path) -> list[Path]:
+    """recommendation.json, and with a winner env.sh and what runs the job with it."""
     text = recommendation.model_dump_json(indent=1)
     written = [write_atomic(folder / "recommendation.json", f"{text}\n")]
     if not recommendation.recommended:
         return written
-    changes = recommendation.changes
-    variables = {
-        name.removeprefix(ENVIRONMENT_PREFIX): value
-        for name, value in changes.items()
-        if name.startswith(ENVIRONMENT_PREFIX)
-    }
-    settings = {k: v for k, v in changes.items() if not k.startswith(ENVIRONMENT_PREFIX)}
     note = f"# advisor tune: {recommendation.verdict}\n"
     lines = [
-        f"unset {name}" if value is None else f"export {name}={shlex.quote(str(value))}"
-        for name, value in variables.items()
+        f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+        for name, value in variables_of(recommendation.changes).items()
     ]
     body = "\n".join(lines) if lines else "# no environment variable changes"
     written.append(write_atomic(folder / "env.sh", f"{note}{body}\n"))
-    patched = sweep.workload.with_settings(settings).without("timed_steps")
-    if sweep.timed_steps is not None:
-        patched = patched.with_settings({"timed_steps": sweep.timed_steps})
-    text = patched_text(patched, source)
-    written.append(write_atomic(folder / "workload.yaml", note + text))
-    script = f"#!/bin/sh\n{note}set -eu\n. {shlex.quote(str((folder / 'env.sh').resolve()))}\n"
-    recommended = shlex.quote(str((folder / "recommended").resolve()))
-    job = shlex.quote(str((folder / "workload.yaml").resolve()))
-    started = {
-        "run.sh": f'advisor profile {job} -o {recommended} "$@"',
-        "torchrun.sh": _torchrun(patched, folder / "recommended-torchrun"),
-    }
-    for name, line in started.items():
-        written.append(write_atomic(folder / name, f"{script}exec {line}\n", mode=0o755))
-    return written
-
-
-def _torchrun(workload: Workload, folder: Path) -> str:
-    """The torchrun line that runs ``workload`` into ``folder``, which is prepared for it."""
-    from advisor.profile import commands, launch
-
-    (folder / "logs").mkdir(parents=True, exist_ok=True)
-    launch.write_job(workload, folder)
-    (line,) = commands.torchrun(workload, folder, nodes=1, endpoint="")
-    return line
+    return [*written, *sweep.job.write(recommendation.changes, folder, note)]
 
 
 def trial_rows(sweep: Sweep) -> list[tuple[Any, ...]]:
@@ -230,7 +197,7 @@ def trial_rows(sweep: Sweep) -> list[tuple[Any, ...]]:
         good = result.is_timed
         rows.append(
             (
-                sweep.workload.name,
+                sweep.job.name,
                 result.number,
                 json.dumps(_changes(sweep, result.configuration)),
                 result.is_baseline,

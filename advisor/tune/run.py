@@ -24,7 +24,7 @@ def run(
     (plan, None) and after it (None, result). Raises AdvisorError where somebody removed the folder.
     """
     header = {
-        "workload": sweep.workload.model_dump(mode="json"),
+        **sweep.job.document(),
         "axes": [axis.model_dump(mode="json") for axis in sweep.axes],
         "start": sweep.start,
     }
@@ -43,7 +43,7 @@ def run(
         journal.require_there()
         try:
             result = run_trial(
-                sweep.workload,
+                sweep.job,
                 plan.configuration,
                 sweep.folder / "trials" / f"{number:04d}",
                 number=number,

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.config.sweep import Axis, Configuration
-from advisor.config.workload import Workload
 from advisor.tune.budget import (
     CANDIDATES,
     CONFIRMATION_ROUNDS,
@@ -18,6 +17,7 @@ from advisor.tune.budget import (
     trials_to_confirm,
 )
 from advisor.tune.evidence import Evidence
+from advisor.tune.job import Job
 from advisor.tune.points import Points
 from advisor.tune.search import Predicted, Search
 
@@ -35,14 +35,13 @@ class Plan:
 
 @dataclass(kw_only=True)
 class Sweep(Evidence):
-    """One sweep over ``axes`` of ``workload``; results live in ``folder``.
+    """One sweep over ``axes`` of ``job``; results live in ``folder``.
 
-    ``fixed`` are axes without a second value that this workload can run, ``refused`` says of each
+    ``fixed`` are axes without a second value that this job can run, ``refused`` says of each
     value that it refuses why. Without ``axes`` the present settings run once, for their trace.
-    ``timed_steps`` is what the user's workload says of them (None: nothing); trials may run more.
     """
 
-    workload: Workload
+    job: Job
     axes: Sequence[Axis]
     folder: Path
     points: Points
@@ -52,7 +51,6 @@ class Sweep(Evidence):
     fixed: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     predictions: Predicted | None = None
-    timed_steps: int | None = None
 
     @property
     def start(self) -> Configuration:

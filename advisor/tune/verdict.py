@@ -192,7 +192,7 @@ step."""
 
 def measured(sweep: Sweep) -> str:
     """What to call what the trials of ``sweep`` gave: measured, or emulated."""
-    return EMULATED if sweep.workload.compute == "emulated" else "measured"
+    return EMULATED if sweep.job.is_emulated else "measured"
 
 
 def confidence(sweep: Sweep, floor: float | None) -> str:

@@ -73,4 +73,4 @@ def test_the_present_settings_alone_are_timed_over_as_many_steps_as_any_trial(
     tmp_path: Path,
 ) -> None:
     job = Workload(name="w", timed_steps=5)
-    assert traced_only(job, tmp_path, timeout_s=1).workload.timed_steps == MINIMUM_TIMED_STEPS
+    assert traced_only(job, tmp_path, timeout_s=1).job.workload.timed_steps == MINIMUM_TIMED_STEPS

@@ -19,11 +19,14 @@ def test_the_number_of_timed_steps_stays_the_users(tmp_path: Path, own: str) -> 
     source.write_text(f"# mine\nname: w\n{own}\nbucket_cap_mb: 25\n")
     folder = tmp_path / "sweep"
     folder.mkdir()
-    sweep = prepare(load_workload(source), AXES, folder, {}, trials=None, seconds=None, timeout_s=1)
-    assert sweep.workload.timed_steps == 15
+    sweep = prepare(
+        load_workload(source), AXES, folder, {},
+        trials=None, seconds=None, timeout_s=1, source=source,
+    )  # fmt: skip
+    assert sweep.job.workload.timed_steps == 15
     play(sweep, {1.0: 90, 5.0: 70, 25.0: 100})
     # WHEN the winner is written
-    write_files(sweep, recommend(sweep, []), folder, source=source)
+    write_files(sweep, recommend(sweep, []), folder)
     # THEN only what won is another
     lines = (folder / "workload.yaml").read_text().splitlines()[1:]
     assert lines == ["# mine", "name: w", *([own] if own else [""]), "bucket_cap_mb: 5.0"]

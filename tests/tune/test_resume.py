@@ -129,7 +129,7 @@ def test_no_trial_is_stopped_early_by_a_step_of_an_earlier_sitting(
 
 def _header(sweep: Sweep) -> dict[str, Any]:
     return {
-        "workload": sweep.workload.model_dump(mode="json"),
+        **sweep.job.document(),
         "axes": [axis.model_dump(mode="json") for axis in sweep.axes],
         "start": sweep.start,
     }

@@ -26,6 +26,7 @@ from advisor.tune.page import _cause, build_store
 from advisor.tune.predictions import from_trace
 from advisor.tune.prepare import prepare
 from advisor.tune.recommend import recommend, write_files
+from advisor.tune.reference import ReferenceJob
 from advisor.tune.sweep import Sweep
 from advisor.tune.trial import TrialResult
 from tests.tune.test_sweep import finish, make, play
@@ -115,9 +116,9 @@ def test_the_patched_workload_keeps_the_users_comments_and_order(tmp_path: Path)
     source = tmp_path / "job.yaml"
     source.write_text(SOURCE)
     sweep = make(tmp_path)
-    sweep.workload = load_workload(source).with_settings({"timed_steps": 15})
+    sweep.job = ReferenceJob(load_workload(source).with_settings({"timed_steps": 15}), source)
     play(sweep, STEPS_MS)
-    write_files(sweep, recommend(sweep, []), tmp_path, source=source)
+    write_files(sweep, recommend(sweep, []), tmp_path)
     note, text = (tmp_path / "workload.yaml").read_text().split("\n", 1)
     assert note.startswith("# advisor tune: set bucket_cap_mb=5")
     expected = SOURCE.replace("bucket_cap_mb: 0.5 ", "bucket_cap_mb: 5.0 ")
@@ -129,8 +130,9 @@ def test_a_file_that_has_changed_since_is_not_patched(tmp_path: Path) -> None:
     source = tmp_path / "job.yaml"
     source.write_text(SOURCE + "colour: red\n")
     sweep = make(tmp_path)
+    sweep.job = replace(sweep.job, source=source)
     play(sweep, STEPS_MS)
-    write_files(sweep, recommend(sweep, []), tmp_path, source=source)
+    write_files(sweep, recommend(sweep, []), tmp_path)
     job = load_workload(tmp_path / "workload.yaml")
     assert (job.name, job.bucket_cap_mb) == ("w", 5.0)
 
@@ -152,8 +154,9 @@ def test_a_trial_without_a_trace_says_how_it_ended_when_it_is_diagnosed(
     monkeypatch.setattr(launch, "launch", crash)
     folder = tmp_path / "0003"
     result = trials.run_trial(
-        Workload(name="w"), {}, folder, number=3, is_baseline=False, purpose="search", timeout_s=1
-    )
+        ReferenceJob(Workload(name="w")), {}, folder,
+        number=3, is_baseline=False, purpose="search", timeout_s=1,
+    )  # fmt: skip
     assert json.loads((folder / FILE_NAME).read_text())["status"] == result.status == "crash"
     # WHEN somebody wants it diagnosed THEN that is what they hear
     with pytest.raises(AdvisorError) as error:

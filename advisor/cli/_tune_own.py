@@ -1,0 +1,79 @@
+"""``advisor tune --sweep -- COMMAND``: what is known before the first trial, and how it is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from advisor.config.own import OwnJob
+    from advisor.tune.survey import Survey
+    from advisor.tune.sweep import Sweep
+
+_SHOWN = 3
+
+
+def job_of(line: tuple[str, ...], workload: Path | None, given: dict[str, Any]) -> OwnJob:
+    """The job of a command line or of a workload file; options win. Raises AdvisorError."""
+    from pydantic import ValidationError
+
+    from advisor.config.own import OwnJob, load_own_job
+
+    stated = (
+        load_own_job(workload).model_dump(exclude_unset=True)
+        if workload is not None
+        else {"command": line}
+    )
+    try:
+        return OwnJob.model_validate(stated | given)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = ".".join(str(part) for part in problem["loc"])
+        said = str(problem["msg"]).removeprefix("Value error, ")
+        raise AdvisorError(f"{name}: {said}", where="command line") from error
+
+
+def plan(
+    job: OwnJob,
+    folder: Path,
+    space: Path | None,
+    *,
+    trials: int | None,
+    seconds: float | None,
+    timeout_s: float,
+    resume: bool,
+    quiet: bool,
+) -> tuple[Sweep, list[str]]:
+    """Look at the job once, and choose what to try; also what is left out of the space, and why."""
+    from advisor.tune.survey import prepare_own, survey
+
+    if not quiet:
+        click.echo("Looking at the job: one run with its present settings, recorded", err=True)
+    if (folder / "trials.jsonl").exists() and not resume:
+        raise AdvisorError(
+            "holds an earlier sweep", where=str(folder), hint="pass --resume or another -o"
+        )
+    found = survey(job, folder, timeout_s=timeout_s, again=resume)
+    if not quiet:
+        _say(found)
+    return prepare_own(
+        job, found, folder, space, trials=trials, seconds=seconds, timeout_s=timeout_s
+    )
+
+
+def _say(found: Survey) -> None:
+    wrappers = ", ".join(name.upper() for name in found.built) or "no DDP or FSDP"
+    share = found.exposed_share
+    exposed = "" if share is None else f", communication costs {share:.1%} of the step"
+    click.echo(
+        f"{wrappers} on {found.world_size} ranks ({found.backend or 'no backend'}){exposed}",
+        err=True,
+    )
+    click.echo(f"Diagnosis: {found.diagnosis}", err=True)
+    for rule, gain in list(found.findings.items())[:_SHOWN]:
+        predicted = f": up to {gain:.1%} of the step" if gain else ""
+        click.echo(f"  {rule}{predicted}", err=True)

@@ -1,0 +1,104 @@
+"""``advisor tune --sweep WORKLOAD``: a reference workload and a space as a sweep ready to run."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from advisor.config.paths import shipped
+from advisor.config.sweep import Axis, default_space, load_space, on_interface
+from advisor.config.workload import load_workload
+from advisor.errors import AdvisorError
+from advisor.model.nccl.version import NcclVersion
+from advisor.tune.modelled import NcclModel
+from advisor.tune.prepare import (
+    check_job,
+    check_strategies,
+    check_variables,
+    of_real_work,
+    prepare,
+    traced_only,
+)
+from advisor.tune.sweep import Sweep
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """``unheeded`` is what this job ignores of the space, ``left_out`` all that is not swept."""
+
+    plan: Sweep
+    unheeded: list[str]
+    left_out: list[str]
+    model: NcclModel | None
+
+
+def prepared(
+    workload: Path | None,
+    folder: Path,
+    space: Path | None,
+    overrides: dict[str, Any],
+    *,
+    machine: str | None,
+    nodes: int,
+    version: NcclVersion,
+    trials: int | None,
+    seconds: float | None,
+    timeout_s: float,
+) -> Prepared:
+    """The sweep of ``workload`` (default: the tiny GPT-2) over ``space``. Raises AdvisorError.
+
+    ``machine`` and ``nodes`` are what NCCL's cost model is asked about.
+    """
+    workload = workload or shipped("workloads") / "gpt2.yaml"
+
+    reference = load_workload(workload)
+    reference = reference.with_settings({k: v for k, v in overrides.items() if v is not None})
+    check_job(reference)
+    backend = "nccl" if reference.device == "cuda" else "gloo"
+    axes_file = load_space(space) if space else default_space(backend)
+    if space:
+        check_strategies(space, axes_file.axes)
+        check_variables(space, axes_file.axes, version)
+    axes, ignored = axes_file.for_job(backend, reference.strategy)
+    axes = on_interface(axes, os.environ.get("GLOO_SOCKET_IFNAME"))
+    model = NcclModel.of(machine, nodes, version, ignored) if machine else None
+    modelled_on = f"{nodes} x {machine}" if machine else ""
+    axes, not_real = of_real_work(reference, axes)
+    unheeded = [
+        axis.why_ignored(backend, reference.strategy, modelled_on=modelled_on) for axis in ignored
+    ]
+    unheeded += not_real
+    if axes:
+        plan = prepare(
+            reference,
+            axes,
+            folder,
+            dict(os.environ),
+            trials=trials,
+            seconds=seconds,
+            timeout_s=timeout_s,
+            source=workload,
+        )
+    elif model is not None and model.settings:
+        plan = traced_only(reference, folder, timeout_s=timeout_s)
+    else:
+        raise _nothing_to_vary(ignored, unheeded, str(space or backend), model)
+    left_out = [*unheeded, *(f"{item.setting}: {item.why}" for item in axes_file.left_out)]
+    return Prepared(plan, unheeded, left_out, model)
+
+
+def _nothing_to_vary(
+    ignored: list[Axis], unheeded: list[str], where: str, model: NcclModel | None
+) -> AdvisorError:
+    hint = "name an axis that this job heeds, or take the default space (no --space)"
+    if model is not None:
+        unheeded = [*unheeded, *model.left_out]
+        hint = f"NCCL's model ranks NCCL_ALGO and NCCL_PROTO; or {hint}"
+    elif any(axis.is_modelled for axis in ignored):
+        hint = (
+            "give --topology MACHINE (dgx-h100 ..., or a YAML file) for NCCL's modelled ranking, "
+            f"or {hint}"
+        )
+    return AdvisorError(f"nothing to vary: {'; '.join(unheeded)}", where=where, hint=hint)

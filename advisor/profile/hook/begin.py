@@ -1,0 +1,34 @@
+"""Sets the hook to work in a process that has imported torch, module by module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+from advisor.profile.hook import construction, order, saves, steps
+
+_CHANGES: dict[str, Callable[[ModuleType], None]] = {
+    "torch.distributed.fsdp._fully_shard._fully_shard": construction.change_fully_shard,
+    "torch.distributed.fsdp.fully_sharded_data_parallel": construction.change_fsdp1,
+}
+
+
+def after_import(name: str, module: ModuleType) -> set[str]:
+    """Do what module ``name`` waits for; the names of further modules to be told of."""
+    asked = order.given()
+    if asked is None:
+        return set()
+    if name != "torch":
+        _CHANGES.get(name, saves.suppress)(module)
+        return set()
+    marker = order.loaded(Path(asked.folder))
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+    construction.wanted.update(asked.settings)
+    construction.change_ddp()
+    steps.count(asked)
+    if asked.ends:
+        saves.suppress(module)
+        return set(_CHANGES) | set(saves.WRITERS)
+    return set(_CHANGES)

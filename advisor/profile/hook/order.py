@@ -1,0 +1,76 @@
+"""What the ranks of a command are asked to do: one JSON text in their environment.
+
+The launching side writes it with :func:`environment`, the ranks read it with :func:`given`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "ADVISOR_HOOK"
+_SITE = Path(__file__).parent / "site"
+_ROOT = Path(__file__).resolve().parents[3]
+# Loggers that would open a run of their own for every trial; each one's documented off switch.
+_LOGGERS_OFF = {
+    "WANDB_MODE": "disabled",  # docs.wandb.ai/guides/track/environment-variables
+    "COMET_MODE": "disabled",  # comet.com/docs/v2: offline | disabled
+    "NEPTUNE_MODE": "debug",  # docs.neptune.ai: debug sends nothing
+    "CLEARML_OFFLINE_MODE": "1",  # clear.ml/docs: nothing leaves the machine
+}
+
+
+@dataclass(frozen=True)
+class Order:
+    """``folder`` takes the results; ``steps`` are timed after ``warmup``, then ``traced`` recorded.
+
+    ``settings`` are applied where the script builds its wrappers. With ``ends`` a rank leaves once
+    it has its results, and writes no checkpoint of the job's; else it goes on to its own end.
+    ``stop_above_ns``: steps surely longer than this end the trial. ``timeout_s`` is how long ranks
+    wait for each other at the end.
+    """
+
+    folder: str
+    warmup: int = 0
+    steps: int = 0
+    traced: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+    ends: bool = False
+    stop_above_ns: float | None = None
+    timeout_s: float = 60.0
+    ranks: tuple[int, ...] | None = None
+    record_shapes: bool = True
+    record_memory: bool = False
+
+
+def environment(order: Order, present: Mapping[str, str]) -> dict[str, str]:
+    """``present`` with what makes Python load the hook and what that is to do."""
+    path = [str(_SITE), *filter(None, [present.get("PYTHONPATH")])]
+    text = json.dumps({"root": str(_ROOT), **asdict(order)})
+    quiet = {name: value for name, value in _LOGGERS_OFF.items() if order.ends}
+    return {**present, **quiet, "PYTHONPATH": os.pathsep.join(path), VARIABLE: text}
+
+
+def given() -> Order | None:
+    """The order in this process's environment; None without one."""
+    text = os.environ.get(VARIABLE)
+    if not text:
+        return None
+    document = json.loads(text)
+    document.pop("root", None)
+    ranks = document.pop("ranks", None)
+    return Order(**document, ranks=None if ranks is None else tuple(ranks))
+
+
+def alive(folder: Path, rank: int) -> Path:
+    """The file whose time a rank renews while it steps."""
+    return folder / "logs" / f"rank{rank}.alive"
+
+
+def loaded(folder: Path) -> Path:
+    """The file that says that the hook was loaded into a process with torch at all."""
+    return folder / "logs" / "hook.loaded"

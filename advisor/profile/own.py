@@ -1,0 +1,180 @@
+"""Runs somebody's own training command with the hook in its ranks, and ends it when they are done.
+
+The command's launcher starts the ranks, here or on other machines; what they leave in the folder
+says how far they are. A command whose ranks have their results is asked to stop (SIGTERM to its
+process group), then made to (SIGKILL).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import AdvisorError
+from advisor.profile import files
+from advisor.profile.failures import LaunchError, last_error
+from advisor.profile.hook import order
+
+LOG = "logs/command.log"
+_LOOK_S = 0.1
+_GRACE_S = 10.0
+# Open MPI's mpirun hands on no variable that it is not asked to (man mpirun: -x).
+_EXPORTED_BY_MPIRUN = ("PYTHONPATH", order.VARIABLE)
+
+
+def run(
+    command: Sequence[str],
+    asked: order.Order,
+    environment: Mapping[str, str],
+    *,
+    timeout_s: float,
+    cwd: Path | None = None,
+) -> list[dict[str, Any]]:
+    """Run ``command`` until its ranks have their results, or to its own end; what each rank left.
+
+    ``timeout_s`` is how long it may make no progress: no step, no line of output. Raises
+    LaunchError with what the command said last; its output is in the order's folder (``LOG``).
+    """
+    folder = Path(asked.folder)
+    log = folder / LOG
+    log.parent.mkdir(parents=True, exist_ok=True)
+    full = order.environment(asked, environment)
+    arguments = exporting(command, set(full) - set(environment) | {"PYTHONPATH"})
+    with log.open("wb") as output:
+        try:
+            process = subprocess.Popen(
+                arguments,
+                env=full,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise AdvisorError(
+                f"cannot start {command[0]}: {error.strerror}", hint="name the command after --"
+            ) from error
+    try:
+        hung = _await(process, folder, timeout_s, ends=asked.ends)
+    finally:
+        _end(process)
+    found = results(folder)
+    if found and len(found) == int(found[0]["world_size"]):
+        return found
+    if hung:
+        raise LaunchError(f"the command made no progress for {timeout_s:g} s", hint=f"see {log}")
+    raise _failed(process.returncode, folder, found)
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    """What the ranks left so far, by rank."""
+    found = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in (folder / "logs").glob("rank*.result.json")
+    ]
+    return sorted(found, key=lambda document: int(document["rank"]))
+
+
+def exporting(command: Sequence[str], names: set[str]) -> list[str]:
+    """``command``, where Open MPI's launcher is asked to hand the variables ``names`` on."""
+    program = Path(command[0]).name
+    if program not in ("mpirun", "mpiexec", "orterun") or not _is_open_mpi(command[0]):
+        return list(command)
+    exports = [part for name in sorted(names) for part in ("-x", name)]
+    return [command[0], *exports, *command[1:]]
+
+
+def _is_open_mpi(program: str) -> bool:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        asked = [program, "--version"]
+        said = subprocess.run(asked, capture_output=True, timeout=10, check=False).stdout
+        return b"Open MPI" in said or b"OpenRTE" in said
+    return False
+
+
+def _await(process: subprocess.Popen[bytes], folder: Path, timeout_s: float, *, ends: bool) -> bool:
+    """Until the command or its ranks are done; whether it made no progress for too long."""
+    done_at = None
+    while process.poll() is None:
+        time.sleep(_LOOK_S)
+        if time.time() - _progress(folder) > timeout_s:
+            return True
+        if ends and done_at is None and _all_done(folder):
+            done_at = time.monotonic()
+        if done_at is not None and time.monotonic() - done_at > _GRACE_S:
+            return False
+    return False
+
+
+def _progress(folder: Path) -> float:
+    """When the command last wrote a line or made a step, epoch seconds."""
+    shown = [folder / LOG, *(folder / "logs").glob("rank*.alive"), *files.traces(folder)]
+    times = []
+    for path in shown:
+        with contextlib.suppress(FileNotFoundError):  # a trace that is being renamed
+            times.append(path.stat().st_mtime)
+    return max(times)
+
+
+def _all_done(folder: Path) -> bool:
+    found = list((folder / "logs").glob("rank*.result.json"))
+    if not found:
+        return False
+    return len(found) >= int(json.loads(found[0].read_text(encoding="utf-8"))["world_size"])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """No process of the command is left: asked first, then made to."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            _signal(process, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE_S)
+    # Ranks outlive a launcher that was killed.
+    _signal(process, signal.SIGKILL)
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _failed(status: int, folder: Path, found: list[dict[str, Any]]) -> LaunchError:
+    log = folder / LOG
+    if found:
+        return LaunchError(
+            f"{len(found)} of {found[0]['world_size']} ranks left their results",
+            hint=f"the folder must be on a file system that all nodes share; see {log}",
+        )
+    why, ran_out = last_error(log)
+    if status:
+        return LaunchError(
+            f"the command ended with status {status}{f': {why}' if why else ''}",
+            hint=f"see {log}",
+            out_of_memory=ran_out,
+        )
+    if order.loaded(folder).exists():
+        return LaunchError(
+            "the command ended before enough optimizer steps of torch were made",
+            hint="give it more steps, or ask for fewer (--warmup, --steps)",
+        )
+    return LaunchError(
+        "the command's ranks did not load the recorder: PYTHONPATH and "
+        f"{order.VARIABLE} did not reach them",
+        hint="let the launcher hand on both variables (mpirun -x, docker -e), and start Python "
+        "without -I and -E",
+    )
+
+
+def written(command: Sequence[str]) -> str:
+    """The command as a shell reads it."""
+    return shlex.join(command)

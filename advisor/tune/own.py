@@ -1,0 +1,136 @@
+"""Somebody's own command as the job of a sweep: settings reach it by its environment and the hook.
+
+The recommendation says what to write in the script; until then ``run.sh`` starts the command with
+the hook, which applies it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from advisor.config.own import TRIAL_FOLDER, OwnJob
+from advisor.config.sweep import Configuration
+from advisor.profile import own
+from advisor.profile.failures import LaunchError
+from advisor.profile.hook import order
+from advisor.tune.atomic_files import write_atomic
+from advisor.tune.job import Timed, settings_of, variables_of
+from advisor.tune.reference import timed
+from advisor.tune.script_words import how_to_write
+
+# Steps recorded after the timed ones, so that every trial can be diagnosed.
+_TRACED_STEPS = 2
+_LEAST_SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class OwnCommand:
+    """``built`` is what the script's wrappers are (:mod:`advisor.profile.hook.construction`)."""
+
+    job: OwnJob
+    built: dict[str, dict[str, Any]]
+    world_size: int = 0
+    traced: int = _TRACED_STEPS
+
+    @property
+    def name(self) -> str:
+        """Its own, or its script's."""
+        return self.job.title
+
+    @property
+    def is_emulated(self) -> bool:
+        """Never: its compute is its own."""
+        return False
+
+    def document(self) -> dict[str, Any]:
+        """The job as given."""
+        return {"own": self.job.model_dump(mode="json")}
+
+    def assumptions(self) -> list[str]:
+        """What a recommendation holds for."""
+        return [
+            f"{self.world_size} ranks, started as: {own.written(self.job.command)}",
+            "the same torch, backend and links; check again after changing one of them",
+            f"steps {self.job.warmup_steps + 1} to "
+            f"{self.job.warmup_steps + self.job.timed_steps} stand for the job",
+        ]
+
+    def run(
+        self,
+        configuration: Configuration,
+        folder: Path,
+        *,
+        timeout_s: float,
+        stop_above_cost: float | None,
+    ) -> Timed:
+        """One run, ended once its steps are timed and recorded."""
+        found = self.look(configuration, folder, timeout_s=timeout_s, stop_above=stop_above_cost)
+        objective = self._objective(folder)
+        return timed(found, objective=objective)
+
+    def look(
+        self,
+        configuration: Configuration,
+        folder: Path,
+        *,
+        timeout_s: float,
+        stop_above: float | None = None,
+    ) -> list[dict[str, Any]]:
+        """The same; what each rank left. Raises LaunchError."""
+        asked = order.Order(
+            str(folder.resolve()),
+            warmup=self.job.warmup_steps,
+            steps=self.job.timed_steps,
+            traced=self.traced,
+            settings=settings_of(configuration),
+            ends=not self.job.runs_to_its_end,
+            stop_above_ns=None if self.job.objective else stop_above,
+        )
+        variables = {k: v for k, v in os.environ.items() if k not in variables_of(configuration)}
+        variables |= {k: v for k, v in variables_of(configuration).items() if v is not None}
+        place = str((folder / "job").resolve())
+        command = [part.replace(TRIAL_FOLDER, place) for part in self.job.command]
+        return own.run(command, asked, variables, timeout_s=timeout_s)
+
+    def _objective(self, folder: Path) -> list[float]:
+        """What the job's output says, as a cost; [] without a pattern. Raises LaunchError."""
+        if self.job.objective is None:
+            return []
+        text = (folder / own.LOG).read_text(encoding="utf-8", errors="replace")
+        said = [float(number) for number in re.findall(self.job.objective, text)]
+        # The first half is start and warm-up.
+        values = said[len(said) // 2 :]
+        if len(values) < _LEAST_SAMPLES or any(value <= 0 for value in values):
+            raise LaunchError(
+                f"the output has {len(values)} usable numbers for the objective "
+                f"{self.job.objective!r}; {_LEAST_SAMPLES} positive ones are needed",
+                hint=f"see {folder / own.LOG}; ask for more steps with --steps",
+            )
+        return values if self.job.lower_is_better else [1 / value for value in values]
+
+    def write(self, changes: Configuration, folder: Path, note: str) -> list[Path]:
+        """run.sh: the command with the winner's variables, its settings applied by the hook."""
+        settings = settings_of(changes)
+        lines = [f". {shlex.quote(str((folder / 'env.sh').resolve()))}"]
+        if settings:
+            asked = order.Order(str((folder / "recommended").resolve()), settings=settings)
+            wanted = order.environment(asked, {})
+            path = f'{shlex.quote(wanted["PYTHONPATH"])}"${{PYTHONPATH:+:$PYTHONPATH}}"'
+            lines += [
+                "# Until the script says it itself, the hook applies: "
+                + ", ".join(f"{name}={value}" for name, value in settings.items()),
+                f"export PYTHONPATH={path}",
+                f"export {order.VARIABLE}={shlex.quote(wanted[order.VARIABLE])}",
+            ]
+        lines.append(f"exec {own.written(self.job.command)}")
+        text = "\n".join(["#!/bin/sh", note.rstrip(), "set -eu", *lines])
+        return [write_atomic(folder / "run.sh", f"{text}\n", mode=0o755)]
+
+    def how_to_set(self, changes: Configuration) -> list[str]:
+        """A line for each setting of torch: what to write in this script."""
+        return how_to_write(settings_of(changes), self.built)

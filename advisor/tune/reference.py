@@ -1,0 +1,150 @@
+"""A reference workload as the job of a sweep: launched by us, its settings in its file."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from advisor.config.sweep import Configuration
+from advisor.config.workload import Workload
+from advisor.tune.atomic_files import write_atomic
+from advisor.tune.job import Timed, environment, settings_of, variables_of
+from advisor.tune.patched import patched_text
+
+# Steps recorded after the timed ones, so that every trial can be diagnosed.
+_TRACED_STEPS = 2
+_EMULATED = (
+    "compute: emulated: layers wait for as long as the workload says instead of computing; only "
+    "communication and what hides it are real, so that the gain holds of no real job's step"
+)
+
+
+@dataclass(frozen=True)
+class ReferenceJob:
+    """``source`` is the workload's own file, whose comments are kept where it is written anew.
+
+    ``timed_steps`` is what the user's workload says of them (None: nothing); trials may run more.
+    """
+
+    workload: Workload
+    source: Path | None = None
+    timed_steps: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The workload's."""
+        return self.workload.name
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether layers wait instead of computing."""
+        return self.workload.compute == "emulated"
+
+    def document(self) -> dict[str, Any]:
+        """Every setting."""
+        return {"workload": self.workload.model_dump(mode="json")}
+
+    def assumptions(self) -> list[str]:
+        """What a recommendation holds for."""
+        return [
+            f"{self.workload.world_size} ranks on this machine, {self.workload.name}, "
+            f"strategy {self.workload.strategy}",
+            "the same torch, backend and links; check again after changing one of them",
+            *([_EMULATED] if self.is_emulated else []),
+        ]
+
+    def run(
+        self,
+        configuration: Configuration,
+        folder: Path,
+        *,
+        timeout_s: float,
+        stop_above_cost: float | None,
+    ) -> Timed:
+        """One run, recorded at its end."""
+        from advisor.profile import strategies
+        from advisor.profile.failures import LaunchError
+        from advisor.profile.launch import launch
+        from advisor.profile.orphans import LAUNCHER
+
+        settings = {**settings_of(configuration), "steps": _TRACED_STEPS}
+        job, _ = strategies.prepare(self.workload.with_settings(settings))
+        folder.mkdir(parents=True)
+        with environment({**variables_of(configuration), LAUNCHER: str(os.getpid())}):
+            launch(job, folder, timeout_s=timeout_s, stop_above_ns_per_token=stop_above_cost)
+        per_rank = _results(folder, job.world_size)
+        if not per_rank:
+            raise LaunchError("no rank left a result")
+        data_ranks = int(per_rank[0].get("data_ranks") or 1)
+        return timed(
+            per_rank,
+            tokens_per_step=job.micro_batch
+            * job.sequence_length
+            * job.gradient_accumulation
+            * data_ranks,
+        )
+
+    def write(self, changes: Configuration, folder: Path, note: str) -> list[Path]:
+        """workload.yaml, run.sh and torchrun.sh."""
+        patched = self.workload.with_settings(settings_of(changes)).without("timed_steps")
+        if self.timed_steps is not None:
+            patched = patched.with_settings({"timed_steps": self.timed_steps})
+        text = patched_text(patched, self.source)
+        written = [write_atomic(folder / "workload.yaml", note + text)]
+        sourced = shlex.quote(str((folder / "env.sh").resolve()))
+        script = f"#!/bin/sh\n{note}set -eu\n. {sourced}\n"
+        recommended = shlex.quote(str((folder / "recommended").resolve()))
+        job = shlex.quote(str((folder / "workload.yaml").resolve()))
+        started = {
+            "run.sh": f'advisor profile {job} -o {recommended} "$@"',
+            "torchrun.sh": _torchrun(patched, folder / "recommended-torchrun"),
+        }
+        for name, line in started.items():
+            written.append(write_atomic(folder / name, f"{script}exec {line}\n", mode=0o755))
+        return written
+
+    def how_to_set(self, changes: Configuration) -> list[str]:
+        """Nothing: the files run it."""
+        del changes
+        return []
+
+
+def timed(per_rank: list[dict[str, Any]], **values: Any) -> Timed:
+    """What the ranks' result files say of a run. Raises LaunchError where no step was timed."""
+    from advisor.profile.failures import LaunchError
+
+    steps = [max(times) for times in zip(*(r["timed_ns"] for r in per_rank), strict=False)]
+    if not steps:
+        raise LaunchError("no timed steps")
+    memory = [r.get("peak_allocated_bytes", r.get("peak_rss_bytes")) for r in per_rank]
+    columns = [r["losses"] for r in per_rank if r.get("losses")]
+    return Timed(
+        step_ns=[int(step) for step in steps],
+        peak_memory_bytes=max((int(m) for m in memory if m is not None), default=None),
+        stopped_early=any(r.get("stopped_early") for r in per_rank),
+        losses=[sum(step) / len(step) for step in zip(*columns, strict=False)],
+        **values,
+    )
+
+
+def _results(folder: Path, world_size: int) -> list[dict[str, Any]]:
+    from advisor.profile import files
+
+    paths = [files.result(folder, rank) for rank in range(world_size)]
+    if not all(path.is_file() for path in paths):
+        return []
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def _torchrun(workload: Workload, folder: Path) -> str:
+    """The torchrun line that runs ``workload`` into ``folder``, which is prepared for it."""
+    from advisor.profile import commands, launch
+
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    launch.write_job(workload, folder)
+    (line,) = commands.torchrun(workload, folder, nodes=1, endpoint="")
+    return line

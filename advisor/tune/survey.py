@@ -1,0 +1,211 @@
+"""The first look at somebody's own job: what it is made of, and so what is worth trying.
+
+One run with the present settings, recorded: the wrappers that its script builds give the axes and
+their present values, its breakdown says which of them act on anything. Its times are no part of the
+comparison.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from advisor.config.own import OwnAxis, OwnJob, OwnSpace
+from advisor.config.paths import shipped
+from advisor.config.sweep import (
+    ENVIRONMENT_PREFIX,
+    Axis,
+    Value,
+    default_space,
+    load_space,
+    on_interface,
+)
+from advisor.errors import AdvisorError
+from advisor.tune.atomic_files import write_atomic
+from advisor.tune.budget import combinations_in
+from advisor.tune.own import OwnCommand
+from advisor.tune.points import Points
+from advisor.tune.search import default_limit
+from advisor.tune.sweep import Sweep
+
+FILE_NAME = "survey.json"
+_RECORDED_STEPS = 5
+# Communication below this share of the step is not worth a trial: less than a sweep resolves.
+_LEAST_SHARE = 0.01
+# What acts on nothing but communication.
+_COMMUNICATION = (
+    "bucket_cap_mb", "comm_hook", "reshard_after_forward", "prefetch_forward",
+    "prefetch_backward", "reduce_precision", "env.GLOO_", "env.NCCL_",
+)  # fmt: skip
+
+
+class Survey(BaseModel):
+    """survey.json. ``exposed_share``: communication that nothing hides, of the step; None where
+    the recording cannot be read. ``diagnosis`` is the verdict's title, ``findings`` rule: savings.
+    """
+
+    world_size: int
+    backend: str
+    device: str
+    micro_batches: int
+    built: dict[str, dict[str, Any]]
+    exposed_share: float | None
+    diagnosis: str
+    findings: dict[str, float]
+    seconds: float
+
+
+def survey(job: OwnJob, folder: Path, *, timeout_s: float, again: bool) -> Survey:
+    """Run the job once, or with ``again`` read what it gave before. Raises LaunchError."""
+    path = folder / FILE_NAME
+    if again and path.is_file():
+        return Survey.model_validate_json(path.read_text(encoding="utf-8"))
+    started = time.monotonic()
+    recorded = folder / "survey"
+    shutil.rmtree(recorded, ignore_errors=True)
+    first = OwnCommand(job, {}, traced=_RECORDED_STEPS)
+    ranks = first.look({}, recorded, timeout_s=timeout_s)
+    found = Survey(
+        world_size=ranks[0]["world_size"],
+        backend=ranks[0]["backend"],
+        device=ranks[0]["device"],
+        micro_batches=ranks[0]["micro_batches"],
+        built=ranks[0]["built"],
+        seconds=0.0,
+        **_diagnosis(recorded),
+    ).model_copy(update={"seconds": round(time.monotonic() - started, 3)})
+    write_atomic(path, json.dumps(found.model_dump(), indent=1) + "\n")
+    return found
+
+
+def prepare_own(
+    job: OwnJob,
+    found: Survey,
+    folder: Path,
+    space: Path | None,
+    *,
+    trials: int | None,
+    seconds: float | None,
+    timeout_s: float,
+) -> tuple[Sweep, list[str]]:
+    """The sweep that the survey calls for, and what of the space is left out and why.
+
+    Raises AdvisorError when nothing is left to vary.
+    """
+    axes, left_out = _axes(found, space)
+    start = {axis.setting: _present(axis.setting, found) for axis in axes}
+    points = Points.of(axes, start)
+    varied = [axis for axis in axes if points.varies(axis.setting)]
+    fixed = [axis.setting for axis in axes if axis not in varied]
+    points = points.without(fixed)
+    others = len(points) - 1
+    if not others:
+        raise AdvisorError(
+            "nothing to vary: " + "; ".join([*left_out, *(f"{n}: one value" for n in fixed)]),
+            hint="name axes that this job heeds with --space",
+        )
+    sweep = Sweep(
+        job=OwnCommand(job, found.built, found.world_size),
+        axes=varied,
+        folder=folder,
+        points=points,
+        limit=default_limit(others, len(varied))
+        if trials is None
+        else combinations_in(trials, others),
+        fixed=fixed,
+        seconds=None if seconds is None else max(seconds - found.seconds, 1.0),
+        timeout_s=timeout_s,
+    )
+    return sweep, left_out
+
+
+def _axes(found: Survey, space: Path | None) -> tuple[list[Axis], list[str]]:
+    """The axes of the space that this job heeds and that may act, and why the others are out."""
+    path = space or shipped("workloads") / "sweeps" / "own.yaml"
+    own = load_space(path, OwnSpace)
+    axes: list[Axis] = list(own.axes)
+    if space is None and found.backend in ("gloo", "nccl"):
+        listed = default_space(found.backend).axes
+        axes += [axis for axis in listed if axis.setting.startswith(ENVIRONMENT_PREFIX)]
+    kept, left_out = [], [f"{item.setting}: {item.why}" for item in own.left_out]
+    for axis in axes:
+        if why := _why_not(axis, found, given=space is not None):
+            left_out.append(f"{axis.variable}: {why}")
+        else:
+            kept.append(axis)
+    return on_interface(_possible(kept, found), os.environ.get("GLOO_SOCKET_IFNAME")), left_out
+
+
+def _why_not(axis: Axis, found: Survey, *, given: bool) -> str:
+    """Why an axis is not worth trying in this job; '' where it is. ``given``: by the user."""
+    if axis.strategies and not set(axis.strategies) & set(found.built):
+        return f"this job builds no {' or '.join(axis.strategies)}"
+    if isinstance(axis, OwnAxis) and axis.devices and found.device not in axis.devices:
+        return f"for {' and '.join(axis.devices)}"
+    if not axis.applies(found.backend, "+".join(found.built) or "none"):
+        return f"{found.backend or 'this job'} ignores it"
+    share = found.exposed_share
+    idle_links = share is not None and share < _LEAST_SHARE
+    if not given and idle_links and axis.setting.startswith(_COMMUNICATION):
+        return f"communication takes {share:.1%} of the step: nothing to gain"
+    return ""
+
+
+def _possible(axes: Sequence[Axis], found: Survey) -> list[Axis]:
+    """The axes without values that cannot be: threads beyond an equal share of the cores only make
+    ranks wait for each other; torch refuses its bf16 hook on gloo (DDP._check_comm_hook).
+    """
+    cores = len(os.sched_getaffinity(0))
+    most = max(1, cores // max(found.world_size, 1))
+
+    def possible(setting: str, value: Value) -> bool:
+        if setting == "env.OMP_NUM_THREADS":
+            return int(str(value)) <= most
+        return (setting, value, found.backend) != ("comm_hook", "bf16", "gloo")
+
+    return [
+        axis.model_copy(update={"values": [v for v in axis.values if possible(axis.setting, v)]})
+        for axis in axes
+    ]
+
+
+def _present(setting: str, found: Survey) -> Any:
+    if setting == "env.OMP_NUM_THREADS":
+        return os.environ.get("OMP_NUM_THREADS", "1")  # torchrun's own default
+    if setting.startswith(ENVIRONMENT_PREFIX):
+        return os.environ.get(setting.removeprefix(ENVIRONMENT_PREFIX))
+    return next((how[setting] for how in found.built.values() if setting in how), None)
+
+
+def _diagnosis(folder: Path) -> dict[str, Any]:
+    """What the recording says: the verdict, and how much of the step communication costs."""
+    from advisor import engine
+    from advisor.ingest import ingest
+    from advisor.metrics import derive
+    from advisor.store import Store
+    from advisor.whatif import annotate
+
+    traces = [str(path) for path in sorted(folder.glob("rank*.json*"))]
+    with Store.create() as store:
+        ingest(traces, store, run="survey")
+        derive(store)
+        annotate(store)
+        report = engine.diagnose(store, command="advisor tune --sweep")
+        (share,) = store.con.execute(
+            "SELECT sum(exposed_comm_ns) / nullif(sum(window_ns), 0) FROM step_breakdown "
+            "WHERE complete"
+        ).fetchone()
+    return {
+        "exposed_share": share,
+        "diagnosis": report.verdict.title,
+        "findings": {
+            finding.rule: round(finding.savings_share or 0.0, 4) for finding in report.findings
+        },
+    }

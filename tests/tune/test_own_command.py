@@ -1,0 +1,222 @@
+"""A sweep of somebody's own command: what reaches its ranks, how it ends, what is said of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from advisor.cli._tune_own import job_of
+from advisor.config.own import OwnJob, load_own_job
+from advisor.errors import AdvisorError
+from advisor.profile import own
+from advisor.profile.failures import LaunchError
+from advisor.profile.hook.order import Order, given
+from advisor.tune.losses import numbers_changed
+from advisor.tune.own import OwnCommand
+from advisor.tune.script_words import how_to_write
+from advisor.tune.survey import Survey, prepare_own
+from tests.tune.test_sweep import finish
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "ddp.py"
+LAUNCH = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+FOUND = Survey(
+    world_size=2,
+    backend="gloo",
+    device="cpu",
+    micro_batches=1,
+    built={
+        "ddp": {
+            "bucket_cap_mb": 25,
+            "gradient_as_bucket_view": False,
+            "static_graph": False,
+            "find_unused_parameters": True,
+            "comm_hook": "none",
+            "made_by": "",
+        }
+    },
+    exposed_share=0.3,
+    diagnosis="",
+    findings={},
+    seconds=1.0,
+)
+
+
+def sweep_of(folder: Path, found: Survey = FOUND, space: Path | None = None):
+    job = OwnJob(command=("torchrun", "train.py"))
+    return prepare_own(job, found, folder, space, trials=None, seconds=None, timeout_s=1)
+
+
+@pytest.mark.slow
+def test_a_script_is_timed_recorded_and_ended_with_settings_it_knows_nothing_of(
+    tmp_path: Path,
+) -> None:
+    # GIVEN a script of many steps that writes a checkpoint in every one of them
+    saved = tmp_path / "saved"
+    job = OwnJob(
+        command=(*LAUNCH, str(SCRIPT), "--width", "64", "--steps", "100000", "--save-every", "1",
+                 "--out", str(saved)),
+        warmup_steps=2, timed_steps=6, objective=r"loss ([0-9.]+)", lower_is_better=True,
+    )  # fmt: skip
+    configuration = {"bucket_cap_mb": 0.01, "comm_hook": "fp16", "env.OMP_NUM_THREADS": "1"}
+    trial = OwnCommand(job, {})
+    # WHEN a trial of it runs
+    ranks = trial.look(configuration, tmp_path / "t", timeout_s=60)
+    # THEN its steps are timed and recorded on every rank, with the script's own settings noted
+    assert [rank["rank"] for rank in ranks] == [0, 1]
+    assert [len(rank["timed_ns"]) for rank in ranks] == [6, 6]
+    assert ranks[0]["built"]["ddp"]["bucket_cap_mb"] == 25
+    assert ranks[0]["environment"]["OMP_NUM_THREADS"] == "1"
+    assert len(ranks[0]["losses"]) >= 8
+    # AND the settings acted: gradients travel as fp16 in a call for each of many buckets
+    from advisor import api
+
+    with api.load(tmp_path / "t") as run:
+        calls = run.collectives()
+        reductions = calls[(calls.op == "all_reduce") & (calls["rank"] == 0)]
+        assert set(reductions.dtype) == {"float16"}
+        assert len(reductions) / reductions.step.nunique() >= 4
+    # AND the job's checkpoint was never written
+    assert not saved.exists() or not any(saved.iterdir())
+
+
+def test_a_command_that_ends_too_soon_says_so(tmp_path: Path) -> None:
+    asked = Order(str(tmp_path), warmup=2, steps=5, ends=True)
+    with pytest.raises(LaunchError, match="did not load the recorder"):
+        own.run(("true",), asked, dict(os.environ), timeout_s=30)
+    with pytest.raises(LaunchError, match="status 3: ValueError: no such thing"):
+        own.run(
+            (sys.executable, "-c", "import sys; print('ValueError: no such thing'); sys.exit(3)"),
+            asked, dict(os.environ), timeout_s=30,
+        )  # fmt: skip
+    with pytest.raises(AdvisorError, match="cannot start"):
+        own.run(("no-such-launcher",), asked, dict(os.environ), timeout_s=30)
+
+
+def test_a_command_without_progress_is_ended(tmp_path: Path) -> None:
+    asked = Order(str(tmp_path), warmup=2, steps=5, ends=True)
+    with pytest.raises(LaunchError, match="made no progress"):
+        own.run(("sleep", "60"), asked, dict(os.environ), timeout_s=0.5)
+
+
+def test_an_order_survives_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    from advisor.profile.hook.order import VARIABLE, environment
+
+    asked = Order("/f", warmup=1, settings={"bucket_cap_mb": 5}, ranks=(0, 3), ends=True)
+    made = environment(asked, {"PYTHONPATH": "/mine", "HOME": "/h"})
+    assert made["PYTHONPATH"].endswith(":/mine")
+    assert made["HOME"] == "/h"
+    monkeypatch.setenv(VARIABLE, made[VARIABLE])
+    assert given() == asked
+
+
+def test_the_axes_are_those_of_the_jobs_wrappers_and_start_where_the_script_stands(
+    tmp_path: Path,
+) -> None:
+    sweep, left_out = sweep_of(tmp_path)
+    assert sweep.start["bucket_cap_mb"] == 25
+    assert sweep.start["find_unused_parameters"] is True
+    names = {axis.setting for axis in sweep.axes}
+    assert {"bucket_cap_mb", "find_unused_parameters", "comm_hook"} <= names
+    assert not names & {"reshard_after_forward", "prefetch_forward"}
+    assert any("builds no fsdp1 or fsdp2" in line for line in left_out)
+
+
+def test_settings_of_communication_are_not_tried_where_it_costs_nothing(tmp_path: Path) -> None:
+    quiet = FOUND.model_copy(update={"exposed_share": 0.001})
+    sweep, left_out = sweep_of(tmp_path, quiet)
+    names = {axis.setting for axis in sweep.axes}
+    assert "bucket_cap_mb" not in names
+    assert "gradient_as_bucket_view" in names
+    assert any(line.startswith("bucket_cap_mb: communication takes 0.1%") for line in left_out)
+
+
+def test_a_space_of_ones_own_is_checked_against_what_the_hook_can_set(tmp_path: Path) -> None:
+    space = tmp_path / "space.yaml"
+    space.write_text("axes:\n  - setting: comm_hook\n    values: [none, fp32]\n")
+    with pytest.raises(AdvisorError, match="comm_hook"):
+        sweep_of(tmp_path, space=space)
+    space.write_text("axes:\n  - setting: micro_batch\n    values: [1]\n")
+    with pytest.raises(AdvisorError, match="unknown setting 'micro_batch'"):
+        sweep_of(tmp_path, space=space)
+
+
+def test_the_command_of_a_file_and_of_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("command: torchrun --nproc-per-node 8 train.py --lr 3e-4\ntimed_steps: 30\n")
+    job = load_own_job(path)
+    assert job.command == ("torchrun", "--nproc-per-node", "8", "train.py", "--lr", "3e-4")
+    assert job.title == "train"
+    assert job_of((), path, {"timed_steps": 9}).timed_steps == 9
+    with pytest.raises(AdvisorError, match="one group"):
+        job_of(("a",), None, {"objective": "tokens"})
+
+
+@pytest.mark.parametrize(
+    ("made_by", "start"),
+    [
+        ("", "DistributedDataParallel(model, bucket_cap_mb=5)"),
+        ("transformers", "TrainingArguments(ddp_bucket_cap_mb=5)"),
+        ("lightning", "Trainer(strategy=DDPStrategy(bucket_cap_mb=5))"),
+    ],
+)
+def test_what_to_write_is_in_the_words_of_the_library_that_builds_the_wrapper(
+    made_by: str, start: str
+) -> None:
+    built = {"ddp": {**FOUND.built["ddp"], "made_by": made_by}}
+    lines = how_to_write({"bucket_cap_mb": 5.0, "comm_hook": "bf16"}, built)
+    assert lines[0] == start
+    assert "bf16_compress_hook" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("after", "known", "changed"),
+    [([2.0, 1.5], 2.0, False), ([2.0, 1.4], 2.0, True), ([2.0, 1.4], 3.0, True)],
+)
+def test_losses_say_whether_the_numbers_change(
+    tmp_path: Path, after: list[float], known: float, changed: bool
+) -> None:
+    from dataclasses import replace
+
+    from advisor.tune.sweep import Plan
+
+    sweep, _ = sweep_of(tmp_path)
+    other = {**sweep.start, "comm_hook": "bf16"}
+    for number, losses in enumerate(([2.0, 1.5], [known, 1.5])):
+        result = finish(Plan("baseline", sweep.start), number, 1e6)
+        sweep.results.append(replace(result, losses=list(losses)))
+    result = finish(Plan("search", other), 2, 1e6)
+    sweep.results.append(replace(result, losses=after))
+    said = numbers_changed(sweep, other)
+    assert bool(said) is changed
+    # Runs of the same settings that differ themselves show nothing.
+    assert ("cannot be compared" in said) is (known == 3.0)
+
+
+def test_what_a_job_says_of_itself_is_the_cost(tmp_path: Path) -> None:
+    log = tmp_path / own.LOG
+    log.parent.mkdir()
+    log.write_text("".join(f"tok/s {n}\n" for n in (1, 1, 1, 100, 200, 400)))
+    job = OwnJob(command=("x",), objective=r"tok/s (\d+)")
+    assert OwnCommand(job, {})._objective(tmp_path) == [1 / 100, 1 / 200, 1 / 400]
+    log.write_text("tok/s 1\n")
+    with pytest.raises(LaunchError, match="usable numbers"):
+        OwnCommand(job, {})._objective(tmp_path)
+
+
+def test_the_winner_is_run_by_the_hook_until_the_script_says_it(tmp_path: Path) -> None:
+    job = OwnJob(command=("torchrun", "train.py", "--name", "a b"))
+    made = OwnCommand(job, FOUND.built).write({"bucket_cap_mb": 5.0}, tmp_path, "# note\n")
+    text = made[0].read_text()
+    assert text.splitlines()[-1] == "exec torchrun train.py --name 'a b'"
+    (line,) = [part for part in text.splitlines() if part.startswith("export ADVISOR_HOOK=")]
+    import shlex
+
+    order = json.loads(shlex.split(line.split("=", 1)[1])[0])
+    assert order["settings"] == {"bucket_cap_mb": 5.0}
+    assert not order["ends"]

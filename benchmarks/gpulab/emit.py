@@ -1,0 +1,370 @@
+"""Host code as PyTorch runs it: operators, collectives through c10d, waits, loaders, syncs.
+
+Every range, runtime call and argument is one that real traces hold (see compare.py).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from benchmarks.gpulab import program as p
+from benchmarks.gpulab.job import Group, Job, Layout
+from benchmarks.gpulab.model import Model, Step
+from benchmarks.gpulab.program import COMPUTE, Call, Kernel, Program
+
+_C10D = {
+    "all_reduce": ("c10d::allreduce_", "allreduce", "nccl:all_reduce"),
+    "all_gather": ("c10d::_allgather_base_", "_allgather_base", "nccl:_all_gather_base"),
+    "reduce_scatter": (
+        "c10d::_reduce_scatter_base_", "_reduce_scatter_base", "nccl:_reduce_scatter_base"
+    ),
+    "broadcast": ("c10d::broadcast_", "broadcast", "nccl:broadcast"),
+    "all_to_all": ("c10d::alltoall_base_", "all_to_allv", "nccl:all_to_all"),
+    "barrier": ("c10d::barrier", "allreduce", "nccl:all_reduce_barrier"),
+}  # fmt: skip
+_DTYPES = {
+    "bf16": ("BFloat16", "bf16", "c10::BFloat16"),
+    "fp32": ("Float", "f32", "float"),
+    "uint8": ("Byte", "u8", "unsigned char"),
+    "int64": ("Long", "i64", "long int"),
+}
+_WIDTH = {"bf16": 2, "fp32": 4, "uint8": 1, "int64": 8}
+_MANY = 30
+"""Kineto cuts lists of more ranks (libkineto/src/output_json.cpp)."""
+
+
+def quoted(args: dict[str, Any]) -> str:
+    """Arguments as JSON text that follows others."""
+    return ", " + json.dumps(args)[1:-1] if args else ""
+
+
+def ranks_text(ranks: tuple[int, ...]) -> str:
+    """A list as Kineto writes it, cut beyond 30 entries."""
+    if len(ranks) <= _MANY:
+        return str(list(ranks))
+    return f"[{', '.join(map(str, ranks[: _MANY - 1]))}, ..., {ranks[-1]}]"
+
+
+class Emitter:
+    """Writes one rank's program."""
+
+    def __init__(self, job: Job, rank: int, layout: Layout) -> None:
+        self.job, self.rank, self.layout = job, rank, layout
+        self.program = Program(rank)
+        self.torch = tuple(int(part) for part in job.torch.split("."))
+        scale = job.factor("work_factor", rank)
+        self.model = Model(job, rank, scale)
+        self.scale = scale
+
+    def group(self, dimension: str) -> Group:
+        """This rank's group in a dimension."""
+        return self.layout.of[dimension][self.rank]
+
+    # Compute.
+
+    def forward_half(self, steps: list[Step]) -> None:
+        """Operators of a forward pass."""
+        self._compute(steps, "")
+
+    def backward_half(self, steps: list[Step]) -> None:
+        """Nodes of autograd's engine."""
+        self._compute(steps, "autograd::engine::evaluate_function: ")
+
+    def _compute(self, steps: list[Step], prefix: str) -> None:
+        program = self.program
+        if self.job.compile == "graph":
+            program.graph([kernel for step in steps for kernel in step.kernels])
+            return
+        if self.job.compile == "inductor":
+            self._inductor(steps, backward=bool(prefix))
+            return
+        for step in steps:
+            if prefix:
+                program.begin(prefix + step.op)
+                program.work(2_000)
+            args = quoted({"Input Dims": [list(dim) for dim in step.dims]}) if step.dims else ""
+            program.begin(step.op, "cpu_op", args)
+            program.work(7_000)
+            for kernel in step.kernels:
+                if prefix and step.dims:
+                    program.begin("aten::mm", "cpu_op", args)
+                    program.kernel(kernel)
+                    program.end()
+                else:
+                    program.kernel(kernel)
+            program.end()
+            if prefix:
+                program.end()
+
+    def _inductor(self, steps: list[Step], *, backward: bool) -> None:
+        """One compiled region: Triton kernels launched by the driver interface, fewer of them."""
+        program = self.program
+        program.begin("CompiledFunctionBackward" if backward else "Torch-Compiled Region: 0/0",
+                      "cpu_op")  # fmt: skip
+        for i, step in enumerate(steps):
+            for kernel in step.kernels:
+                made = kernel
+                if "elementwise" in kernel.name or "layer_norm" in kernel.name:
+                    made = Kernel(f"triton_poi_fused_{step.op.rpartition(':')[2].lower()}_{i}",
+                                  kernel.ns * 0.6, kernel.grid, kernel.block)  # fmt: skip
+                program.work(1_200)
+                program.kernel(made)
+        program.end()
+
+    def layer_forward(self, factor: float = 1.0) -> None:
+        """A whole layer, without communication."""
+        for half in self.model.forward:
+            self.forward_half(self.scaled(half, factor))
+
+    def scaled(self, steps: list[Step], factor: float) -> list[Step]:
+        """The same operators, ``factor`` times as long."""
+        if factor == 1.0:
+            return steps
+        return [
+            Step(s.op, tuple(Kernel(k.name, k.ns * factor, k.grid, k.block) for k in s.kernels),
+                 s.dims)
+            for s in steps
+        ]  # fmt: skip
+
+    # Communication.
+
+    def collective(
+        self,
+        op: str,
+        group: Group,
+        elements: int,
+        dtype: str = "",
+        *,
+        after: bool = True,
+        splits: dict[tuple[int, int], int] | None = None,
+        note: str = "",
+    ) -> int:
+        """Launch a collective of ``elements`` (all ranks' together for gather and scatter).
+
+        Returns the event that its end records. ``after``: it waits for the compute stream.
+        """
+        job, program = self.job, self.program
+        dtype = dtype or job.dtype
+        ctype, short, dims_type = _DTYPES[dtype]
+        op_name, collective, annotation = _C10D[op]
+        n = len(group.ranks)
+        into = elements // n if op == "all_gather" else elements
+        out = elements // n if op == "reduce_scatter" else elements
+        number = program.next_in(group.name)
+        meta = self._metadata(collective, group, into, out, ctype, number, splits)
+        stream = COMPUTE if not job.overlap else group.stream
+        args = {"Input Dims": [[out], [into], [], [], []] if op in ("all_gather", "reduce_scatter")
+                else [[[into]], [], [], [], []]}  # fmt: skip
+        program.begin(op_name, "cpu_op", quoted(args))
+        program.begin("record_param_comms", "cpu_op", quoted(meta | {
+            "Rank": self.rank, "Global rank start": group.ranks[0],
+            "Global rank stride": group.ranks[1] - group.ranks[0] if n > 1 else 0}))  # fmt: skip
+        program.api("cudaStreamIsCapturing")
+        if stream != COMPUTE and after:
+            program.wait(program.record(COMPUTE), stream)
+        program.begin(annotation, "user_annotation",
+                      quoted({"Input type": [dims_type], "Input Dims": [[into]]}))  # fmt: skip
+        kernel = Kernel(self._kernel_name(op, short), 0.0, self._grid(group, elements),
+                        (544, 1, 1), scales=False, args=quoted(meta) + note)  # fmt: skip
+        total = elements * _WIDTH[dtype]
+        real = "all_reduce" if op == "barrier" else op
+        call = Call((group.name, number), real, group.ranks, total, sends=splits)
+        program.call(stream, kernel, [call])
+        program.end()
+        done = program.record(stream)
+        program.end()
+        program.end()
+        return done
+
+    def wait(self, event: int, group: Group | None = None) -> None:
+        """work.wait(): the compute stream waits, not the host."""
+        if not self.job.overlap:
+            return
+        program = self.program
+        meta: dict[str, Any] = {"Collective name": "wait", "dtype": "Byte", "In msg nelems": 0,
+                "Out msg nelems": 0, "Group size": 1, "Process Group Ranks": "[]",
+                "In split size": "[]", "Out split size": "[]"}  # fmt: skip
+        if group is not None and self.torch >= (2, 5):
+            meta |= {"Rank": self.rank, "Process Group Name": group.name,
+                     "Process Group Description": group.description}  # fmt: skip
+        program.begin("record_param_comms", "cpu_op", quoted(meta))
+        program.wait(event, COMPUTE)
+        program.end()
+
+    def peers(self, group: Group, parts: list[tuple[int, int, int]], key: tuple[Any, ...] = (),
+              ) -> int:  # fmt: skip
+        """One kernel of sends and receives: (from, to, bytes), batched where there are several.
+
+        ``key`` tells messages apart that the same pair exchanges. A batch's kernel carries no
+        metadata, as PyTorch leaves it out for coalesced calls.
+        """
+        program, job = self.program, self.job
+        batched = len(parts) > 1
+        if batched:
+            program.begin("c10d::_start_coalescing" if self.torch >= (2, 8) else
+                          "record_param_comms", "cpu_op", "")  # fmt: skip
+            program.end()
+        calls, meta = [], {}
+        for source, target, size in parts:
+            sends = source == self.rank
+            what = "send" if sends else "recv"
+            pair = f"{source}>{target}"
+            number = program.next_in(f"{group.name}/{pair}")
+            elements = size // job.element_bytes
+            meta = self._metadata(what, group, elements, elements, "BFloat16", number, None)
+            if self.torch >= (2, 5):
+                meta |= {"Src Rank": source, "Dst Rank": target}
+            if batched:
+                program.begin(f"c10d::{what if sends else 'recv_'}", "cpu_op",
+                              quoted({"Input Dims": [[[elements]], [], [], []]}))  # fmt: skip
+                program.begin("record_param_comms", "cpu_op",
+                              quoted(meta | {"Rank": self.rank}))  # fmt: skip
+                program.end()
+                program.end()
+            calls.append(Call((group.name, pair, number, *key), "send_recv", (source, target),
+                              size, sends={(source, target): size}))  # fmt: skip
+        stream = COMPUTE if not job.overlap else group.stream
+        first = parts[0]
+        what = "send" if first[0] == self.rank else "recv"
+        if not batched:
+            program.begin(f"c10d::{'send' if what == 'send' else 'recv_'}", "cpu_op",
+                          quoted({"Input Dims": [[[first[2] // 2]], [], [], []]}))  # fmt: skip
+            program.begin("record_param_comms", "cpu_op", quoted(meta | {"Rank": self.rank}))
+        if stream != COMPUTE:
+            program.wait(program.record(COMPUTE), stream)
+        local = {rank: i for i, rank in enumerate(group.ranks)}
+        arrow = f"{local[first[0]]}->{local[first[1]]}" if what == "send" else (
+            f"{local[first[1]]}<-{local[first[0]]}")  # fmt: skip
+        program.begin("nccl:coalesced" if batched else f"nccl:{what} {arrow}", "user_annotation")
+        kernel = Kernel(self._kernel_name("all_to_all", ""), 0.0, (2, 1, 1), (544, 1, 1),
+                        scales=False, args="" if batched else quoted(meta))  # fmt: skip
+        program.call(stream, kernel, calls)
+        program.end()
+        done = program.record(stream)
+        if not batched:
+            program.end()
+            program.end()
+        return done
+
+    def _metadata(
+        self,
+        collective: str,
+        group: Group,
+        into: int,
+        out: int,
+        ctype: str,
+        number: int,
+        splits: dict[tuple[int, int], int] | None,
+    ) -> dict[str, Any]:
+        n = len(group.ranks)
+        meta: dict[str, Any] = {
+            "Collective name": collective, "In msg nelems": into, "Out msg nelems": out,
+            "Group size": n, "dtype": ctype, "In split size": "[]", "Out split size": "[]",
+        }  # fmt: skip
+        if splits is not None:
+            width = self.job.element_bytes
+            mine = [splits.get((self.rank, peer), 0) // width for peer in group.ranks]
+            meta["In split size"] = ranks_text(tuple(mine))
+        meta |= {"Process Group Name": group.name, "Process Group Description": group.description,
+                 "Process Group Ranks": ranks_text(group.ranks)}  # fmt: skip
+        if self.torch >= (2, 12):
+            meta["Seq"] = number
+        return meta
+
+    def _kernel_name(self, op: str, short: str) -> str:
+        version = tuple(int(part) for part in self.job.nccl.split("."))
+        storage = ("ncclDevKernelArgsStorage<4096ul>" if version >= (2, 22)
+                   else "ncclDevComm*, unsigned long, ncclWork*")  # fmt: skip
+        reduced = f"Sum_{short}_" if op in ("all_reduce", "reduce_scatter", "barrier") else ""
+        stem = {"all_reduce": "AllReduce", "barrier": "AllReduce", "all_gather": "AllGather",
+                "reduce_scatter": "ReduceScatter", "broadcast": "Broadcast"}.get(op)  # fmt: skip
+        if version < (2, 19):
+            long = {"bf16": "__nv_bfloat16", "f32": "float", "u8": "uint8_t",
+                    "i64": "int64_t"}.get(short, "int8_t")  # fmt: skip
+            if stem is None:
+                return f"ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t({storage})"
+            kind = long if reduced else "int8_t"
+            return f"ncclKernel_{stem}_RING_LL_Sum_{kind}({storage})"
+        if stem is None:
+            return f"ncclDevKernel_SendRecv({storage})"
+        return f"ncclDevKernel_{stem}_{reduced}RING_LL({storage})"
+
+    def _grid(self, group: Group, elements: int) -> tuple[int, int, int]:
+        if elements < 65_536:
+            return (1, 1, 1)
+        return (24 if self.job.hw.capability >= 90 else 16, 1, 1)
+
+    # The rest of a script.
+
+    def loader(self, step: int) -> None:
+        """next(dataloader), and the batch's copy to the device."""
+        job, program = self.job, self.program
+        stall = dict(job.loader_ns)
+        wait = stall.get(self.rank, stall.get(-1, 0))
+        program.begin("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+                      "user_annotation")  # fmt: skip
+        program.work(60_000)
+        if wait:
+            program.work(float(wait))
+        program.end()
+        program.begin("aten::copy_")
+        program.copy("HtoD", self.model.tokens * 8)
+        program.end()
+        if job.copies_bytes:
+            program.begin("aten::copy_")
+            program.copy("HtoD", job.copies_bytes, pinned=False)
+            program.end()
+
+    def item(self) -> None:
+        """loss.item(): a copy to the host and a wait for it."""
+        program = self.program
+        program.begin("aten::item")
+        program.begin("aten::_local_scalar_dense")
+        program.code.append((p.COPY, COMPUTE, "DtoH", 4, True))
+        program.synchronise(COMPUTE)
+        program.end()
+        program.end()
+
+    def barrier(self, group: Group) -> None:
+        """dist.barrier(): an all-reduce of one byte that the host waits for."""
+        self.wait(self.collective("barrier", group, 1, "uint8"), group)
+        self.program.synchronise(COMPUTE)
+
+    def maybe_item(self, where: str) -> None:
+        """The script's blocking calls."""
+        if self.job.blocking_every == where:
+            self.item()
+
+    def pause(self, step: int) -> None:
+        """Each step another rank stops: garbage collection."""
+        job = self.job
+        if job.pause_ns and step % job.pause_every == 0:
+            turn = (step // job.pause_every) * 7 + job.seed
+            if turn % job.ranks == self.rank:
+                self.program.work(float(job.pause_ns))
+
+    def checkpoint(self, step: int) -> None:
+        """One rank writes the state every n steps: copies to the host, then the file system."""
+        job, program = self.job, self.program
+        if job.checkpoint_every and step % job.checkpoint_every == job.checkpoint_every - 1 and (
+            job.checkpoint_rank == self.rank
+        ):  # fmt: skip
+            program.begin("aten::to")
+            program.copy("DtoH", 64 << 20, pinned=False)
+            program.end()
+            program.work(float(job.checkpoint_ns))
+
+    def optimizer(self, parameters: int) -> None:
+        """A fused step."""
+        program = self.program
+        program.begin("Optimizer.step#AdamW.step", "user_annotation")
+        program.begin("aten::_fused_adamw_")
+        program.work(40_000)
+        for kernel in self.model.optimizer(parameters):
+            program.kernel(kernel)
+        program.end()
+        program.end()
+        program.begin("Optimizer.zero_grad#AdamW.zero_grad", "user_annotation")
+        program.work(30_000)
+        program.end()

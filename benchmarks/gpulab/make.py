@@ -1,0 +1,111 @@
+"""Makes the recordings of a seed: simulates each case with and without its fault, writes the
+faulty one's files and the truth."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpulab import run
+from benchmarks.gpulab.cases import Case, Plan, plans
+from benchmarks.gpulab.faults import FAULTS, Made, Place
+from benchmarks.gpulab.job import Job
+
+CASE_FILE = "case.json"
+TRACES = "traces"
+_LEAST_SHARE = 0.03
+_MOST_SHARE = 0.62
+_TRIES = 4
+WORKERS = 2
+
+
+def make_seed(
+    seed: int, folder: Path, *, quick: bool, only: str, say: Callable[[str], None]
+) -> int:
+    """All recordings of a seed under ``folder``; those that are there are kept."""
+    todo = [
+        plan for plan in plans(seed)
+        if (plan.quick or not quick) and (not only or only in plan.id)
+        and not (folder / plan.id / CASE_FILE).exists()
+    ]  # fmt: skip
+    with ProcessPoolExecutor(WORKERS) as pool:
+        for case in pool.map(partial(make_case, folder=folder), todo):
+            say(f"{case.id}: {case.strategy} x{case.ranks}, step {case.step_ns / 1e6:.1f} ms, "
+                f"costs {case.share:.1%}")  # fmt: skip
+    return len(todo)
+
+
+def make_case(plan: Plan, folder: Path) -> Case:
+    """One case: simulate, write the files, write the truth."""
+    made, healthy, cost = _settle(plan)
+    simulation, layout = run.simulate(made.faulty)
+    step = run.step_ns(made.faulty, simulation.ranks)
+    target = folder / plan.id
+    shutil.rmtree(target, ignore_errors=True)
+    run.write(made.faulty, simulation, layout, target / TRACES)
+    fault = FAULTS.get(plan.kind)
+    case = Case(
+        id=plan.id, kind=plan.kind, strategy=plan.job.strategy, ranks=plan.job.ranks,
+        hosts=plan.job.hosts, per_host=plan.job.per_host, is_control=plan.is_control,
+        edit=plan.edit, rules=list(fault.rules) if fault else [],
+        fixes=list(fault.fixes) if fault else [], place=made.place, gain_ns=round(cost),
+        step_ns=round(step), healthy_step_ns=round(healthy),
+        groups={group.name: group.description for group in layout.groups},
+        faulty=_difference(made.healthy or plan.job, made.faulty),
+    )  # fmt: skip
+    (target / CASE_FILE).write_text(json.dumps(dataclasses.asdict(case), indent=1) + "\n")
+    return case
+
+
+def _settle(plan: Plan) -> tuple[Made, float, float]:
+    """The fault at a size that costs something: (what was made, healthy step, cost) in ns."""
+    healthy = _step(plan.job)
+    if plan.is_control:
+        return Made(plan.job), healthy, 0.0
+    make = FAULTS[plan.kind].make
+    size = plan.size
+    best: tuple[float, Made, float, float] | None = None
+    for _ in range(_TRIES):
+        made = make(plan.job, size, healthy, random.Random(plan.draw))
+        without = healthy if made.healthy is None else _step(made.healthy)
+        faulty = _step(made.faulty)
+        cost = faulty - without
+        share = cost / faulty
+        off = abs(share - plan.size / (1 + plan.size))
+        if best is None or off < best[0]:
+            best = (off, made, without, cost)
+        if 0.6 * plan.size < cost / without < 1.8 * plan.size:
+            break
+        size *= min(3.0, max(0.35, plan.size / max(cost / without, 0.005)))
+    assert best is not None
+    return best[1], best[2], best[3]
+
+
+def _step(job: Job) -> float:
+    simulation, _ = run.simulate(job)
+    return run.step_ns(job, simulation.ranks)
+
+
+def _difference(before: Job, after: Job) -> str:
+    return ", ".join(
+        f"{field.name}={getattr(after, field.name)}"
+        for field in dataclasses.fields(Job)
+        if getattr(before, field.name) != getattr(after, field.name)
+    )
+
+
+def read_case(folder: Path) -> Case:
+    """The truth beside a recording."""
+    record = json.loads((folder / CASE_FILE).read_text())
+    place: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in record.pop("place").items()
+    }
+    return Case(**record, place=Place(**place))

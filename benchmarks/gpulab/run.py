@@ -1,0 +1,56 @@
+"""A job to a simulation, its step time, and its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.gpulab import data_parallel, kineto, sharded
+from benchmarks.gpulab.emit import Emitter
+from benchmarks.gpulab.job import Job, Layout
+from benchmarks.gpulab.simulate import RankState, Simulation
+
+_Program = Callable[[Emitter], None]
+STRATEGIES: dict[str, tuple[Callable[[Job], Layout], _Program]] = {
+    "ddp": (data_parallel.layout, data_parallel.program),
+    "zero1": (data_parallel.layout, data_parallel.program),
+    "fsdp1": (sharded.layout, sharded.program),
+    "fsdp2": (sharded.layout, sharded.program),
+    "hsdp": (sharded.layout, sharded.program),
+}
+
+
+def simulate(job: Job) -> tuple[Simulation, Layout]:
+    """Run a job. Raises RuntimeError when its ranks wait for each other for ever."""
+    make_layout, program = STRATEGIES[job.strategy]
+    layout = make_layout(job)
+    programs = []
+    for rank in range(job.ranks):
+        emitter = Emitter(job, rank, layout)
+        program(emitter)
+        programs.append(emitter.program)
+    simulation = Simulation(job, programs)
+    simulation.run()
+    return simulation, layout
+
+
+def step_ns(job: Job, ranks: list[RankState]) -> float:
+    """Mean time of a step without the first: from device work's start of step 2 to the end."""
+    starts, ends = [], []
+    for rank in ranks:
+        begun = sorted(
+            (start, number) for name, _, start, _, _, number, _ in rank.ranges
+            if name.startswith("ProfilerStep#")
+        )  # fmt: skip
+        second = begun[1][1]
+        starts.append(min(start for _, _, start, _, item in rank.device if item[4] > second))
+        ends.append(max(end for _, _, _, end, _ in rank.device))
+        ends.append(max(end for _, _, _, end, *_ in rank.ranges))
+    return float(max(ends) - max(starts)) / (job.steps - 1)
+
+
+def write(job: Job, simulation: Simulation, layout: Layout, folder: Path) -> None:
+    """All ranks' files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank in simulation.ranks:
+        kineto.write(job, layout, rank, folder / kineto.file_name(job, rank.rank))

@@ -140,8 +140,8 @@ def test_exposed_communication_of_operations_adds_up(runs: list[str]) -> None:
     with api.load(runs[0]) as run:
         known = figures(run.store.con, run.store.con.execute("SELECT run FROM run").fetchone()[0])
         (alone,) = run.store.con.execute(
-            "SELECT sum(c.exposed_ns) / (SELECT count(*) FROM step WHERE complete) "
-            "FROM collective c JOIN step s USING (rank, step) WHERE s.complete"
+            "SELECT sum(c.exposed_ns) / (SELECT count(*) FROM step WHERE used) "
+            "FROM collective c JOIN step s USING (rank, step) WHERE s.used"
         ).fetchone()
     assert known is not None
     shared = sum(total.exposed_ns_per_step or 0 for total in known.collectives)

@@ -70,6 +70,7 @@ def document(found: Comparison) -> dict[str, Any]:
             {
                 **asdict(row),
                 "overlap": row.overlap,
+                "training_step_ns": round(row.training_step_ns),
                 "busy_ns": row.busy_ns,
                 "non_compute_ns": row.non_compute_ns,
                 "tokens_per_second": row.tokens_per_second,
@@ -95,7 +96,7 @@ def _theory(row: RunFigures, known: Theory | None) -> dict[str, Any] | None:
         "flops_per_step": known.flops_per_step,
         "peak_flops": known.peak_flops,
         "peak_source": known.peak_source,
-        "mfu": known.mfu(row.step_ns),
+        "mfu": known.mfu(row.training_step_ns),
         "mfu_missing": None
         if known.peak_flops or not known.flops_per_step
         else "peak not known for this device; --peak-tflops gives it",

@@ -59,11 +59,11 @@ def command(
 ) -> int:
     """Compare RUNs (folders of traces, single traces, or stores) with BASE.
 
-    Step times come from profile.json where there is one (steps timed without the profiler), else
-    from the traced steps. A difference counts when its 95 % interval leaves out zero: an exact rank
-    test, for which each run needs at least 4 steps. --fail-if step_time, exposed_comm and idle
-    fail (1) on a value over the limit that is beyond noise, and cannot tell (2) where it is within
-    noise; memory is one number, taken as it is.
+    Step times are compared as profile.json has them where every run has one (steps timed without
+    the profiler), else as traced. A difference counts when its 95 % interval leaves out zero: an
+    exact rank test, for which each run needs at least 4 steps. --fail-if step_time, exposed_comm
+    and idle fail (1) on a value over the limit that is beyond noise, and cannot tell (2) where it
+    is within noise; memory is one number, taken as it is.
     """
     if len(runs) < 2:
         raise AdvisorError("needs at least two runs, the base first", hint=_instead(Path(runs[0])))

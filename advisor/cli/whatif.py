@@ -56,7 +56,7 @@ def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: 
             steps = programs(run.store, name)
             if not steps:
                 raise AdvisorError(
-                    "no complete step with communication to replay",
+                    "no used step with communication to replay",
                     where=name,
                     hint="record at least three steps of all ranks (advisor.record, or "
                     "torch.profiler with a schedule) and pass all the ranks' traces",

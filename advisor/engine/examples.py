@@ -23,6 +23,7 @@ from advisor.engine.rule import Example, Rule
 from advisor.engine.sandbox import Column, Sandbox
 from advisor.errors import AdvisorError
 from advisor.findings import OutcomeKind
+from advisor.metrics.steps.used import mark_records
 
 _RUN = "example"
 _DEFAULTS = {"complete": True, "source": "ProfilerStep"}
@@ -100,16 +101,17 @@ def fill(sandbox: Sandbox, example: Example) -> None:
     )
     tables.setdefault("step", [{"rank": every_rank, "step": every_step, "step_ns": step_ns}])
     tables.setdefault("step_breakdown", [{"rank": every_rank, "step": every_step}])
-    sandbox.hold(
-        {
-            table: [
-                completed
-                for number, row in enumerate(rows)
-                for completed in _expand(row, sandbox.columns(table), number, step_ns)
-            ]
-            for table, rows in tables.items()
-        }
-    )
+    full = {
+        table: [
+            completed
+            for number, row in enumerate(rows)
+            for completed in _expand(row, sandbox.columns(table), number, step_ns)
+        ]
+        for table, rows in tables.items()
+    }
+    cut = {row["rank"] for row in full["rank"] if row.get("complete") is False}
+    mark_records(full["step"], full["step_breakdown"], cut)
+    sandbox.hold(full)
 
 
 def _expand(

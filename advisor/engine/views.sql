@@ -1,50 +1,31 @@
 -- Views that rules select from, beside the tables of schema.sql. They exist only in the engine's
--- sandbox, which holds a single run: nothing here filters by run. "Used" steps are complete on
--- every recorded rank, past the warm-up and not odd; all per-step figures rest on them alone.
+-- sandbox, which holds a single run: nothing here filters by run. All per-step figures rest on used
+-- steps alone: metrics/steps/used.py says which those are, table step holds what it found.
 
--- Ranks that count in steps: where files were cut, their ranks or the steps they lack are left out,
--- whichever leaves more (ranks times steps), so that a cut file silences no other.
+-- Ranks that count in steps.
 CREATE VIEW whole_rank AS
-WITH own AS (SELECT step, list(DISTINCT rank) AS ranks FROM step WHERE complete GROUP BY step),
-uncut AS (SELECT coalesce(list(DISTINCT rank), []) AS ranks FROM step
-  WHERE rank NOT IN (SELECT rank FROM rank WHERE complete = false)),
-kept AS (
-  SELECT list_sort(a.ranks) AS members, count(DISTINCT b.step) AS steps
-  FROM own a JOIN own b ON list_has_all(b.ranks, a.ranks) CROSS JOIN uncut u
-  WHERE list_has_all(a.ranks, u.ranks) GROUP BY 1 ORDER BY len(members) * steps DESC, len(members) DESC, members LIMIT 1)
-SELECT unnest(members) AS rank FROM kept
-UNION SELECT rank FROM step WHERE NOT EXISTS (SELECT 1 FROM kept);
+SELECT DISTINCT rank FROM step WHERE left_out IS DISTINCT FROM 'cut-rank';
 
 -- Step times of the run: one row per step number, before warm-up is set apart.
 CREATE VIEW all_step AS
 SELECT step,                                        -- step number
   median(end_ns - start_ns)::BIGINT AS step_ns,     -- median over ranks
-  bool_and(complete) AND count(*) = (SELECT count(*) FROM whole_rank) AS complete, -- on all ranks
+  bool_and(left_out IS DISTINCT FROM 'partial') AS complete, -- on all ranks that count
   any_value(source) AS source                       -- how steps were told apart
-FROM step SEMI JOIN whole_rank USING (rank) GROUP BY step;
+FROM step WHERE left_out IS DISTINCT FROM 'cut-rank' GROUP BY step;
 
--- Leading steps that took over 1.5 times the median: allocations, autotuning, lazy connections.
+-- Leading steps that took much longer than the median.
 CREATE VIEW warm_up_step AS
-WITH timed AS (
-  SELECT step, step_ns, row_number() OVER (ORDER BY step) AS place,
-    median(step_ns) OVER () AS typical_ns, count(*) OVER () AS steps
-  FROM all_step WHERE complete
-), slow AS (
-  SELECT *, sum((step_ns > 1.5 * typical_ns)::INT) OVER (ORDER BY step) AS slow_so_far FROM timed
-)
-SELECT step FROM slow WHERE steps >= 3 AND slow_so_far = place;
+SELECT DISTINCT step FROM step WHERE left_out = 'warm-up';
 
--- Steps of over 5 times the median after the warm-up: an evaluation, a checkpoint, an annotation that
--- spans many steps. One of them would rule every mean per step.
+-- Later steps that took many times the median: one of them would rule every mean per step.
 CREATE VIEW odd_step AS
-SELECT step, step_ns / typical_ns AS times FROM (
-  SELECT step, step_ns, median(step_ns) OVER () AS typical_ns, count(*) OVER () AS steps FROM all_step WHERE complete)
-WHERE steps >= 3 AND step_ns > 5 * typical_ns AND step NOT IN (SELECT step FROM warm_up_step);
+SELECT step, step_ns / (SELECT median(step_ns) FROM all_step WHERE complete) AS times
+FROM all_step SEMI JOIN (SELECT step FROM step WHERE left_out = 'odd') USING (step);
 
 -- Steps that count.
 CREATE VIEW used_step AS
-SELECT step, step_ns, source FROM all_step
-WHERE complete AND step NOT IN (SELECT step FROM warm_up_step) AND step NOT IN (SELECT step FROM odd_step);
+SELECT step, step_ns, source FROM all_step SEMI JOIN (SELECT step FROM step WHERE used) USING (step);
 
 -- One row: the run at a glance. noise_ns is what two measurements of this same run would differ by
 -- at the 95 % level: 1.96 * sqrt(2) standard errors of a median (1.2533 sigma / sqrt(n)), with
@@ -69,7 +50,7 @@ FROM spread;
 
 -- Breakdown of used steps only.
 CREATE VIEW rank_step AS
-SELECT b.* FROM step_breakdown b SEMI JOIN used_step USING (step) SEMI JOIN whole_rank USING (rank);
+SELECT * FROM step_breakdown WHERE used;
 
 -- One row: how much the waiting of all ranks varies from step to step. When pauses move between
 -- ranks, each rank's own cost varies widely and what all of them wait in a step hardly at all.

@@ -37,6 +37,7 @@ from advisor.metrics.steps.annotated import (
 )
 from advisor.metrics.steps.optimizer import optimizer_steps
 from advisor.metrics.steps.periods import period_steps
+from advisor.metrics.steps.used import mark_used
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.timeline import Timeline, timelines
@@ -118,6 +119,9 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         found = _clocks(matched, infos, gloo)
     if not any(_annotated(one.steps) for one in ranks.values()):
         _tell_steps_apart(con, run, ranks, calls)
+    cut = {rank for rank, one in ranks.items() if not one.info.complete}
+    marked_steps = mark_used({rank: one.steps for rank, one in ranks.items()}, cut)
+    ranks = {rank: replace(one, steps=marked_steps[rank]) for rank, one in ranks.items()}
     split_waiting(matched.columns, groups, found.by_rank)
     exclusive = exclusive_transfers(calls)
     fits = fit_all(matched.columns, exclusive, groups, infos)

@@ -47,6 +47,8 @@ def write_rank(con: Any, run: str, data: RankData) -> None:
                 "host_start_ns": step.host_start,
                 "host_end_ns": step.host_end,
                 "complete": step.complete,
+                "used": step.used,
+                "left_out": step.left_out,
                 "source": step.source,
             }
             for step in data.steps.steps
@@ -138,6 +140,7 @@ def write_breakdowns(con: Any, data: RunData) -> None:
             extra: dict[str, list[Any]] = {
                 "step": [s.number for s in steps],
                 "complete": [s.complete for s in steps],
+                "used": [s.used for s in steps],
             }
             _insert_breakdown(
                 con, "step_breakdown", data.run, rank, windows, one, transfers, idle, extra

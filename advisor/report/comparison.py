@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from advisor.metrics.compare.figures import RunFigures, scaling_efficiency
+from advisor.metrics.compare.figures import UNPROFILED, RunFigures, scaling_efficiency
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.compare.significance import Difference
 from advisor.metrics.models.theory import Theory
@@ -24,6 +24,7 @@ def figures(found: Comparison) -> Lines:
         ("ranks", [str(row.world_size or row.ranks) for row in runs]),
         ("step ms", [f"{row.step_ns / 1e6:.2f}" for row in runs]),
         ("  MAD ms", [f"{row.step_mad_ns / 1e6:.2f}" for row in runs]),
+        *_unprofiled(runs),
         ("  vs base", ["base", *(f"{d.share:+.1%}" for d in found.differences)]),
         ("  95 % low", ["", *(_optional(d.low, "{:+.1%}") for d in found.differences)]),
         ("  95 % high", ["", *(_optional(d.high, "{:+.1%}") for d in found.differences)]),
@@ -61,8 +62,9 @@ def notes(found: Comparison) -> list[str]:
     """Where the figures come from, one sentence each."""
     sources = "; ".join(sorted({row.samples_from for row in found.runs}))
     said = [
-        f"step times: {sources}; training s is their sum (and number)",
-        "times and collectives: mean over ranks and complete steps, with the profiler on; of calls "
+        "step ms: median of the traced, used steps, as in every command",
+        f"vs base, tokens/s and MFU are of {sources}; training s is their sum (and number)",
+        "times and collectives: mean over ranks and used steps, with the profiler on; of calls "
         "that overlap, total ms counts each, exposed ms shares what they have in common",
         "window ms: the whole recorded step, compute + non-compute + idle; compute % is of it "
         "(studies that count idle as kernel time print this)",
@@ -151,7 +153,14 @@ def speed_up(base: RunFigures, row: RunFigures) -> float:
     """Of throughput, where tokens are known for both, else of step time."""
     if base.tokens_per_second and row.tokens_per_second:
         return row.tokens_per_second / base.tokens_per_second
-    return base.step_ns / row.step_ns
+    return base.training_step_ns / row.training_step_ns
+
+
+def _unprofiled(runs: Sequence[RunFigures]) -> Lines:
+    """The step without the profiler, where it was timed."""
+    if any(row.samples_from != UNPROFILED for row in runs):
+        return []
+    return [("  unprofiled ms", [f"{row.training_step_ns / 1e6:.2f}" for row in runs])]
 
 
 def _training(row: RunFigures) -> str:
@@ -165,7 +174,7 @@ def _memory(known: Theory | None) -> str:
 def _mfu(row: RunFigures, known: Theory | None) -> str:
     if known and known.flops_per_step and not known.peak_flops:
         return _NO_PEAK
-    return _optional(known.mfu(row.step_ns) if known else None, "{:.1%}")
+    return _optional(known.mfu(row.training_step_ns) if known else None, "{:.1%}")
 
 
 def _optional(value: float | None, form: str, scale: float = 1.0) -> str:

@@ -94,7 +94,7 @@ def _sections(
             found.append(strategies.build(store, runs, comparison))
         found += [
             worded(
-                breakdown.build(store, run.run, several=several, step_ns=run.step_ns_median),
+                breakdown.build(store, run.run, several=several),
                 run.run,
             )
             for run in report.runs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from advisor.metrics.steps.used import step_time
 from advisor.store.store import Store
 
 Row = dict[str, Any]
@@ -40,13 +41,13 @@ PARTS_SQL = """
 
 
 def step_times(store: Store, run: str) -> Row:
-    """``step`` and ``compute``: medians over ranks and complete steps, ns; None without any."""
-    return rows(
+    """``step``, and ``compute`` as its median over ranks and used steps, ns; None without any."""
+    (found,) = rows(
         store,
-        "SELECT median(window_ns) AS step, median(compute_ns) AS compute FROM step_breakdown"
-        " WHERE run = ? AND complete",
+        "SELECT median(compute_ns) AS compute FROM step_breakdown WHERE run = ? AND used",
         [run],
-    )[0]
+    )
+    return {"step": step_time(store.con, run), **found}
 
 
 def traffic(store: Store, run: str) -> Row:

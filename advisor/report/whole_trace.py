@@ -15,7 +15,7 @@ WHOLE_TRACE = "whole-trace"
 _WORDS = (
     (re.compile(r"^Where does the step go\?"), "Where does the time go?"),
     (re.compile(r"^What a step sends$"), "What is sent"),
-    (re.compile(r" \(mean of 1 complete step\)"), ""),
+    (re.compile(r" \(mean of 1 used step\)"), ""),
     (re.compile(r" \(times are per step too\)"), ""),
     (re.compile(r", unless they say per step"), ""),
     (re.compile(r"^per step$"), "in the trace"),

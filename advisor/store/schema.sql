@@ -122,7 +122,7 @@ CREATE TABLE activity (
   step INTEGER                      -- step it belongs to: of its launch on GPU, by time on CPU; null outside steps
 );
 
--- Steps per rank. Per-step statistics use complete ones only.
+-- Steps per rank. Every figure per step, in every command, rests on those that are used.
 CREATE TABLE step (
   run VARCHAR NOT NULL,             -- run
   rank INTEGER NOT NULL,            -- rank
@@ -132,6 +132,8 @@ CREATE TABLE step (
   host_start_ns BIGINT,             -- start of the host annotation
   host_end_ns BIGINT,               -- end of the host annotation
   complete BOOLEAN NOT NULL,        -- false for a partial first or last step
+  used BOOLEAN NOT NULL,            -- whether figures per step rest on it: complete on all ranks that count, and like the others
+  left_out VARCHAR,                 -- why it is not used: 'cut-rank' 'partial' 'warm-up' 'odd'; null when it is
   source VARCHAR NOT NULL           -- 'ProfilerStep', 'annotation', 'optimizer-step', 'collective-period' or 'whole-trace'
 );
 
@@ -198,6 +200,7 @@ CREATE TABLE step_breakdown (
   rank INTEGER NOT NULL,            -- rank
   step INTEGER NOT NULL,            -- step
   complete BOOLEAN NOT NULL,        -- as in step
+  used BOOLEAN NOT NULL,            -- as in step
   window_ns BIGINT NOT NULL,        -- length of the window
   compute_ns BIGINT NOT NULL,       -- union of compute
   exposed_comm_ns BIGINT NOT NULL,  -- union of communication not under compute
@@ -301,7 +304,7 @@ CREATE TABLE traffic (
   phase VARCHAR,                    -- forward backward optimizer other; null if unknown
   dtype VARCHAR,                    -- element type
   group_size INTEGER,               -- ranks in the group
-  calls_per_step DOUBLE,            -- median over complete steps and ranks
+  calls_per_step DOUBLE,            -- median over used steps and ranks
   bytes_per_step BIGINT,            -- sum of message sizes S per step and rank, median
   wire_bytes_per_step BIGINT,       -- bytes each rank sends for them: S times the bus factor
   largest_bytes BIGINT,             -- largest message
@@ -317,7 +320,7 @@ CREATE TABLE redundant (
   process_group VARCHAR,            -- group
   op VARCHAR NOT NULL,              -- operation
   bytes BIGINT,                     -- size of one call; null for barriers
-  calls_per_step DOUBLE,            -- median over complete steps
+  calls_per_step DOUBLE,            -- median over used steps
   exposed_ns_per_step BIGINT,       -- exposed time of these calls per step, median over ranks, waiting for stragglers left out
   wait_ns_per_step BIGINT           -- the waiting in them
 );

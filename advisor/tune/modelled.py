@@ -40,9 +40,9 @@ _NO_TERM = (
 def calls_of(con: Any, run: str) -> list[Call]:
     """The collectives of one step of the traced run that NCCL's model covers, from rank 0 up."""
     rows = con.execute(
-        "SELECT op, bytes, count(*) / (SELECT count(*) FROM step WHERE run = ? AND complete AND "
+        "SELECT op, bytes, count(*) / (SELECT count(*) FROM step WHERE run = ? AND used AND "
         "rank = (SELECT min(rank) FROM rank WHERE run = ?)) FROM collective JOIN step "
-        "USING (run, rank, step) WHERE run = ? AND complete AND bytes > 0 AND "
+        "USING (run, rank, step) WHERE run = ? AND used AND bytes > 0 AND "
         "rank = (SELECT min(rank) FROM rank WHERE run = ?) GROUP BY op, bytes ORDER BY op, bytes",
         [run, run, run, run],
     ).fetchall()

@@ -25,7 +25,7 @@ BUCKET_CAPS_MB: tuple[float | None, ...] = (None, 0.5, 1, 2, 5, 10, 25, 50, 100,
 
 
 def annotate(store: Store) -> None:
-    """Fill ``whatif`` for every run that has complete steps; rows of earlier calls are replaced."""
+    """Fill ``whatif`` for every run that has used steps; rows of earlier calls are replaced."""
     con = store.con
     for (run,) in con.execute("SELECT run FROM run").fetchall():
         con.execute("DELETE FROM whatif WHERE run = ?", [run])

@@ -6,10 +6,12 @@ enqueued it (gloo) or when its kernel could start (NCCL: its stream's turn).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from advisor.metrics.steps.used import step_time
 from advisor.store import Store
 from advisor.whatif import queries, service
 from advisor.whatif.host_work import host_work
@@ -22,22 +24,23 @@ _SLOTS = {"gloo": 2}
 
 
 def programs(store: Store, run: str, *, max_steps: int = 8) -> list[Program]:
-    """One program per complete step (the last ``max_steps``) that every rank has.
+    """One program per used step (the last ``max_steps``).
 
-    Ranks whose file was cut may be left out (queries.whole_steps). Times of the ranks are aligned
-    by ``rank.clock_offset_ns``. Empty when there is no complete step with a collective.
+    Times of the ranks are aligned by ``rank.clock_offset_ns``. Empty when there is no used step
+    with a collective.
     """
     con = store.con
     offsets, backend, timeline = queries.ranks(con, run)
     if not offsets:
         return []
-    known, steps = queries.whole_steps(con, run)
+    known, steps = queries.used_steps(con, run)
     offsets = {rank: offset for rank, offset in offsets.items() if rank in known}
     result = []
+    run_step_ns = step_time(con, run)
     for step in steps[-max_steps:]:
         program = _program(con, run, step, offsets, backend, timeline)
         if program is not None:
-            result.append(program)
+            result.append(replace(program, run_step_ns=run_step_ns))
     return result
 
 

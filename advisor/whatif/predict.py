@@ -97,12 +97,13 @@ def predict(
         measured.append(program.measured_ns)
     if not deltas:
         return None
-    step = float(np.median(measured))
+    replayed_of = float(np.median(measured))
+    step = float(programs[0].run_step_ns or replayed_of)
     delta = float(np.median(deltas))
     others = [_median_delta(programs, *pair) for pair in extremes]
     of_model = max((abs(other - delta) for other in others if other is not None), default=0.0)
     noise = _sigma(deltas) / np.sqrt(len(deltas))
-    replay_error = abs(float(np.median(replays)) - step)
+    replay_error = abs(float(np.median(replays)) - replayed_of)
     sigma = float(
         np.sqrt(
             noise**2

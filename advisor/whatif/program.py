@@ -88,6 +88,7 @@ class Program:
     """One step: ``items`` per rank, the ``calls`` they refer to, when each rank starts.
 
     ``timeline`` is whose time the items are in: the ``host``'s (gloo) or the ``device``'s.
+    ``run_step_ns`` is the step time of the run, which this step is one of.
     """
 
     items: dict[int, list[Item]]
@@ -96,6 +97,7 @@ class Program:
     slots: int = 1
     shared: bool = False
     measured_ns: float = 0.0
+    run_step_ns: float | None = None
     step: int = 0
     timeline: str = "host"
 

@@ -48,33 +48,12 @@ def ranks(con: Any, run: str) -> tuple[dict[int, int], str | None, str]:
     return offsets, backend, timeline
 
 
-def whole_steps(con: Any, run: str) -> tuple[frozenset[int], list[int]]:
-    """The ranks that count, and their complete steps in common.
-
-    Where files were cut, their ranks or the steps they lack go, whichever leaves more.
-    """
+def used_steps(con: Any, run: str) -> tuple[frozenset[int], list[int]]:
+    """The ranks that count, and their used steps in order."""
     rows = con.execute(
-        "SELECT step, list(DISTINCT rank) FROM step WHERE run = ? AND complete "
-        "GROUP BY step ORDER BY step",
-        [run],
+        "SELECT step, rank FROM step WHERE run = ? AND used ORDER BY step", [run]
     ).fetchall()
-    uncut = con.execute(
-        "SELECT DISTINCT rank FROM step WHERE run = ? AND rank NOT IN "
-        "(SELECT rank FROM rank WHERE run = ? AND complete = false)",
-        [run, run],
-    ).fetchall()
-    needed = {int(rank) for (rank,) in uncut}
-    of_step = {int(step): frozenset(map(int, ranks)) for step, ranks in rows}
-    found = [
-        (ranks, [step for step, others in of_step.items() if others >= ranks])
-        for ranks in set(of_step.values())
-        if ranks >= needed
-    ]
-    return max(
-        found,
-        key=lambda item: (len(item[0]) * len(item[1]), len(item[0]), sorted(item[0])),
-        default=(frozenset(), []),
-    )
+    return frozenset(int(rank) for _, rank in rows), sorted({int(step) for step, _ in rows})
 
 
 def calls(

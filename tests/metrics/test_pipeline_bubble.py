@@ -63,14 +63,15 @@ def test_a_stage_that_waits_while_it_sends_is_in_its_bubble() -> None:
             exposed = int((comm - compute[rank]).covered(*window)[0])
             transfer = int((moving - compute[rank]).covered(*window)[0])
             store.con.execute(
-                "INSERT INTO step (run, rank, step, start_ns, end_ns, complete, source) "
-                "VALUES ('run', ?, 0, 0, ?, true, 'ProfilerStep')",
+                "INSERT INTO step (run, rank, step, start_ns, end_ns, complete, used, source) "
+                "VALUES ('run', ?, 0, 0, ?, true, true, 'ProfilerStep')",
                 [rank, STEP * MS],
             )
             store.con.execute(
-                "INSERT INTO step_breakdown (run, rank, step, complete, window_ns, compute_ns, "
-                "exposed_comm_ns, idle_ns, exposed_wait_ns, exposed_memory_ns, other_ns, comm_ns, "
-                "hidden_comm_ns) VALUES ('run', ?, 0, true, ?, ?, ?, ?, ?, 0, 0, 0, 0)",
+                "INSERT INTO step_breakdown (run, rank, step, complete, used, window_ns, "
+                "compute_ns, exposed_comm_ns, idle_ns, exposed_wait_ns, exposed_memory_ns, "
+                "other_ns, comm_ns, hidden_comm_ns) "
+                "VALUES ('run', ?, 0, true, true, ?, ?, ?, ?, ?, 0, 0, 0, 0)",
                 [rank, STEP * MS, computed, exposed, STEP * MS - computed - exposed,
                  exposed - transfer],
             )  # fmt: skip

@@ -54,8 +54,8 @@ def store_of(
             [rank, device_name, json.dumps({"advisor": recorded})],
         )
         store.con.execute(
-            "INSERT INTO step (run, rank, step, start_ns, end_ns, complete, source) "
-            "VALUES ('run', ?, 0, 0, 1000, true, 'test')",
+            "INSERT INTO step (run, rank, step, start_ns, end_ns, complete, used, source) "
+            "VALUES ('run', ?, 0, 0, 1000, true, true, 'test')",
             [rank],
         )
         for number, (op, size) in enumerate(calls):

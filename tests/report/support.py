@@ -33,9 +33,11 @@ RUN = "test-data"
 STEP_NS = 100 * MS
 ALL_REDUCE_BYTES = 40_000_000
 ACTIVITY_COLUMNS = "run, rank, kind, start_ns, end_ns, stream, event_id, launch_ns, step"
-STEP_COLUMNS = "run, rank, step, start_ns, end_ns, host_start_ns, host_end_ns, complete, source"
+STEP_COLUMNS = (
+    "run, rank, step, start_ns, end_ns, host_start_ns, host_end_ns, complete, used, source"
+)
 BREAKDOWN_COLUMNS = (
-    "run, rank, step, complete, window_ns, compute_ns, exposed_comm_ns, exposed_memory_ns, "
+    "run, rank, step, complete, used, window_ns, compute_ns, exposed_comm_ns, exposed_memory_ns, "
     "other_ns, idle_ns, comm_ns, hidden_comm_ns, exposed_wait_ns, exposed_transfer_ns"
 )
 COLLECTIVE_COLUMNS = (
@@ -87,10 +89,10 @@ def make_store(ranks: int = 4, steps: int = 5, late_rank: int = 2, calls: int = 
         for step in range(steps):
             start = EPOCH_NS + step * STEP_NS
             end = start + STEP_NS
-            step_rows.append((RUN, rank, step, start, end, start, end, True, "ProfilerStep"))
+            step_rows.append((RUN, rank, step, start, end, start, end, True, True, "ProfilerStep"))
             exposed = (parts["wait"] + parts["transfer"]) * MS
             breakdown.append((
-                RUN, rank, step, True, STEP_NS, parts["compute"] * MS, exposed, 0, 0, 10 * MS,
+                RUN, rank, step, True, True, STEP_NS, parts["compute"] * MS, exposed, 0, 0, 10 * MS,
                 exposed, 0, parts["wait"] * MS, parts["transfer"] * MS,
             ))  # fmt: skip
             ready = start + (5 + parts["compute"]) * MS

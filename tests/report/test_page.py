@@ -211,6 +211,7 @@ def test_two_runs_stand_beside_each_other() -> None:
             " WHERE run = ?",
             [other],
         )
+        store.con.execute("UPDATE step SET end_ns = start_ns + 80000000 WHERE run = ?", [other])
         report = make_report()
         report.runs.append(report.runs[0].model_copy(update={"run": other}))
         page = render(report, store, "html")

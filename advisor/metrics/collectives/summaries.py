@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-# A step of so many times the median is none of the training's (views.sql: odd_step).
-ODD = 5
-
-# Calls of complete and not odd steps, with the factor from message size to bytes that each rank
+# Calls of used steps, with the factor from message size to bytes that each rank
 # sends (METRICS section 4), and exposure without the part that is waiting for a late rank.
-_CALLS = f"""
-WITH usual AS (
-  SELECT rank, step FROM step WHERE run = $1 AND complete
-  QUALIFY end_ns - start_ns <= {ODD} * median(end_ns - start_ns) OVER (PARTITION BY rank)),
+_CALLS = """
+WITH used AS (
+  SELECT rank, step FROM step WHERE run = $1 AND used),
 call AS (
   SELECT c.*,
     CASE WHEN c.op = 'all_reduce' THEN 2.0 * (c.group_size - 1) / c.group_size
@@ -18,8 +14,8 @@ call AS (
            THEN (c.group_size - 1.0) / c.group_size
          WHEN c.op IN ('broadcast', 'reduce', 'send') THEN 1.0
          WHEN c.op = 'recv' THEN 0.0 END AS factor
-  FROM collective c JOIN usual s ON s.rank = c.rank AND s.step = c.step WHERE c.run = $1),
-steps AS (SELECT rank, count(*) AS steps FROM usual GROUP BY rank)
+  FROM collective c JOIN used s ON s.rank = c.rank AND s.step = c.step WHERE c.run = $1),
+steps AS (SELECT rank, count(*) AS steps FROM used GROUP BY rank)
 """
 
 TRAFFIC = f"""

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Causes:
-    """Times in ns per step, mean over ranks and complete steps unless the name says else.
+    """Times in ns per step, mean over ranks and used steps unless the name says else.
 
     None where it was not recorded: waiting needs matched ranks, reasons of idleness a GPU.
     ``late_*``: the rank whose lateness costs the others most, how often of ``late_calls`` it comes
@@ -33,12 +33,12 @@ def causes(con: Any, run: str) -> Causes:
     """Read them from the tables of one run."""
     split = con.execute(
         "SELECT avg(exposed_wait_ns), avg(exposed_transfer_ns), avg(idle_host_ns), "
-        "avg(idle_sync_ns) FROM step_breakdown WHERE run = ? AND complete",
+        "avg(idle_sync_ns) FROM step_breakdown WHERE run = ? AND used",
         [run],
     ).fetchone()
     compute = con.execute(
         "SELECT max(ns), max(ns) / nullif(avg(ns), 0) - 1 FROM (SELECT rank, avg(compute_ns) AS ns "
-        "FROM step_breakdown WHERE run = ? AND complete GROUP BY rank HAVING count(*) > 0)",
+        "FROM step_breakdown WHERE run = ? AND used GROUP BY rank HAVING count(*) > 0)",
         [run],
     ).fetchone()
     late = con.execute(

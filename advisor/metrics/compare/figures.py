@@ -1,6 +1,6 @@
 """Runs beside each other: step times with significance, time split, collectives, operators.
 
-Every figure is per complete step and, where it is a sum over a rank's events, the mean over the
+Every figure is per used step and, where it is a sum over a rank's events, the mean over the
 ranks. The first run is the base that the others are compared with.
 """
 
@@ -14,6 +14,9 @@ import numpy as np
 
 from advisor.metrics.compare.causes import Causes, causes
 from advisor.metrics.models.workload import world_size_said
+from advisor.metrics.steps.used import step_times
+
+UNPROFILED = "steps timed without the profiler"
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,13 @@ class RunFigures:
     @property
     def tokens_per_second(self) -> float | None:
         """Throughput of the job, where the recording says how many tokens a step has."""
-        return None if self.tokens_per_step is None else self.tokens_per_step * 1e9 / self.step_ns
+        tokens = self.tokens_per_step
+        return None if tokens is None else tokens * 1e9 / self.training_step_ns
+
+    @property
+    def training_step_ns(self) -> float:
+        """Median of the steps compared: without the profiler where such were timed."""
+        return float(np.median(self.step_samples_ns))
 
 
 @dataclass(frozen=True)
@@ -100,26 +109,26 @@ class OperatorChange:
 def figures(
     con: Any, run: str, *, timed_ns: Sequence[int] = (), tokens_per_step: int | None = None
 ) -> RunFigures | None:
-    """The figures of one run; None when it has no complete step.
+    """The figures of one run; None when it has no used step.
 
-    ``timed_ns`` are step times measured without the profiler (profile.json): they are the samples
-    where given, else the traced steps are.
+    ``timed_ns`` are step times measured without the profiler (profile.json): they are compared
+    where given, else the traced steps are. ``step_ns`` is the traced step, as every command has it.
     """
     split = con.execute(
-        "SELECT count(DISTINCT step), count(DISTINCT rank), median(window_ns), avg(compute_ns), "
+        "SELECT count(DISTINCT step), count(DISTINCT rank), avg(compute_ns), "
         "avg(exposed_comm_ns), avg(exposed_memory_ns), avg(other_ns), avg(idle_ns), avg(comm_ns), "
-        "avg(hidden_comm_ns), avg(window_ns) FROM step_breakdown WHERE run = ? AND complete",
+        "avg(hidden_comm_ns), avg(window_ns) FROM step_breakdown WHERE run = ? AND used",
         [run],
     ).fetchone()
     if not split or not split[0]:
         return None
     traced = con.execute(
-        "SELECT max(window_ns), avg(exposed_comm_ns), avg(idle_ns) FROM step_breakdown "
-        "WHERE run = ? AND complete GROUP BY step ORDER BY step",
+        "SELECT avg(exposed_comm_ns), avg(idle_ns) FROM step_breakdown "
+        "WHERE run = ? AND used GROUP BY step ORDER BY step",
         [run],
     ).fetchall()
-    samples = list(timed_ns) or [int(row[0]) for row in traced]
-    middle = float(np.median(samples))
+    times = list(step_times(con, run).values())
+    middle = float(np.median(times))
     about = con.execute(
         "SELECT any_value(r.strategy), any_value(r.compute), max(k.world_size), "
         "max(k.peak_memory_bytes), bool_or(k.timeline = 'host'), any_value(k.metadata) "
@@ -133,24 +142,24 @@ def figures(
         ranks=int(split[1]),
         world_size=about[2] or world_size_said(about[5]),
         steps=int(split[0]),
-        step_samples_ns=samples,
-        samples_from="steps timed without the profiler" if timed_ns else "traced steps",
+        step_samples_ns=list(timed_ns) or times,
+        samples_from=UNPROFILED if timed_ns else "traced steps",
         step_ns=round(middle),
-        step_mad_ns=round(float(np.median(np.abs(np.array(samples) - middle)))),
-        compute_ns=round(split[3]),
-        exposed_comm_ns=round(split[4]),
-        exposed_memory_ns=round(split[5]),
-        other_ns=round(split[6]),
-        idle_ns=round(split[7]),
-        comm_ns=round(split[8]),
-        hidden_comm_ns=round(split[9]),
-        window_ns=round(split[10]),
+        step_mad_ns=round(float(np.median(np.abs(np.array(times) - middle)))),
+        compute_ns=round(split[2]),
+        exposed_comm_ns=round(split[3]),
+        exposed_memory_ns=round(split[4]),
+        other_ns=round(split[5]),
+        idle_ns=round(split[6]),
+        comm_ns=round(split[7]),
+        hidden_comm_ns=round(split[8]),
+        window_ns=round(split[9]),
         peak_memory_bytes=about[3],
         tokens_per_step=tokens_per_step,
         on_host=bool(about[4]),
-        collectives=_collectives(con, run, split[4]),
-        exposed_samples_ns=[float(row[1]) for row in traced],
-        idle_samples_ns=[float(row[2]) for row in traced],
+        collectives=_collectives(con, run, split[3]),
+        exposed_samples_ns=[float(row[0]) for row in traced],
+        idle_samples_ns=[float(row[1]) for row in traced],
         causes=causes(con, run),
     )
 
@@ -158,7 +167,7 @@ def figures(
 def _collectives(con: Any, run: str, exposed_comm_ns: float) -> list[CollectiveTotal]:
     """``exposed_comm_ns`` is the union's; time that calls share goes to them in proportion."""
     rows = con.execute(
-        "WITH s AS (SELECT rank, step FROM step WHERE run = ? AND complete) "
+        "WITH s AS (SELECT rank, step FROM step WHERE run = ? AND used) "
         "SELECT c.op, count(*) / (SELECT count(*) FROM s), sum(c.bytes) / (SELECT count(*) FROM s),"
         " sum(c.end_ns - c.start_ns) / (SELECT count(*) FROM s), avg(c.end_ns - c.start_ns), "
         "sum(c.exposed_ns) / (SELECT count(*) FROM s), "
@@ -199,7 +208,7 @@ def operators(con: Any, base: str, other: str, *, limit: int = 15) -> list[Opera
     """
     query = """
 WITH s AS (SELECT run, rank, step, host_start_ns AS b, host_end_ns AS e FROM step
-           WHERE run IN (?, ?) AND complete),
+           WHERE run IN (?, ?) AND used),
 n AS (SELECT run, count(*) AS n FROM s GROUP BY run),
 o AS (SELECT v.run, v.name, count(*) AS calls, sum(v.dur_ns) AS ns FROM event v
       ASOF JOIN s ON v.run = s.run AND v.rank = s.rank AND v.start_ns >= s.b

@@ -46,21 +46,26 @@ def comparison(
     operators: int = 10,
     device_peak_flops: float | None = None,
 ) -> Comparison:
-    """Compare runs of one store with the first. Raises AdvisorError for one without a whole step.
+    """Compare runs of one store with the first. Raises AdvisorError for one without a used step.
 
     Tokens that profile.json does not tell come from the recorded workload, where there is one.
     ``device_peak_flops`` (FLOP/s of one rank's device) stands in for the hardware table.
     """
     found, theories = [], []
+    unprofiled = all(timed.step_ns for timed in runs.values())  # like is compared with like
     for name, timed in runs.items():
         known = theory(con, name, device_peak_flops=device_peak_flops)
         tokens = timed.tokens_per_step
         if tokens is None and known is not None:
             tokens = known.tokens_per_step
-        row = compare.figures(con, name, timed_ns=timed.step_ns, tokens_per_step=tokens)
+        row = compare.figures(
+            con, name, timed_ns=timed.step_ns if unprofiled else (), tokens_per_step=tokens
+        )
         if row is None:
             raise AdvisorError(
-                "no complete step in this run", where=name, hint="record at least two steps"
+                "no step in this run is complete on all ranks",
+                where=name,
+                hint="record at least two steps",
             )
         found.append(row)
         theories.append(known)

@@ -51,7 +51,7 @@ def overlap_row(
     pairs = np.stack([ratios, weights], axis=1)
     slowdown = float(np.average(pairs[:, 0], weights=pairs[:, 1]))
     low, high = bootstrap(pairs, lambda p: float(np.average(p[:, 0], weights=p[:, 1])))
-    count = max(sum(s.complete for s in steps.steps), 1)
+    count = max(sum(s.used for s in steps.steps), 1)
     return {
         "run": run,
         "rank": line.rank,

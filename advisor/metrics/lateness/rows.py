@@ -198,7 +198,7 @@ def _costs(
                     continue
                 arrived = call.start + call.wait
                 spans[last, rank].append((arrived - min(call.wait, guilt), arrived))
-    steps = {rank: [s for s in ranks.steps[rank].steps if s.complete] for rank in members}
+    steps = {rank: [s for s in ranks.steps[rank].steps if s.used] for rank in members}
     numbers = sorted({s.number for own in steps.values() for s in own})
     costs: dict[int, dict[int, float]] = {rank: dict.fromkeys(numbers, 0.0) for rank in members}
     shared = dict.fromkeys(numbers, 0)

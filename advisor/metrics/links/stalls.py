@@ -58,7 +58,7 @@ def stall_rows(data: Inputs, home: Mapping[int, Home]) -> list[dict[str, Any]]:
         lossy = [(column, extra) for column, extra, _ in long]
     else:
         lossy = stalled
-    numbers = sorted({s.number for one in data.steps.values() for s in one.steps if s.complete})
+    numbers = sorted({s.number for one in data.steps.values() for s in one.steps if s.used})
     spans: dict[int, list[tuple[int, int]]] = {number: [] for number in numbers}
     for column, extra in lossy:
         step = next(iter(column.values())).step

@@ -53,7 +53,7 @@ def critical_path_rows(
     steps: Mapping[int, Steps],
     clocks: Mapping[int, Clock],
 ) -> list[dict[str, Any]]:
-    """Rows of ``critical_path`` for the complete step of median length, in order of time.
+    """Rows of ``critical_path`` for the used step of median length, in order of time.
 
     Times are on each rank's own clock.
     """
@@ -87,7 +87,7 @@ def _typical(steps: Mapping[int, Steps]) -> int | None:
     lengths: dict[int, list[int]] = {}
     for own in steps.values():
         for step in own.steps:
-            if step.complete:
+            if step.used:
                 lengths.setdefault(step.number, []).append(step.end - step.start)
     if not lengths:
         return None

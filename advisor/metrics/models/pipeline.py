@@ -60,7 +60,7 @@ def pipeline_rows(
 def _figures(
     con: Any, run: str, calls: Mapping[int, Sequence[Call]], compute: Mapping[int, Intervals]
 ) -> dict[int, tuple[float, float, float]]:
-    """rank -> medians over its complete steps of their length, compute and bubble, ns.
+    """rank -> medians over its used steps of their length, compute and bubble, ns.
 
     The bubble is the time in which a stage has nothing to work on: idle, or waiting for a
     neighbour, also while a message of its own is on its way.
@@ -71,7 +71,7 @@ def _figures(
         SELECT b.rank, s.start_ns, s.end_ns, b.window_ns, b.compute_ns,
           b.idle_ns + coalesce(b.exposed_wait_ns, b.exposed_comm_ns), b.exposed_wait_ns IS NOT NULL
         FROM step_breakdown b JOIN step s USING (run, rank, step)
-        WHERE b.run = ? AND b.complete ORDER BY b.rank, b.step
+        WHERE b.run = ? AND b.used ORDER BY b.rank, b.step
         """,
         [run],
     )

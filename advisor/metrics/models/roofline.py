@@ -24,7 +24,7 @@ WITH op AS (
 leaf AS (SELECT * FROM op WHERE next_ns IS NULL OR next_ns >= end_ns),
 span AS (
   SELECT rank, step, coalesce(host_start_ns, start_ns) AS s, coalesce(host_end_ns, end_ns) AS e
-  FROM step WHERE run = $run AND complete),
+  FROM step WHERE run = $run AND used),
 inside AS (
   SELECT leaf.*, step FROM leaf LEFT JOIN span
     ON span.rank = leaf.rank AND leaf.start_ns >= s AND leaf.start_ns < e
@@ -89,7 +89,7 @@ def arithmetic(con: Any, run: str) -> Arithmetic:
     )
     steps = dict(
         con.execute(
-            "SELECT rank, count(*) FROM step WHERE run = ? AND complete GROUP BY rank", [run]
+            "SELECT rank, count(*) FROM step WHERE run = ? AND used GROUP BY rank", [run]
         ).fetchall()
     )
     found = con.execute(_SQL, {"run": run}).fetchall()

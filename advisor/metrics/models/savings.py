@@ -28,13 +28,13 @@ def saved_per_step(
     occupancy: Mapping[int, Occupancy],
     steps: Mapping[int, Steps],
 ) -> dict[int, float]:
-    """Step -> time saved (median over ranks), ns, in complete steps.
+    """Step -> time saved (median over ranks), ns, in used steps.
 
     ``shorter`` gives (rank, event_id) -> time the call takes off its exclusive time.
     """
     by_step: dict[int, list[float]] = {}
     for rank, own in sorted(calls.items()):
-        numbers = [s.number for s in steps[rank].steps if s.complete]
+        numbers = [s.number for s in steps[rank].steps if s.used]
         saved = dict.fromkeys(numbers, 0.0)
         for step, value in _rank(rank, own, exclusive[rank], shorter, occupancy[rank], steps[rank]):
             if step in saved:

@@ -138,9 +138,9 @@ def _traffic(run: workload.Recorded) -> dict[str, OpTheory]:
 
 
 def _measure(con: Any, run: str, ops: dict[str, OpTheory]) -> None:
-    """Add the measured bytes: those each rank sends in a complete step, mean over ranks."""
+    """Add the measured bytes: those each rank sends in a used step, mean over ranks."""
     rows = con.execute(
-        "WITH s AS (SELECT rank, step FROM step WHERE run = ? AND complete) "
+        "WITH s AS (SELECT rank, step FROM step WHERE run = ? AND used) "
         "SELECT c.op, c.group_size, sum(c.bytes) / (SELECT count(*) FROM s) FROM collective c "
         "JOIN s USING (rank, step) WHERE c.run = ? AND c.op NOT IN ('recv', 'barrier') "
         "GROUP BY c.op, c.group_size",

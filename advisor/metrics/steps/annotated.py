@@ -27,6 +27,12 @@ class Step:
     host_end: int | None
     complete: bool
     source: str
+    left_out: str | None = None  # why it does not count (used.py)
+
+    @property
+    def used(self) -> bool:
+        """Whether figures per step rest on it."""
+        return self.left_out is None
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,7 @@ def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
 
 
 def _moved(step: Step, start: int, end: int, *, complete: bool) -> Step:
-    return Step(step.number, start, end, step.host_start, step.host_end, complete, step.source)
+    return replace(step, start=start, end=end, complete=complete)
 
 
 def whole_trace(line: Timeline) -> Steps:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from advisor.metrics.steps.used import step_time
 from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS, step_columns
 from advisor.report.charts.scene import KINDS, DataTable, Figure, legend_for
@@ -19,19 +20,14 @@ MAX_RANKS = 64
 _BAD_STEP = 0.05
 
 
-def build(
-    store: Store, run: str, *, several: bool = False, step_ns: int | None = None
-) -> Section | None:
-    """The section of one run; None when the trace had no device activity.
-
-    ``step_ns`` is the run's median step, as the rest of the report names it.
-    """
+def build(store: Store, run: str, *, several: bool = False) -> Section | None:
+    """The section of one run; None when the trace had no device activity."""
     by_rank, basis = _by_rank(store, run)
     if not by_rank:
         return None
     suffix = f"-{slug(run)}" if several else ""
     longest_ns = _longest_step(store) if several else 0.0
-    steps = _steps_figure(store, run, suffix, longest_ns, step_ns)
+    steps = _steps_figure(store, run, suffix, longest_ns)
     communication = _communication(store, run)
     ranks = _ranks_figure(by_rank, basis, suffix, longest_ns, communication)
     worst = _worst_figure(store, run, suffix, longest_ns)
@@ -50,13 +46,13 @@ def _by_rank(store: Store, run: str) -> tuple[list[Row], str]:
     per_step = rows(
         store,
         f"SELECT rank, count(*) AS steps, {PARTS_SQL} FROM step_breakdown"
-        " WHERE run = ? AND complete GROUP BY rank ORDER BY rank",
+        " WHERE run = ? AND used GROUP BY rank ORDER BY rank",
         [run],
     )
     if per_step:
         fewest = min(row["steps"] for row in per_step)
         most = max(row["steps"] for row in per_step)
-        steps = numbers.plural(most, "complete step")
+        steps = numbers.plural(most, "used step")
         if fewest != most:
             steps = f"{fewest} to {steps}"
         return per_step, f"mean of {steps}"
@@ -66,23 +62,21 @@ def _by_rank(store: Store, run: str) -> tuple[list[Row], str]:
         " GROUP BY rank ORDER BY rank",
         [run],
     )
-    return whole, "the whole trace: it holds no complete step"
+    return whole, "the whole trace: it holds no used step"
 
 
-def _steps_figure(
-    store: Store, run: str, suffix: str, longest_ns: float, step_ns: int | None
-) -> Figure | None:
+def _steps_figure(store: Store, run: str, suffix: str, longest_ns: float) -> Figure | None:
     steps = rows(
         store,
-        f"SELECT step, bool_and(complete) AS complete, {PARTS_SQL} FROM step_breakdown"
+        f"SELECT step, bool_or(used) AS used, {PARTS_SQL} FROM step_breakdown"
         " WHERE run = ? GROUP BY step ORDER BY step",
         [run],
     )
     if len(steps) < 2:
         return None
-    complete = [step for step in steps if step["complete"]]
-    worst = max(complete or steps, key=lambda step: step["window_ns"])
-    typical = step_ns or median(step["window_ns"] for step in complete or steps)
+    used = [step for step in steps if step["used"]]
+    worst = max(used or steps, key=lambda step: step["window_ns"])
+    typical = step_time(store.con, run) or median(step["window_ns"] for step in used or steps)
     above = (worst["window_ns"] - typical) / typical if typical else 0.0
     shown = _fold(steps)
     bars = [
@@ -97,8 +91,8 @@ def _steps_figure(
             f"{numbers.share(above)} more than the median {numbers.duration(typical)}"
         )
     note = (
-        "Each column is the mean over ranks. An asterisk marks a partial step, which the "
-        "statistics leave out."
+        "Each column is the mean over ranks. An asterisk marks a step that the "
+        "statistics leave out: partial, warm-up or far longer than the others."
     )
     if len(shown) < len(steps):
         note += f" {len(steps)} steps in {len(shown)} columns: each shows the slowest of its group."
@@ -137,10 +131,10 @@ def _ranks_figure(
 
 
 def _worst_figure(store: Store, run: str, suffix: str, longest_ns: float) -> Figure | None:
-    """The ranks in the slowest complete step, if it stands out from at least two others."""
+    """The ranks in the slowest used step, if it stands out from at least two others."""
     steps = rows(
         store,
-        f"SELECT step, {PARTS_SQL} FROM step_breakdown WHERE run = ? AND complete GROUP BY step"
+        f"SELECT step, {PARTS_SQL} FROM step_breakdown WHERE run = ? AND used GROUP BY step"
         " ORDER BY avg(window_ns)",
         [run],
     )
@@ -179,7 +173,7 @@ def _longest_step(store: Store) -> float:
     found = rows(
         store,
         "SELECT max(mean_ns) AS longest FROM (SELECT avg(window_ns) AS mean_ns"
-        " FROM step_breakdown WHERE complete GROUP BY run, step)",
+        " FROM step_breakdown WHERE used GROUP BY run, step)",
     )
     return float(found[0]["longest"] or 0.0)
 
@@ -192,7 +186,7 @@ def _overlap(communication: float | None) -> str:
 
 def _communication(store: Store, run: str) -> float | None:
     """The part of communication under compute, in the steps of the bars; None without any."""
-    for table, steps in (("step_breakdown", " AND complete"), ("run_breakdown", "")):
+    for table, steps in (("step_breakdown", " AND used"), ("run_breakdown", "")):
         (found,) = rows(
             store,
             "SELECT count(*) AS parts, sum(comm_ns) AS comm, sum(hidden_comm_ns) AS hidden"
@@ -232,7 +226,7 @@ def _table(first: str, labelled: Sequence[tuple[object, Row]]) -> DataTable:
 
 
 def _step_label(step: Row) -> str:
-    return str(step["step"]) if step["complete"] else f"{step['step']}*"
+    return str(step["step"]) if step["used"] else f"{step['step']}*"
 
 
 def _fold(steps: list[Row]) -> list[Row]:

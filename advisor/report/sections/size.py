@@ -162,7 +162,7 @@ def _traffic(known: Theory | None, suffix: str) -> Figure | None:
                 for item in found
             ],
         ),
-        note="Measured: message sizes times bus factor, mean over ranks and complete steps.",
+        note="Measured: message sizes times bus factor, mean over ranks and used steps.",
     )
 
 

@@ -31,7 +31,7 @@ def build(store: Store, runs: Sequence[str], compared: Comparison | None = None)
         for row in query(
             store,
             f"SELECT run, count(DISTINCT step) AS steps, {PARTS_SQL} FROM step_breakdown"
-            " WHERE complete AND list_contains(?, run) GROUP BY run",
+            " WHERE used AND list_contains(?, run) GROUP BY run",
             [list(runs)],
         )
     }
@@ -39,7 +39,7 @@ def build(store: Store, runs: Sequence[str], compared: Comparison | None = None)
         return None
     if compared is None:
         compared = comparison(store.con, {run: Timed() for run in runs if run in measured})
-    ranked = sorted(compared.runs, key=lambda row: row.step_ns)
+    ranked = sorted(compared.runs, key=lambda row: row.training_step_ns)
     measured = {row.run: measured[row.run] for row in ranked}
     about = {
         row["run"]: row
@@ -58,7 +58,7 @@ def build(store: Store, runs: Sequence[str], compared: Comparison | None = None)
     figure = Figure(
         id="runs-compared",
         title=_verdict(ranked, about),
-        description="One stacked bar per run, mean over ranks and complete recorded steps, ms per"
+        description="One stacked bar per run, mean over ranks and used steps, ms per"
         " step.",
         scenes=[
             stacked_bars(
@@ -112,14 +112,14 @@ def _verdict(ranked: Sequence[RunFigures], about: dict[str, Row]) -> str:
         for row in others
         if not difference(first.step_samples_ns, row.step_samples_ns).significant
     ]
-    took = numbers.duration(first.step_ns)
+    took = numbers.duration(first.training_step_ns)
     if not alike:
-        ratio = ranked[-1].step_ns / first.step_ns
+        ratio = ranked[-1].training_step_ns / first.training_step_ns
         return (
             f"{_name(first.run, about)} is fastest: {took} per step, "
             f"{numbers.significant(ratio)} times as fast as the slowest"
         )
-    second = f"{_name(alike[0].run, about)} {numbers.duration(alike[0].step_ns)}"
+    second = f"{_name(alike[0].run, about)} {numbers.duration(alike[0].training_step_ns)}"
     more = f", and {numbers.plural(len(alike) - 1, 'other run')}" if len(alike) > 1 else ""
     return (
         f"No run is fastest beyond noise: {_name(first.run, about)} takes {took} per step, "

@@ -117,7 +117,7 @@ def _await(process: subprocess.Popen[bytes], folder: Path, timeout_s: float, *, 
 
 def _progress(folder: Path) -> float:
     """When the command last wrote a line or made a step, epoch seconds."""
-    shown = [folder / LOG, *(folder / "logs").glob("rank*.alive"), *files.traces(folder)]
+    shown = [folder / LOG, *(folder / order.HIDDEN).glob("rank*.alive"), *files.traces(folder)]
     times = []
     for path in shown:
         with contextlib.suppress(FileNotFoundError):  # a trace that is being renamed

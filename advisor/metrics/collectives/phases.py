@@ -29,6 +29,7 @@ TELLS_PHASE = " OR ".join(
 _BUCKET = re.compile(r"^## bucket (\d+) ##$")
 _LAYER = re.compile(r"^## layer (\d+) ##$")
 _FSDP_MODULE = re.compile(r"^FSDP::\w+ \((.+)\)$")
+_FORWARD = re.compile(r"^FSDP::\w*forward|(DataParallel|FullyShardedDataParallel)\.forward$")
 # Explicit ranges first; then names of torch. (pattern, phase, on any thread)
 _PHASES: tuple[tuple[re.Pattern[str], str, bool], ...] = (
     (re.compile(r"^## backward ##$"), "backward", True),
@@ -36,8 +37,7 @@ _PHASES: tuple[tuple[re.Pattern[str], str, bool], ...] = (
     (re.compile(r"^## optimizer ##$|^Optimizer\.(step|zero_grad)#"), "optimizer", True),
     (re.compile(r"^FSDP::\w*backward"), "backward", False),
     (re.compile(rf"^{_AUTOGRAD}"), "backward", False),
-    (re.compile(r"^FSDP::\w*forward|(DataParallel|FullyShardedDataParallel)\.forward$"), "forward",
-     False),
+    (_FORWARD, "forward", False),
 )  # fmt: skip
 
 
@@ -161,9 +161,24 @@ def _set_modules(calls: Sequence[Call], spans: Spans, asked: Int64s, thread: Int
 
 
 def backward_passes(spans: Spans) -> Intervals | None:
-    """The backward passes as separate intervals; None when the trace does not mark them."""
+    """The backward passes as separate intervals; None when the trace shows none.
+
+    Marked in our own recordings. Elsewhere autograd's nodes tell them: between the last node of a
+    pass and the first of the next one runs a forward pass, which DDP and FSDP mark. One inside a
+    node is the recomputation of a checkpointed part, not the next pass.
+    """
     marked = spans.select(re.compile(r"^## backward ##$"))
-    return marked.intervals() if len(marked.start) else None
+    if len(marked.start):
+        return marked.intervals()
+    nodes = spans.select(re.compile(rf"^{_AUTOGRAD}"))
+    if not len(nodes.start):
+        return None
+    busy = nodes.intervals()
+    forward = spans.select(_FORWARD).start
+    forward = np.unique(forward[~busy.contains(forward)])
+    passes = np.searchsorted(forward, nodes.start, side="right")
+    first = np.flatnonzero(np.diff(passes, prepend=-1))
+    return Intervals.of(nodes.start[first], np.maximum.reduceat(nodes.end, first))
 
 
 def bucket_rows(run: str, rank: int, calls: Sequence[Call]) -> list[dict[str, Any]]:
@@ -192,7 +207,7 @@ def bucket_rows(run: str, rank: int, calls: Sequence[Call]) -> list[dict[str, An
 def sync_rows(
     run: str, rank: int, calls: Sequence[Call], spans: Spans, steps: Mapping[int, tuple[int, int]]
 ) -> list[dict[str, Any]]:
-    """Rows of ``gradient_sync``; needs the backward passes marked.
+    """Rows of ``gradient_sync``; [] where no backward pass is seen.
 
     ``steps`` gives the host span of each step, ns.
     """

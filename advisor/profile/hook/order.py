@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "ADVISOR_HOOK"
+HIDDEN = ".hook"  # no reader of a folder looks in there
 _SITE = Path(__file__).parent / "site"
 _ROOT = Path(__file__).resolve().parents[3]
 # Loggers that would open a run of their own for every trial; each one's documented off switch.
@@ -68,9 +69,9 @@ def given() -> Order | None:
 
 def alive(folder: Path, rank: int) -> Path:
     """The file whose time a rank renews while it steps."""
-    return folder / "logs" / f"rank{rank}.alive"
+    return folder / HIDDEN / f"rank{rank}.alive"
 
 
 def loaded(folder: Path) -> Path:
     """The file that says that the hook was loaded into a process with torch at all."""
-    return folder / "logs" / "hook.loaded"
+    return folder / HIDDEN / "loaded"

@@ -32,7 +32,7 @@ def test_a_forward_pass_separates_two_backward_passes(forward: str, autograd_thr
             (forward, 1, 20, 30),
             (NODE, autograd_thread, 30, 34),
             (NODE, autograd_thread, 36, 39),
-        )  # fmt: skip
+        )
     )
     assert found is not None
     assert list(found.start) == [10, 30]

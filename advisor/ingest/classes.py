@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from advisor.config.loader import load_model
+from advisor.model.communication import asks_pattern, communication
 
 
 class _Model(BaseModel):
@@ -44,19 +45,35 @@ class NameRule(_Model):
 
 
 class EventClasses(_Model):
-    """The whole file."""
+    """The whole file, and the kernels and operators of advisor/model/communication.yaml."""
 
     categories: list[CategoryRule]
-    device_names: list[NameRule]
     host_names: list[NameRule]
     enqueue_names: list[NameRule]
+
+    @cached_property
+    def device_names(self) -> list[NameRule]:
+        """Device events by name: what sends nothing first, then what communicates."""
+        table = communication()
+        local = [("compute", one.pattern, "local", one.source) for one in table.local]
+        comm = [("comm", one.pattern, one.library, one.source) for one in table.kernels]
+        return [
+            NameRule.model_validate(
+                {"class": class_, "pattern": pattern, "what": what, "source": source}
+            )
+            for class_, pattern, what, source in (*local, *comm)
+        ]
 
 
 @cache
 def event_classes() -> EventClasses:
     """The validated content of event_classes.yaml."""
     with resources.as_file(resources.files("advisor.ingest") / "event_classes.yaml") as path:
-        return load_model(Path(path), EventClasses)
+        classes = load_model(Path(path), EventClasses)
+    asks = {"pattern": asks_pattern(), "class": "comm", "what": "asks", "source": "the same table"}
+    return classes.model_copy(
+        update={"enqueue_names": [*classes.enqueue_names, NameRule.model_validate(asks)]}
+    )
 
 
 def literal(text: str) -> str:

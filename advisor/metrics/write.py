@@ -92,6 +92,7 @@ def _record(run: str, call: Call, hidden: int) -> dict[str, Any]:
         "call_id": call.call_id,
         "op": call.op,
         "wire_op": call.wire_op,
+        "library": call.library,
         "process_group": call.group,
         "group_size": call.group_size,
         "seq": call.seq,

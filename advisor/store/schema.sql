@@ -143,6 +143,7 @@ CREATE TABLE collective (
   rank INTEGER NOT NULL,            -- rank
   call_id BIGINT NOT NULL,          -- shared by the matched calls of all ranks
   op VARCHAR NOT NULL,              -- all_reduce all_gather reduce_scatter broadcast reduce all_to_all send recv barrier gather scatter other
+  library VARCHAR,                  -- who runs it: 'nccl', 'rccl', 'gloo', 'deep_ep', 'torch-symm-mem' ...; null if unknown
   wire_op VARCHAR,                  -- what the backend really ran, e.g. gloo's all_reduce for reduce_scatter
   process_group VARCHAR,            -- group name; null if unknown
   group_size INTEGER,               -- ranks in the group; null if unknown

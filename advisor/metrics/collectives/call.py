@@ -17,6 +17,7 @@ class Call:
     end: int
     event_id: int
     wire_op: str | None = None
+    library: str | None = None  # who runs it: 'nccl', 'gloo', 'deep_ep' ...
     group: str | None = None
     group_size: int | None = None
     seq: int | None = None

@@ -236,6 +236,7 @@ def _call(
     types = parse_json(found["input_types"][row])
     wire = operation(str(found["name"][row]))
     call = Call(
+        library=str(found["name"][row]).split(":", 1)[0],
         rank=rank,
         op=wire,
         wire_op=wire,

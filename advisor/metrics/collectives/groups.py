@@ -179,13 +179,16 @@ def _by_order_or_consistency(
 
 
 def _size(call: Call, group: Group | None, info: RankInfo, ranks_read: int) -> int | None:
+    """Ranks of a call's group; None where nothing tells: a group need not be the whole job."""
     if group is not None:
         return group.size or (len(group.ranks) if group.ranks else None)
     if call.op in POINT_TO_POINT:
         return 2
     if call.group is not None:
         return None
-    return info.world_size or (ranks_read if ranks_read > 1 else None)
+    if info.world_size is None:
+        return ranks_read if ranks_read > 1 else None
+    return info.world_size if ranks_read >= info.world_size or info.world_size == 2 else None
 
 
 def host_of(rank: int, infos: Mapping[int, RankInfo]) -> object:

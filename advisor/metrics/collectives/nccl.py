@@ -4,10 +4,13 @@ A kernel's own metadata (``Collective name``, ``In msg nelems`` ...) is taken fi
 without any (old NCCL traces, RCCL's ``ncclDevKernel_Generic``) take it from the
 ``record_param_comms`` operator or the ``nccl:*`` annotation that their launch lies in, on the same
 thread; a kernel without a launch takes the name of the ``nccl:*`` annotation on its own stream.
+What none of them tells comes from the shapes of the operator that asked (``c10d::_allgather_base_``
+of [1024] from [128] is one over 8 ranks; ``symm_mem::one_shot_all_reduce``; DeepEP's dispatch).
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +19,12 @@ import numpy as np
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.timeline import COMM, Timeline
+from advisor.model.communication import asks_pattern, known_kernel
 from advisor.store.columns import MISSING, read
 from advisor.vocabulary.operations import POINT_TO_POINT, elements_in, operation, parse_json
 
+# c10d's operators that write into one tensor from one tensor.
+_INTO = re.compile(r"(all_?gather|reduce_scatter|alltoall)_(base|into|tensor)")
 _METADATA = (
     "collective, dtype, in_elements, out_elements, group_size, process_group, seq, "
     "src_rank, dst_rank, in_split"
@@ -71,17 +77,19 @@ def device_calls(con: Any, run: str, line: Timeline) -> list[Call]:
                input_dims, input_types, {_METADATA}
         FROM event LEFT JOIN comm_event USING (run, rank, event_id)
         WHERE run = ? AND rank = ? AND start_ns IS NOT NULL
-          AND (name = 'record_param_comms' OR starts_with(name, 'nccl:'))
+          AND (name = 'record_param_comms' OR starts_with(name, 'nccl:')
+               OR (input_dims IS NOT NULL AND (starts_with(name, 'c10d::')
+                   OR starts_with(name, '_c10d_functional') OR regexp_matches(name, ?))))
         ORDER BY start_ns, event_id
         """,
-        [run, rank],
+        [run, rank, asks_pattern()],
     )
     parameters = _by(hosts, "tid", hosts["name"] == "record_param_comms")
-    host_side = (hosts["name"] != "record_param_comms") & (
-        hosts["category"] != "gpu_user_annotation"
-    )
-    annotations = _by(hosts, "tid", host_side)
-    on_stream = _by(hosts, "stream", hosts["category"] == "gpu_user_annotation")
+    named = np.array([str(name).startswith("nccl:") for name in hosts["name"]], dtype=bool)
+    projected = hosts["category"] == "gpu_user_annotation"
+    annotations = _by(hosts, "tid", named & ~projected)
+    asking = _by(hosts, "tid", ~named & (hosts["name"] != "record_param_comms") & ~projected)
+    on_stream = _by(hosts, "stream", named & projected)
     by_external = {
         int(e): row
         for row, e in enumerate(hosts["external_id"])
@@ -91,16 +99,57 @@ def device_calls(con: Any, run: str, line: Timeline) -> list[Call]:
     for index in range(len(kernels["start_ns"])):
         launch, tid = int(kernels["launch_ns"][index]), int(kernels["launch_tid"][index])
         stream = int(kernels["stream"][index])
-        parameter = annotation = None
+        parameter = annotation = operator = None
         if launch != MISSING:
             parameter = parameters[tid].at(launch) if tid in parameters else None
             annotation = annotations[tid].at(launch) if tid in annotations else None
+            operator = asking[tid].at(launch) if tid in asking else None
         if parameter is None:
             parameter = by_external.get(int(kernels["external_id"][index]))
         if annotation is None and parameter is None and stream in on_stream:
             annotation = on_stream[stream].at(int(kernels["start_ns"][index]))
-        calls.append(_call(rank, kernels, index, hosts, parameter, annotation))
+        shapes = _Shapes.of(hosts, operator) if operator is not None else None
+        calls.append(_call(rank, kernels, index, hosts, parameter, annotation, shapes))
     return calls
+
+
+@dataclass(frozen=True)
+class _Shapes:
+    """What the arguments of an operator say: elements out and in, and their type."""
+
+    name: str
+    out_elements: int | None
+    in_elements: int | None
+    dtype: str | None
+
+    @classmethod
+    def of(cls, hosts: dict[str, Any], row: int) -> _Shapes:
+        """c10d's operators take their output first; the others what they send."""
+        name = str(hosts["name"][row])
+        dims, types = parse_json(hosts["input_dims"][row]), parse_json(hosts["input_types"][row])
+        found = [
+            (elements, types[place] if isinstance(types, list) and place < len(types) else None)
+            for place, one in enumerate(dims if isinstance(dims, list) else [])
+            if (elements := elements_in(one)) is not None
+        ]
+        dtype = next((str(kind) for _, kind in found if kind and kind != "TensorList"), None)
+        sizes = [elements for elements, _ in found]
+        if not name.startswith("c10d::"):
+            return cls(name, None, sizes[0] if sizes else None, dtype)
+        if len(sizes) >= 2 and _INTO.search(name):
+            return cls(name, sizes[0], sizes[1], dtype)
+        return cls(name, None, sizes[0] if sizes else None, dtype)
+
+    def ranks(self, op: str) -> int | None:
+        """The group's size, where the output is a whole multiple of the input or the reverse."""
+        if not self.out_elements or not self.in_elements:
+            return None
+        large, small = self.out_elements, self.in_elements
+        if op == "reduce_scatter":
+            large, small = small, large
+        elif op != "all_gather":
+            return None
+        return large // small if large % small == 0 and large > small else None
 
 
 def _by(hosts: dict[str, Any], key: str, chosen: Any) -> dict[int, _Spans]:
@@ -118,6 +167,7 @@ def _call(
     hosts: dict[str, Any],
     parameter: int | None,
     annotation: int | None,
+    shapes: _Shapes | None,
 ) -> Call:
     sources = [(kernels, index)]
     if parameter is not None:
@@ -139,20 +189,34 @@ def _call(
         if dtype is None:
             types = parse_json(hosts["input_types"][annotation])
             dtype = str(types[0]) if isinstance(types, list) and types else None
-    op = operation(name or str(kernels["name"][index]))
-    wire = operation(str(kernels["name"][index]))
+    known = known_kernel(str(kernels["name"][index]))
+    wire = known.op if known is not None else operation(str(kernels["name"][index]))
+    op = operation(name) if name else wire
     if op == "other":
         op = wire
+    if op == "other" and shapes is not None:
+        op = operation(shapes.name)
+    ranks = number("group_size")
+    if shapes is not None:
+        # A kernel that one operator launches with others (a fused layer's) need not be its own.
+        fits = known is None or known.bytes_from != "none"
+        if out is None and fits:
+            out = shapes.out_elements
+        if elements is None and fits:
+            elements = shapes.in_elements
+        dtype = dtype or (shapes.dtype if fits else None)
+        ranks = ranks or shapes.ranks(op)
     launch = int(kernels["launch_ns"][index])
     call = Call(
         rank=rank,
         op=op,
+        library=known.library if known is not None else None,
         wire_op=wire if wire != "other" else None,
         start=int(kernels["start_ns"][index]),
         end=int(kernels["end_ns"][index]),
         event_id=int(kernels["event_id"][index]),
         group=text("process_group"),
-        group_size=number("group_size"),
+        group_size=ranks,
         seq=number("seq"),
         dtype=dtype,
         in_elements=elements,

@@ -52,6 +52,8 @@ gathered AS (
 needless AS (
   SELECT 'barrier' AS kind, process_group, op, NULL::BIGINT AS bytes, rank, exposed_transfer_ns,
     wait_ns FROM call WHERE op = 'barrier'
+    -- Barriers inside a library's own calls are nobody's to leave out.
+    AND coalesce(library, 'nccl') IN ('nccl', 'rccl', 'gloo', 'mpi', 'ucc', 'xccl', 'hccl')
   UNION ALL
   SELECT 'tiny', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns FROM call
   WHERE op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce') AND bytes <= {TINY_BYTES}

@@ -18,14 +18,15 @@ def ll128_by_default(
     if graph is None:
         return False
     low, high = topology.compute_capability, topology.highest_compute_capability
-    farthest_intra = PathType.NVB if version >= (2, 18, 0) else PathType.NVL
+    farthest_intra = PathType.NVB if version >= (2, 18, 3) else PathType.NVL
     hopper = low >= 90 and version >= (2, 17, 0)
     farthest_inter = PathType.PXN if hopper else PathType.PXB
     if graph.type_intra > farthest_intra or graph.type_inter > farthest_inter:
         return False
     if low != high and not (low >= 90 and version >= (2, 30, 0)):
         return False
-    if version < (2, 25, 0) and low not in (70, 80, 90):
+    trusted = (70, 80, 90) if version >= (2, 15, 0) else (70, 80)
+    if version < (2, 25, 0) and low not in trusted:
         return False
     pair = function == "AllReduce" and algorithm == "Ring" and topology.ranks == 2
     return low >= 70 and not (low == 90 and cuda_11_8 and pair)
@@ -66,9 +67,11 @@ def machine_reason(
             return f"{algorithm} needs sm90"
         if algorithm == "NVLSTree" and nodes == 1:
             return "NVLSTree needs several nodes"
+        if nodes > 1 and version < (2, 18, 0):
+            return "NVLS of 2.17 covers one node"
         if algorithm == "NVLS" and nodes > 1 and not collnet:
             return "NVLS over several nodes needs CollNet"
-        if gather and nodes > 1 and not topology.collnet_gather:
+        if gather and nodes > 1 and not topology.collnet_gather and version >= (2, 27, 0):
             return "the CollNet plugin offers no all-gather or reduce-scatter"
         if function != "AllGather" and not _nvls_reduces(dtype, reduce_op):
             return f"NVLS does not do {reduce_op} of {dtype}"

@@ -35,7 +35,7 @@ def capability_row(topology: Topology, version: NcclVersion) -> int:
     """0 Volta and older, 1 Ampere, 2 Hopper, 3 Blackwell, by the lowest capability of all GPUs."""
     low, high = topology.compute_capability, topology.highest_compute_capability
     if version < (2, 17, 0):
-        if version >= (2, 16, 0) and low == high == 90:
+        if version >= (2, 15, 0) and low == high == 90:
             return 2
         return 1 if low == high == 80 else 0
     if low >= 100 and version >= (2, 25, 0):
@@ -84,7 +84,8 @@ def bandwidth_gbps(
         bus *= 0.75 if version >= (2, 24, 0) else 0.85
     elif algorithm == "CollNetDirect":
         bus = _collnet_direct(graph, function, per_node, topology, version, bus, channels)
-    elif algorithm == "CollNetChain" and (2, 16, 0) <= version < (2, 18, 0):
+        bus /= 6 if protocol == "LL" else 1  # 2.8: without GPUDirect reads on both sides
+    elif algorithm == "CollNetChain" and version < (2, 18, 0):
         bus *= 0.75
     return bus * _algorithm_ratio(function, algorithm, version, ranks, nodes)
 
@@ -169,7 +170,7 @@ def _tree(
         if per_channel is None:
             per_channel = constants.tree_ll128_gbps[row][column]
         bus = min(bus * (7 / 9 if nodes == 1 else between), channels * per_channel)
-    if graph.pattern == TREE and version >= (2, 18, 5):
+    if graph.pattern == TREE and version >= (2, 18, 3):
         bus *= 0.85
     return bus
 
@@ -179,7 +180,7 @@ def _ll_max(topology: Topology, version: NcclVersion, constants: Constants) -> f
     if topology.nodes == 1:
         row = capability_row(topology, version)
     else:
-        slow = ("amd", "mixed") if version >= (2, 25, 0) else ("amd",)
+        slow = ("amd", "mixed") if version >= (2, 24, 0) else ("amd",)
         row = 1 if topology.cpu_vendor in slow else 0
     return constants.ll_max_gbps[row][min(topology.nodes, 3) - 1]
 
@@ -220,5 +221,5 @@ def _algorithm_ratio(
             return ranks / steps(function, ranks)
         if algorithm == "NVLSTree" and version < (2, 19, 0):
             return 0.70 * nodes / (2 * (nodes - 1)) if nodes > 1 else 0.0
-        return 5 / 6 if version >= (2, 18, 5) else 0.75
+        return 5 / 6 if version >= (2, 18, 3) else 0.75
     return 0.5

@@ -10,6 +10,9 @@ from advisor.model.nccl.constants import Constants
 from advisor.model.nccl.version import NcclVersion
 from advisor.model.topology import Graph, PathType, Topology
 
+# PAT's start: written into the formula until 2.27, in the table of base latencies since.
+_PAT_START_US = 8.0
+
 
 def floor_log2(value: int) -> int:
     """floor(log2(value)), and 0 for values below 2."""
@@ -46,7 +49,7 @@ def latency_us(
     if algorithm == "Tree":
         return base + 2 * (in_node * intra + floor_log2(nodes) * inter)
     if algorithm == "CollNetDirect":
-        if version < (2, 14, 0):
+        if version < (2, 10, 0):
             return base + 2 * in_node * intra + inter
         fan = 0.4 if version >= (2, 19, 0) else 0.5
         return base + 2 * (min(1, in_node) * intra + in_node * fan) + inter
@@ -56,8 +59,11 @@ def latency_us(
         start = base if version < (2, 19, 0) else intra
         return start + (inter if nodes > 1 else 0.0)
     if algorithm == "NVLSTree":
+        if version < (2, 19, 0):
+            net = constants.hardware("net", algorithm, protocol)  # no plugin's share
+            return base + intra + 2 * (nodes - 1) * net
         return base + intra + 2 * floor_log2(nodes) * inter
-    return base + floor_log2(nodes) * inter / 3.5 + 2.8 * ranks  # PAT
+    return _PAT_START_US + floor_log2(nodes) * inter / 3.5 + 2.8 * ranks
 
 
 def _intra(

@@ -83,13 +83,14 @@ def legal(function: str, algorithm: str, protocol: str, version: NcclVersion) ->
     if algorithm == "Tree":
         return function == "AllReduce"
     if protocol != "Simple":
-        return False
+        only_in_2_8 = (function, algorithm, protocol) == ("AllReduce", "CollNetDirect", "LL")
+        return only_in_2_8 and version < (2, 9, 0)
     if function == "AllReduce":
         return algorithm != "PAT"
     if function in ("AllGather", "ReduceScatter"):
         if algorithm == "NVLS":
-            return version >= (2, 17, 0)
+            return version >= (2, 19, 0) or (2, 17, 0) <= version < (2, 18, 0)
         if algorithm == "CollNetDirect":
-            return version >= (2, 19, 0)
+            return version >= (2, 20, 0)
         return algorithm == "PAT"
     return False

@@ -14,8 +14,8 @@ import pytest
 from nccl_machines import build
 
 from advisor.model.nccl import predict
-from advisor.model.nccl.constants import constants_for, known_versions
-from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS, legal
+from advisor.model.nccl.constants import constants_for
+from advisor.model.nccl.names import FUNCTIONS
 from advisor.model.nccl.version import parse_version
 from advisor.model.topology import Topology
 
@@ -139,32 +139,6 @@ def test_nvlstree_is_corrected_on_blackwell_and_x86_only() -> None:
         assert row.time_us is not None
         transfer = size / (1000 * row.bandwidth_gbps * factor)
         assert row.time_us == pytest.approx(row.latency_us + transfer), (capability, version)
-
-
-# (function, algorithm) -> the first release with it.
-_GATHERS = ("AllGather", "ReduceScatter")
-_SINCE = {
-    **{(op, "Ring"): (2, 8, 0) for op in FUNCTIONS},
-    ("AllReduce", "Tree"): (2, 8, 0),
-    ("AllReduce", "CollNetDirect"): (2, 8, 0),
-    ("AllReduce", "CollNetChain"): (2, 14, 0),
-    ("AllReduce", "NVLS"): (2, 17, 0),
-    ("AllReduce", "NVLSTree"): (2, 18, 0),
-    **{(op, "NVLS"): (2, 17, 0) for op in _GATHERS},
-    **{(op, "CollNetDirect"): (2, 19, 0) for op in _GATHERS},
-    **{(op, "PAT"): (2, 23, 0) for op in _GATHERS},
-}
-
-
-@pytest.mark.parametrize("version", known_versions(), ids=str)
-def test_what_is_legal_in_each_release(version: tuple[int, int, int]) -> None:
-    for op in FUNCTIONS:
-        for algorithm in ALGORITHMS:
-            since = _SINCE.get((op, algorithm))
-            for protocol in PROTOCOLS:
-                spoken = protocol == "Simple" or algorithm in ("Ring", "Tree")
-                expected = since is not None and version >= since and spoken
-                assert legal(op, algorithm, protocol, version) == expected, (op, algorithm)
 
 
 def test_the_tables_of_ll128_and_nvls_equal_the_sheet(shared_data: Path) -> None:

@@ -106,11 +106,11 @@ class Intra(BaseModel):
 
 
 class GraphSet(BaseModel):
-    """NCCL's searched graphs for full nodes; `basis` says whether a log or the rule shows them."""
+    """NCCL's graphs for full nodes, as a log shows them or as NCCL's own search finds them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    basis: Literal["log", "search rule"]
+    basis: Literal["log", "search"]
     source: str = Field(min_length=5)
     ring: dict[str, Any]
     tree: dict[str, Any]

@@ -48,9 +48,9 @@ def test_the_change_back_from_checkpointing_is_described_as_itself() -> None:
     plan = make_plan(preset("llama-7b"), "pcie-rtx4090", 16)
     assert plan.recommended is not None
     assert plan.recommended.estimate.settings.checkpointing
-    assert "a micro-batch of 8 fits only with activation checkpointing: a third more compute" in (
-        plan.recommended.reasons
-    )
+    layout = plan.recommended.estimate.layout
+    only = f"a micro-batch of {layout.micro_batch} fits only with activation checkpointing"
+    assert any(reason.startswith(only) for reason in plan.recommended.reasons)
     option = next(o for o in plan.options if o.option == "no activation checkpointing")
     assert option.memory_delta_bytes > 0 > option.step_delta_s
     assert option.note == "all activations kept, a quarter of the compute saved"

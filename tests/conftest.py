@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from advisor import api
+from tests.support.read_once import reading_once
 
 # Machines are noisy and imports slow: examples are bounded in number, never in time. The same
 # examples every time: a check must not fail by chance; benchmarks/fuzz looks for new ones.
@@ -28,3 +33,16 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("../shared/data (recordings of other projects) is not beside this checkout")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _recordings_are_read_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    if os.environ.get("ADVISOR_TEST_READ_EVERY_TIME") == "1":
+        yield
+        return
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # of this test run, and of all its workers
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "_read", reading_once(folder / "read-once"))
+        yield

@@ -17,22 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from advisor.config.loader import load_model
 from advisor.errors import AdvisorError
+from advisor.vocabulary.dtypes import short_name
 
 _FOLDER = Path(__file__).resolve().parent.parent / "model" / "hardware"
 _VARIANT = r"(?!\s*(?:ti|super|d|laptop|max-q)\b)"
 
 Dtype = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8"]
-_DTYPES = {
-    "float64": "fp64",
-    "double": "fp64",
-    "float32": "fp32",
-    "float": "fp32",
-    "bfloat16": "bf16",
-    "float16": "fp16",
-    "half": "fp16",
-    "float8_e4m3fn": "fp8",
-    "float8_e5m2": "fp8",
-}
 
 
 class Device(BaseModel):
@@ -67,7 +57,7 @@ class Device(BaseModel):
 
     def peak_flops(self, dtype: str) -> float | None:
         """Dense FLOP/s for 'bf16', 'float32', ...; None where the source names none."""
-        key: Any = _DTYPES.get(dtype.lower(), dtype.lower())
+        key: Any = short_name(dtype) or dtype.lower()
         peak = self.peak_tflops.get(key)
         return None if peak is None else peak * 1e12
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from advisor.vocabulary.bandwidth import bus_factor
+
 Floats = NDArray[np.float64]
 
 _ROUNDS = 25
@@ -74,25 +76,20 @@ def terms(op: str, ranks: int, algorithm: str = "ring") -> tuple[float, float] |
 
     ``algorithm`` is 'ring' or 'tree'; operations that have only one form take it.
     """
-    if ranks < 2:
+    carried = bus_factor(op, ranks)
+    if ranks < 2 or carried is None:
         return None
     hops = math.ceil(math.log2(ranks))
+    tree = algorithm == "tree"
     if op == "all_reduce":
-        return (
-            (2.0 * hops, 2.0)
-            if algorithm == "tree"
-            else (2.0 * (ranks - 1), 2.0 * (ranks - 1) / ranks)
-        )
+        return (2.0 * hops, 2.0) if tree else (2.0 * (ranks - 1), carried)
     if op in ("all_gather", "reduce_scatter"):
-        latency = hops if algorithm == "tree" else ranks - 1
-        return float(latency), (ranks - 1) / ranks
+        return float(hops if tree else ranks - 1), carried
     if op in ("all_to_all", "gather", "scatter"):
-        return float(ranks - 1), (ranks - 1) / ranks
+        return float(ranks - 1), carried
     if op in ("broadcast", "reduce"):
-        return float(hops), 1.0
-    if op in ("send", "recv"):
-        return 1.0, 1.0
-    return None
+        return float(hops), carried
+    return (1.0, carried) if op in ("send", "recv") else None
 
 
 def fit(

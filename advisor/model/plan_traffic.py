@@ -8,15 +8,17 @@ Narayanan et al. 2021 (arXiv:2104.04473) for tensor and pipeline parallelism.
 
 from __future__ import annotations
 
+from advisor.vocabulary.bandwidth import bus_factor
+
 
 def all_reduce_bytes(size: float, ranks: int) -> float:
     """2(n-1)/n of the buffer."""
-    return 2 * (ranks - 1) / ranks * size
+    return (bus_factor("all_reduce", ranks) or 0.0) * size
 
 
 def gather_bytes(size: float, ranks: int) -> float:
     """(n-1)/n of the whole tensor: all-gather, reduce-scatter, all-to-all."""
-    return (ranks - 1) / ranks * size
+    return (bus_factor("all_gather", ranks) or 0.0) * size
 
 
 def ddp_bytes(gradient_bytes: float, ranks: int) -> float:

@@ -1,6 +1,6 @@
-"""What a collective is called, how large its elements are, and how its bandwidth is counted.
+"""What a collective is called, and how large its message is.
 
-Sizes and bandwidths are those of nccl-tests (doc/PERFORMANCE.md of NVIDIA/nccl-tests).
+Sizes are those of nccl-tests (doc/PERFORMANCE.md of NVIDIA/nccl-tests).
 """
 
 from __future__ import annotations
@@ -32,36 +32,35 @@ _OPERATIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 
+# NCCL, nccl-tests, the Inspector and torch spell whole names differently.
+_CANONICAL = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "allgatherbase": "all_gather",
+    "allgatherv": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "reducescatterbase": "reduce_scatter",
+    "reducescattertensor": "reduce_scatter",
+    "allgatherintotensor": "all_gather",
+    "broadcast": "broadcast",
+    "broadcastoop": "broadcast",
+    "reduce": "reduce",
+    "alltoall": "all_to_all",
+    "alltoallv": "all_to_all",
+    "alltoallbase": "all_to_all",
+    "gather": "gather",
+    "scatter": "scatter",
+    "barrier": "barrier",
+    "allbarrier": "barrier",
+    "send": "send",
+    "recv": "recv",
+    "sendrecv": "send_recv",
+    "hypercube": "hypercube",
+}
+
 # After one of these no rank goes on before every rank has come: their ends can be compared.
 SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
 POINT_TO_POINT = frozenset({"send", "recv"})
-
-_WIDTHS: dict[str, tuple[str, int]] = {}
-for _torch_name, _width, _aliases in (
-    ("float64", 8, "double"),
-    ("float32", 4, "float"),
-    ("float16", 2, "half f16"),
-    ("bfloat16", 2, "bf16 __nv_bfloat16"),
-    ("float8_e4m3fn", 1, "f8e4m3 float8_e4m3 fp8_e4m3 __nv_fp8_e4m3"),
-    ("float8_e5m2", 1, "f8e5m2 fp8_e5m2 __nv_fp8_e5m2"),
-    ("float8_e4m3fnuz", 1, ""),
-    ("float8_e5m2fnuz", 1, ""),
-    ("float8_e8m0fnu", 1, ""),
-    ("int64", 8, "long longint longlong i64"),
-    ("int32", 4, "int i32"),
-    ("int16", 2, "short shortint"),
-    ("int8", 1, "char signedchar i8 int8_t"),
-    ("uint64", 8, "unsignedlong u64"),
-    ("uint32", 4, "unsignedint u32"),
-    ("uint16", 2, "unsignedshort"),
-    ("uint8", 1, "byte unsignedchar u8 uint8_t"),
-    ("bool", 1, ""),
-    ("complex32", 4, "complexhalf complex<half>"),
-    ("complex64", 8, "complexfloat complex<float>"),
-    ("complex128", 16, "complexdouble complex<double>"),
-):
-    for _alias in (_torch_name, *_aliases.split()):
-        _WIDTHS[_alias] = (_torch_name, _width)
 
 
 def operation(name: str) -> str:
@@ -72,12 +71,15 @@ def operation(name: str) -> str:
     return "other"
 
 
-def element(name: str | None) -> tuple[str | None, int | None]:
-    """Torch's lower-case name and the bytes of one element; unknown types keep their name."""
-    if not name:
-        return None, None
-    plain = name.strip().lower().replace(" ", "").replace("c10::", "").replace("torch.", "")
-    return _WIDTHS.get(plain, (plain, None))
+def canonical_op(name: str) -> str | None:
+    """The store's name of an operation (``AllReduce``, ``all_reduce_perf`` → ``all_reduce``).
+
+    None when the name is not known.
+    """
+    base = name.rsplit("/", 1)[-1].rsplit(":", 1)[-1].lower()
+    base = base.removesuffix("_perf").removeprefix("nccl")
+    key = re.sub(r"[^a-z]", "", base).removesuffix("coalesced")
+    return _CANONICAL.get(key)
 
 
 def message_bytes(
@@ -98,19 +100,6 @@ def message_bytes(
         return out_elements * size * width
     elements = in_elements if in_elements is not None else out_elements
     return None if elements is None else elements * width
-
-
-def bus_factor(op: str, size: int | None) -> float | None:
-    """busbw / algbw for ``size`` ranks; None for operations without a bandwidth."""
-    if op in ("broadcast", "reduce", "send", "recv"):
-        return 1.0
-    if not size or size < 1:
-        return None
-    if op == "all_reduce":
-        return 2.0 * (size - 1) / size
-    if op in ("all_gather", "reduce_scatter", "all_to_all"):
-        return (size - 1) / size
-    return None
 
 
 def parse_json(text: str | None) -> Any:

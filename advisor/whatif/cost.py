@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.vocabulary.bandwidth import bus_factor
 from advisor.whatif.latency_prior import is_plausible, split
 from advisor.whatif.program import Call, Program
 
@@ -93,7 +94,7 @@ def fit_service(programs: Sequence[Program], op: str, group_size: int) -> Servic
     a, b, a_sigma = _fit(counts, volumes, times, sigma, prior)
     told = a_sigma < _UNTOLD * _HOP_SPREAD * prior
     typical = float((volumes * repeats).sum() / (counts * repeats).sum())
-    wire = typical * _wire(op, group_size)
+    wire = typical * (bus_factor(op, group_size) or 1.0)
     if not told and not is_plausible(b * typical, wire):
         time = a + b * typical
         a, a_sigma = split(time, wire, prior)
@@ -146,11 +147,6 @@ def _fits(call: Call, op: str, group_size: int) -> bool:
 def _hops(op: str, group_size: int) -> int:
     """Messages in a row of a ring."""
     return max(1, (2 if op == "all_reduce" else 1) * (group_size - 1))
-
-
-def _wire(op: str, group_size: int) -> float:
-    """Bytes that each link carries per byte of a ring's call."""
-    return max(1, _hops(op, group_size)) / max(1, group_size)
 
 
 def _scatter(observed: dict[tuple[int, int], list[float]]) -> float:

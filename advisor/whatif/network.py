@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.errors import AdvisorError
-from advisor.vocabulary.operations import bus_factor
+from advisor.vocabulary.bandwidth import bus_factor
 from advisor.whatif.changes import with_service
 from advisor.whatif.cost import ServiceModel
 from advisor.whatif.predict import Change, Prediction, predict

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.vocabulary.dtypes import element
+
 Int = NDArray[np.int64]
 
 # A gap counts as waiting when it ends within this of the call's end: what a woken thread needs.
@@ -17,10 +19,6 @@ WAKE_NS = 400_000
 SHORTEST_GAP_NS = 20_000
 # An all-reduce of up to this many bytes is a flag or a loss, not a bucket of gradients.
 _SCALAR_BYTES = 64
-_DTYPE_BYTES = {
-    "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2,
-    "c10::half": 2, "c10::bfloat16": 2, "bfloat16": 2,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -183,6 +181,5 @@ def _tensor_bytes(dims: str | None, types: str | None) -> int | None:
     shape = shapes[0] if isinstance(shapes, list) and shapes else None
     if not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
         return None
-    name = str(names[0]).lower() if isinstance(names, list) and names else "float"
-    width = _DTYPE_BYTES.get(name)
+    _, width = element(str(names[0]) if isinstance(names, list) and names else "float")
     return None if width is None else int(np.prod(shape, dtype=np.int64)) * width

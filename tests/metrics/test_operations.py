@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.vocabulary.operations import (
-    bus_factor,
-    element,
-    elements_in,
-    message_bytes,
-    operation,
-)
+from advisor.vocabulary.bandwidth import bus_factor
+from advisor.vocabulary.dtypes import element
+from advisor.vocabulary.operations import elements_in, message_bytes, operation
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,8 @@ def test_rules_read_that_a_trace_does_not_tell(
     found = Prediction(90e6, 80e6, 99e6, 100e6, 100e6, 2e6, 19e6, extrapolates=True, untold=untold)
     module = importlib.import_module("advisor.whatif.annotate")
     rows = [("bucket_cap_mb", "1", False, found)]
-    monkeypatch.setattr(module, "_rows", lambda *_, **__: rows)
     with api.load(fixtures_dir / "lab-ddp-slow-rank") as run:
+        monkeypatch.setattr(module, "_rows", lambda *_, **__: rows)
+        module.annotate(run.store)
         (row,) = run.sql("SELECT extrapolates, untold FROM whatif").to_dict("records")
     assert row == {"extrapolates": True, "untold": untold}

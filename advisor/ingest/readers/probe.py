@@ -17,6 +17,7 @@ from advisor.errors import AdvisorError
 from advisor.ingest.readers._json import read_document
 from advisor.ingest.readers._rows import insert
 from advisor.ingest.source import ReadContext, Source
+from advisor.vocabulary.bandwidth import bus_factor
 
 FORMAT = "probe"
 SUMMARY = "results of `advisor probe`: collectives by size, and every link in pairs"
@@ -78,10 +79,10 @@ def _rows(run: str, probe: _Probe) -> Iterator[tuple[Any, ...]]:
     for row in probe.collectives:
         time_us = median(row.times_us)
         rate = row.bytes / time_us / 1e3 if time_us > 0 else None
-        factor = _bus_factor(row.op, row.ranks)
+        factor = bus_factor(row.op, row.ranks)
         yield (
             *(run, "probe", row.op, row.ranks, None, None, row.bytes, "float32", time_us, rate),
-            None if rate is None else rate * factor,
+            None if rate is None or factor is None else rate * factor,
         )
     for pair in probe.pairs:
         rate = pair.bytes / pair.round_trip_us / 1e3
@@ -89,10 +90,3 @@ def _rows(run: str, probe: _Probe) -> Iterator[tuple[Any, ...]]:
             *(run, "probe", "send", 2, pair.src, pair.dst, pair.bytes, "float32"),
             *(pair.round_trip_us, rate, rate),
         )
-
-
-def _bus_factor(op: str, ranks: int) -> float:
-    """Bus bandwidth over algorithm bandwidth, as nccl-tests has it (METRICS section 4)."""
-    if op == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if op in ("all_gather", "reduce_scatter", "all_to_all") else 1.0

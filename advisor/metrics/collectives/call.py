@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from advisor.vocabulary.operations import bus_factor, element, message_bytes, split_bytes
+from advisor.vocabulary.bandwidth import bus_factor
+from advisor.vocabulary.dtypes import element
+from advisor.vocabulary.operations import message_bytes, split_bytes
 
 
 @dataclass(slots=True)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from advisor.vocabulary.bandwidth import bus_factor_sql
+
 # Calls of used steps, with the factor from message size to bytes that each rank
 # sends (METRICS section 4), and exposure without the part that is waiting for a late rank.
-_CALLS = """
+_CALLS = f"""
 WITH used AS (
   SELECT rank, step FROM step WHERE run = $1 AND used),
 call AS (
   SELECT c.*,
-    CASE WHEN c.op = 'all_reduce' THEN 2.0 * (c.group_size - 1) / c.group_size
-         WHEN c.op IN ('all_gather', 'reduce_scatter', 'all_to_all')
-           THEN (c.group_size - 1.0) / c.group_size
-         WHEN c.op IN ('broadcast', 'reduce', 'send') THEN 1.0
-         WHEN c.op = 'recv' THEN 0.0 END AS factor
+    CASE WHEN c.op = 'recv' THEN 0.0 ELSE {bus_factor_sql("c.op", "c.group_size")} END AS factor
   FROM collective c JOIN used s ON s.rank = c.rank AND s.step = c.step WHERE c.run = $1),
 steps AS (SELECT rank, count(*) AS steps FROM used GROUP BY rank)
 """

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from advisor.vocabulary.dtypes import short_name
+
 NO_SHAPES = "no shapes recorded"
 NO_STRIDES = "no strides recorded"
 NO_FLOATS = "not floating point"
@@ -22,18 +24,6 @@ NAME = (
     r"|convolution_backward|_?scaled_dot_product_\w*attention(_for_cpu|_overrideable)?(_backward)?)"
 )
 """Names of operators that :func:`operator_flops` knows, as a pattern for the whole name."""
-
-# As torch's profiler writes element types (c10/core/ScalarType.h; 'float' for C++'s own types).
-_DTYPES = {
-    "float": "fp32",
-    "double": "fp64",
-    "c10::BFloat16": "bf16",
-    "c10::Half": "fp16",
-    "c10::Float8_e4m3fn": "fp8",
-    "c10::Float8_e4m3fnuz": "fp8",
-    "c10::Float8_e5m2": "fp8",
-    "c10::Float8_e5m2fnuz": "fp8",
-}
 
 
 @dataclass(frozen=True)
@@ -55,7 +45,7 @@ def operator_flops(
     operation = name.removeprefix("aten::").rstrip("_")
     skip = 1 if re.fullmatch(r"b?addb?mm|_addmm_activation", operation) else 0
     element = kinds[skip] if len(kinds) > skip else ""
-    dtype = _DTYPES.get(element)
+    dtype = short_name(element)
     if dtype is None:
         return NO_FLOATS if element else NO_SHAPES
     try:

@@ -15,7 +15,7 @@ from advisor.config.hardware import peak_flops
 from advisor.metrics.models import workload
 from advisor.metrics.models.theory_size import flops_per_step, memory_bytes
 from advisor.metrics.models.theory_traffic import corrections, terms, unpredictable
-from advisor.vocabulary.operations import bus_factor
+from advisor.vocabulary.bandwidth import bus_factor
 
 _TOLERANCE = 0.02
 

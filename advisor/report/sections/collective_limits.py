@@ -9,7 +9,7 @@ from advisor.report import numbers
 from advisor.report.charts.busbw import CallGroup, Fit
 from advisor.report.tables import rows
 from advisor.store.store import Store
-from advisor.vocabulary.operations import bus_factor
+from advisor.vocabulary.bandwidth import bus_factor
 
 MISSES = 2.0
 """From this factor between a size's median and the curve on, the curve is called a rough one."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from advisor.ingest.readers._ops import canonical_op
+from advisor.vocabulary.operations import canonical_op
 
 _MAX_TENSORS, _MAX_DIMENSIONS, _MAX_FRAMES = 256, 32, 32
 _P2P = re.compile(r"^(send|recv) (\d{1,9})(->|<-)(\d{1,9})")

@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from advisor.ingest.readers._ops import canonical_op
 from advisor.ingest.readers.nccl_log.tables import algorithm_name, protocol_name
+from advisor.vocabulary.operations import canonical_op
 
 MAX_LINE_BYTES = 1024 * 1024
 MAX_TIMED = 5_000_000

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.ingest.readers._ops import busbw_factor
 from advisor.ingest.readers._rows import insert, insert_events
 from advisor.ingest.readers.nccl_inspector.records import Inspector, Member, Operation
 from advisor.ingest.source import ReadContext
+from advisor.vocabulary.bandwidth import bus_factor
 
 _CHOICE = (*("run", "source", "op", "bytes", "algorithm", "protocol", "time_us", "calls", "ranks"),)
 _BENCH = ("run", "tool", "op", "ranks", "bytes", "time_us", "algbw_gbps", "busbw_gbps")
@@ -56,8 +56,8 @@ def _bench(run: str, inspector: Inspector) -> Iterator[tuple[Any, ...]]:
     for (op, n, size), values in durations.items():
         time_us = statistics.median(values)
         algbw = size / time_us / 1e3 if time_us > 0 else None
-        factor = inspector.factors.get((op, n), busbw_factor(op, n))
-        yield (run, "inspector", op, n, size, time_us, algbw, algbw and algbw * factor)
+        factor = inspector.factors.get((op, n), bus_factor(op, n))
+        yield (run, "inspector", op, n, size, time_us, algbw, algbw and factor and algbw * factor)
 
 
 def global_ranks(members: set[Member]) -> dict[tuple[str, int], int]:

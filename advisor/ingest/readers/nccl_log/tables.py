@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from advisor.ingest.readers._ops import canonical_op
 from advisor.ingest.readers.nccl_log.facts import Choice, Fact, Parsed, TuningCell
 from advisor.ingest.readers.nccl_log.prefix import DAMAGED
+from advisor.vocabulary.operations import canonical_op
 
 # Numbering of NCCL_ALGO_* and NCCL_PROTO_* in src/include/nccl_common.h (2.21 to 2.23 print it).
 ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")

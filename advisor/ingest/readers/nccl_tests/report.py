@@ -11,8 +11,8 @@ from pathlib import PurePath
 from typing import Any
 
 from advisor.ingest.readers._json import TopLevel
-from advisor.ingest.readers._ops import canonical_op
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement, version_text
+from advisor.vocabulary.operations import canonical_op
 
 
 def parse_report(text: str, path: PurePath | None = None) -> Harvest:

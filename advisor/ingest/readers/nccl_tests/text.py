@@ -14,10 +14,11 @@ import statistics
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from advisor.ingest.readers._ops import busbw_factor, canonical_op
 from advisor.ingest.readers._text import without_launcher
 from advisor.ingest.readers.nccl_tests.file_name import op_in_name
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement, version_text
+from advisor.vocabulary.bandwidth import bus_factor
+from advisor.vocabulary.operations import canonical_op
 
 _TYPE_NAMES = "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 char int"
 _TYPE_NAMES_FP8 = "f8e4m3 f8e5m2 fp8_e4m3 fp8_e5m2"
@@ -230,12 +231,12 @@ class TableParser:
         if named is not None and (
             factor is None
             or table.ranks is None
-            or math.isclose(busbw_factor(named, table.ranks), factor, rel_tol=0.03)
+            or math.isclose(bus_factor(named, table.ranks) or 0.0, factor, rel_tol=0.03)
         ):
             return named
         ranks = table.ranks or 0
         if factor is not None and ranks > 2:  # with 2 ranks all_reduce's factor is 1 like others'
-            expected = busbw_factor("all_reduce", ranks)
+            expected = bus_factor("all_reduce", ranks) or 0.0
             return "all_reduce" if math.isclose(expected, factor, rel_tol=0.03) else self._unknown()
         return self._unknown()
 

@@ -26,6 +26,12 @@ SHAPES: dict[str, tuple[tuple[str, int, int], ...]] = {
         ("dgx-a100", 4, 4),
     ),
     "hsdp": (("dgx-h100", 2, 4), ("dgx-a100", 2, 8), ("dgx-h100", 4, 4), ("aws-p4d", 4, 2)),
+    "tp": (
+        ("dgx-h100", 1, 4), ("dgx-h100", 2, 4), ("dgx-a100", 1, 8), ("dgx-a100", 2, 8),
+        ("dgx-h100", 4, 4),
+    ),
+    "pp": (("dgx-h100", 1, 4), ("dgx-h100", 2, 4), ("dgx-a100", 2, 2), ("dgx-a100", 4, 2)),
+    "moe": (("dgx-h100", 1, 8), ("dgx-h100", 2, 4), ("dgx-a100", 2, 8), ("dgx-a100", 1, 4)),
 }  # fmt: skip
 
 VERSIONS = (
@@ -62,6 +68,7 @@ def base(strategy: str, rng: random.Random, seed: int, shape: int | None = None)
         contention=rng.uniform(0.05, 0.25),
         names_in_files=rng.random() < 0.7,
     )
+    job = _laid_out(job, rng)
     multiple = rng.uniform(1.6, 2.8)
     job = sized(job, multiple)
     # Short layers are bound by their launches: such a job is not healthy.
@@ -73,9 +80,25 @@ def base(strategy: str, rng: random.Random, seed: int, shape: int | None = None)
     return job
 
 
+def _laid_out(job: Job, rng: random.Random) -> Job:
+    """The parallel layout, and models large enough for it."""
+    if job.strategy == "tp":
+        tp = rng.choice((2, 4)) if job.ranks > 4 else job.per_host
+        return replace(job, tp=tp, hidden=rng.choice((4096, 6144)), layers=rng.choice((4, 6)),
+                       sequence_parallel=rng.random() < 0.4)  # fmt: skip
+    if job.strategy == "pp":
+        pp = 2 if job.ranks == 2 else 4
+        return replace(job, pp=pp, micro_batches=rng.choice((3, 4, 6)) * pp, layers=2 * pp,
+                       steps=4, hidden=rng.choice((3072, 4096)))  # fmt: skip
+    if job.strategy == "moe":
+        return replace(job, ep=min(8, job.ranks), hidden=rng.choice((2048, 4096)),
+                       layers=rng.choice((4, 6)))  # fmt: skip
+    return job
+
+
 def compute_ns(job: Job) -> float:
     """Of a step, alone."""
-    return Model(job, 0).layer_ns() * job.layers * job.micro_batches
+    return Model(job, 0).layer_ns() * job.layers * job.micro_batches / job.pp
 
 
 def sized(job: Job, multiple: float) -> Job:
@@ -95,6 +118,8 @@ def communication_ns(job: Job) -> float:
     inside = NVLINK_RATE[job.hw.capability // 10 * 10]
     across = job.hw.nic_rate * rails * 0.9
     rate = inside if job.hosts == 1 else min(inside, across)
+    if job.strategy in ("tp", "pp", "moe"):
+        return _activations_ns(job, inside, across)
     size = job.layer_params * job.layers
     grads = size * job.grad_bytes
     weights = size * job.element_bytes
@@ -107,3 +132,10 @@ def communication_ns(job: Job) -> float:
         own = across / rails if shard >= job.per_host else across
         return (2 * weights + grads) / inside + 2 * grads / shard / own
     return (2 * weights + grads) / rate
+
+
+def _activations_ns(job: Job, inside: float, across: float) -> float:
+    """Where activations travel the batch cancels out; only gradients set its size."""
+    rate = inside if job.hosts == 1 else across
+    dense = job.layer_params * job.layers / job.pp * (1 / 3 if job.strategy == "moe" else 1.0)
+    return max(2 * dense * job.grad_bytes / rate, 1e6)

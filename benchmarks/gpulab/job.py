@@ -54,7 +54,7 @@ class Job:
     overlap: bool = True
     max_connections: int = 32
     blocking_every: str = ""
-    """'' | 'layer' | 'micro-batch' | 'step': .item() after each."""
+    """'' | 'operator' | 'half' | 'layer' | 'micro-batch' | 'step': .item() after each."""
     barriers: int = 0
     scalar_reductions: int = 0
     manual_gradients: bool = False
@@ -67,6 +67,7 @@ class Job:
     """Pageable host-to-device copies in each step, not hidden."""
     compile: str = ""
     """'' | 'inductor' | 'graph'."""
+    sequence_parallel: bool = False
     transport: str = "nccl"
     """'nccl' | 'deepep' | 'symmetric' | 'custom'."""
     # What hardware and host do to it.
@@ -107,6 +108,8 @@ class Job:
     drift_ppm: tuple[float, ...] = ()
     torch: str = "2.7"
     nccl: str = "2.26.2"
+    metadata: bool = True
+    """Whether record_param_comms and NCCL's kernels carry c10d's arguments (torch 2.2 and later)."""
     names_in_files: bool = True
     """Files are named HOST_PID.TIME.pt.trace.json.gz as tensorboard_trace_handler does."""
     phase_ranges: bool = False

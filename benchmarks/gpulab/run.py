@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.gpulab import data_parallel, kineto, sharded
+from benchmarks.gpulab import data_parallel, experts, kineto, pipeline, sharded, tensor
 from benchmarks.gpulab.emit import Emitter
 from benchmarks.gpulab.job import Job, Layout
 from benchmarks.gpulab.simulate import RankState, Simulation
@@ -17,6 +17,9 @@ STRATEGIES: dict[str, tuple[Callable[[Job], Layout], _Program]] = {
     "fsdp1": (sharded.layout, sharded.program),
     "fsdp2": (sharded.layout, sharded.program),
     "hsdp": (sharded.layout, sharded.program),
+    "tp": (tensor.layout, tensor.program),
+    "pp": (pipeline.layout, pipeline.program),
+    "moe": (experts.layout, experts.program),
 }
 
 

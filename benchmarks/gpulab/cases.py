@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from benchmarks.gpulab import bases
+from benchmarks.gpulab import bases, edits
 from benchmarks.gpulab.faults import FAULTS, Place
 from benchmarks.gpulab.job import Job
 
 SIZES = (0.05, 0.08, 0.15, 0.3, 0.5)
-PER_KIND = 4
+PER_KIND = 3
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Plan:
     draw: str
     """Seed of the fault's own choices."""
     edit: str = ""
+    form: str = ""
+    """How the recording differs from a plain one: the edit, or what the job was changed to."""
     is_control: bool = False
     quick: bool = False
 
@@ -71,7 +74,135 @@ def plans(seed: int) -> list[Plan]:
             made.append(
                 Plan(f"{kind}-{i}", kind, job, size, f"{seed}/{kind}/{i}/fault", quick=i == 0)
             )
-    return made + _controls(seed, number)
+    return made + _edited(seed) + _large(seed) + _varied(seed) + _controls(seed, number)
+
+
+FORMS: dict[str, dict[str, Any]] = {
+    "old-names": {"torch": "2.0", "nccl": "2.14.3", "metadata": False},
+    "no-metadata": {"metadata": False},
+}
+"""Forms of recordings that the job itself brings about."""
+_EDITED_KINDS = (
+    "throttled-gpu", "slow-nic", "loader-one", "no-prefetch", "sync-every-micro-batch",
+    "small-buckets", "scalar-reductions",
+)  # fmt: skip
+
+
+def _edited(seed: int) -> list[Plan]:
+    """Faults and controls in recordings that are not whole."""
+    made = []
+    number = seed * 100_000 + 50_000
+    for form in (*edits.KINDS, *FORMS):
+        for i in range(4):
+            number += 1
+            rng = random.Random(f"{seed}/{form}/{i}")
+            kind = _EDITED_KINDS[(number + i) % len(_EDITED_KINDS)]
+            control = i == 3
+            fault = FAULTS[kind]
+            strategy = "ddp" if control else fault.strategies[rng.randrange(len(fault.strategies))]
+            job = _base(strategy, rng, number, 1 if control else fault.hosts)
+            if form in FORMS:
+                job = replace(job, **FORMS[form])
+            if form == "one-step-files":
+                job = replace(job, steps=max(job.steps, 5))
+            edit = form if form in edits.KINDS else ""
+            name = f"{form}-healthy" if control else f"{form}-{kind}"
+            made.append(
+                Plan(
+                    f"{name}-{i}",
+                    "healthy" if control else kind,
+                    job,
+                    SIZES[2 + i % 3],
+                    f"{seed}/{form}/{i}/fault",
+                    edit,
+                    form,
+                    is_control=control,
+                )
+            )
+    return made
+
+
+_LARGE = ((4, "slow-nic"), (8, "throttled-gpu"), (8, "slow-nic-one-way"), (8, "loader-one"),
+          (16, "throttled-gpu"), (32, "slow-nic"), (64, "throttled-gpu"), (8, "healthy"),
+          (16, "healthy"), (32, "healthy"))  # fmt: skip
+"""Hosts of eight GPUs, and the fault."""
+
+
+def _large(seed: int) -> list[Plan]:
+    """Jobs of 32 to 512 ranks, with few layers and steps, so that their files stay small."""
+    made = []
+    for i, (hosts, kind) in enumerate(_LARGE):
+        rng = random.Random(f"{seed}/large/{i}")
+        number = seed * 100_000 + 60_000 + i
+        strategy = rng.choice(("ddp", "hsdp")) if hosts < 32 else "ddp"
+        job = bases.base(strategy, rng, number, 1)
+        few: dict[str, Any] = {
+            "hosts": hosts,
+            "per_host": 8,
+            "layers": 2,
+            "hidden": 4096,
+            "steps": 3,
+        }
+        if hosts >= 16:
+            few |= {"bucket_mb": 300.0}
+        job = bases.sized(replace(job, machine="dgx-h100", **few), 2.0)
+        offsets = tuple(rng.randrange(-50_000, 50_000) for _ in range(hosts))
+        job = replace(job, clock_ns=offsets, drift_ppm=())
+        control = kind == "healthy"
+        made.append(
+            Plan(
+                f"large-{hosts * 8}-{kind}-{i}",
+                kind,
+                job,
+                0.2,
+                f"{seed}/large/{i}/fault",
+                is_control=control,
+            )
+        )
+    return made
+
+
+_VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("inductor", "ddp", {"compile": "inductor"}),
+    ("cuda-graph", "ddp", {"compile": "graph"}),
+    ("inductor", "fsdp2", {"compile": "inductor"}),
+    ("deepep", "moe", {"transport": "deepep"}),
+    ("symmetric", "tp", {"transport": "symmetric", "sequence_parallel": False}),
+    ("custom", "tp", {"transport": "custom", "sequence_parallel": False}),
+    ("varying-lengths", "ddp", {"length_spread": 0.02}),
+    ("varying-lengths", "fsdp2", {"length_spread": 0.02}),
+    ("accumulation", "ddp", {"micro_batches": 4, "steps": 4}),
+    ("accumulation", "fsdp2", {"micro_batches": 4, "steps": 4, "reshard_after_forward": False}),
+)
+"""Healthy jobs of other forms; each is also recorded with a fault."""
+
+
+def _varied(seed: int) -> list[Plan]:
+    """Compiled jobs, CUDA graphs, other transports: healthy, and with a throttled or late rank."""
+    made = []
+    for i, (form, strategy, fields) in enumerate(_VARIANTS):
+        number = seed * 100_000 + 70_000 + i * 3
+        rng = random.Random(f"{seed}/{form}/{strategy}")
+        job = bases.base(strategy, rng, number)
+        if form in ("symmetric", "custom"):  # peer memory reaches inside a host only
+            job = replace(bases.base(strategy, rng, number, i % 3), tp=2 if i % 2 else 4)
+        job = replace(job, **fields)
+        made.append(Plan(f"{form}-{strategy}", form, job, 0.0, "", "", form, is_control=True))
+        kind = "throttled-gpu" if i % 2 else "scalar-reductions"
+        if strategy == "moe":
+            kind = "hot-expert"
+        made.append(
+            Plan(
+                f"{form}-{strategy}-{kind}",
+                kind,
+                replace(job, seed=number + 1),
+                0.2,
+                f"{seed}/{form}/{strategy}/fault",
+                "",
+                form,
+            )
+        )
+    return made
 
 
 def _base(strategy: str, rng: random.Random, number: int, hosts: int) -> Job:

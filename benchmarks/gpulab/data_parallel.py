@@ -54,12 +54,13 @@ def program(e: Emitter) -> None:
     parameters = sum(sum(sizes) for _, sizes in formed)
     if job.strategy == "zero1":
         parameters //= job.ranks
+    gathers: list[int] = []
     for step in range(job.steps):
         out.begin(f"ProfilerStep#{step + 3}", "user_annotation")
         e.pause(step)
         e.loader(step)
         for micro in range(job.micro_batches):
-            _forward(e)
+            _forward(e, gathers)
             last = micro == job.micro_batches - 1
             sync = last or job.sync_every_micro_batch
             _backward(e, formed if sync else [], accumulate=job.micro_batches > 1)
@@ -67,14 +68,14 @@ def program(e: Emitter) -> None:
         _after_backward(e, formed)
         e.optimizer(parameters)
         if job.strategy == "zero1":
-            _gather_parameters(e, formed)
+            gathers = _gather_parameters(e, formed)
         e.maybe_item("step")
         e.checkpoint(step)
         out.end()
     out.synchronise(None, "cudaDeviceSynchronize")
 
 
-def _forward(e: Emitter) -> None:
+def _forward(e: Emitter, gathers: list[int]) -> None:
     job, out = e.job, e.program
     out.begin("DistributedDataParallel.forward", "user_annotation")
     if job.broadcast_buffers:
@@ -82,7 +83,9 @@ def _forward(e: Emitter) -> None:
         out.op("aten::cat", [e.model.pointwise("CatArrayBatchedCopy", job.broadcast_buffers // 4)])
         event = e.collective("broadcast", group, job.broadcast_buffers // 4, "fp32")
         e.wait(event, group)
-    for _ in range(job.layers):
+    for layer in range(job.layers):
+        if layer < len(gathers):
+            e.wait(gathers[layer], e.group("dp"))
         e.layer_forward()
         e.maybe_item("layer")
     out.end()
@@ -140,16 +143,18 @@ def _after_backward(e: Emitter, formed: list[tuple[int, list[int]]]) -> None:
         e.barrier(group)
 
 
-def _gather_parameters(e: Emitter, formed: list[tuple[int, list[int]]]) -> None:
-    """ZeroRedundancyOptimizer: every rank broadcasts its shard of the new parameters."""
+def _gather_parameters(e: Emitter, formed: list[tuple[int, list[int]]]) -> list[int]:
+    """New parameters after a sharded step; returns the gathers that forward waits for.
+
+    ZeroRedundancyOptimizer: every rank broadcasts its shard, and all wait (``optimizer_wait``).
+    Else the layers are gathered one by one, in the order in which forward needs them.
+    """
     job = e.job
     group = e.group("dp")
     total = sum(sum(sizes) for _, sizes in formed)
-    events = []
     if job.optimizer_wait:
         shard = total // job.ranks
-        events += [e.collective("broadcast", group, shard) for _ in range(job.ranks)]
-    else:
-        events.append(e.collective("all_gather", group, total))
-    for event in events:
-        e.wait(event, group)
+        for event in [e.collective("broadcast", group, shard) for _ in range(job.ranks)]:
+            e.wait(event, group)
+        return []
+    return [e.collective("all_gather", group, job.layer_params) for _ in range(job.layers)]

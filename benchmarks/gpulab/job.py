@@ -109,7 +109,7 @@ class Job:
     torch: str = "2.7"
     nccl: str = "2.26.2"
     metadata: bool = True
-    """Whether record_param_comms and NCCL's kernels carry c10d's arguments (torch 2.2 and later)."""
+    """Whether record_param_comms and the kernels carry c10d's arguments (from torch 2.2 on)."""
     names_in_files: bool = True
     """Files are named HOST_PID.TIME.pt.trace.json.gz as tensorboard_trace_handler does."""
     phase_ranges: bool = False

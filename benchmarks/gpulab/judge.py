@@ -77,6 +77,9 @@ def _judge_hosts(case: Case, finding: Finding) -> str:
     named = {n for name in finding.hosts if (n := host_number(name, case)) is not None}
     if not named:
         named = {rank // case.per_host for rank in finding.ranks}
+    if case.hosts == 2 and named == {0, 1}:
+        # Both NICs carry the same bytes between two hosts: no recording tells one from the other.
+        return "right"
     return _judge_set(truth, named, case.hosts)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -128,12 +129,13 @@ def _events(job: Job, rank: RankState) -> list[str]:
     threads = (process, process + 131)
     at, span = clock.at, clock.span
     lines: list[str] = []
+    quoted = cache(json.dumps)
     spans = {}
     for index, (name, category, start, end, thread, number, args) in enumerate(rank.ranges):
         if category == "user_annotation":
             spans[number] = name
         lines.append(
-            f'{{"ph": "X", "cat": "{category}", "name": {json.dumps(name)}, "pid": {process}, '
+            f'{{"ph": "X", "cat": "{category}", "name": {quoted(name)}, "pid": {process}, '
             f'"tid": {threads[thread]}, "ts": {at(start)}, "dur": {span(end - start)}, '
             f'"args": {{"External id": {number}, "Record function id": 0{args}, '
             f'"Ev Idx": {index}}}}}'
@@ -151,11 +153,12 @@ def _device(
     lines = []
     shift = clock.device_ns
     seen: set[int] = set()
+    quoted = cache(json.dumps)
     for kind, stream, start, end, item in rank.device:
         kernel, correlation, owner = item[2], item[3], item[4]
         text = (
             f'{{"ph": "X", "cat": "{"gpu_memcpy" if kind == p.COPY else "kernel"}", "name": '
-            f'{json.dumps(kernel.name)}, "pid": {device}, "tid": {stream}, "ts": '
+            f'{quoted(kernel.name)}, "pid": {device}, "tid": {stream}, "ts": '
             f'{at(start + shift)}, "dur": {span(end - start)}, "args": {{"External id": {owner}, '
         )
         if kind == p.COPY:

@@ -11,7 +11,10 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
+
+import numpy as np
 
 from benchmarks.gpulab import program as p
 from benchmarks.gpulab.demand import Demand, Demands
@@ -31,6 +34,7 @@ WAKE_NS = 6_000.0
 """From the device being done to a synchronising call's return."""
 SPIN_SLOWDOWN = 0.03
 """How much longer compute runs beside a communication kernel that only waits: it holds its SMs."""
+_DRAWS = 4099
 _API_NS = {"cudaEventRecord": 900.0, "cudaStreamWaitEvent": 1_300.0, "cudaEventQuery": 700.0}
 
 
@@ -92,6 +96,9 @@ class RankState:
         self.thread = p.MAIN
         self.stack: list[tuple[int, str, str, str, float, int]] = []
         self.random = random.Random(f"{job.seed}/{rank}")
+        spread = np.random.default_rng([job.seed, rank]).standard_normal(_DRAWS)
+        self.draws = cycle(np.exp(0.22 * spread).tolist())
+        """How long host work takes, in turn, against its median."""
         # What the recorder reads.
         self.ranges: list[tuple[Any, ...]] = []
         self.runtime: list[tuple[Any, ...]] = []
@@ -137,7 +144,7 @@ class Simulation:
         """Run instructions until one has to wait."""
         rank.time = max(rank.time, since)
         rank.stalled = False
-        code, draw = rank.code, rank.random.lognormvariate
+        code, draws = rank.code, rank.draws
         while rank.at < len(code):
             step = code[rank.at]
             kind = step[0]
@@ -155,7 +162,7 @@ class Simulation:
                 if step[1] > 100_000:  # a wait of the script, not host speed
                     rank.time += step[1]
                 else:
-                    rank.time += step[1] * rank.host_factor * draw(0.0, 0.2)
+                    rank.time += step[1] * rank.host_factor * next(draws)
             elif kind in (p.KERNEL, p.CALL, p.GRAPH, p.COPY):
                 if rank.outstanding >= QUEUE_LIMIT:
                     rank.stalled = True
@@ -184,7 +191,7 @@ class Simulation:
         """A runtime call; returns its correlation id."""
         rank.correlation += 1
         took = _API_NS.get(name, 1_000.0) if ns is None else ns
-        took *= rank.host_factor * rank.random.lognormvariate(0.0, 0.25)
+        took *= rank.host_factor * next(rank.draws)
         owner = rank.stack[-1][0] if rank.stack else 0
         rank.runtime.append((name, rank.time, took, rank.thread, rank.correlation, owner))
         rank.time += took + 250.0

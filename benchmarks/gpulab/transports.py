@@ -16,21 +16,24 @@ def direct(job: Job, program: Program, group: Group, elements: int) -> None:
     n = len(group.ranks)
     number = program.next_in(f"{group.name}/direct")
     if job.transport == "custom":
-        op, name = "_C_custom_ar::all_reduce", (
-            f"void vllm::cross_device_reduce_2stage<__nv_bfloat16, {n}>(vllm::RankData*, "
-            "vllm::RankSignals, vllm::Signal*, __nv_bfloat16*, int, int)"
+        op, name = (
+            "_C_custom_ar::all_reduce",
+            (
+                f"void vllm::cross_device_reduce_2stage<__nv_bfloat16, {n}>(vllm::RankData*, "
+                "vllm::RankSignals, vllm::Signal*, __nv_bfloat16*, int, int)"
+            ),
         )
     elif job.hw.capability >= 90:
         op, name = "symm_mem::multimem_all_reduce_", (
             f"void c10d::symmetric_memory::(anonymous namespace)::multimem_all_reduce_kernel"
-            f"<c10::BFloat16, 16, {n}>(c10::BFloat16*, unsigned long, unsigned int**, unsigned long,"
-            " unsigned long)"
+            f"<c10::BFloat16, 16, {n}>(c10::BFloat16*, unsigned long, unsigned int**, "
+            "unsigned long, unsigned long)"
         )  # fmt: skip
     else:
         op, name = "symm_mem::two_shot_all_reduce_", (
             "void c10d::symmetric_memory::(anonymous namespace)::two_shot_all_reduce_kernel_inplace"
-            f"<c10::BFloat16, 16, {n}>(c10::BFloat16**, unsigned long, unsigned long, unsigned int**,"
-            " unsigned long, unsigned long)"
+            f"<c10::BFloat16, 16, {n}>(c10::BFloat16**, unsigned long, unsigned long, "
+            "unsigned int**, unsigned long, unsigned long)"
         )  # fmt: skip
     program.begin(op)
     program.work(5_000)

@@ -11,6 +11,7 @@ from advisor.config.paths import shipped
 from advisor.config.sweep import Axis, default_space, load_space, on_interface
 from advisor.config.workload import load_workload
 from advisor.errors import AdvisorError
+from advisor.model.nccl.calibration import load_calibration
 from advisor.model.nccl.version import NcclVersion
 from advisor.tune.modelled import NcclModel
 from advisor.tune.prepare import (
@@ -41,6 +42,7 @@ def prepared(
     overrides: dict[str, Any],
     *,
     machine: str | None,
+    calibration: Path | None,
     nodes: int,
     version: NcclVersion,
     trials: int | None,
@@ -63,7 +65,8 @@ def prepared(
         check_variables(space, axes_file.axes, version)
     axes, ignored = axes_file.for_job(backend, reference.strategy)
     axes = on_interface(axes, os.environ.get("GLOO_SOCKET_IFNAME"))
-    model = NcclModel.of(machine, nodes, version, ignored) if machine else None
+    fitted = load_calibration(calibration) if calibration is not None else None
+    model = NcclModel.of(machine, nodes, version, ignored, fitted) if machine else None
     modelled_on = f"{nodes} x {machine}" if machine else ""
     axes, not_real = of_real_work(reference, axes)
     unheeded = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,6 +35,12 @@ _SCALES = (8, 16, 32, 64, 128, 256, 512, 1024)
     show_default=True,
     help="Share of the dense peak that matrices reach.",
 )
+@click.option(
+    "--calibration",
+    "fitted",
+    type=click.Path(path_type=Path),
+    help="A file of advisor calibrate: collectives as measured, not as NCCL estimates them.",
+)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def command(
     model: str,
@@ -44,6 +51,7 @@ def command(
     nccl: str,
     precision: Any,
     efficiency: float,
+    fitted: Path | None,
     form: str,
 ) -> None:
     """Rank strategies for MODEL on HARDWARE by memory, traffic, roofline and NCCL's cost model.
@@ -54,11 +62,13 @@ def command(
     Example:  advisor plan llama2-70b dgx-h100 --gpus 64
     """
     from advisor.errors import AdvisorError
+    from advisor.model.nccl.calibration import load_calibration
     from advisor.model.nccl.version import parse_covered
     from advisor.model.plan import make_plan
     from advisor.model.presets import read_model
 
     release = parse_covered(nccl)
+    calibration = load_calibration(fitted) if fitted is not None else None
     given = read_model(model)
     plans, skipped = [], []
     for count in (gpus,) if gpus else _SCALES:
@@ -73,6 +83,7 @@ def command(
                     sequence=sequence or given.sequence,
                     efficiency=efficiency,
                     precision=precision,
+                    calibration=calibration,
                 )
             )
         except AdvisorError as error:

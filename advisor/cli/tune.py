@@ -59,6 +59,12 @@ _NCCL = "2.29.7"  # what torch 2.12 and 2.13 ship
     metavar="MACHINE",
     help="Also model NCCL's settings on this machine (dgx-h100 ...); never counted as measured.",
 )
+@click.option(
+    "--calibration",
+    "fitted",
+    type=click.Path(path_type=Path),
+    help="A file of advisor calibrate for --topology.",
+)
 @click.option("--nodes", type=click.IntRange(1), help="Nodes of --topology.  [default: 1]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the sweep.")
 @click.option("--resume", is_flag=True, help="Go on with the sweep in the folder.")
@@ -79,6 +85,7 @@ def command(
     budget: str,
     timeout: float,
     topology: str | None,
+    fitted: Path | None,
     nodes: int | None,
     output: Path | None,
     resume: bool,
@@ -99,6 +106,8 @@ def command(
         raise click.UsageError(
             "--nodes has no effect without --topology; ranks of the job are --nproc"
         )
+    if fitted is not None and topology is None:
+        raise click.UsageError("--calibration has no effect without --topology")
     nodes = nodes or 1
     trials, seconds = parse_budget(budget)
     from advisor.cli._tune_run import sweep_through
@@ -154,6 +163,7 @@ def command(
         space,
         {"strategy": strategy, "world_size": nproc},
         machine=topology,
+        calibration=fitted,
         nodes=nodes,
         version=version,
         trials=trials,

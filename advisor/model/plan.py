@@ -13,6 +13,7 @@ from typing import Any
 
 from advisor.config.hardware import machine as find_machine
 from advisor.errors import AdvisorError
+from advisor.model.nccl.calibration import Calibration
 from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster
 from advisor.model.plan_estimate import Estimate, estimate
@@ -126,13 +127,14 @@ def make_plan(
     sequence: int | None = None,
     efficiency: float = DEFAULT_EFFICIENCY,
     precision: Precision = "mixed",
+    calibration: Calibration | None = None,
 ) -> Plan:
     """Estimate every layout of `shape` on `gpus` GPUs of `hardware` and recommend one.
 
     `efficiency` is the share of the dense peak that matrices reach. Raises AdvisorError for
     unknown hardware, GPUs that do not fill nodes, or a batch that no layout divides.
     """
-    cluster = Cluster(find_machine(hardware), gpus, nccl)
+    cluster = Cluster(find_machine(hardware), gpus, nccl, calibration)
     length = sequence or min(shape.sequence, 8192)
     batch = global_batch or default_global_batch(shape, length, gpus)
     usual = _usual_batch(shape, length, gpus)

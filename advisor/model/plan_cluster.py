@@ -12,6 +12,7 @@ from math import ceil
 from advisor.config.hardware import Device, Machine, device_of
 from advisor.errors import AdvisorError
 from advisor.model.nccl import NcclVersion, predict
+from advisor.model.nccl.calibration import Calibration
 from advisor.model.topology import Topology
 from advisor.model.topology_machine import topology_of
 
@@ -43,6 +44,7 @@ class Cluster:
     machine: Machine
     gpus: int
     nccl: NcclVersion
+    calibration: Calibration | None = None
     _topologies: dict[Group, Topology] = field(default_factory=dict, repr=False)
     _times: dict[tuple[str, int, Group], float] = field(default_factory=dict, repr=False)
 
@@ -91,10 +93,12 @@ class Cluster:
         if topology is None:
             topology = topology_of(self.machine, group.nodes, group.per_node)
             self._topologies[group] = topology
-        choice = predict(topology, op, total_bytes, self.nccl, dtype="bfloat16").choice
-        if choice is None:
+        prediction = predict(topology, op, total_bytes, self.nccl, dtype="bfloat16")
+        if prediction.choice is None:
             raise AdvisorError(f"NCCL has no algorithm for {op} here", where=self.machine.name)
-        return (choice.time_us + CALL_OVERHEAD_US) * 1e-6
+        if self.calibration is not None:
+            return self.calibration.time_us(prediction)[0] * 1e-6
+        return (prediction.choice.time_us + CALL_OVERHEAD_US) * 1e-6
 
     def _by_links(self, op: str, total_bytes: int, group: Group) -> float:
         rounds = 2 if op == "allreduce" else 1

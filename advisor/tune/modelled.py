@@ -13,6 +13,7 @@ from typing import Any
 
 from advisor.config.hardware import machine
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Axis
+from advisor.model.nccl.calibration import Calibration
 from advisor.model.nccl.filters import left_without, parse_algorithms, parse_protocols
 from advisor.model.nccl.names import FUNCTIONS
 from advisor.model.nccl.settings import Call, SettingCost, forces_ll128, rank_settings
@@ -71,9 +72,17 @@ class NcclModel:
     topology: Topology
     settings: tuple[tuple[str, str], ...] = ()
     left_out: tuple[str, ...] = ()
+    calibration: Calibration | None = None
 
     @classmethod
-    def of(cls, name: str, nodes: int, version: NcclVersion, axes: Iterable[Axis]) -> NcclModel:
+    def of(
+        cls,
+        name: str,
+        nodes: int,
+        version: NcclVersion,
+        axes: Iterable[Axis],
+        calibration: Calibration | None = None,
+    ) -> NcclModel:
         """Everything checked, so that no mistake shows after the trials only. Raises AdvisorError:
         unknown machine, one without NCCL's graphs, a value that this release refuses.
         """
@@ -99,11 +108,13 @@ class NcclModel:
                     left_out.append(f"{axis.variable}={value}: {at_start}")
                 else:
                     settings.append((axis.variable, str(value)))
-        return cls(name, nodes, version, topology, tuple(settings), tuple(left_out))
+        return cls(name, nodes, version, topology, tuple(settings), tuple(left_out), calibration)
 
     def rank(self, calls: Sequence[Call]) -> list[SettingCost]:
         """The settings by modelled cost of ``calls``; [] where the model covers none of them."""
-        return rank_settings(self.topology, self.version, calls, self.settings) if calls else []
+        if not calls:
+            return []
+        return rank_settings(self.topology, self.version, calls, self.settings, self.calibration)
 
 
 def _start_fails(variable: str, value: str, version: NcclVersion) -> str:

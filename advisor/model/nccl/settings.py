@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.errors import AdvisorError
+from advisor.model.nccl.calibration import Calibration
 from advisor.model.nccl.cost import predict
 from advisor.model.nccl.filters import PER_FUNCTION_SINCE, parse_algorithms, parse_protocols
 from advisor.model.nccl.names import FUNCTIONS, algorithms, function_name, legal
@@ -47,20 +48,22 @@ def rank_settings(
     version: NcclVersion,
     calls: Sequence[Call],
     settings: Sequence[tuple[str, str]] = (),
+    calibration: Calibration | None = None,
 ) -> list[SettingCost]:
     """The default and ``settings`` (variable, value), cheapest first, broken last.
 
+    With a ``calibration`` times are those of the measured machine, else NCCL's own estimates.
     Without ``settings`` every safe one of the calls' functions; LL128 is never named: forcing it
     can corrupt data. Raises AdvisorError without calls.
     """
     if not calls:
         raise AdvisorError("no calls to rank settings for")
-    default, broken = _time(topology, version, calls, None, None)
+    default, broken = _time(topology, version, calls, None, None, calibration)
     rows = [_row("", "", default, default, broken)]
     for variable, value in settings or _candidates(version, calls):
         algo = value if variable == "NCCL_ALGO" else None
         proto = value if variable == "NCCL_PROTO" else None
-        time, broken = _time(topology, version, calls, algo, proto)
+        time, broken = _time(topology, version, calls, algo, proto, calibration)
         rows.append(_row(variable, value, time, default, broken))
     return sorted(rows, key=lambda row: (row.time_us is None, row.time_us or 0.0))
 
@@ -111,6 +114,7 @@ def _time(
     calls: Sequence[Call],
     algo: str | None,
     proto: str | None,
+    calibration: Calibration | None,
 ) -> tuple[float | None, tuple[str, ...]]:
     total, broken = 0.0, set()
     for call in calls:
@@ -120,5 +124,6 @@ def _time(
         if choice is None or prediction.row(choice.algo, choice.proto).reason:
             broken.add(function_name(call.op))
         else:
-            total += call.count * choice.time_us
+            one = calibration.time_us(prediction)[0] if calibration else choice.time_us
+            total += call.count * one
     return (None if broken else total), tuple(sorted(broken))

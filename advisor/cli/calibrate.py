@@ -1,0 +1,142 @@
+"""advisor calibrate: NCCL's model held against measurements of a machine, kept as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from advisor.model.nccl.calibration import Calibration, Measured
+    from advisor.model.nccl.version import NcclVersion
+    from advisor.model.topology import Topology
+
+# Medians: in place and out of place, and the calls of a trace, are one row per size.
+_ROWS = """
+SELECT op, ranks, bytes, median(time_us) AS time_us FROM (
+  SELECT op, ranks, bytes, time_us FROM bench WHERE src IS NULL AND time_us > 0 AND bytes > 0
+  UNION ALL
+  SELECT op, group_size, bytes, transfer_ns / 1e3 FROM collective
+  WHERE transfer_ns > 0 AND bytes > 0 AND t_is = 'matched' AND library IN ('nccl', 'rccl'))
+GROUP BY ALL ORDER BY ALL
+"""
+
+
+@click.command(
+    "calibrate", epilog="Example:  advisor calibrate tables/ --hardware dgx-h100 -o my-cluster.yaml"
+)
+@click.argument("results", nargs=-1, required=True, metavar="RESULTS...")
+@click.option("--hardware", metavar="NAME", help="A machine of the hardware table.")
+@click.option("--topology", type=click.Path(path_type=Path), help="Topology file (YAML).")
+@click.option("--nodes", type=click.IntRange(1), help="Nodes of --hardware.  [default: 1]")
+@click.option("--nccl", metavar="VERSION", help="NCCL release, where the results do not name it.")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path))
+def command(
+    results: tuple[str, ...],
+    hardware: str | None,
+    topology: Path | None,
+    nodes: int | None,
+    nccl: str | None,
+    output: Path,
+) -> None:
+    """Fit what NCCL's model leaves out to measured collectives of a machine.
+
+    RESULTS are nccl-tests tables, traces or files of advisor probe. The file serves nccl-model,
+    plan and tune with --calibration.
+
+    Example:  advisor calibrate tables/ --hardware dgx-h100 -o my-cluster.yaml
+    """
+    from advisor import api
+    from advisor.config.hardware import machine
+    from advisor.errors import AdvisorError, not_written
+    from advisor.model.nccl.calibration import fit, save_calibration
+    from advisor.model.nccl.version import format_version, parse_covered
+    from advisor.model.topology import load_topology
+    from advisor.model.topology_machine import topology_of
+
+    if (hardware is None) == (topology is None):
+        raise click.UsageError("give one of --hardware and --topology")
+    if topology is not None and nodes is not None:
+        raise click.UsageError("--nodes has no effect with --topology, which says it itself")
+    with api.load(*results) as run:
+        rows = run.store.con.execute(_ROWS).fetchall()
+        named = run.store.con.execute(
+            "SELECT max(value) FROM topology WHERE kind = 'version' AND name = 'nccl'"
+        ).fetchone()
+    release = nccl or (named and named[0])
+    if release is None:
+        raise click.UsageError("give --nccl VERSION (the results do not name the release)")
+    version = parse_covered(release)
+    if hardware is not None:
+        shape = topology_of(machine(hardware), nodes or 1)
+    else:
+        assert topology is not None
+        shape = load_topology(topology)
+    measured, dropped = _measured(rows, shape, version)
+    try:
+        calibration = fit(
+            measured, machine=shape.name, sources=results, nccl=format_version(version)
+        )
+    except AdvisorError as error:
+        raise AdvisorError(
+            "; ".join([error.message, *dropped]), hint=error.hint, where=", ".join(results)
+        ) from error
+    try:
+        save_calibration(calibration, output)
+    except OSError as error:
+        raise not_written(error, output) from error
+    _say(calibration, dropped, output)
+
+
+def _measured(
+    rows: list[Any], shape: Topology, version: NcclVersion
+) -> tuple[list[Measured], list[str]]:
+    """The rows of this machine's size that NCCL's model covers, and what was left out and why."""
+    from advisor.errors import AdvisorError
+    from advisor.model.nccl import predict
+    from advisor.model.nccl.calibration import Measured
+
+    measured, uncovered, other = [], 0, set()
+    for op, ranks, size, time_us in rows:
+        if ranks is not None and ranks != shape.ranks:
+            other.add(ranks)
+            continue
+        try:
+            prediction = predict(shape, op, size, version)
+        except AdvisorError:
+            uncovered += 1
+            continue
+        if prediction.choice is not None:
+            measured.append(Measured(time_us, prediction))
+    dropped = []
+    if uncovered:
+        dropped.append(f"{uncovered} rows of operations that NCCL's model does not cover")
+    if other:
+        seen = ", ".join(str(count) for count in sorted(other))
+        dropped.append(f"rows of {seen} ranks, where the machine has {shape.ranks}")
+    return measured, dropped
+
+
+def _say(calibration: Calibration, dropped: list[str], output: Path) -> None:
+    def text(name: str, interval: Any, unit: str = "") -> str:
+        return f"  {name}: {interval.value:.3g}{unit} ({interval.low:.3g} to {interval.high:.3g})"
+
+    click.echo(
+        f"{calibration.machine}, {calibration.nodes} node"
+        f"{'s' if calibration.nodes > 1 else ''}, NCCL {calibration.nccl}: "
+        f"{calibration.rows} sizes from {calibration.least_bytes:,} to "
+        f"{calibration.most_bytes:,} bytes"
+    )
+    click.echo(text("floor per call", calibration.floor_us, " us"))
+    for name, interval in calibration.latency.items():
+        click.echo(text(f"latency factor, {name}", interval))
+    click.echo(text("transfer factor", calibration.transfer))
+    click.echo(text("middle sizes", calibration.middle))
+    click.echo(
+        f"  {calibration.within_a_quarter:.0%} of these rows come out within 0.8 to 1.25 of "
+        "what was measured (fitted, not held out)"
+    )
+    for line in dropped:
+        click.echo(f"  left out: {line}")
+    click.echo(f"written: {output}")

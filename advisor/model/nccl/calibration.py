@@ -166,10 +166,7 @@ def fit(
         transfer=interval[1],
         middle=interval[2],
         latency=latency,
-        spread=(
-            round(float(np.percentile(ratio, 5)), 3),
-            round(float(np.percentile(ratio, 95)), 3),
-        ),
+        spread=(round(float(least), 3), round(float(most), 3)),
         within_a_quarter=round(float(np.mean((ratio > 0.8) & (ratio < 1.25))), 3),
     )
 

@@ -62,7 +62,7 @@ def own_estimates(rows: Sequence[Measured]) -> list[float]:
 
 
 def test_collectives_that_were_not_fitted_come_out_right(shared_data: Path) -> None:
-    large, small, least = [], [], 1.0
+    large, small = [], []
     for left_out in OPS:
         calibration = fitted([r for op in OPS if op != left_out for r in a100(shared_data, op)])
         rows = a100(shared_data, left_out)

@@ -9,6 +9,8 @@ import json
 import re
 from typing import Any
 
+from advisor.vocabulary.numbers import MOST_BYTES, within
+
 # First match wins; names come from torch's record_param_comms ('allreduce',
 # '_allgather_base', 'reduce_scatter_tensor_coalesced'), c10d operators ('c10d::alltoall_base_'),
 # backends' spans ('gloo:all_gather', 'nccl:_reduce_scatter_base') and kernel names
@@ -88,18 +90,19 @@ def message_bytes(
     """Message size S (METRICS section 4): all_gather counts its output, the rest their input.
 
     ``size`` is the number of ranks; an all_gather of which only the input is known has n times
-    that. None when an element's width or the count is unknown.
+    that. None when an element's width or the count is unknown,
+    or no message has as many.
     """
     if width is None:
         return None
-    if op == "all_gather":
-        if out_elements:
-            return out_elements * width
-        return in_elements * size * width if in_elements is not None and size else None
-    if op == "reduce_scatter" and in_elements is None and out_elements is not None and size:
-        return out_elements * size * width
     elements = in_elements if in_elements is not None else out_elements
-    return None if elements is None else elements * width
+    if op == "all_gather" and out_elements:
+        elements = out_elements
+    elif op == "all_gather":
+        elements = in_elements * size if in_elements is not None and size else None
+    elif op == "reduce_scatter" and in_elements is None and out_elements is not None and size:
+        elements = out_elements * size
+    return None if elements is None else within(elements * width, 0, MOST_BYTES)
 
 
 def parse_json(text: str | None) -> Any:
@@ -144,7 +147,7 @@ def elements_in(dims: Any) -> int | None:
         product = 1
         for size in dims:
             product *= size
-        return product
+        return within(product, 0, MOST_BYTES)
     parts = [elements_in(part) for part in dims if isinstance(part, list)]
     known = [part for part in parts if part is not None]
-    return sum(known) if known else None
+    return within(sum(known), 0, MOST_BYTES) if known else None

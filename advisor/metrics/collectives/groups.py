@@ -85,7 +85,7 @@ def _threads(metadata: str | None) -> dict[int, str]:
     threads = own.get("gloo_threads") if isinstance(own, dict) else None
     if not isinstance(threads, dict):
         return {}
-    return {int(tid): str(name) for tid, name in threads.items() if str(tid).isdigit()}
+    return {int(tid): str(name) for tid, name in threads.items() if decimal(str(tid), most=INT64_MAX) is not None}
 
 
 def assign_groups(
@@ -141,7 +141,7 @@ def _of_rank(groups: Mapping[str, Group], rank: int) -> list[Group]:
     """A rank's groups in the order they were made."""
     return sorted(
         (g for g in groups.values() if g.ranks is None or rank in g.ranks),
-        key=lambda g: (not g.name.isdigit(), int(g.name) if g.name.isdigit() else 0),
+        key=lambda g: (decimal(g.name) is None, decimal(g.name) or 0),
     )
 
 

@@ -21,6 +21,7 @@ from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.timeline import COMM, Timeline
 from advisor.model.communication import asks_pattern, known_kernel
 from advisor.store.columns import MISSING, read
+from advisor.vocabulary.numbers import MOST_RANKS, within
 from advisor.vocabulary.operations import POINT_TO_POINT, elements_in, operation, parse_json
 
 # c10d's operators that write into one tensor from one tensor.
@@ -216,7 +217,7 @@ def _call(
         end=int(kernels["end_ns"][index]),
         event_id=int(kernels["event_id"][index]),
         group=text("process_group"),
-        group_size=ranks,
+        group_size=within(ranks, 1, MOST_RANKS),
         seq=number("seq"),
         dtype=dtype,
         in_elements=elements,

@@ -12,6 +12,7 @@ import numpy as np
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING, rows
+from advisor.vocabulary.numbers import decimal
 
 _PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)$")
 
@@ -80,8 +81,8 @@ def annotated_steps(con: Any, run: str, rank: int, annotation: str | None) -> li
     source = "ProfilerStep"
     for name, start, end in host_annotations(con, run, rank, "ProfilerStep%"):
         match = _PROFILER_STEP.match(name)
-        if match:
-            number = int(match.group(1))
+        number = decimal(match.group(1)) if match else None
+        if number is not None:
             low, high = spans.get(number, (start, end))
             spans[number] = (min(low, start), max(high, end))
     if not spans and annotation is not None:

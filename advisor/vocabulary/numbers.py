@@ -1,0 +1,29 @@
+"""What a number of an input can be: checked once, where it enters, so that nothing overflows later.
+
+A count that no machine can have is damage of its field: the field is then unknown, not the number
+that is left of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+INT32_MAX = 2**31 - 1
+MOST_RANKS = 1 << 24
+"""Ranks, stages, replicas of one job: a hundred times the largest cluster that was published."""
+MOST_BYTES = 1 << 50
+"""Of one message: a petabyte, four thousand times the memory of a device."""
+
+
+def within(value: Any, least: int, most: int) -> int | None:
+    """A whole number as it is, where it lies between both bounds (inclusive); else None."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if least <= value <= most else None
+
+
+def decimal(text: str, least: int = 0, most: int = INT32_MAX) -> int | None:
+    """The number that ASCII digits write, within the bounds; None for anything else."""
+    if not (text.isascii() and text.isdecimal()) or len(text.lstrip("0")) > len(str(most)):
+        return None
+    return within(int(text), least, most)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 INT32_MAX = 2**31 - 1
-MOST_RANKS = 1 << 24
-"""Ranks, stages, replicas of one job: a hundred times the largest cluster that was published."""
+MOST_RANKS = 1 << 20
+"""Ranks of one job: several times the largest cluster that was published (200,000 GPUs)."""
 MOST_BYTES = 1 << 50
 """Of one message: a petabyte, four thousand times the memory of a device."""
 

@@ -18,6 +18,7 @@ from advisor.ingest.readers._json import read_document
 from advisor.ingest.readers._rows import insert
 from advisor.ingest.source import ReadContext, Source
 from advisor.vocabulary.bandwidth import bus_factor
+from advisor.vocabulary.numbers import MOST_BYTES, MOST_RANKS
 
 FORMAT = "probe"
 SUMMARY = "results of `advisor probe`: collectives by size, and every link in pairs"
@@ -32,22 +33,22 @@ _COLUMNS = (
 
 class _Collective(BaseModel):
     op: str = Field(max_length=40)
-    ranks: int = Field(ge=1)
-    bytes: int = Field(ge=0)
+    ranks: int = Field(ge=1, le=MOST_RANKS)
+    bytes: int = Field(ge=0, le=MOST_BYTES)
     times_us: list[float] = Field(min_length=1)
 
 
 class _Pair(BaseModel):
-    src: int = Field(ge=0)
-    dst: int = Field(ge=0)
-    bytes: int = Field(ge=0)
+    src: int = Field(ge=0, lt=MOST_RANKS)
+    dst: int = Field(ge=0, lt=MOST_RANKS)
+    bytes: int = Field(ge=0, le=MOST_BYTES)
     round_trip_us: float = Field(gt=0)
 
 
 class _Probe(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    world_size: int = Field(ge=1)
+    world_size: int = Field(ge=1, le=MOST_RANKS)
     hosts: list[str] = []
     collectives: list[_Collective] = []
     pairs: list[_Pair] = []

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.ingest.readers.kineto.metadata_fields import allowed_fields
+from advisor.vocabulary.numbers import MOST_RANKS
 
 _DECODER = json.JSONDecoder(strict=False)
 _KEY = re.compile(r'\s*+,?\s*+"((?:[^"\\]|\\.)*+)"\s*+:\s*+')
@@ -24,7 +25,7 @@ _FILE_RANK = (
     re.compile(r"worker[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE),
     re.compile(r"(?:^|[-_.])(?:r|gpu)?(\d{1,5})(?:\.pt)?(?:\.trace)?\.json", re.IGNORECASE),
 )
-_RANK_BITS = 31
+_RANK_BITS = (MOST_RANKS - 1).bit_length()
 # torch.profiler.tensorboard_trace_handler: f"{gethostname()}_{getpid()}.{time_ns()}.pt.trace
 # .json" unless it is given a worker_name (pytorch torch/profiler/profiler.py).
 _FILE_HOST = re.compile(

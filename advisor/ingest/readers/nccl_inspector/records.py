@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from advisor.ingest.readers.nccl_log.tables import algorithm_name, protocol_name
+from advisor.vocabulary.numbers import MOST_RANKS
 from advisor.vocabulary.operations import canonical_op
 
 MAX_LINE_BYTES = 1024 * 1024
@@ -171,7 +172,7 @@ def _member(item: dict[str, Any]) -> Member | None:
     if (
         rank is None
         or ranks is None
-        or not 0 <= rank < ranks < 1 << 31
+        or not 0 <= rank < ranks <= MOST_RANKS
         or not isinstance(comm, str)
     ):
         return None

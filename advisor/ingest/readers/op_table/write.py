@@ -52,7 +52,7 @@ _READ = """
 _JUDGE = f"""
     UPDATE op_row SET reason = CASE
       WHEN rank IS NULL OR replica IS NULL OR stage IS NULL OR least(rank, replica, stage) < 0
-          OR greatest(rank, replica, stage) > {MOST_RANKS}
+          OR greatest(rank, replica, stage) >= {MOST_RANKS}
         THEN 'no rank, dp_rank or stage'
       WHEN step IS NULL OR step < 0 OR name IS NULL THEN 'no step or optype'
       WHEN start_s IS NULL OR length_s IS NULL OR NOT isfinite(start_s) OR NOT isfinite(length_s)

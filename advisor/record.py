@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from advisor.errors import AdvisorError
+from advisor.vocabulary.numbers import MOST_RANKS, decimal
 
 _WAIT_FOR_RANKS_S = 60.0
 
@@ -111,9 +112,10 @@ def parse_ranks(text: str) -> list[int] | None:
     chosen: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
+        low, high = decimal(first, most=MOST_RANKS), decimal(last or first, most=MOST_RANKS)
+        if low is None or high is None:
             raise AdvisorError(f"--ranks {text!r} is no list of ranks", hint="all, or 0,3,8-11")
-        chosen += range(int(first), int(last or first) + 1)
+        chosen += range(low, high + 1)
     return chosen
 
 

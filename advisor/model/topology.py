@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from advisor.config.loader import load_model
+from advisor.vocabulary.numbers import decimal
 
 
 class PathType(IntEnum):
@@ -60,9 +61,10 @@ def _pattern(value: Any) -> Any:
         name = value.strip().lower().replace("-", "_")
         if name in _PATTERNS:
             return _PATTERNS[name]
-        if not name.isdigit():
+        number = decimal(name)
+        if number is None:
             raise ValueError(f"expected 1 to 6 or one of {', '.join(_PATTERNS)}")
-        return int(name)
+        return number
     return value
 
 

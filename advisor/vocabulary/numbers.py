@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 MOST_RANKS = 1 << 20
 """Ranks of one job: several times the largest cluster that was published (200,000 GPUs)."""
 MOST_BYTES = 1 << 50

@@ -119,6 +119,10 @@ def _parse(source: Source, dump: _Dump) -> str | None:
         while dump.stack:  # what is open is kept as far as it was written
             _end(dump, dump.stack[-1][0])
         return raw.damage or str(error)
+    except (LookupError, ValueError) as error:  # what expat asks Python's codecs for
+        raise AdvisorError(
+            f"names a character encoding that cannot be read: {error}", where=str(source.path)
+        ) from error
     return raw.damage
 
 

@@ -19,6 +19,7 @@ from advisor.metrics.collectives.gloo_groups import (
     may_have_wrapped,
     threads_by_consistency,
 )
+from advisor.vocabulary.numbers import INT64_MAX, decimal
 from advisor.vocabulary.operations import POINT_TO_POINT, parse_json
 
 NOT_TOLD = "not recorded"
@@ -85,7 +86,11 @@ def _threads(metadata: str | None) -> dict[int, str]:
     threads = own.get("gloo_threads") if isinstance(own, dict) else None
     if not isinstance(threads, dict):
         return {}
-    return {int(tid): str(name) for tid, name in threads.items() if decimal(str(tid), most=INT64_MAX) is not None}
+    return {
+        int(tid): str(name)
+        for tid, name in threads.items()
+        if decimal(str(tid), most=INT64_MAX) is not None
+    }
 
 
 def assign_groups(

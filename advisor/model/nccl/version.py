@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from advisor.errors import AdvisorError
+from advisor.vocabulary.numbers import decimal
 
 NcclVersion = tuple[int, int, int]
 
@@ -18,8 +19,8 @@ def parse_version(text: str) -> NcclVersion:
     Raises AdvisorError when it is none of these.
     """
     stripped = text.strip()
-    if stripped.isdigit() and len(stripped) >= 4:
-        code = int(stripped)
+    code = decimal(stripped, least=1000)
+    if code is not None:
         # NCCL_VERSION_CODE: X*1000+Y*100+Z up to 2.8, X*10000+Y*100+Z from 2.9
         if code < 10000:
             return code // 1000, code % 1000 // 100, code % 100

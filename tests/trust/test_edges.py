@@ -1,0 +1,113 @@
+"""Impossible numbers end as dropped or unknown, never as an internal error (benchmarks/fuzz/edges).
+
+Each case is one that once was an internal error, took more than a minute or gigabytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.errors import AdvisorError
+from advisor.ingest import ingest
+from advisor.metrics import derive
+from advisor.store import Store
+from advisor.vocabulary.numbers import MOST_RANKS, decimal, within
+from benchmarks.fuzz import documents
+
+_INT32 = 2**31 - 1
+
+
+def _steps(first: int) -> Callable[[Any], None]:
+    def change(traces: Any) -> None:
+        for trace in traces:
+            for number, event in enumerate(_of(trace, "ProfilerStep")):
+                event["name"] = f"ProfilerStep#{first + number}"
+
+    return change
+
+
+def _collectives(**fields: Any) -> Callable[[Any], None]:
+    def change(traces: Any) -> None:
+        for trace in traces:
+            for event in _of(trace, "ncclDevKernel"):
+                event["args"] |= {name.replace("_", " "): value for name, value in fields.items()}
+
+    return change
+
+
+def _of(trace: Any, name: str) -> list[Any]:
+    return [event for event in trace["traceEvents"] if event["name"].startswith(name)]
+
+
+def _nested(key: str, **fields: Any) -> Callable[[Any], None]:
+    return lambda rows: [row[key].update(fields) for row in rows] and None
+
+
+def _nsys_without_key(tables: Any) -> None:
+    tables["StringIds"] = [{"id": 0, "value": f"k{number}"} for number in range(20_000)]
+    kernel = tables["CUPTI_ACTIVITY_KIND_KERNEL"][0] | {"demangledName": 0, "shortName": 0}
+    tables["CUPTI_ACTIVITY_KIND_KERNEL"] = [kernel | {"correlationId": n} for n in range(20_000)]
+
+
+CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "step beyond int32": ("kineto", _steps(_INT32)),
+    "step of 400 digits": ("kineto", _steps(10**400)),
+    "elements": ("kineto", _collectives(In_msg_nelems=2**62, Out_msg_nelems=2**62)),
+    "group of nobody": ("kineto", _collectives(Group_size=0, Process_Group_Ranks="[]")),
+    "rank of an op table": ("op_table", lambda rows: rows[-1].update(rank=_INT32)),
+    "world of the Inspector": ("nccl_inspector", _nested("header", n_ranks=_INT32)),
+    "group with another script's digit": (
+        "flight_recorder",
+        lambda dump: dump.update(pg_config={"²": {"name": "²", "desc": "x", "ranks": "[0,²]"}}),
+    ),
+    "names without a key": ("nsys", _nsys_without_key),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_impossible_numbers_are_survived(name: str, tmp_path: Path) -> None:
+    form, change = CASES[name]
+    write, sound = documents.FORMATS[form]
+    document = sound()
+    change(document)
+    store = Store.create()
+    ingest([str(write(document, tmp_path))], store)
+    derive(store)
+    (largest,) = store.con.execute("SELECT coalesce(max(world_size), 0) FROM rank").fetchone()
+    assert largest <= MOST_RANKS
+
+
+def test_an_op_table_of_impossible_ranks_is_refused(tmp_path: Path) -> None:
+    write, sound = documents.FORMATS["op_table"]
+    rows = [row | {"rank": _INT32, "stage": _INT32, "dp_rank": _INT32} for row in sound()]
+    with pytest.raises(AdvisorError, match="no usable operation"):
+        ingest([str(write(rows, tmp_path))], Store.create())
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "utf-7", "idna", "rot13"])
+def test_an_encoding_that_nobody_reads_is_refused(encoding: str, tmp_path: Path) -> None:
+    dump = tmp_path / "topo.xml"
+    dump.write_text(
+        f'<?xml version="1.0" encoding="{encoding}"?>\n<system version="1"><cpu/></system>'
+    )
+    store = Store.create()
+    ingest([str(dump)], store)
+    found = store.con.execute("SELECT events_read, events_dropped FROM source").fetchall()
+    assert found == [(0, 1)]
+
+
+def test_numbers_at_the_border() -> None:
+    assert decimal("2147483647") == _INT32
+    assert decimal("0002147483647") == _INT32
+    assert decimal("2147483648") is None
+    assert decimal("²") is None
+    assert decimal("٣") is None
+    assert decimal("") is None
+    assert decimal("-1") is None
+    assert within(True, 0, 1) is None
+    assert within(1.0, 0, 1) is None
+    assert within(2**64, 0, 2**63) is None

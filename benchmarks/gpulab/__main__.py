@@ -1,4 +1,4 @@
-"""``python -m benchmarks.gpulab make|score``: simulated NCCL recordings with known truth."""
+"""``python -m benchmarks.gpulab make|score|compare``: simulated NCCL jobs with known truth."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import time
 from pathlib import Path
 
-from benchmarks.gpulab import make, score, table
+from benchmarks.gpulab import compare, make, score, table
 
 ROOT = Path(__file__).resolve().parent
 
@@ -26,8 +26,15 @@ def main() -> int:
     scorer.add_argument("--only", default="")
     scorer.add_argument("--resume", action="store_true", help="keep what was scored before")
     scorer.add_argument("--misses", type=Path, help="write the misses as a Markdown table too")
+    comparer = commands.add_parser("compare", help="fields of a real and a simulated trace")
+    comparer.add_argument("real", type=Path)
+    comparer.add_argument("simulated", type=Path)
     arguments = parser.parse_args()
     begun = time.monotonic()
+    if arguments.command == "compare":
+        pair = (compare.read(arguments.real), compare.read(arguments.simulated))
+        print("\n".join(compare.differences(*pair)))
+        return 0
     if arguments.command == "make":
         count = make.make_seed(
             arguments.seed, arguments.out, quick=arguments.quick, only=arguments.only, say=print

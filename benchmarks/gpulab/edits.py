@@ -102,7 +102,7 @@ def _launch_steps(lines: list[str], steps: list[tuple[int, float, float]]) -> di
     for line in lines:
         if '"cat": "cuda_runtime"' in line[:60] or '"cat": "cuda_driver"' in line[:60]:
             ts = float(_TS.search(line)[1])  # type: ignore[index]
-            own = next((n for n, start, end in steps if start <= ts <= end), -1)
+            own = next((n for n, start, end in steps if start <= ts < end), -1)
             found[_CORRELATION.search(line)[1]] = own  # type: ignore[index]
     return found
 
@@ -116,4 +116,4 @@ def _belongs(line: str, number: int, start: float, end: float, launched: dict[st
         match = _CORRELATION.search(line)
         return match is not None and launched.get(match[1] or match[2]) == number
     match = _TS.search(line)
-    return match is not None and start <= float(match[1]) <= end
+    return match is not None and start <= float(match[1]) < end - 0.002

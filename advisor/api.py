@@ -162,7 +162,7 @@ class Run:
         columns = [*(["run"] if several else []), "severity", summary.per(self.report)]
         head = cells("th", ["#", *columns, "finding", "where"])
         table = f"<table>{head}{''.join(rows)}</table>" if rows else ""
-        html = f"<p><b>{escape(verdict.title)}</b><br>{escape(verdict.why)}</p>"
+        html = f"<p><b>{escape(verdict.headline())}</b><br>{escape(verdict.why)}</p>"
         return html + (f"<ol>{steps}</ol>" if steps else "") + table
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _UPPER_END = 0.2  # of an interval: an estimate in there is nearly the most that can be had
 
 
@@ -39,6 +39,17 @@ class Confidence(StrEnum):
     RULE_OF_THUMB = "rule-of-thumb"
 
 
+class VerdictKind(StrEnum):
+    """The six shapes of a verdict (docs/reading.md)."""
+
+    SURE = "sure"
+    PROBABLE = "probable"
+    UNKNOWN_COST = "unknown-cost"
+    HEALTHY = "healthy"
+    LOSSY = "lossy"
+    INCONCLUSIVE = "inconclusive"
+
+
 class OutcomeKind(StrEnum):
     """What became of one rule on one run."""
 
@@ -59,6 +70,10 @@ class Outcome(_Model):
     rule: str
     outcome: OutcomeKind
     reason: str = ""
+    mistakes: list[str] = Field(
+        default_factory=list,
+        description="savings of the rule that cannot be, kept within the step: a bug of the rule",
+    )
     how_to_capture: str = ""
     not_in_the_job: bool = Field(
         default=False, description="what is missing is not of this job: no recording would hold it"
@@ -113,7 +128,13 @@ class Finding(_Model):
     rule: str
     severity: Severity
     title: str = Field(description="one short sentence that names the place")
+    because: list[str] = Field(
+        default_factory=list, description="the evidence in at most two short sentences"
+    )
     message: str
+    probability: float | None = Field(
+        default=None, description="that the cause is real, as the labs found it (0 to 1)"
+    )
     category: str = ""
     ranks: list[int] = Field(default_factory=list)
     hosts: list[str] = Field(default_factory=list)
@@ -156,16 +177,29 @@ class Finding(_Model):
 
 
 class Verdict(_Model):
-    """The first thing a reader sees.
+    """The first thing a reader sees: one of six shapes; programs act on kind, reason and values.
 
-    ``cause`` is a rule id, ``healthy``, ``benchmark`` or ``unknown``.
+    ``cause`` is a rule id, ``healthy``, ``benchmark`` or ``unknown``; ``finding`` the id of the
+    finding that it is about; ``reason`` the row of the decision table.
     """
 
-    title: str
+    kind: VerdictKind
+    title: str = Field(description="at most 140 characters")
     cause: str
+    reason: str = ""
+    severity: Severity = Severity.INFO
+    finding: str | None = None
+    run: str = Field(default="", description="whose verdict it is, where there are several runs")
+    values: dict[str, Any] = Field(default_factory=dict)
     savings_ns: int | None = None
-    why: str = ""
-    next_steps: list[str] = Field(default_factory=list)
+    why: str = Field(default="", description="at most two sentences")
+    next_steps: list[str] = Field(
+        default_factory=list, description="at most three commands or edits"
+    )
+
+    def headline(self) -> str:
+        """The title, with the run that it is about where there are several."""
+        return f"{self.run}: {self.title}" if self.run else self.title
 
 
 class RunSummary(_Model):

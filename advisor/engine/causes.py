@@ -17,6 +17,7 @@ from advisor.findings import SEVERITY_ORDER, Finding, Severity
 _NEARLY = 0.8
 # Gains that differ by less are no ground to prefer the setting that costs more.
 _TIE = 0.8
+LIKELY = 0.5
 
 
 def merge(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
@@ -46,15 +47,17 @@ def merge(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Findin
 def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
     """Worst severity first, then recoverable time, then names (so that order is stable).
 
-    Time counts by the geometric mean of its middle and the low end of its interval: of two causes
-    that may give back as much, the surer one comes first. Where that is a tie too, a rule's
-    ``first_in_ties`` decides.
+    Time counts by the geometric mean of its middle and the low end of its interval, times the
+    probability of the cause: of two causes that may give back as much, the surer one comes first,
+    and what more likely gives nothing last. Where that is a tie too, a rule's ``first_in_ties``
+    decides.
     """
     ordered = sorted(
         findings,
         key=lambda item: (
             SEVERITY_ORDER[item.severity],
-            -_sure(item),
+            is_option(item),
+            -_sure_ns(item),
             -(item.savings_ns or 0),
             item.rule,
             item.where,
@@ -80,8 +83,14 @@ def _tie(one: Finding, other: Finding) -> bool:
         == (other.run, other.severity, other.process_group)
         and _holds(one, other.savings_ns)
         and _holds(other, one.savings_ns)
-        and _sure(one) >= _TIE * _sure(other)
+        and _sure_ns(one) >= _TIE * _sure_ns(other)
     )
+
+
+def _sure_ns(finding: Finding) -> float:
+    middle = finding.savings_ns or 0
+    low = middle if finding.savings_low_ns is None else finding.savings_low_ns
+    return (finding.probability or 0.0) * math.sqrt(middle * max(low, 0))
 
 
 def _holds(finding: Finding, gain_ns: int | None) -> bool:
@@ -90,10 +99,14 @@ def _holds(finding: Finding, gain_ns: int | None) -> bool:
     return None not in (low, high, gain_ns) and low <= gain_ns <= high  # type: ignore[operator]
 
 
-def _sure(finding: Finding) -> float:
-    middle = finding.savings_ns or 0
-    low = middle if finding.savings_low_ns is None else finding.savings_low_ns
-    return math.sqrt(middle * max(low, 0))
+def is_option(finding: Finding) -> bool:
+    """Whether a change more likely gives nothing: worth a try, and no cause of a loss."""
+    return (finding.probability or 0.0) < LIKELY
+
+
+def expected_ns(finding: Finding) -> float:
+    """What acting on a finding gains on average, ns per step: its probability times its middle."""
+    return (finding.probability or 0.0) * (finding.savings_ns or 0)
 
 
 def _explains(claim: Explains, cause: Finding, effect: Finding) -> bool:

@@ -11,19 +11,14 @@ from advisor.engine.catalogue import load_catalogue
 from advisor.engine.causes import merge, rank_findings
 from advisor.engine.evaluate import evaluate
 from advisor.engine.facts import read_facts, summarise
-from advisor.engine.missing import with_this_recording
-from advisor.engine.notes import beside_the_verdict, of_inputs
+from advisor.engine.notes import beside_the_verdict, of_inputs, of_probed_links
 from advisor.engine.numbering import number_findings, number_verdict
-from advisor.engine.probe_words import probe_caveats
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.step_words import word_for_trace
 from advisor.engine.verdict import verdict_of
 from advisor.errors import AdvisorError
 from advisor.findings import Finding, FindingsReport, Outcome, RunSummary, Verdict
 from advisor.store import Store
-
-_NO_CAUSE = ("healthy", "benchmark", "unknown")
 
 
 def diagnose(
@@ -59,8 +54,6 @@ def diagnose(
                 *(item.model_copy(update={"run": run}) for item in broken),
                 *(result.outcome for result in results),
             ]
-            if len(runs) > 1:
-                run_outcomes = [with_this_recording(outcome) for outcome in run_outcomes]
             merged = merge(
                 [finding for result in results for finding in result.findings],
                 {rule.id: rule for rule in rules},
@@ -68,10 +61,12 @@ def diagnose(
             summary = summarise(store, sandbox, facts)
             summary.notes = of_inputs(store, sandbox, facts)
             summary.caveats = beside_the_verdict(sandbox, facts, summary.step_source)
-            verdict = verdict_of(merged, run_outcomes, sandbox, facts, summary.notes)
+            verdict, left_open = verdict_of(
+                merged, sandbox, facts, summary.step_source, summary.notes
+            )
             every = [finding for result in results for finding in result.findings]
-            summary.caveats += probe_caveats(every, verdict)
-            verdicts.append(word_for_trace(summary, verdict, merged))
+            summary.caveats += [*left_open, *of_probed_links(every, verdict)]
+            verdicts.append(verdict)
             summaries.append(summary)
             outcomes += sorted(run_outcomes, key=lambda outcome: outcome.rule)
             findings += merged
@@ -103,11 +98,11 @@ def _worst(
         return verdicts[0]
     for summary, verdict in zip(runs, verdicts, strict=True):
         summary.verdict = verdict
-    blamed = [index for index, verdict in enumerate(verdicts) if verdict.cause not in _NO_CAUSE]
+    blamed = [index for index, verdict in enumerate(verdicts) if verdict.finding is not None]
     order = {item.run: place for place, item in reversed(list(enumerate(findings)))}
     index = min(blamed, key=lambda index: order[runs[index].run], default=0)
     verdict = verdicts[index]
-    return verdict.model_copy(update={"title": f"{runs[index].run}: {verdict.title}"})
+    return verdict.model_copy(update={"run": runs[index].run})
 
 
 def _overrides(params: Mapping[str, Any], rules: Sequence[Rule]) -> dict[str, dict[str, Any]]:

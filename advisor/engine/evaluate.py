@@ -20,6 +20,7 @@ from advisor.engine.possible import possible
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.engine.unread import as_far_as_read
+from advisor.engine.verdict.probability import probability_of
 from advisor.findings import (
     SEVERITY_ORDER,
     Evidence,
@@ -36,6 +37,8 @@ from advisor.vocabulary.words import duration, render, render_lines
 CRITICAL_SHARE = 0.10
 WARNING_SHARE = 0.03
 PAIRED_FLOOR = 0.005
+# Of so much of the step the loss itself is worth a warning, whatever the noise leaves of its cause.
+LOST_SHARE = 0.2
 
 _MAX_EVIDENCE_ROWS = 12
 _TYPED = ("ranks", "hosts", "links", "process_group")
@@ -71,6 +74,9 @@ def evaluate(
         more = f"; {len(kept) - rule.limit} more not listed" if len(kept) > rule.limit else ""
         found = _result(rule, sandbox.run, OutcomeKind.FIRED, f"{len(findings)} found{more}")
         found.findings = findings
+        found.outcome.mistakes = [
+            mistake for row in told for mistake in possible(row, facts.step_ns)[1]
+        ]
         return found
     reason = ""
     if dropped_ns is not None:
@@ -127,21 +133,24 @@ def severity_of(rule: Rule, row: Mapping[str, Any], facts: Facts) -> Severity:
     """Critical from 10 %, warning from 3 % of the median step, else info.
 
     A warning must be sure: when the low end of the interval is under the noise floor, the finding
-    is info however large its middle is. A column ``severity`` of the rule's SQL comes first: for
-    evidence that has no time per step, such as a setting found in a log.
+    is info, unless it costs something for sure and a fifth of the step or more. A column
+    ``severity`` of the rule's SQL comes first: for evidence that has no time per step, such as a
+    setting found in a log.
     """
     if row.get("severity"):
         return Severity(row["severity"])
     if rule.severity != "by-savings":
         return Severity(rule.severity)
-    savings, low = row.get("savings_ns"), row.get("savings_low_ns")
+    savings, low = row.get("savings_ns") or 0, row.get("savings_low_ns")
     graded = Severity.INFO
-    if savings is not None and facts.step_ns and (low is None or low > floor_of(rule, facts)):
+    if savings and facts.step_ns and (low is None or low > floor_of(rule, facts)):
         share = savings / facts.step_ns
         if share >= CRITICAL_SHARE:
             graded = Severity.CRITICAL
         elif share >= WARNING_SHARE:
             graded = Severity.WARNING
+    elif low is not None and low > 0 and savings >= LOST_SHARE * (facts.step_ns or math.inf):
+        graded = Severity.WARNING
     ceiling = Severity(rule.at_most)
     return graded if SEVERITY_ORDER[graded] >= SEVERITY_ORDER[ceiling] else ceiling
 
@@ -151,7 +160,7 @@ def _finding(
 ) -> Finding:
     known = {**asdict(facts), **values, **row}
     ranks = _list(row.get("ranks", row.get("rank")))
-    numbers, changed = possible(rule.id, row, facts.step_ns)
+    numbers, _ = possible(row, facts.step_ns)
     where = render(rule.where, known)
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
     known["finding_number"] = token(finding_id)
@@ -163,7 +172,9 @@ def _finding(
         rule=rule.id,
         severity=severity_of(rule, row, facts),
         title=render(rule.headline, known),
-        message=" ".join(filter(None, (render(rule.message, known), row["unread_words"], changed))),
+        because=[text for item in rule.because if (text := render(item, known))],
+        message=" ".join(filter(None, (render(rule.message, known), row["unread_words"]))),
+        probability=probability_of(rule, row, facts, floor_of(rule, facts)),
         category=rule.category,
         ranks=[int(rank) for rank in ranks],
         hosts=[str(host) for host in _list(row.get("hosts", row.get("host")))],

@@ -61,6 +61,8 @@ def _check(rule: Rule, example: Example, sandbox: Sandbox) -> str:
             f"expected {example.expect}, got {result.outcome.outcome.value}"
             f"{f': {result.outcome.reason}' if result.outcome.reason else ''}"
         )
+    if result.outcome.mistakes:
+        return f"savings that cannot be: {'; '.join(result.outcome.mistakes)}"
     if not result.findings:
         return ""
     finding = result.findings[0].model_dump(mode="json")
@@ -73,7 +75,7 @@ def _check(rule: Rule, example: Example, sandbox: Sandbox) -> str:
         )
         if actual != expected and not close:
             return f"{name}: expected {expected!r}, got {actual!r}"
-    text = " ".join([finding["title"], finding["message"], *finding["fix"]])
+    text = " ".join([finding["title"], *finding["because"], finding["message"], *finding["fix"]])
     for phrase in example.says:
         if phrase not in text:
             return f"does not say {phrase!r}: {text}"

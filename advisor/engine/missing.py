@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +17,6 @@ _ON_A_CPU = (
 )
 _OF_GPUS = ("device-trace", "nccl-log", "nccl-tests", "memory")
 """Recipes for evidence that only jobs on GPUs have."""
-_WAS_GIVEN = re.compile(r"^(n(?:o|either) .* (?:was|were) given)$")
 
 
 def what_is_missing(
@@ -75,9 +73,3 @@ def _is_not_in_the_job(need: Need, sandbox: Sandbox, facts: Facts) -> bool:
         return True
     settled = need.settled_by and sandbox.select(f"SELECT {need.settled_by}", {})[1]
     return settled == [(True,)]
-
-
-def with_this_recording(outcome: Outcome) -> Outcome:
-    """``outcome`` where several recordings were given: what this one lacks may be with another."""
-    reason = _WAS_GIVEN.sub(r"\1 with this recording", outcome.reason)
-    return outcome.model_copy(update={"reason": reason})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from advisor.engine.facts import Facts, ranks_not_read
 from advisor.engine.sandbox import Sandbox
-from advisor.findings import Note
+from advisor.findings import Finding, Note, Verdict
 from advisor.store import Store
 from advisor.store.notes import OTHER_FORMAT, PARTLY_READ
 from advisor.vocabulary.messages import NOTES, say
@@ -60,6 +61,21 @@ def beside_the_verdict(sandbox: Sandbox, facts: Facts, source: str) -> list[Note
             )
         )
     return [*found, *_of_probes(sandbox)]
+
+
+def of_probed_links(findings: Sequence[Finding], verdict: Verdict) -> list[Note]:
+    """What a probe says against the recording and the verdict does not.
+
+    ``findings`` are all of a run's, also those that count as effects of others.
+    """
+    against = [item for item in findings if item.evidence.facts.get("probe") in ("denies", "names")]
+    named = verdict.values.get("probe_names") if verdict.reason == "probe-denies" else None
+    return [
+        note("probe", words=item.title.rstrip("."))
+        for item in against
+        if item.id != verdict.finding
+        and not (named and str(item.evidence.facts.get("place_words")) in named)
+    ]
 
 
 def _of_files(store: Store, run: str) -> list[Note]:

@@ -38,6 +38,7 @@ def number_verdict(verdict: Verdict, run: str, findings: Sequence[Finding]) -> V
 
 def _numbered(finding: Finding, number: str) -> Finding:
     texts = {
+        "because": [_TOKEN.sub(number, text) for text in finding.because],
         "message": _TOKEN.sub(number, finding.message),
         "fix": [_TOKEN.sub(number, text) for text in finding.fix],
         "verify": _TOKEN.sub(number, finding.verify),

@@ -1,8 +1,7 @@
-"""A rule's savings as a finding may show them, and in words what had to be changed for that.
+"""A rule's savings within what can be: a step loses no more than all of it and no less than zero.
 
-Shipped rules keep within the step and order their intervals by themselves (their tests look at the
-rows). A rule of one's own need not: what is changed then says so beside the finding, with the rule
-and the column, so that its author sees the mistake.
+What had to be changed for that is a bug of the rule: its tests refuse it, and the outcome lists it
+for the rule's author. Readers of a finding are not told.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ _ROUNDING_NS = 2
 
 
 def possible(
-    rule: str, row: Mapping[str, Any], step_ns: int | None
-) -> tuple[dict[str, int | None], str]:
-    """The row's savings as whole ns per step, and a sentence on what was changed ('' for nothing).
+    row: Mapping[str, Any], step_ns: int | None
+) -> tuple[dict[str, int | None], list[str]]:
+    """The row's savings as whole ns per step, and what was changed for that.
 
     None is below zero or beyond ``step_ns``, and the interval holds the value; an interval without
-    a value that is the wrong way round is left out. ``rule`` is the id that the sentence names.
+    a value that is the wrong way round is left out.
     """
     given = {name: float(row[name]) for name in COLUMNS if row.get(name) is not None}
     changes = [f"{name} is no number and is left out" for name in given if math.isnan(given[name])]
@@ -53,8 +52,7 @@ def possible(
         ends = f"{duration(low)} and {duration(high)}"
         changes.append(f"savings_low_ns is above savings_high_ns ({ends}): both are left out")
         low = high = None
-    words = f"Rule {rule} gives what cannot be: {'; '.join(changes)}." if changes else ""
-    return dict(zip(COLUMNS, (value, low, high), strict=True)), words
+    return dict(zip(COLUMNS, (value, low, high), strict=True)), changes
 
 
 def _outside(given: Mapping[str, int]) -> list[str]:

@@ -1,50 +1,32 @@
-"""What to record next time, in the terms of the tool that made this recording."""
+"""What to record next time, as commands of the tool that made this recording, one per line."""
 
 from __future__ import annotations
 
 from advisor.engine.sandbox import Sandbox
-
-_TORCH = "torchrun --nproc-per-node N -m advisor.record{options} train.py"
-_THEN = ", then advisor diagnose advisor-traces/"
-_NSYS = (
-    "nsys profile --trace=cuda,nvtx -o report.%q{RANK} python train.py (inside torchrun), then "
-    "nsys export --type sqlite --include-blobs=true of each"
-)
+from advisor.vocabulary.messages import STEPS, say
 
 
-def more_steps(sandbox: Sandbox, steps: int | None = 5, *, quiet: bool = False) -> str:
-    """How to record at least ``steps`` steps; None leaves their number open.
-
-    ``quiet`` asks for machines that do nothing else.
-    """
-    many = f"record at least {steps} steps" if steps else "record again"
-    where = " on otherwise idle machines" if quiet else ""
+def more_steps(sandbox: Sandbox, steps: int = 5) -> list[str]:
+    """How to record at least ``steps`` steps."""
     if _by_nsys(sandbox):
-        return (
-            f"{many}{where}, each in an NVTX range of its own: "
-            'with torch.cuda.nvtx.range(f"ProfilerStep#{i}"): step()'
-        )
-    options = f" --steps {steps}" if steps and steps > 5 else ""
+        return [say(STEPS, "nvtx-steps", {"steps": steps})]
     if _by_profile(sandbox):
-        return (
-            f"{many}{where}: advisor profile{options} with the same workload and settings "
-            "(or advisor demo again, if this was one)"
-        )
-    # Who is to record once more has done it before, and knows what comes then.
-    return f"{many}{where}: {_TORCH.format(options=options)}{'' if quiet else _THEN}"
+        return [say(STEPS, "profile-again", {"steps": steps})]
+    return [say(STEPS, "record", {"steps": steps}), say(STEPS, "diagnose", {})]
 
 
-def all_ranks(sandbox: Sandbox) -> str:
-    """How to record every rank."""
-    how = _NSYS if _by_nsys(sandbox) else _TORCH.format(options="") + _THEN
-    return f"record all ranks over the same steps: {how}"
+def all_ranks(sandbox: Sandbox) -> list[str]:
+    """How to record every rank over the same steps."""
+    if _by_nsys(sandbox):
+        return [say(STEPS, "nsys", {}), say(STEPS, "nsys-export", {})]
+    return [say(STEPS, "record", {"steps": 0}), say(STEPS, "diagnose", {})]
 
 
-def groups(sandbox: Sandbox) -> str:
+def groups(sandbox: Sandbox) -> list[str]:
     """How to record which process group a call belongs to."""
     if _by_nsys(sandbox):
-        return "keep NCCL's payloads: nsys export --type sqlite --include-blobs=true of each report"
-    return f"record with advisor.record, which notes the groups: {_TORCH.format(options='')}{_THEN}"
+        return [say(STEPS, "nsys-export", {})]
+    return all_ranks(sandbox)
 
 
 def _by_profile(sandbox: Sandbox) -> bool:

@@ -136,6 +136,11 @@ class Rule(_Strict):
     limit: int = Field(default=3, ge=1, le=20, description="findings at most; worst first")
     headline: str = Field(description="Jinja: one sentence that names the place")
     where: str = Field(description="Jinja: the place, short")
+    because: list[str] = Field(
+        default_factory=list,
+        max_length=2,
+        description="Jinja each: the evidence in at most two sentences, for the verdict's WHY",
+    )
     message: str = Field(description="Jinja: what was seen, with numbers and units")
     savings: Savings
     noise_floor: bool = Field(

@@ -33,7 +33,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
         if outcome.outcome is OutcomeKind.ERROR:
             title = _property(one_line(f"rule {outcome.rule} failed"))
             lines.append(f"::warning title={title}::{_data(outcome.reason)}")
-    lines.append(f"::notice title=advisor::{_data(report.verdict.title)}")
+    lines.append(f"::notice title=advisor::{_data(report.verdict.headline())}")
     lines += [f"::notice title=advisor::{_data(text)}" for text in summary.caveats(report)]
     lines += [f"::notice title=advisor::{_data(text)}" for text in summary.left_out(report)]
     return "\n".join(lines) + "\n"

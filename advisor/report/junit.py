@@ -24,7 +24,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     for run in dict.fromkeys(outcome.run for outcome in report.outcomes):
         suite = ET.SubElement(root, "testsuite", name=printable(run))
         properties = ET.SubElement(suite, "properties")
-        verdict = printable(report.verdict.title)
+        verdict = printable(report.verdict.headline())
         ET.SubElement(properties, "property", name="verdict", value=verdict)
         for text in summary.caveats(report):
             ET.SubElement(properties, "property", name="note", value=printable(text))

@@ -18,7 +18,7 @@ _MAX_ROWS = 20
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
     """GitHub-flavoured Markdown; everything from the trace is escaped."""
     del store, options
-    lines = [f"## {_escape(report.verdict.title)}", ""]
+    lines = [f"## {_escape(report.verdict.headline())}", ""]
     if report.verdict.why:
         lines += [_escape(report.verdict.why), ""]
     for text in summary.caveats(report):

@@ -10,7 +10,7 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from advisor.findings import FindingsReport
+from advisor.findings import FindingsReport, VerdictKind
 from advisor.metrics.compare.runs import Comparison
 from advisor.report import numbers, summary
 from advisor.report.clean import printable
@@ -30,7 +30,6 @@ from advisor.report.sections import (
     sweep,
 )
 from advisor.report.sections.section import Section
-from advisor.report.whole_trace import of_trace
 from advisor.store.notes import READ_APART
 from advisor.store.store import Store
 
@@ -39,7 +38,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     """The page; ``store`` adds pictures and tables to what findings.json holds."""
     style = _style()
     sections = _sections(report, store, options.comparison)
-    best = report.findings[0] if report.findings and not _is_sweep(report) else None
+    best = summary.of_verdict(report)
     amount, share = (
         summary.won_back(best) if best else (numbers.duration(report.verdict.savings_ns), "")
     )
@@ -79,11 +78,6 @@ def _sections(
     report: FindingsReport, store: Store | None, comparison: Comparison | None = None
 ) -> list[Section]:
     found: list[Section | None] = []
-    whole = {run.run for run in report.runs if run.step_source == "whole-trace"}
-
-    def worded(section: Section | None, run: str) -> Section | None:
-        return of_trace(section) if section is not None and run in whole else section
-
     runs = [run.run for run in report.runs] if store is not None else []
     counts = roofline.Counts(store) if store is not None else None
     several = len(runs) > 1
@@ -93,25 +87,16 @@ def _sections(
         if comparison is not None or not _of_different_jobs(report):
             found.append(strategies.build(store, runs, comparison))
         found += [
-            worded(
-                breakdown.build(store, run.run, several=several),
-                run.run,
-            )
+            breakdown.build(store, run.run, several=several)
             for run in report.runs
         ]
-    about_findings = findings.build(report, store)
-    all_whole = len(whole) == len(report.runs)
-    if about_findings is not None and whole and all_whole:
-        about_findings = of_trace(about_findings)
-    found.append(about_findings)
+    found.append(findings.build(report, store))
     if store is not None:
         for section in (collectives, ranks, changes, sweep):
             if section is sweep and _is_sweep(report):
                 continue
-            found += [worded(section.build(store, run, several=several), run) for run in runs]
-        found += [
-            worded(size.build(store, run, several=several, counts=counts), run) for run in runs
-        ]
+            found += [section.build(store, run, several=several) for run in runs]
+        found += [size.build(store, run, several=several, counts=counts) for run in runs]
     found.append(quality.build(report, store, counts))
     return [section for section in found if section is not None]
 
@@ -133,12 +118,12 @@ def _subject(report: FindingsReport) -> str:
 
 
 def _state(report: FindingsReport) -> str:
-    # Of a healthy run the steps are things to try, without a sure gain.
-    if report.verdict.cause == "healthy" and report.verdict.next_steps:
-        return "unsure"
-    if report.verdict.cause in ("healthy", "benchmark", "unknown") or _is_sweep(report):
-        return report.verdict.cause
-    return report.findings[0].severity.value if report.findings else "unknown"
+    verdict = report.verdict
+    if verdict.cause == "benchmark" or _is_sweep(report):
+        return verdict.cause
+    if verdict.kind in (VerdictKind.HEALTHY, VerdictKind.INCONCLUSIVE):
+        return verdict.kind.value
+    return verdict.severity.value
 
 
 def _is_sweep(report: FindingsReport) -> bool:

@@ -94,6 +94,12 @@ def per(report: FindingsReport) -> str:
     return "per trace" if whole else "per step"
 
 
+def of_verdict(report: FindingsReport) -> Finding | None:
+    """The finding that the verdict is about."""
+    about = report.verdict.finding
+    return next((item for item in report.findings if about and item.id == about), None)
+
+
 def severity_counts(report: FindingsReport) -> dict[Severity, int]:
     """How many findings there are of each severity."""
     found = Counter(finding.severity for finding in report.findings)

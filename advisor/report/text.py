@@ -8,16 +8,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from advisor.findings import Finding, FindingsReport, OutcomeKind, Severity
+from advisor.findings import Finding, FindingsReport, OutcomeKind, Severity, VerdictKind
 from advisor.report import benchmark, numbers, summary
-from advisor.report.brief import LINES, brief
 from advisor.report.clean import one_line, printable, shorten
 from advisor.report.options import Options
 from advisor.report.text_table import text_table
 from advisor.store.store import Store
 
 _LABEL = 9
-_LEAST_LINES = 7
 _ANSI = {Severity.CRITICAL: "31;1", Severity.WARNING: "33", Severity.INFO: "36"}
 _MAX_PLACE = 120
 _LEAST_PLACE = 16
@@ -44,25 +42,15 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
 
 def _head(report: FindingsReport, options: Options) -> Iterator[str]:
     verdict = report.verdict
-    worst = report.findings[0].severity if report.findings else None
-    ansi = "32;1" if verdict.cause == "healthy" else _ANSI.get(worst, "1") if worst else "1"
-    steps = [summary.to_paste(step, report) for step in verdict.next_steps]
-    notes: list[str] = []
-    for text in summary.caveats(report):
-        notes += _labelled("" if notes else "NOTE", text, options, ansi="1")
-    shown = brief(
-        verdict.model_copy(update={"next_steps": steps}),
-        lambda text: len(_wrap(text, options.width - _LABEL)),
-        lines=max(LINES - len(notes), _LEAST_LINES),
-    )
-    yield from _labelled("VERDICT", verdict.title, options, ansi=ansi)
-    if shown.why:
-        yield from _labelled(
-            "WHY", verdict.why if options.verbose else shown.why, options, ansi="1"
-        )
-    for index, step in enumerate(steps if options.verbose else shown.steps):
-        yield from _labelled("NEXT" if index == 0 else "", step, options, ansi="1")
-    yield from notes
+    ansi = "32;1" if verdict.kind is VerdictKind.HEALTHY else _ANSI[verdict.severity]
+    yield from _labelled("VERDICT", verdict.headline(), options, ansi=ansi)
+    if verdict.why:
+        yield from _labelled("WHY", verdict.why, options, ansi="1")
+    for index, step in enumerate(verdict.next_steps):
+        text = summary.to_paste(step, report)
+        yield from _labelled("NEXT" if index == 0 else "", text, options, ansi="1")
+    for index, text in enumerate(summary.caveats(report)):
+        yield from _labelled("" if index else "NOTE", text, options, ansi="1")
     yield from _runs(report, options)
 
 
@@ -75,8 +63,8 @@ def _runs(report: FindingsReport, options: Options) -> Iterator[str]:
     yield from _labelled("RUNS", head, options, ansi="1")
     for run, verdict in several:
         ranks = f" ({numbers.plural(run.ranks_read, 'rank')})" if run.ranks_read else ""
-        told = report.verdict.title == f"{run.run}: {verdict.title}"
-        text = f"{run.run}{ranks}: {'see above' if told else verdict.title}"
+        above = report.verdict.run == run.run
+        text = f"{run.run}{ranks}: {'see above' if above else verdict.title}"
         yield from _labelled("", text, options)
 
 

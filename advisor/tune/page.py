@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor import engine
 from advisor.errors import AdvisorError
-from advisor.findings import FindingsReport
+from advisor.findings import FindingsReport, Severity, VerdictKind
 from advisor.ingest import ingest
 from advisor.metrics import derive
 from advisor.report import render
@@ -19,6 +19,12 @@ from advisor.tune.recommend import Recommendation, start_line, trial_rows
 from advisor.tune.sweep import Sweep
 from advisor.tune.verdict import EMULATED
 from advisor.whatif import annotate
+
+_KINDS = {
+    sweep_section.KEPT: VerdictKind.HEALTHY,
+    sweep_section.MODELLED: VerdictKind.INCONCLUSIVE,
+    sweep_section.INCONCLUSIVE: VerdictKind.INCONCLUSIVE,
+}
 
 
 def traced_baseline(sweep: Sweep) -> Path | None:
@@ -71,10 +77,16 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
         [sweep.job.name, recommendation.model_dump_json()],
     )
     report: FindingsReport = engine.diagnose(store, command="advisor tune --sweep")
+    cause = _cause(sweep, recommendation)
     verdict = report.verdict.model_copy(
         update={
             "title": f"{recommendation.verdict[:1].upper()}{recommendation.verdict[1:]}",
-            "cause": _cause(sweep, recommendation),
+            "cause": cause,
+            "kind": _KINDS.get(cause, VerdictKind.SURE),
+            "reason": "sweep",
+            "severity": Severity.INFO,
+            "finding": None,
+            "values": {},
             "why": f"{_tried(sweep, recommendation)} "
             f"{_noise(recommendation)}Below the sweep: the diagnosis of the present settings.",
             "next_steps": [start_line(sweep.folder)] if recommendation.recommended else [],
@@ -96,7 +108,7 @@ def _cause(sweep: Sweep, recommendation: Recommendation) -> str:
         return sweep_section.WON_EMULATED if emulated else sweep_section.WON
     compared = any(one.ratio is not None for one in sweep.tried())
     known = compared and recommendation.confidence in ("measured", EMULATED)
-    return sweep_section.KEPT if known else sweep_section.UNTOLD
+    return sweep_section.KEPT if known else sweep_section.INCONCLUSIVE
 
 
 def _tried(sweep: Sweep, recommendation: Recommendation) -> str:

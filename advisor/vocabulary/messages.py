@@ -55,6 +55,10 @@ NOTES = {
         "{% if stray_calls %}, {{ stray_calls }} of {{ calls }} calls{% endif %}) belong to no "
         "step and are in no figure per step: launched outside all steps, or before the recording"
     ),
+    "link-may-hide": (
+        "a slow link may hide behind the hosts' clocks, which differ by {{ differ_ns | about }}: "
+        "{{ exposed_ns | about }} per step is exposed transfer between hosts; advisor probe tells"
+    ),
     "ranks-not-read": (
         "{{ missing | some_ranks }} {{ 'was' if missing | length == 1 else 'were' }} not read "
         "({{ ranks_read }} of {{ world_size }} {{ 'was' if ranks_read == 1 else 'were' }}): "
@@ -62,6 +66,115 @@ NOTES = {
     ),
 }
 """What is said of the inputs and of the steps, by ``Note.code``."""
+
+
+VERDICTS = {
+    # 1 sure
+    "sure": "{{ cause }}: {% if at_top %}{{ gain_low_ns | span(gain_high_ns) }}{% else %}"
+    "{{ gain_ns | about }}{% endif %} of {{ step_ns | of_step(whole_trace) }}"
+    " ({% if at_top %}up to {% endif %}{{ share | pct }}).",
+    "no-gain": "{{ cause }}.",
+    # 2 probable
+    "probable": "Probably {{ cause | lower_first }}: {% if at_top %}"
+    "{{ gain_low_ns | span(gain_high_ns) }}{% else %}{{ gain_ns | about }}{% endif %} of "
+    "{{ step_ns | of_step(whole_trace) }} ({% if at_top %}up to {% endif %}{{ share | pct }}"
+    "{% if gain_low_ns and gain_high_ns and not at_top %}; "
+    "{{ gain_low_ns | span(gain_high_ns) }}{% endif %}).",
+    # 3 real, of unknown cost
+    "unknown-cost": "{{ cause }}; by how much is uncertain "
+    "({{ gain_low_ns | span(gain_high_ns) }} of {{ step_ns | of_step(whole_trace) }})."
+    "{% if of_link and not probed %} `advisor probe` measures it.{% endif %}",
+    # 4 healthy
+    "healthy": "Healthy. {{ exposed | pct }} of the step is exposed communication; nothing found "
+    "that pays.",
+    # 5 lossy without a cause
+    "jitter": "Ranks wait {{ gain_ns | about }} of {{ step_ns | of_step(whole_trace) }} for each "
+    "other, no single culprit.",
+    "exposed-communication": "{{ cause }}: {{ gain_ns | about }} of "
+    "{{ step_ns | of_step(whole_trace) }} could be hidden.",
+    "exposed": "{{ exposed | pct }} of the step is exposed communication; its cause is unknown.",
+    "idle": "The device idles {{ idle | pct }} of the step; communication is not why "
+    "({{ exposed | pct }} exposed).",
+    # 6 cannot tell
+    "ranks-missing": "{{ exposed | pct }} of the step is exposed communication. Only "
+    "{{ ranks_read }}{% if world_size %} of {{ world_size }}{% endif %} "
+    "{{ 'rank was' if ranks_read == 1 else 'ranks were' }} recorded; record all to tell a late "
+    "rank from a slow network.",
+    "ranks-cut": "{{ exposed | pct }} of the step is exposed communication. The recording of "
+    "{{ cut | some_ranks }} is cut; record all to tell a late rank from a slow network.",
+    "ranks-alone": "{{ exposed | pct }} of the step is exposed communication, but only "
+    "{{ ranks_read }}{% if world_size %} of {{ world_size }}{% endif %} "
+    "{{ 'rank was' if ranks_read == 1 else 'ranks were' }} recorded: {{ alone | some_ranks }} may "
+    "be the late one.",
+    "groups-missing": "{{ exposed | pct }} of the step is exposed communication. Process groups "
+    "were not recorded, so ranks cannot be compared.",
+    "one-step": "{{ exposed | pct }} of the step is exposed communication. One step was recorded; "
+    "five show what is lost every time.",
+    "clocks": "A slow link may hide behind the clocks: {{ exposed_ns | about }} of "
+    "{{ step_ns | of_step(whole_trace) }} is exposed transfer between hosts.",
+    "nothing-recorded": "Neither compute nor communication was recorded"
+    "{% if empty %} on {{ empty | some_ranks }}{% endif %}.",
+    "no-communication": "No communication kernels found"
+    "{% if world_size %} in a {{ world_size }}-rank job{% endif %}"
+    "{% if idle >= 0.01 %}; the device idles {{ idle | pct }} of the step{% endif %}.",
+    "unrecognised": "Only {{ share | pct }} of the device's busy time is recognised"
+    "{% if longest %}. Longest unrecognised: {{ longest }}, {{ longest_ns | about }}{% endif %}.",
+    "probe-denies": "{{ cause }}.",
+    "no-complete-step": "No complete step was recorded.",
+    "benchmark": "{% if wrong %}The benchmark found wrong results in {{ wrong | join(', ') }}."
+    "{% else %}{{ op }} reaches {{ best_gbps | num }} GB/s bus bandwidth"
+    "{% if ranks %} on {{ ranks }} ranks{% endif %}. What a training step loses needs a trace."
+    "{% endif %}",
+    "no-work": "None of the {{ '{:,}'.format(events) }} events of {{ ranks }} "
+    "rank{{ 's' if ranks != 1 }} is an operator, a kernel or a collective.",
+    "no-trace": "Logs and dumps show "
+    "{% if findings %}{{ findings }} thing{{ 's' if findings != 1 }} to check, nothing urgent"
+    "{% else %}nothing to change{% endif %}; no trace was given.",
+}
+"""Titles of verdicts by shape or reason: at most 140 characters."""
+
+WHYS = {
+    "step": "A step takes {{ step_ns | about }}: {{ compute | pct }} compute, {{ exposed | pct }} "
+    "exposed communication, {{ idle | pct }} idle ({{ steps }} step{{ 's' if steps != 1 }}).",
+    "noise": "{% if noise_ns %}Differences under {{ noise_ns | about }} are noise.{% endif %}",
+    "option": "Worth a try: {{ option | lower_first }} (up to {{ option_ns | about }} per step).",
+    "clocks": "The hosts' clocks differ by {{ differ_ns | about }}, estimated from the same "
+    "moments that would show a slow link.",
+    "no-communication": "{% if lacks_kernels %}The export lacks kernels or their names.{% endif %}",
+    "unrecognised": "A collective that is not recognised counts as compute.",
+    "ranks-alone": "A late rank waits for nobody, so its own recording looks healthy.",
+    "probe-denies": "Recording and probe were made at different times, or over different paths."
+    "{% if probe_names %} The probe finds slow: {{ probe_names }}.{% endif %}",
+    "no-trace": "{% for text in losses %}{{ text }}. {% endfor %}",
+    "no-complete-step": "{% for text in losses %}{{ text }}. {% endfor %}",
+    "benchmark": "Best at {{ best_bytes | size }}"
+    "{% if half_bytes %}, half of it from {{ half_bytes | size }} on{% endif %}; the smallest call "
+    "takes {{ smallest_ns | about }}."
+    "{% if link_gbps %} The links of one {{ device }} give {{ link_gbps | num }} GB/s by data "
+    "sheet.{% endif %}",
+    "no-work": "PyTorch's profiler and Nsight Systems write such events; a Python profiler does "
+    "not.",
+}
+"""Why, by reason; ``step`` comes first wherever a step was recorded."""
+
+STEPS = {
+    "record": "torchrun --nproc-per-node N -m advisor.record"
+    "{% if steps > 5 %} --steps {{ steps }}{% endif %} train.py",
+    "diagnose": "advisor diagnose advisor-traces/",
+    "profile-again": "advisor profile --steps {{ steps }} with the same workload",
+    "nvtx-steps": 'with torch.cuda.nvtx.range(f"ProfilerStep#{i}"): step()  # at least '
+    "{{ steps }} steps",
+    "nsys": "nsys profile --trace=cuda,nvtx -o report.%q{RANK} python train.py  # inside torchrun",
+    "nsys-export": "nsys export --type sqlite --include-blobs=true REPORT.nsys-rep",
+    "probe": "advisor probe --nnodes N, then advisor diagnose TRACES probe.json",
+    "third-host": "advisor probe --nnodes 3, with a third host of the same kind to compare",
+    "clocks": "chronyc tracking: an offset far below that leaves the link",
+    "host": "advisor explain launch-bound",
+    "with-traces": "advisor diagnose THESE_FILES TRACES",
+    "proof": "prove it: {{ verify }}",
+    "try": "to try, for up to {{ gain_ns | about }} per step: {{ fix }}",
+}
+"""Commands and edits under NEXT, each on its line."""
 
 
 def say(texts: dict[str, str], code: str, values: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MAX_TEXT = 4000
+_SHORTEST_CUT = 12  # characters of a name that was cut in its middle
 LONGEST_LIST = 60  # characters; beyond that, numbers of ranks say nothing
 
 
@@ -37,6 +38,46 @@ def duration(ns: float) -> str:
     if abs(ns) >= 1e5 or ns == 0:
         return f"{significant(ns / 1e6)} ms"
     return f"{significant(ns / 1e3)} µs"
+
+
+def about(ns: float) -> str:
+    """A duration in two digits, or in whole ms where it has more: '8 ms', '95 ms', '273 ms'."""
+    return _short(ns, *_unit(ns))
+
+
+def span(low_ns: float, high_ns: float) -> str:
+    """An interval of two-digit ends in the unit of its high one: '46–220 ms'."""
+    factor, unit = _unit(high_ns)
+    return f"{significant(low_ns / factor, 2)}–{significant(high_ns / factor, 2)}{unit}"
+
+
+def of_step(step_ns: float, whole_trace: bool = False) -> str:
+    """'every 273 ms step', or 'the 273 ms trace' where all of it was taken as one step."""
+    return f"the {about(step_ns)} trace" if whole_trace else f"every {about(step_ns)} step"
+
+
+def _unit(ns: float) -> tuple[float, str]:
+    if abs(ns) >= 10e9:
+        return 1e9, " s"
+    return (1e6, " ms") if abs(ns) >= 1e5 or ns == 0 else (1e3, " µs")
+
+
+def _short(ns: float, factor: float, unit: str) -> str:
+    value = ns / factor
+    return f"{value:,.0f}{unit}" if abs(value) >= 10 else f"{significant(value, 2)}{unit}"
+
+
+def fitted(text: str, most: int) -> str:
+    """``text`` in ``most`` characters: the longest words (names) lose their middle first."""
+    words = text.split(" ")
+    while len(" ".join(words)) > most:
+        longest = max(range(len(words)), key=lambda index: len(words[index]))
+        word = words[longest]
+        if len(word) <= _SHORTEST_CUT:
+            return f"{' '.join(words)[: most - 1]}…"
+        keep = max(_SHORTEST_CUT, len(word) - (len(" ".join(words)) - most) - 1)
+        words[longest] = f"{word[: (keep - 1) // 2]}…{word[-(keep - 1 - (keep - 1) // 2) :]}"
+    return " ".join(words)
 
 
 def size(value: float) -> str:
@@ -116,6 +157,10 @@ def _environment() -> ImmutableSandboxedEnvironment:
     environment.globals.clear()
     environment.filters.update(
         ms=duration,
+        about=about,
+        span=span,
+        of_step=of_step,
+        lower_first=lower_first,
         size=size,
         num=significant,
         pct=percent,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from advisor.engine import diagnose
@@ -16,14 +15,12 @@ def test_half_of_the_best_bandwidth_is_read_from_the_measured_sizes(shared_data:
     with Store.create() as store:
         ingest([shared_data / "nccl_tests"], store)
         derive(store)
-        title = diagnose(store, command="advisor diagnose x").verdict.title
+        verdict = diagnose(store, command="advisor diagnose x").verdict
         points = store.con.execute(
             "SELECT bytes, max(busbw_gbps) FROM bench WHERE op = 'all_reduce' AND busbw_gbps > 0 "
             "GROUP BY bytes ORDER BY bytes"
         ).fetchall()
-    found = re.search(r"half of it from about ([\d.]+) MB on", title)
-    assert found, title
-    half_bytes = float(found[1]) * 1e6
+    half_bytes = verdict.values["half_bytes"]
     best = max(speed for _, speed in points)
     assert max(speed for size, speed in points if size < half_bytes) < best / 2
     assert min(speed for size, speed in points if size > half_bytes) >= best / 2

@@ -21,6 +21,7 @@ def finding(rule: str, savings: int | None, severity: str = "warning", **fields:
         message="",
         where=fields.pop("where", "here"),
         savings_ns=savings,
+        probability=fields.pop("probability", 0.9),
         **fields,
     )
 

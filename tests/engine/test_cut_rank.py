@@ -27,5 +27,5 @@ def test_a_rank_cut_short_leaves_the_question_open(
         derive(store)
         verdict = diagnose(store, command="advisor diagnose x").verdict
     assert verdict.cause == "unknown"
-    assert "1 of 2 ranks cannot tell" in verdict.title
-    assert "The recording of rank 1 is cut too short to count" in verdict.why
+    assert verdict.reason == "ranks-cut"
+    assert verdict.values["cut"] == [1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from advisor import api
 from advisor.engine.numbering import number_verdict, token
-from advisor.findings import Verdict
+from advisor.findings import Verdict, VerdictKind
 from advisor.report.perfetto import finding_trace
 from tests.report.support import make_report
 
@@ -33,6 +33,11 @@ def test_a_fix_names_the_findings_own_number_in_every_format() -> None:
 def test_a_verdict_repeats_the_number_of_its_own_runs_finding() -> None:
     findings = make_report().findings
     second = findings[1]
-    verdict = Verdict(title="", cause="x", next_steps=[f"advisor open {token(second.id)} PATH"])
+    verdict = Verdict(
+        kind=VerdictKind.SURE,
+        title="",
+        cause="x",
+        next_steps=[f"advisor open {token(second.id)} PATH"],
+    )
     named = number_verdict(verdict, second.run, findings)
     assert named.next_steps == ["advisor open 2 PATH"]

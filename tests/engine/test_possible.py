@@ -1,4 +1,4 @@
-"""Savings of a rule that cannot be are left out or bounded, and said."""
+"""Savings of a rule that cannot be are left out or bounded; the rule's author is told."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ STEP_NS = 100_000_000
 def test_numbers_that_cannot_be_are_said(
     value: float, step_ns: int | None, kept: int | None, says: str
 ) -> None:
-    savings, words = possible("mine", {"savings_ns": value}, step_ns)
+    savings, mistakes = possible({"savings_ns": value}, step_ns)
     assert savings["savings_ns"] == kept
-    assert words.startswith("Rule mine gives what cannot be: ")
-    assert says in words
+    assert any(says in mistake for mistake in mistakes)
 
 
 def test_what_can_be_is_kept_without_a_word() -> None:
     row = {"savings_ns": 5e6, "savings_low_ns": 4e6, "savings_high_ns": 7e6}
-    assert possible("mine", row, STEP_NS) == ({name: int(row[name]) for name in row}, "")
+    assert possible(row, STEP_NS) == ({name: int(row[name]) for name in row}, [])

@@ -84,10 +84,9 @@ def test_missing_ranks_take_the_sure_part_and_are_named(ranks: list[int], who: s
     assert (finding.savings_low_ns, bool(finding.savings_ns)) == (0, True)
     assert f"{who} not read: waiting for" in finding.message
     assert report.verdict.cause == "unknown"
+    assert report.verdict.reason == "ranks-missing"
     assert report.verdict.savings_ns is None
-    seen = "for the network. Seen all the same: gradient all_reduce calls stop"
-    assert seen in report.verdict.title
-    assert report.verdict.next_steps[1].startswith("or try, for up to ")
+    assert any("to try, for up to " in step for step in report.verdict.next_steps)
     (said,) = report.runs[0].caveats
     assert said.code == "ranks-not-read"
     assert said.values["missing"] == [rank for rank in range(4) if rank not in ranks]

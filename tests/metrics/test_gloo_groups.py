@@ -77,7 +77,7 @@ def test_several_groups_without_metadata_are_not_compared_and_it_is_said(
     assert not blame & {finding.rule for finding in report.findings}
     assert any(note.code == "groups-not-recorded" for note in report.runs[0].notes)
     assert report.verdict.cause == "unknown"
-    assert "which process group a call belongs to is not recorded" in report.verdict.title
+    assert report.verdict.reason == "groups-missing"
 
 
 NAMES = {rank: ["0", f"row {rank // 2}", f"column {rank % 2}"] for rank in range(4)}

@@ -23,6 +23,7 @@ from advisor.findings import (
     Severity,
     Table,
     Verdict,
+    VerdictKind,
     Window,
 )
 from advisor.store.store import Store
@@ -206,6 +207,10 @@ def make_report(*, name: str = "rank 2", ranks: int = 4, late_rank: int = 2) -> 
         command="advisor diagnose traces/",
         runs=[summary(ranks)],
         verdict=Verdict(
+            kind=VerdictKind.SURE,
+            reason="finding",
+            severity=Severity.CRITICAL,
+            finding=straggler.id,
             title=f"{name} is slow: 20 ms of every 100 ms step (20 %) waits for it.",
             cause="straggler-rank",
             savings_ns=20 * MS,
@@ -224,7 +229,11 @@ def make_healthy_report() -> FindingsReport:
         update={
             "findings": [],
             "outcomes": [Outcome(run=RUN, rule="slow-ring-link", outcome=OutcomeKind.PASSED)],
-            "verdict": Verdict(title="Nothing to fix: 3 % of the step waits.", cause="healthy"),
+            "verdict": Verdict(
+                kind=VerdictKind.HEALTHY,
+                title="Nothing to fix: 3 % of the step waits.",
+                cause="healthy",
+            ),
         }
     )
 

@@ -148,22 +148,6 @@ def test_markdown_escapes_names_and_draws_the_table() -> None:
     assert len(re.findall(r"(?<!\\)\|", row)) == 6
 
 
-def test_the_head_fits_ten_lines_and_keeps_whole_sentences_and_the_proof() -> None:
-    report = make_report()
-    why = " ".join(
-        f"Sentence {n} says something that takes about one line of text." for n in range(9)
-    )
-    steps = ["first " + "word " * 30, "second " + "word " * 40, "prove it: advisor compare OLD NEW"]
-    report.verdict = report.verdict.model_copy(update={"why": why, "next_steps": steps})
-    head = render(report, None, "text").split("\n\n")[0].splitlines()
-    assert len(head) <= 10
-    text = " ".join(" ".join(head).split())
-    assert "Sentence 0" in text
-    assert "prove it: advisor compare" in text
-    assert "second" not in text
-    assert text[: text.index(" NEXT")].endswith("of text.")
-
-
 def test_a_place_is_folded_and_not_cut() -> None:
     report = make_report()
     place = "first all_gather, group data parallel, stage 3"

@@ -125,7 +125,7 @@ def test_timeline_draws_waiting_transfer_and_outlines_the_culprit(page: str) -> 
 def test_healthy_run_says_that_there_is_nothing_to_do() -> None:
     with make_store(late_rank=-1) as store:
         page = render(make_healthy_report(), store, "html")
-    assert "Nothing found to fix" in page
+    assert '<p class="state">Healthy</p>' in page
     assert "Nothing to do on this evidence." in page
     assert "<article" not in page
 
@@ -261,11 +261,3 @@ def test_a_long_cell_is_wrapped_and_not_cut(page: str) -> None:
         store.con.execute("UPDATE source SET note = ?", ["advice " * 40])
         html = render(make_report(), store, "html")
     assert 'class="words">advice advice' in html
-
-
-def test_a_run_with_something_to_try_is_not_called_one_without_anything_to_fix() -> None:
-    report = make_healthy_report()
-    report.verdict.next_steps = ["to try, for up to 1 ms per step: num_workers=4"]
-    html = render(report, None, "html")
-    assert "No sure gain, something to try" in html
-    assert "Nothing found to fix" not in html

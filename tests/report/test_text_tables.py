@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.findings import Table, Verdict
+from advisor.findings import Table, Verdict, VerdictKind
 from advisor.report import benchmark, render
 from advisor.report.sections import quality
 from advisor.report.text_table import text_table
@@ -85,9 +85,8 @@ def test_a_table_of_one_column_or_none_is_shown() -> None:
 
 def two_runs(ranks: tuple[int, int]) -> list[str]:
     report = make_report()
-    long = "One more sentence that takes the better part of a line. " * 8
     verdict = report.verdict.model_copy(
-        update={"why": long, "next_steps": ["do this first", long, "prove it: so"]}
+        update={"why": "One sentence.", "next_steps": ["do this first", "prove it: so"]}
     )
     report.verdict = verdict
     report.runs = [
@@ -95,7 +94,9 @@ def two_runs(ranks: tuple[int, int]) -> list[str]:
             update={
                 "run": f"job{number}",
                 "ranks_read": count,
-                "verdict": Verdict(title="a long title " * 12, cause="unknown"),
+                "verdict": Verdict(
+                    kind=VerdictKind.INCONCLUSIVE, title="a long title " * 12, cause="unknown"
+                ),
             }
         )
         for number, count in enumerate(ranks)

@@ -11,10 +11,10 @@ from advisor.report.charts.scene import DataTable
 from advisor.report.sections import roofline, size
 from advisor.report.sections.section import Section
 from advisor.report.tables import rows
-from advisor.report.whole_trace import WHOLE_TRACE
 from advisor.store.store import Store
 
 _MAX_ROWS = 64
+WHOLE_TRACE = "whole-trace"  # of ``RunSummary.step_source``: no steps are marked
 _RESIDUAL = "Effects smaller than the clock residual are not taken as evidence."
 _NOT_ALIGNED = "No calls of several ranks were timed together: no clocks to align."
 

@@ -15,11 +15,16 @@ from advisor.report.tables import rows
 from advisor.store.store import Store
 
 # Causes of a sweep's verdict: its page is about the sweep, not about the baseline's findings.
-# UNTOLD: no alternative ran to its end, too little of the present settings did, or what won was
-# never confirmed.
-WON, KEPT, MODELLED, UNTOLD = "sweep-won", "sweep-kept", "sweep-modelled", "sweep-untold"
+# INCONCLUSIVE: no alternative ran to its end, too little of the present settings did, or what won
+# was never confirmed.
+WON, KEPT, MODELLED, INCONCLUSIVE = (
+    "sweep-won",
+    "sweep-kept",
+    "sweep-modelled",
+    "sweep-inconclusive",
+)
 WON_EMULATED = "sweep-won-emulated"
-VERDICTS = (WON, WON_EMULATED, KEPT, MODELLED, UNTOLD)
+VERDICTS = (WON, WON_EMULATED, KEPT, MODELLED, INCONCLUSIVE)
 # Peaks of memory that differ by less are alike (as on the sweep's frontier).
 _SAME_MEMORY = 1.01
 

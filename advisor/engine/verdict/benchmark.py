@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from advisor.config.hardware import find_device
 from advisor.engine.sandbox import Sandbox
-from advisor.findings import Verdict
-from advisor.vocabulary.words import duration, percent, significant, size
 
 _BEST = """
 SELECT op, max(ranks) AS ranks, max(busbw_gbps) AS best, arg_max(bytes, busbw_gbps) AS best_bytes,
@@ -23,38 +22,42 @@ ORDER BY op <> 'all_reduce', op
 """
 
 
-def of_benchmark(sandbox: Sandbox) -> Verdict | None:
-    """Best bandwidth and fitted cost of each collective; None without a benchmark.
+@dataclass(frozen=True)
+class Benchmark:
+    """Its first operation (all_reduce if there). ``half_bytes``: from which size on half of the
+    best bandwidth is reached; ``of_links``: the best as a share of the device's links; ``fits``:
+    by operation the size below which a call is mostly latency. None where it is not known."""
 
-    Wrong results come first where it found some.
-    """
+    op: str
+    ranks: int | None
+    best_gbps: float
+    best_bytes: float
+    smallest_ns: float
+    half_bytes: float | None
+    link_gbps: float | None
+    device: str
+    wrong: Sequence[str]
+    fits: dict[str, float]
+
+
+def read_benchmark(sandbox: Sandbox) -> Benchmark | None:
+    """Best bandwidth and fitted cost; None without a benchmark."""
     rows = sandbox.records(_BEST)
     if not rows:
         return None
     first = rows[0]
-    on = f" on {first['ranks']} ranks" if first["ranks"] else ""
-    wrong = [row["op"] for row in rows if row["wrong"]]
-    fits = {row["op"]: row for row in sandbox.records(_FITS)}
-    half = _half_bytes(sandbox, first["op"], first["best"])
-    from_size = f", half of it from about {size(half)} on" if half else ""
-    title = (
-        f"The benchmark found wrong results in {', '.join(wrong)}."
-        if wrong
-        else f"{first['op']} reaches {significant(first['best'])} GB/s bus bandwidth{on} "
-        f"(at {size(first['best_bytes'])}){from_size}; what a training step loses needs a trace."
-    )
-    fitted = ""
-    if fits:
-        fitted = " Below n* a call is mostly latency, by one fitted line: " + ", ".join(
-            f"{op} {size(row['n_star_bytes'])}" for op, row in fits.items()
-        ) + "."  # fmt: skip
-    reached = ", ".join(f"{row['op']} {significant(row['best'])} GB/s" for row in rows)
-    return Verdict(
-        title=title,
-        cause="benchmark",
-        why=f"Best bus bandwidth: {reached}{_hardware(sandbox, first)}. The smallest "
-        f"{first['op']} takes {duration(first['smallest_us'] * 1e3)}.{fitted}",
-        next_steps=["pass these files together with traces of the job: advisor explain all-ranks"],
+    device, link_gbps = _hardware(sandbox)
+    return Benchmark(
+        op=first["op"],
+        ranks=first["ranks"],
+        best_gbps=first["best"],
+        best_bytes=first["best_bytes"],
+        smallest_ns=first["smallest_us"] * 1e3,
+        half_bytes=_half_bytes(sandbox, first["op"], first["best"]),
+        link_gbps=link_gbps,
+        device=device,
+        wrong=[row["op"] for row in rows if row["wrong"]],
+        fits={row["op"]: row["n_star_bytes"] for row in sandbox.records(_FITS)},
     )
 
 
@@ -78,15 +81,9 @@ def _half_bytes(sandbox: Sandbox, op: str, best: float) -> float | None:
     return float(below["bytes"] * (above["bytes"] / below["bytes"]) ** part)
 
 
-def _hardware(sandbox: Sandbox, best: dict[str, Any]) -> str:
-    """What the links of the benchmark's device would give, where it ran inside one host."""
+def _hardware(sandbox: Sandbox) -> tuple[str, float | None]:
+    """The benchmark's device and what its links give, where it ran inside one host."""
     rows = sandbox.records("SELECT DISTINCT name FROM topology WHERE kind = 'bench-device'")
     across = sandbox.records("SELECT 1 AS one FROM topology WHERE kind = 'bench-host' LIMIT 1")
     device = find_device(rows[0]["name"]) if len(rows) == 1 and not across else None
-    if device is None or not device.link_gbps:
-        return ""
-    share = percent(best["best"] / device.link_gbps)
-    return (
-        f"; the links of one {device.name} give {significant(device.link_gbps)} GB/s by data "
-        f"sheet, {best['op']} reaches {share} of it"
-    )
+    return ("", None) if device is None else (device.name, device.link_gbps or None)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from advisor.engine import diagnose
-from advisor.engine.step_words import of_trace
 from advisor.findings import FindingsReport
 from advisor.ingest import ingest
 from advisor.metrics import derive
@@ -41,25 +40,16 @@ def flat(text: str) -> str:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_the_whole_trace_as_one_step_is_said_and_is_no_every_step(form: str) -> None:
-    report = report_of("whole-trace", [0])
-    assert report.findings[0].rule == "redundant-collectives"
-    assert report.findings[0].title == "700 tiny all_reduce calls in the trace"
-    shown = flat(render(report, None, form))
-    assert "o step annotations: the whole trace is taken as one step" in shown
-    assert "figures are per trace" in shown
-    assert "every step" not in flat(report.verdict.title + report.verdict.why)
-    for finding in report.findings:
-        assert not re.search(r"(every|per|each) step", finding.title + finding.message)
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_a_period_taken_as_the_step_is_said(form: str) -> None:
-    report = report_of("collective-period", [0, 1, 2, 3])
-    shown = flat(render(report, None, form))
-    words = "a repeating pattern was taken as the step: 4 of 700 ms, may be a micro-batch"
-    assert words in shown
-    assert "in every step" in report.findings[0].title
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [("whole-trace", "steps-whole-trace"), ("collective-period", "steps-by-period")],
+)
+def test_where_steps_come_from_is_said_in_every_format(form: str, source: str, code: str) -> None:
+    report = report_of(source, [0] if source == "whole-trace" else [0, 1, 2, 3])
+    (note,) = report.runs[0].caveats
+    assert note.code == code
+    assert flat(note.text)[1:] in flat(render(report, None, form))
+    assert report.verdict.values["whole_trace"] is (source == "whole-trace")
 
 
 def test_annotated_steps_need_no_words() -> None:
@@ -82,17 +72,3 @@ def test_communication_in_no_step_is_counted(shared_data: Path) -> None:
     )  # fmt: skip
     assert missing.code == "ranks-not-read"
     assert missing.values == {"missing": [*range(1, 8)], "ranks_read": 1, "world_size": 8}
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("285 ms of every step (25 %)", "285 ms of the trace (25 %)"),
-        ("idles 24 ms of every 60.1 ms step for", "idles 24 ms of the 60.1 ms trace for"),
-        ("3 ms per step; 2 % of the step", "3 ms in the trace; 2 % of the trace"),
-        ("A step takes 691 ms: compute 95 % (1 step).", "The trace takes 691 ms: compute 95 %."),
-        ("reduces steps every N steps", "reduces steps every N steps"),
-    ],
-)  # fmt: skip
-def test_words_for_a_trace(text: str, words: str) -> None:
-    assert of_trace(text) == words

@@ -1,0 +1,133 @@
+"""What a verdict rests on, read once: shares of the step, what is missing, what clocks hide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.engine.facts import Facts, ranks_not_read
+from advisor.engine.notes import WHOLE_TRACE
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.unread import partly_read_share
+from advisor.engine.verdict.benchmark import Benchmark, read_benchmark
+from advisor.engine.verdict.clocks import Clocks, read_clocks
+from advisor.engine.verdict.coverage import Coverage, read_coverage
+from advisor.findings import Finding, Note
+from advisor.store.notes import NOT_RECORDED
+
+_ALONE = (
+    "SELECT rank FROM call WHERE coalesce(group_size, 2) > 1 "
+    "GROUP BY rank HAVING max(coalesce(matched_ranks, 1)) <= 1 ORDER BY rank"
+)
+_EMPTY = (
+    "SELECT rank FROM rank_step GROUP BY rank "
+    "HAVING sum(compute_ns) = 0 AND sum(comm_ns) = 0 ORDER BY rank"
+)
+_COMMUNICATES = (
+    "SELECT 1 AS one FROM collective UNION ALL SELECT 1 FROM rank_step WHERE comm_ns > 0 LIMIT 1"
+)
+_SHARES = (
+    "SELECT sum(exposed_comm_ns)::DOUBLE / sum(window_ns) AS exposed, "
+    "sum(compute_ns)::DOUBLE / sum(window_ns) AS compute, "
+    "sum(idle_ns)::DOUBLE / sum(window_ns) AS idle, "
+    "coalesce(sum(hidden_comm_ns)::DOUBLE / nullif(sum(comm_ns), 0), 0) AS hidden, "
+    "coalesce(bool_and(exposed_wait_ns IS NOT NULL), false) AS wait_known FROM rank_step"
+)
+
+
+_LOSSES = {"file-not-read", "file-lost-records", "file-partly-read", "ranks-cut"}
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Parts of the mean step of all ranks, from 0 to 1; ``hidden`` is of communication."""
+
+    exposed: float
+    compute: float
+    idle: float
+    hidden: float
+    wait_known: bool
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Everything that the table looks at. ``shares`` is None where no step was recorded whole."""
+
+    facts: Facts
+    findings: Sequence[Finding]
+    whole_trace: bool
+    shares: Shares | None
+    steps_seen: int
+    events: int
+    traced_ranks: int
+    missing_ranks: Sequence[int]
+    cut_ranks: Sequence[int]
+    alone_ranks: Sequence[int]
+    empty_ranks: Sequence[int]
+    communicates: bool
+    groups_known: bool
+    partly_read: float
+    lacks_kernels: bool
+    losses: Sequence[str]
+    clocks: Clocks | None
+    coverage: Coverage | None
+    benchmark: Benchmark | None
+    formats: frozenset[str]
+
+    @property
+    def step_ns(self) -> int:
+        """The run's step time; 0 without steps."""
+        return self.facts.step_ns or 0
+
+
+def read_situation(
+    findings: Sequence[Finding], sandbox: Sandbox, facts: Facts, source: str, notes: Sequence[Note]
+) -> Situation:
+    """Read the facts of the run in ``sandbox``."""
+    shares = _shares(sandbox, facts)
+    whole = {row["rank"] for row in sandbox.records("SELECT rank FROM whole_rank")}
+    read = [row["rank"] for row in sandbox.records("SELECT rank FROM rank ORDER BY rank")]
+    (counted,) = sandbox.records(
+        "SELECT coalesce(sum(events_read), 0)::BIGINT AS events, "
+        "count(*) FILTER (events_read > 0) AS ranks FROM rank"
+    )
+    return Situation(
+        facts=facts,
+        findings=findings,
+        whole_trace=source == WHOLE_TRACE,
+        shares=shares,
+        steps_seen=_count(sandbox, "SELECT count(*) AS n FROM step"),
+        events=int(counted["events"]),
+        traced_ranks=int(counted["ranks"]),
+        missing_ranks=[] if facts.all_ranks else ranks_not_read(sandbox, facts),
+        cut_ranks=[rank for rank in read if whole and rank not in whole],
+        alone_ranks=[] if facts.all_ranks else _ranks(sandbox, _ALONE),
+        empty_ranks=_ranks(sandbox, _EMPTY),
+        communicates=bool(sandbox.records(_COMMUNICATES)),
+        groups_known=not any(note.code == "groups-not-recorded" for note in notes),
+        partly_read=partly_read_share(sandbox, facts),
+        lacks_kernels=any(NOT_RECORDED in note.values.get("codes", ()) for note in notes),
+        losses=[note.text for note in notes if note.code in _LOSSES],
+        clocks=read_clocks(findings, sandbox, facts) if shares is not None else None,
+        coverage=read_coverage(sandbox),
+        benchmark=read_benchmark(sandbox) if shares is None else None,
+        formats=sandbox.formats,
+    )
+
+
+def _shares(sandbox: Sandbox, facts: Facts) -> Shares | None:
+    if not facts.steps or not facts.step_ns:
+        return None
+    (row,) = sandbox.records(_SHARES)
+    return None if row["exposed"] is None else Shares(**row)
+
+
+def _ranks(sandbox: Sandbox, query: str) -> list[int]:
+    return [int(row["rank"]) for row in sandbox.records(query)]
+
+
+def _count(sandbox: Sandbox, query: str) -> int:
+    (row,) = sandbox.records(query)
+    found: Any = row["n"]
+    return int(found)

@@ -1,0 +1,29 @@
+"""Facts, then the table, then the words: the one way to a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.engine.facts import Facts
+from advisor.engine.notes import note
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.verdict.facts import read_situation
+from advisor.engine.verdict.table import decide
+from advisor.engine.verdict.words import in_words
+from advisor.findings import Finding, Note, Verdict
+
+
+def verdict_of(
+    findings: Sequence[Finding], sandbox: Sandbox, facts: Facts, source: str, notes: Sequence[Note]
+) -> tuple[Verdict, list[Note]]:
+    """What the run's reader sees first, and what it leaves open.
+
+    ``findings`` are causes, ranked; ``source`` is how steps were found, ``notes`` are of inputs.
+    """
+    situation = read_situation(findings, sandbox, facts, source, notes)
+    decision = decide(situation)
+    open_ = []
+    if (clocks := situation.clocks) is not None and decision.reason != "clocks":
+        hidden = {"differ_ns": clocks.differ_ns, "exposed_ns": clocks.exposed_ns}
+        open_.append(note("link-may-hide", **hidden))
+    return in_words(decision, situation, sandbox), open_

@@ -1,0 +1,208 @@
+"""The decision table: rows in order, the first whose condition holds makes the verdict.
+
+Findings compete by expected gain, the probability that their cause is real times the middle of
+what it costs; of those that are worth it the first in the ranking is named. What would make every
+gain doubtful (nothing recorded, ranks missing, clocks that may hide a link) stands between the
+gains that are large and those that are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from advisor.engine.causes import expected_ns, is_option
+from advisor.engine.verdict.facts import Shares, Situation
+from advisor.findings import Finding, Severity, VerdictKind
+
+LARGE = 0.03  # of the step, expected: worth a warning (as advisor.engine.evaluate grades)
+SMALL = 0.01  # below, nobody's afternoon
+LOST = 0.10  # of the step, exposed or idle: not healthy, whether a cause is known or not
+SURE = 0.9  # probability that the cause is real
+WIDE = 4.0  # high end over low end: the cost is of unknown size
+LEAST_COVERED = 0.9  # of the device's busy time, to call a run healthy
+_LEAST_STEPS = 2  # one step alone does not show what is lost every time
+# Waiting or exposed time itself, with nobody behind it: a loss, not a cause.
+_NOBODYS = frozenset({"jitter", "exposed-communication"})
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The shape, why it was chosen, and the finding it is about if any."""
+
+    kind: VerdictKind
+    reason: str
+    finding: Finding | None = None
+
+
+class Row(NamedTuple):
+    """``choose`` gives a decision where the row's condition holds, else None."""
+
+    name: str
+    choose: Callable[[Situation, Shares], Decision | None]
+
+
+def decide(situation: Situation) -> Decision:
+    """The verdict's shape by the first row that holds."""
+    broken = _without_gain(situation, {Severity.CRITICAL})
+    if broken is not None:
+        return Decision(VerdictKind.SURE, "broken", broken)
+    if situation.shares is None:
+        return _without_steps(situation)
+    for row in TABLE:
+        found = row.choose(situation, situation.shares)
+        if found is not None:
+            return found
+    raise AssertionError("the last row of the table always holds")
+
+
+def _large(it: Situation, _: Shares) -> Decision | None:
+    return _best(it, LARGE)
+
+
+def _small(it: Situation, _: Shares) -> Decision | None:
+    return _best(it, SMALL)
+
+
+def _best(it: Situation, least: float) -> Decision | None:
+    likely = [
+        item
+        for item in it.findings
+        if not is_option(item)
+        and expected_ns(item) >= least * it.step_ns
+        # Some waiting is normal on any machine.
+        and (item.rule not in _NOBODYS or (item.savings_ns or 0) >= LOST * it.step_ns)
+    ]
+    if not likely:
+        return None
+    # A cause comes before the bare loss that it is a part of.
+    causes = [item for item in likely if item.rule not in _NOBODYS]
+    return about((causes or likely)[0])
+
+
+def about(finding: Finding) -> Decision:
+    """The shape of a verdict on this finding."""
+    if finding.rule in _NOBODYS:
+        return Decision(VerdictKind.LOSSY, finding.rule, finding)
+    if finding.evidence.facts.get("probe") == "denies":
+        return Decision(VerdictKind.INCONCLUSIVE, "probe-denies", finding)
+    if (finding.probability or 0.0) < SURE:
+        return Decision(VerdictKind.PROBABLE, "finding", finding)
+    low, high = finding.savings_low_ns, finding.savings_high_ns
+    if low is not None and high is not None and high > WIDE * low:
+        return Decision(VerdictKind.UNKNOWN_COST, "finding", finding)
+    return Decision(VerdictKind.SURE, "finding", finding)
+
+
+def _hidden_link(it: Situation, _: Shares) -> Decision | None:
+    """Clocks that may hide a link which costs more than every finding gives."""
+    if it.clocks is None or any(item.rule == "slow-ring-link" for item in it.findings):
+        return None
+    top = next((item for item in it.findings if item.severity != Severity.INFO), None)
+    if top is None:
+        return None
+    # What the finding gives may be in the same calls: the doubt is about what is left of them.
+    gain_ns = top.savings_ns or 0
+    left_ns = it.clocks.hidden_ns - max(gain_ns, top.savings_high_ns or 0)
+    if left_ns >= max(LOST * it.step_ns, gain_ns):
+        return Decision(VerdictKind.INCONCLUSIVE, "clocks")
+    return None
+
+
+def _setting(it: Situation, _: Shares) -> Decision | None:
+    found = _without_gain(it, {Severity.CRITICAL, Severity.WARNING})
+    return None if found is None else Decision(VerdictKind.SURE, "setting", found)
+
+
+def _blind(it: Situation, _: Shares) -> Decision | None:
+    """The recording does not hold what a verdict speaks of."""
+    if it.empty_ranks:
+        return Decision(VerdictKind.INCONCLUSIVE, "nothing-recorded")
+    if it.facts.world_size != 1 and not it.communicates:
+        return Decision(VerdictKind.INCONCLUSIVE, "no-communication")
+    several = (it.facts.world_size or 2) > 1
+    if it.coverage is not None and several and it.coverage.share < LEAST_COVERED:
+        return Decision(VerdictKind.INCONCLUSIVE, "unrecognised")
+    return None
+
+
+def _ranks_missing(it: Situation, shares: Shares) -> Decision | None:
+    if shares.exposed < LARGE:
+        return None
+    unknown = not (shares.wait_known or it.facts.all_ranks) or it.partly_read >= LARGE
+    if it.cut_ranks:
+        return Decision(VerdictKind.INCONCLUSIVE, "ranks-cut")
+    return Decision(VerdictKind.INCONCLUSIVE, "ranks-missing") if unknown else None
+
+
+def _groups_missing(it: Situation, shares: Shares) -> Decision | None:
+    if shares.exposed < LARGE or it.groups_known:
+        return None
+    return Decision(VerdictKind.INCONCLUSIVE, "groups-missing")
+
+
+def _one_step(it: Situation, shares: Shares) -> Decision | None:
+    if shares.exposed < LARGE or it.facts.steps >= _LEAST_STEPS:
+        return None
+    return Decision(VerdictKind.INCONCLUSIVE, "one-step")
+
+
+def _clocks(it: Situation, _: Shares) -> Decision | None:
+    if it.clocks is None or it.clocks.share < LOST:
+        return None
+    return Decision(VerdictKind.INCONCLUSIVE, "clocks")
+
+
+def _lossy(it: Situation, shares: Shares) -> Decision | None:
+    if max(shares.exposed, shares.idle) < LOST:
+        return None
+    return Decision(VerdictKind.LOSSY, "idle" if shares.idle > shares.exposed else "exposed")
+
+
+def _nobody_to_compare(it: Situation, _: Shares) -> Decision | None:
+    """Who never waits may be the one that all others wait for."""
+    if not it.alone_ranks:
+        return None
+    return Decision(VerdictKind.INCONCLUSIVE, "ranks-alone")
+
+
+def _healthy(_: Situation, __: Shares) -> Decision | None:
+    return Decision(VerdictKind.HEALTHY, "healthy")
+
+
+TABLE = (
+    Row("clocks may hide more than any finding gives", _hidden_link),
+    Row("a large expected gain", _large),
+    Row("a setting or fault that a log shows", _setting),
+    Row("the recording holds no work to judge", _blind),
+    Row("ranks are missing", _ranks_missing),
+    Row("process groups are missing", _groups_missing),
+    Row("one step is too little", _one_step),
+    Row("a small expected gain", _small),
+    Row("clocks may hide a link", _clocks),
+    Row("time is lost without a known cause", _lossy),
+    Row("no rank to compare with", _nobody_to_compare),
+    Row("healthy", _healthy),
+)
+"""Rows of runs with steps, in order; README of the table: docs/reading.md."""
+
+
+def _without_steps(it: Situation) -> Decision:
+    warned = _without_gain(it, {Severity.WARNING})
+    if warned is not None:
+        return Decision(VerdictKind.SURE, "setting", warned)
+    if it.steps_seen:
+        return Decision(VerdictKind.INCONCLUSIVE, "no-complete-step")
+    if it.benchmark is not None:
+        return Decision(VerdictKind.INCONCLUSIVE, "benchmark")
+    if it.events and it.formats & {"kineto", "nsys"} and not it.findings:
+        return Decision(VerdictKind.INCONCLUSIVE, "no-work")
+    return Decision(VerdictKind.INCONCLUSIVE, "no-trace")
+
+
+def _without_gain(it: Situation, severities: set[Severity]) -> Finding | None:
+    """The first finding of these severities whose cost per step nothing tells."""
+    return next(
+        (item for item in it.findings if item.severity in severities and not item.savings_ns), None
+    )

@@ -1,0 +1,198 @@
+"""A decision in words: title, at most two sentences of why, at most three commands or edits.
+
+The words stand in :mod:`advisor.vocabulary.messages`; what they say is in ``Verdict.values``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from advisor.engine import recording
+from advisor.engine.causes import is_option
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.verdict.facts import Situation
+from advisor.engine.verdict.table import SMALL, Decision
+from advisor.findings import Finding, Severity, Verdict, VerdictKind
+from advisor.vocabulary.messages import STEPS, VERDICTS, WHYS, say
+from advisor.vocabulary.words import fitted
+
+MOST_TITLE = 140
+MOST_STEPS = 3
+_ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
+_HIDDEN_HOSTS = 4
+
+
+def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
+    """The verdict that readers see, with the values that it rests on."""
+    values = _values(decision, it)
+    of_finding = decision.kind in _ABOUT_FINDINGS
+    code = _code(decision)
+    title = fitted(say(VERDICTS, code, values), MOST_TITLE)
+    found = decision.finding
+    if found is not None and decision.reason != "probe-denies":
+        why, steps = list(found.because), _of_finding(found)
+    else:
+        why, steps = _why(decision, values), _next(decision, it, sandbox)
+    return Verdict(
+        kind=decision.kind,
+        reason=decision.reason,
+        severity=_severity(decision),
+        title=title,
+        cause=_cause(decision),
+        finding=None if found is None else found.id,
+        values=values,
+        savings_ns=found.savings_ns if found is not None and of_finding else None,
+        why=" ".join(why[:2]),
+        next_steps=steps[:MOST_STEPS],
+    )
+
+
+def _code(decision: Decision) -> str:
+    if decision.kind in _ABOUT_FINDINGS:
+        assert decision.finding is not None
+        return decision.kind.value if decision.finding.savings_ns else "no-gain"
+    return decision.reason
+
+
+def _cause(decision: Decision) -> str:
+    if decision.finding is not None and decision.reason != "probe-denies":
+        return decision.finding.rule
+    if decision.kind is VerdictKind.HEALTHY:
+        return "healthy"
+    return "benchmark" if decision.reason == "benchmark" else "unknown"
+
+
+def _severity(decision: Decision) -> Severity:
+    """What is lost without a cause is never ``info``."""
+    if decision.kind is VerdictKind.LOSSY:
+        known = decision.finding is not None and decision.finding.severity is Severity.CRITICAL
+        return Severity.CRITICAL if known else Severity.WARNING
+    if decision.finding is not None and decision.kind in _ABOUT_FINDINGS:
+        return decision.finding.severity
+    return Severity.INFO
+
+
+def _values(decision: Decision, it: Situation) -> dict[str, Any]:
+    """Numbers and names that the words are made of."""
+    facts = it.facts
+    values: dict[str, Any] = {
+        "step_ns": facts.step_ns,
+        "whole_trace": it.whole_trace,
+        "steps": facts.steps,
+        "noise_ns": facts.noise_ns if facts.steps > 1 else None,
+        "ranks_read": facts.ranks_read,
+        "world_size": facts.world_size,
+        **(asdict(it.shares) if it.shares is not None else {}),
+    }
+    if (found := decision.finding) is not None:
+        values |= {
+            "cause": found.title.rstrip("."),
+            "rule": found.rule,
+            "probability": found.probability,
+            "gain_low_ns": found.savings_low_ns,
+            "gain_ns": found.savings_ns,
+            "gain_high_ns": found.savings_high_ns,
+            "share": (found.savings_ns or 0) / it.step_ns if it.step_ns else None,
+            "at_top": found.gain_range_ns() is not None,
+            "of_link": bool(found.links) or found.rule == "slow-ring-link",
+            "probed": bool(found.evidence.facts.get("probe")),
+            "probe_names": found.evidence.facts.get("probe_names"),
+        }
+    elif decision.kind in (VerdictKind.LOSSY, VerdictKind.HEALTHY):
+        option = next(iter(_options(it)), None)
+        values |= {"option": option.title if option else None,
+                   "option_ns": _most(option) if option else None}  # fmt: skip
+    return values | _reason_values(decision, it)
+
+
+def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
+    """What one reason's words need beside the step."""
+    match decision.reason:
+        case "ranks-cut":
+            return {"cut": list(it.cut_ranks)}
+        case "ranks-alone":
+            return {"alone": list(it.alone_ranks)}
+        case "ranks-missing":
+            return {"missing": list(it.missing_ranks)}
+        case "nothing-recorded":
+            everywhere = len(it.empty_ranks) == it.facts.ranks_read
+            return {"empty": [] if everywhere else list(it.empty_ranks)}
+        case "no-communication":
+            return {"lacks_kernels": it.lacks_kernels}
+        case "unrecognised":
+            return asdict(it.coverage) if it.coverage is not None else {}
+        case "clocks":
+            assert it.clocks is not None
+            return {**asdict(it.clocks), "hosts": list(it.clocks.hosts)[:_HIDDEN_HOSTS]}
+        case "benchmark":
+            assert it.benchmark is not None
+            return {**asdict(it.benchmark), "wrong": list(it.benchmark.wrong)}
+        case "no-work" | "no-trace":
+            counted = {"events": it.events, "ranks": it.traced_ranks, "findings": len(it.findings)}
+            return {**counted, "losses": list(it.losses)[:2]}
+        case "no-complete-step":
+            return {"losses": list(it.losses)[:2]}
+    return {}
+
+
+def _why(decision: Decision, values: dict[str, Any]) -> list[str]:
+    said = [say(WHYS, "step", values)] if "exposed" in values else []
+    if decision.reason in WHYS:
+        said.append(say(WHYS, decision.reason, values))
+    elif said:
+        said.append(say(WHYS, "option" if values.get("option") else "noise", values))
+    return [text for text in said if text]
+
+
+def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
+    match decision.reason:
+        case "ranks-missing" | "ranks-cut" | "ranks-alone":
+            return [*recording.all_ranks(sandbox), *_tries(it)]
+        case "no-work" | "nothing-recorded" | "no-trace" | "no-communication" | "unrecognised":
+            return recording.all_ranks(sandbox)
+        case "groups-missing":
+            return recording.groups(sandbox)
+        case "one-step" | "no-complete-step":
+            return [*recording.more_steps(sandbox), *_tries(it)]
+        case "clocks":
+            few = it.clocks is not None and len(it.clocks.hosts) <= 2
+            return [say(STEPS, "third-host" if few else "probe", {}), say(STEPS, "clocks", {})]
+        case "idle":
+            return [say(STEPS, "host", {}), *_tries(it)]
+        case "probe-denies":
+            assert decision.finding is not None
+            return _of_finding(decision.finding)
+        case "benchmark":
+            return [say(STEPS, "with-traces", {})]
+    return _tries(it)
+
+
+def _of_finding(found: Finding) -> list[str]:
+    proof = [say(STEPS, "proof", {"verify": found.verify})] if found.verify else []
+    return [*found.fix[: MOST_STEPS - len(proof)], *proof]
+
+
+def _tries(it: Situation) -> list[str]:
+    """How to try what may give something and may give nothing."""
+    return [
+        say(STEPS, "try", {"gain_ns": _most(item), "fix": item.fix[0]})
+        for item in _options(it)
+        if item.fix
+    ][:2]
+
+
+def _options(it: Situation) -> Sequence[Finding]:
+    """Findings that are no likely cause, and may be worth a try: those that give most first."""
+    least = SMALL * it.step_ns
+    worth = [
+        item
+        for item in it.findings
+        if is_option(item) and it.step_ns and (item.savings_ns or 0) >= least
+    ]
+    return sorted(worth, key=lambda item: -_most(item))
+
+
+def _most(item: Finding) -> int:
+    return max(item.savings_ns or 0, item.savings_high_ns or 0)

@@ -1,0 +1,121 @@
+"""The decision table: each row by what it needs, and no sentence in between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from advisor.engine.facts import Facts
+from advisor.engine.verdict.clocks import Clocks
+from advisor.engine.verdict.coverage import Coverage
+from advisor.engine.verdict.facts import Shares, Situation
+from advisor.engine.verdict.table import decide
+from advisor.findings import Evidence, Finding, Severity
+
+MS = 1_000_000
+STEP_NS = 100 * MS
+FACTS = Facts(
+    ranks_read=4, world_size=4, hosts=2, timeline="device", backend="nccl", residual_ns=0,
+    steps=8, step_ns=STEP_NS, noise_ns=MS,
+)  # fmt: skip
+BUSY = Shares(exposed=0.05, compute=0.93, idle=0.02, hidden=0.5, wait_known=True)
+
+
+def situation(**changes: Any) -> Situation:
+    healthy = Situation(
+        facts=FACTS, findings=[], whole_trace=False, shares=BUSY, steps_seen=8, events=9000,
+        traced_ranks=4, missing_ranks=[], cut_ranks=[], alone_ranks=[], empty_ranks=[],
+        communicates=True, groups_known=True, partly_read=0.0, lacks_kernels=False, losses=[],
+        clocks=None, coverage=None, benchmark=None, formats=frozenset({"kineto"}),
+    )  # fmt: skip
+    return replace(healthy, **changes)
+
+
+def finding(
+    rule: str = "straggler-rank", ms: float | None = 20, probability: float = 0.95, **more: Any
+) -> Finding:
+    gain = None if ms is None else round(ms * MS)
+    ends = {} if gain is None else {"savings_low_ns": gain // 2, "savings_high_ns": 3 * gain // 2}
+    fields: dict[str, Any] = {
+        "id": rule, "run": "r", "rule": rule, "severity": Severity.WARNING, "title": "It is slow",
+        "message": "m", "savings_ns": gain, "probability": probability, **ends, **more,
+    }  # fmt: skip
+    return Finding(**fields)
+
+
+def shares(**changes: float) -> Shares:
+    return replace(BUSY, **changes)
+
+
+FEW = replace(FACTS, ranks_read=1)
+WIDE = {"savings_low_ns": 2 * MS, "savings_high_ns": 60 * MS}
+CLOCKS = Clocks(exposed_ns=20 * MS, share=0.2, differ_ns=MS, hidden_ns=0, hosts=["a", "b", "c"])
+DENIED = Evidence(facts={"probe": "denies"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "reason"),
+    [
+        ({"findings": [finding()]}, "sure", "finding"),
+        ({"findings": [finding(probability=0.7)]}, "probable", "finding"),
+        ({"findings": [finding(**WIDE)]}, "unknown-cost", "finding"),
+        ({"findings": [finding("jitter")]}, "lossy", "jitter"),
+        ({"findings": [finding("jitter", ms=6)]}, "healthy", "healthy"),
+        ({"findings": [finding(probability=0.4)]}, "healthy", "healthy"),
+        ({"findings": [finding(ms=0.5)]}, "healthy", "healthy"),
+        ({"findings": [finding(evidence=DENIED)]}, "inconclusive", "probe-denies"),
+        ({"findings": [finding("desync", None, severity="critical")]}, "sure", "broken"),
+        ({"findings": [finding("no-gpudirect", None)]}, "sure", "setting"),
+        ({"findings": [finding("note", None, severity="info")]}, "healthy", "healthy"),
+        ({"findings": [finding("jitter"), finding()]}, "sure", "finding"),
+        ({}, "healthy", "healthy"),
+        ({"shares": shares(exposed=0.27)}, "lossy", "exposed"),
+        ({"shares": shares(idle=0.39)}, "lossy", "idle"),
+        ({"shares": shares(idle=0.5)}, "lossy", "idle"),
+        ({"empty_ranks": [1]}, "inconclusive", "nothing-recorded"),
+        ({"communicates": False}, "inconclusive", "no-communication"),
+        ({"coverage": Coverage(0.6, "combine", 49 * MS)}, "inconclusive", "unrecognised"),
+        ({"coverage": Coverage(0.97, "", 0)}, "healthy", "healthy"),
+        ({"facts": FEW, "shares": shares(wait_known=False)}, "inconclusive", "ranks-missing"),
+        ({"facts": FEW, "alone_ranks": [0]}, "inconclusive", "ranks-alone"),
+        ({"cut_ranks": [3]}, "inconclusive", "ranks-cut"),
+        ({"groups_known": False}, "inconclusive", "groups-missing"),
+        ({"facts": replace(FACTS, steps=1)}, "inconclusive", "one-step"),
+        ({"clocks": CLOCKS}, "inconclusive", "clocks"),
+        ({"shares": None}, "inconclusive", "no-complete-step"),
+        ({"shares": None, "steps_seen": 0}, "inconclusive", "no-work"),
+        ({"shares": None, "steps_seen": 0, "events": 0}, "inconclusive", "no-trace"),
+    ],
+)
+def test_each_situation_has_one_shape(changes: dict[str, Any], kind: str, reason: str) -> None:
+    decision = decide(situation(**changes))
+    assert (decision.kind, decision.reason) == (kind, reason)
+
+
+def test_a_large_gain_is_said_though_ranks_are_missing_and_a_small_one_is_not() -> None:
+    missing = {"facts": FEW, "shares": shares(wait_known=False)}
+    assert decide(situation(findings=[finding()], **missing)).kind == "sure"
+    assert decide(situation(findings=[finding(ms=2)], **missing)).reason == "ranks-missing"
+
+
+def test_a_link_that_clocks_may_hide_comes_before_a_smaller_gain() -> None:
+    hidden = replace(CLOCKS, hidden_ns=50.0 * MS)
+    assert decide(situation(findings=[finding()], clocks=hidden)).reason == "clocks"
+    assert decide(situation(findings=[finding(ms=40)], clocks=hidden)).reason == "finding"
+    of_link = finding("slow-ring-link")
+    assert decide(situation(findings=[of_link], clocks=hidden)).reason == "finding"
+
+
+def test_a_run_is_healthy_only_with_all_ranks_and_what_its_devices_did_known() -> None:
+    """Every way to lack something that could contradict it, one at a time."""
+    lacking: list[dict[str, Any]] = [
+        {"communicates": False},
+        {"coverage": Coverage(0.5, "", 0)},
+        {"empty_ranks": [0]},
+        {"alone_ranks": [0], "facts": FEW},
+        {"groups_known": False},
+        {"clocks": CLOCKS},
+    ]
+    assert all(decide(situation(**one)).kind != "healthy" for one in lacking)

@@ -86,10 +86,7 @@ def _sections(
     if store is not None:
         if comparison is not None or not _of_different_jobs(report):
             found.append(strategies.build(store, runs, comparison))
-        found += [
-            breakdown.build(store, run.run, several=several)
-            for run in report.runs
-        ]
+        found += [breakdown.build(store, run.run, several=several) for run in report.runs]
     found.append(findings.build(report, store))
     if store is not None:
         for section in (collectives, ranks, changes, sweep):

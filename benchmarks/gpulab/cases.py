@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+import zlib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from benchmarks.gpulab import bases, edits
+from benchmarks.gpulab import bases, edits, faults_hardware, faults_host, faults_script
 from benchmarks.gpulab.faults import FAULTS, Place
 from benchmarks.gpulab.job import Job
 
 SIZES = (0.05, 0.08, 0.15, 0.3, 0.5)
 PER_KIND = 3
+_KINDS_FROM = (faults_hardware, faults_host, faults_script)  # importing them registers the kinds
 
 
 @dataclass(frozen=True)
@@ -63,18 +65,16 @@ class Case:
 def plans(seed: int) -> list[Plan]:
     """All cases of a seed."""
     made = []
-    number = seed * 100_000
-    for kind, fault in FAULTS.items():
-        for i in range(PER_KIND):
-            number += 1
+    for i in range(PER_KIND):
+        for kind in sorted(FAULTS):
+            fault = FAULTS[kind]
             rng = random.Random(f"{seed}/{kind}/{i}")
             strategy = fault.strategies[(i + rng.randrange(2)) % len(fault.strategies)]
-            job = _base(strategy, rng, number, fault.hosts)
+            job = _base(strategy, rng, _number(seed, f"{kind}/{i}"), fault.hosts)
             size = SIZES[(i + seed + len(kind)) % len(SIZES)]
-            made.append(
-                Plan(f"{kind}-{i}", kind, job, size, f"{seed}/{kind}/{i}/fault", quick=i == 0)
-            )
-    return made + _edited(seed) + _large(seed) + _varied(seed) + _controls(seed, number)
+            draw = f"{seed}/{kind}/{i}/fault"
+            made.append(Plan(f"{kind}-{i}", kind, job, size, draw, quick=i == 0))
+    return made + _edited(seed) + _large(seed) + _varied(seed) + _controls(seed)
 
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -91,12 +91,11 @@ _EDITED_KINDS = (
 def _edited(seed: int) -> list[Plan]:
     """Faults and controls in recordings that are not whole."""
     made = []
-    number = seed * 100_000 + 50_000
-    for form in (*edits.KINDS, *FORMS):
+    for turn, form in enumerate((*edits.KINDS, *FORMS)):
         for i in range(4):
-            number += 1
+            number = _number(seed, f"{form}/{i}")
             rng = random.Random(f"{seed}/{form}/{i}")
-            kind = _EDITED_KINDS[(number + i) % len(_EDITED_KINDS)]
+            kind = _EDITED_KINDS[(3 * turn + i + seed) % len(_EDITED_KINDS)]
             control = i == 3
             fault = FAULTS[kind]
             strategy = "ddp" if control else fault.strategies[rng.randrange(len(fault.strategies))]
@@ -133,7 +132,7 @@ def _large(seed: int) -> list[Plan]:
     made = []
     for i, (hosts, kind) in enumerate(_LARGE):
         rng = random.Random(f"{seed}/large/{i}")
-        number = seed * 100_000 + 60_000 + i
+        number = _number(seed, f"large/{i}")
         strategy = rng.choice(("ddp", "hsdp")) if hosts < 32 else "ddp"
         job = bases.base(strategy, rng, number, 1)
         few: dict[str, Any] = {
@@ -181,7 +180,7 @@ def _varied(seed: int) -> list[Plan]:
     """Compiled jobs, CUDA graphs, other transports: healthy, and with a throttled or late rank."""
     made = []
     for i, (form, strategy, fields) in enumerate(_VARIANTS):
-        number = seed * 100_000 + 70_000 + i * 3
+        number = _number(seed, f"{form}/{strategy}")
         rng = random.Random(f"{seed}/{form}/{strategy}")
         job = bases.base(strategy, rng, number)
         if form in ("symmetric", "custom"):  # peer memory reaches inside a host only
@@ -205,6 +204,11 @@ def _varied(seed: int) -> list[Plan]:
     return made
 
 
+def _number(seed: int, name: str) -> int:
+    """A job's own seed: it depends on nothing but the seed and the case's name."""
+    return seed * 100_000 + zlib.crc32(name.encode()) % 100_000
+
+
 def _base(strategy: str, rng: random.Random, number: int, hosts: int) -> Job:
     for _ in range(50):
         job = bases.base(strategy, rng, number)
@@ -213,13 +217,12 @@ def _base(strategy: str, rng: random.Random, number: int, hosts: int) -> Job:
     raise RuntimeError(f"no shape of {strategy} has {hosts} hosts")
 
 
-def _controls(seed: int, number: int) -> list[Plan]:
+def _controls(seed: int) -> list[Plan]:
     made = []
     for strategy, shapes in bases.SHAPES.items():
         for shape in range(len(shapes)):
-            number += 1
             rng = random.Random(f"{seed}/control/{strategy}/{shape}")
-            job = bases.base(strategy, rng, number, shape)
+            job = bases.base(strategy, rng, _number(seed, f"{strategy}/{shape}"), shape)
             made.append(
                 Plan(
                     f"healthy-{strategy}-{shape}",
@@ -231,10 +234,9 @@ def _controls(seed: int, number: int) -> list[Plan]:
                     quick=shape == 0,
                 )
             )
-        number += 1
         rng = random.Random(f"{seed}/control/{strategy}/uneven")
         job = replace(
-            bases.base(strategy, rng, number),
+            bases.base(strategy, rng, _number(seed, f"{strategy}/uneven")),
             jitter=0.04,
             compute_factor=((0, 1.01),),
             clock_ns=tuple(rng.randrange(-20_000_000, 20_000_000) for _ in range(8)),

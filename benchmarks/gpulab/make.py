@@ -35,6 +35,7 @@ def make_seed(
         if (plan.quick or not quick) and (not only or only in plan.id)
         and not (folder / plan.id / CASE_FILE).exists()
     ]  # fmt: skip
+    todo.sort(key=lambda plan: not plan.quick)
     with ProcessPoolExecutor(WORKERS) as pool:
         for plan, case in zip(todo, pool.map(partial(_tried, folder=folder), todo), strict=True):
             if isinstance(case, str):

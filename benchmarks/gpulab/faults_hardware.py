@@ -1,0 +1,144 @@
+"""Faults of hardware: NICs, rails, switches, NVLink, devices, and what traffic does to compute."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from benchmarks.gpulab.faults import ALL, Made, Place, fault
+from benchmarks.gpulab.job import Job
+
+
+def _slow(size: float, rng: random.Random) -> float:
+    """What is left of a link's rate: communication is about half of a step and mostly hidden."""
+    return max(0.08, 0.75 / (1.0 + 2.2 * size) * rng.uniform(0.7, 0.85))
+
+
+@fault("slow-nic", "slow-ring-link bandwidth-below-expected", "NIC; cable; probe", hosts=2)
+def _slow_nic(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    host = rng.randrange(job.hosts)
+    left = _slow(size, rng)
+    links = ((("nic-tx", host, -1), left), (("nic-rx", host, -1), left))
+    return Made(replace(job, link_factor=links), Place(hosts=(host,)))
+
+
+@fault("slow-nic-one-way", "slow-ring-link bandwidth-below-expected", "NIC; cable; probe",
+        hosts=2)  # fmt: skip
+def _slow_nic_one_way(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    host = rng.randrange(job.hosts)
+    way = rng.choice(("send", "receive"))
+    link = ("nic-tx" if way == "send" else "nic-rx", host, -1)
+    return Made(
+        replace(job, link_factor=((link, _slow(size, rng)),)), Place(hosts=(host,), direction=way)
+    )
+
+
+@fault("slow-rail", "slow-ring-link bandwidth-below-expected", "NIC; cable; probe; rail",
+        hosts=2)  # fmt: skip
+def _slow_rail(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    host = rng.randrange(job.hosts)
+    rail = job.nic_of(rng.randrange(job.per_host))
+    left = _slow(size, rng)
+    links = ((("nic-tx", host, rail), left), (("nic-rx", host, rail), left))
+    return Made(replace(job, link_factor=links), Place(hosts=(host,)))
+
+
+@fault("slow-nvlink-pair", "slow-ring-link bandwidth-below-expected", "nvlink; NVLink; probe; P2P")
+def _slow_nvlink(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    host = rng.randrange(job.hosts)
+    first = host * job.per_host
+    at = rng.randrange(job.per_host)
+    a, b = first + at, first + (at + 1) % job.per_host
+    left = max(0.04, _slow(size, rng) * 0.5)
+    links = ((("nvlink", a, b), left), (("nvlink", b, a), left))
+    return Made(replace(job, link_factor=links), Place(edge=(a, b)))
+
+
+@fault("throttled-gpu", "straggler-rank", "device; nvidia-smi; clock",
+        (*ALL, "zero1", "fsdp1"))  # fmt: skip
+def _throttled(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    rank = rng.randrange(job.ranks)
+    return Made(
+        replace(job, compute_factor=((rank, 1.0 + size * rng.uniform(1.1, 1.4)),)),
+        Place(ranks=(rank,)),
+    )
+
+
+@fault("slow-switch", "slow-ring-link bandwidth-below-expected", "NIC; cable; switch; probe",
+        hosts=4)  # fmt: skip
+def _slow_switch(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    half = tuple(range(job.hosts // 2)) if rng.random() < 0.5 else tuple(
+        range(job.hosts // 2, job.hosts)
+    )  # fmt: skip
+    left = _slow(size, rng)
+    links = tuple(((way, host, -1), left) for host in half for way in ("nic-tx", "nic-rx"))
+    return Made(replace(job, link_factor=links), Place(hosts=half))
+
+
+@fault("slow-network", "bandwidth-below-expected slow-ring-link socket-transport single-nic",
+        "NIC; cable; NCCL_DEBUG; nvidia; switch; probe", hosts=2)  # fmt: skip
+def _slow_network(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    left = _slow(size, rng)
+    links = ((("nic-tx", -1, -1), left), (("nic-rx", -1, -1), left))
+    return Made(replace(job, link_factor=links))
+
+
+@fault("added-latency", "slow-ring-link latency-bound-collectives", "NIC; cable; probe; [Ff]use",
+        hosts=2)  # fmt: skip
+def _added_latency(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    host = rng.randrange(job.hosts)
+    # The more calls there are, the more of it shows: one per tensor in DDP.
+    healthy = replace(job, bucket_mb=1.0) if job.strategy == "ddp" else job
+    added = int(min(2e6, 100_000 + step * size / job.layers))
+    return Made(replace(healthy, link_latency_ns=((host, added),)), Place(hosts=(host,)), healthy)
+
+
+@fault("unsteady-network", "unsteady-steps slow-ring-link", "[Nn]etwork; longest step; NIC; more",
+        ("ddp", "fsdp2"), hosts=2)  # fmt: skip
+def _unsteady(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    return Made(replace(job, network_noise=1.0 + size * 6, steps=8))
+
+
+@fault("sm-contention", "compute-slowed-by-overlap", "NCCL_MAX_CTAS; ctas", ("ddp", "fsdp2"))
+def _contention(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    healthy = replace(job, contention=0.05)
+    # 5-50 % is what is seen of compute beside NCCL; 1.54 times beside DeepEP on H800.
+    return Made(replace(healthy, contention=min(0.6, 0.15 + size * 1.2)), Place(), healthy)
+
+
+@fault("slow-nvlink-tp", "slow-ring-link bandwidth-below-expected", "nvlink; NVLink; probe; P2P",
+        ("tp",))  # fmt: skip
+def _slow_nvlink_tp(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    rank = rng.randrange(job.ranks)
+    left = max(0.1, 0.7 / (1.0 + 4.0 * size))
+    links = ((("nvlink-out", rank, 0), left), (("nvlink-in", rank, 0), left))
+    return Made(replace(job, link_factor=links), Place(ranks=(rank,)))
+
+
+@fault("throttled-in-layout", "straggler-rank imbalanced-pipeline-stages",
+        "device; nvidia-smi; clock", ("tp", "pp", "moe"))  # fmt: skip
+def _throttled_layout(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    rank = rng.randrange(job.ranks)
+    factor = 1.0 + size * rng.uniform(1.1, 1.4)
+    return Made(replace(job, compute_factor=((rank, factor),)), Place(ranks=(rank,)))
+
+
+@fault("slow-nic-in-layout", "slow-ring-link bandwidth-below-expected", "NIC; cable; probe",
+        ("tp", "pp", "moe"), hosts=2)  # fmt: skip
+def _slow_nic_layout(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    host = rng.randrange(job.hosts)
+    left = max(0.01, 0.3 / (1.0 + 8.0 * size))
+    links = ((("nic-tx", host, -1), left), (("nic-rx", host, -1), left))
+    return Made(replace(job, link_factor=links), Place(hosts=(host,)))
+
+
+@fault("two-at-once", "straggler-rank slow-ring-link data-loader-stall",
+        "NIC; cable; device; nvidia; [Ll]oader; clock", ("ddp", "fsdp2", "hsdp"),
+        hosts=2)  # fmt: skip
+def _two(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    rank = rng.randrange(job.ranks)
+    host = rng.randrange(job.hosts)
+    left = _slow(size, rng)
+    links = ((("nic-tx", host, -1), left), (("nic-rx", host, -1), left))
+    slow = ((rank, 1.0 + size * 0.8),)
+    return Made(replace(job, link_factor=links, compute_factor=slow))

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.gpulab import program as p
 from benchmarks.gpulab.job import Job, Layout
-from benchmarks.gpulab.simulate import RankState
+from benchmarks.gpulab.state import RankState
 
 BASE_PERIOD_S = 7_889_238
 """Kineto counts from the last multiple of three months (libkineto/src/ChromeTraceBaseTime)."""

@@ -8,7 +8,8 @@ from pathlib import Path
 from benchmarks.gpulab import data_parallel, experts, kineto, pipeline, sharded, tensor
 from benchmarks.gpulab.emit import Emitter
 from benchmarks.gpulab.job import Job, Layout
-from benchmarks.gpulab.simulate import RankState, Simulation
+from benchmarks.gpulab.simulate import Simulation
+from benchmarks.gpulab.state import RankState
 
 _Program = Callable[[Emitter], None]
 STRATEGIES: dict[str, tuple[Callable[[Job], Layout], _Program]] = {

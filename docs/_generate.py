@@ -15,12 +15,16 @@ from mkdocs.structure.files import File, Files
 
 from advisor.cli._main import _root
 from advisor.cli.explain import static_text
-from advisor.config.loader import plain, read_yaml
+from advisor.config.loader import read_yaml
+from advisor.config.parsed import plain
 from advisor.config.paths import shipped
 from advisor.engine.rule import Rule
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.views import View, views
 from advisor.ingest.detect import readers
 from advisor.model.nccl.env.table import NEWEST, variables
 from advisor.model.nccl.version import format_version
+from advisor.store.schema import parse_schema
 from advisor.store.store import schema_sql
 
 
@@ -41,8 +45,71 @@ def pages() -> list[tuple[str, str]]:
     result.append(("formats/index.md", formats_index()))
     result.append(("commands.md", commands_page()))
     result.append(("nccl-variables.md", nccl_variables_page()))
+    result.append(("views.md", views_page(rules)))
     result.append(("tables.md", f"# Tables\n\n```sql\n{schema_sql()}\n```\n"))
     return result
+
+
+def views_page(rules: list[tuple[str, dict[str, Any]]]) -> str:
+    """What rules select from: each view, its columns, and the rules and views that read it."""
+    lines = [
+        "# Views",
+        "",
+        "What a rule's SQL selects from, beside the [tables](tables.md). Figures per step rest on "
+        "used steps: complete on every recorded rank, past the warm-up and not odd. Times are ns, "
+        "sizes bytes.",
+        "",
+    ]
+    texts = {
+        name: f"{rule.get('sql')} {rule.get('evidence')} {rule.get('needs')}"
+        for name, rule in rules
+    }
+    with Sandbox(None, "docs") as sandbox:
+        for part in sorted({view.part for view in views().values()}):
+            lines += [f"## {part}", ""]
+            for view in sorted(views().values(), key=lambda view: view.name):
+                if view.part != part:
+                    continue
+                lines += [
+                    f"### {view.name}",
+                    "",
+                    view.about,
+                    "",
+                    "| column | type | |",
+                    "|---|---|---|",
+                ]
+                types = sandbox.view_columns(view.name)
+                lines += [
+                    f"| `{name}` | {kind} | {_inline(column_note(view, name))} |"
+                    for name, kind in types.items()
+                ]
+                word = re.compile(rf"\b{view.name}\b")
+                users = [
+                    f"[{name}](rules/{name}.md)"
+                    for name, text in texts.items()
+                    if word.search(text)
+                ]
+                above = [
+                    f"[{other.name}](#{other.name})"
+                    for other in views().values()
+                    if other is not view and word.search(other.select)
+                ]
+                lines += ["", f"Read by {', '.join([*above, *users]) or 'the engine itself'}.", ""]
+    return "\n".join(lines)
+
+
+def column_note(view: View, column: str) -> str:
+    """What a column of a view means: its own note, else that of where it comes from."""
+    if column in view.notes:
+        return view.notes[column]
+    for other in reversed(views().values()):
+        if other.name in view.words and column in other.notes:
+            return other.notes[column]
+    for table in parse_schema():
+        for known in table.columns:
+            if table.name in view.words and known.name == column:
+                return known.comment
+    return ""
 
 
 def rules_index(rules: list[tuple[str, dict[str, Any]]]) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from advisor.config.paths import shipped
 from advisor.engine import load_rule, rule_files
+from advisor.engine.views import views
 
 pytest.importorskip("mkdocs")
 
@@ -42,3 +43,14 @@ def test_each_rule_says_what_it_was_seen_firing_on() -> None:
         assert line.endswith("| examples only |" if only else "| real runs |")
     assert unproven
     assert f"The other {unproven} fire on their examples only" in index
+
+
+def test_each_view_and_each_column_of_it_is_explained() -> None:
+    page = pages()["views.md"]
+    sections = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
+    assert sections.keys() == views().keys()
+    for name, section in sections.items():
+        about, table = section.split("| column | type | |", 1)
+        assert len(about.split()) >= 3, name
+        assert not re.findall(r"^\| `(\w+)` \| [^|]+ \|  \|$", table, re.MULTILINE), name
+    assert "[small-buckets](rules/small-buckets.md)" in sections["larger_bucket"]

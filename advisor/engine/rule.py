@@ -14,8 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from advisor.findings import Confidence
 
-MAX_SQL_LINES = 15
-
 Category = Literal[
     "communication", "overlap", "volume", "balance", "host", "fabric", "fit", "data", "user"
 ]
@@ -188,14 +186,6 @@ class Rule(_Strict):
         """The same rule, named after its file."""
         self._id, self._path = path.stem, path
         return self
-
-    @field_validator("sql")
-    @classmethod
-    def _short(cls, sql: str) -> str:
-        lines = [line for line in sql.strip().splitlines() if line.strip()]
-        if len(lines) > MAX_SQL_LINES:
-            raise ValueError(f"{len(lines)} lines of SQL; at most {MAX_SQL_LINES}: add a view")
-        return sql.strip()
 
     @field_validator("params")
     @classmethod

@@ -52,7 +52,7 @@ class RuleSqlError(Exception):
 class Sandbox:
     """The tables and views of one run, for reading only.
 
-    Tables are those of schema.sql with the rows of ``run``; views are those of views.sql, each
+    Tables are those of schema.sql with the rows of ``run``; views are those of views/, each
     worked out once, as a table, when the first query names it: views upon views, expanded in
     every query, take the database far longer to plan than to run.
     ``formats`` names the readers that took its files ('kineto', 'nsys', ...).
@@ -171,6 +171,13 @@ class Sandbox:
     def columns(self, table: str) -> dict[str, Column]:
         """Columns of a base table, in order; none where there is no such table."""
         return self._columns.get(table, {})
+
+    def view_columns(self, view: str) -> dict[str, str]:
+        """Columns of a view in order, with their types in SQL."""
+        self._make_views(view)
+        return dict(
+            self.con.execute(f'SELECT column_name, column_type FROM (DESCRIBE "{view}")').fetchall()
+        )
 
     def select(self, sql: str, values: Mapping[str, Any]) -> tuple[list[str], list[Sequence[Any]]]:
         """Run one SELECT, binding those of ``values`` that it names as ``$name``.

@@ -41,12 +41,6 @@ def test_all_mistakes_of_a_file_are_reported_with_lines(tmp_path: Path) -> None:
         assert f"{path}:{line}:" in message, word
 
 
-def test_sql_over_fifteen_lines_is_refused(tmp_path: Path) -> None:
-    sql = "|\n" + "".join(f"  SELECT {i} AS a UNION ALL\n" for i in range(15)) + "  SELECT 1 AS a"
-    with pytest.raises(AdvisorError, match="at most 15"):
-        load_rule(write_rule(tmp_path, "long", sql))
-
-
 def test_examples_are_required(tmp_path: Path) -> None:
     path = write_rule(tmp_path, "lonely", "SELECT 1 AS a")
     path.write_text(path.read_text().replace("look_alike: true", "look_alike: false"))

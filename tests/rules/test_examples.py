@@ -36,3 +36,11 @@ def test_references_exist(path: Path) -> None:
     assert {need.capture for need in rule.needs if need.capture} <= set(recipes())
     # One fix may mend all groups of a run; within a group a rule does not explain itself.
     assert rule.id not in {claim.rule for claim in rule.explains if claim.same != "run"}
+
+
+@by_file
+def test_lines_can_be_read(path: Path) -> None:
+    long = [
+        number for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 110
+    ]
+    assert not long

@@ -1,0 +1,185 @@
+-- Calls of collectives in the steps that count, and what is summed over them.
+
+-- Collective calls of used steps; exposed_transfer_ns leaves out waiting for peers that were
+-- read.
+CREATE VIEW call AS
+SELECT c.* EXCLUDE (exposed_transfer_ns),
+  c.end_ns - c.start_ns AS dur_ns,                                            -- on this rank
+  coalesce(c.exposed_ns, c.end_ns - c.start_ns) AS exposed_all_ns,            -- not under compute
+  coalesce(c.exposed_transfer_ns,
+    greatest(0, coalesce(c.exposed_ns, c.end_ns - c.start_ns) - coalesce(c.wait_ns, 0)))
+    AS exposed_transfer_ns, -- the same without waiting; time that calls share is split between them
+  coalesce(c.t_is = 'upper bound'
+    AND CASE WHEN c.group_size IS NULL THEN (SELECT ranks_read < coalesce(world_size, 2) FROM facts)
+      ELSE c.group_size > 1 END, false)
+    AS partly_read -- a rank of the call is missing: waiting for it may be all of that time
+FROM collective c SEMI JOIN used_step USING (step) SEMI JOIN whole_rank USING (rank);
+
+-- Lateness over all groups. summed_cost_ns is METRICS' cost, per used step: the sum over the
+-- calls in which the rank is last, and over the other ranks, of last start less own start (calls
+-- that run at once count each, hidden waits too). peer_wait_ns is cost_ns_per_step as mean over
+-- those that share calls with it.
+--   summed_cost_ns: per used step, over all calls in which it is last and all other ranks
+--   all_ns: all ranks' cost per used step, ns
+--   of_peers: ranks over those that share calls with it
+--   peer_wait_ns: per used step, mean over the ranks that share calls with it
+CREATE VIEW late_rank AS
+WITH summed AS (
+  SELECT last_rank AS rank, sum(wait_ns) / (SELECT count(*) FROM used_step) AS ns FROM call
+  WHERE last_rank IS NOT NULL
+    AND op IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier') GROUP BY last_rank)
+SELECT l.*, r.host, coalesce(s.ns, 0)::BIGINT AS summed_cost_ns, sum(cost_ns_per_step) OVER () AS all_ns,
+  coalesce(TRY_CAST(l.reason_evidence ->> 'others_per_peer' AS DOUBLE), 1) AS of_peers,
+  (cost_ns_per_step * of_peers)::BIGINT AS peer_wait_ns
+FROM lateness l LEFT JOIN rank r ON r.rank = l.rank LEFT JOIN summed s ON s.rank = l.rank
+WHERE l.process_group IS NULL;
+
+-- Gradient reductions: known buckets, else reductions in the backward pass of a group that does
+-- not reduce in the forward pass (tensor parallelism does).
+CREATE VIEW gradient_call AS
+SELECT c.* FROM call c
+WHERE c.op IN ('all_reduce', 'reduce_scatter', 'reduce') AND (
+  (c.rank, c.call_id) IN (SELECT rank, call_id FROM param_bucket)
+  OR (c.phase = 'backward' AND coalesce(c.process_group, '') NOT IN (
+        SELECT coalesce(process_group, '') FROM call
+        WHERE op IN ('all_reduce', 'reduce_scatter') AND phase = 'forward')));
+
+-- Gradient buckets per rank and step-independent place, with the part of the fitted time that is
+-- latency. median over used steps.
+--   worst_call: call_id of the call with the most exposed transfer
+CREATE VIEW gradient_group AS
+SELECT g.process_group, g.op, any_value(coalesce(g.wire_op, g.op)) AS wire_op,
+  any_value(g.group_size) AS group_size,
+  count(*) / count(DISTINCT (g.rank, g.step)) AS calls,              -- per rank and step
+  sum(g.bytes)::DOUBLE / count(DISTINCT (g.rank, g.step)) AS bytes,  -- per rank and step
+  median(g.bytes) AS median_bytes,                                   -- of a call
+  sum(g.exposed_transfer_ns)::DOUBLE / count(DISTINCT (g.rank, g.step)) AS exposed_ns,
+  list(DISTINCT g.rank ORDER BY g.rank) AS ranks,
+  arg_max(g.call_id, g.exposed_transfer_ns) AS worst_call
+FROM gradient_call g GROUP BY g.process_group, g.op;
+
+-- Operations that could run under other compute: gradient reductions and parameter gathers. A
+-- group that reduces in the forward pass too (tensor parallelism) hands its result to the next
+-- operator. Without device streams FSDP2 waits for every reduce-scatter (and HSDP for the
+-- all-reduce after it): no setting overlaps them there.
+CREATE VIEW overlappable AS
+SELECT op, process_group FROM call
+WHERE op IN ('all_reduce', 'reduce_scatter', 'all_gather', 'reduce')
+GROUP BY op, process_group
+HAVING (op <> 'all_reduce' OR NOT bool_or(coalesce(phase, '') = 'forward'))
+  AND NOT (op IN ('all_reduce', 'reduce_scatter') AND (SELECT timeline FROM facts) = 'host'
+    AND EXISTS (SELECT 1 FROM call WHERE op = 'reduce_scatter'));
+
+-- Gradient reductions per rank and step: how much is exposed, and the time between the calls,
+-- which holds the work that could have run meanwhile.
+--   worst_call: call_id of the call with the most exposed transfer
+CREATE VIEW gradient_gap AS
+WITH ordered AS (
+  SELECT rank, step, process_group, op, bytes, call_id, exposed_transfer_ns,
+    coalesce(hidden_ns, 0) AS hidden_ns, end_ns,
+    greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns,
+    row_number() OVER w = count(*) OVER (PARTITION BY rank, step, process_group, op) AS is_last
+  FROM gradient_call WINDOW w AS (PARTITION BY rank, step, process_group, op ORDER BY start_ns)
+), per AS (
+  SELECT rank, step, process_group, op, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns,
+    sum(hidden_ns) AS hidden_ns,
+    sum(coalesce(gap_ns, 0)) AS gap_ns, sum(exposed_transfer_ns) FILTER (is_last) AS last_exposed_ns,
+    max(bytes) FILTER (is_last) AS last_bytes,
+    arg_max(call_id, exposed_transfer_ns) AS worst_call
+  FROM ordered GROUP BY rank, step, process_group, op)
+SELECT process_group, op,
+  median(calls) AS calls,                     -- per rank and step
+  median(exposed_ns) AS exposed_ns,           -- not under compute, waiting left out
+  median(hidden_ns) AS hidden_ns,             -- under compute
+  median(gap_ns) AS gap_ns,                   -- between the end of one call and the start of the next
+  median(last_exposed_ns) AS last_exposed_ns, -- of the last call of the step
+  median(last_bytes) AS last_bytes,           -- its size
+  any_value(worst_call) AS worst_call,
+  list(DISTINCT rank ORDER BY rank) AS ranks
+FROM per GROUP BY process_group, op;
+
+-- Parameter gathers (FSDP, ZeRO-3) per rank and step: exposed part, and the time between gathers.
+--   worst_call: call_id of the call with the most exposed transfer
+--   first_call: call_id of a step's first gather
+CREATE VIEW gather_gap AS
+WITH ordered AS (
+  SELECT rank, step, process_group, phase, call_id, exposed_transfer_ns, exposed_all_ns,
+    coalesce(hidden_ns, 0) AS hidden_ns,
+    greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns, row_number() OVER w = 1 AS is_first
+  FROM call WHERE op = 'all_gather' WINDOW w AS (PARTITION BY rank, step, process_group ORDER BY start_ns)
+), per AS (
+  SELECT rank, step, process_group, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns,
+    sum(exposed_all_ns) AS stopped_ns, sum(hidden_ns) AS hidden_ns,
+    sum(coalesce(gap_ns, 0)) AS gap_ns, sum(exposed_transfer_ns) FILTER (is_first) AS first_exposed_ns,
+    sum(exposed_transfer_ns) FILTER (phase = 'forward') AS forward_ns,
+    sum(exposed_transfer_ns) FILTER (phase = 'backward') AS backward_ns,
+    arg_max(call_id, exposed_transfer_ns) AS worst_call, max(call_id) FILTER (is_first) AS first_call
+  FROM ordered GROUP BY rank, step, process_group)
+SELECT process_group,
+  median(calls) AS calls,                       -- per rank and step
+  median(exposed_ns) AS exposed_ns,             -- not under compute, waiting left out
+  median(stopped_ns) AS stopped_ns,             -- the same with waiting
+  median(hidden_ns) AS hidden_ns,               -- under compute
+  median(gap_ns) AS gap_ns,                     -- between the end of one gather and the start of the next
+  median(first_exposed_ns) AS first_exposed_ns, -- of the first gather of the step
+  coalesce(median(forward_ns), 0) AS forward_ns,   -- exposed in the forward pass
+  coalesce(median(backward_ns), 0) AS backward_ns, -- exposed in the backward pass
+  any_value(worst_call) AS worst_call,
+  any_value(first_call) AS first_call,
+  list(DISTINCT rank ORDER BY rank) AS ranks
+FROM per GROUP BY process_group;
+
+-- Anything in which the order of collectives on different ranks can be compared.
+CREATE VIEW sequence_evidence AS
+SELECT rank FROM flight WHERE op IS NOT NULL
+UNION ALL SELECT rank FROM collective WHERE matched_ranks > 1;
+
+-- Anything that compares links: calls that several ranks share, or a place already found (a
+-- probe).
+CREATE VIEW link_evidence AS
+SELECT call_id FROM collective WHERE matched_ranks > 1
+UNION ALL SELECT NULL FROM link_excess;
+
+-- Large transfers inside one host, from benchmarks and from matched calls: bus bandwidth in GB/s.
+--   origin: where the time was measured: 'trace', 'nccl-tests' or 'probe'
+CREATE VIEW large_transfer AS
+SELECT tool AS origin, op, ranks, bytes, busbw_gbps, NULL::BIGINT AS call_id FROM bench
+WHERE bytes >= 64000000 AND busbw_gbps IS NOT NULL AND src IS NULL AND ranks BETWEEN 2 AND 8
+  AND (SELECT hosts FROM facts) <= 1 -- else it may have run between hosts
+  AND (tool <> 'probe' OR NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'probe-use' AND name = 'other'))
+  AND NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'bench-host')
+UNION ALL
+SELECT 'trace', op, group_size, bytes, busbw_gbps, call_id FROM call
+WHERE bytes >= 64000000 AND t_is = 'matched' AND group_size BETWEEN 2 AND 8 AND busbw_gbps IS NOT NULL
+  AND op IN ('all_reduce', 'all_gather', 'reduce_scatter') AND (SELECT hosts FROM facts) = 1;
+
+-- Exposed transfers that have other work after them in the same queue of calls. Calls at the end
+-- of the queue (the last bucket, and what waits in line before it) have none left to hide under.
+--   hideable_ns: exposed transfer that could run under other compute, ns
+CREATE VIEW hideable_call AS
+WITH ordered AS (
+  SELECT rank, step, process_group, op, call_id, start_ns, dur_ns, exposed_transfer_ns,
+    coalesce(greatest(0, lead(start_ns) OVER w - end_ns), 0) AS gap_ns
+  FROM call WINDOW w AS (PARTITION BY rank, step, process_group, op ORDER BY start_ns)
+), later AS (
+  SELECT *, sum(gap_ns) OVER (PARTITION BY rank, step, process_group, op ORDER BY start_ns
+    ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS later_gap_ns
+  FROM ordered)
+SELECT rank, step, process_group, op, call_id, least(exposed_transfer_ns, later_gap_ns) AS hideable_ns
+FROM later WHERE later_gap_ns > 0.25 * dur_ns;
+
+-- Calls of the step whose critical path was walked, with the time for which the path runs through
+-- them, on whichever rank: 0 says that the step would not have been shorter without them alone.
+--   longest_ns: of any rank, ns
+--   longest_wait_ns: of any rank, ns
+--   on_path_ns: of it on the step's critical path, ns (0: off the path)
+CREATE VIEW path_call AS
+SELECT c.step, c.call_id, c.op, c.process_group, max(c.bytes) AS bytes, count(*) AS ranks,
+  any_value(c.last_rank) AS last_rank,
+  max(c.end_ns - c.start_ns) AS longest_ns, max(c.wait_ns) AS longest_wait_ns,
+  sum(coalesce(p.path_ns, 0))::BIGINT AS on_path_ns
+FROM collective c LEFT JOIN (
+  SELECT rank, event_id, sum(end_ns - start_ns) AS path_ns FROM critical_path
+  WHERE kind IN ('comm', 'wait') GROUP BY rank, event_id) p
+  USING (rank, event_id)
+WHERE c.step IN (SELECT step FROM critical_path) GROUP BY c.step, c.call_id, c.op, c.process_group;

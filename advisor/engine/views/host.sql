@@ -1,0 +1,52 @@
+-- What hosts do between launches, and what a recording says of its own workload.
+
+-- Device time lost to the host per step, by kind: median over ranks of the mean over used steps.
+--   worst_step: step of the longest gap
+--   ranks: that lost any
+CREATE VIEW gap_kind AS
+WITH used AS (SELECT count(*) AS steps FROM used_step),
+in_step AS (
+  SELECT rank, kind, step, sum(idle_ns) AS idle_ns, count(*) AS gaps, arg_max(name, idle_ns) AS name,
+    max(idle_ns) AS longest_ns
+  FROM host_gap g SEMI JOIN used_step USING (step) GROUP BY rank, kind, step),
+-- A gap of every step is cut off at one end of the recording: missing once, it counts as never
+-- missing.
+per AS (
+  SELECT rank, kind, sum(idle_ns) / any_value(over) AS idle_ns, sum(gaps) / any_value(over) AS gaps,
+    sqrt(greatest(0,
+      sum(idle_ns::DOUBLE * idle_ns) / any_value(over) - (sum(idle_ns) / any_value(over)) ** 2)
+        / any_value(over)) AS error_ns,
+    arg_max(name, longest_ns) AS name, max(longest_ns) AS longest_ns,
+    arg_max(step, longest_ns) AS worst_step
+  FROM (SELECT i.*, CASE WHEN steps >= 4 AND count(*) OVER (PARTITION BY i.rank, i.kind) = steps - 1
+    THEN steps - 1 ELSE steps END AS over
+        FROM in_step i, used)
+  GROUP BY rank, kind)
+SELECT kind,
+  median(idle_ns) AS idle_ns,               -- per step
+  min(idle_ns) AS least_ns,                 -- of the rank that lost least
+  max(idle_ns) AS most_ns,                  -- of the rank that lost most
+  arg_max(rank, idle_ns) AS worst_rank,     -- that rank
+  arg_max(error_ns, idle_ns) AS most_error_ns, -- standard error over steps of its mean
+  arg_max(name, idle_ns) AS name,           -- what its host did in the longest gap
+  arg_max(worst_step, longest_ns) AS worst_step,
+  max(longest_ns) AS longest_ns,            -- longest single gap
+  median(gaps) AS gaps,                     -- per step
+  list(rank ORDER BY rank) AS ranks
+FROM per GROUP BY kind;
+
+-- What a recording says of its own workload; empty for other people's traces.
+--   precision: of compute, as the workload's file names it
+--   strategy: as the command line names it
+--   tokens: per rank and step
+--   gradient_bytes: of one backward pass
+CREATE VIEW workload AS
+SELECT any_value(m ->> '$.advisor.workload.precision') AS precision,
+  any_value(m ->> '$.advisor.strategy') AS strategy,
+  any_value(try_cast(m ->> '$.advisor.workload.micro_batch' AS BIGINT)
+    * try_cast(m ->> '$.advisor.workload.gradient_accumulation' AS BIGINT)
+    * try_cast(m ->> '$.advisor.workload.sequence_length' AS BIGINT)) AS tokens, -- per rank and step
+  -- of one backward pass
+  any_value(list_sum(try_cast(m -> '$.advisor.buckets[*].bytes' AS BIGINT[]))) AS gradient_bytes
+FROM (SELECT try_cast(metadata AS JSON) AS m FROM rank WHERE metadata IS NOT NULL)
+WHERE json_exists(m, '$.advisor.workload');

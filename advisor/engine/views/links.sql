@@ -1,0 +1,66 @@
+-- Links that are slow, with what restoring them gives.
+
+-- Slow links with what restoring them gives: replayed where it could be, else from the calls
+-- alone.
+--   share: excess of a call's time: low, middle, high (JSON)
+--   probe: what a probe says of it: 'names', 'confirms', 'shows', 'denies' or null
+--   probe_gbps: measured by the probe
+--   direction: what is slow of a rank or host: 'send', 'receive', 'both' or null
+--   open_ranks: ranks between which the recording cannot decide
+--   way: the direction in words
+--   place_words: the location in words
+--   precision_order: 0 for an edge, 1 rank, 2 host, 3 group, 4 else
+--   share_low: excess of a call's time, low end
+--   share_high: high end
+--   confidence: 'replayed' or 'modelled'
+--   savings_ns: per step, where it ran as fast as its peers
+--   savings_low_ns: low end of the 90 % interval
+--   savings_high_ns: high end
+--   ranks: of the location
+--   hosts: of the location
+--   link: 'src -> dst' of an edge
+--   culprit_rank: src of an edge or rank
+--   src_host: host of src
+--   probe_names: other locations that a probe finds slow, in words
+CREATE VIEW slow_place AS
+WITH placed AS (
+  SELECT *, coalesce(excess_low_ns, excess_ns_per_step / 2) AS own_low_ns, -- low end from the calls alone
+    try_cast(evidence AS JSON) -> '$.share' AS share, try_cast(evidence AS JSON) ->> '$.probe' AS probe,
+    (try_cast(evidence AS JSON) ->> '$.probe_gbps')::DOUBLE AS probe_gbps,
+    (try_cast(evidence AS JSON) ->> '$.probe_expected_gbps')::DOUBLE AS probe_expected_gbps,
+    -- what is slow of a rank or host: 'send', 'receive', 'both', null
+    try_cast(evidence AS JSON) ->> '$.direction' AS direction,
+    try_cast(candidates AS INTEGER[]) AS open_ranks,
+    CASE direction WHEN 'send' THEN 'sending' WHEN 'receive' THEN 'receiving'
+      WHEN 'both' THEN 'sending and receiving' ELSE 'sending or receiving' END AS way,
+    CASE kind WHEN 'edge' THEN 'the link from rank ' || src || ' to rank ' || dst
+      WHEN 'rank' THEN 'rank ' || src || coalesce(' on ' || host, '') || ' (' || way || ')'
+      WHEN 'host' THEN 'host ' || host || ' (' || way || ')' END AS place_words,
+    CASE kind WHEN 'edge' THEN 0 WHEN 'rank' THEN 1 WHEN 'host' THEN 2 WHEN 'group' THEN 3
+      ELSE 4 END AS precision_order
+  FROM link_excess)
+-- excess, of a call's time
+SELECT p.*, (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_high,
+  CASE WHEN w.gain_ns IS NULL THEN 'modelled' ELSE 'replayed' END AS confidence,
+  CASE WHEN w.gain_ns IS NULL THEN excess_ns_per_step ELSE greatest(w.gain_ns, 0) END AS savings_ns,
+  greatest(coalesce(w.gain_low_ns, own_low_ns),
+    least(own_low_ns, excess_ns_per_step) / 2) AS savings_low_ns,
+  greatest(w.gain_high_ns, excess_high_ns, excess_ns_per_step) AS savings_high_ns,
+  CASE kind WHEN 'edge' THEN [src, dst] WHEN 'rank' THEN [src]
+    WHEN 'candidates' THEN coalesce(open_ranks, [])
+    WHEN 'host' THEN (SELECT list(r.rank ORDER BY r.rank) FROM rank r WHERE r.host = p.host)
+      ELSE [] END AS ranks,
+  CASE WHEN kind <> 'candidates' THEN [p.host]
+    ELSE (SELECT list(DISTINCT r.host) FROM rank r WHERE list_contains(open_ranks, r.rank)) END AS hosts,
+  CASE WHEN kind = 'edge' THEN src || ' -> ' || dst END AS link,
+  CASE WHEN kind IN ('edge', 'rank') THEN src END AS culprit_rank,
+  (SELECT any_value(r.host) FROM rank r WHERE r.rank = p.src) AS src_host,
+  (SELECT any_value(r.host) FROM rank r WHERE r.rank = p.dst) AS dst_host,
+  -- Places that only a probe finds slow.
+  (SELECT string_agg(o.place_words || ', ' || printf('%.3g', o.probe_gbps)
+    || ' GB/s where other links give ' || printf('%.3g', o.probe_expected_gbps) || ' GB/s',
+    '; ' ORDER BY o.probe_gbps, o.src, o.dst)
+    FROM placed o WHERE o.probe = 'names') AS probe_names
+FROM placed p LEFT JOIN whatif_gain w
+  ON w.setting = 'restore-link' AND w.value = p.src::VARCHAR AND expected_from IS DISTINCT
+  FROM 'stalls' AND probe IS DISTINCT FROM 'names';

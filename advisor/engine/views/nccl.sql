@@ -1,0 +1,115 @@
+-- Settings, versions, hosts and devices, and what NCCL chose.
+
+-- Environment settings, from NCCL's log and from recordings that keep an allow-list of them.
+--   origin: 'nccl-log' or 'recording'
+CREATE VIEW setting AS
+SELECT DISTINCT name, value, rank, host, 'nccl-log' AS origin FROM topology WHERE kind = 'env'
+UNION
+SELECT DISTINCT e.key, e.value ->> '$', r.rank, r.host, 'recording'
+FROM rank r, json_each(try_cast(r.metadata AS JSON), '$.advisor.environment') e
+WHERE json_type(try_cast(r.metadata AS JSON), '$.advisor.environment') = 'OBJECT';
+
+-- Versions of components, as text and as a number that can be compared (2.19.3 is 2019003).
+--   component: 'nccl' or 'torch'
+--   version: as printed
+--   version_key: 2.19.3 as 2019003
+CREATE VIEW version AS
+WITH raw AS (
+  SELECT 'nccl' AS component, nccl_version AS version FROM rank WHERE nccl_version IS NOT NULL
+  UNION SELECT name, value FROM topology WHERE kind = 'version' AND name IN ('nccl', 'torch')
+  UNION SELECT e.key, e.value ->> '$'
+  FROM rank r, json_each(try_cast(r.metadata AS JSON), '$.advisor.versions') e
+  WHERE e.key IN ('nccl', 'torch')
+    AND json_type(try_cast(r.metadata AS JSON), '$.advisor.versions') = 'OBJECT')
+SELECT component, version,
+  list_sum(list_transform(regexp_extract_all(split_part(version, '+', 1), '\d+')[1:3],
+    lambda part, place: part::BIGINT * [1000000, 1000, 1][place]))::BIGINT AS version_key
+FROM raw;
+
+-- Ranks with the host that a log or a trace names.
+CREATE VIEW rank_host AS
+SELECT rank, arg_min(host, origin) AS host FROM ( -- what a log says of the fabric comes first
+  SELECT rank, host, 0 AS origin FROM topology WHERE kind = 'rank' AND rank IS NOT NULL
+  UNION ALL SELECT rank, host, 1 FROM rank) WHERE host IS NOT NULL GROUP BY rank;
+
+-- What check-env says of the settings (setting_issues), but for what is only worth knowing: one
+-- row per setting, value and remark. NCCL's count where NCCL runs, or where its own log prints
+-- them.
+--   severity: 'critical', 'warning' or 'info'
+--   title: what is wrong
+--   why: the mechanism
+--   action: what to write instead
+--   effect: what it costs
+--   ranks: that have it
+CREATE VIEW setting_issue AS
+WITH used AS (
+  SELECT rank, host, name, max(value) AS value FROM setting
+  WHERE name NOT LIKE 'NCCL%' OR origin = 'nccl-log' OR (SELECT backend FROM facts) = 'nccl'
+  GROUP BY ALL),
+environment AS (
+  SELECT rank, host,
+    to_json(map(list(name ORDER BY name), list(coalesce(value, '') ORDER BY name)))::VARCHAR AS settings
+    FROM used GROUP BY ALL),
+judged AS (
+  SELECT e.rank, e.host, unnest(from_json(setting_issues(e.settings,
+    (SELECT max(version) FROM version WHERE component = 'nccl'),
+      (SELECT nullif(count(DISTINCT host), 0) FROM rank_host)),
+    '[{"variable":"VARCHAR","value":"VARCHAR","severity":"VARCHAR","title":"VARCHAR",
+      "why":"VARCHAR","action":"VARCHAR","source":"VARCHAR","effect":"VARCHAR"}]')) AS issue
+  FROM environment e)
+SELECT issue.variable AS name, issue.value, issue.severity, issue.title, issue.why, issue.action,
+  issue.source, issue.effect,
+  list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL) AS ranks,
+  list(DISTINCT host ORDER BY host) FILTER (host IS NOT NULL) AS hosts
+FROM judged GROUP BY ALL;
+
+-- NCCL's printed choices beside the best entry of its own tuning table at that size.
+--   chosen_us: predicted by the table for what was chosen
+--   best_algorithm: that the table predicts
+--   best_protocol: with that algorithm
+--   best_protocol_here: the best with the algorithm that was chosen
+CREATE VIEW choice_cost AS
+WITH cost AS (
+  SELECT c.op, c.bytes, c.ranks, c.algorithm, c.protocol, c.calls, t.algorithm AS other,
+    t.protocol AS other_protocol,
+    t.latency_us + c.bytes / (1000 * t.bandwidth_gbps) AS time_us
+  FROM nccl_choice c JOIN nccl_choice t
+    ON t.source = 'table' AND t.op = c.op AND t.bandwidth_gbps > 0 AND t.ranks IS NOT DISTINCT
+    FROM c.ranks
+  WHERE c.source = 'call' AND c.bytes > 0)
+SELECT op, bytes, ranks, algorithm, protocol, any_value(calls) AS calls,
+  -- as the table predicts
+  min(time_us) FILTER (other = algorithm AND other_protocol = protocol) AS chosen_us,
+  min(time_us) FILTER (other = algorithm) AS same_algorithm_us, -- the best protocol of that algorithm
+  min(time_us) AS best_us,                                      -- the best of all
+  arg_min(other, time_us) AS best_algorithm,
+  arg_min(other_protocol, time_us) AS best_protocol,
+  arg_min(other_protocol, time_us) FILTER (other = algorithm) AS best_protocol_here
+FROM cost GROUP BY op, bytes, ranks, algorithm, protocol;
+
+-- Hosts of each process group's ranks. Where ranks were not read, the host with most of them
+-- shows how many one has.
+--   group_size: ranks of the group
+--   ranks_per_host: ranks of the job on each host, at least
+CREATE VIEW group_host AS
+SELECT g.process_group, any_value(g.size) AS group_size, any_value(g.ranks) AS ranks,
+  count(DISTINCT h.host) AS hosts,
+  (SELECT CASE WHEN sum(n) < (SELECT world_size FROM facts) THEN max(n) ELSE min(n) END
+   FROM (SELECT count(*) AS n FROM rank_host GROUP BY host)) AS ranks_per_host
+FROM process_group g, unnest(g.ranks) AS m(rank) JOIN rank_host h ON h.rank = m.rank
+GROUP BY g.process_group HAVING count(*) = any_value(len(g.ranks));
+
+-- The device of this run in the hardware table; matched by whole words, the longest phrase first.
+--   name: of the device
+--   peak_bf16_flops: per second, dense
+--   peak_fp32_flops: per second, dense
+--   memory_bytes: of one device
+--   link_gbps: of one device, by data sheet, GB/s
+--   source: of the figures
+CREATE VIEW run_device AS
+SELECT r.device_name, d.name, d.peak_bf16_flops, d.peak_fp32_flops, d.memory_bytes, d.link_gbps, d.source
+FROM (SELECT DISTINCT device_name FROM rank WHERE device_name IS NOT NULL) r
+JOIN (SELECT *, unnest(phrases) AS phrase FROM ref_device) d
+  ON regexp_matches(r.device_name, '(^|[^a-z0-9])' || regexp_escape(d.phrase) || '($|[^a-z0-9])', 'i')
+  AND NOT regexp_matches(r.device_name, '\b(laptop|max-q|mig)\b', 'i')
+QUALIFY row_number() OVER (PARTITION BY r.device_name ORDER BY length(d.phrase) DESC) = 1;

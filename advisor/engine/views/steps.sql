@@ -1,0 +1,62 @@
+-- Steps: which ranks and steps count, their times, their breakdown, and the run at a glance.
+
+-- Ranks that count in steps.
+CREATE VIEW whole_rank AS
+SELECT DISTINCT rank FROM step WHERE left_out IS DISTINCT FROM 'cut-rank';
+
+-- Step times of the run: one row per step number, before warm-up is set apart.
+CREATE VIEW all_step AS
+SELECT step,                                        -- step number
+  median(end_ns - start_ns)::BIGINT AS step_ns,     -- median over ranks
+  bool_and(left_out IS DISTINCT FROM 'partial') AS complete, -- on all ranks that count
+  any_value(source) AS source                       -- how steps were told apart
+FROM step WHERE left_out IS DISTINCT FROM 'cut-rank' GROUP BY step;
+
+-- Leading steps that took much longer than the median.
+CREATE VIEW warm_up_step AS
+SELECT DISTINCT step FROM step WHERE left_out = 'warm-up';
+
+-- Later steps that took many times the median: one of them would rule every mean per step.
+--   times: its length over the median step
+CREATE VIEW odd_step AS
+SELECT step, step_ns / (SELECT median(step_ns) FROM all_step WHERE complete) AS times
+FROM all_step SEMI JOIN (SELECT step FROM step WHERE left_out = 'odd') USING (step);
+
+-- Steps that count.
+CREATE VIEW used_step AS
+SELECT step, step_ns, source FROM all_step SEMI JOIN (SELECT step FROM step WHERE used) USING (step);
+
+-- One row: the run at a glance. noise_ns is what two measurements of this same run would differ
+-- by at the 95 % level: 1.96 * sqrt(2) standard errors of a median (1.2533 sigma / sqrt(n)), with
+-- sigma = 1.4826 * median absolute deviation of the step times; at least 0.5 % of the step, which
+-- no A/B of practical length resolves. With under four steps the spread cannot be told: 3 %.
+CREATE VIEW facts AS
+WITH spread AS (
+  SELECT count(*) AS n, median(step_ns) AS typical_ns, mad(step_ns) AS mad_ns FROM used_step
+)
+SELECT
+  (SELECT count(*) FROM rank) AS ranks_read,                      -- recordings
+  (SELECT max(world_size) FROM rank) AS world_size,               -- ranks of the job; null if unknown
+  (SELECT count(DISTINCT host) FROM rank) AS hosts,               -- host names seen
+  (SELECT max(timeline) FROM rank) AS timeline,                   -- 'device' or 'host'
+  (SELECT max(backend) FROM rank) AS backend,                     -- 'nccl', 'gloo', ...
+  coalesce((SELECT max(clock_residual_ns) FROM rank), 0) AS residual_ns, -- clock error left
+  n AS steps,                                                     -- used steps
+  typical_ns::BIGINT AS step_ns,                                  -- their median
+  CASE WHEN n >= 4 THEN greatest(0.005 * typical_ns, 1.96 * sqrt(2) * 1.2533 * 1.4826 * mad_ns / sqrt(n))
+       ELSE 0.03 * typical_ns END::BIGINT AS noise_ns             -- smallest change that would show
+FROM spread;
+
+-- Breakdown of used steps only.
+CREATE VIEW rank_step AS
+SELECT * FROM step_breakdown WHERE used;
+
+-- One row: how much the waiting of all ranks varies from step to step. When pauses move between
+-- ranks, each rank's own cost varies widely and what all of them wait in a step hardly at all.
+CREATE VIEW wait_spread AS
+SELECT CASE WHEN count(wait_ns) >= 3 THEN
+    least(0.9, greatest(0.2, 1.96 * stddev_samp(wait_ns) / sqrt(count(*)) / nullif(avg(wait_ns), 0)))
+  END AS relative -- half width of the 95 % interval of the mean; at least 0.2: other waiting follows
+FROM (SELECT step, coalesce(avg(exposed_wait_ns), any_value(partly)) AS wait_ns FROM rank_step
+  LEFT JOIN (SELECT step, sum(wait_ns) / count(DISTINCT rank) AS partly -- some of the ranks were not read
+    FROM collective WHERE wait_ns IS NOT NULL GROUP BY step) USING (step) GROUP BY step);

@@ -1,0 +1,35 @@
+"""Views are made where something names them, once, and anew when what they read changes."""
+
+from __future__ import annotations
+
+import re
+
+from advisor.engine.examples import fill
+from advisor.engine.rule import Example
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.views import views, views_behind
+
+
+def test_each_view_comes_after_those_that_it_reads() -> None:
+    before: set[str] = set()
+    for view in views().values():
+        read = {*re.findall(r"\w+", view.select)} & views().keys()
+        assert read - {view.name} <= before, view.name
+        before.add(view.name)
+
+
+def test_a_statement_needs_what_it_names_and_what_that_reads() -> None:
+    names = [view.name for view in views_behind("SELECT * FROM Used_Step")]
+    assert names[-1] == "used_step"
+    assert "all_step" in names
+    assert "call" not in names
+    assert views_behind("SELECT 1 AS one") == []
+
+
+def test_other_rows_make_other_views() -> None:
+    with Sandbox(None, "example") as sandbox:
+        for steps in (3, 8):
+            fill(sandbox, Example(name="one", expect="passed", steps=steps))
+            assert sandbox.records("SELECT count(*) AS n FROM used_step") == [{"n": steps}]
+        fill(sandbox, Example(name="slow", expect="passed", steps=8, step_ms=50))
+        assert sandbox.records("SELECT step_ns FROM facts") == [{"step_ns": 50_000_000}]

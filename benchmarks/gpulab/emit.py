@@ -24,6 +24,8 @@ class Emitter(Communicator):
         scale = job.factor("work_factor", rank)
         self.model = Model(job, rank, scale)
         self.scale = scale
+        self.tape: list[int] = []
+        self.taped = 0
 
     def group(self, dimension: str) -> Group:
         """This rank's group in a dimension."""
@@ -49,10 +51,17 @@ class Emitter(Communicator):
             return
         for step in steps:
             if prefix:
-                program.begin(prefix + step.op)
+                # A node of autograd's tape names the forward operator that made it.
+                number = self.tape.pop() if self.tape else 0
+                tape = f', "Sequence number": {number}, "Fwd thread id": 1'
+                program.begin(prefix + step.op, "cpu_op", tape)
                 program.work(5_000)
+            else:
+                self.taped += 1
+                self.tape.append(self.taped)
+                tape = f', "Sequence number": {self.taped}, "Fwd thread id": 0'
             args = quoted({"Input Dims": [list(dim) for dim in step.dims]}) if step.dims else ""
-            program.begin(step.op, "cpu_op", args)
+            program.begin(step.op, "cpu_op", tape + args)
             program.work(15_000)
             for kernel in step.kernels:
                 if prefix and step.dims:

@@ -131,7 +131,7 @@ def _reshard(job: Job, size: float, step: float, rng: random.Random) -> Made:
 
 
 @fault("optimizer-waits", "optimizer-waits-for-communication", "ZeroRedundancyOptimizer; overlap",
-        ("zero1",))  # fmt: skip
+        ("zero1",), hosts=2)  # fmt: skip
 def _optimizer_waits(job: Job, size: float, step: float, rng: random.Random) -> Made:
     return Made(replace(job, optimizer_wait=True))
 

@@ -26,6 +26,7 @@ _CBID = {
     "cudaStreamWaitEvent": 147, "cudaStreamIsCapturing": 317, "cudaGraphLaunch": 311,
     "cudaEventQuery": 136, "cudaMemsetAsync": 51, "cuLaunchKernel": 307, "cuLaunchKernelEx": 652,
 }  # fmt: skip
+_TAPED = ', "Sequence number": '
 _DRIVER = {"cuLaunchKernel", "cuLaunchKernelEx"}
 FLOWS = {"cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaGraphLaunch",
          "cuLaunchKernel", "cuLaunchKernelEx"}  # fmt: skip
@@ -140,6 +141,13 @@ def _events(job: Job, rank: RankState) -> list[str]:
             f'"args": {{"External id": {number}, "Record function id": 0{args}, '
             f'"Ev Idx": {index}}}}}'
         )
+        if args.startswith(_TAPED) and not name.startswith("autograd::"):
+            flow = args[len(_TAPED) : args.index(",", 2)]
+            way, bound = ("s", "") if thread == p.MAIN else ("f", ', "bp": "e"')
+            lines.append(
+                f'{{"ph": "{way}", "id": {flow}, "pid": {process}, "tid": {threads[thread]}, '
+                f'"ts": {at(start)}, "cat": "fwdbwd", "name": "fwdbwd"{bound}}}'
+            )
     lines += _device(job, rank, clock, process, threads, device)
     lines += _projected(rank, clock, spans, device)
     lines += _names(job, rank, clock, process, threads, device)

@@ -1,9 +1,9 @@
-# make demo: everything from nothing to a report.   make test: the whole check.   make help: the rest.
+# make demo: everything from nothing to a report.   make test: the quick check. make test-all: the whole one.   make help: the rest.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test lab lab-quick docs clean
+.PHONY: help demo check test test-all lab lab-quick docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,14 +26,19 @@ demo: $(VENV)/.installed ## profile a tiny GPT-2 on two processes, diagnose it, 
 	$(BIN)/advisor demo
 	@echo 'The commands above work after: source $(VENV)/bin/activate'
 
-test: $(VENV)/.developed ## format, lint, types, layers, rule examples, tests, build
+check: $(VENV)/.developed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/advisor rules --test
+
+test: check ## format, lint, types, layers, rule examples, units, a real recording (under 4 minutes)
+	$(BIN)/pytest -n 2 --dist loadscope -m 'not slow and not chromium'
+
+test-all: check ## all of it: processes, Chromium, Ray, wheels, strategies, documentation, coverage
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	$(BIN)/pytest -n 2 --dist loadscope
+	$(BIN)/pytest -n 2 --dist loadscope --cov=advisor --cov-report=term:skip-covered
 
 lab: $(VENV)/.installed ## root: record faults and healthy runs for real (40 min), score the diagnosis
 	$(BIN)/python -m benchmarks.lab record

@@ -1,5 +1,7 @@
 """What a recording suffers on its way changes no finding, but by the evidence that it removes.
 
+pytestmark = pytest.mark.slow
+
 Real recordings, each with a known cause: files renamed and their events shuffled, a host's clock
 off, one event lost, one rank missing. A finding at warning or above stays with its rule, ranks and
 hosts; without a rank it may go, and nobody else is accused: a gain that is time in calls with the

@@ -13,6 +13,8 @@ from advisor.ingest import ingest
 from advisor.metrics import derive
 from advisor.store import Store
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 SHIFTS_MS = (40, -200, 1000, -3_600_000)
 LATE = (

@@ -14,6 +14,8 @@ from advisor.engine import load_rule, rule_files
 from advisor.findings import Severity
 from tests.rules.test_real import report_of
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 FILES = rule_files(shipped("rules"))
 

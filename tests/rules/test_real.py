@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor import api
 from advisor.api import load
 from advisor.engine import diagnose
 from advisor.findings import Finding, FindingsReport, OutcomeKind, Severity
@@ -24,13 +25,16 @@ def report_of(*paths: Path, change: str | None = None) -> FindingsReport:
 
     Whatever is found must hold what every finding promises.
     """
-    with Store.create() as store:
-        ingest([str(path) for path in paths], store)
-        if change is not None:
+    if change is None:
+        with api.load(*paths) as run:
+            report = run.report
+    else:
+        with Store.create() as store:
+            ingest([str(path) for path in paths], store)
             store.con.execute(change)
-        derive(store)
-        annotate(store)
-        report = diagnose(store)
+            derive(store)
+            annotate(store)
+            report = diagnose(store)
     assert not [item for item in report.outcomes if item.outcome == OutcomeKind.ERROR]
     for finding in report.findings:
         assert_possible(finding, report.runs[0].step_ns_median)

@@ -18,6 +18,8 @@ from advisor.store.batches import Index, is_dead, new_token
 from advisor.store.store import Store
 from tests.store.test_store import _trace
 
+pytestmark = pytest.mark.slow
+
 _SCRIPT = Path(__file__).with_name("killed_writer.py")
 _ROOT = Path(__file__).resolve().parents[2]
 _TABLES = {

@@ -94,7 +94,7 @@ def test_too_few_steps_are_no_verdict() -> None:
     assert any("b: 3 and 3 steps are too few" in said and "at least 4" in said
                for said in rows.notes(found))  # fmt: skip
     (verdict,) = _judge(("step_time", 0.03), found)
-    assert (verdict.status, verdict.word) == (2, "UNTOLD")
+    assert (verdict.status, verdict.word) == (2, "INCONCLUSIVE")
     assert "at least 4 in each run (advisor profile --timed-steps" in verdict.line
     (verdict,) = _judge(("step_time", 0.03), compared(run_of("a", [100] * 7), run_of("b", [100])))
     assert "7 and 1 steps are too few" in verdict.line

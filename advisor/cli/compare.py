@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from advisor.metrics.compare.significance import Difference
 
 _GATES = ("step_time", "exposed_comm", "idle", "memory")
-_WORSE, _UNTOLD = 1, 2  # exit statuses
+_WORSE, _INCONCLUSIVE = 1, 2  # exit statuses
 _FILES = {"text": "comparison.txt", "json": "comparison.json", "html": "comparison.html"}
 
 
@@ -95,7 +95,7 @@ def command(
             _emit(item, text, quiet=quiet)
     judged = [verdict for check in checks for verdict in _judge(check, found)]
     for verdict in judged:
-        click.echo(f"{verdict.word:9s}{verdict.line}", err=True)
+        click.echo(f"{verdict.word:13s}{verdict.line}", err=True)
     # A failure is sure whatever else cannot be told.
     return min((verdict.status for verdict in judged), default=0)
 
@@ -145,7 +145,7 @@ class _Verdict:
 
     @property
     def word(self) -> str:
-        return "FAILED" if self.status == _WORSE else "UNTOLD"
+        return "FAILED" if self.status == _WORSE else "INCONCLUSIVE"
 
 
 def _judge(gate: tuple[str, float], found: Comparison) -> list[_Verdict]:
@@ -155,7 +155,9 @@ def _judge(gate: tuple[str, float], found: Comparison) -> list[_Verdict]:
     for row, step in zip(found.runs[1:], found.differences, strict=True):
         share, is_worse = _change(metric, found.base, row, step)
         if is_worse is None:
-            said.append(_Verdict(_UNTOLD, f"{row.run}: {metric}: {_why_untold(metric, step)}"))
+            said.append(
+                _Verdict(_INCONCLUSIVE, f"{row.run}: {metric}: {_why_inconclusive(metric, step)}")
+            )
         elif share > limit:
             between = ""
             if metric == "step_time" and step.low is not None and step.high is not None:
@@ -166,7 +168,7 @@ def _judge(gate: tuple[str, float], found: Comparison) -> list[_Verdict]:
                 said.append(_Verdict(_WORSE, line))
             else:
                 line = f"{row.run}: {metric} {text}{between}, within noise: cannot tell"
-                said.append(_Verdict(_UNTOLD, f"{line}; record more steps of both"))
+                said.append(_Verdict(_INCONCLUSIVE, f"{line}; record more steps of both"))
     return said
 
 
@@ -188,7 +190,7 @@ def _change(
     return share, is_larger(getattr(base, name), getattr(row, name))
 
 
-def _why_untold(metric: str, step: Difference) -> str:
+def _why_inconclusive(metric: str, step: Difference) -> str:
     from advisor.report.comparison import too_few
 
     if metric == "memory":

@@ -79,14 +79,14 @@ def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: 
 
 def _words(found: Prediction) -> str:
     share = -found.gain_ns / found.measured_ns
-    if found.untold and found.low_ns <= found.measured_ns <= found.high_ns:
+    if found.inconclusive and found.low_ns <= found.measured_ns <= found.high_ns:
         text = f"not known (likeliest {round(share, 3) + 0.0:+.1%})"
     elif found.low_ns <= found.measured_ns <= found.high_ns:
         text = f"no sure change ({round(share, 3) + 0.0:+.1%})"
     else:
         text = f"{abs(share):.1%} {'longer' if share > 0 else 'shorter'}"
     notes = ["calls over twice as large as any seen"] if found.extrapolates else []
-    if found.untold:
+    if found.inconclusive:
         notes.append("the trace does not tell the calls' latency from their bytes' time")
     return "; ".join([text, *notes])
 
@@ -248,6 +248,6 @@ def _as_dict(change: str, found: Prediction) -> dict[str, Any]:
         "replayed_step_ns": round(found.replayed_ns),
         "gain_ns": round(found.gain_ns),
         "extrapolates": found.extrapolates,
-        "untold": found.untold,
+        "inconclusive": found.inconclusive,
         "confidence": "replayed",
     }

@@ -61,7 +61,7 @@ def rank_that_failed(
 
 
 def kernel_kills() -> int | None:
-    """How many processes this machine's kernel has ended for want of memory; None if untold."""
+    """How many processes this kernel ended for want of memory; None if it does not say."""
     try:
         lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
     except OSError:

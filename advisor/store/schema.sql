@@ -419,7 +419,7 @@ CREATE TABLE whatif (
   extrapolates BOOLEAN NOT NULL,    -- sizes beyond twice the largest seen
   gain_low_ns BIGINT,               -- 90 % interval of measured_step_ns - step_ns, in which the profiler's cost cancels
   gain_high_ns BIGINT,              -- 90 % interval
-  untold BOOLEAN                    -- it hangs on how calls' time parts into latency and bytes, which the trace does not tell
+  inconclusive BOOLEAN                    -- it hangs on how calls' time parts into latency and bytes, which the trace does not tell
 );
 
 -- Fabric as logs, XML dumps or nsys tell it.

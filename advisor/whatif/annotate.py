@@ -49,7 +49,7 @@ def annotate(store: Store) -> None:
                     prediction.extrapolates,
                     round(prediction.gain_low_ns),
                     round(prediction.gain_high_ns),
-                    prediction.untold,
+                    prediction.inconclusive,
                 ],
             )
 

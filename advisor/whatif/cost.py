@@ -6,7 +6,8 @@ waiting for late ranks and the sharing with other calls). ``a`` holds the latenc
 
 Calls that were in flight together are taken as one observation (their number, their bytes, their
 time): how they shared the network is a guess, that it was busy all the while is not. Where the
-trace does not tell latency from bandwidth (calls of one size, or nearly), a prior does (untold.py).
+trace does not tell latency from bandwidth (calls of one size, or nearly), a prior does
+(latency_prior.py).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ EXTRAPOLATION = 2.0
 _HOP_NS = {"sockets": 75_000.0, "device": 5_000.0}
 _HOP_SPREAD = 1.0
 # The trace tells nothing of the latency where it leaves this share of the prior's uncertainty.
-_UNTOLD = 0.9
+_INCONCLUSIVE = 0.9
 # Relative error of one observation that no repetition removes: the model is a straight line.
 _MODEL_SPREAD = 0.03
 
@@ -92,7 +93,7 @@ def fit_service(programs: Sequence[Program], op: str, group_size: int) -> Servic
     prior = _HOP_NS[kind] * _hops(op, group_size)
     sigma = np.sqrt(_MODEL_SPREAD**2 + (_scatter(observed) ** 2) / repeats)
     a, b, a_sigma = _fit(counts, volumes, times, sigma, prior)
-    told = a_sigma < _UNTOLD * _HOP_SPREAD * prior
+    told = a_sigma < _INCONCLUSIVE * _HOP_SPREAD * prior
     typical = float((volumes * repeats).sum() / (counts * repeats).sum())
     wire = typical * (bus_factor(op, group_size) or 1.0)
     if not told and not is_plausible(b * typical, wire):

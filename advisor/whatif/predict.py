@@ -43,8 +43,8 @@ class Prediction:
     """A predicted step, ns; ``low``/``high`` bound it with 90 % confidence.
 
     ``gain_low_ns``/``gain_high_ns`` bound ``gain_ns``, in which the profiler's cost cancels.
-    ``untold``: the step depends on how the calls' time parts into latency and bytes, and the trace
-    does not tell.
+    ``inconclusive``: the step depends on how the calls' time parts into latency and bytes, and the
+    trace does not tell.
     """
 
     step_ns: float
@@ -55,7 +55,7 @@ class Prediction:
     gain_low_ns: float
     gain_high_ns: float
     extrapolates: bool = False
-    untold: bool = False
+    inconclusive: bool = False
 
     @property
     def gain_ns(self) -> float:
@@ -124,7 +124,7 @@ def predict(
         gain_low_ns=step - predicted - of_gain,
         gain_high_ns=min(step - predicted + of_gain, step),
         extrapolates=extrapolates,
-        untold=not told and _Z90 * of_model > _STEP_UNCERTAINTY * step,
+        inconclusive=not told and _Z90 * of_model > _STEP_UNCERTAINTY * step,
     )
 
 

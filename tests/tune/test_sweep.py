@@ -22,7 +22,7 @@ from advisor.config.sweep import (
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.profile import files, strategies
-from advisor.report.sections.sweep import KEPT, UNTOLD
+from advisor.report.sections.sweep import INCONCLUSIVE, KEPT
 from advisor.tune.budget import CANDIDATES, CONFIRMATION_ROUNDS
 from advisor.tune.journal import Journal
 from advisor.tune.page import _cause
@@ -109,7 +109,7 @@ def test_a_machine_too_busy_to_see_a_gain_says_so(tmp_path: Path) -> None:
     assert result.verdict.startswith("leave it for now: steps vary so much here that only gains")
     assert "repeat where nothing else runs" in result.verdict
     assert result.confidence != "measured"
-    assert _cause(sweep, result) == UNTOLD
+    assert _cause(sweep, result) == INCONCLUSIVE
 
 
 def test_a_winner_of_the_search_that_loses_in_the_confirmation_is_not_recommended(
@@ -161,7 +161,7 @@ def test_alternatives_that_all_failed_are_not_called_no_gain(tmp_path: Path) -> 
         f"about them: see {tmp_path}/trials/0003/logs and those after it"
     )
     assert result.confidence != "measured"
-    assert _cause(sweep, result) == UNTOLD
+    assert _cause(sweep, result) == INCONCLUSIVE
 
 
 def test_time_is_kept_for_the_confirmation(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_budget_too_small_for_any_trial_is_not_called_no_gain(tmp_path: Path) 
     verdict = recommend(sweep, []).verdict
     assert verdict.startswith("nothing was tried: trials take 1 s here")
     assert "no measurable gain" not in verdict
-    assert _cause(sweep, recommend(sweep, [])) == UNTOLD
+    assert _cause(sweep, recommend(sweep, [])) == INCONCLUSIVE
 
 
 @pytest.mark.parametrize(

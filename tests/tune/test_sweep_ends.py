@@ -19,7 +19,7 @@ from advisor.config.sweep import Axis
 from advisor.config.workload import Workload, load_workload
 from advisor.errors import AdvisorError
 from advisor.ingest.trial_end import FILE_NAME
-from advisor.report.sections.sweep import UNTOLD
+from advisor.report.sections.sweep import INCONCLUSIVE
 from advisor.tune import run as engine
 from advisor.tune import trial as trials
 from advisor.tune.page import _cause, build_store
@@ -85,7 +85,7 @@ def test_winners_that_all_fail_when_run_again_are_said_to_be_unconfirmed_and_why
         "that is mended"
     )
     assert result.confidence == "rule-of-thumb"
-    assert _cause(sweep, result) == UNTOLD
+    assert _cause(sweep, result) == INCONCLUSIVE
 
 
 def test_one_that_fails_when_run_again_is_named_beside_the_one_that_does_not_gain(

@@ -27,16 +27,18 @@ def test_without_a_slow_link_nothing_is_restored(fixtures_dir: Path) -> None:
     assert len(rows) == 0
 
 
-@pytest.mark.parametrize("untold", [True, False])
+@pytest.mark.parametrize("inconclusive", [True, False])
 def test_rules_read_that_a_trace_does_not_tell(
-    fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch, untold: bool
+    fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch, inconclusive: bool
 ) -> None:
     """What ``advisor whatif`` prints beside a prediction is in the table that findings rest on."""
-    found = Prediction(90e6, 80e6, 99e6, 100e6, 100e6, 2e6, 19e6, extrapolates=True, untold=untold)
+    found = Prediction(
+        90e6, 80e6, 99e6, 100e6, 100e6, 2e6, 19e6, extrapolates=True, inconclusive=inconclusive
+    )
     module = importlib.import_module("advisor.whatif.annotate")
     rows = [("bucket_cap_mb", "1", False, found)]
     with api.load(fixtures_dir / "lab-ddp-slow-rank") as run:
         monkeypatch.setattr(module, "_rows", lambda *_, **__: rows)
         module.annotate(run.store)
-        (row,) = run.sql("SELECT extrapolates, untold FROM whatif").to_dict("records")
-    assert row == {"extrapolates": True, "untold": untold}
+        (row,) = run.sql("SELECT extrapolates, inconclusive FROM whatif").to_dict("records")
+    assert row == {"extrapolates": True, "inconclusive": inconclusive}

@@ -115,4 +115,4 @@ def test_an_answer_that_hangs_on_an_untold_latency_is_called_so(told: bool) -> N
     model = ServiceModel(5e6, (USUAL + 5e6) / MIB, 1, 10, MIB, 0.0, 4e6, MIB, told)
     found = predict_bandwidth(steps, {("all_reduce", 2): model}, 2.0)
     assert found is not None
-    assert found.untold is not told
+    assert found.inconclusive is not told

@@ -131,8 +131,8 @@ def test_nothing_to_fit() -> None:
 def test_a_step_that_hangs_on_what_the_trace_does_not_tell_is_called_not_known() -> None:
     # GIVEN a prediction whose interval holds the step as it is, because of what the trace does
     # not tell WHEN it is put into words THEN it is not known; else there is no sure change
-    found = Prediction(90e6, 20e6, 240e6, 200e6, 200e6, -40e6, 180e6, untold=True)
+    found = Prediction(90e6, 20e6, 240e6, 200e6, 200e6, -40e6, 180e6, inconclusive=True)
     assert _words(found).startswith("not known (likeliest -55.0%)")
     assert "latency" in _words(found)
-    assert _words(replace(found, untold=False)) == "no sure change (-55.0%)"
+    assert _words(replace(found, inconclusive=False)) == "no sure change (-55.0%)"
     assert _words(replace(found, high_ns=160e6)).startswith("55.0% shorter; the trace does not")

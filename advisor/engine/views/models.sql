@@ -15,7 +15,7 @@ QUALIFY row_number() OVER (PARTITION BY op, group_size
 --   unparted: the trace does not part latency from time per byte, and the gain depends on it
 --   gain_ns: per step, measured less predicted
 CREATE VIEW whatif_gain AS
-SELECT setting, value, is_current, extrapolates, coalesce(untold, false) AS unparted,
+SELECT setting, value, is_current, extrapolates, coalesce(inconclusive, false) AS unparted,
   coalesce(measured_step_ns, replayed_step_ns) - step_ns AS gain_ns,
   coalesce(gain_low_ns, coalesce(measured_step_ns, replayed_step_ns) - step_high_ns) AS gain_low_ns,
   coalesce(gain_high_ns, coalesce(measured_step_ns, replayed_step_ns) - step_low_ns) AS gain_high_ns

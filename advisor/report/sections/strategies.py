@@ -142,14 +142,16 @@ def _compared(found: Comparison) -> list[Figure]:
     """The tables of `advisor compare`: runs are columns, as strategies are in studies."""
     names = [row.run for row in found.runs]
     surely = sum(change.significant is True for change in found.differences)
-    untold = sum(change.significant is None for change in found.differences)
+    inconclusive = sum(change.significant is None for change in found.differences)
     others = numbers.plural(len(found.differences), "other run")
     figures = [
         Figure(
             id="runs-figures",
-            title=(f"{surely} of {others} differ" if surely or untold else "No other run differs")
+            title=(
+                f"{surely} of {others} differ" if surely or inconclusive else "No other run differs"
+            )
             + f" in step time from {found.base.run} beyond noise"
-            + (f"; {untold} cannot be told, with too few steps" if untold else ""),
+            + (f"; {inconclusive} cannot be told, with too few steps" if inconclusive else ""),
             description="Every figure of every run, per step; the first run is the base.",
             scenes=[],
             table=DataTable(

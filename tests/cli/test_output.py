@@ -90,6 +90,7 @@ def test_a_command_with_names_of_its_own_may_write_text_as_well(tmp_path: Path) 
         plan_outputs("html", None, force=False, file_names=names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("choice", "to_file", "coloured"),
     [("always", False, True), ("always", True, True), ("auto", False, False),

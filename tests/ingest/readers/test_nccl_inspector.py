@@ -222,6 +222,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(
     st.sampled_from([*REDUCE_SCATTER, "header", "metadata", "coll_perf", "dump_stats"]),

@@ -131,6 +131,7 @@ def test_depth_is_bounded(tmp_path: Path) -> None:
     assert "nested" in report[0][3]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from([TOPOLOGY, GRAPHS]),

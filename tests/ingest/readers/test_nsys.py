@@ -376,6 +376,7 @@ def test_not_a_database(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(16, 60_000), st.binary(min_size=1, max_size=4)), max_size=8))
 def test_damaged_databases_never_crash(

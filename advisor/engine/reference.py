@@ -1,8 +1,9 @@
 """Knowledge that rules join against: ``rules/data/*.yaml`` as tables of the sandbox.
 
-``ref_bug`` holds bugs of NCCL and torch with their versions, ``ref_device`` peaks and links of
-devices. Versions become integers (2.19.3 is 2019003) so that SQL can compare them.
-``setting_issues`` is a function: what check-env says of a rank's settings.
+``ref_bug`` holds bugs of NCCL and torch with their versions, ``ref_message`` what they print when
+something is wrong, ``ref_device`` peaks and links of devices. Versions become integers (2.19.3 is
+2019003) so that SQL can compare them. ``setting_issues`` is a function: what check-env says of a
+rank's settings.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from advisor.config.loader import load_model
 from advisor.config.paths import shipped
 from advisor.errors import AdvisorError
 from advisor.model.nccl.env.check import check_env
+from advisor.model.nccl.messages import messages
 from advisor.model.nccl.version import parse_version
 
 
@@ -74,6 +76,8 @@ _TABLES: dict[str, dict[str, str]] = {
     "ref_bug": dict.fromkeys(Bug.model_fields.keys() - {"workaround"}, _TEXT)
     | {"since": _NUMBER, "fixed": _NUMBER, "since_text": _TEXT, "fixed_text": _TEXT}
     | {"channels_at_most": _NUMBER},
+    "ref_message": dict.fromkeys(("message", "pattern", "effect", "cause", "fix", "source"), _TEXT)
+    | {"place": _NUMBER},
     "ref_device": {
         "name": _TEXT,
         "phrases": "VARCHAR[]",
@@ -116,6 +120,12 @@ def _setting_issues(settings: str | None, version: str | None, nodes: int | None
 def _reference() -> dict[str, str]:
     return {
         "ref_bug": json.dumps([_bug_row(bug) for bug in known_bugs()]),
+        "ref_message": json.dumps(
+            [
+                {**item.model_dump(), "message": item.id, "place": place}
+                for place, item in enumerate(messages())
+            ]
+        ),
         "ref_device": json.dumps([_device_row(device) for device in devices()]),
     }
 

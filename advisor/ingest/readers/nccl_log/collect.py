@@ -26,6 +26,7 @@ from advisor.ingest.readers.nccl_log.prefix import (
     records,
 )
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, cells_of, parse_choice
+from advisor.model.nccl.messages import tells
 
 MAX_KEPT = 1_000_000
 """Records kept of one run: about 0.5 GB. A log of 8,192 ranks has about 400,000 connections."""
@@ -156,6 +157,8 @@ class Log:
 
     def _take(self, record: Record, where: Where) -> int:
         if not record.level:
+            if tells(record.text):
+                return self._warning(self.registry.slot(self._last), record, where)
             if self._matrix_slot is None:
                 return 0
             taken = self._keep(self._matrix_slot, self._matrix.feed(record.text), where)
@@ -168,7 +171,7 @@ class Log:
         text = record.text
         if "opCount" in text:
             return 0  # one line per call (COLL): a trace tells more
-        if record.level == "WARN":
+        if record.level in {"WARN", "ABORT"} or tells(text):
             return self._warning(slot, record, where)
         if "Func/Proto/Algo Matrix" in text:
             self._matrix.begin()

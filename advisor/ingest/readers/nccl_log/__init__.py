@@ -60,16 +60,39 @@ from collections.abc import Sequence
 
 from advisor.ingest.readers import _nccl_text
 from advisor.ingest.readers.nccl_log.prefix import looks_like_log
-from advisor.ingest.source import ReadContext, Source
+from advisor.ingest.source import HEAD_BYTES, ReadContext, Source
 
 FORMAT = "nccl-log"
 SUMMARY = "NCCL debug logs (NCCL_DEBUG=INFO, 2.8 to 2.30): topology, transports, tuning, choices"
 PRIORITY = 45
+_LATEST = 256 * 1024 * 1024
+_LONGEST_SIGN = 64
 
 
 def detect(source: Source) -> bool:
-    """Lines with NCCL's own prefix."""
-    return looks_like_log(source.head)
+    """Lines with NCCL's own prefix, which a job's output may print late."""
+    return looks_like_log(source.head) or (
+        len(source.head) >= HEAD_BYTES and _is_output(source.head) and _starts_late(source)
+    )
+
+
+def _is_output(head: bytes) -> bool:
+    """Text of a program, neither data nor a document of another format."""
+    return b"\0" not in head and head.lstrip()[:1] not in (b"{", b"[", b"<", b"(", b"")
+
+
+def _starts_late(source: Source) -> bool:
+    """Whether NCCL's first message stands within the first :data:`_LATEST` bytes."""
+    before = b""
+    with source.open() as stream:
+        for _ in range(_LATEST // HEAD_BYTES):
+            piece = stream.read(HEAD_BYTES)
+            if not piece:
+                return False
+            if looks_like_log(before[-_LONGEST_SIGN:] + piece):
+                return True
+            before = piece
+    return False
 
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:

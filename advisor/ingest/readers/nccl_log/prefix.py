@@ -15,7 +15,9 @@ _VERSION = re.compile(r"NCCL version (?=\d)")
 _DATE = re.compile(r"\[\d{4}-\d\d-\d\d[ T][\d:.]+\]\s*$")
 _CUT_DATE = re.compile(r"\[(?:\d{1,4}|\d{4}-[\d\-: T.]*)\]?$")
 _DIGITS = re.compile(r"\d+")
-_SIGNS = re.compile(rb"NCCL (?:INFO|WARN) |NCCL version \d", re.IGNORECASE)
+_SIGNS = re.compile(
+    rb"NCCL (?:INFO|WARN) |NCCL version \d|ProcessGroupNCCL\.cpp:\d|NCCL error in: ", re.IGNORECASE
+)
 _LEVELS = ("INFO", "WARN", "TRACE", "ABORT")
 DAMAGED = r"\ufffd\x00-\x08\x0e-\x1f"
 """What no text holds, as inside of ``[]`` in a pattern; U+FFFD stands for what is not UTF-8."""
@@ -66,7 +68,7 @@ class Record:
 
 
 def looks_like_log(head: bytes) -> bool:
-    """Whether NCCL's prefix occurs in the first bytes of a file."""
+    """Whether a message of NCCL, or of torch about NCCL, occurs in bytes of a file."""
     return _SIGNS.search(head) is not None
 
 

@@ -1,0 +1,167 @@
+"""Lines as NCCL, its plugins and torch print them in public reports: the cause is named first.
+
+Each case is what the report at its address shows, with hosts and numbers of our own; the cause is
+what was found there, or what its maintainers say.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import advisor
+from advisor.model.nccl.messages import messages, named, tells
+
+_NCCL = "https://github.com/NVIDIA/nccl/issues/"
+_TESTS = "https://github.com/NVIDIA/nccl-tests/issues/"
+WARN = "node1:301:398 [2] "
+SAYS: list[tuple[str, str, str]] = [
+    ("https://github.com/horovod/horovod/issues/3929", "duplicate-gpu",
+     "init.cc:497 NCCL WARN Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 1000"),
+    (_NCCL + "525", "shm-full",
+     "include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device"),
+    (_TESTS + "166", "shm-full",
+     "misc/shmutils.cc:71 NCCL WARN Error: failed to extend /dev/shm/nccl-fjwOOB to 5967876 bytes"),
+    (_NCCL + "1518", "shm-create",
+     "misc/shmutils.cc:114 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-N "
+     "(size 9637888)"),
+    (_NCCL + "1589", "shm-attach",
+     "misc/shmutils.cc:129 NCCL WARN Error while attaching to shared memory segment "
+     "/dev/shm/nccl-glnlGK (size 14156128), error: No such file or directory (2)"),
+    (_NCCL + "1838", "cumem-host",
+     "transport/shm.cc:590 NCCL WARN Cuda failure 217 'peer access is not supported between these "
+     "two devices'"),
+    (_NCCL + "1405", "ib-retry-exceeded",
+     "ib_plugin.c:1615 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<54862> with status=12 "
+     "opcode=0 len=0 vendor err 129 (Recv) localGid fd00::1 remoteGidsfd00::2"),
+    (_NCCL + "928", "ib-local-protection",
+     "transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer fe80::1%ib0<33397> with "
+     "error 4, opcode 32611, len 32611, vendor err 81 (Send)"),
+    (_NCCL + "1814", "ib-flushed",
+     "ib_plugin.c:1615 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<44206> with status=5 "
+     "opcode=32656 len=32659 vendor err 249 (Recv)"),
+    (_NCCL + "1837", "no-socket-interface",
+     "misc/socket.cc:560 NCCL WARN ncclSocketInit: connecting to address  with family 59936 is "
+     "neither AF_INET(2) nor AF_INET6(10)"),
+    ("https://github.com/marin-community/marin/issues/6940", "no-socket-interface",
+     "bootstrap.cc:80 NCCL WARN Bootstrap : no socket interface found"),
+    (_NCCL + "210", "address-family",
+     "include/socket.h:344 NCCL WARN Socket creation failed : Address family not supported by "
+     "protocol"),
+    (_TESTS + "188", "socket-magic",
+     "misc/socket.cc:441 NCCL WARN socketFinalizeAccept: wrong type 4 != 3"),
+    (_TESTS + "15", "connection-timed-out",
+     "include/socket.h:360 NCCL WARN Call to connect failed : Connection timed out"),
+    ("https://github.com/espnet/espnet/issues/1940", "connection-refused",
+     "include/socket.h:390 NCCL WARN Connect to 10.0.0.2<21724> failed : Connection refused"),
+    (_NCCL + "1232", "peer-closed",
+     "misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node2<42830>"),
+    ("https://github.com/ray-project/ray_lightning/issues/24", "peer-access",
+     "transport/p2p.cc:238 NCCL WARN failed to open CUDA IPC handle : 217 peer access is not "
+     "supported between these two devices"),
+    (_TESTS + "324", "peer-mappings",
+     "allocator.cc:79 NCCL WARN Cuda failure 711 'peer mapping resources exhausted'"),
+    (_NCCL + "1672", "nvls-failed",
+     "transport/nvls.cc:598 NCCL WARN Cuda failure 1 'invalid argument'"),
+    (_NCCL + "1788", "nvls-failed",
+     "transport/nvls.cc:254 NCCL WARN Cuda failure 401 'the operation cannot be performed in the "
+     "present state'"),
+    (_TESTS + "206", "ib-register-memory",
+     "misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate "
+     "memory"),
+    (_NCCL + "296", "mismatched-collective",
+     "init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective calls at "
+     "and around rank 39."),
+    (_NCCL + "1176", "truncated-bootstrap",
+     "bootstrap.cc:131 NCCL WARN Message truncated : received 256 bytes instead of 4"),
+    (_NCCL + "969", "ib-mismatch",
+     "transport/net_ib.cc:1038 NCCL WARN NET/IB : req 0/1 tag 0 peer 10.0.0.6<58683> collective "
+     "mismatch error, local size 496640 remote size 65536"),
+    ("https://github.com/aws/aws-ofi-nccl/issues/1020", "ofi-no-provider",
+     "nccl_net_ofi_rdma_init:7978 NCCL WARN NET/OFI OFI fi_getinfo() call failed: No data "
+     "available"),
+    (_NCCL + "229", "ofi-no-provider",
+     "get_ofi_provider:312 NCCL WARN NET/OFI Could not find any optimal provider"),
+    ("https://github.com/aws/aws-ofi-nccl/issues/24", "ofi-av",
+     "create_nccl_ofi_component:459 NCCL WARN NET/OFI Couldn't open AV. RC: -22, ERROR: Invalid "
+     "argument"),
+    ("https://github.com/aws/aws-ofi-nccl/issues/161", "ofi-request",
+     "process_completions:10 NCCL WARN NET/OFI Request completed with error. RC: 21. Error: "
+     "unknown error"),
+    ("https://github.com/aws/aws-ofi-nccl/issues/803", "ofi-shm",
+     "nccl_net_ofi_init:1 NCCL WARN NET/OFI Disabling shared memory failed: Protocol not "
+     "available"),
+    ("https://github.com/NVIDIA/cuml/issues/5961", "driver-too-old",
+     "misc/cudawrap.cc:182 NCCL WARN Cuda failure 'CUDA driver version is insufficient for CUDA "
+     "runtime version'"),
+    (_NCCL + "1029", "nvls-failed",
+     "transport/nvls.cc:245 NCCL WARN Cuda failure 'initialization error'"),
+    (_TESTS + "166", "cuda-library",
+     "misc/cudawrap.cc:179 NCCL WARN Failed to find CUDA library libcuda.so "
+     "(NCCL_CUDA_PATH='') : "),
+]  # fmt: skip
+UNMARKED = [
+    ("watchdog-timeout", "[rank4]:[E1206 18:44:12.7552 ProcessGroupNCCL.cpp:607] [Rank 4] Watchdog "
+     "caught collective operation timeout: WorkNCCL(SeqNum=7753, OpType=ALLREDUCE) ran for 600099 "
+     "milliseconds before timing out."),
+    ("ibverbs-missing", "node1:1:2 [6] NCCL INFO Failed to open libibverbs.so[.1]"),
+    ("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+]  # fmt: skip
+HARMLESS = [
+    "node1:1:2 [0] NCCL INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2 : "
+    "libnccl-net.so: cannot open shared object file: No such file or directory",
+    "node1:1:2 [0] NCCL INFO NET/Plugin : No plugin found, using internal implementation",
+    "node1:1:2 [0] NCCL INFO Call to connect returned Connection refused, retrying",
+    "OSError: [Errno 28] No space left on device: 'checkpoint.pt'",
+    "node1:1:2 [0] NCCL INFO NVLS multicast support is not available on dev 5",
+]
+
+
+@pytest.mark.parametrize(("source", "cause", "line"), SAYS, ids=[case[1] for case in SAYS])
+def test_the_cause_of_a_reported_warning_is_named(source: str, cause: str, line: str) -> None:
+    place, _, text = line.partition(" NCCL WARN ")
+    found = named(f"{place} {text}")
+    assert found is not None, source
+    assert found.id == cause
+
+
+def test_lines_that_are_no_warnings_are_named_where_they_tell_of_an_error() -> None:
+    for cause, line in UNMARKED:
+        assert tells(line)
+        found = named(line)
+        assert found is not None
+        assert found.id == cause
+    assert not any(tells(line) for line in HARMLESS)
+
+
+def test_a_log_names_its_cause_first_and_what_followed_last(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    lines = [
+        "node1:301:301 [0] NCCL INFO NCCL version 2.21.5+cuda12.4",
+        WARN + SAYS[15][2],
+        WARN + SAYS[1][2],
+        WARN + SAYS[15][2],
+    ]
+    log.write_text("\n".join(lines) + "\n")
+    with advisor.load(str(log)) as run:
+        found = [item for item in run.report.findings if item.rule == "nccl-error"]
+    assert [item.where for item in found] == ["shm-full", "peer-closed"]
+    assert [item.severity.value for item in found] == ["critical", "info"]
+    assert found[0].hosts == ["node1"]
+
+
+def test_nccl_that_starts_late_in_a_jobs_output_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    epochs = "".join(f"epoch {number} loss 2.5\n" for number in range(8_000))
+    log.write_text(f"{epochs}{WARN}{SAYS[0][2]}\n")
+    with advisor.load(str(log)) as run:
+        assert "duplicate-gpu" in [item.where for item in run.report.findings]
+
+
+def test_every_entry_can_be_reached_and_names_its_source() -> None:
+    ids = [item.id for item in messages()]
+    assert len(ids) == len(set(ids)) >= 80
+    for item in messages():
+        assert not re.search(r"[^\\][*+](?!\?)", re.sub(r"\[[^\]]*\]", "", item.pattern)), item.id

@@ -165,11 +165,13 @@ _VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("inductor", "ddp", {"compile": "inductor"}),
     ("cuda-graph", "ddp", {"compile": "graph"}),
     ("inductor", "fsdp2", {"compile": "inductor"}),
+    ("copy-engine", "fsdp2", {"transport": "copies", "nccl": "2.29.7", "torch": "2.13"}),
     ("deepep", "moe", {"transport": "deepep"}),
     ("symmetric", "tp", {"transport": "symmetric", "sequence_parallel": False}),
     ("custom", "tp", {"transport": "custom", "sequence_parallel": False}),
     ("varying-lengths", "ddp", {"length_spread": 0.02}),
     ("varying-lengths", "fsdp2", {"length_spread": 0.02}),
+    ("interleaved", "pp", {"interleave": 2}),
     ("accumulation", "ddp", {"micro_batches": 4, "steps": 4}),
     ("accumulation", "fsdp2", {"micro_batches": 4, "steps": 4, "reshard_after_forward": False}),
 )

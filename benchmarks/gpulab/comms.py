@@ -89,6 +89,10 @@ class Communicator:
         kernel = Kernel(self._kernel_name(op, short), 0.0, self._grid(group, elements),
                         (544, 1, 1), scales=False, args=quoted(meta) + note)  # fmt: skip
         total = elements * _WIDTH[dtype]
+        if job.transport == "copies" and op == "all_gather":
+            # NCCL_CTA_POLICY=2 (2.28 and later): copy engines move the data, no kernel runs.
+            name = "Memcpy PtoP (Device -> Device)"
+            kernel = Kernel(name, 0.0, scales=False, args=str(total // n * (n - 1)))
         real = "all_reduce" if op == "barrier" else op
         call = Call((group.name, number), real, group.ranks, total, sends=splits)
         program.call(stream, kernel, [call])
@@ -121,12 +125,11 @@ class Communicator:
         program.wait(event, COMPUTE)
         program.end()
 
-    def peers(self, group: Group, parts: list[tuple[int, int, int]], key: tuple[Any, ...] = (),
-              ) -> int:  # fmt: skip
+    def peers(self, group: Group, parts: list[tuple[int, int, int]], shift: int = 0) -> int:
         """One kernel of sends and receives: (from, to, bytes), batched where there are several.
 
-        ``key`` tells messages apart that the same pair exchanges. A batch's kernel carries no
-        metadata, as PyTorch leaves it out for coalesced calls.
+        A batch's kernel carries no metadata, as PyTorch leaves it out for coalesced calls.
+        ``shift``: a stream of its own for forward (1, 2) and backward messages (3, 4).
         """
         program, job = self.program, self.job
         batched = len(parts) > 1
@@ -138,7 +141,7 @@ class Communicator:
         for source, target, size in parts:
             sends = source == self.rank
             what = "send" if sends else "recv"
-            pair = f"{source}>{target}"
+            pair = f"{source}>{target}" + (f"/{(shift - 1) // 2}" if shift else "")
             number = program.next_in(f"{group.name}/{pair}")
             elements = size // job.element_bytes
             meta = self._metadata(what, group, elements, elements, "BFloat16", number, None)
@@ -151,9 +154,9 @@ class Communicator:
                               quoted(self._own(meta, group)))  # fmt: skip
                 program.end()
                 program.end()
-            calls.append(Call((group.name, pair, number, *key), "send_recv", (source, target),
+            calls.append(Call((group.name, pair, number), "send_recv", (source, target),
                               size, sends={(source, target): size}))  # fmt: skip
-        stream = COMPUTE if not job.overlap else group.stream
+        stream = COMPUTE if not job.overlap else group.stream + 40 * shift
         first = parts[0]
         what = "send" if first[0] == self.rank else "recv"
         if not batched:

@@ -86,6 +86,8 @@ class Hosts(Core):
         name = {
             p.KERNEL: "cudaLaunchKernel", p.CALL: "cudaLaunchKernelExC", p.GRAPH: "cudaGraphLaunch"
         }[kind]  # fmt: skip
+        if kind == p.CALL and step[2].name.startswith("Memcpy"):
+            name = "cudaMemcpyAsync"
         cost = LAUNCH_NS if kind != p.GRAPH else 20_000.0 + 60.0 * len(step[2])
         correlation = self.runtime(rank, name, cost)
         if kind == p.GRAPH:

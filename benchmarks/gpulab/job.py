@@ -69,7 +69,7 @@ class Job:
     """'' | 'inductor' | 'graph'."""
     sequence_parallel: bool = False
     transport: str = "nccl"
-    """'nccl' | 'deepep' | 'symmetric' | 'custom'."""
+    """'nccl' | 'deepep' | 'symmetric' | 'custom' | 'copies' (NCCL's copy-engine gathers)."""
     # What hardware and host do to it.
     compute_factor: tuple[tuple[int, float], ...] = ()
     """rank -> how many times as long its kernels run."""

@@ -6,6 +6,7 @@ With ``interleave`` > 1 a stage holds several chunks of layers and runs them in 
 from __future__ import annotations
 
 from benchmarks.gpulab.emit import Emitter
+from benchmarks.gpulab.interleaved import Interleaved, stage_of
 from benchmarks.gpulab.job import Job, Layout
 from benchmarks.gpulab.program import AUTOGRAD, MAIN
 
@@ -23,15 +24,10 @@ def layout(job: Job) -> Layout:
     return made
 
 
-def stage_of(job: Job, rank: int) -> int:
-    """The stage of a rank."""
-    return rank // (job.ranks // job.pp)
-
-
 def program(e: Emitter) -> None:
     """All steps of one rank."""
     job, out = e.job, e.program
-    run = _Stage(e)
+    run = Interleaved(e) if job.interleave > 1 else _Stage(e)
     for step in range(job.steps):
         out.begin(f"ProfilerStep#{step + 3}", "user_annotation")
         e.pause(step)

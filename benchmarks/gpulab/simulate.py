@@ -97,5 +97,6 @@ class Simulation(Devices):
         rank.spinning -= 1
         rank.moving -= 1
         self.repace(rank, now)
-        rank.device.append((p.CALL, stream.number, start, now, item))
+        kind = p.COPY if item[2].name.startswith("Memcpy") else p.CALL
+        rank.device.append((kind, stream.number, start, now, item))
         self.release(stream, now)

@@ -130,4 +130,11 @@ def test_more_micro_batches_shrink_the_bubble_as_theory_says() -> None:
         one = replace(job, micro_batches=count)
         times.append(run.step_ns(one, run.simulate(one)[0].ranks) / (count + job.pp - 1))
     assert times[1] == pytest.approx(times[0], rel=0.15)
+    # Two chunks per stage halve the bubble: (8 + 3/2) instead of (8 + 3) slots.
+    eight = replace(job, micro_batches=8, layers=8)
+    plain, chunks = (
+        run.step_ns(one, run.simulate(one)[0].ranks)
+        for one in (eight, replace(eight, interleave=2))
+    )
+    assert chunks / plain == pytest.approx(9.5 / 11, abs=0.05)
     assert pipeline.stage_of(job, 3) == 3

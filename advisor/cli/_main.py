@@ -18,6 +18,9 @@ from advisor.cli._interrupt import interrupted, watch_for_interrupts
 from advisor.config.settings import FILE_NAME, check_settings, load_settings
 from advisor.errors import AdvisorError, not_written
 
+EVERYDAY = ("demo", "profile", "diagnose", "compare", "open", "explain", "tune")
+"""What most people need, in the order of need; `python -m advisor.record` records own scripts."""
+
 
 class _Commands(click.Group):
     """Commands are the modules beside this one: adding a command touches one file."""
@@ -38,11 +41,13 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Every command with its whole first sentence, folded rather than cut."""
         commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        rows = [
-            (name, command.get_short_help_str(limit=1000)) for name, command in commands if command
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        rows = {
+            name: command.get_short_help_str(limit=1000) for name, command in commands if command
+        }
+        with formatter.section("Everyday commands"):
+            formatter.write_dl([(name, rows.pop(name)) for name in EVERYDAY if name in rows])
+        with formatter.section("More commands"):
+            formatter.write_dl(list(rows.items()))
 
 
 def _say_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:

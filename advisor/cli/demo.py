@@ -12,8 +12,11 @@ from advisor.cli._output import Output, use_color
 from advisor.errors import AdvisorError
 from advisor.profile.inject import HELP
 
+DEFAULT_FAULT = "sleep:rank=1,ms=200"
+"""What the demo injects by itself: a rank that really sleeps before every forward pass."""
 
-@click.command(epilog="Example:  advisor demo -o /tmp/demo --inject sleep:rank=1,ms=200")
+
+@click.command(epilog="Example:  advisor demo -o /tmp/demo")
 @click.option(
     "-o",
     "--output",
@@ -23,14 +26,22 @@ from advisor.profile.inject import HELP
     help="Folder of the demo; an earlier demo in it is replaced.",
 )
 @click.option("--nproc", type=click.IntRange(2, 8), default=2, show_default=True, help="Ranks.")
-@click.option("--inject", multiple=True, metavar="FAULT", help=HELP)
+@click.option(
+    "--inject",
+    multiple=True,
+    metavar="FAULT",
+    help=f"{HELP} Without it: {DEFAULT_FAULT}.",
+)
+@click.option("--healthy", is_flag=True, help="Inject no fault: what a healthy run looks like.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
-def command(output: Path, nproc: int, inject: tuple[str, ...], color: str) -> int:
-    """Train a tiny GPT-2 on two processes, record it, diagnose it, write report.html.
+def command(output: Path, nproc: int, inject: tuple[str, ...], healthy: bool, color: str) -> int:
+    """Train a tiny GPT-2 with a fault in one rank, record it, and find the fault.
 
-    Everything is real: torch processes, gloo collectives, profiler traces. It takes about a
-    minute on two cores.
+    Everything is real: torch processes, gloo collectives, profiler traces, and a rank that sleeps
+    in every step. It takes about a minute on two cores and writes report.html.
     """
+    if healthy and inject:
+        raise AdvisorError("--healthy and --inject contradict each other", hint="give one of them")
     try:
         import torch  # noqa: F401
     except ImportError as error:
@@ -47,13 +58,17 @@ def command(output: Path, nproc: int, inject: tuple[str, ...], color: str) -> in
     workload = load_workload(shipped("workloads") / "gpt2.yaml")
     # One call a step: of fewer than ten nobody can tell a late rank from chance.
     workload = workload.with_settings({"world_size": nproc, "strategy": "ddp", "steps": 10})
-    faults = parse_faults(inject, {"the demo": workload})
+    chosen = () if healthy else inject or (DEFAULT_FAULT,)
+    faults = parse_faults(chosen, {"the demo": workload})
     click.echo(f"Profiling a tiny GPT-2 under DDP on {nproc} processes (gloo, CPU) ...", err=True)
+    injected = ", ".join(chosen) or "none"
+    click.echo(f"Injected fault: {injected}", err=True)
     run_one(workload, run_folder, How(faults=faults, force=True, quiet=True))
     click.echo("Diagnosing the traces ...", err=True)
     with api.load(
         run_folder, store=output / "run.duckdb", force=True, command="advisor demo"
     ) as run:
+        click.echo(f"Injected fault: {injected}")
         click.echo(run.render("text", color=use_color(color)), color=True)
         page = Output("html", output / "report.html")
         page.write(run.render("html"))
@@ -65,6 +80,7 @@ def command(output: Path, nproc: int, inject: tuple[str, ...], color: str) -> in
     click.echo("Next, on your own job:")
     click.echo("  torchrun --nproc-per-node N -m advisor.record train.py ...")
     click.echo("  advisor diagnose advisor-traces/ --format html -o report.html")
-    click.echo("Or see it find a fault:  advisor demo --inject sleep:rank=1,ms=200")
+    if not healthy:
+        click.echo("Or see a healthy run:  advisor demo --healthy")
     sys.stdout.flush()
     return 0

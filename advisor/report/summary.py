@@ -10,6 +10,7 @@ from pathlib import PurePath
 from advisor.findings import Confidence, Finding, FindingsReport, OutcomeKind, Severity
 from advisor.report import numbers
 from advisor.report.clean import one_line
+from advisor.vocabulary.messages import SUMMARY, say
 
 # METRICS section 8: how a saving was found out, in words a newcomer understands.
 CONFIDENCE_WORDS: dict[Confidence, str] = {
@@ -46,22 +47,26 @@ def explained(report: FindingsReport) -> dict[tuple[str, str], list[Finding]]:
 
 
 def rules_line(report: FindingsReport, why_not: str = "", run: str | None = None) -> str:
-    """How all rules ended, in words; the four counts add up to the rules of all runs, or of one.
+    """How the checks ended: findings, rules that passed, and those that lack evidence.
 
-    ``why_not`` stands beside those that were not applicable.
+    ``why_not`` stands beside those that need more data. What the job itself has nothing of is
+    neither: no recording would change that.
     """
     if run is not None:
         own = [outcome for outcome in report.outcomes if outcome.run == run]
         report = report.model_copy(update={"outcomes": own})
+        findings = [item for item in report.findings if item.run == run]
+        report = report.model_copy(update={"findings": findings})
     counts = outcome_counts(report)
-    merged = len(explained(report))
-    another = f" ({merged} merged into another's finding)" if merged else ""
-    return (
-        f"{numbers.plural(counts[OutcomeKind.FIRED], 'rule')} fired{another} · "
-        f"{counts[OutcomeKind.PASSED]} passed · "
-        f"{counts[OutcomeKind.NOT_APPLICABLE]} not applicable{why_not} · "
-        f"{numbers.plural(counts[OutcomeKind.ERROR], 'error')}"
-    )
+    lacking = {name for _, _, names in missing_evidence(report) for name in names}
+    values = {
+        "findings": len(report.findings),
+        "passed": counts[OutcomeKind.PASSED],
+        "lacking": len(lacking),
+        "failed": counts[OutcomeKind.ERROR],
+        "why_not": why_not,
+    }
+    return say(SUMMARY, "checks", values)
 
 
 def caveats(report: FindingsReport) -> list[str]:

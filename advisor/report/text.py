@@ -107,13 +107,7 @@ def _findings_table(report: FindingsReport, options: Options) -> Iterator[str]:
 
 def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
     missing = summary.missing_evidence(report)
-    why_not = ""
-    if missing and not options.verbose:
-        mostly = "mostly: " if len(missing) > 1 else ""
-        if any(outcome.not_in_the_job for outcome in report.outcomes):
-            lacking = len({rule for _, _, rules in missing for rule in rules})
-            mostly = f"{lacking} for want of evidence{', for one' if lacking > 1 else ''}: "
-        why_not = f" ({mostly}{shorten(missing[0][0], 120)}; --verbose says how to capture it)"
+    why_not = "" if options.verbose else " (-v)"
     for text in summary.left_out(report):
         yield from _wrap(text, options.width)
     yield from _wrap(summary.rules_line(report, why_not), options.width)

@@ -98,13 +98,15 @@ VERDICTS = {
     # 6 cannot tell
     "ranks-missing": "{{ exposed | pct }} of the step is exposed communication. Only "
     "{{ ranks_read }}{% if world_size %} of {{ world_size }}{% endif %} "
-    "{{ 'rank was' if ranks_read == 1 else 'ranks were' }} recorded; record all to tell a late "
+    "rank{{ 's' if (world_size or ranks_read) != 1 }} {{ 'was' if ranks_read == 1 else 'were' }} "
+    "recorded; record all to tell a late "
     "rank from a slow network.",
     "ranks-cut": "{{ exposed | pct }} of the step is exposed communication. The recording of "
     "{{ cut | some_ranks }} is cut; record all to tell a late rank from a slow network.",
     "ranks-alone": "{{ exposed | pct }} of the step is exposed communication, but only "
     "{{ ranks_read }}{% if world_size %} of {{ world_size }}{% endif %} "
-    "{{ 'rank was' if ranks_read == 1 else 'ranks were' }} recorded: {{ alone | some_ranks }} may "
+    "rank{{ 's' if (world_size or ranks_read) != 1 }} {{ 'was' if ranks_read == 1 else 'were' }} "
+    "recorded: {{ alone | some_ranks }} may "
     "be the late one.",
     "groups-missing": "{{ exposed | pct }} of the step is exposed communication. Process groups "
     "were not recorded, so ranks cannot be compared.",
@@ -175,6 +177,15 @@ STEPS = {
     "try": "to try, for up to {{ gain_ns | about }} per step: {{ fix }}",
 }
 """Commands and edits under NEXT, each on its line."""
+
+
+SUMMARY = {
+    "checks": "{{ findings }} finding{{ 's' if findings != 1 }} · {{ passed }} "
+    "check{{ 's' if passed != 1 }} passed"
+    "{% if lacking %} · {{ lacking }} need{{ 's' if lacking == 1 }} more data{{ why_not }}"
+    "{% endif %}{% if failed %} · {{ failed }} failed{% endif %}",
+}
+"""Lines that several views share."""
 
 
 def say(texts: dict[str, str], code: str, values: dict[str, Any]) -> str:

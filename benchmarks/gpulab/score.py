@@ -51,6 +51,8 @@ class Score:
     alarms: tuple[str, ...]
     changed: str = ""
     error: str = ""
+    probability: float | None = None
+    """That the first alarm's cause is real, as it was said."""
 
     @property
     def inside(self) -> bool | None:
@@ -132,6 +134,7 @@ def compare(case: Case, report: FindingsReport | None, error: str = "") -> Score
         alarms=tuple(f"{finding.rule} ({finding.where})" for finding in alarms),
         changed=case.faulty[:160],
         error=error,
+        probability=first.probability if first else None,
     )
 
 

@@ -61,6 +61,8 @@ class Score:
     alarms: tuple[str, ...]
     """Findings at warning or above, worst first."""
     error: str = ""
+    probability: float | None = None
+    """That the first alarm's cause is real, as it was said."""
 
     @property
     def gain_within_interval(self) -> bool | None:
@@ -169,6 +171,7 @@ def _result(
         noise_ns=truth.noise_ns,
         alarms=tuple(f"{finding.rule} ({finding.where})" for finding in alarms),
         error=error,
+        probability=alarms[0].probability if alarms else None,
     )
 
 
@@ -212,6 +215,7 @@ def summarise(scores: Iterable[Score]) -> dict[str, Any]:
             {
                 "id": score.id, "kind": score.kind, "strategy": score.strategy,
                 "ranks": score.ranks, "alarms": list(score.alarms), "error": score.error,
+                "probability": score.probability,
             }
             for score in controls
         ],

@@ -90,7 +90,7 @@ def test_no_gain_is_claimed_with_no_confidence() -> None:
 
 def test_tail_counts_outcomes_and_names_the_broken_rule() -> None:
     tail = " ".join(render(make_report(), None, "text").split())
-    assert "2 rules fired · 1 passed · 1 not applicable (no NCCL log; --verbose says how" in tail
+    assert "2 findings · 1 check passed · 1 needs more data (-v) · 1 failed" in tail
     verbose = render(make_report(), None, "text", verbose=True)
     assert "advisor explain nccl-log\n  - socket-transport: no NCCL log\n" in verbose
     assert "rule broken failed: no such column: x" in tail

@@ -1,0 +1,99 @@
+"""The words of each shape stand in one file each: tests/golden/verdict-SHAPE.txt.
+
+python -m tests.engine.test_verdict_words        writes them anew; read the difference as a user
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.verdict.coverage import Coverage
+from advisor.engine.verdict.table import decide
+from advisor.engine.verdict.words import MOST_STEPS, MOST_TITLE, in_words
+from advisor.findings import VerdictKind
+from tests.engine.helpers import RUN
+from tests.engine.test_verdict_table import (
+    CLOCKS,
+    DENIED,
+    FACTS,
+    FEW,
+    MS,
+    finding,
+    shares,
+    situation,
+)
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+RANK: dict[str, Any] = {"title": "Rank 1 is late", "fix": ["look at its host"], "verify": "compare"}
+LINK: dict[str, Any] = {
+    "rule": "slow-ring-link",
+    "title": "The link from host-2 to host-1 is slow",
+    "links": ["host-2 -> host-1"],
+}
+WIDE = {"savings_low_ns": 2 * MS, "savings_high_ns": 60 * MS}
+OPTION = finding("fp32-gradients", ms=8, probability=0.4, title="Gradients are sent as fp32",
+                 fix=["bf16_compress_hook"])  # fmt: skip
+LONG = "The link of a-host-with-a-very-long-name.rack-17.row-3.example.internal to another is slow"
+CASES: dict[str, list[dict[str, Any]]] = {
+    "sure": [
+        {"findings": [finding(**RANK)]},
+        {"findings": [finding(**RANK)], "whole_trace": True},
+        {"findings": [finding("desync", None, severity="critical",
+                              title="Ranks disagree about call 2 of group 0")]},
+    ],
+    "probable": [{"findings": [finding(probability=0.7, **LINK)]}],
+    "unknown-cost": [
+        {"findings": [finding(**LINK, **WIDE)]},
+        {"findings": [finding(**LINK | {"title": LONG * 2}, **WIDE)]},
+    ],
+    "healthy": [{}, {"findings": [OPTION]}],
+    "lossy": [
+        {"findings": [finding("jitter", ms=37)]},
+        {"shares": shares(exposed=0.27), "findings": [OPTION]},
+        {"shares": shares(idle=0.39)},
+    ],
+    "inconclusive": [
+        {"facts": FEW, "shares": shares(exposed=0.62, wait_known=False)},
+        {"facts": FEW, "alone_ranks": [0]},
+        {"cut_ranks": [3]},
+        {"groups_known": False},
+        {"facts": FACTS.__class__(**{**FACTS.__dict__, "steps": 1})},
+        {"clocks": CLOCKS},
+        {"empty_ranks": [1]},
+        {"communicates": False},
+        {"coverage": Coverage(0.6, "combine", 49 * MS)},
+        {"findings": [finding(evidence=DENIED, **LINK)]},
+        {"shares": None},
+        {"shares": None, "steps_seen": 0},
+        {"shares": None, "steps_seen": 0, "events": 0},
+    ],
+}  # fmt: skip
+
+
+def words_of(kind: str) -> str:
+    said = []
+    with Sandbox(None, RUN) as sandbox:
+        for changes in CASES[kind]:
+            it = situation(**changes)
+            verdict = in_words(decide(it), it, sandbox)
+            assert verdict.kind == kind
+            assert len(verdict.title) <= MOST_TITLE
+            assert len(verdict.next_steps) <= MOST_STEPS
+            lines = [f"VERDICT {verdict.title}", f"WHY {verdict.why}".rstrip()]
+            said.append("\n".join([*lines, *(f"NEXT {step}" for step in verdict.next_steps)]))
+    return "\n\n".join(said) + "\n"
+
+
+@pytest.mark.parametrize("kind", [kind.value for kind in VerdictKind])
+def test_the_words_of_a_shape_are_those_that_were_read(kind: str) -> None:
+    assert words_of(kind) == (GOLDEN / f"verdict-{kind}.txt").read_text("utf-8")
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for name in CASES:
+        (GOLDEN / f"verdict-{name}.txt").write_text(words_of(name), "utf-8")

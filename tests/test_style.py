@@ -1,0 +1,91 @@
+"""docs/style.md as a test: what users read is short, plain and in the words of the glossary."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from advisor.engine.catalogue import load_catalogue
+from advisor.vocabulary import messages
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_WORDS = 25
+MOST_TITLE = 140
+HEDGES = re.compile(r"\b(hardly|perhaps|untold|as far as|by chance|not sure)\b", re.IGNORECASE)
+# In verdicts, notes and rules also words that the glossary replaces.
+BANNED = re.compile(rf"{HEDGES.pattern}|\b(cannot be told|told)\b", re.IGNORECASE)
+TAG = re.compile(r"\{%.*?%\}", re.DOTALL)
+VALUE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+SENTENCE = re.compile(r"(?<=[.:;]) ")
+
+
+def catalogue() -> Iterator[tuple[str, str]]:
+    for table in ("NOTES", "VERDICTS", "WHYS", "STEPS", "SUMMARY"):
+        for code, text in getattr(messages, table).items():
+            yield f"{table}.{code}", text
+
+
+def rule_texts() -> Iterator[tuple[str, str]]:
+    for rule in load_catalogue()[0]:
+        yield f"{rule.id}.headline", rule.headline
+        for text in rule.because:
+            yield f"{rule.id}.because", text
+
+
+def errors_and_help() -> Iterator[tuple[str, str]]:
+    """Texts of AdvisorError and of click's options and commands, from the source."""
+    for path in sorted((ROOT / "advisor").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = ast.unparse(node.func)
+            said = [*node.args] if name == "AdvisorError" else []
+            said += [item.value for item in node.keywords if item.arg in ("hint", "help")]
+            for value in said:
+                parts = [item for item in ast.walk(value) if isinstance(item, ast.Constant)]
+                text = " ".join(item.value for item in parts if isinstance(item.value, str))
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", text
+
+
+def longest_path(text: str) -> str:
+    """The template with the longest branch of each condition, its values as one word."""
+    text = VALUE.sub("x", text)
+    innermost = re.compile(r"\{% if (?:(?!\{% if ).)*?\{% endif %\}", re.DOTALL)
+    while (found := innermost.search(text)) is not None:
+        branches = TAG.split(found[0])
+        text = text.replace(found[0], max(branches, key=lambda part: len(part.split())))
+    return TAG.sub(" ", text)
+
+
+@pytest.mark.parametrize(("code", "text"), [*catalogue(), *rule_texts()])
+def test_sentences_are_short_and_plain(code: str, text: str) -> None:
+    plain = longest_path(text)
+    for sentence in SENTENCE.split(plain):
+        assert len(sentence.split()) <= MOST_WORDS, sentence
+    assert not BANNED.search(plain), BANNED.search(plain)
+
+
+def test_errors_and_help_do_not_hedge() -> None:
+    found = [f"{where}: {text}" for where, text in errors_and_help() if HEDGES.search(text)]
+    assert not found, "\n".join(found)
+
+
+def test_no_stored_recording_has_a_verdict_that_is_too_long() -> None:
+    """Pins hold what is said of every fixture."""
+    titles = {}
+    for pin in sorted((ROOT / "benchmarks" / "pins").glob("*.txt")):
+        text = pin.read_text("utf-8")
+        report = json.loads(text[text.index("\n{\n") :])
+        for verdict in [report["verdict"], *(run["verdict"] for run in report["runs"])]:
+            if verdict is not None:
+                titles[f"{pin.stem}: {verdict['title']}"] = verdict
+    assert len(titles) > 10
+    for title, verdict in titles.items():
+        assert len(verdict["title"]) <= MOST_TITLE, title
+        assert len(verdict["next_steps"]) <= 3, title
+        assert len(SENTENCE.split(verdict["why"])) <= 4, title

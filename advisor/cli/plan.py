@@ -31,10 +31,12 @@ _SCALES = (8, 16, 32, 64, 128, 256, 512, 1024)
 @click.option(
     "--efficiency",
     type=float,
-    default=0.45,
-    show_default=True,
-    help="Share of the dense peak that matrices reach.",
+    help="Share of the dense peak that all compute reaches.  [default: as published runs did]",
 )
+@click.option("--tp", "tensor", type=click.IntRange(1), help="Your tensor-parallel degree.")
+@click.option("--pp", "pipeline", type=click.IntRange(1), help="Your pipeline stages.")
+@click.option("--micro-batch", type=click.IntRange(1), help="Your sequences per micro-batch.")
+@click.option("--interleave", type=click.IntRange(1), help="Your chunks of layers per stage.")
 @click.option(
     "--calibration",
     "fitted",
@@ -50,7 +52,11 @@ def command(
     sequence: int | None,
     nccl: str,
     precision: Any,
-    efficiency: float,
+    efficiency: float | None,
+    tensor: int | None,
+    pipeline: int | None,
+    micro_batch: int | None,
+    interleave: int | None,
     fitted: Path | None,
     form: str,
 ) -> None:
@@ -65,6 +71,7 @@ def command(
     from advisor.model.nccl.calibration import load_calibration
     from advisor.model.nccl.version import parse_covered
     from advisor.model.plan import make_plan
+    from advisor.model.plan_layout import Own
     from advisor.model.presets import read_model
 
     release = parse_covered(nccl)
@@ -84,6 +91,7 @@ def command(
                     efficiency=efficiency,
                     precision=precision,
                     calibration=calibration,
+                    own=Own(tensor, pipeline, micro_batch, interleave),
                 )
             )
         except AdvisorError as error:

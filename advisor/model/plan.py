@@ -17,14 +17,14 @@ from advisor.model.nccl.calibration import Calibration
 from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster
 from advisor.model.plan_estimate import Estimate, estimate
-from advisor.model.plan_layout import Layout, Settings, layouts
+from advisor.model.plan_layout import Layout, Own, Settings, layouts
 from advisor.model.plan_options import Option, single_changes
 from advisor.model.plan_reasons import explain, level_roofline
+from advisor.model.plan_speed import Speed, speed_of
 from advisor.model.transformer import Precision, TransformerShape, flops_per_token, parameters
 
-DEFAULT_EFFICIENCY = 0.45
 _TIE = 1.03
-_TOKENS_PER_STEP = ((3e9, 524_288), (float("inf"), 4_194_304))
+_TOKENS_PER_STEP = ((3e9, 524_288), (200e9, 4_194_304), (float("inf"), 16_777_216))
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Plan:
     cluster: Cluster
     global_batch: int
     sequence: int
-    efficiency: float
+    speed: Speed
     peak_flops: float
     peak_source: str
     rows: tuple[Row, ...]
@@ -94,13 +94,14 @@ def _row(row: Row, layers: int) -> dict[str, Any]:
 
 
 def default_global_batch(shape: TransformerShape, sequence: int, gpus: int) -> int:
-    """Sequences per step: 0.5 M tokens below 3 B parameters, else 4 M; at least one per GPU.
+    """Sequences per step: 0.5 M tokens below 3 B parameters, 4 M below 200 B, else 16 M; at least
+    one per GPU up to 1,024 GPUs, beyond one per eight.
 
     The batches of the GPT-2 and LLaMA papers, as a power of two; where that does not divide over
     the GPUs, their nearest multiple, with room for micro-batches of up to 8 within an eighth of it.
     """
     usual = _usual_batch(shape, sequence, gpus)
-    if usual % gpus == 0:
+    if usual % gpus == 0 or usual < gpus:  # fewer than GPUs: several of them share a sequence
         return usual
     for room in (8, 4, 2, 1):
         unit = gpus * room
@@ -113,7 +114,7 @@ def default_global_batch(shape: TransformerShape, sequence: int, gpus: int) -> i
 def _usual_batch(shape: TransformerShape, sequence: int, gpus: int) -> int:
     size = parameters(shape).total
     tokens = next(tokens for limit, tokens in _TOKENS_PER_STEP if size < limit)
-    wanted = max(tokens // sequence, gpus, 1)
+    wanted = max(tokens // sequence, gpus if gpus <= 1024 else gpus // 8, 1)
     return 1 << (wanted - 1).bit_length()
 
 
@@ -125,13 +126,15 @@ def make_plan(
     nccl: NcclVersion = (2, 29, 7),
     global_batch: int | None = None,
     sequence: int | None = None,
-    efficiency: float = DEFAULT_EFFICIENCY,
+    efficiency: float | None = None,
     precision: Precision = "mixed",
     calibration: Calibration | None = None,
+    own: Own | None = None,
 ) -> Plan:
     """Estimate every layout of `shape` on `gpus` GPUs of `hardware` and recommend one.
 
-    `efficiency` is the share of the dense peak that matrices reach. Raises AdvisorError for
+    `efficiency` is the share of the dense peak that everything reaches, by default what published
+    runs on such devices did. `own` fixes degrees of the layout. Raises AdvisorError for
     unknown hardware, GPUs that do not fill nodes, or a batch that no layout divides.
     """
     cluster = Cluster(find_machine(hardware), gpus, nccl, calibration)
@@ -144,7 +147,7 @@ def make_plan(
             f"a global batch of {batch:,} sequences: the usual {usual:,} do not divide over {gpus} "
             "GPUs (--global-batch)",
         )
-    if not 0 < efficiency <= 1:
+    if efficiency is not None and not 0 < efficiency <= 1:
         raise AdvisorError(f"efficiency is {efficiency}: it is a share of the peak, over 0 to 1")
     dtype = "fp32" if precision == "fp32" else "bf16"
     if dtype not in cluster.device.peak_tflops:
@@ -152,6 +155,7 @@ def make_plan(
     peak = cluster.device.peak_flops(dtype)
     if peak is None:
         raise AdvisorError(f"{cluster.device.name} has no {dtype} peak in the table")
+    speed = speed_of(cluster.device, efficiency)
     settings = Settings(precision=precision, communication_bytes=4 if precision == "fp32" else 2)
 
     def estimated(layout: Layout, settings: Settings) -> Estimate:
@@ -161,12 +165,12 @@ def make_plan(
             layout,
             settings,
             sequence=length,
-            efficiency=efficiency,
+            speed=speed,
             peak_flops=peak,
         )
 
     best: dict[str, Estimate] = {}
-    for layout in layouts(shape, gpus, cluster.machine.gpus_per_node, batch):
+    for layout in layouts(shape, gpus, cluster.machine.gpus_per_node, batch, own or Own()):
         tried = estimated(layout, settings)
         if not tried.fits:  # recomputing is for what does not fit without it
             tried = estimated(layout, replace(settings, checkpointing=True))
@@ -188,13 +192,13 @@ def make_plan(
         cluster=cluster,
         global_batch=batch,
         sequence=length,
-        efficiency=efficiency,
+        speed=speed,
         peak_flops=peak,
         peak_source=cluster.device.peak_source,
         rows=rows,
         recommended=recommended,
         options=(),
-        assumptions=moved + _assumptions(cluster, efficiency, dtype, peak),
+        assumptions=moved + _assumptions(cluster, speed, dtype, peak),
     )
     return replace(plan, options=single_changes(plan.nearest.estimate, estimated))
 
@@ -228,7 +232,16 @@ def _choose(ranked: list[Estimate]) -> Estimate | None:
     return min(close, key=lambda i: (not i.is_roomy, i.layout.complexity, i.step_s))
 
 
-def _assumptions(cluster: Cluster, efficiency: float, dtype: str, peak: float) -> tuple[str, ...]:
+def _speed_text(speed: Speed) -> str:
+    text = f"matrices run at {speed.matrices:.0%} of it"
+    if speed.attention != speed.matrices:
+        text += f", attention at {speed.attention:.0%}"
+    if speed.rows:
+        return f"{text}, as in {speed.rows} published runs on such devices (--efficiency)"
+    return f"{text}; no published run on such a device was fitted (--efficiency)"
+
+
+def _assumptions(cluster: Cluster, speed: Speed, dtype: str, peak: float) -> tuple[str, ...]:
     source = (
         f"collective times: NCCL {format_version(cluster.nccl)}'s own cost model on "
         f"{cluster.machine.name}'s graphs, plus {CALL_OVERHEAD_US:g} us per call; sizes of 1 to 64 "
@@ -239,7 +252,7 @@ def _assumptions(cluster: Cluster, efficiency: float, dtype: str, peak: float) -
     return (
         "everything is modelled: profile the job before believing a number",
         f"dense {dtype} peak {peak / 1e12:,.0f} TFLOP/s: {cluster.device.peak_source}",
-        f"matrices run at {efficiency:.0%} of it (--efficiency)",
+        _speed_text(speed),
         source,
         "small micro-batches (below some 4,000 tokens) run slower than that share: not modelled",
         "data-parallel communication hides under compute except its first or last piece; tensor- "

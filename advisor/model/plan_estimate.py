@@ -1,6 +1,6 @@
 """Memory, traffic and time of one layout on one cluster, all modelled.
 
-Assumptions, stated in every plan: matrices run at a fixed share of the dense peak; data-parallel
+Assumptions, stated in every plan: compute runs as on published runs (plan_speed); data-parallel
 communication hides under the compute it can run beside (DDP and ZeRO-1 under the backward of the
 last micro-batch, FSDP under the micro-batch it belongs to) except the first or last piece; tensor-
 and expert-parallel communication hides under nothing; no contention between the two. Of uneven
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from advisor.model.plan_cluster import Cluster
 from advisor.model.plan_communication import data_parallel, model_parallel, sharded_over
 from advisor.model.plan_layout import Layout, Settings
+from advisor.model.plan_speed import Speed
 from advisor.model.plan_traffic import bubble_fraction
 from advisor.model.transformer import (
     ADAM_BYTES,
@@ -30,6 +31,9 @@ from advisor.model.transformer import (
 # CUDA context, cuBLAS and NCCL buffers, allocator slack: usual on an 80 GB card.
 OVERHEAD_BYTES = 4e9
 USABLE_MEMORY = 0.95
+# Time with every activation computed again, over without: 1.1 in llm-foundry's tables, 1.36 to
+# 1.39 in Korthikanti et al. 2022 (table 4); 1.25 leaves published runs (benchmarks) closest.
+RECOMPUTED = 1.25
 # Memory bandwidth of a usual two-socket server in practice; the table does not hold it.
 HOST_MEMORY_GBPS = 200.0
 _STAGES = {"single": 0, "ddp": 0, "zero1": 1, "fsdp2-zero2": 2, "fsdp2": 3, "hsdp": 3}
@@ -86,7 +90,7 @@ def estimate(
     settings: Settings,
     *,
     sequence: int,
-    efficiency: float,
+    speed: Speed,
     peak_flops: float,
 ) -> Estimate:
     """Memory, traffic and time of `layout` with `settings`."""
@@ -102,10 +106,10 @@ def estimate(
         # Two layers gathered at a time: the one in use and the prefetched one, and gradients.
         weights, gradients, _ = ADAM_BYTES[settings.precision]
         working = (2 * weights + gradients) * layer_parameters(shape) / layout.tensor
-    compute = _compute(shape, layout, settings, sequence, efficiency * peak_flops)
+    compute = _compute(shape, cluster, layout, settings, sequence, speed, peak_flops)
     data = data_parallel(shape, cluster, layout, settings, own, compute)
     model = model_parallel(shape, cluster, layout, settings, sequence)
-    bubble = bubble_fraction(layout.pipeline, layout.accumulation)
+    bubble = bubble_fraction(layout.pipeline, layout.accumulation, layout.interleave)
     replicated = layout.data_strategy in ("single", "ddp")
     optimizer = _optimizer(cluster, settings, own if replicated else own / shards)
     busy = compute + model.exposed
@@ -151,7 +155,9 @@ def _own_parameters(shape: TransformerShape, layout: Layout) -> float:
 def _activations(
     shape: TransformerShape, layout: Layout, settings: Settings, sequence: int
 ) -> float:
-    in_flight = min(layout.pipeline, layout.accumulation)  # 1F1B, first stage
+    in_flight: float = min(layout.pipeline, layout.accumulation)  # 1F1B, first stage
+    if layout.interleave > 1:  # Korthikanti et al. 2022, section 4.2.3
+        in_flight *= 1 + (layout.pipeline - 1) / (layout.pipeline * layout.interleave)
     body = activation_bytes(
         shape,
         layout.micro_batch,
@@ -169,15 +175,27 @@ def _activations(
 
 
 def _compute(
-    shape: TransformerShape, layout: Layout, settings: Settings, sequence: int, speed: float
+    shape: TransformerShape,
+    cluster: Cluster,
+    layout: Layout,
+    settings: Settings,
+    sequence: int,
+    speed: Speed,
+    peak_flops: float,
 ) -> float:
+    """Seconds of matrices, attention, and what is bound by memory between them."""
     tokens = layout.micro_batch * layout.accumulation * sequence
     # The largest stage sets the pace; the head's share of the work is spread evenly.
     of_head = 6 * shape.vocab * shape.hidden
-    of_layers = flops_per_token(shape, sequence) - of_head
+    attention = 12 * shape.layers * shape.heads * shape.head_dim * sequence
+    matrices = flops_per_token(shape, sequence) - of_head - attention
     stage = layout.largest_stage(shape.layers) / shape.layers
-    work = tokens * (of_layers * stage + of_head / layout.pipeline) / layout.tensor
-    return work * (4 / 3 if settings.checkpointing else 1) / speed
+    share = tokens / layout.tensor
+    seconds = (matrices * stage + of_head / layout.pipeline) / (speed.matrices * peak_flops)
+    seconds += attention * stage / (speed.attention * peak_flops)
+    moved = speed.moved_bytes * shape.layers * stage * shape.hidden
+    seconds += moved / (cluster.device.memory_gbps * 1e9)
+    return share * seconds * (RECOMPUTED if settings.checkpointing else 1)
 
 
 def _optimizer(cluster: Cluster, settings: Settings, held: float) -> float:
@@ -199,4 +217,5 @@ def _capacity(cluster: Cluster, host: float) -> float:
     per_node = min(cluster.gpus, cluster.machine.gpus_per_node)
     if host * per_node > cluster.machine.host_memory_gb * 1e9 * 0.8:
         return 0.0  # the host cannot hold what is offloaded
-    return cluster.device.memory_gb * 1e9 * USABLE_MEMORY
+    # What data sheets call 80 GB is 80 GiB.
+    return cluster.device.memory_gb * 2**30 * USABLE_MEMORY

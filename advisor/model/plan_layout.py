@@ -28,7 +28,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Layout:
-    """A strategy over the GPUs: data x tensor x pipeline, experts inside the data ranks."""
+    """A strategy over the GPUs: data x tensor x pipeline, experts inside the data ranks.
+
+    `interleave` is how many chunks of layers each pipeline stage holds (1F1B interleaved above 1).
+    """
 
     data_strategy: DataStrategy
     data: int
@@ -37,6 +40,7 @@ class Layout:
     expert: int = 1
     micro_batch: int = 1
     accumulation: int = 1
+    interleave: int = 1
 
     @property
     def strategy(self) -> str:
@@ -63,40 +67,77 @@ class Layout:
         return order + 10 * (self.tensor > 1) + 10 * (self.expert > 1) + 20 * (self.pipeline > 1)
 
 
+@dataclass(frozen=True)
+class Own:
+    """Degrees the user has chosen; None for those to be tried."""
+
+    tensor: int | None = None
+    pipeline: int | None = None
+    micro_batch: int | None = None
+    interleave: int | None = None
+
+
+ANY = Own()
+
+
 def layouts(
-    shape: TransformerShape, gpus: int, gpus_per_node: int, global_batch: int
+    shape: TransformerShape, gpus: int, gpus_per_node: int, global_batch: int, own: Own = ANY
 ) -> Iterator[Layout]:
     """Every layout worth an estimate, with every micro-batch that divides the global batch.
 
-    Tensor parallelism stays inside a node and divides the heads; a pipeline's stages hold at least
-    a layer each, of uneven numbers where they do not divide them, and lie on different nodes or
-    parts of one; experts are spread inside a node.
+    Tensor parallelism stays inside a node and divides the heads; a pipeline has any number of
+    stages that divides the GPUs, each of at least a layer, of uneven numbers where they do not
+    divide them, on different nodes or parts of one; experts are spread inside a node.
     """
-    for tensor in _powers(min(gpus, gpus_per_node)):
-        if shape.heads % tensor or shape.kv_heads % tensor:
+    for tensor in _one(own.tensor) or _powers(min(gpus, gpus_per_node)):
+        if shape.heads % tensor or shape.kv_heads % tensor or gpus % tensor:
             continue
-        for pipeline in _powers(min(gpus // tensor, shape.layers)):
-            if gpus % (tensor * pipeline):
+        for pipeline in _one(own.pipeline) or _divisors(gpus // tensor, min(shape.layers, 64)):
+            if gpus % (tensor * pipeline) or pipeline > shape.layers:
                 continue
-            if pipeline > 1 and (
-                tensor < min(gpus_per_node, shape.kv_heads, gpus) or pipeline > 32
-            ):
-                continue  # a pipeline pays once tensor parallelism has filled the node
+            # A pipeline pays once tensor parallelism has filled half of the node.
+            least = min(gpus_per_node // 2, shape.kv_heads, gpus)
+            if pipeline > 1 and own.pipeline is None and tensor < least:
+                continue
             data = gpus // (tensor * pipeline)
             for expert in _experts(shape, data, gpus_per_node // tensor):
                 for strategy in _data_strategies(data, tensor, pipeline, gpus, gpus_per_node):
-                    for micro_batch in _powers(64):
+                    for micro_batch in _one(own.micro_batch) or _powers(64):
                         if global_batch % (data * micro_batch):
                             break
-                        yield Layout(
-                            data_strategy=strategy,
-                            data=data,
-                            tensor=tensor,
-                            pipeline=pipeline,
-                            expert=expert,
-                            micro_batch=micro_batch,
-                            accumulation=global_batch // (data * micro_batch),
-                        )
+                        accumulation = global_batch // (data * micro_batch)
+                        for interleave in _chunks(shape.layers, pipeline, accumulation, own):
+                            yield Layout(
+                                data_strategy=strategy,
+                                data=data,
+                                tensor=tensor,
+                                pipeline=pipeline,
+                                expert=expert,
+                                micro_batch=micro_batch,
+                                accumulation=accumulation,
+                                interleave=interleave,
+                            )
+
+
+def _one(value: int | None) -> tuple[int, ...]:
+    return () if value is None else (value,)
+
+
+def _divisors(number: int, limit: int) -> list[int]:
+    return [value for value in range(1, min(number, limit) + 1) if number % value == 0]
+
+
+def _chunks(layers: int, pipeline: int, accumulation: int, own: Own) -> tuple[int, ...]:
+    """Chunks per stage: one, and the most up to 8 that leave each at least a layer.
+
+    The interleaved schedule needs micro-batches in multiples of the stages.
+    """
+    if own.interleave is not None:
+        return (own.interleave,)
+    most = min(8, ceil(layers / pipeline))
+    if pipeline == 1 or most < 2 or accumulation % pipeline:
+        return (1,)
+    return (1, most)
 
 
 def _powers(limit: int) -> Iterator[int]:

@@ -47,14 +47,14 @@ def single_changes(
             "no activation checkpointing",
             layout,
             flipped,
-            "all activations kept, a quarter of the compute saved",
+            "all activations kept, a fifth of the compute saved",
         )
         if settings.checkpointing
         else (
             "activation checkpointing",
             layout,
             flipped,
-            "a third of the compute again for keeping layer inputs only",
+            "a quarter of the compute again for keeping layer inputs only",
         )
     )
     trials.append(

@@ -72,7 +72,7 @@ def explain(
     if item.fits and item.settings.checkpointing:
         reasons.append(
             f"a micro-batch of {layout.micro_batch} fits only with activation checkpointing: a "
-            "third more compute"
+            "quarter more compute"
         )
     if layout.data > 1:
         reasons.append(_data_regime(item, cluster))

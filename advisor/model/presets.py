@@ -81,7 +81,7 @@ def _llama(
     )
 
 
-_ALL = (
+_ALL: tuple[TransformerShape, ...] = (
     _gpt("gpt2", 12, 768, 12),
     _gpt("gpt2-medium", 24, 1024, 16),
     _gpt("gpt2-large", 36, 1280, 20),
@@ -120,6 +120,32 @@ _ALL = (
         sequence=32768,
         experts=8,
         experts_per_token=2,
+    ),
+)
+
+_ALL += (
+    TransformerShape(
+        name="deepseek-v3",
+        layers=61,
+        hidden=7168,
+        heads=128,
+        head_dim=160,
+        ffn_hidden=18432,
+        vocab=129280,
+        sequence=4096,
+        gated_mlp=True,
+        experts=256,
+        experts_per_token=8,
+        expert_ffn_hidden=2048,
+        shared_experts=1,
+        dense_layers=3,
+        # queries through rank 1,536, keys and values through 512; heads of 128 + 64 and of 128
+        attention_parameters=7168 * 1536
+        + 1536 * 128 * 192
+        + 7168 * (512 + 64)
+        + 512 * 128 * (128 + 128)
+        + 128 * 128 * 7168,
+        source="DeepSeek-AI 2024, arXiv:2412.19437, section 4.2, and config.json of the release",
     ),
 )
 
@@ -169,6 +195,10 @@ class _ShapeFile(BaseModel):
     experts: int = Field(default=1, ge=1)
     experts_per_token: int = Field(default=1, ge=1)
     head_dim: int = Field(default=0, ge=0)
+    expert_ffn_hidden: int = Field(default=0, ge=0)
+    shared_experts: int = Field(default=0, ge=0)
+    dense_layers: int = Field(default=0, ge=0)
+    attention_parameters: int = Field(default=0, ge=0)
     source: str = ""
 
 

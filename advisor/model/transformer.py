@@ -25,8 +25,11 @@ class TransformerShape:
     """The sizes that define a decoder-only transformer.
 
     `kv_heads` below `heads` is grouped-query attention; `gated_mlp` is SwiGLU (three matrices
-    instead of two); `experts` above 1 replaces each MLP by that many, of which a token uses
-    `experts_per_token`, chosen by a router without bias. `norm_tensors` is 2 for LayerNorm
+    instead of two); `experts` above 1 replaces each MLP by that many of width
+    `expert_ffn_hidden` (default `ffn_hidden`), of which a token uses `experts_per_token`, chosen by
+    a router without bias, and all tokens `shared_experts` more; the first `dense_layers` keep a
+    plain MLP. `attention_parameters` per layer is for compressed attention (MLA), whose matrices
+    the heads alone do not give. `norm_tensors` is 2 for LayerNorm
     (weight and bias) and 1 for RMSNorm. `sequence` is the trained context length and, with
     `learned_positions`, the number of position embeddings.
     """
@@ -47,6 +50,10 @@ class TransformerShape:
     experts: int = 1
     experts_per_token: int = 1
     head_dim: int = 0
+    expert_ffn_hidden: int = 0
+    shared_experts: int = 0
+    dense_layers: int = 0
+    attention_parameters: int = 0
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -59,6 +66,10 @@ class TransformerShape:
                     "give head_dim"
                 )
             object.__setattr__(self, "head_dim", self.hidden // self.heads)
+        if not self.expert_ffn_hidden:
+            object.__setattr__(self, "expert_ffn_hidden", self.ffn_hidden)
+        if not 0 <= self.dense_layers <= self.layers:
+            raise ValueError(f"{self.name}: dense_layers must lie between 0 and layers")
         if self.heads % self.kv_heads:
             raise ValueError(
                 f"{self.name}: heads={self.heads} is not a multiple of kv_heads={self.kv_heads}"
@@ -82,6 +93,7 @@ class ParameterCount:
     norms: int
     output_head: int
     active_mlp: int
+    expert: int = 0  # of `mlp`, what expert parallelism distributes
 
     @property
     def total(self) -> int:
@@ -101,11 +113,6 @@ class ParameterCount:
         """Parameters one token passes through; below `total` only with experts."""
         return self.total - self.mlp + self.active_mlp
 
-    @property
-    def expert(self) -> int:
-        """Parameters of experts: those that expert parallelism distributes. 0 in a dense model."""
-        return self.mlp if self.router else 0
-
 
 def parameters(shape: TransformerShape) -> ParameterCount:
     """Count the parameters of `shape` exactly.
@@ -116,26 +123,41 @@ def parameters(shape: TransformerShape) -> ParameterCount:
     hidden, layers = shape.hidden, shape.layers
     query = shape.heads * shape.head_dim
     key_value = shape.kv_heads * shape.head_dim
-    attention = hidden * query + 2 * hidden * key_value + query * hidden
-    mlp = (3 if shape.gated_mlp else 2) * hidden * shape.ffn_hidden
+    attention = shape.attention_parameters or (
+        hidden * query + 2 * hidden * key_value + query * hidden
+    )
+    mlp, expert = _mlp(shape, shape.ffn_hidden), _mlp(shape, shape.expert_ffn_hidden)
     if shape.bias:
         attention += query + 2 * key_value + hidden
-        mlp += (2 if shape.gated_mlp else 1) * shape.ffn_hidden + hidden
-    router = hidden * shape.experts if shape.experts > 1 else 0
+    dense = shape.dense_layers if shape.experts > 1 else layers
+    sparse = layers - dense
+    always = dense * mlp + sparse * shape.shared_experts * expert
     return ParameterCount(
         token_embedding=shape.vocab * hidden,
         position_embedding=shape.sequence * hidden if shape.learned_positions else 0,
         attention=layers * attention,
-        mlp=layers * mlp * shape.experts,
-        router=layers * router,
+        mlp=always + sparse * expert * shape.experts,
+        router=sparse * hidden * shape.experts,
         norms=(2 * layers + 1) * shape.norm_tensors * hidden,
         output_head=0 if shape.tied_embeddings else shape.vocab * hidden,
-        active_mlp=layers * mlp * shape.experts_per_token,
+        active_mlp=always + sparse * expert * shape.experts_per_token,
+        expert=sparse * expert * shape.experts,
     )
 
 
+def _mlp(shape: TransformerShape, width: int) -> int:
+    """Parameters of one MLP or expert of that width."""
+    matrices = (3 if shape.gated_mlp else 2) * shape.hidden * width
+    if not shape.bias:
+        return matrices
+    return matrices + (2 if shape.gated_mlp else 1) * width + shape.hidden
+
+
 def layer_parameters(shape: TransformerShape) -> int:
-    """Parameters of one layer with its norms: the unit FSDP usually wraps and pipelines split."""
+    """Parameters of one layer with its norms: the unit FSDP usually wraps and pipelines split.
+
+    The mean, where the first layers are dense and the others of experts.
+    """
     count = parameters(shape)
     inside = count.attention + count.mlp + count.router
     return inside // shape.layers + 2 * shape.norm_tensors * shape.hidden

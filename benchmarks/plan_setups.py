@@ -1,0 +1,154 @@
+"""The plan against published runs: MFU, memory and the rank of the published layout.
+
+    python -m benchmarks.plan_setups          what plan says of each row of plan_setups.yaml
+    python -m benchmarks.plan_setups --fit    the numbers for advisor/model/plan_speed.py
+
+Rows marked `fit` are fitted; the others are held out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import cache
+from math import log
+from pathlib import Path
+from typing import Any
+
+from advisor.config.hardware import machine
+from advisor.config.loader import read_plain
+from advisor.model.plan import make_plan
+from advisor.model.plan_cluster import Cluster
+from advisor.model.plan_estimate import Estimate, estimate
+from advisor.model.plan_layout import Layout, Settings
+from advisor.model.plan_speed import Speed, speed_of
+from advisor.model.presets import preset
+from advisor.model.transformer import TransformerShape
+
+FILE = Path(__file__).with_name("plan_setups.yaml")
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The whole of plan_setups.yaml."""
+    loaded: dict[str, Any] = read_plain(FILE)
+    return loaded
+
+
+def shape_of(name: str) -> TransformerShape:
+    """The shape of a row's model, from the file or a preset."""
+    shapes = document()["shapes"]
+    return TransformerShape(name=name, **shapes[name]) if name in shapes else preset(name)
+
+
+@cache
+def cluster_of(hardware: str, gpus: int) -> Cluster:
+    """The row's machines, with the NCCL of its time."""
+    return Cluster(machine(hardware), gpus, (2, 18, 5))
+
+
+def planned(setup: dict[str, Any], speed: Speed | None = None) -> Estimate:
+    """What the plan says of the published layout."""
+    cluster = cluster_of(setup["hardware"], setup["gpus"])
+    tensor, pipeline = setup.get("tp", 1), setup.get("pp", 1)
+    data = setup["gpus"] // (tensor * pipeline)
+    layout = Layout(
+        setup["strategy"] if data > 1 else "single",
+        data,
+        tensor,
+        pipeline,
+        micro_batch=setup["micro_batch"],
+        accumulation=setup["batch"] // (data * setup["micro_batch"]),
+        interleave=setup.get("interleave", 1),
+    )
+    peak = cluster.device.peak_flops("bf16")
+    assert peak is not None
+    return estimate(
+        shape_of(setup["model"]),
+        cluster,
+        layout,
+        Settings(checkpointing=setup["recompute"] == "full"),
+        sequence=setup["sequence"],
+        speed=speed or speed_of(cluster.device),
+        peak_flops=peak,
+    )
+
+
+def ratio(setup: dict[str, Any], speed: Speed | None = None) -> float:
+    """Planned over published MFU."""
+    return float(planned(setup, speed).mfu / setup["mfu"])
+
+
+def rank_of_layout(setup: dict[str, Any]) -> int | None:
+    """Where the published layout stands among the plan's rows, 1 the first; None: not among them.
+
+    Rows are strategies; a row is the published one if tensor and pipeline degrees agree too.
+    """
+    plan = make_plan(
+        shape_of(setup["model"]),
+        setup["hardware"],
+        setup["gpus"],
+        nccl=(2, 18, 5),
+        global_batch=setup["batch"],
+        sequence=setup["sequence"],
+    )
+    for place, row in enumerate(plan.rows, 1):
+        layout = row.estimate.layout
+        if (layout.tensor, layout.pipeline) == (setup.get("tp", 1), setup.get("pp", 1)):
+            return place
+    return None
+
+
+def fit(setups: Sequence[dict[str, Any]]) -> Speed:
+    """Least mean |log ratio|, by steps along each number that halve until they are small."""
+    found, steps = [0.6, 0.5, 200.0], [0.15, 0.15, 80.0]
+
+    def cost(numbers: Sequence[float]) -> float:
+        speed = Speed(*numbers)
+        return sum(abs(log(ratio(setup, speed))) for setup in setups) / len(setups)
+
+    least = cost(found)
+    while steps[0] > 0.003:
+        better = False
+        for place in range(3):
+            for sign in (1, -1):
+                tried = list(found)
+                tried[place] += sign * steps[place]
+                if min(tried[:2]) > 0.1 and tried[2] >= 0 and cost(tried) < least:
+                    found, least, better = tried, cost(tried), True
+        if not better:
+            steps = [step / 2 for step in steps]
+    return Speed(*found, rows=len(setups))
+
+
+def within(setups: Sequence[dict[str, Any]]) -> float:
+    """Share of rows whose MFU comes out within 15 % of the published."""
+    return sum(0.85 <= ratio(setup) <= 1.15 for setup in setups) / len(setups)
+
+
+def main() -> None:
+    """Print every row, or the fit."""
+    setups = document()["setups"]
+    if "--fit" in sys.argv:
+        for kind in ("a100", "h100"):
+            print(kind, fit([s for s in setups if kind in s["hardware"] and s["fit"]]))
+        return
+    for setup in setups:
+        found = planned(setup)
+        print(
+            f"{setup['model']:12}{setup['gpus']:6} x {setup['hardware']:18}"
+            f"{setup['sequence']:6} {'fit ' if setup['fit'] else 'held'} {setup['mfu']:.3f} "
+            f"{found.mfu:.3f} {found.mfu / setup['mfu']:.2f} "
+            f"{found.memory_bytes / found.capacity_bytes:.2f}"
+        )
+    held = [setup for setup in setups if not setup["fit"]]
+    print(f"held out: {within(held):.0%} of {len(held)} within 15 %; all: {within(setups):.0%}")
+    fits = sum(planned(setup).fits for setup in setups)
+    print(f"{fits} of {len(setups)} fit")
+    ranks = [rank_of_layout(setup) for setup in setups if not setup["fit"]]
+    first = sum(rank is not None and rank <= 3 for rank in ranks)
+    print(f"published degrees within the first three rows: {first} of {len(ranks)}")
+
+
+if __name__ == "__main__":
+    main()

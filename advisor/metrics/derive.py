@@ -17,7 +17,7 @@ from advisor.metrics.load import RunData, load_run
 from advisor.metrics.models.critical_path import critical_path_rows
 from advisor.metrics.models.fits import fit_record
 from advisor.metrics.models.pipeline import pipeline_rows
-from advisor.metrics.rings.from_log import logged_rings
+from advisor.metrics.rings.from_log import logged_rings, ring_orders
 from advisor.metrics.write import write_breakdowns, write_clocks, write_collectives, write_rank
 from advisor.store.columns import insert_rows
 from advisor.store.store import Store
@@ -122,6 +122,13 @@ def _link_input(con: Any, data: RunData) -> Inputs:
         steps={rank: one.steps for rank, one in data.ranks.items()},
         gloo=data.gloo,
         rings=logged_rings(con, data.run),
+        ring_orders=ring_orders(con, data.run),
+        devices=dict(
+            con.execute(
+                "SELECT rank, device_name FROM rank WHERE run = ? AND device_name IS NOT NULL",
+                [data.run],
+            ).fetchall()
+        ),
         weighed=data.weighed,
     )
 

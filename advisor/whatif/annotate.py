@@ -76,8 +76,10 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
     """The step with every call over a slow link as fast as over its peers, the chains behind too.
 
     The evidence holds the ranks on the slow place's near side, those on its far side (null: any
-    other), and how much of a call's time is excess: low, middle, high.
+    other), whether only calls inside or between hosts use it, and how much of a call's time is
+    excess: low, middle, high.
     """
+    hosts = dict(con.execute("SELECT rank, host FROM rank WHERE run = ?", [run]).fetchall())
     slow = con.execute(
         "SELECT src, evidence FROM link_excess WHERE run = ? AND src IS NOT NULL ORDER BY src",
         [run],
@@ -88,13 +90,21 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
         if "share" not in found or not any(near & step.items.keys() for step in steps):
             continue  # the recordings of the slow ranks are missing: their calls cannot be told
         low, middle, high = found["share"]
-        prediction = predict_restored(steps, (low, middle, high), _uses(near, far))
+        prediction = predict_restored(
+            steps, (low, middle, high), _uses(near, far, found.get("link"), hosts)
+        )
         if prediction is not None:
             yield "restore-link", str(src), False, prediction
 
 
-def _uses(near: frozenset[int], far: list[int] | None) -> Callable[[tuple[int, ...]], bool]:
+def _uses(
+    near: frozenset[int], far: list[int] | None, link: str | None, hosts: Mapping[int, str | None]
+) -> Callable[[tuple[int, ...]], bool]:
     def uses(ranks: tuple[int, ...]) -> bool:
+        if link is not None:
+            spans = len({hosts.get(rank, rank) for rank in ranks}) > 1
+            beside = far is None or not set(far).isdisjoint(ranks)
+            return spans == (link == "between") and beside and not near.isdisjoint(ranks)
         others = set(ranks) - near if far is None else set(ranks) & set(far)
         return bool(others) and not near.isdisjoint(ranks)
 

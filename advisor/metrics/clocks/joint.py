@@ -31,13 +31,15 @@ STAGGER = 0.15
 """Standard deviation of the stagger between two hosts' ends, in the call's time: of a ring's
 2(n-1) rounds a slow edge holds ranks up to n - 2 apart (rings/schedule.py), which is half of the
 call; the mean over a host's ranks leaves half of that, and a third of the range is typical."""
-WAKE_NS = 20_000.0
-"""Kernels end within tens of us of their last data; device times are converted to host times as
+WAKE_NS = 10_000.0
+"""Kernels end within about 10 us of their last data; device times are converted to host times as
 well as that."""
 _NORMALLY_RIGHT = 0.9
 """Clusters run NTP or PTP, which keep hosts within a ms of each other or better."""
 _RANGE_NS = 20e9
 """A clock that nobody sets may be off by seconds either way."""
+_UNLIKE = 0.03
+"""Calls of one kind stagger by this share of their time for other reasons than their rings."""
 _MOST_WRONG = 0.05  # calls that were paired wrongly
 _DRIFT_SPAN_NS, _MOST_DRIFT = 2e9, 500e-6  # as in ends.py
 
@@ -45,12 +47,14 @@ _DRIFT_SPAN_NS, _MOST_DRIFT = 2e9, 500e-6  # as in ends.py
 @dataclass
 class _Pair:
     """What calls say of a second clock against a first, ns. ``apart``: ends by the first less ends
-    by the second; ``least`` and ``most``: bounds of what must be added to the second."""
+    by the second; ``longer``: the first's duration less the second's; ``least`` and ``most``:
+    bounds of what must be added to the second."""
 
     apart: list[int] = field(default_factory=list)
     takes: list[int] = field(default_factory=list)
     ops: list[str] = field(default_factory=list)
     when: list[int] = field(default_factory=list)
+    longer: list[int] = field(default_factory=list)
     least: list[int] = field(default_factory=list)
     most: list[int] = field(default_factory=list)
 
@@ -166,6 +170,9 @@ def _pairs(
             pair.takes.append(takes)
             pair.ops.append(first.wire_op or first.op)
             pair.when.append(base[0].end)
+            pair.longer.append(
+                _middle(c.end - c.start for c in base) - _middle(c.end - c.start for c in theirs)
+            )
             pair.least.append(max(c.start for c in base) - min(c.end for c in theirs))
             pair.most.append(min(c.end for c in base) - max(c.start for c in theirs))
     return found
@@ -191,40 +198,51 @@ def _offset(pair: _Pair, origin: int) -> _Offset:
 
 
 def _regressed(pair: _Pair, origin: int) -> _Offset:
-    """The ends' difference in a call that takes no time: what stagger there is grows with that."""
+    """The ends' difference in a call that takes no time: what stagger there is grows with that.
+
+    Calls of one operation and about one length show the same stagger however many they are.
+    """
     middle = _middle(pair.apart)  # differences first: nanoseconds since 1970 do not fit a double
-    target = np.array([value - middle for value in pair.apart], dtype=np.float64)
-    noise = math.hypot(spread(target), 0.25 * WAKE_NS)
-    takes, ops = np.array(pair.takes, dtype=np.float64), np.array(pair.ops)
-    own = [np.where(ops == op, takes, 0.0) for op in sorted(set(pair.ops))]
-    when = np.array([value - origin for value in pair.when], dtype=np.float64)
-    drifting = np.ptp(when) > _DRIFT_SPAN_NS and len(when) >= 20
-    design = np.stack([np.ones(len(target)), *own, *([when] if drifting else [])], axis=1)
-    fit = _with_prior(design, target, noise, len(own))
-    slope = float(fit[0][-1]) if drifting else 0.0
-    if drifting and not SIGNIFICANT * fit[1][-1] < abs(slope) <= _MOST_DRIFT:
-        fit, slope = _with_prior(design[:, :-1], target, noise, len(own)), 0.0
-    alone = 1.2533 * noise / math.sqrt(len(target))
+    apart = np.array([value - middle for value in pair.apart], dtype=np.float64)
+    takes = np.array(pair.takes, dtype=np.float64)
+    kinds: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for number, (op, time) in enumerate(zip(pair.ops, pair.takes, strict=True)):
+        kinds[op, round(2 * math.log2(max(time, 1)))].append(number)
+    skew = np.abs(np.array(pair.longer, dtype=np.float64))
+    left = np.zeros(len(apart))
+    times, late, errors = [], [], []
+    for numbers in kinds.values():
+        # Where one side came late the ends depend on that, too.
+        near = np.array(sorted(numbers, key=lambda n: skew[n])[: max(1, len(numbers) // 2)])
+        noise = 1.2533 * spread(apart[near]) / math.sqrt(len(near))
+        late.append(float(np.median(apart[near])))
+        times.append(float(np.median(takes[near])))
+        errors.append(math.hypot(noise, _UNLIKE * times[-1], 0.5 * WAKE_NS))
+        left[numbers] = apart[numbers] - late[-1]
+    ops = [op for op, _ in kinds]
+    own = np.array([[t * (op == one) for one in sorted(set(ops))]
+                    for op, t in zip(ops, times, strict=True)])  # fmt: skip
+    design = np.concatenate([np.ones((len(late), 1)), own], axis=1) / np.array(errors)[:, None]
+    prior = np.diag([0.0, *(own.shape[1] * [STAGGER**-2])])
+    variance = np.linalg.inv(design.T @ design + prior)
+    value = float((variance @ design.T @ (np.array(late) / np.array(errors)))[0])
+    alone = 1.2533 * spread(left) / math.sqrt(len(left))
     return _Offset(
-        middle + float(fit[0][0]),
+        middle + value,
         math.hypot(alone, 0.5 * WAKE_NS),
-        math.hypot(float(fit[1][0]), 0.5 * WAKE_NS),
-        drift_ppm=1e6 * slope,
+        math.sqrt(float(variance[0, 0])),
+        drift_ppm=_drift_ppm(left, np.array([value - origin for value in pair.when], dtype=float)),
     )
 
 
-def _with_prior(
-    design: Floats, target: Floats, noise: float, staggers: int
-) -> tuple[Floats, Floats]:
-    """Coefficients and errors where the ``staggers`` columns after the first are N(0, STAGGER)."""
-    prior = np.zeros((staggers, design.shape[1]))
-    prior[:, 1 : 1 + staggers] = np.eye(staggers) * noise / STAGGER
-    rows = np.concatenate([design, prior])
-    scale = np.maximum(np.abs(rows).max(axis=0), 1e-12)
-    fit = huber(rows / scale, np.concatenate([target, np.zeros(staggers)]))
-    gram = (rows / scale).T @ (rows / scale)
-    errors: Floats = noise * np.sqrt(np.maximum(np.diag(np.linalg.pinv(gram)), 0.0)) / scale
-    return fit.coefficients / scale, errors
+def _drift_ppm(left: Floats, when: Floats) -> float:
+    """How much faster the second clock must run, if the ends move apart for sure."""
+    if np.ptp(when) < _DRIFT_SPAN_NS or len(when) < 20:
+        return 0.0
+    fit = huber(np.stack([np.ones(len(when)), when], axis=1), left)
+    slope = float(fit.coefficients[1])
+    sure = SIGNIFICANT * fit.errors[1] < abs(slope) <= _MOST_DRIFT
+    return 1e6 * slope if sure else 0.0
 
 
 def _summed(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.groups import link_kind
 from advisor.metrics.links.cost import Culprit, Inputs, Share, link_row, of_host
 from advisor.metrics.links.evidence import Ring, observe
+from advisor.metrics.links.expected import expected_by
+from advisor.metrics.links.named import posterior_culprit
 from advisor.metrics.links.peers import PeerExcess, pair_direction, peer_excess
 from advisor.metrics.links.probes import Probe, probe_rows
 from advisor.metrics.links.reconcile import beside_starts, named, of_one_host
@@ -40,42 +42,87 @@ _PEER_SPREAD = 0.2
 
 
 def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
-    """Rows of ``link_excess``: places and what they rest on. Empty when all is alike.
+    """Rows of ``link_excess``: locations and what they rest on. Empty when all is alike.
 
-    ``probe`` is a measurement of the same links: it settles place and share, or says that the
+    ``probe`` is a measurement of the same links: it settles location and share, or says that the
     links are alike by now.
     """
     home = homes(data)
-    found = _explained(data, home)
-    peers = peer_excess(data.columns, data.groups, data.infos, data.exclusive)
-    slow = [peer for peer in peers if peer.slow]
-    culprit = (
-        _by_logged_ring(peers, data, home) or _by_rank(peers, found, home)
-        if slow
-        else _by_ring(found, home)
-    )
+    seen = _by_gloo(data, home) if data.gloo else _by_posterior(data, home)
     probed = probe.places(home) if probe is not None else None
-    if culprit is None:
+    if seen is None:
         return probe_rows(data, probed or (), alone=True)
-    same = next((one for one in probed or () if one.is_at(culprit)), None)
-    denied = probed is not None and probe is not None and probe.covers(culprit, home)
-    share = same.share if same else _share(found, [p for p in slow if culprit.used_by(p.ranks)])
+    same = next((one for one in probed or () if one.is_at(seen.culprit)), None)
+    denied = probed is not None and probe is not None and probe.covers(seen.culprit, home)
     row = link_row(
         data,
-        same.culprit if same else culprit,
-        share,
-        calls=(found.calls if found else 0) + sum(p.calls for p in slow),
-        expected_from="probe" if same else "peer groups" if slow else "stagger",
-        p_value=min([found.p_value if found else 1.0, *(p.p_value for p in slow)]),
+        same.culprit if same else seen.culprit,
+        same.share if same else seen.share,
+        calls=seen.calls,
+        expected_from="probe" if same else seen.expected_from,
+        p_value=seen.p_value,
         evidence={
             "probe": "confirms" if same else "denies" if denied else None,
             **(same.numbers() if same else {}),
-            "places": [[p.kind, *map(str, p.homes)] for p in found.places] if found else [],
-            "groups": [vars(peer) for peer in peers],
+            **seen.evidence,
         },
     )
     others = [one for one in probed or () if one is not same]
     return [row, *probe_rows(data, others, alone=False)]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the calls alone say: a location, the share of its calls' time that is excess, why."""
+
+    culprit: Culprit
+    share: Share
+    calls: int
+    expected_from: str
+    p_value: float | None
+    evidence: Mapping[str, Any]
+
+
+def _by_posterior(data: Inputs, home: Mapping[int, Home]) -> _Seen | None:
+    named = posterior_culprit(data, home, expected_by(data))
+    if named is None:
+        return None
+    culprit, found = named
+    low, middle, high = (1 - 1 / factor for factor in found.slowdown)
+    return _Seen(
+        culprit,
+        (low, middle, high),
+        found.calls,
+        "stagger" if found.by_ends else "peer groups",
+        None,
+        {
+            "healthy": found.nothing,
+            "locations": [
+                [one.kind, list(one.ranks), one.direction, round(part, 4)]
+                for one, part in zip(found.locations, found.parts, strict=True)
+            ],
+        },
+    )
+
+
+def _by_gloo(data: Inputs, home: Mapping[int, Home]) -> _Seen | None:
+    found = _explained(data, home)
+    peers = peer_excess(data.columns, data.groups, data.infos, data.exclusive)
+    slow = [peer for peer in peers if peer.slow]
+    culprit = _by_rank(peers, found, home) if slow else _by_ring(found, home)
+    if culprit is None:
+        return None
+    return _Seen(
+        culprit,
+        _share(found, [p for p in slow if culprit.used_by(p.ranks)]),
+        (found.calls if found else 0) + sum(p.calls for p in slow),
+        "peer groups" if slow else "stagger",
+        min([found.p_value if found else 1.0, *(p.p_value for p in slow)]),
+        {
+            "places": [[p.kind, *map(str, p.homes)] for p in found.places] if found else [],
+            "groups": [vars(peer) for peer in peers],
+        },
+    )
 
 
 def homes(data: Inputs) -> dict[int, Home]:
@@ -191,41 +238,6 @@ def _by_ring(found: Explained | None, home: Mapping[int, Home]) -> Culprit | Non
     first = ranks[found.places[0].homes[0]]
     open_ranks = tuple(sorted(rank for host in hosts for rank in ranks[host]))
     return Culprit("candidates", first[0], None, frozenset(first), None, open_ranks)
-
-
-def _by_logged_ring(
-    peers: Sequence[PeerExcess], data: Inputs, home: Mapping[int, Home]
-) -> Culprit | None:
-    """The edge between hosts in all slow groups' rings and in no fast group's; else what is left.
-
-    None where NCCL's log does not hold the rings of every slow group, or they share no such edge.
-    """
-    used = [(peer, _logged_edges(peer, data, home)) for peer in peers]
-    slow = [edges for peer, edges in used if peer.slow]
-    if not data.rings or any(edges is None for edges in slow):
-        return None
-    left = frozenset.intersection(*(edges for edges in slow if edges is not None))
-    left -= {edge for peer, edges in used if not peer.slow for edge in edges or ()}
-    if len(left) == 1:
-        ((source, target),) = left
-        ends = (source, target)
-        return Culprit("edge", *ends, frozenset([source]), frozenset([target]), ends)
-    if not left:
-        return None
-    ranks = sorted({rank for edge in left for rank in edge})
-    near = frozenset(source for source, _ in left)
-    far = frozenset(target for _, target in left)
-    return Culprit("candidates", ranks[0], None, near, far, tuple(ranks))
-
-
-def _logged_edges(
-    peer: PeerExcess, data: Inputs, home: Mapping[int, Home]
-) -> frozenset[tuple[int, int]] | None:
-    """The edges between hosts that a group's rings use; a pair is its own edge."""
-    own = {tuple(peer.ranks)} if peer.op == "send" else data.rings.get(frozenset(peer.ranks))
-    if own is None:
-        return None
-    return frozenset((a, b) for a, b in own if home.get(a) != home.get(b))
 
 
 def _by_rank(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,10 @@ class Inputs:
     gloo: bool
     # Members of a communicator -> (sender, receiver) of its rings, as NCCL's log has them.
     rings: Mapping[frozenset[int], frozenset[tuple[int, int]]] = field(default_factory=dict)
+    # Members of a communicator -> its rings' orders, as NCCL's log has them.
+    ring_orders: Mapping[frozenset[int], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    # Each rank's device, by the name that the trace has.
+    devices: Mapping[int, str] = field(default_factory=dict)
     # What telling the clocks found of slow places with no clock believed, by groups.host_of.
     weighed: Weighed | None = None
 
@@ -58,9 +62,14 @@ class Culprit:
     far: frozenset[int] | None
     candidates: tuple[int, ...] = ()
     direction: str | None = None
+    uses: Callable[[Sequence[int]], bool] | None = None  # instead of near and far
+    words: str | None = None
+    link: str | None = None  # only calls 'inside' or 'between' hosts use it
 
     def used_by(self, ranks: Sequence[int]) -> bool:
         """Whether a call of these ranks goes over the slow place."""
+        if self.uses is not None:
+            return self.uses(ranks)
         others = set(ranks) - self.near if self.far is None else set(ranks) & self.far
         return bool(others) and not self.near.isdisjoint(ranks)
 
@@ -140,6 +149,7 @@ def _evidence(culprit: Culprit, more: Mapping[str, Any]) -> str:
         "near": sorted(culprit.near),
         "far": None if culprit.far is None else sorted(culprit.far),
         "direction": culprit.direction,
+        **({"location": culprit.words, "link": culprit.link} if culprit.words else {}),
     }
     return json.dumps({**own, **more}, default=str)
 

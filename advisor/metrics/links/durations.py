@@ -1,0 +1,123 @@
+"""How long like calls of different groups take: what the slow ones have in common is slow.
+
+Calls of one operation, size, number of ranks and hosts over the same kind of link take equally
+long. What a call takes the rank that comes last needs no common clock. Calls that share the rank's
+link with others are counted as if they had had it alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.metrics.collectives.call import Call, wire_name
+from advisor.metrics.links.cost import Inputs
+from advisor.metrics.links.locations import Members
+from advisor.metrics.rings.locations import Home
+from advisor.metrics.timeline.statistics import Floats, spread
+from advisor.vocabulary.operations import POINT_TO_POINT
+
+_FEWEST_CALLS = 3
+_LEAST_BANDWIDTH = 0.3
+"""Calls that take most of their time for latency tell little of bandwidth."""
+_SHARED_PATH = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send",
+                          "broadcast", "reduce"})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What calls must share to take equally long over healthy links."""
+
+    op: str
+    bytes: int
+    ranks: int
+    hosts: int
+
+    @property
+    def family(self) -> tuple[bool, int, int]:
+        """Kinds of one family go over the same links: they are no independent evidence."""
+        return self.op == "send", self.ranks, self.hosts
+
+
+@dataclass(frozen=True)
+class Durations:
+    """One kind's calls by group: logarithm of the typical time (ns) with its error, and the part
+    of that time that a link's rate decides. ``total_ns``: of all of them."""
+
+    kind: Kind
+    groups: tuple[Members, ...]
+    log_ns: Floats
+    errors: Floats
+    bandwidth: Floats
+    total_ns: float
+    calls: int
+
+
+def durations(data: Inputs, home: Mapping[int, Home]) -> list[Durations]:
+    """Every kind of call whose links could be told, the one that takes most time first."""
+    times: dict[Kind, dict[Members, list[tuple[float, float]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for column in data.columns:
+        call = next(iter(column.values()))
+        name = wire_name(call)
+        members = members_of(call, column, data)
+        if members is None or call.t_is != "matched" or not call.bytes or name not in _SHARED_PATH:
+            continue
+        hosts = len({home[rank] for rank in members.ranks})
+        kind = Kind(name, call.bytes, len(members.ranks), hosts)
+        time = _alone(column, data)
+        if time > 0:
+            share = 1.0 - (call.latency_share or 0.0)
+            times[kind][members].append((time, share))
+    found = []
+    for kind, by_group in times.items():
+        known = {g: np.array(own) for g, own in by_group.items() if len(own) >= _FEWEST_CALLS}
+        if not known:
+            continue
+        bandwidth = np.array([float(np.median(own[:, 1])) for own in known.values()])
+        if bandwidth.max() < _LEAST_BANDWIDTH:
+            continue
+        logs = [np.log(own[:, 0]) for own in known.values()]
+        found.append(
+            Durations(
+                kind,
+                tuple(known),
+                np.array([float(np.median(own)) for own in logs]),
+                np.array([1.2533 * spread(own) / np.sqrt(len(own)) for own in logs]),
+                bandwidth,
+                float(sum(own[:, 0].sum() for own in known.values())),
+                sum(len(own) for own in known.values()),
+            )
+        )
+    return sorted(found, key=lambda one: -one.total_ns)
+
+
+def members_of(call: Call, column: Mapping[int, Call], data: Inputs) -> Members | None:
+    """The ranks of a call in their group's order, or a message's two ends."""
+    if call.op in POINT_TO_POINT:
+        send = next((one for one in column.values() if one.op == "send"), None)
+        if send is None or send.peer is None or len(column) < 2:
+            return None
+        return Members((send.rank, send.peer), message=True)
+    group = data.groups.get(call.group) if call.group is not None else None
+    ranks = group.ranks if group is not None and group.ranks else tuple(sorted(column))
+    if len(ranks) < 2 or not set(ranks) <= data.infos.keys():
+        return None
+    return Members(ranks, edges=data.rings.get(frozenset(ranks)))
+
+
+def _alone(column: Mapping[int, Call], data: Inputs) -> float:
+    """What the call takes the rank that comes last, the link to itself, ns."""
+    rank, last = min(column.items(), key=lambda item: (item[1].end - item[1].start, item[0]))
+    took, transfer = last.end - last.start, last.transfer or 0
+    alone = data.exclusive[rank][last.event_id]
+    return took * alone / transfer if transfer > 0 and alone > 0 else float(took)
+
+
+def all_members(found: Iterable[Durations], rings: Sequence[Members]) -> list[Members]:
+    """Every set of ranks that is compared."""
+    return list(dict.fromkeys([*(g for one in found for g in one.groups), *rings]))

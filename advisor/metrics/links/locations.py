@@ -1,0 +1,175 @@
+"""What may be slow: a NIC one way or both, a rail, a host's network, a switch, NVLink.
+
+Between hosts data leaves by the NIC beside one GPU and comes in by the NIC beside another of the
+same number: a rail. A location is a set of NICs that send or receive slowly, or of GPUs or pairs
+of them whose NVLink is slow. Where several GPUs share a NIC, those of adjacent numbers do.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from advisor.metrics.collectives.groups import RankInfo
+from advisor.metrics.rings.locations import Home
+
+Nic = tuple[Home, int]
+"""The host, and the number of the GPU beside it."""
+_SHARED = (1, 2, 4)
+_MOST_PAIRS = 600  # beyond so many GPUs only their whole NVLink is weighed, no pairs
+
+
+@dataclass(frozen=True)
+class Members:
+    """The ranks of a call: of a collective in its group's order, of a message the sender first.
+
+    ``edges`` (sender, receiver) of its rings where NCCL's log has them.
+    """
+
+    ranks: tuple[int, ...]
+    message: bool = False
+    edges: frozenset[tuple[int, int]] | None = None
+
+
+@dataclass(frozen=True)
+class Location:
+    """``kind``: 'rank', 'edge', 'rail', 'host', 'nvlink', 'pair', 'all'. ``inside``: of links
+    within hosts. ``ranks`` are those beside it; ``direction``: 'both', 'send' or 'receive'."""
+
+    kind: str
+    inside: bool
+    ranks: tuple[int, ...]
+    direction: str = "both"
+
+    def slows(self, call: Members, home: Mapping[int, Home]) -> bool:
+        """Whether calls among these ranks go over it."""
+        if (len({home[rank] for rank in call.ranks}) > 1) == self.inside:
+            return False
+        if call.message and not self.inside:
+            return self._is_on(call.ranks[0], call.ranks[1])
+        if call.edges is not None and not self.inside:
+            return any(self._is_on(a, b) for a, b in call.edges if home[a] != home[b])
+        touched = len({*self.ranks} & {*call.ranks})
+        return touched > 1 if self.kind in ("pair", "edge") else touched > 0
+
+    def _is_on(self, source: int, target: int) -> bool:
+        """Whether data from one rank to another on another host goes over it."""
+        if self.kind == "edge":
+            return (source, target) == self.ranks
+        sends, receives = source in self.ranks, target in self.ranks
+        return (sends and self.direction != "receive") or (receives and self.direction != "send")
+
+    def staggers(self, call: Members, home: Mapping[int, Home]) -> bool:
+        """Whether rings among these ranks have an edge over it, if only a fast one."""
+        if not self.inside:
+            return self.slows(call, home)
+        hosts = [home[rank] for rank in call.ranks if rank in self.ranks]
+        if self.kind == "pair":
+            return len(hosts) > 1
+        return any(sum(home[rank] == host for rank in call.ranks) > 1 for host in hosts)
+
+    def slows_edge(self, source: Nic, target: Nic, nics: Sequence[Nic]) -> bool:
+        """Whether data between these takes longer; ``nics`` are those of ``ranks``, GPUs if the
+        edge is inside a host."""
+        if (source[0] == target[0]) != self.inside:
+            return False
+        if self.kind == "edge":
+            return (source, target) == tuple(nics)
+        if self.kind == "pair":
+            return source in nics and target in nics
+        return (source in nics and self.direction != "receive") or (
+            target in nics and self.direction != "send"
+        )
+
+
+def slots_of(home: Mapping[int, Home], infos: Mapping[int, RankInfo]) -> dict[int, int]:
+    """Each rank's number on its host: its device's where that tells ranks apart, else in order."""
+    hosts: dict[Home, list[int]] = defaultdict(list)
+    for rank in sorted(home):
+        hosts[home[rank]].append(rank)
+    result = {}
+    for ranks in hosts.values():
+        devices = [infos[rank].device if rank in infos else None for rank in ranks]
+        told = None not in devices and len(set(devices)) == len(devices)
+        for place, (rank, device) in enumerate(zip(ranks, devices, strict=True)):
+            result[rank] = device if told and device is not None else place
+    return result
+
+
+def locations(
+    calls: Iterable[Members], home: Mapping[int, Home], slot: Mapping[int, int]
+) -> list[Location]:
+    """Everything that may slow some of these calls."""
+    between: set[int] = set()
+    inside: set[int] = set()
+    told: set[tuple[int, int]] = set()
+    for call in calls:
+        told |= {(call.ranks[0], call.ranks[1])} if call.message else (call.edges or set())
+        spans = len({home[rank] for rank in call.ranks}) > 1
+        (between if spans else inside).update(call.ranks)
+    found = [*_networks(sorted(between), home, slot), *_nvlinks(sorted(inside), home)]
+    return [*dict.fromkeys(found), *_edges(told, home)]
+
+
+def _edges(told: Iterable[tuple[int, int]], home: Mapping[int, Home]) -> list[Location]:
+    """Single ways between two ranks, which a switch may send over a bad cable."""
+    return [
+        Location("edge", False, edge) for edge in sorted(told) if home[edge[0]] != home[edge[1]]
+    ]
+
+
+def _networks(
+    ranks: Sequence[int], home: Mapping[int, Home], slot: Mapping[int, int]
+) -> list[Location]:
+    if not ranks:
+        return []
+    by_host: dict[Home, list[int]] = defaultdict(list)
+    rails: dict[tuple[int, int], list[int]] = defaultdict(list)
+    shared: dict[tuple[Home, int, int], list[int]] = defaultdict(list)
+    for rank in ranks:
+        by_host[home[rank]].append(rank)
+        for width in _SHARED:
+            rails[width, slot[rank] // width].append(rank)
+            shared[home[rank], width, slot[rank] // width].append(rank)
+    found = []
+    for one in shared.values():
+        found += [Location("rank", False, tuple(one), d) for d in ("both", "send", "receive")]
+    for own in by_host.values():
+        found += [Location("host", False, tuple(own), d) for d in ("both", "send", "receive")]
+    whole = {tuple(own) for own in by_host.values()}
+    found = [one for one in found if one.kind == "host" or one.ranks not in whole] + [
+        Location("rank", False, one, d)
+        for one in sorted(whole)
+        if len(one) == 1
+        for d in ("both", "send", "receive")
+    ]
+    found = [one for one in found if not (one.kind == "host" and len(one.ranks) == 1)]
+    if len(by_host) > 1:
+        found += [
+            Location("rail", False, tuple(own))
+            for own in rails.values()
+            if 1 < len(own) < len(ranks) and len({home[rank] for rank in own}) > 1
+        ]
+    return [*found, Location("all", False, tuple(ranks))]
+
+
+def _nvlinks(ranks: Sequence[int], home: Mapping[int, Home]) -> list[Location]:
+    if not ranks:
+        return []
+    by_host: dict[Home, list[int]] = defaultdict(list)
+    for rank in ranks:
+        by_host[home[rank]].append(rank)
+    found = []
+    for own in by_host.values():
+        if len(own) > 2:
+            found += [Location("nvlink", True, (rank,)) for rank in own]
+            if len(ranks) <= _MOST_PAIRS:
+                found += [
+                    Location("pair", True, (a, b))
+                    for place, a in enumerate(own)
+                    for b in own[place + 1 :]
+                ]
+        if len(by_host) > 1 or len(own) == 2:
+            found.append(Location("host", True, tuple(own)))
+    return [*found, Location("all", True, tuple(ranks))]

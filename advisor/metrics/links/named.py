@@ -1,0 +1,134 @@
+"""What the posterior names: the smallest thing that all likely locations are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from advisor.metrics.links.cost import Culprit, Inputs
+from advisor.metrics.links.locations import Location, Members, slots_of
+from advisor.metrics.links.slow_location import Expected, Found, slow_location
+from advisor.metrics.rings.locations import Home
+
+SURE = 0.05
+"""A link is named where the posterior leaves no more than this for a healthy network."""
+_MOST_NAMED = 6
+
+
+def posterior_culprit(
+    data: Inputs, home: Mapping[int, Home], expected: Expected | None = None
+) -> tuple[Culprit, Found] | None:
+    """The location that the recording names, and the posterior; None where none is slow for sure.
+
+    Where all links of one kind may be slow alike, that is what most of the posterior holds.
+    """
+    found = slow_location(data, home, expected)
+    if found is None or found.nothing + found.uniform > SURE:
+        return None
+    return culprit_of(found, data, home), found
+
+
+def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
+    """The smallest thing that all likely locations are of: one NIC, an edge, a rail, a host; else
+    the candidates."""
+    places, first = found.locations, found.locations[0]
+    ranks = tuple(sorted({rank for place in places for rank in place.ranks}))
+    slot = slots_of(home, data.infos)
+    hosts = {home[rank] for rank in ranks}
+    one = len({(place.ranks, place.inside, place.kind) for place in places}) == 1
+    direction = first.direction if len(places) == 1 else None
+    name = _Name(home, data)
+
+    def culprit(kind: str, words: str, src: int, dst: int | None = None) -> Culprit:
+        near = frozenset(first.ranks if one else ranks)
+        far = None
+        if first.kind == "pair" and one:
+            near, far = frozenset(first.ranks[:1]), frozenset(first.ranks[1:])
+        open_ranks = ranks if kind == "candidates" else ()
+        return Culprit(
+            kind,
+            src,
+            dst if kind == "edge" else None,
+            near,
+            None,
+            open_ranks,
+            direction,
+            _uses(places, home),
+            words,
+        )
+
+    if one:
+        return culprit(*_single(first, direction, name), *first.ranks[1:2])
+    ends = {place.direction: place.ranks for place in places}
+    if len(places) == 2 and {"send", "receive"} == ends.keys() and not first.inside:
+        sends, receives = ends["send"], ends["receive"]
+        if len(sends) == len(receives) == 1:
+            words = f"the link from {name.rank(sends[0])} to {name.rank(receives[0])}"
+            return culprit("edge", words, sends[0], receives[0])
+        words = f"the link from {name.hosts(sends)} to {name.hosts(receives)}"
+        return culprit("edge", words, sends[0], receives[0])
+    if len(hosts) == 1:
+        what = "NVLink" if first.inside else "a NIC"
+        return culprit("host", f"{what} of {name.hosts(ranks)}, beside {name.ranks(ranks)}",
+                       ranks[0])  # fmt: skip
+    if len({slot[rank] for rank in ranks}) == 1 and not first.inside:
+        if len(ranks) == 2:
+            words = f"the link between {name.rank(ranks[0])} and {name.rank(ranks[1])}"
+            return culprit("edge", words, ranks[0], ranks[1])
+        return culprit("rail", f"a NIC of rail {slot[ranks[0]]}, beside {name.ranks(ranks)}",
+                       ranks[0])  # fmt: skip
+    listed = " or ".join(_single(place, place.direction, name)[1] for place in places[:_MOST_NAMED])
+    return culprit("candidates", listed, ranks[0])
+
+
+class _Name:
+    """Ranks and hosts in words."""
+
+    def __init__(self, home: Mapping[int, Home], data: Inputs) -> None:
+        self.home, self.data = home, data
+
+    def rank(self, rank: int) -> str:
+        host = self.data.infos[rank].host if rank in self.data.infos else None
+        return f"rank {rank}" + (f" on {host}" if host else "")
+
+    def ranks(self, ranks: Sequence[int]) -> str:
+        if len(ranks) == 1:
+            return self.rank(ranks[0])
+        shown = ", ".join(map(str, ranks[:_MOST_NAMED]))
+        return f"ranks {shown}" + (" …" if len(ranks) > _MOST_NAMED else "")
+
+    def hosts(self, ranks: Sequence[int]) -> str:
+        own = sorted({str(self.home[rank]) for rank in ranks})
+        shown = ", ".join(own[:_MOST_NAMED]) + (" …" if len(own) > _MOST_NAMED else "")
+        return f"host{'s' if len(own) > 1 else ''} {shown}"
+
+
+def _single(place: Location, direction: str | None, name: _Name) -> tuple[str, str, int]:
+    """Kind, words and first rank of one location."""
+    ranks = place.ranks
+    way = {"send": " (sending)", "receive": " (receiving)"}.get(direction or "", "")
+    if place.kind == "rank":
+        kind = "rank" if len(ranks) == 1 else "host"
+        return kind, f"the NIC of {name.ranks(ranks)}{way}", ranks[0]
+    if place.kind == "edge":
+        words = f"the link from {name.rank(ranks[0])} to {name.rank(ranks[1])}"
+        return "edge", words, ranks[0]
+    if place.kind == "rail":
+        return "rail", f"the rail of {name.ranks(ranks)}", ranks[0]
+    if place.kind == "pair":
+        return "edge", f"NVLink between {name.rank(ranks[0])} and {name.rank(ranks[1])}", ranks[0]
+    if place.kind == "nvlink":
+        return "rank", f"NVLink of {name.rank(ranks[0])}", ranks[0]
+    if place.kind == "host":
+        what = "NVLink" if place.inside else "the network"
+        return "host", f"{what} of {name.hosts(ranks)}{way}", ranks[0]
+    return "candidates", f"every link {'inside' if place.inside else 'between'} hosts", ranks[0]
+
+
+def _uses(places: Sequence[Location], home: Mapping[int, Home]) -> Any:
+    """Whether calls of given ranks go over any of the places."""
+
+    def uses(ranks: Sequence[int]) -> bool:
+        return any(place.slows(Members(tuple(ranks)), home) for place in places)
+
+    return uses

@@ -1,0 +1,184 @@
+"""One posterior over (nothing is slow | a location times how slow) from all that NCCL's calls tell.
+
+Terms of the likelihood: what like calls of different groups take (durations.py), with what the data
+sheet or a benchmark of the same links says of them; and the order in which ranks leave rings
+(ring_lags.py). The prior holds most jobs for healthy, and every kind of location, and every
+location of a kind, for as likely as the next.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.metrics.links.cost import Inputs
+from advisor.metrics.links.durations import Durations, Kind, all_members, durations
+from advisor.metrics.links.locations import Location, Members, locations, slots_of
+from advisor.metrics.links.ring_lags import FACTORS, Lags, Patterns, log_likelihoods, ring_lags
+from advisor.metrics.rings.locations import Home
+from advisor.metrics.timeline.statistics import Floats
+
+HEALTHY = 0.9
+"""Of the jobs that are looked at, so many have no slow link: of 419 interruptions in 54 days of
+Llama 3's 16,384 GPUs 10 % were the network's and its NICs' (arXiv:2407.21783, table 5)."""
+SLOWDOWNS: Floats = np.exp(np.linspace(np.log(1.08), np.log(8.0), 16))
+"""How many times as long what crosses it takes; a doubling is as likely as the next."""
+_ALIKE = ((0.6, 0.02), (0.35, 0.05), (0.05, 0.15))
+"""Probability and standard deviation of the logarithm by which healthy groups' times differ: equal
+groups', those of groups at other distances, and those beside other compute."""
+_UNKNOWN = 3.0
+"""Standard deviation of the logarithm of what a call should take where nothing says it."""
+
+Expected = Callable[[Kind, Members], tuple[float, float] | None]
+"""Logarithm of what a call should take (ns) and its error, from a benchmark or the data sheet."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """``locations`` hold 90 % of what is not healthy, the likeliest first, with their parts of it;
+    ``slowdown`` (5 %, middle, 95 %) if one of them is slow; ``nothing``: that none is.
+
+    ``by_ends``: the order of ends tells it, not the groups' times. ``uniform``: that all links of
+    one kind are slow alike.
+    """
+
+    locations: tuple[Location, ...]
+    parts: tuple[float, ...]
+    nothing: float
+    uniform: float
+    slowdown: tuple[float, float, float]
+    by_ends: bool
+    calls: int
+
+
+def slow_location(
+    data: Inputs, home: Mapping[int, Home], expected: Expected | None = None
+) -> Found | None:
+    """The posterior; None where no call compares links."""
+    slot = slots_of(home, data.infos)
+    timed, ends = durations(data, home), ring_lags(data, home)
+    members = all_members(timed, [one.members for one in ends])
+    places = locations(members, home, slot)
+    if not places:
+        return None
+    slows = np.array([[place.slows(own, home) for own in members] for place in places])
+    column = {own: number for number, own in enumerate(members)}
+    by_time, healthy_time = _by_time(timed, slows, column, expected)
+    by_ends, healthy_ends = _by_ends(ends, places, Patterns(home, slot))
+    prior = _prior(places)
+    logs = by_time + by_ends + prior[:, None] - np.log(len(SLOWDOWNS))
+    healthy = healthy_time + healthy_ends + float(np.log(HEALTHY))
+    most = max(float(logs.max()), healthy)
+    weights = np.exp(logs - most)
+    total = float(weights.sum()) + float(np.exp(healthy - most))
+    each = weights.sum(axis=1) / total
+    uniform = float(sum(part for one, part in zip(places, each, strict=True) if one.kind == "all"))
+    chosen = _likeliest(places, each)
+    share = weights[chosen].sum(axis=0)
+    best = chosen[0]
+    level = int(weights[best].argmax())
+    return Found(
+        tuple(places[number] for number in chosen),
+        tuple(float(each[number]) for number in chosen),
+        nothing=float(np.exp(healthy - most)) / total,
+        uniform=uniform,
+        slowdown=_quantiles(share),
+        by_ends=bool(by_ends[best, level] - healthy_ends > by_time[best, level] - healthy_time),
+        calls=sum(
+            one.calls for one in timed
+            if any(slows[best, column[own]] for own in one.groups)
+        ),
+    )  # fmt: skip
+
+
+def _likeliest(places: Sequence[Location], each: Floats) -> list[int]:
+    """The fewest locations that hold 90 % of what is not healthy, links that are all slow apart."""
+    ranked = [int(number) for number in np.argsort(-each, kind="stable")]
+    order = [number for number in ranked if places[number].kind != "all"]
+    if not order:
+        return ranked[:1]
+    reached = np.cumsum(each[order])
+    return order[: int(np.searchsorted(reached, 0.9 * reached[-1])) + 1]
+
+
+def _quantiles(weights: Floats) -> tuple[float, float, float]:
+    reached = np.cumsum(weights) / weights.sum()
+    low, middle, high = (float(np.interp(q, reached, SLOWDOWNS)) for q in (0.05, 0.5, 0.95))
+    return low, middle, high
+
+
+def _prior(places: Sequence[Location]) -> Floats:
+    kinds = Counter((one.kind, one.inside) for one in places)
+    result: Floats = np.array(
+        [np.log((1 - HEALTHY) / len(kinds) / kinds[one.kind, one.inside]) for one in places]
+    )
+    return result
+
+
+def _by_time(
+    timed: Sequence[Durations],
+    slows: np.ndarray,
+    column: Mapping[Members, int],
+    expected: Expected | None,
+) -> tuple[Floats, float]:
+    """Per location and slowdown the likelihood of the calls' times; and if nothing is slow.
+
+    Kinds of one family tell the same: they count as one, by their time.
+    """
+    result = np.zeros((len(slows), len(SLOWDOWNS)))
+    healthy = 0.0
+    families: dict[object, list[Durations]] = defaultdict(list)
+    for one in timed:
+        families[one.kind.family, frozenset(one.groups)].append(one)
+    for own in families.values():
+        whole = sum(one.total_ns for one in own)
+        for one in own:
+            at = [column[group] for group in one.groups]
+            base = expected(one.kind, one.groups[0]) if expected is not None else None
+            middle, error = base or (float(np.median(one.log_ns)), _UNKNOWN)
+            part = one.total_ns / whole
+            touched = slows[:, at].astype(np.float64)
+            for number, slowdown in enumerate(SLOWDOWNS):
+                shift = np.log1p((slowdown - 1) * one.bandwidth)
+                left = one.log_ns - middle - touched * shift
+                result[:, number] += part * _likelihood(left, one.errors, error)
+            nothing = _likelihood((one.log_ns - middle)[None], one.errors, error)
+            healthy += part * float(nothing[0])
+    return result, healthy
+
+
+def _likelihood(left: Floats, errors: Floats, common: float) -> Floats:
+    """Logarithm of how likely rows of deviations are: each with its error and what healthy groups
+    differ by, all with one ``common`` error."""
+    logs = []
+    for chance, alike in _ALIKE:
+        weight = 1.0 / (errors**2 + alike**2)
+        own = (weight * left**2).sum(axis=1)
+        shared = (weight * left).sum(axis=1) ** 2 / (weight.sum() + common**-2)
+        scale = np.log(weight).sum() - np.log1p(common**2 * weight.sum())
+        logs.append(np.log(chance) + 0.5 * (scale - own + shared))
+    stacked = np.stack(logs)
+    most = stacked.max(axis=0)
+    result: Floats = most + np.log(np.exp(stacked - most).sum(axis=0))
+    return result
+
+
+def _by_ends(
+    ends: Sequence[Lags], places: Sequence[Location], patterns: Patterns
+) -> tuple[Floats, float]:
+    """The same of the order of ends."""
+    nearest = np.abs(np.log(SLOWDOWNS)[:, None] - np.log(FACTORS)[None]).argmin(axis=1)
+    result = np.zeros((len(places), len(SLOWDOWNS)))
+    healthy = 0.0
+    for one in ends:
+        shapes = [
+            patterns.of(one, place) if place.staggers(one.members, patterns.home) else None
+            for place in places
+        ]
+        some, nothing = log_likelihoods(one, shapes)
+        result += some[:, nearest]
+        healthy += nothing
+    return result, healthy

@@ -1,0 +1,51 @@
+"""When each rank leaves a ring collective of NCCL, if some edges of its rings are slow.
+
+A rank takes a ring collective's operations in order: it sends its own chunk, passes on n - 2 or
+2n - 3 that it receives, and receives the last (all_gather.h, reduce_scatter.h, all_reduce.h of
+NVIDIA/nccl src/device). Each waits for the data of the one before it in the ring, and until no
+more than four slices, the eight steps of the buffer, lie unread at the next (prims_simple.h
+waitPeer, NCCL_STEPS; collectives.h SLICESTEPS). So the rank that receives over the slow edge
+leaves last, those after it in the ring one chunk earlier each, and those before it as much as the
+buffers between hold. What many loops over a large message leave of that is a smaller share of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from advisor.metrics.timeline.statistics import Floats
+
+PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
+_SLICES = 2
+_IN_FLIGHT = 4
+
+
+def ring_ends(op: str, takes: Floats, starts: Floats | None = None) -> Floats:
+    """Row per ring: when each position leaves, less when the last does, over the call's time.
+
+    ``takes``: what a slice takes over the edge out of each position, row per ring, in any unit.
+    ``starts``: when each comes, less when the last does, over the call's time from then.
+    """
+    count = takes.shape[-1]
+    sends = PASSES[op] * (count - 1)
+    length = sends * _SLICES * takes.max(axis=-1, keepdims=True)
+    now: Floats = np.zeros_like(takes) if starts is None else starts * length
+    wire: Floats = np.array(now)
+    arrived: list[Floats] = []  # at the next position, by slice
+    used: list[Floats] = []  # by the next position, by slice
+    for number in range((sends + 1) * _SLICES):
+        receives, passes_on = number >= _SLICES, number < sends * _SLICES
+        if receives:
+            now = np.maximum(now, np.roll(arrived[number - _SLICES], 1, axis=-1))
+        if passes_on and number >= _IN_FLIGHT:
+            unread = number - _IN_FLIGHT
+            if unread < len(used):
+                now = np.maximum(now, used[unread])
+        if receives:
+            used.append(np.roll(now, -1, axis=-1))
+        if passes_on:
+            wire = np.maximum(wire, now) + takes
+            arrived.append(wire)
+    last = now.max(axis=-1, keepdims=True)
+    result: Floats = (now - last) / length
+    return result

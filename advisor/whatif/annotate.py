@@ -4,7 +4,7 @@ slow link as fast as its peers, and without needless calls."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from advisor.store import Store

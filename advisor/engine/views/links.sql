@@ -31,13 +31,15 @@ WITH placed AS (
     -- what is slow of a rank or host: 'send', 'receive', 'both', null
     try_cast(evidence AS JSON) ->> '$.direction' AS direction,
     try_cast(candidates AS INTEGER[]) AS open_ranks,
+    try_cast(evidence AS JSON) ->> '$.location' AS location, -- in words
+    (try_cast(evidence AS JSON) -> '$.near')::INTEGER[] AS near, -- ranks beside it
     CASE direction WHEN 'send' THEN 'sending' WHEN 'receive' THEN 'receiving'
       WHEN 'both' THEN 'sending and receiving' ELSE 'sending or receiving' END AS way,
     CASE kind WHEN 'edge' THEN 'the link from rank ' || src || ' to rank ' || dst
       WHEN 'rank' THEN 'rank ' || src || coalesce(' on ' || host, '') || ' (' || way || ')'
       WHEN 'host' THEN 'host ' || host || ' (' || way || ')' END AS place_words,
-    CASE kind WHEN 'edge' THEN 0 WHEN 'rank' THEN 1 WHEN 'host' THEN 2 WHEN 'group' THEN 3
-      ELSE 4 END AS precision_order
+    CASE kind WHEN 'edge' THEN 0 WHEN 'rank' THEN 1 WHEN 'host' THEN 2 WHEN 'rail' THEN 2
+      WHEN 'group' THEN 3 ELSE 4 END AS precision_order
   FROM link_excess)
 -- excess, of a call's time
 SELECT p.*, (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_high,
@@ -49,8 +51,10 @@ SELECT p.*, (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_h
   CASE kind WHEN 'edge' THEN [src, dst] WHEN 'rank' THEN [src]
     WHEN 'candidates' THEN coalesce(open_ranks, [])
     WHEN 'host' THEN (SELECT list(r.rank ORDER BY r.rank) FROM rank r WHERE r.host = p.host)
+    WHEN 'rail' THEN near
       ELSE [] END AS ranks,
-  CASE WHEN kind <> 'candidates' THEN [p.host]
+  CASE WHEN kind = 'rail' THEN (SELECT list(DISTINCT r.host) FROM rank r WHERE list_contains(near, r.rank))
+    WHEN kind <> 'candidates' THEN [p.host]
     ELSE (SELECT list(DISTINCT r.host) FROM rank r WHERE list_contains(open_ranks, r.rank)) END AS hosts,
   CASE WHEN kind = 'edge' THEN src || ' -> ' || dst END AS link,
   CASE WHEN kind IN ('edge', 'rank') THEN src END AS culprit_rank,

@@ -34,8 +34,9 @@ call; the mean over a host's ranks leaves half of that, and a third of the range
 WAKE_NS = 10_000.0
 """Kernels end within about 10 us of their last data; device times are converted to host times as
 well as that."""
-_NORMALLY_RIGHT = 0.9
-"""Clusters run NTP or PTP, which keep hosts within a ms of each other or better."""
+NORMALLY_RIGHT = 0.8
+"""Clusters run PTP or NTP, which keep hosts within some us, or within a ms."""
+_NTP_NS = 1e6
 _RANGE_NS = 20e9
 """A clock that nobody sets may be off by seconds either way."""
 _UNLIKE = 0.03
@@ -69,6 +70,7 @@ class _Offset:
     low: float = 0.0
     high: float = 0.0
     drift_ppm: float = 0.0
+    doubt: float = 0.0
 
     def plus(self, more: _Offset, sign: int) -> _Offset:
         bounds = (more.low, more.high) if sign > 0 else (-more.high, -more.low)
@@ -101,6 +103,7 @@ def joint_clocks(
         rank: Clock(
             offset_ns=round(offsets[own].value - reference.value),
             drift_ppm=offsets[own].drift_ppm - reference.drift_ppm,
+            doubt_ns=offsets[own].doubt,
             residual_ns=0 if own == first else round(2 * math.hypot(
                 offsets[own].error, reference.error)),
             origin_ns=origin,
@@ -270,16 +273,36 @@ def _summed(
 
 
 def _settled(offsets: Mapping[Node, _Offset]) -> dict[Node, _Offset]:
-    """Offsets against the middle clock, 0 where that is likelier than any other and possible."""
-    middle = sorted(offsets.values(), key=lambda one: one.value)[(len(offsets) - 1) // 2]
+    """Offsets against the middle clock, 0 where that is likelier than any other and possible.
+
+    What stagger may hide counts as error only where some clock is off: then any may be.
+    """
+    first = sorted(offsets, key=lambda node: (offsets[node].value, str(node)))
+    middle = first[(len(first) - 1) // 2]
+    base = offsets[middle]
+    away = {node: base.plus(one, -1) for node, one in offsets.items()}
+    off = {
+        node: -one.value
+        for node, one in away.items()
+        if node != middle
+        and not (one.low <= 0 <= one.high and _likelier_none(one.value, one.error))
+    }
     result = {}
-    for node, one in offsets.items():
-        away, error = one.value - middle.value, max(one.error, 0.5 * WAKE_NS)
-        wide = 2 * _RANGE_NS / (error * math.sqrt(2 * math.pi))
-        odds = math.log(_NORMALLY_RIGHT / (1 - _NORMALLY_RIGHT)) + math.log(max(wide, 1.0))
-        possible = one.low - middle.high <= 0 <= one.high - middle.low
-        if possible and 0.5 * (away / error) ** 2 < odds:
-            result[node] = replace(one, value=0.0, error=one.noise)
-        else:
-            result[node] = replace(one, value=away)
+    for node, one in away.items():
+        error = (one.error if off else one.noise) if node != middle else 0.0
+        result[node] = replace(
+            offsets[node],
+            value=off.get(node, 0.0),
+            error=error,
+            doubt=min(offsets[node].error, _NTP_NS),
+            drift_ppm=offsets[node].drift_ppm - base.drift_ppm,
+        )
     return result
+
+
+def _likelier_none(value: float, error: float) -> bool:
+    """Whether a clock that seems off by so much is likelier right."""
+    error = max(error, 0.5 * WAKE_NS)
+    wide = 2 * _RANGE_NS / (error * math.sqrt(2 * math.pi))
+    odds = math.log(NORMALLY_RIGHT / (1 - NORMALLY_RIGHT)) + math.log(max(wide, 1.0))
+    return 0.5 * (value / error) ** 2 < odds

@@ -42,7 +42,8 @@ class Clock:
     ``identified``: messages of several sizes told the clock from the stagger of a slow edge.
     ``ambiguous``: they did not, and an offset was taken all the same, which may hold stagger: the
     ends of this rank are no evidence of a slow edge. ``fitted``: starts and ends gave the offset,
-    as well as ``residual_ns`` says.
+    as well as ``residual_ns`` says. ``doubt_ns``: how far off a clock that is taken as it is may be
+    by what the calls tell (standard deviation).
     """
 
     offset_ns: int
@@ -52,6 +53,7 @@ class Clock:
     ambiguous: bool = False
     identified: bool = True
     fitted: bool = False
+    doubt_ns: float = 0.0
 
     def correction(self, time_ns: int) -> int:
         """What to add at a time of this rank, ns."""

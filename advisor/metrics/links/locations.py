@@ -7,7 +7,7 @@ of them whose NVLink is slow. Where several GPUs share a NIC, those of adjacent 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -103,12 +103,17 @@ def locations(
     """Everything that may slow some of these calls."""
     between: set[int] = set()
     inside: set[int] = set()
+    within: set[Home] = set()  # hosts with calls of their own
     told: set[tuple[int, int]] = set()
     for call in calls:
         told |= {(call.ranks[0], call.ranks[1])} if call.message else (call.edges or set())
-        spans = len({home[rank] for rank in call.ranks}) > 1
-        (between if spans else inside).update(call.ranks)
-    found = [*_networks(sorted(between), home, slot), *_nvlinks(sorted(inside), home)]
+        hosts = Counter(home[rank] for rank in call.ranks)
+        if len(hosts) > 1:
+            between.update(call.ranks)
+        if not call.message or len(hosts) == 1:
+            inside.update(rank for rank in call.ranks if hosts[home[rank]] > 1)
+        within |= {home[rank] for rank in call.ranks} if len(hosts) == 1 else set()
+    found = [*_networks(sorted(between), home, slot), *_nvlinks(sorted(inside), home, within)]
     return [*dict.fromkeys(found), *_edges(told, home)]
 
 
@@ -154,7 +159,7 @@ def _networks(
     return [*found, Location("all", False, tuple(ranks))]
 
 
-def _nvlinks(ranks: Sequence[int], home: Mapping[int, Home]) -> list[Location]:
+def _nvlinks(ranks: Sequence[int], home: Mapping[int, Home], within: set[Home]) -> list[Location]:
     if not ranks:
         return []
     by_host: dict[Home, list[int]] = defaultdict(list)
@@ -170,6 +175,6 @@ def _nvlinks(ranks: Sequence[int], home: Mapping[int, Home]) -> list[Location]:
                     for place, a in enumerate(own)
                     for b in own[place + 1 :]
                 ]
-        if len(by_host) > 1 or len(own) == 2:
+        if home[own[0]] in within and (len(by_host) > 1 or len(own) == 2):
             found.append(Location("host", True, tuple(own)))
-    return [*found, Location("all", True, tuple(ranks))]
+    return [*found, Location("all", True, tuple(ranks))] if within else found

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from advisor.metrics.links.cost import Culprit, Inputs
 from advisor.metrics.links.locations import Location, Members, slots_of
@@ -41,7 +40,7 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
 
     def culprit(kind: str, words: str, src: int, dst: int | None = None) -> Culprit:
         near = frozenset(first.ranks if one else ranks)
-        far = None
+        far: frozenset[int] | None = None
         if first.kind == "pair" and one:
             near, far = frozenset(first.ranks[:1]), frozenset(first.ranks[1:])
         open_ranks = ranks if kind == "candidates" else ()
@@ -50,11 +49,12 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
             src,
             dst if kind == "edge" else None,
             near,
-            None,
+            far,
             open_ranks,
             direction,
-            _uses(places, home),
+            _uses(places, home, inside_rings=found.in_rings_between),
             words,
+            None if found.in_rings_between else "inside" if first.inside else "between",
         )
 
     if one:
@@ -125,10 +125,19 @@ def _single(place: Location, direction: str | None, name: _Name) -> tuple[str, s
     return "candidates", f"every link {'inside' if place.inside else 'between'} hosts", ranks[0]
 
 
-def _uses(places: Sequence[Location], home: Mapping[int, Home]) -> Any:
-    """Whether calls of given ranks go over any of the places."""
+def _uses(
+    places: Sequence[Location], home: Mapping[int, Home], *, inside_rings: bool
+) -> Callable[[Sequence[int]], bool]:
+    """Whether calls of given ranks go over any of the places.
+
+    ``inside_rings``: it is NVLink that rings between hosts show to be slower than their NICs.
+    """
 
     def uses(ranks: Sequence[int]) -> bool:
-        return any(place.slows(Members(tuple(ranks)), home) for place in places)
+        call = Members(tuple(ranks))
+        return any(
+            place.staggers(call, home) if inside_rings else place.slows(call, home)
+            for place in places
+        )
 
     return uses

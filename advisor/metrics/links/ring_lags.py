@@ -7,14 +7,16 @@ every call. All three are normal variables, so that a location's likelihood is a
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from advisor.metrics.clocks.joint import WAKE_NS
-from advisor.metrics.clocks.offsets import aligned
+from advisor.metrics.clocks.joint import NORMALLY_RIGHT, WAKE_NS
+from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import members_of
@@ -25,31 +27,51 @@ from advisor.metrics.timeline.statistics import Floats, spread
 
 FACTORS: Floats = np.array([1.25, 2.0, 4.0])
 """How many times as long the slow edge takes: its pattern depends on that but little."""
+_LOOPS = (1, 3)
+"""A message of up to 4 MiB per rank and channel takes one or two loops; later ones repeat."""
 _LEFT, _LEFT_ERROR = 0.5, 0.35
-"""How much of one loop's stagger a call shows, and its standard deviation: less where it runs many
-loops, where latency takes part of its time, and where channels differ."""
+"""How much of that stagger a call shows, and its standard deviation: less where it runs many loops,
+where latency takes part of its time, and where channels differ."""
 _MODEL_ERRORS = (0.01, 0.03, 0.1)
 """Ends are off the pattern by this share of the call's time."""
 _INSIDE = 0.1
 """NVLink passes a slice on in a tenth of a NIC's time (450 against 50 GB/s on an H100 machine)."""
 _FEWEST_CALLS = 3
 _MOST_RANKS = 64
-_MOST_KINDS = 4
+_MOST_KINDS = 3
+_MOST_ENDS = 512  # numbers that are looked at together
+_ORDERS = 2
 _RESOLUTION_NS = 1e3  # of Kineto's older files
 
 
 @dataclass(frozen=True)
-class Lags:
-    """Of one group: per operation and size, and per rank, the ends against their mean beside what
-    the starts explain, ns; and what whitens them for each of the model's errors, with the
-    logarithm of its determinant."""
+class Block:
+    """One group's calls of one operation and size: what such a call takes, and per rank the ends
+    against their mean, what late starts make of them in one loop, and their noise, ns."""
 
     members: Members
-    ops: tuple[str, ...]
-    times_ns: Floats
+    op: str
+    time_ns: float
+    ends_ns: Floats
+    by_start_ns: Floats
+    noise_ns: Floats
+    rings: tuple[tuple[int, ...], ...] | None  # from NCCL's log
+
+
+@dataclass(frozen=True)
+class Lags:
+    """Blocks whose hosts' clocks are wrong together, their ends one after another; and what whitens
+    these for each of the model's errors, with the logarithm of its determinant."""
+
+    blocks: tuple[Block, ...]
     ends_ns: Floats
     whitening: tuple[tuple[Floats, float], ...]
-    rings: tuple[tuple[int, ...], ...] | None  # from NCCL's log
+
+    @property
+    def slices(self) -> list[slice]:
+        """Where each block's ranks are."""
+        stops = np.cumsum([len(one.ends_ns) for one in self.blocks]).tolist()
+        return [slice(a, b) for a, b in zip([0, *stops], stops, strict=False)]
 
 
 def ring_lags(data: Inputs, home: Mapping[int, Home]) -> list[Lags]:
@@ -70,62 +92,64 @@ def ring_lags(data: Inputs, home: Mapping[int, Home]) -> list[Lags]:
             and call.bytes
         ):
             groups[members][wire_name(call), call.bytes].append(column)
-    found = []
+    bundles: dict[frozenset[Home], list[Block]] = defaultdict(list)
     for members, kinds in groups.items():
         enough = {kind: own for kind, own in kinds.items() if len(own) >= _FEWEST_CALLS}
         heaviest = sorted(enough, key=lambda kind: (-kind[1] * len(enough[kind]), kind))
-        if heaviest:
-            chosen = {kind: enough[kind] for kind in heaviest[:_MOST_KINDS]}
-            found.append(_lags(members, chosen, data, home))
-    return found
+        for kind in heaviest[:_MOST_KINDS]:
+            own = frozenset(home[rank] for rank in members.ranks)
+            bundles[own].append(_block(members, kind[0], enough[kind], data))
+    return [_lags(own, data, home) for own in bundles.values()]
 
 
-def _lags(
-    members: Members,
-    kinds: Mapping[tuple[str, int], Sequence[Mapping[int, Call]]],
-    data: Inputs,
-    home: Mapping[int, Home],
-) -> Lags:
-    ranks = members.ranks
-    count, number = len(kinds), len(ranks)
-    ends, noise, times = [], [], []
-    skew = np.zeros((count, count, number))
-    for block, ((op, _), columns) in enumerate(kinds.items()):
-        late, by_start, time = _ends(op, ranks, columns, data)
-        skew[block, block] = np.median(by_start, axis=0)
-        ends.append(np.median(late, axis=0) - _LEFT * skew[block, block])
-        noise.append([1.2533 * spread(own) / np.sqrt(len(late)) for own in late.T])
-        times.append(time)
-    variance = np.concatenate([np.square(own) for own in noise])
-    of_starts = skew.reshape(count, -1)
-    rank_of = np.tile(np.arange(number), count)
-    hosts = [home[rank] for rank in ranks]
-    host_of = np.array([hosts.index(one) for one in hosts])[rank_of]
-    clock = max((data.clocks[r].residual_ns / 2 for r in ranks if r in data.clocks), default=0.0)
-    shared = WAKE_NS**2 * np.equal.outer(rank_of, rank_of)
-    shared = shared + clock**2 * np.equal.outer(host_of, host_of)
-    shared = shared + _LEFT**2 * of_starts.T @ of_starts
-    time_of = np.repeat(times, number)
+def _lags(blocks: Sequence[Block], data: Inputs, home: Mapping[int, Home]) -> Lags:
+    """Blocks of the same hosts, the longest calls' as far as they can be looked at together."""
+    chosen: list[Block] = []
+    for block in sorted(blocks, key=lambda one: -one.time_ns):
+        if sum(len(one.ends_ns) for one in chosen) + len(block.ends_ns) <= _MOST_ENDS:
+            chosen.append(block)
+    ranks = np.concatenate([one.members.ranks for one in chosen])
+    hosts = {host: number for number, host in enumerate(dict.fromkeys(home[r] for r in ranks))}
+    host_of = np.array([hosts[home[rank]] for rank in ranks])
+    of_starts = _apart([one.by_start_ns for one in chosen])
+    shared = WAKE_NS**2 * np.equal.outer(ranks, ranks) + _LEFT**2 * of_starts.T @ of_starts
+    same_host = np.equal.outer(host_of, host_of)
+    noise = np.concatenate([one.noise_ns for one in chosen])
+    time_of = np.concatenate([np.full(len(one.ends_ns), one.time_ns) for one in chosen])
     whitening = []
     for error in _MODEL_ERRORS:
-        covariance = shared + np.diag(variance + np.square(error * time_of) + _RESOLUTION_NS**2)
-        lower = np.linalg.cholesky(covariance)
-        whitening.append((np.linalg.inv(lower), -float(np.log(np.diag(lower)).sum())))
-    return Lags(
-        members,
-        tuple(op for op, _ in kinds),
-        np.array(times),
-        np.concatenate(ends),
-        tuple(whitening),
-        data.ring_orders.get(frozenset(ranks)),
-    )
+        own = np.diag(noise**2 + np.square(error * time_of) + _RESOLUTION_NS**2)
+        for chance, clock in _clock_errors([data.clocks[r] for r in ranks if r in data.clocks]):
+            lower = np.linalg.cholesky(shared + clock**2 * same_host + own)
+            scale = -float(np.log(np.diag(lower)).sum()) + math.log(chance)
+            whitening.append((np.linalg.inv(lower), scale))
+    ends = np.concatenate([one.ends_ns - _LEFT * one.by_start_ns for one in chosen])
+    return Lags(tuple(chosen), ends, tuple(whitening))
 
 
-def _ends(
-    op: str, ranks: Sequence[int], columns: Sequence[Mapping[int, Call]], data: Inputs
-) -> tuple[Floats, Floats, float]:
-    """Row per call: each rank's end against their mean, ns, and what late starts make of it in one
-    loop; and what such a call takes. Of the half of the calls whose ranks came nearest together."""
+def _apart(rows: Sequence[Floats]) -> Floats:
+    """A row per block, which holds its numbers at its own ranks' columns."""
+    result: Floats = np.zeros((len(rows), sum(map(len, rows))))
+    at = 0
+    for number, row in enumerate(rows):
+        result[number, at : at + len(row)] = row
+        at += len(row)
+    return result
+
+
+def _clock_errors(clocks: Sequence[Clock]) -> list[tuple[float, float]]:
+    """How well hosts' clocks are known, ns, with the chance of each: as well as they should be
+    kept, or only as the calls tell."""
+    sure = max((clock.residual_ns / 2 for clock in clocks), default=0.0)
+    least = max((clock.doubt_ns for clock in clocks), default=0.0)
+    if least <= sure:
+        return [(1.0, sure)]
+    return [(NORMALLY_RIGHT, sure), (1 - NORMALLY_RIGHT, least)]
+
+
+def _block(members: Members, op: str, columns: Sequence[Mapping[int, Call]], data: Inputs) -> Block:
+    """Of the calls whose ranks came nearest together."""
+    ranks = members.ranks
     when = np.array(
         [
             [[aligned(t, r, data.clocks) for t in (c[r].start, c[r].end)] for r in ranks]
@@ -136,11 +160,22 @@ def _ends(
     starts = (when[:, :, 0] - when[:, :, 0].max(axis=1, keepdims=True)).astype(np.float64)
     ends = (when[:, :, 1] - when[:, :, 1].max(axis=1, keepdims=True)).astype(np.float64)
     takes = np.array([min(x.end - x.start for x in c.values()) for c in columns], dtype=np.float64)
-    near = np.argsort(-starts.min(axis=1), kind="stable")[: max(_FEWEST_CALLS, len(takes) // 2)]
+    # Of calls that follow one another at once the starts are as staggered as the ends before.
+    skew = -starts.min(axis=1)
+    together = skew <= 2 * np.quantile(skew, 0.1)
+    near = np.flatnonzero(together) if together.sum() >= _FEWEST_CALLS else skew.argsort()[:3]
     starts, ends, takes = starts[near], ends[near], np.maximum(takes[near], 1.0)
     by_start = ring_ends(op, np.ones_like(starts), starts / takes[:, None]) * takes[:, None]
     late = ends - ends.mean(axis=1, keepdims=True)
-    return late, by_start - by_start.mean(axis=1, keepdims=True), float(np.median(takes))
+    return Block(
+        members,
+        op,
+        float(np.median(takes)),
+        np.median(late, axis=0),
+        np.median(by_start - by_start.mean(axis=1, keepdims=True), axis=0),
+        np.array([1.2533 * spread(own) / np.sqrt(len(late)) for own in late.T]),
+        data.ring_orders.get(frozenset(ranks)),
+    )
 
 
 class Patterns:
@@ -150,21 +185,32 @@ class Patterns:
         self.home, self.slot = home, slot
         self._known: dict[object, Floats] = {}
 
-    def of(self, lags: Lags, location: Location) -> Floats:
-        """Row per kind of ring order and factor: the ends, ns, centred."""
-        ranks = lags.members.ranks
-        nics = [(self.home[r], self.slot[r]) for r in location.ranks]
-        orders = self._orders(lags)
+    def of(self, lags: Lags, location: Location) -> Floats | None:
+        """Row per kind of ring order, number of loops and factor: the ends, ns, centred; None where
+        it is in none of these rings."""
+        if not any(location.staggers(one.members, self.home) for one in lags.blocks):
+            return None
         rows = []
-        for channels in orders:
-            edges = self._edges(channels)
-            slow = tuple(tuple(location.slows_edge(a, b, nics) for a, b in ring) for ring in edges)
-            inside = tuple(tuple(a[0] == b[0] for a, b in ring) for ring in edges)
-            places = tuple(tuple(ranks.index(r) for r in ring) for ring, _ in channels)
-            by_op = {op: self._ends(op, slow, inside, places) for op in set(lags.ops)}
-            shapes = [t * by_op[op] for op, t in zip(lags.ops, lags.times_ns, strict=True)]
-            rows.append(np.concatenate(shapes, axis=1))
+        for order in range(_ORDERS):
+            for loops in _LOOPS:
+                shapes = [self._shape(block, location, order, loops) for block in lags.blocks]
+                rows.append(np.concatenate(shapes, axis=1))
         return np.concatenate(rows)
+
+    def _shape(self, block: Block, location: Location, order: int, loops: int) -> Floats:
+        ranks = block.members.ranks
+        if not location.staggers(block.members, self.home):
+            return np.zeros((len(FACTORS), len(ranks)))
+        nics = [(self.home[r], self.slot[r]) for r in location.ranks]
+        channels = self._orders(block)[order]
+        edges = self._edges(channels)
+        slow = tuple(tuple(location.slows_edge(a, b, nics) for a, b in ring) for ring in edges)
+        inside = tuple(tuple(a[0] == b[0] for a, b in ring) for ring in edges)
+        places = tuple(tuple(ranks.index(r) for r in ring) for ring, _ in channels)
+        if not any(map(any, slow)):
+            return np.zeros((len(FACTORS), len(ranks)))
+        shape: Floats = block.time_ns * self._ends(block.op, slow, inside, places, loops)
+        return shape
 
     def _ends(
         self,
@@ -172,23 +218,41 @@ class Patterns:
         slow: tuple[tuple[bool, ...], ...],
         inside: tuple[tuple[bool, ...], ...],
         places: tuple[tuple[int, ...], ...],
+        loops: int,
     ) -> Floats:
-        key = (op, slow, inside, places)
+        """A row per factor: ends by rank of the group, of the channel that ends last there."""
+        is_slow, within, at = np.array(slow), np.array(inside), np.array(places)
+        # Rings whose hosts are alike only turn with the location.
+        width = within.shape[1] // max(1, int((~within[0]).sum()))
+        turn = int(np.flatnonzero(is_slow.any(axis=0))[0]) // width * width
+        turned = np.roll(is_slow, -turn, axis=1)
+        if not (np.roll(within, -turn, axis=1) == within).all():
+            turn, turned = 0, is_slow
+        key = (op, turned.tobytes(), within.tobytes(), within.shape, loops)
         if key not in self._known:
-            self._known[key] = _channels(op, np.array(slow), np.array(inside), np.array(places))
-        return self._known[key]
+            self._known[key] = _channels(op, turned, within, loops)
+        left = np.roll(self._known[key], turn, axis=2)
+        rows: Floats = np.zeros((len(left), at.shape[1]))
+        for channel, order in enumerate(at):
+            rows[:, order] = np.maximum(rows[:, order], left[:, channel])
+        rows -= rows.mean(axis=1, keepdims=True)
+        return rows
 
-    def _orders(self, lags: Lags) -> list[list[tuple[tuple[int, ...], int | None]]]:
-        """Per kind of order, the channels: ranks in ring order, and the number of the NIC."""
-        ranks = lags.members.ranks
-        if lags.rings:
-            return [[(ring, None) for ring in lags.rings]]
+    def _orders(self, block: Block) -> list[list[tuple[tuple[int, ...], int | None]]]:
+        """Per kind of order, the channels: ranks in ring order, and the number of the NIC.
+
+        Where no log has the rings: one per NIC, in at the GPU beside it and out at the one before;
+        and one for all.
+        """
+        ranks = block.members.ranks
+        if block.rings:
+            return [[(ring, None) for ring in block.rings]] * _ORDERS
         hosts: dict[Home, list[int]] = defaultdict(list)
         for rank in ranks:
             hosts[self.home[rank]].append(rank)
         alone: list[tuple[tuple[int, ...], int | None]] = [(tuple(ranks), None)]
         if len(hosts) in (1, len(ranks)):
-            return [alone]
+            return [alone] * _ORDERS
         numbers = sorted({self.slot[rank] for rank in ranks})
         channels: list[tuple[tuple[int, ...], int | None]] = []
         for number in numbers:
@@ -213,22 +277,17 @@ class Patterns:
         return found
 
 
-def _channels(op: str, slow: object, inside: object, places: object) -> Floats:
-    """A row per factor: ends by rank of the group, of the channel that ends last there."""
-    is_slow, within, at = np.asarray(slow), np.asarray(inside), np.asarray(places)
+def _channels(op: str, is_slow: NDArray[np.bool_], within: NDArray[np.bool_], loops: int) -> Floats:
+    """Ends by factor, channel and position, over the time of the slowest channel."""
     between = not within.all()
-    rows = []
+    found = []
     for factor in FACTORS:
         # NVLink shows in rings between hosts only where it is slower than their NICs.
         takes = np.where(is_slow, factor, np.where(within & between, _INSIDE, 1.0))
-        ends = ring_ends(op, takes)
         length = takes.max(axis=1)  # a channel is as slow as its slowest edge
-        left = (1.0 + ends) * (length / length.max())[:, None]
-        by_rank = np.zeros(at.shape[1])
-        for ring, order in zip(left, at, strict=True):
-            np.maximum.at(by_rank, order, ring)
-        rows.append(by_rank - by_rank.mean())
-    result: Floats = np.stack(rows)
+        ends = ring_ends(op, takes, loops=loops)
+        found.append((1.0 + ends) * (length / length.max())[:, None])
+    result: Floats = np.stack(found)
     return result
 
 
@@ -238,17 +297,16 @@ def log_likelihoods(lags: Lags, patterns: Sequence[Floats | None]) -> tuple[Floa
     ``patterns``: None for what does not touch these rings.
     """
     many = [pattern for pattern in patterns if pattern is not None]
-    count, kinds = len(FACTORS), len(lags.ops)
+    count = len(FACTORS)
     shapes = np.concatenate(many) if many else np.zeros((0, len(lags.ends_ns)))
-    blocks = np.repeat(np.eye(kinds), len(lags.members.ranks), axis=1)
     nothing_by, some_by = [], []
     for inverse, log_scale in lags.whitening:
         seen = inverse @ lags.ends_ns
         nothing_by.append(log_scale - 0.5 * float(seen @ seen))
-        # Each kind of call shows as much of its stagger as it does: N(_LEFT, _LEFT_ERROR) of it.
-        parts = (shapes[:, None] * blocks[None]) @ inverse.T
+        # Each block shows as much of its stagger as it does: N(_LEFT, _LEFT_ERROR) of it.
+        parts = np.stack([shapes[:, at] @ inverse[:, at].T for at in lags.slices], axis=1)
         left = seen - _LEFT * parts.sum(axis=1)
-        gram = np.eye(kinds) + _LEFT_ERROR**2 * parts @ parts.transpose(0, 2, 1)
+        gram = np.eye(len(lags.blocks)) + _LEFT_ERROR**2 * parts @ parts.transpose(0, 2, 1)
         cross = (parts @ left[:, :, None])[..., 0]
         inner = np.linalg.solve(gram, cross[..., None])[..., 0]
         square = (left**2).sum(axis=1) - _LEFT_ERROR**2 * (cross * inner).sum(axis=1)

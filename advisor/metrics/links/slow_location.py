@@ -24,7 +24,7 @@ from advisor.metrics.timeline.statistics import Floats
 HEALTHY = 0.9
 """Of the jobs that are looked at, so many have no slow link: of 419 interruptions in 54 days of
 Llama 3's 16,384 GPUs 10 % were the network's and its NICs' (arXiv:2407.21783, table 5)."""
-SLOWDOWNS: Floats = np.exp(np.linspace(np.log(1.08), np.log(8.0), 16))
+SLOWDOWNS: Floats = np.exp(np.linspace(np.log(1.08), np.log(8.0), 24))
 """How many times as long what crosses it takes; a doubling is as likely as the next."""
 _ALIKE = ((0.6, 0.02), (0.35, 0.05), (0.05, 0.15))
 """Probability and standard deviation of the logarithm by which healthy groups' times differ: equal
@@ -41,8 +41,8 @@ class Found:
     """``locations`` hold 90 % of what is not healthy, the likeliest first, with their parts of it;
     ``slowdown`` (5 %, middle, 95 %) if one of them is slow; ``nothing``: that none is.
 
-    ``by_ends``: the order of ends tells it, not the groups' times. ``uniform``: that all links of
-    one kind are slow alike.
+    ``by_ends``: the order of ends tells it, not the groups' times. ``in_rings_between``: of NVLink
+    only rings between hosts tell it. ``uniform``: that all links of one kind are slow alike.
     """
 
     locations: tuple[Location, ...]
@@ -51,6 +51,7 @@ class Found:
     uniform: float
     slowdown: tuple[float, float, float]
     by_ends: bool
+    in_rings_between: bool
     calls: int
 
 
@@ -60,7 +61,7 @@ def slow_location(
     """The posterior; None where no call compares links."""
     slot = slots_of(home, data.infos)
     timed, ends = durations(data, home), ring_lags(data, home)
-    members = all_members(timed, [one.members for one in ends])
+    members = all_members(timed, [block.members for one in ends for block in one.blocks])
     places = locations(members, home, slot)
     if not places:
         return None
@@ -87,11 +88,15 @@ def slow_location(
         uniform=uniform,
         slowdown=_quantiles(share),
         by_ends=bool(by_ends[best, level] - healthy_ends > by_time[best, level] - healthy_time),
+        in_rings_between=places[best].inside and not slows[best].any(),
         calls=sum(
-            one.calls for one in timed
-            if any(slows[best, column[own]] for own in one.groups)
+            one.calls
+            for one in timed
+            if any(
+                slows[best, column[own]] or places[best].staggers(own, home) for own in one.groups
+            )
         ),
-    )  # fmt: skip
+    )
 
 
 def _likeliest(places: Sequence[Location], each: Floats) -> list[int]:
@@ -105,9 +110,13 @@ def _likeliest(places: Sequence[Location], each: Floats) -> list[int]:
 
 
 def _quantiles(weights: Floats) -> tuple[float, float, float]:
-    reached = np.cumsum(weights) / weights.sum()
-    low, middle, high = (float(np.interp(q, reached, SLOWDOWNS)) for q in (0.05, 0.5, 0.95))
-    return low, middle, high
+    """5 %, middle and 95 %, where each slowdown stands for those nearer to it than to the next."""
+    logs = np.log(SLOWDOWNS)
+    half = 0.5 * (logs[1] - logs[0])
+    edges = np.append(logs - half, logs[-1] + half)
+    reached = np.append(0.0, np.cumsum(weights) / weights.sum())
+    low, middle, high = (float(np.exp(np.interp(q, reached, edges))) for q in (0.05, 0.5, 0.95))
+    return max(low, 1.0), middle, high
 
 
 def _prior(places: Sequence[Location]) -> Floats:
@@ -174,10 +183,7 @@ def _by_ends(
     result = np.zeros((len(places), len(SLOWDOWNS)))
     healthy = 0.0
     for one in ends:
-        shapes = [
-            patterns.of(one, place) if place.staggers(one.members, patterns.home) else None
-            for place in places
-        ]
+        shapes = [patterns.of(one, place) for place in places]
         some, nothing = log_likelihoods(one, shapes)
         result += some[:, nearest]
         healthy += nothing

@@ -20,32 +20,32 @@ _SLICES = 2
 _IN_FLIGHT = 4
 
 
-def ring_ends(op: str, takes: Floats, starts: Floats | None = None) -> Floats:
+def ring_ends(op: str, takes: Floats, starts: Floats | None = None, loops: int = 1) -> Floats:
     """Row per ring: when each position leaves, less when the last does, over the call's time.
 
     ``takes``: what a slice takes over the edge out of each position, row per ring, in any unit.
     ``starts``: when each comes, less when the last does, over the call's time from then.
+    ``loops``: how often all operations are gone through, chunk by chunk of a large message.
     """
     count = takes.shape[-1]
     sends = PASSES[op] * (count - 1)
-    length = sends * _SLICES * takes.max(axis=-1, keepdims=True)
+    length = loops * sends * _SLICES * takes.max(axis=-1, keepdims=True)
     now: Floats = np.zeros_like(takes) if starts is None else starts * length
     wire: Floats = np.array(now)
     arrived: list[Floats] = []  # at the next position, by slice
     used: list[Floats] = []  # by the next position, by slice
-    for number in range((sends + 1) * _SLICES):
-        receives, passes_on = number >= _SLICES, number < sends * _SLICES
-        if receives:
-            now = np.maximum(now, np.roll(arrived[number - _SLICES], 1, axis=-1))
-        if passes_on and number >= _IN_FLIGHT:
-            unread = number - _IN_FLIGHT
-            if unread < len(used):
+    for number in range(loops * (sends + 1) * _SLICES):
+        within = number % ((sends + 1) * _SLICES)
+        if within >= _SLICES:  # the first operation only sends
+            now = np.maximum(now, np.roll(arrived[len(used)], 1, axis=-1))
+        if within < sends * _SLICES:  # the last only receives
+            unread = len(arrived) - _IN_FLIGHT
+            if 0 <= unread < len(used):
                 now = np.maximum(now, used[unread])
-        if receives:
-            used.append(np.roll(now, -1, axis=-1))
-        if passes_on:
             wire = np.maximum(wire, now) + takes
             arrived.append(wire)
+        if within >= _SLICES:
+            used.append(np.roll(now, -1, axis=-1))
     last = now.max(axis=-1, keepdims=True)
     result: Floats = (now - last) / length
     return result

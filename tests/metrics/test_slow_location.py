@@ -1,0 +1,112 @@
+"""What is slow in NCCL's jobs, told from rings that are simulated slice by slice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.metrics.derive import derive
+from advisor.metrics.rings.nccl import ring_ends
+from tests.metrics.nccl_rings import Ask, Fabric, _ring, across, inside, recording, world
+from tests.metrics.support import store_of
+
+MB = 1_000_000
+
+
+def rows(fabric: Fabric, asks: list[Ask], **more: Any) -> list[dict[str, Any]]:
+    """The links that are named, with their evidence."""
+    store = store_of(recording(fabric, asks, steps=6, **more))
+    derive(store)
+    found = store.con.execute("SELECT kind, src, dst, host, evidence FROM link_excess").fetchall()
+    names = ("kind", "src", "dst", "host")
+    return [dict(zip(names, row[:4], strict=True)) | json.loads(row[4]) for row in found]
+
+
+def ddp(fabric: Fabric) -> list[Ask]:
+    return [Ask("all_reduce", world(fabric), size) for size in (25 * MB, 25 * MB, 8 * MB)]
+
+
+def fsdp(fabric: Fabric) -> list[Ask]:
+    return [Ask("all_gather", world(fabric), 40 * MB), Ask("all_gather", world(fabric), 40 * MB),
+            Ask("reduce_scatter", world(fabric), 40 * MB)]  # fmt: skip
+
+
+def hsdp(fabric: Fabric) -> list[Ask]:
+    return [Ask("all_gather", inside(fabric), 40 * MB),
+            Ask("reduce_scatter", inside(fabric), 40 * MB),
+            Ask("all_reduce", across(fabric), 20 * MB)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("plan", "offset"), [(ddp, 0.0), (fsdp, 1e6), (hsdp, 1e6)])
+def test_healthy_links_name_nothing(plan: Any, offset: float) -> None:
+    fabric = Fabric(2, 4)
+    assert rows(fabric, plan(fabric), offsets={1: offset}, seed=2) == []
+
+
+def test_a_late_rank_is_no_slow_link() -> None:
+    fabric = Fabric(2, 4)
+    assert rows(fabric, hsdp(fabric), slow={5: 1.5}) == []
+
+
+def test_one_of_eight_groups_across_hosts_is_slow() -> None:
+    fabric = Fabric(2, 8, sends={5: 0.6}, receives={5: 0.6})
+    (found,) = rows(fabric, hsdp(fabric))
+    assert (found["kind"], found["src"], found["dst"]) == ("edge", 5, 13)
+    starts = dict.fromkeys((5, 13), 0.0)
+    healthy, slow = (
+        max(one.ends("all_reduce", (5, 13), 20 * MB, starts).values())
+        for one in (Fabric(2, 8), fabric)
+    )
+    low, _, high = found["share"]
+    assert low <= 1 - healthy / slow <= high
+
+
+def test_the_order_of_ends_tells_the_nic_of_the_only_group() -> None:
+    fabric = Fabric(4, 4, sends={5: 0.6}, receives={5: 0.6})
+    (found,) = rows(fabric, ddp(fabric))
+    assert (found["kind"], found["src"], found["direction"]) == ("rank", 5, "both")
+
+
+def test_one_way_the_order_of_ends_tells_the_edge() -> None:
+    fabric = Fabric(4, 4, sends={5: 0.6})
+    (found,) = rows(fabric, fsdp(fabric))
+    assert (found["kind"], found["src"], found["dst"]) == ("edge", 5, 9)
+
+
+@pytest.mark.parametrize("plan", [hsdp, fsdp])
+def test_a_slow_nvlink_pair_is_no_nic(plan: Any) -> None:
+    fabric = Fabric(2, 8, pairs={frozenset((1, 2)): 0.4})
+    (found,) = rows(fabric, plan(fabric))
+    assert (found["kind"], {found["src"], found["dst"]}) == ("edge", {1, 2})
+    assert "NVLink" in found["location"]
+
+
+def test_a_rail_that_is_slow_everywhere() -> None:
+    slow = dict.fromkeys((2, 6, 10, 14), 0.5)
+    (found,) = rows(fabric := Fabric(4, 4, sends=slow, receives=slow), fsdp(fabric))
+    assert (found["kind"], sorted(found["near"])) == ("rail", [2, 6, 10, 14])
+
+
+def test_the_data_sheet_cannot_be_taken_for_a_peer() -> None:
+    """All NICs of both hosts alike: nothing in the recording compares them."""
+    fabric = Fabric(2, 4, nic=5.0)
+    assert rows(fabric, hsdp(fabric)) == []
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter"])
+@pytest.mark.parametrize("loops", [1, 3])
+def test_ends_of_a_ring_as_its_slices_pass_one_by_one(op: str, loops: int) -> None:
+    count, slow = 6, 2
+    size = loops * count * float(2 << 20)
+    rates = [1.0] * count
+    rates[slow] = 0.4
+    ends = np.array(_ring(op, size, [0.0] * count, rates, 0.0))
+    takes = 1.0 / np.array([rates])
+    found = ring_ends(op, takes, loops=loops)[0]
+    assert found.argmax() == slow + 1
+    passes = 2 if op == "all_reduce" else 1
+    length = size / 0.4 * passes * (count - 1) / count
+    assert found == pytest.approx((ends - ends.max()) / length, abs=1e-9)

@@ -6,10 +6,12 @@
 --   probe: what a probe says of it: 'names', 'confirms', 'shows', 'denies' or null
 --   probe_gbps: measured by the probe
 --   direction: what is slow of a rank or host: 'send', 'receive', 'both' or null
+--   location: in words, where one posterior told it; else null
+--   near: ranks beside it
 --   open_ranks: ranks between which the recording cannot decide
 --   way: the direction in words
 --   place_words: the location in words
---   precision_order: 0 for an edge, 1 rank, 2 host, 3 group, 4 else
+--   precision_order: 0 for an edge, 1 rank, 2 host or rail, 3 group, 4 else
 --   share_low: excess of a call's time, low end
 --   share_high: high end
 --   confidence: 'replayed' or 'modelled'

@@ -10,7 +10,7 @@ from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import Kind
 from advisor.metrics.links.locations import Members
 from advisor.metrics.links.slow_location import Expected
-from advisor.vocabulary.operations import bus_factor
+from advisor.vocabulary.bandwidth import bus_factor
 
 NVLINK_EFFICIENCY, _SHEET_ERROR = 0.75, 0.25
 """Of a data sheet's NVLink rate NCCL's search counts 80 to 82 % (src/graph/topo.h: 20.6 GB/s of

@@ -18,6 +18,8 @@ WHOLE_TRACE = "whole-trace"
 _UNREAD = {"refused", "unreadable"}
 # Recordings of ranks, with steps: the rows of the ranks say what they lost.
 _TOLD_BY_RANK = {"kineto", "op-table", "nsys"}
+COVERED = 0.8
+"""Share of the devices' time in kernels that must be understood before a cause is sure."""
 _SHARE = 0.01  # of a rank's communication: less in no step changes no figure
 _BY_SOURCE = {
     WHOLE_TRACE: "steps-whole-trace",
@@ -43,10 +45,63 @@ def of_inputs(store: Store, sandbox: Sandbox, facts: Facts) -> list[Note]:
     ]
 
 
+def recorded_instead(sandbox: Sandbox) -> dict[str, int]:
+    """What ranks without device events recorded, by kind."""
+    (row,) = sandbox.records(
+        'SELECT sum(cpu_ops)::BIGINT AS operators, sum(runtime_calls)::BIGINT AS "runtime calls", '
+        'sum(annotations)::BIGINT AS annotations, sum(python_calls)::BIGINT AS "Python functions" '
+        "FROM without_device"
+    )
+    return {kind: int(count) for kind, count in row.items() if count}
+
+
+def _blind_ranks(sandbox: Sandbox) -> list[int]:
+    return [row["rank"] for row in sandbox.records("SELECT rank FROM without_device ORDER BY rank")]
+
+
+def _of_content(sandbox: Sandbox) -> list[Note]:
+    """What was recorded at all: nothing of a device, kernels that nobody knows, inference."""
+    found = []
+    blind = _blind_ranks(sandbox)
+    if blind:
+        found.append(note("no-device-events", ranks=blind, recorded=recorded_instead(sandbox)))
+    (cover,) = sandbox.records("SELECT share, unknown_kernels FROM coverage")
+    if cover["share"] is not None and cover["share"] < COVERED:
+        kernels = json.loads(cover["unknown_kernels"] or "[]")
+        found.append(note("kernels-not-known", share=float(cover["share"]), kernels=kernels[:3]))
+    found += [
+        note("impossible-bandwidth", **row)
+        for row in sandbox.records(
+            "SELECT op, calls, said_gbps, limit_gbps FROM contradiction ORDER BY calls DESC LIMIT 1"
+        )
+    ]
+    edges = sandbox.records(
+        "SELECT g.rank, edge, kind, g.end_ns - g.start_ns AS gap_ns, "
+        "coalesce(bool_or(s.start_ns < g.end_ns AND s.end_ns > g.start_ns), false) AS counted "
+        "FROM edge_gap g LEFT JOIN step s ON s.rank = g.rank GROUP BY 1, 2, 3, 4 "
+        "QUALIFY row_number() OVER (PARTITION BY edge ORDER BY gap_ns DESC, g.rank) = 1 ORDER BY 2"
+    )
+    found += [
+        note(
+            "edge-gap",
+            rank=row["rank"],
+            edge=row["edge"],
+            kind=row["kind"],
+            gap_ns=int(row["gap_ns"]),
+            counted=row["counted"],
+        )
+        for row in edges
+    ]
+    engines = sandbox.records(
+        "SELECT DISTINCT engine FROM rank_content WHERE purpose = 'inference'"
+    )
+    return found + [note("inference", engine=row["engine"]) for row in engines]
+
+
 def beside_the_verdict(sandbox: Sandbox, facts: Facts, source: str) -> list[Note]:
     """What changes how every figure is read: where steps come from unless the profiler marked
     them, what communication is in none, which ranks are missing, what a probe is not used for."""
-    found: list[Note] = []
+    found = _of_content(sandbox)
     if source in _BY_SOURCE:
         found.append(note(_BY_SOURCE[source], steps=facts.steps, step_ns=facts.step_ns))
     found += _outside(sandbox)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from advisor.metrics.collectives.limits import impossible_bandwidths
 from advisor.metrics.collectives.phases import bucket_rows, sync_rows
 from advisor.metrics.collectives.summaries import EXPERT_BALANCE, REDUNDANT, TRAFFIC
 from advisor.metrics.host.activity import gap_rows
+from advisor.metrics.host.copies import copy_rows
+from advisor.metrics.host.edges import edge_rows
 from advisor.metrics.host.overlap import overlap_row
 from advisor.metrics.lateness.rows import Ranks, lateness_rows
 from advisor.metrics.links.attribution import homes, link_rows
@@ -18,11 +21,14 @@ from advisor.metrics.models.critical_path import critical_path_rows
 from advisor.metrics.models.fits import fit_record
 from advisor.metrics.models.pipeline import pipeline_rows
 from advisor.metrics.rings.from_log import logged_rings, ring_orders
+from advisor.metrics.timeline.content import content_rows
 from advisor.metrics.write import write_breakdowns, write_clocks, write_collectives, write_rank
 from advisor.store.columns import insert_rows
 from advisor.store.store import Store
 
 TABLES = (
+    "contradiction",
+    "rank_content",
     "activity",
     "step",
     "collective",
@@ -39,6 +45,8 @@ TABLES = (
     "pipeline_stage",
     "expert_balance",
     "host_gap",
+    "edge_gap",
+    "memory_copy",
     "overlap_slowdown",
     "critical_path",
 )
@@ -57,10 +65,12 @@ def derive(store: Store, *, step_annotation: str | None = None) -> None:
 
 
 def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
+    insert_rows(con, "rank_content", content_rows(con, run))
     data = load_run(con, run, step_annotation)
     for rank in data.ranks.values():
         write_rank(con, run, rank)
     write_clocks(con, data)
+    insert_rows(con, "contradiction", impossible_bandwidths(con, run, data.calls))
     write_collectives(con, data)
     write_breakdowns(con, data)
     insert_rows(con, "lateness", lateness_rows(run, data.matched.columns, _lateness_input(data)))
@@ -145,6 +155,9 @@ def _write_summaries(con: Any, data: RunData) -> None:
         }
         gaps = gap_rows(data.run, one.line, one.occupancy, one.steps, one.activity)
         insert_rows(con, "host_gap", gaps)
+        copies = copy_rows(con, data.run, one.line, one.occupancy, one.steps)
+        insert_rows(con, "memory_copy", copies)
+        insert_rows(con, "edge_gap", edge_rows(con, data.run, one.line, one.steps))
         slowdown = overlap_row(con, data.run, one.line, one.occupancy, one.steps)
         if slowdown is not None:
             insert_rows(con, "overlap_slowdown", [slowdown])

@@ -122,6 +122,26 @@ CREATE TABLE activity (
   step INTEGER                      -- step it belongs to: of its launch on GPU, by time on CPU; null outside steps
 );
 
+-- What each rank's recording holds.
+CREATE TABLE rank_content (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  cpu_ops BIGINT NOT NULL,          -- operators on host threads
+  runtime_calls BIGINT NOT NULL,    -- calls of the CUDA or HIP runtime and driver
+  launches BIGINT NOT NULL,         -- of them launches, copies and fills
+  annotations BIGINT NOT NULL,      -- annotated ranges
+  python_calls BIGINT NOT NULL,     -- Python functions
+  backend_spans BIGINT NOT NULL,    -- spans of a host-driven backend such as gloo
+  device_events BIGINT NOT NULL,    -- kernels, copies and the like
+  kernel_ns BIGINT NOT NULL,        -- sum of all kernels' time
+  known_ns BIGINT NOT NULL,         -- of it in kernels that are understood: by their name, or launched by PyTorch's operators
+  unknown_kernels VARCHAR,          -- JSON of the longest others: name, calls, ns
+  narrow_share DOUBLE,              -- of the time of matrix products, convolutions and attention: share in 16 bits or fewer; null without any
+  largest_gradient_bytes BIGINT,    -- the largest single gradient: DDP splits none; null if shapes were not recorded
+  purpose VARCHAR,                  -- 'training' 'inference'; null if nothing tells
+  engine VARCHAR                    -- the engine of inference: 'vLLM', 'SGLang' ...
+);
+
 -- Steps per rank. Every figure per step, in every command, rests on those that are used.
 CREATE TABLE step (
   run VARCHAR NOT NULL,             -- run
@@ -286,6 +306,16 @@ CREATE TABLE link_excess (
   evidence VARCHAR                  -- JSON: stagger slopes and the like
 );
 
+-- Figures that cannot be: bandwidths above what the device's links carry.
+CREATE TABLE contradiction (
+  run VARCHAR NOT NULL,             -- run
+  process_group VARCHAR,            -- group; null if unknown
+  op VARCHAR NOT NULL,              -- operation
+  calls INTEGER NOT NULL,           -- calls, whose bandwidths are taken back
+  said_gbps DOUBLE NOT NULL,        -- the largest bus bandwidth that size and time give
+  limit_gbps DOUBLE NOT NULL        -- what the device's links carry one way
+);
+
 -- Buckets of data-parallel gradients, as they were really formed.
 CREATE TABLE param_bucket (
   run VARCHAR NOT NULL,             -- run
@@ -371,12 +401,37 @@ CREATE TABLE host_gap (
   run VARCHAR NOT NULL,             -- run
   rank INTEGER NOT NULL,            -- rank
   step INTEGER,                     -- step; null outside steps
-  kind VARCHAR NOT NULL,            -- 'data-loading' 'garbage-collection' 'allocator' 'synchronisation' 'blocking-copy' 'launch' 'other'
+  kind VARCHAR NOT NULL,            -- 'data-loading' 'garbage-collection' 'allocator' 'synchronisation' 'blocking-copy' 'launch' 'graph' 'other'
   start_ns BIGINT NOT NULL,         -- start of the stretch
   end_ns BIGINT NOT NULL,           -- end of the stretch
   idle_ns BIGINT NOT NULL,          -- time of it in which the device did nothing
   name VARCHAR,                     -- the host's operation, as recorded
   event_id BIGINT                   -- its event
+);
+
+-- Copies and fills of each rank's device, per step.
+CREATE TABLE memory_copy (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  step INTEGER NOT NULL,            -- step
+  direction VARCHAR NOT NULL,       -- 'host-to-device' 'device-to-host' 'device-to-device' 'peer-to-peer' 'fill' 'unknown'
+  memory VARCHAR NOT NULL,          -- the host's memory: 'pageable' 'pinned' 'managed' 'unknown'
+  copies INTEGER NOT NULL,          -- how many
+  tiny INTEGER NOT NULL,            -- of them 64 KiB or less
+  bytes BIGINT NOT NULL,            -- sum of their sizes
+  largest_bytes BIGINT NOT NULL,    -- the largest
+  copy_ns BIGINT NOT NULL,          -- sum of their durations
+  exposed_ns BIGINT NOT NULL        -- under no compute and no communication; what copies share is split between them
+);
+
+-- Stretches before a device's work begins and after it ends: in no figure of a step, unless it is the only one.
+CREATE TABLE edge_gap (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  edge VARCHAR NOT NULL,            -- 'leading' 'trailing'
+  kind VARCHAR NOT NULL,            -- 'graph-capture' 'profiler-stop' 'synchronisation' 'loading' 'before-work' 'after-work'
+  start_ns BIGINT NOT NULL,         -- start
+  end_ns BIGINT NOT NULL            -- end
 );
 
 -- The same compute kernels beside communication and without it.

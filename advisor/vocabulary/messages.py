@@ -11,6 +11,31 @@ from typing import Any
 from advisor.vocabulary.words import render_lines
 
 NOTES = {
+    "kernels-not-known": (
+        "{{ share | pct }} of the devices' time in kernels is understood; the longest others: "
+        "{% for one in kernels %}{{ one.name[:60] }} ({{ one.ns | ms }}){{ ', ' if not loop.last }}"
+        "{% endfor %}. They count as compute and may communicate"
+    ),
+    "no-device-events": (
+        "no device events were recorded on {{ ranks | named_ranks }}: {{ recorded | counts }} were"
+    ),
+    "impossible-bandwidth": (
+        "{{ calls }} {{ op }} calls would have run at up to {{ said_gbps | num }} GB/s where the "
+        "device's links carry {{ limit_gbps | num }} GB/s: a size or a group is recorded wrongly, "
+        "and their bandwidths are left out"
+    ),
+    "edge-gap": (
+        "the device of rank {{ rank }} waits {{ gap_ns | ms }} {{ 'before its work begins' "
+        "if edge == 'leading' else 'after its work' }}"
+        "{% if kind == 'graph-capture' %} (a CUDA graph is captured){% elif kind == 'profiler-stop'"
+        " %} (the profiler stops){% elif kind == 'loading' %} (memory and modules are set up)"
+        "{% elif kind == 'synchronisation' %} (the host waits for the device){% endif %}"
+        "{% if not counted %}: in no figure per step{% endif %}"
+    ),
+    "inference": (
+        "this is inference{% if engine %} ({{ engine }}){% endif %}: what is said of training does "
+        "not apply"
+    ),
     "file-not-read": "file {{ path }} was not read: {{ reason }}",
     "file-lost-records": (
         "file {{ path }} lost records: {{ lost | counts }}{% if words %}; {{ words }}{% endif %}"
@@ -116,6 +141,7 @@ VERDICTS = {
     "{{ step_ns | of_step(whole_trace) }} is exposed transfer between hosts.",
     "nothing-recorded": "Neither compute nor communication was recorded"
     "{% if empty %} on {{ empty | some_ranks }}{% endif %}.",
+    "no-device": "No device events were recorded: nothing can be said of what the devices do.",
     "no-communication": "No communication kernels found"
     "{% if world_size %} in a {{ world_size }}-rank job{% endif %}"
     "{% if idle >= 0.01 %}; the device idles {{ idle | pct }} of the step{% endif %}.",
@@ -142,6 +168,7 @@ WHYS = {
     "option": "Worth a try: {{ option | lower_first }} (up to {{ option_ns | about }} per step).",
     "clocks": "The hosts' clocks differ by {{ differ_ns | about }}, estimated from the same "
     "moments that would show a slow link.",
+    "no-device": "Recorded were {{ recorded | counts }}.",
     "no-communication": "{% if lacks_kernels %}The export lacks kernels or their names.{% endif %}",
     "unrecognised": "A collective that is not recognised counts as compute.",
     "ranks-alone": "A late rank waits for nobody, so its own recording looks healthy.",
@@ -160,6 +187,7 @@ WHYS = {
 """Why, by reason; ``step`` comes first wherever a step was recorded."""
 
 STEPS = {
+    "device": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
     "record": "torchrun --nproc-per-node N -m advisor.record"
     "{% if steps > 5 %} --steps {{ steps }}{% endif %} train.py",
     "diagnose": "advisor diagnose advisor-traces/",

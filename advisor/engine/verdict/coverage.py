@@ -6,16 +6,15 @@ devices' time is of kernels that nothing is known of.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from advisor.engine.sandbox import Sandbox
 
-_TABLE = "coverage"
-
 
 @dataclass(frozen=True)
 class Coverage:
-    """``share`` of the busy time of all ranks; of the longest unknown kernel name and ns a step."""
+    """``share`` of the time in kernels of all ranks; of the longest unknown one name and time."""
 
     share: float
     longest: str
@@ -23,16 +22,12 @@ class Coverage:
 
 
 def read_coverage(sandbox: Sandbox) -> Coverage | None:
-    """The figure of table ``coverage`` (busy_ns, known_ns, longest, longest_ns per rank).
-
-    None for a store that does not have it, or not for this run.
-    """
-    if _TABLE not in sandbox.tables():
-        return None
-    (row,) = sandbox.records(
-        "SELECT sum(known_ns)::DOUBLE / nullif(sum(busy_ns), 0) AS share, "
-        "arg_max(longest, longest_ns) AS longest, max(longest_ns) AS longest_ns FROM coverage"
-    )
+    """The figure of view ``coverage``; None where no kernel was recorded."""
+    (row,) = sandbox.records("SELECT share, unknown_kernels FROM coverage")
     if row["share"] is None:
         return None
-    return Coverage(float(row["share"]), row["longest"] or "", int(row["longest_ns"] or 0))
+    longest = next(iter(json.loads(row["unknown_kernels"] or "[]")), {"name": "", "ns": 0})
+    return Coverage(float(row["share"]), str(longest["name"])[:_NAME], int(longest["ns"]))
+
+
+_NAME = 60

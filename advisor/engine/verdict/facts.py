@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.engine.facts import Facts, ranks_not_read
-from advisor.engine.notes import WHOLE_TRACE
+from advisor.engine.notes import WHOLE_TRACE, recorded_instead
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.unread import partly_read_share
 from advisor.engine.verdict.benchmark import Benchmark, read_benchmark
@@ -74,6 +74,8 @@ class Situation:
     coverage: Coverage | None
     benchmark: Benchmark | None
     formats: frozenset[str]
+    instead: Mapping[str, int] = field(default_factory=dict)
+    """What was recorded where nothing of a device was, by kind; empty where something was."""
 
     @property
     def step_ns(self) -> int:
@@ -113,6 +115,7 @@ def read_situation(
         coverage=read_coverage(sandbox),
         benchmark=read_benchmark(sandbox) if shares is None else None,
         formats=sandbox.formats,
+        instead=recorded_instead(sandbox) if _is_blind(sandbox, facts) else {},
     )
 
 
@@ -121,6 +124,12 @@ def _shares(sandbox: Sandbox, facts: Facts) -> Shares | None:
         return None
     (row,) = sandbox.records(_SHARES)
     return None if row["exposed"] is None else Shares(**row)
+
+
+def _is_blind(sandbox: Sandbox, facts: Facts) -> bool:
+    """No rank that was read recorded anything of a device."""
+    blind = _count(sandbox, "SELECT count(*) AS n FROM without_device")
+    return bool(blind) and blind >= facts.ranks_read
 
 
 def _ranks(sandbox: Sandbox, query: str) -> list[int]:

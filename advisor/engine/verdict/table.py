@@ -9,7 +9,7 @@ gains that are large and those that are small.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from advisor.engine.causes import expected_ns, is_option
@@ -21,6 +21,7 @@ SMALL = 0.01  # below, nobody's afternoon
 LOST = 0.10  # of the step, exposed or idle: not healthy, whether a cause is known or not
 SURE = 0.9  # probability that the cause is real
 WIDE = 4.0  # high end over low end: the cost is of unknown size
+LEAST_KNOWN = 0.8  # of the device's busy time: below, no cause is sure
 LEAST_COVERED = 0.9  # of the device's busy time, to call a run healthy
 _LEAST_STEPS = 2  # one step alone does not show what is lost every time
 # Waiting or exposed time itself, with nobody behind it: a loss, not a cause.
@@ -48,6 +49,8 @@ def decide(situation: Situation) -> Decision:
     broken = _without_gain(situation, {Severity.CRITICAL})
     if broken is not None:
         return Decision(VerdictKind.SURE, "broken", broken)
+    if situation.instead:
+        return Decision(VerdictKind.INCONCLUSIVE, "no-device")
     if situation.shares is None:
         return _without_steps(situation)
     for row in TABLE:
@@ -78,7 +81,11 @@ def _best(it: Situation, least: float) -> Decision | None:
         return None
     # A cause comes before the bare loss that it is a part of.
     causes = [item for item in likely if item.rule not in _NOBODYS]
-    return about((causes or likely)[0])
+    found = about((causes or likely)[0])
+    unknown = it.coverage is not None and it.coverage.share < LEAST_KNOWN
+    if unknown and found.kind is VerdictKind.SURE:
+        return replace(found, kind=VerdictKind.PROBABLE)
+    return found
 
 
 def about(finding: Finding) -> Decision:

@@ -119,6 +119,8 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
         case "nothing-recorded":
             everywhere = len(it.empty_ranks) == it.facts.ranks_read
             return {"empty": [] if everywhere else list(it.empty_ranks)}
+        case "no-device":
+            return {"recorded": dict(it.instead)}
         case "no-communication":
             return {"lacks_kernels": it.lacks_kernels}
         case "unrecognised":
@@ -152,6 +154,8 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
             return [*recording.all_ranks(sandbox), *_tries(it)]
         case "no-work" | "nothing-recorded" | "no-trace" | "no-communication" | "unrecognised":
             return recording.all_ranks(sandbox)
+        case "no-device":
+            return [say(STEPS, "device", {}), *recording.all_ranks(sandbox)]
         case "groups-missing":
             return recording.groups(sandbox)
         case "one-step" | "no-complete-step":

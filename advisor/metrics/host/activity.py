@@ -90,8 +90,8 @@ class IdleSplit:
 def split_idle(line: Timeline, occupancy: Occupancy, activity: HostActivity) -> IdleSplit | None:
     """Why a GPU was idle; None on a CPU.
 
-    The event that ends a gap tells: launched after the gap began, the host was late (up to the
-    launch); launched before, it was queued. Where the host sat in a synchronising call it is sync.
+    The event that ends a gap tells: launched after the gap began, the host was late; launched
+    before, it was queued. Where the host sat in a synchronising call it is sync.
     """
     if not line.on_device or len(occupancy.busy) < 2:
         return None
@@ -99,7 +99,11 @@ def split_idle(line: Timeline, occupancy: Occupancy, activity: HostActivity) -> 
     next_event = np.searchsorted(line.start, gaps_end, side="left")
     launch = line.launch[np.minimum(next_event, len(line) - 1)]
     known = launch != MISSING
-    until = np.where(known, np.clip(launch, gaps_start, gaps_end), gaps_start)
+    # The way from the launch to the device is part of what a late launch costs; what takes longer
+    # than usual waits for something else.
+    late = known & (launch > gaps_start)
+    usual = int(np.median((gaps_end - launch)[late])) if late.any() else 0
+    until = np.where(late, np.minimum(launch + usual, gaps_end), gaps_start)
     gaps = Intervals.of(gaps_start, gaps_end)
     sync = gaps & activity.union("synchronisation")
     host = Intervals.of(gaps_start, until) - sync
@@ -139,7 +143,8 @@ def gap_rows(
             label = "other"
         else:
             late = launch[index] != MISSING and launch[index] > low[index]
-            label = "launch" if late else "other"
+            graph = line.in_graph is not None and bool(line.in_graph[next_event[index]])
+            label = "launch" if late else "graph" if graph else "other"
         rows.append(
             {
                 "run": run,

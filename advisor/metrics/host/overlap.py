@@ -17,6 +17,10 @@ from advisor.store.columns import read
 _FEWEST = 3
 # Kernels shorter than this are dominated by their launch.
 _SHORTEST_NS = 5_000
+# Contention slows all calls of a kernel by about one factor; where one name stands for several
+# shapes and another mix of them ran beside communication, the quartiles disagree by more than that.
+_QUARTILES = (0.25, 0.5, 0.75)
+_ONE_FACTOR = 1.3
 # Under communication: nine tenths of it; alone: none.
 _COVERED = 0.9
 
@@ -41,6 +45,9 @@ def overlap_row(
         with_comm, without = duration[own[under[own]]], duration[own[alone[own]]]
         if len(with_comm) < _FEWEST or len(without) < _FEWEST:
             continue
+        times = np.quantile(with_comm, _QUARTILES) / np.quantile(without, _QUARTILES)
+        if times.max() > _ONE_FACTOR * times.min():
+            continue  # not all of it slower by one factor: other shapes ran beside communication
         typical = float(np.median(without))
         ratios.append(float(np.median(with_comm)) / typical)
         # Weighted by the time these calls would have taken alone.
@@ -65,18 +72,23 @@ def overlap_row(
 
 
 def _kernels(con: Any, run: str, rank: int, events: Int64s) -> Int64s:
-    """For each of some kernels a number that stands for its name, in the order of the names."""
+    """For each of some kernels a number for what it does, in the order of what is compared.
+
+    That is its name, and the shapes of the operator that launched it where they were recorded.
+    """
     found = read(
         con,
         """
-        WITH kernel AS MATERIALIZED (
-          SELECT event_id, name FROM event
-          WHERE run = $1 AND rank = $2 AND class = 'compute' AND device IS NOT NULL),
-        numbered AS (
-          SELECT name, row_number() OVER (ORDER BY name) AS number
-          FROM (SELECT DISTINCT name FROM kernel))
-        SELECT event_id, number FROM kernel
-        JOIN numbered ON kernel.name IS NOT DISTINCT FROM numbered.name
+        WITH shape AS MATERIALIZED (
+          SELECT external_id, any_value(input_dims) AS dims FROM event
+          JOIN comm_event USING (run, rank, event_id)
+          WHERE run = $1 AND rank = $2 AND external_id > 0 AND class = 'cpu_op'
+          GROUP BY external_id),
+        kernel AS MATERIALIZED (
+          SELECT event_id, external_id, name FROM event
+          WHERE run = $1 AND rank = $2 AND class = 'compute' AND device IS NOT NULL)
+        SELECT event_id, dense_rank() OVER (ORDER BY name, dims) AS number
+        FROM kernel LEFT JOIN shape USING (external_id)
         """,
         [run, rank],
     )

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.timeline.intervals import Int64s
+from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING, rows
 from advisor.vocabulary.numbers import decimal
 
+_EDGE_GAP, _STRAY = 0.1, 0.01
 _PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)$")
 
 
@@ -113,7 +114,13 @@ def host_annotations(con: Any, run: str, rank: int, pattern: str) -> list[tuple[
 
 
 def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
-    """Windows from the first device event launched in a step to the first launched in the next."""
+    """Windows from the first device event launched in a step to the first launched in the next.
+
+    The last step's ends with its last event, but lasts no longer than the host's span or the
+    longest other step: where the host runs ahead, what is queued behind it drains at the end of the
+    recording and is no part of a usual step. A step alone is its host's whole span: nothing else
+    says when its time begins and ends.
+    """
     if not line.on_device or not steps:
         return Steps(tuple(steps))
     launched = line.launch != MISSING
@@ -135,7 +142,14 @@ def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
             moved.append(_moved(step, step.start, step.end, complete=False))
             continue
         later = [begin for begin in firsts[index + 1 :] if begin is not None]
-        end = later[0] if later else last
+        assert step.host_start is not None and step.host_end is not None
+        if later:
+            end = later[0]
+        elif moved:
+            usual = max(step.host_end - step.host_start, *(s.end - s.start for s in moved))
+            end = min(last, first + usual)
+        else:
+            first, end = min(first, step.host_start), max(last, step.host_end)
         moved.append(_moved(step, first, max(first, end), complete=step.complete))
     return Steps(tuple(moved))
 
@@ -145,11 +159,34 @@ def _moved(step: Step, start: int, end: int, *, complete: bool) -> Step:
 
 
 def whole_trace(line: Timeline) -> Steps:
-    """The whole trace as one step, when nothing in it tells steps apart."""
+    """The whole trace as one step, when nothing in it tells steps apart.
+
+    Idling before the work begins and after it ends (the profiler starts or stops, a graph is
+    captured, requests arrive) is none of the work's.
+    """
     if not len(line):
         return Steps(())
-    start, end = int(line.start.min()), int(line.end.max())
+    start, end = main_work(line)
     return Steps((Step(0, start, end, None, None, True, "whole-trace"),))
+
+
+def main_work(line: Timeline) -> tuple[int, int]:
+    """From where to where a device's work lies, ns: without stray events beyond a long gap.
+
+    Events that make up under 1 % of the busy time and are a tenth of the recording away from the
+    rest are stray.
+    """
+    busy = Intervals.of(line.start, line.end)
+    start, end = busy.start, busy.end
+    low, high = int(start[0]), int(end[-1])
+    gaps, done = start[1:] - end[:-1], np.cumsum(end - start)
+    for place in np.flatnonzero(gaps >= _EDGE_GAP * (high - low)):
+        if done[place] < _STRAY * done[-1]:
+            low = int(start[place + 1])
+        elif done[-1] - done[place] < _STRAY * done[-1]:
+            high = int(end[place])
+            break
+    return low, high
 
 
 def last_incomplete(steps: Steps) -> Steps:

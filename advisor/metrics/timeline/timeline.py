@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.metrics.timeline.intervals import Bools, Int64s, Intervals
-from advisor.store.columns import MISSING, read
+from advisor.store.columns import MISSING, read, rows
 
 KINDS = ("compute", "comm", "memory", "sync", "other")
 COMPUTE, COMM, MEMORY = 0, 1, 2
@@ -47,6 +47,7 @@ class Timeline:
     launch: Int64s
     thread: Int64s
     gaps_are_idle: bool = True
+    in_graph: Bools | None = None  # launched by a replay of a CUDA graph; None: none was
 
     def __len__(self) -> int:
         return len(self.start)
@@ -64,9 +65,17 @@ def timelines(con: Any, run: str) -> Iterator[Timeline]:
     ).fetchall()
     for rank, kind in ranks:
         line = _device(con, run, rank) if kind != "host" else None
-        if line is None or (not len(line) and kind != "device"):
+        if line is None and _launches(con, run, rank):
+            # Work went to a device of which nothing was recorded: the host's time is not its time.
+            line = _device(con, run, rank)
+        elif line is None or (not len(line) and kind != "device"):
             line = _host(con, run, rank)
         yield line
+
+
+def _launches(con: Any, run: str, rank: int) -> bool:
+    found = rows(con, "SELECT launches FROM rank_content WHERE run = ? AND rank = ?", [run, rank])
+    return any(launches for (launches,) in found)
 
 
 def _device(con: Any, run: str, rank: int) -> Timeline:
@@ -74,12 +83,13 @@ def _device(con: Any, run: str, rank: int) -> Timeline:
         con,
         """
         WITH launch AS (
-          SELECT correlation, min(start_ns) AS launch_ns, arg_min(tid, start_ns) AS launch_tid
+          SELECT correlation, min(start_ns) AS launch_ns, arg_min(tid, start_ns) AS launch_tid,
+            bool_or(contains(name, 'GraphLaunch')) AS in_graph
           FROM event WHERE run = $1 AND rank = $2 AND class = 'runtime' AND correlation > 0
           GROUP BY correlation)
         SELECT list_position(['compute', 'comm', 'memory', 'sync', 'other'], class) - 1 AS kind,
                start_ns, start_ns + dur_ns AS end_ns, stream, event_id, launch_ns, launch_tid,
-               correlation
+               correlation, coalesce(in_graph, false)::INTEGER AS in_graph
         FROM event LEFT JOIN launch USING (correlation)
         WHERE run = $1 AND rank = $2 AND class IN ('compute', 'comm', 'memory', 'sync', 'other')
           AND device IS NOT NULL AND category IS DISTINCT FROM 'gpu_user_annotation'
@@ -99,6 +109,7 @@ def _device(con: Any, run: str, rank: int) -> Timeline:
         launch=found["launch_ns"],
         thread=found["launch_tid"],
         # Profilers of a device number all that it runs; op tables do not.
+        in_graph=found["in_graph"] == 1 if (found["in_graph"] == 1).any() else None,
         gaps_are_idle=bool((found["correlation"] != MISSING).any()),
     )
 

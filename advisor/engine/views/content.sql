@@ -1,0 +1,41 @@
+-- What recordings hold: how much of them is understood, ranks without a device, copies of memory.
+
+-- One row: the share of the devices' time in kernels that is understood.
+--   share: null where no kernel was recorded
+--   unknown_ns: time of the other kernels
+--   unknown_kernels: the longest of them on the rank with most, JSON
+CREATE VIEW coverage AS
+SELECT sum(known_ns)::DOUBLE / nullif(sum(kernel_ns), 0) AS share,
+  sum(kernel_ns - known_ns)::BIGINT AS unknown_ns,
+  arg_max(unknown_kernels, kernel_ns - known_ns) AS unknown_kernels
+FROM rank_content;
+
+-- Ranks that recorded nothing of a device, nor of a backend that works on the host: no ground for
+-- shares of a step. Recordings of our own say that they are of a CPU.
+CREATE VIEW without_device AS
+SELECT rank, cpu_ops, runtime_calls, annotations, python_calls
+FROM rank_content JOIN rank USING (rank)
+WHERE device_events = 0 AND backend_spans = 0 AND cpu_ops + runtime_calls > 0
+  AND NOT coalesce(json_exists(try_cast(metadata AS JSON), '$.advisor'), false);
+
+-- Copies per step by direction: median over ranks of the mean over used steps.
+--   copies: how many
+--   tiny: of them 64 KiB or less
+--   bytes: sum of their sizes
+--   copy_ns: sum of their durations
+--   exposed_ns: under no compute and no communication
+--   memory: the kind of host memory of most bytes
+--   ranks: that copy
+--   useful_ns: what else the device does, under which copies could hide
+CREATE VIEW exposed_copy AS
+WITH used AS (SELECT count(*) AS steps FROM used_step),
+per AS (
+  SELECT rank, direction, sum(copies) / any_value(steps) AS copies, sum(tiny) / any_value(steps) AS tiny,
+    sum(bytes) / any_value(steps) AS bytes, sum(copy_ns) / any_value(steps) AS copy_ns,
+    sum(exposed_ns) / any_value(steps) AS exposed_ns, arg_max(memory, bytes) AS memory
+  FROM memory_copy SEMI JOIN used_step USING (step), used GROUP BY rank, direction)
+SELECT direction, median(copies) AS copies, median(tiny) AS tiny, median(bytes)::BIGINT AS bytes,
+  median(copy_ns)::BIGINT AS copy_ns, median(exposed_ns)::BIGINT AS exposed_ns,
+  arg_max(memory, bytes) AS memory, list(rank ORDER BY rank) AS ranks,
+  (SELECT median(compute_ns + exposed_comm_ns)::BIGINT FROM rank_step) AS useful_ns
+FROM per GROUP BY direction;

@@ -1,0 +1,78 @@
+"""Copies between host and devices, and on a device, that no compute hides (METRICS section 3)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.steps.annotated import Steps
+from advisor.metrics.timeline.breakdown import Occupancy
+from advisor.metrics.timeline.contention import exclusive_ns
+from advisor.metrics.timeline.timeline import MEMORY, Timeline
+from advisor.store.columns import read
+
+TINY_BYTES = 64 * 1024
+"""Copies of no more are all latency: a launch costs more than their bytes."""
+# Kineto: "Memcpy HtoD (Pageable -> Device)"; Nsight Systems' exports are read into the same words;
+# HIP: "CopyHostToDevice", "hipMemcpyHtoD".
+_KINDS = (
+    ("host-to-device", re.compile(r"HtoD|HostToDevice|HtoA")),
+    ("device-to-host", re.compile(r"DtoH|DeviceToHost|AtoH")),
+    ("peer-to-peer", re.compile(r"PtoP|PeerToPeer")),
+    ("device-to-device", re.compile(r"DtoD|DeviceToDevice|AtoD|DtoA|AtoA")),
+    ("fill", re.compile(r"[Mm]emset|FillBuffer")),
+)
+
+
+def copy_rows(
+    con: Any, run: str, line: Timeline, occupancy: Occupancy, steps: Steps
+) -> list[dict[str, Any]]:
+    """Rows of ``memory_copy`` of one device: per step, direction and kind of host memory.
+
+    Exposed time is shared between copies that run at once, so that it adds up.
+    """
+    chosen = np.flatnonzero(line.kind == MEMORY)
+    if not line.on_device or not len(chosen):
+        return []
+    found = read(
+        con,
+        "SELECT event_id, name, bytes FROM event WHERE run = ? AND rank = ? AND class = 'memory' "
+        "AND device IS NOT NULL ORDER BY event_id",
+        [run, line.rank],
+    )
+    place = np.searchsorted(found["event_id"], line.event_id[chosen])
+    names, sizes = found["name"][place], np.maximum(found["bytes"][place], 0)
+    start, end = line.start[chosen], line.end[chosen]
+    exposed = exclusive_ns(start, end, within=occupancy.exposed_memory)
+    step = steps.by_window(start)
+    described = {name: _describe(str(name)) for name in set(names.tolist())}
+    kinds = np.array([described[name] for name in names.tolist()], dtype=object)
+    rows = []
+    for number in np.unique(step[step >= 0]):
+        for kind, memory in sorted({tuple(one) for one in kinds[step == number].tolist()}):
+            own = (step == number) & (kinds[:, 0] == kind) & (kinds[:, 1] == memory)
+            rows.append(
+                {
+                    "run": run,
+                    "rank": line.rank,
+                    "step": int(number),
+                    "direction": kind,
+                    "memory": memory,
+                    "copies": int(own.sum()),
+                    "tiny": int((sizes[own] <= TINY_BYTES).sum()),
+                    "bytes": int(sizes[own].sum()),
+                    "largest_bytes": int(sizes[own].max()),
+                    "copy_ns": int((end - start)[own].sum()),
+                    "exposed_ns": round(float(exposed[own].sum())),
+                }
+            )
+    return rows
+
+
+def _describe(name: str) -> tuple[str, str]:
+    """Direction and kind of the host's memory: 'pageable', 'pinned', 'managed' or 'unknown'."""
+    kind = next((kind for kind, pattern in _KINDS if pattern.search(name)), "unknown")
+    memory = next((m for m in ("pageable", "managed", "pinned") if m in name.lower()), "unknown")
+    return kind, memory

@@ -1,0 +1,84 @@
+"""What a device waits for before its work begins and after it ends: none of it is a step's.
+
+The profiler starts and stops, a CUDA graph is captured, the first request arrives. Such stretches
+are shown as what they are, and no rule promises to win them back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from advisor.metrics.steps.annotated import Steps, main_work
+from advisor.metrics.timeline.timeline import Timeline
+from advisor.store.columns import rows
+
+# What the host does in such a stretch tells what it is for. Names are those of the CUDA and HIP
+# runtimes as Kineto and CUPTI record them; the first kind that fills half of the stretch counts,
+# a capture in any part of it.
+_CAPTURE = r"^(cuda|hip)(StreamBeginCapture|StreamEndCapture|Graph(Instantiate|Create|AddK))"
+_STOPS = r"^(cuda|hip)DeviceSynchronize$|^cuCtxSynchronize$"
+_LOADS = r"^cu(da)?(Module|Library)(Load|Get)|^(cuda|hip)(Malloc|HostAlloc|MallocHost|MemCreate)"
+_SHORTEST_NS = 1_000_000
+_SHARE = 0.02
+
+
+def edge_rows(con: Any, run: str, line: Timeline, steps: Steps) -> list[dict[str, Any]]:
+    """Rows of ``edge_gap`` of one device: stretches of 2 % of the recording or more, and 1 ms."""
+    if not line.on_device or not len(line):
+        return []
+    ((low, high),) = rows(
+        con,
+        "SELECT min(start_ns), max(start_ns + dur_ns) FROM event WHERE run = ? AND rank = ? "
+        "AND class IN ('cpu_op', 'runtime', 'annotation') AND device IS NULL AND dur_ns > 0",
+        [run, line.rank],
+    )
+    first, last = main_work(line)
+    hosts = [s for s in steps.steps if s.host_start is not None and s.host_end is not None]
+    begin = min([first, *(s.host_start for s in hosts if s.host_start), *([low] if low else [])])
+    end = max([last, int(line.end.max()), *([high] if high else [])])
+    host_end = max((s.host_end for s in hosts if s.host_end), default=None)
+    found = []
+    for edge, start, stop in (("leading", begin, first), ("trailing", last, end)):
+        if stop - start < max(_SHORTEST_NS, _SHARE * (end - begin)):
+            continue
+        kind = _kind(con, run, line.rank, edge, start, stop)
+        found.append((edge, kind, start, stop))
+    if host_end is not None and last > host_end:
+        # What is still queued when the last step ends: the profiler waits for it, nobody else does.
+        stopped = _kind(con, run, line.rank, "trailing", host_end, last)
+        if stopped == "profiler-stop" and last - host_end >= max(
+            _SHORTEST_NS, 0.02 * (end - begin)
+        ):
+            found.append(("trailing", stopped, host_end, last))
+    return [
+        {
+            "run": run,
+            "rank": line.rank,
+            "edge": edge,
+            "kind": kind,
+            "start_ns": start,
+            "end_ns": stop,
+        }
+        for edge, kind, start, stop in found
+    ]
+
+
+def _kind(con: Any, run: str, rank: int, edge: str, start: int, stop: int) -> str:
+    ((captures, syncs, loads),) = rows(
+        con,
+        "SELECT count(*) FILTER (regexp_matches(name, $5)), "
+        "coalesce(sum(least(start_ns + dur_ns, $4) - greatest(start_ns, $3)) "
+        "FILTER (regexp_matches(name, $6)), 0), "
+        "coalesce(sum(least(start_ns + dur_ns, $4) - greatest(start_ns, $3)) "
+        "FILTER (regexp_matches(name, $7)), 0) "
+        "FROM event WHERE run = $1 AND rank = $2 AND class = 'runtime' "
+        "AND start_ns < $4 AND start_ns + dur_ns > $3",
+        [run, rank, start, stop, _CAPTURE, _STOPS, _LOADS],
+    )
+    if captures:
+        return "graph-capture"
+    if 2 * syncs >= stop - start:
+        return "profiler-stop" if edge == "trailing" else "synchronisation"
+    if 2 * loads >= stop - start:
+        return "loading"
+    return "before-work" if edge == "leading" else "after-work"

@@ -1,0 +1,158 @@
+"""What a rank's recording holds: kinds of events, how much of the device's time is understood, and
+whether it is training or inference. Without this, nothing found in nothing would pass for health.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.model.communication import compute_pattern
+from advisor.store.columns import rows
+from advisor.vocabulary.dtypes import element
+from advisor.vocabulary.operations import elements_in, parse_json
+
+# Names that engines of inference leave in traces: their Python frames, operators and kernels.
+ENGINES: tuple[tuple[str, str], ...] = (
+    # vllm-project/vllm csrc/torch_bindings.cpp (ops _C, _C_cache_ops) and Python paths
+    ("vLLM", r"\bvllm(/|::|\.)|^_C_cache_ops::|reshape_and_cache|paged_attention_v[12]"),
+    # sgl-project/sglang python/sglang, sgl-kernel
+    ("SGLang", r"\bsglang(/|::|\.)|\bsgl_kernel"),
+    # NVIDIA/TensorRT-LLM cpp/tensorrt_llm, thop (ops trtllm::)
+    ("TensorRT-LLM", r"\btensorrt_llm(/|::|\.)|^trtllm::"),
+    # huggingface/diffusers src/diffusers (pipelines' frames)
+    ("diffusers", r"\bdiffusers/(pipelines|schedulers)"),
+    # flashinfer-ai/flashinfer include/flashinfer/attention: attention over cached keys
+    ("an engine on FlashInfer", r"Batch(Prefill|Decode)With(Paged|Ragged)?KV|BatchDecodeWith"),
+)
+# What only training does: pytorch/pytorch torch/csrc/autograd (nodes), torch/optim (hooks), DDP and
+# FSDP; Megatron's op tables; backward kernels.
+TRAINING = (
+    r"^autograd::engine|^Optimizer\.(step|zero_grad)#|AccumulateGrad|Backward\d*$|^FSDP::\w*backward"
+    r"|DistributedDataParallel\.forward|^## backward|^backward-compute$|^grads-"
+    r"|(?i:_bwd|_backward|wgrad|dgrad|multi_tensor_apply)"
+)
+_MOST_NAMED = 5
+# Matrix products, convolutions and attention, and which of them work on 16 bits or fewer, by their
+# names: cuBLAS (bf16_s16816gemm, h884gemm, hgemm), CUTLASS (cutlass::bfloat16_t), cuBLASLt's nvjet
+# (nvjet_hsh for half, nvjet_tst for bfloat16), rocBLAS (Cijk_..._BBS, HHS).
+_MATRIX = r"(?i)gemm|nvjet|Cijk_|cutlass|flash|fmha|conv|xmma|attention"
+_NARROW = (
+    r"(?i)bf16|bfloat16|fp16|f16f16|half|_f16|h884|h1688|h16816|hgemm|nvjet_(sm\d+_)?[htqo]"
+    r"|_(BBS|HHS|BSS|HSS|HHH|F8)|e4m3|fp8"
+)
+
+_KINDS = """
+    SELECT rank, count(*) FILTER (class = 'cpu_op') AS cpu_ops,
+      count(*) FILTER (class = 'runtime') AS runtime_calls,
+      count(*) FILTER (class = 'runtime' AND regexp_matches(name, '^(cuda|hip|cu[A-Z]).*(Launch|Memcpy|Memset)')) AS launches,
+      count(*) FILTER (class = 'annotation') AS annotations,
+      count(*) FILTER (class = 'python') AS python_calls,
+      count(*) FILTER (class = 'comm' AND device IS NULL) AS backend_spans,
+      count(*) FILTER (device IS NOT NULL AND category IS DISTINCT FROM 'gpu_user_annotation') AS device_events
+    FROM event WHERE run = $1 GROUP BY rank ORDER BY rank
+"""  # noqa: E501
+# A kernel is understood by its own name, or because an operator of PyTorch launched it.
+_KERNELS = """
+    WITH kernel AS (
+      SELECT rank, name, external_id, class, dur_ns FROM event
+      WHERE run = $1 AND device IS NOT NULL AND class IN ('compute', 'comm')
+        AND category IS DISTINCT FROM 'gpu_user_annotation' AND dur_ns > 0),
+    known AS (
+      SELECT name, bool_or(class = 'comm' OR regexp_matches(name, $2)) AS by_name
+      FROM (SELECT DISTINCT name, class FROM kernel) GROUP BY name),
+    aten AS (
+      SELECT DISTINCT rank, external_id FROM event
+      WHERE run = $1 AND class = 'cpu_op' AND external_id > 0 AND starts_with(name, 'aten::'))
+    SELECT rank, name, count(*), sum(dur_ns)::BIGINT,
+      coalesce(by_name, false) OR count(*) FILTER (a.external_id IS NOT NULL) * 2 > count(*)
+    FROM kernel JOIN known USING (name) LEFT JOIN aten a USING (rank, external_id)
+    GROUP BY rank, name, by_name ORDER BY rank, 4 DESC, name
+"""
+
+
+# By the kernels' names, or by the types of the operators that ask for them.
+_NARROW_SHARE = """
+    WITH kernel AS (
+      SELECT rank, sum(dur_ns) FILTER (regexp_matches(name, $3)) / sum(dur_ns) AS share FROM event
+      WHERE run = $1 AND class = 'compute' AND device IS NOT NULL AND dur_ns > 0
+        AND regexp_matches(name, $2) GROUP BY rank),
+    operator AS (
+      SELECT rank, avg(regexp_matches(input_types, 'BFloat16|Half')::INTEGER) AS share
+      FROM event JOIN comm_event USING (run, rank, event_id)
+      WHERE run = $1 AND class = 'cpu_op' AND starts_with(name, 'aten::')
+        AND input_types IS NOT NULL GROUP BY rank)
+    SELECT rank, greatest(coalesce(k.share, 0), coalesce(o.share, 0))
+    FROM kernel k FULL JOIN operator o USING (rank)
+"""
+_GRADIENTS = """
+    SELECT DISTINCT rank, input_dims, input_types FROM event JOIN comm_event USING (run, rank, event_id)
+    WHERE run = $1 AND name = 'torch::autograd::AccumulateGrad' AND input_dims IS NOT NULL
+"""  # noqa: E501
+
+
+def _largest_gradients(con: Any, run: str) -> dict[int, int]:
+    """rank -> bytes of its largest gradient, as far as shapes were recorded."""
+    found: dict[int, int] = {}
+    for rank, dims, types in rows(con, _GRADIENTS, [run]):
+        elements, kinds = elements_in(parse_json(dims)), parse_json(types)
+        width = element(str(kinds[0]))[1] if isinstance(kinds, list) and kinds else None
+        if elements and width:
+            found[rank] = max(found.get(rank, 0), elements * width)
+    return found
+
+
+def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
+    """Rows of ``rank_content``."""
+    kernels = _kernels(con, run)
+    purpose, engine = _purpose(con, run)
+    narrow = dict(rows(con, _NARROW_SHARE, [run, _MATRIX, _NARROW]))
+    gradients = _largest_gradients(con, run)
+    found = []
+    for rank, ops, runtime, launches, notes, python, spans, events in rows(con, _KINDS, [run]):
+        all_ns, known_ns, unknown = kernels.get(rank, (0, 0, []))
+        found.append(
+            {
+                "run": run,
+                "rank": rank,
+                "cpu_ops": ops,
+                "runtime_calls": runtime,
+                "launches": launches,
+                "annotations": notes,
+                "python_calls": python,
+                "backend_spans": spans,
+                "device_events": events,
+                "kernel_ns": all_ns,
+                "known_ns": known_ns,
+                "unknown_kernels": json.dumps(unknown[:_MOST_NAMED]) if unknown else None,
+                "narrow_share": narrow.get(rank),
+                "largest_gradient_bytes": gradients.get(rank),
+                "purpose": purpose,
+                "engine": engine,
+            }
+        )
+    return found
+
+
+def _kernels(con: Any, run: str) -> Mapping[int, tuple[int, int, list[dict[str, Any]]]]:
+    """rank -> time in kernels, time in those understood (ns), the others by time."""
+    result: dict[int, tuple[int, int, list[dict[str, Any]]]] = {}
+    for rank, name, calls, ns, known in rows(con, _KERNELS, [run, compute_pattern()]):
+        all_ns, known_ns, unknown = result.get(rank, (0, 0, []))
+        if not known:
+            unknown.append({"name": str(name)[:200], "calls": calls, "ns": ns})
+        result[rank] = (all_ns + ns, known_ns + (ns if known else 0), unknown)
+    return result
+
+
+def _purpose(con: Any, run: str) -> tuple[str | None, str | None]:
+    """'training', 'inference' or None, and the engine's name."""
+    names = "(SELECT DISTINCT name FROM event WHERE run = $1 AND name IS NOT NULL)"
+    tests = ", ".join(f"bool_or(regexp_matches(name, ${at + 2}))" for at in range(len(ENGINES) + 1))
+    patterns = [TRAINING, *(pattern for _, pattern in ENGINES)]
+    ((trains, *engines),) = rows(con, f"SELECT {tests} FROM {names}", [run, *patterns])
+    if trains:
+        return "training", None
+    engine = next((name for (name, _), seen in zip(ENGINES, engines, strict=True) if seen), None)
+    return ("inference", engine) if engine else (None, None)

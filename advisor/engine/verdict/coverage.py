@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from advisor.engine.sandbox import Sandbox
+
+_NAME = 60  # characters of a kernel's name
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,7 @@ def read_coverage(sandbox: Sandbox) -> Coverage | None:
     (row,) = sandbox.records("SELECT share, unknown_kernels FROM coverage")
     if row["share"] is None:
         return None
-    longest = next(iter(json.loads(row["unknown_kernels"] or "[]")), {"name": "", "ns": 0})
-    return Coverage(float(row["share"]), str(longest["name"])[:_NAME], int(longest["ns"]))
-
-
-_NAME = 60
+    unknown: list[dict[str, Any]] = json.loads(row["unknown_kernels"] or "[]")
+    if not unknown:
+        return Coverage(float(row["share"]), "", 0)
+    return Coverage(float(row["share"]), str(unknown[0]["name"])[:_NAME], int(unknown[0]["ns"]))

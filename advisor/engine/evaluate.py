@@ -75,7 +75,7 @@ def evaluate(
         found = _result(rule, sandbox.run, OutcomeKind.FIRED, f"{len(findings)} found{more}")
         found.findings = findings
         found.outcome.mistakes = [
-            mistake for row in told for mistake in possible(row, facts.step_ns)[1]
+            mistake for row in told for mistake in possible(row, _step_of(row, facts))[1]
         ]
         return found
     reason = ""
@@ -130,7 +130,7 @@ def _above_noise(
 
 
 def severity_of(rule: Rule, row: Mapping[str, Any], facts: Facts) -> Severity:
-    """Critical from 10 %, warning from 3 % of the median step, else info.
+    """Critical from 10 %, warning from 3 % of the step (:func:`_step_of`), else info.
 
     A warning must be sure: when the low end of the interval is under the noise floor, the finding
     is info, unless it costs something for sure and a fifth of the step or more. A column
@@ -143,16 +143,26 @@ def severity_of(rule: Rule, row: Mapping[str, Any], facts: Facts) -> Severity:
         return Severity(rule.severity)
     savings, low = row.get("savings_ns") or 0, row.get("savings_low_ns")
     graded = Severity.INFO
-    if savings and facts.step_ns and (low is None or low > floor_of(rule, facts)):
-        share = savings / facts.step_ns
+    step_ns = _step_of(row, facts)
+    if savings and step_ns and (low is None or low > floor_of(rule, facts)):
+        share = savings / step_ns
         if share >= CRITICAL_SHARE:
             graded = Severity.CRITICAL
         elif share >= WARNING_SHARE:
             graded = Severity.WARNING
-    elif low is not None and low > 0 and savings >= LOST_SHARE * (facts.step_ns or math.inf):
+    elif low is not None and low > 0 and savings >= LOST_SHARE * (step_ns or math.inf):
         graded = Severity.WARNING
     ceiling = Severity(rule.at_most)
     return graded if SEVERITY_ORDER[graded] >= SEVERITY_ORDER[ceiling] else ceiling
+
+
+def _step_of(row: Mapping[str, Any], facts: Facts) -> int | None:
+    """The step that savings are of: the typical one, or a column ``of_step_ns`` of the rule's SQL.
+
+    What happens in some steps only is paid for by their mean.
+    """
+    given = row.get("of_step_ns")
+    return facts.step_ns if given is None else max(int(given), facts.step_ns or 0)
 
 
 def _finding(
@@ -160,12 +170,13 @@ def _finding(
 ) -> Finding:
     known = {**asdict(facts), **values, **row}
     ranks = _list(row.get("ranks", row.get("rank")))
-    numbers, _ = possible(row, facts.step_ns)
+    numbers, _ = possible(row, _step_of(row, facts))
     where = render(rule.where, known)
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
     known["finding_number"] = token(finding_id)
     gain = numbers["savings_ns"]
-    share = gain / facts.step_ns if gain is not None and facts.step_ns else None
+    step_ns = _step_of(row, facts)
+    share = gain / step_ns if gain is not None and step_ns else None
     return Finding(
         id=finding_id,
         run=sandbox.run,

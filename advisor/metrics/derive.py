@@ -7,7 +7,7 @@ from typing import Any
 from advisor.metrics.collectives.limits import impossible_bandwidths
 from advisor.metrics.collectives.phases import bucket_rows, sync_rows
 from advisor.metrics.collectives.summaries import EXPERT_BALANCE, REDUNDANT, TRAFFIC
-from advisor.metrics.host.activity import gap_rows
+from advisor.metrics.host.activity import NAME_PAUSES, gap_rows
 from advisor.metrics.host.copies import copy_rows
 from advisor.metrics.host.edges import edge_rows
 from advisor.metrics.host.overlap import overlap_row
@@ -162,6 +162,7 @@ def _write_summaries(con: Any, data: RunData) -> None:
         if slowdown is not None:
             insert_rows(con, "overlap_slowdown", [slowdown])
         insert_rows(con, "gradient_sync", sync_rows(data.run, rank, own, one.spans, spans))
+    con.execute(NAME_PAUSES, {"run": data.run})
     for statement in (TRAFFIC, REDUNDANT, EXPERT_BALANCE):
         con.execute(statement, [data.run])
     compute = {rank: one.occupancy.compute for rank, one in data.ranks.items()}

@@ -87,6 +87,9 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
         **(asdict(it.shares) if it.shares is not None else {}),
     }
     if (found := decision.finding) is not None:
+        if (found.savings_ns or 0) > it.step_ns > 0 and found.savings_share:
+            # More than the typical step: it is of the mean one, which it says.
+            values["step_ns"] = round((found.savings_ns or 0) / found.savings_share)
         values |= {
             "cause": found.title.rstrip("."),
             "rule": found.rule,
@@ -94,7 +97,7 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
             "gain_low_ns": found.savings_low_ns,
             "gain_ns": found.savings_ns,
             "gain_high_ns": found.savings_high_ns,
-            "share": (found.savings_ns or 0) / it.step_ns if it.step_ns else None,
+            "share": found.savings_share or (0.0 if it.step_ns else None),
             "at_top": found.gain_range_ns() is not None,
             "of_link": bool(found.links) or found.rule == "slow-ring-link",
             "probed": bool(found.evidence.facts.get("probe")),

@@ -32,6 +32,21 @@ TELLING = tuple(pattern for _, pattern in _KINDS)
 _SHORTEST_GAP_NS = 50_000
 _MOST_GAPS = 20_000
 
+# A pause that nothing above names, by the outermost Python function that fills it (at least half of
+# it, and at most a tenth of it beyond its ends), where the recording has stacks.
+NAME_PAUSES = """
+UPDATE host_gap SET name = code.name FROM (
+  SELECT g.rank, g.start_ns, arg_max(e.name, e.dur_ns) AS name
+  FROM host_gap g JOIN event e ON e.run = g.run AND e.rank = g.rank
+    AND e.start_ns >= g.start_ns - g.idle_ns // 10
+    AND e.start_ns + e.dur_ns <= g.end_ns + g.idle_ns // 10 AND e.dur_ns >= g.idle_ns // 2
+  WHERE g.run = $run AND g.kind = 'other' AND g.name IS NULL AND g.idle_ns >= 5000000
+    AND e.class = 'python' AND contains(e.name, '.py(')
+  GROUP BY g.rank, g.start_ns) code
+WHERE host_gap.run = $run AND host_gap.rank = code.rank AND host_gap.start_ns = code.start_ns
+  AND host_gap.kind = 'other'
+"""
+
 
 @dataclass(frozen=True)
 class HostActivity:

@@ -88,7 +88,7 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
             data.clocks,
         ),
     )
-    of_links = _link_input(con, data)
+    of_links = link_input(con, data)
     home, probe = homes(of_links), read_probe(con, run)
     insert_rows(con, "link_excess", link_rows(of_links, probe))
     insert_rows(con, "link_excess", stall_rows(of_links, home))
@@ -119,7 +119,8 @@ def _lateness_input(data: RunData) -> Ranks:
     )
 
 
-def _link_input(con: Any, data: RunData) -> Inputs:
+def link_input(con: Any, data: RunData) -> Inputs:
+    """What the attribution of slow links needs of a run."""
     return Inputs(
         run=data.run,
         columns=data.matched.columns,

@@ -23,6 +23,7 @@ from advisor.metrics.links.durations import members_of
 from advisor.metrics.links.locations import Location, Members, Nic
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import PASSES, ring_ends
+from advisor.metrics.rings.schedule import GLOO_RINGS
 from advisor.metrics.timeline.statistics import Floats, spread
 
 FACTORS: Floats = np.array([1.25, 2.0, 4.0])
@@ -181,8 +182,10 @@ def _block(members: Members, op: str, columns: Sequence[Mapping[int, Call]], dat
 class Patterns:
     """How each location staggers the ends of a group's rings, worked out once per shape."""
 
-    def __init__(self, home: Mapping[int, Home], slot: Mapping[int, int]) -> None:
-        self.home, self.slot = home, slot
+    def __init__(
+        self, home: Mapping[int, Home], slot: Mapping[int, int], *, gloo: bool = False
+    ) -> None:
+        self.home, self.slot, self.gloo = home, slot, gloo
         self._known: dict[object, Floats] = {}
 
     def of(self, lags: Lags, location: Location) -> Floats | None:
@@ -245,6 +248,9 @@ class Patterns:
         and one for all.
         """
         ranks = block.members.ranks
+        if self.gloo:  # one ring, each operation its own way around
+            one_ring = ranks[::-1] if GLOO_RINGS.get(block.op, (-1, 1))[0] > 0 else ranks
+            return [[(one_ring, None)]] * _ORDERS
         if block.rings:
             return [[(ring, None) for ring in block.rings]] * _ORDERS
         hosts: dict[Home, list[int]] = defaultdict(list)

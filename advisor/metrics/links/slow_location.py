@@ -68,7 +68,7 @@ def slow_location(
     slows = np.array([[place.slows(own, home) for own in members] for place in places])
     column = {own: number for number, own in enumerate(members)}
     by_time, healthy_time = _by_time(timed, slows, column, expected)
-    by_ends, healthy_ends = _by_ends(ends, places, Patterns(home, slot))
+    by_ends, healthy_ends = _by_ends(ends, places, Patterns(home, slot, gloo=data.gloo))
     prior = _prior(places)
     logs = by_time + by_ends + prior[:, None] - np.log(len(SLOWDOWNS))
     healthy = healthy_time + healthy_ends + float(np.log(HEALTHY))

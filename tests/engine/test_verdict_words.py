@@ -67,6 +67,8 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"communicates": False},
         {"coverage": Coverage(0.6, "combine", 49 * MS)},
         {"findings": [finding(evidence=DENIED, **LINK)]},
+        {"communicates": False, "shares": shares(idle=0.99)},
+        {"instead": {"operators": 1200, "annotations": 8}},
         {"shares": None},
         {"shares": None, "steps_seen": 0},
         {"shares": None, "steps_seen": 0, "events": 0},

@@ -13,7 +13,7 @@ from advisor.engine import recording
 from advisor.engine.causes import is_option
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.facts import Situation
-from advisor.engine.verdict.table import SMALL, Decision
+from advisor.engine.verdict.table import LOST, SMALL, Decision
 from advisor.findings import Finding, Severity, Verdict, VerdictKind
 from advisor.vocabulary.messages import STEPS, VERDICTS, WHYS, say
 from advisor.vocabulary.words import fitted
@@ -155,8 +155,12 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
     match decision.reason:
         case "ranks-missing" | "ranks-cut" | "ranks-alone":
             return [*recording.all_ranks(sandbox), *_tries(it)]
-        case "no-work" | "nothing-recorded" | "no-trace" | "no-communication" | "unrecognised":
+        case "no-work" | "nothing-recorded" | "no-trace" | "unrecognised":
             return recording.all_ranks(sandbox)
+        case "no-communication":
+            idles = it.shares is not None and it.shares.idle >= LOST
+            host = [say(STEPS, "host", {})] if idles else []
+            return [*host, *recording.all_ranks(sandbox)]
         case "no-device":
             return [say(STEPS, "device", {}), *recording.all_ranks(sandbox)]
         case "groups-missing":

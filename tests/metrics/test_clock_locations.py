@@ -16,6 +16,8 @@ from advisor.metrics.collectives.call import Call
 from advisor.metrics.rings.schedule import paths
 from advisor.store import Store
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 HOSTS = {rank: f"h{rank}" for rank in range(4)}
 RIGHT = dict.fromkeys(HOSTS, 0)

@@ -17,6 +17,8 @@ from advisor.metrics.collectives.call import Call
 from advisor.metrics.rings.schedule import FEW_SHARES, _pass, _takes, distant, paths
 from advisor.store import Store
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 SHIFTS_MS = (-5.0, -3.0, -2.0, -1.5, -1.0, -0.5, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
 

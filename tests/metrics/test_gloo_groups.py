@@ -38,6 +38,7 @@ def derived(traces: Traces) -> Store:
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIXTURES)
 def test_one_group_is_the_same_with_and_without_metadata(fixtures_dir: Path, name: str) -> None:
     traces = recording(fixtures_dir / name)

@@ -13,6 +13,8 @@ from advisor.metrics.derive import derive
 from tests.metrics.nccl_rings import Ask, Fabric, recording, world
 from tests.metrics.support import store_of
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 
 

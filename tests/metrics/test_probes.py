@@ -170,6 +170,7 @@ def test_a_probe_that_finds_links_alike_takes_the_alarm_back(tmp_path: Path) -> 
     assert finding.severity == "info"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hosts",
     [["vm"] * 4, [f"other-{number}" for number in range(4)], [*HOSTS[:3], "other"]],
@@ -199,6 +200,7 @@ def test_a_probe_of_one_of_the_hosts_denies_nothing(tmp_path: Path) -> None:
     assert finding.severity == "critical"
 
 
+@pytest.mark.slow
 def test_a_host_that_was_not_probed_is_not_denied(tmp_path: Path) -> None:
     """Rank 1's host is slow in the traces; the probe was of the three others."""
     hosts = [HOSTS[0], HOSTS[0], HOSTS[2], HOSTS[3]]

@@ -84,6 +84,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stderr.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_settings_file_gives_defaults_and_flags_beat_it(tmp_path: Path, fixtures_dir: Path) -> None:
     (tmp_path / "advisor.toml").write_text('[diagnose]\nformat = "json"\nquiet = true\n')
     run = fixtures_dir / "gpt2-tiny-ddp-2"

@@ -17,6 +17,8 @@ from advisor.ingest import ingest
 from advisor.metrics.derive import derive
 from advisor.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 ONE_HOST = {1: 50_000_000}
 ALL_HOSTS = {1: 123_000_000, 2: -77_000_000, 3: 31_000_000}
 USE = "INSERT INTO topology (run, kind, name) SELECT run, 'probe-use', '{}' FROM run"

@@ -109,6 +109,7 @@ def shifted(traces: Traces, rank: int, by_ns: int) -> Traces:
     return moved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rank", "by_ns"), [(0, 700 * MS), (3, -3_600_000_000_000)])
 @pytest.mark.parametrize("name", ["slow_rank", "slow_host"])
 def test_shifting_a_clock_changes_no_cause_and_no_place(
@@ -182,6 +183,7 @@ def test_a_missing_rank_is_said_and_leaves_the_rest(slow_rank: Traces) -> None:
     assert all(wait <= whole[call] + 1_000_000 for call, wait in waits)  # the clocks are refitted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", [0, 1, 2, 3])
 def test_a_missing_rank_hides_no_slow_edge(slow_link: Traces, missing: int) -> None:
     ((_, *ends),) = places(derived(slow_link))

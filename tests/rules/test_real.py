@@ -93,6 +93,7 @@ def test_dlrm_window_shows_the_call_that_waits(dlrm: FindingsReport) -> None:
     assert window.ranks == list(range(8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift_ns", [400_000_000, -3_000_000])
 def test_a_shifted_clock_does_not_move_the_blame(shared_data: Path, shift_ns: int) -> None:
     change = f"UPDATE event SET start_ns = start_ns + {shift_ns} WHERE rank = 2"

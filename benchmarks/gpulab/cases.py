@@ -51,6 +51,8 @@ class Case:
     gain_ns: int
     step_ns: int
     healthy_step_ns: int
+    gains: dict[str, int] = field(default_factory=dict)
+    """Of several faults at once: rule to what its fault alone costs, ns per step."""
     groups: dict[str, str] = field(default_factory=dict)
     """Process group name to description."""
     faulty: str = ""

@@ -125,6 +125,8 @@ class Emitter(Communicator):
         if wait:
             program.work(float(wait))
         program.end()
+        if job.host_ns:
+            program.work(float(job.host_ns))
         program.begin("aten::copy_")
         program.copy("HtoD", self.model.tokens * 8)
         program.end()

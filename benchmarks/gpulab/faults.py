@@ -39,6 +39,8 @@ class Made:
     faulty: Job
     place: Place = Place()
     healthy: Job | None = None
+    without: tuple[tuple[str, Job], ...] = ()
+    """Of several faults at once: the job without the one that a rule names."""
 
 
 @dataclass(frozen=True)

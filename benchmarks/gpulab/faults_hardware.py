@@ -132,13 +132,16 @@ def _slow_nic_layout(job: Job, size: float, step: float, rng: random.Random) -> 
     return Made(replace(job, link_factor=links), Place(hosts=(host,)))
 
 
-@fault("two-at-once", "straggler-rank slow-ring-link data-loader-stall",
-        "NIC; cable; device; nvidia; [Ll]oader; clock", ("ddp", "fsdp2", "hsdp"),
-        hosts=2)  # fmt: skip
+@fault("two-at-once", "straggler-rank slow-ring-link", "NIC; cable; device; nvidia; clock; probe",
+       ("ddp", "fsdp2", "hsdp"), hosts=2)  # fmt: skip
 def _two(job: Job, size: float, step: float, rng: random.Random) -> Made:
     rank = rng.randrange(job.ranks)
     host = rng.randrange(job.hosts)
     left = _slow(size, rng)
     links = ((("nic-tx", host, -1), left), (("nic-rx", host, -1), left))
     slow = ((rank, 1.0 + size * 0.8),)
-    return Made(replace(job, link_factor=links, compute_factor=slow))
+    alone = (
+        ("straggler-rank", replace(job, link_factor=links)),
+        ("slow-ring-link", replace(job, compute_factor=slow)),
+    )
+    return Made(replace(job, link_factor=links, compute_factor=slow), without=alone)

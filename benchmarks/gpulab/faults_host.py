@@ -60,8 +60,7 @@ def _with_items(job: Job) -> Job:
 @fault("barriers", "redundant-collectives blocking-sync", "barrier", ("ddp", "fsdp2", "hsdp"))
 def _barriers(job: Job, size: float, step: float, rng: random.Random) -> Made:
     # The host's work between two barriers is what they expose.
-    gap = int(step * size)
-    healthy = replace(job, loader_ns=((-1, gap),))
+    healthy = replace(job, host_ns=int(step * size))
     return Made(replace(healthy, barriers=rng.choice((1, 2, 4))), Place(), healthy)
 
 
@@ -102,8 +101,8 @@ def _scan(job: Job, size: float, step: float, rng: random.Random) -> Made:
     return Made(replace(healthy, unused_scan_ns=int(step * size * 1.1)), Place(), healthy)
 
 
-@fault("blocking-logging", "blocking-sync data-loader-stall", "device; \\.item; sync; [Ll]oader")
+@fault("blocking-logging", "blocking-sync", "device; \\.item; sync")
 def _logging(job: Job, size: float, step: float, rng: random.Random) -> Made:
     # Host work between steps that the host's lead hides, until the loss is read.
-    healthy = replace(job, loader_ns=((-1, int(step * size)),), steps=6)
+    healthy = replace(job, host_ns=int(step * size), steps=6)
     return Made(replace(healthy, blocking_every="step"), Place(), healthy)

@@ -30,7 +30,7 @@ def _scalars(job: Job, size: float, step: float, rng: random.Random) -> Made:
     return Made(replace(job, scalar_reductions=max(5, min(250, int(step * size / each)))))
 
 
-@fault("no-prefetch", "prefetch-missing device-queue-serialised", "prefetch; CUDA_DEVICE_MAX",
+@fault("no-prefetch", "prefetch-missing", "prefetch",
         ("fsdp2", "fsdp1", "hsdp"))  # fmt: skip
 def _no_prefetch(job: Job, size: float, step: float, rng: random.Random) -> Made:
     return Made(replace(job, prefetch=False))

@@ -89,6 +89,8 @@ class Job:
     """Relative spread of transfers, call by call."""
     loader_ns: tuple[tuple[int, int], ...] = ()
     """rank (-1: all) -> wait in next(loader) each step."""
+    host_ns: int = 0
+    """Host work between steps that is in no range (Python of the script)."""
     pause_ns: int = 0
     pause_every: int = 1
     """Each step one rank, in turn, stops for so long (garbage collection)."""

@@ -71,6 +71,7 @@ def make_case(plan: Plan, folder: Path) -> Case:
         edit=plan.form or plan.edit, rules=list(fault.rules) if fault else [],
         fixes=list(fault.fixes) if fault else [], place=made.place, gain_ns=round(cost),
         step_ns=round(step), healthy_step_ns=round(healthy),
+        gains={rule: round(step - _step(job)[0]) for rule, job in made.without},
         groups={group.name: group.description for group in layout.groups},
         faulty=_difference(made.healthy or plan.job, made.faulty),
     )  # fmt: skip

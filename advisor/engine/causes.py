@@ -23,15 +23,7 @@ LIKELY = 0.5
 def merge(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
     """Causes only, worst first; each lists in ``merged`` the findings that it explains."""
     ordered = rank_findings(findings, rules)
-    parent: dict[int, int] = {}
-    for effect_index, effect in enumerate(ordered):
-        for cause_index, cause in enumerate(ordered):
-            if cause_index == effect_index or _root(cause_index, parent) == effect_index:
-                continue
-            claims = rules[cause.rule].explains if cause.rule in rules else []
-            if any(_explains(claim, cause, effect) for claim in claims):
-                parent[effect_index] = cause_index
-                break
+    parent = parents(ordered, rules)
     merged: dict[int, list[Finding]] = {}
     for index in parent:
         merged.setdefault(_root(index, parent), []).append(ordered[index])
@@ -42,6 +34,20 @@ def merge(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Findin
         effects = merged.get(index, [])
         kept.append(finding.model_copy(update={"merged": [_label(item) for item in effects]}))
     return _unique(kept)
+
+
+def parents(ordered: Sequence[Finding], rules: Mapping[str, Rule]) -> dict[int, int]:
+    """Which of the findings, worst first, is explained by which: index to index."""
+    parent: dict[int, int] = {}
+    for effect_index, effect in enumerate(ordered):
+        for cause_index, cause in enumerate(ordered):
+            if cause_index == effect_index or _root(cause_index, parent) == effect_index:
+                continue
+            claims = rules[cause.rule].explains if cause.rule in rules else []
+            if any(_explains(claim, cause, effect) for claim in claims):
+                parent[effect_index] = cause_index
+                break
+    return parent
 
 
 def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import TemplateError
 from pydantic import ValidationError
 
+from advisor.engine.claims import Ledger, claims_of
 from advisor.engine.facts import Facts
 from advisor.engine.missing import not_applicable, what_is_missing
 from advisor.engine.numbering import token
@@ -50,6 +51,8 @@ class Result:
 
     outcome: Outcome
     findings: list[Finding] = field(default_factory=list)
+    claims: list[Ledger] = field(default_factory=list)
+    """Of each finding."""
 
 
 def evaluate(
@@ -68,12 +71,15 @@ def evaluate(
         kept, dropped_ns = _above_noise(rule, rows, facts)
         told = [as_far_as_read(rule, row, sandbox) for row in kept[: rule.limit]]
         findings = [_finding(rule, sandbox, facts, values, row) for row in told]
+        claims = [
+            claims_of(rule, sandbox, {"used_steps": facts.steps, **values, **row}) for row in told
+        ]
     except (RuleSqlError, TemplateError, ValidationError, TypeError, ValueError, KeyError) as error:
         return _result(rule, sandbox.run, OutcomeKind.ERROR, f"{type(error).__name__}: {error}")
     if findings:
         more = f"; {len(kept) - rule.limit} more not listed" if len(kept) > rule.limit else ""
         found = _result(rule, sandbox.run, OutcomeKind.FIRED, f"{len(findings)} found{more}")
-        found.findings = findings
+        found.findings, found.claims = findings, claims
         found.outcome.mistakes = [
             mistake for row in told for mistake in possible(row, _step_of(row, facts))[1]
         ]

@@ -84,6 +84,19 @@ class EvidenceQuery(_Strict):
     note: str = ""
 
 
+class Claim(_Strict):
+    """Whose time a finding would save: a part of calls, the host's gaps, or a rank's compute."""
+
+    part: Literal["exposed", "transfer", "wait", "idle", "compute"] = Field(
+        description="of calls: not under compute, in all or without waiting, or waiting alone; "
+        "idle: gaps of host_gap; compute: of rank_step"
+    )
+    of: str = Field(
+        description="SQL condition on the view call (idle: table host_gap; compute: rank_step) "
+        "that may bind the finding's columns as $column"
+    )
+
+
 class Explains(_Strict):
     """Findings of another rule that this one causes, and so are listed under it."""
 
@@ -157,6 +170,13 @@ class Rule(_Strict):
     false_alarms: list[str] = Field(min_length=1)
     see: list[str] = Field(default_factory=list)
     evidence: list[EvidenceQuery] = Field(default_factory=list)
+    claims: list[Claim] = Field(
+        default_factory=list, description="the time that it is about, for the ledger of claims"
+    )
+    says: Literal["where", "who", "why"] = Field(
+        default="why",
+        description="of the time it claims: where it goes, who holds it up, or why it is lost",
+    )
     explains: list[Explains] = Field(default_factory=list)
     first_in_ties: list[str] = Field(
         default_factory=list,

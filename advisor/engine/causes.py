@@ -126,7 +126,7 @@ def _explains(claim: Explains, cause: Finding, effect: Finding) -> bool:
         return False
     if any(cause.evidence.facts.get(name) not in values for name, values in claim.when.items()):
         return False
-    if (cause.savings_ns or 0) < claim.at_least * (effect.savings_ns or 0):
+    if (cause.savings_ns or 0) < claim.at_least * _size(effect):
         return False
     if claim.same == "group":
         groups = {cause.process_group, effect.process_group}
@@ -134,6 +134,14 @@ def _explains(claim: Explains, cause: Finding, effect: Finding) -> bool:
     if claim.same == "ranks":
         return not cause.ranks or not effect.ranks or bool({*cause.ranks} & {*effect.ranks})
     return True
+
+
+def _size(effect: Finding) -> float:
+    """What an effect is about, ns per step: of one whose gain nothing tells, the time it shows."""
+    if effect.savings_ns is not None:
+        return effect.savings_ns
+    shown = effect.evidence.facts.get("exposed_ns")
+    return float(shown) if isinstance(shown, (int, float)) else 0.0
 
 
 def _root(index: int, parent: Mapping[int, int]) -> int:

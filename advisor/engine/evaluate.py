@@ -62,6 +62,8 @@ def evaluate(
     values: dict[str, Any] = {name: param.default for name, param in rule.params.items()}
     values.update(overrides or {})
     try:
+        if rule.only == "training" and facts.purpose == "inference":
+            return _result(rule, sandbox.run, OutcomeKind.NOT_APPLICABLE, "this is inference")
         for need in rule.needs:
             missing = what_is_missing(need, sandbox, facts, values)
             if missing is not None:

@@ -24,6 +24,7 @@ class Facts:
     steps: int
     step_ns: int | None
     noise_ns: int | None
+    purpose: str | None = None
 
     @property
     def all_ranks(self) -> bool:

@@ -139,6 +139,9 @@ class Rule(_Strict):
     category: Category
     severity: Literal["by-savings", "critical", "warning", "info"]
     at_most: Literal["critical", "warning", "info"] = "critical"
+    only: Literal["training"] | None = Field(
+        default=None, description="the kind of job that it is for, where it is not for all"
+    )
     title: str = Field(description="what the rule is about, for lists")
     why: str = Field(min_length=40, description="the mechanism, with its source")
     needs: list[Need] = Field(default_factory=list)

@@ -44,7 +44,8 @@ SELECT
   n AS steps,                                                     -- used steps
   typical_ns::BIGINT AS step_ns,                                  -- their median
   CASE WHEN n >= 4 THEN greatest(0.005 * typical_ns, 1.96 * sqrt(2) * 1.2533 * 1.4826 * mad_ns / sqrt(n))
-       ELSE 0.03 * typical_ns END::BIGINT AS noise_ns             -- smallest change that would show
+       ELSE 0.03 * typical_ns END::BIGINT AS noise_ns,            -- smallest change that would show
+  (SELECT max(purpose) FROM rank_content) AS purpose              -- 'training', 'inference'; null: unknown
 FROM spread;
 
 -- Breakdown of used steps only.

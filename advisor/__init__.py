@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "load", "profiler"]
+__all__ = ["Run", "__version__", "load", "profiler", "trace_handler"]
 
 if TYPE_CHECKING:
     from advisor.api import Run, load
     from advisor.profile.recorder import profiler
+    from advisor.trace_handler import trace_handler
 
 
 def __getattr__(name: str) -> Any:
@@ -22,4 +23,10 @@ def __getattr__(name: str) -> Any:
         from advisor.profile.recorder import profiler
 
         return profiler
+    if name == "trace_handler":
+        # The module of the same name is this package's attribute once imported: the function wins.
+        from advisor.trace_handler import trace_handler
+
+        globals()[name] = trace_handler
+        return trace_handler
     raise AttributeError(f"module 'advisor' has no attribute {name!r}")

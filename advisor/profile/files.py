@@ -60,6 +60,15 @@ def claim(folder: Path, *, force: bool) -> None:
         path.unlink(missing_ok=True)
 
 
+def next_free(folder: Path) -> Path:
+    """``folder``, or where it has a recording FOLDER-2, FOLDER-3 ..."""
+    found, number = folder, 1
+    while traces(found) or (found / "logs").exists():
+        number += 1
+        found = folder.with_name(f"{folder.name}-{number}")
+    return found
+
+
 def _age_s() -> float:
     """How long ago this process started; field 22 of proc(5)'s stat is in ticks since boot."""
     fields = Path("/proc/self/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()

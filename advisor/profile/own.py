@@ -26,8 +26,6 @@ from advisor.profile.hook import order
 LOG = "logs/command.log"
 _LOOK_S = 0.1
 _GRACE_S = 10.0
-# Open MPI's mpirun hands on no variable that it is not asked to (man mpirun: -x).
-_EXPORTED_BY_MPIRUN = ("PYTHONPATH", order.VARIABLE)
 
 
 def run(
@@ -162,17 +160,43 @@ def _failed(status: int, folder: Path, found: list[dict[str, Any]]) -> LaunchErr
             hint=f"see {log}",
             out_of_memory=ran_out,
         )
+    why, hint = why_nothing(folder)
+    return LaunchError(f"the command's ranks left nothing: {why}", hint=hint)
+
+
+def why_nothing(folder: Path) -> tuple[str, str]:
+    """Why a command that ended by itself left nothing, and what to do."""
     if order.loaded(folder).exists():
-        return LaunchError(
-            "the command ended before enough optimizer steps of torch were made",
-            hint="give it more steps, or ask for fewer (--warmup, --steps)",
+        return (
+            "it ended before enough steps of a torch optimizer were made",
+            "give it more steps, or skip and ask for fewer",
         )
-    return LaunchError(
-        "the command's ranks did not load the recorder: PYTHONPATH and "
-        f"{order.VARIABLE} did not reach them",
-        hint="let the launcher hand on both variables (mpirun -x, docker -e), and start Python "
+    return (
+        f"its ranks did not load the recorder: PYTHONPATH and {order.VARIABLE} did not reach them",
+        "let the launcher hand on both variables (mpirun -x, docker -e), and start Python "
         "without -I and -E",
     )
+
+
+def attached(command: Sequence[str], asked: order.Order, environment: Mapping[str, str]) -> int:
+    """Run ``command`` to its own end at this terminal; its exit status, 128 + N for signal N.
+
+    Raises AdvisorError where it cannot be started. Ctrl-C reaches it as it would alone.
+    """
+    full = order.environment(asked, environment)
+    arguments = exporting(command, set(full) - set(environment) | {"PYTHONPATH"})
+    try:
+        process = subprocess.Popen(arguments, env=full)
+    except OSError as error:
+        raise AdvisorError(
+            f"cannot start {command[0]}: {error.strerror}", hint="name the command after --"
+        ) from error
+    while True:
+        try:
+            status = process.wait()
+            return 128 - status if status < 0 else status
+        except KeyboardInterrupt:
+            continue  # it got the signal too, and ends as it sees fit
 
 
 def written(command: Sequence[str]) -> str:

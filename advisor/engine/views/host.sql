@@ -52,18 +52,23 @@ FROM (SELECT try_cast(metadata AS JSON) AS m FROM rank WHERE metadata IS NOT NUL
 WHERE json_exists(m, '$.advisor.workload');
 
 -- One row: the mean of all complete steps, those that took many times the median included.
+--   of_step_ns: their mean length
+--   steps_seen: how many they are
 CREATE VIEW mean_step AS
 SELECT avg(step_ns) AS of_step_ns, count(*) AS steps_seen FROM all_step
 WHERE complete AND step NOT IN (SELECT step FROM warm_up_step);
 
 -- Per complete step the rank whose host left its device idle longest in one stretch that is no data
--- loading: how much longer than any other rank, and the code there where stacks were recorded.
+-- loading.
+--   step: number of the step
+--   rank: whose longest stretch is the longest of all
+--   pause_ns: how much longer than the longest of any other rank
+--   code: the function that fills the stretch, where stacks were recorded
 CREATE VIEW one_rank_pause AS
 WITH longest AS (
   SELECT k.rank, s.step, coalesce(max(g.idle_ns), 0) AS idle_ns, arg_max(g.name, g.idle_ns) AS name
   FROM whole_rank k CROSS JOIN (SELECT step FROM all_step WHERE complete AND step NOT IN (SELECT step FROM warm_up_step)) s
     LEFT JOIN host_gap g ON g.rank = k.rank AND g.step = s.step AND g.kind <> 'data-loading'
   GROUP BY k.rank, s.step)
-SELECT step, arg_max(rank, idle_ns) AS rank, max(idle_ns) - max(idle_ns, 2)[2] AS pause_ns,
-  arg_max(name, idle_ns) AS code -- the function that fills the pause
+SELECT step, arg_max(rank, idle_ns) AS rank, max(idle_ns) - max(idle_ns, 2)[2] AS pause_ns, arg_max(name, idle_ns) AS code
 FROM longest GROUP BY step HAVING count(*) > 1;

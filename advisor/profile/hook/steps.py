@@ -7,6 +7,7 @@ the step's loss where it is one number.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import resource
@@ -150,6 +151,8 @@ class Steps:
             record_shapes=self.asked.record_shapes,
             record_memory=self.asked.record_memory,
         )
+        # A script that ends first keeps what was recorded of it.
+        atexit.register(self._recorder.close)
         self._recorder.step()
 
     def _finish(self) -> None:

@@ -1,0 +1,100 @@
+"""``advisor record -- COMMAND``: some steps of a job as it is started, its launcher included."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.cli._own_command import WithOwnCommand, own_command
+from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@click.command(
+    cls=WithOwnCommand,
+    epilog="Example:  advisor record -o traces -- torchrun --nproc-per-node 8 train.py --lr 1e-4",
+)
+@click.option("--steps", default=5, show_default=True, type=click.IntRange(1), help="To record.")
+@click.option(
+    "--skip", default=10, show_default=True, type=click.IntRange(0), help="Steps before them."
+)
+@click.option("--ranks", default="all", show_default=True, help="all, or ranks like 0,3,8-11.")
+@click.option(
+    "-o",
+    "--output",
+    default=Path("advisor-traces"),
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Folder; where it has a recording, the next one (FOLDER-2 ...).",
+)
+@click.option("--no-shapes", is_flag=True, help="Leave tensor shapes out (smaller traces).")
+@click.option("--memory", is_flag=True, help="Record allocations as well.")
+@click.option("--diagnose", is_flag=True, help="Diagnose the traces at the end.")
+def command(
+    steps: int,
+    skip: int,
+    ranks: str,
+    output: Path,
+    no_shapes: bool,
+    memory: bool,
+    diagnose: bool,
+) -> int:
+    """Run COMMAND (torchrun, accelerate launch, srun, a script) and record some of its steps.
+
+    The job runs to its own end with its own output; the script is not changed. The exit status is
+    the command's.
+    """
+    from advisor.profile import files, own
+    from advisor.profile.hook.order import Order
+    from advisor.record import parse_ranks
+
+    line = own_command()
+    if not line:
+        raise click.UsageError("write the job's command after --, as you start it")
+    folder = files.next_free(output)
+    chosen = parse_ranks(ranks)
+    asked = Order(
+        str(folder.resolve()),
+        warmup=skip,
+        traced=steps,
+        ranks=None if chosen is None else tuple(chosen),
+        record_shapes=not no_shapes,
+        record_memory=memory,
+    )
+    status = own.attached(line, asked, dict(os.environ))
+    written = files.traces(folder)
+    for path in written:
+        click.echo(f"advisor: wrote {path}", err=True)
+    if not written:
+        raise _nothing(folder, own.results(folder), chosen, skip, status)
+    if diagnose:
+        from advisor import api
+
+        with api.load(folder, command="advisor record --diagnose") as run:
+            click.echo(run.render("text"))
+    else:
+        click.echo(f"advisor: next: advisor diagnose {folder}", err=True)
+    return status
+
+
+def _nothing(
+    folder: Path, left: list[dict[str, Any]], chosen: Sequence[int] | None, skip: int, status: int
+) -> AdvisorError:
+    """Why there is no trace, and what to do."""
+    from advisor.profile.own import why_nothing
+
+    if left and chosen is not None:
+        world = int(left[0]["world_size"])
+        if not any(rank < world for rank in chosen):
+            return AdvisorError(
+                f"nothing was recorded: none of --ranks is a rank of this job (0 to {world - 1})",
+                hint="--ranks all, or some of them",
+            )
+    failed = f"the command ended with status {status}; " if status else ""
+    why, hint = why_nothing(folder)
+    return AdvisorError(f"{failed}nothing was recorded: {why}", hint=f"{hint} (--skip {skip})")

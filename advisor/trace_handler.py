@@ -1,0 +1,60 @@
+"""What torch.profiler calls when a trace is ready: it is kept by rank, and rank 0 says the verdict.
+
+``profile(..., on_trace_ready=advisor.trace_handler("traces"))``
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+_WAIT_FOR_RANKS_S = 60.0
+
+
+def trace_handler(
+    folder: str | Path = "advisor-traces", *, diagnose: bool = True
+) -> Callable[[Any], None]:
+    """A handler that writes ``folder``/cycle-N/rankR.json.gz for the N-th cycle of the schedule.
+
+    With ``diagnose`` rank 0 waits for the other ranks' files (a minute at most) and prints what the
+    cycle shows; training goes on when it is done.
+    """
+    cycle = 0
+
+    def ready(profiler: Any) -> None:
+        nonlocal cycle
+        from advisor.profile import files
+        from advisor.profile.recorder import rank_and_world
+
+        cycle += 1
+        rank, world_size = rank_and_world()
+        into = Path(folder) / f"cycle-{cycle}"
+        into.mkdir(parents=True, exist_ok=True)
+        path = files.trace(into, rank)
+        # The suffix stays last: torch compresses by it.
+        temporary = path.with_name(f".partial-{path.name}")
+        profiler.export_chrome_trace(str(temporary))
+        temporary.replace(path)
+        if diagnose and rank == 0:
+            _say(into, world_size)
+
+    return ready
+
+
+def _say(folder: Path, world_size: int) -> None:
+    """Print the verdict; a trace that cannot be read is said so and ends no training."""
+    from advisor import api
+    from advisor.errors import AdvisorError
+
+    deadline = time.monotonic() + _WAIT_FOR_RANKS_S
+    while len(list(folder.glob("rank*.json.gz"))) < world_size and time.monotonic() < deadline:
+        time.sleep(0.2)
+    try:
+        with api.load(folder, command="advisor.trace_handler") as run:
+            click.echo(run.render("text"))
+    except AdvisorError as error:
+        click.echo(f"advisor: {error}", err=True)

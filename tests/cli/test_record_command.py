@@ -1,0 +1,70 @@
+"""`advisor record -- COMMAND` and the handler for torch.profiler, on a real script."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("torch")
+
+from advisor import api
+from advisor.cli.record import command
+from advisor.profile import files
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "ddp.py"
+LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+
+
+@pytest.mark.slow
+def test_a_launchers_ranks_are_recorded_and_the_job_runs_to_its_end(tmp_path: Path) -> None:
+    saved, traces = tmp_path / "saved", tmp_path / "traces"
+    job = [*LAUNCH, str(SCRIPT), "--width", "64", "--steps", "12", "--save-every", "5",
+           "--out", str(saved)]  # fmt: skip
+    asked = ["--skip", "2", "--steps", "3", "-o", str(traces)]
+    result = CliRunner().invoke(command, [*asked, "--", *job], standalone_mode=False)
+    assert result.exception is None
+    assert result.return_value == 0
+    assert [path.name for path in files.traces(traces)] == ["rank0.json.gz", "rank1.json.gz"]
+    assert (saved / "last.pt").is_file()  # the job's own checkpoints are its own
+    with api.load(traces) as run:
+        assert run.steps().groupby("rank").size().to_dict() == {0: 3, 1: 3}
+
+
+def test_a_second_recording_takes_the_next_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "traces"
+    assert files.next_free(folder) == folder
+    for name in ("traces", "traces-2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rank0.json.gz").write_bytes(b"x")
+    assert files.next_free(folder) == tmp_path / "traces-3"
+
+
+def test_a_command_that_records_nothing_says_what_to_do(tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, ["-o", str(tmp_path / "t"), "--", "true"])
+    assert "did not load the recorder" in str(result.exception)
+    assert "write the job's command after --" in CliRunner().invoke(command, []).output
+
+
+@pytest.mark.slow
+def test_the_handler_keeps_each_cycle_and_says_its_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    import advisor
+
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    plan = schedule(wait=0, warmup=1, active=2, repeat=2)
+    handler = advisor.trace_handler(tmp_path)
+    with profile(activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=handler) as p:
+        for _ in range(6):
+            model(torch.ones(2, 8)).sum().backward()
+            optimizer.step()
+            p.step()
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["cycle-1", "cycle-2"]
+    assert capsys.readouterr().out.count("VERDICT") == 2

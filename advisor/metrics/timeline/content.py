@@ -31,7 +31,7 @@ ENGINES: tuple[tuple[str, str], ...] = (
 TRAINING = (
     r"^autograd::engine|^Optimizer\.(step|zero_grad)#|AccumulateGrad|Backward\d*$|^FSDP::\w*backward"
     r"|DistributedDataParallel\.forward|^## backward|^backward-compute$|^grads-"
-    r"|(?i:_bwd|_backward|wgrad|dgrad|multi_tensor_apply)"
+    r"|(?i:_bwd|_backward|wgrad|dgrad|multi_tensor_apply.*(adam|lamb|sgd))"
 )
 _MOST_NAMED = 5
 # Matrix products, convolutions and attention, and which of them work on 16 bits or fewer, by their

@@ -158,8 +158,13 @@ def gain(finding: Finding, per: str = "per step") -> str:
 
 
 def confidence(finding: Finding) -> str:
-    """How the gain was found out; '' where no gain is claimed."""
-    return CONFIDENCE_WORDS[finding.confidence] if finding.savings_ns is not None else ""
+    """How sure the cause is and how its gain was found out; '' where no gain is claimed."""
+    if finding.savings_ns is None:
+        return ""
+    how = CONFIDENCE_WORDS[finding.confidence]
+    if finding.probability is None:
+        return how
+    return say(SUMMARY, "confidence", {"probability": finding.probability, "how": how})
 
 
 def place(finding: Finding) -> str:

@@ -208,6 +208,7 @@ STEPS = {
 
 
 SUMMARY = {
+    "confidence": "the cause is real with {{ probability | pct }}; {{ how }}",
     "checks": "{{ findings }} finding{{ 's' if findings != 1 }} · {{ passed }} "
     "check{{ 's' if passed != 1 }} passed"
     "{% if lacking %} · {{ lacking }} need{{ 's' if lacking == 1 }} more data{{ why_not }}"

@@ -26,8 +26,9 @@ _DTYPES = {
     "fp32": ("Float", "f32", "float"),
     "uint8": ("Byte", "u8", "unsigned char"),
     "int64": ("Long", "i64", "long int"),
+    "int32": ("Int", "u32", "int"),  # signed sums run as unsigned ones
 }
-_WIDTH = {"bf16": 2, "fp32": 4, "uint8": 1, "int64": 8}
+_WIDTH = {"bf16": 2, "fp32": 4, "uint8": 1, "int64": 8, "int32": 4}
 _MANY = 30
 """Kineto cuts lists of more ranks (libkineto/src/output_json.cpp)."""
 
@@ -224,7 +225,7 @@ class Communicator:
                 "reduce_scatter": "ReduceScatter", "broadcast": "Broadcast"}.get(op)  # fmt: skip
         if version < (2, 19):
             long = {"bf16": "__nv_bfloat16", "f32": "float", "u8": "uint8_t",
-                    "i64": "int64_t"}.get(short, "int8_t")  # fmt: skip
+                    "i64": "int64_t", "u32": "uint32_t"}.get(short, "int8_t")  # fmt: skip
             if stem is None:
                 return f"ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t({storage})"
             kind = long if reduced else "int8_t"

@@ -100,7 +100,7 @@ def _backward(e: Emitter, formed: list[tuple[int, list[int]]], *, accumulate: bo
     manual = job.manual_gradients
     ready = list(formed) if not manual else []
     if job.unused_scan_ns and formed:
-        out.begin("torch::distributed::reducer::search_unused_parameters")
+        out.begin("torch.distributed.ddp.reducer::search_unused_parameters")
         out.work(float(job.unused_scan_ns))
         out.end()
     for layer in reversed(range(job.layers)):
@@ -110,6 +110,12 @@ def _backward(e: Emitter, formed: list[tuple[int, list[int]]], *, accumulate: bo
         while ready and ready[0][0] == layer:
             _, sizes = ready.pop(0)
             events.append(e.collective("all_reduce", group, sum(sizes), job.grad_dtype))
+    if job.unused_scan_ns and formed:  # the map of parameters that were used, after the last bucket
+        count = job.layers * len(tensors(job))
+        out.begin("aten::copy_")
+        out.copy("HtoD", count * 4)
+        out.end()
+        events.append(e.collective("all_reduce", group, count, "int32"))
     for event in events:
         e.wait(event, group)
     out.thread(MAIN)

@@ -1,4 +1,4 @@
-"""Tests of traces run twice: with the scanner in C, and with the database's parser alone."""
+"""Tests of traces run with the scanner in C, and, in full, with the database's parser alone too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture(scope="module", params=["scanner", "database"])
+@pytest.fixture(
+    scope="module", params=["scanner", pytest.param("database", marks=pytest.mark.slow)]
+)
 def both_paths(request: pytest.FixtureRequest) -> Iterator[str]:
     """Which of the two reads regular chunks; of module scope, as properties want it."""
     before = os.environ.get("ADVISOR_NATIVE")

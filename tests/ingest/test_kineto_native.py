@@ -290,6 +290,7 @@ def _mostly_usual(drawn: tuple[dict[str, Any], dict[str, Any], int]) -> list[dic
     return [event(0), {**usual, **changed}, *([other] if few == 6 else [])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lean", "merged"), [(False, False), (True, False), (False, True)])
 def test_any_event_is_read_alike_or_refused(*, lean: bool, merged: bool) -> None:
     both = Differential(lean=lean, merged=merged)
@@ -337,6 +338,7 @@ def test_classes_are_those_of_the_database() -> None:
                     assert keeps_shapes(name) == asks, name
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_mutations_under_the_address_sanitizer(tmp_path: Path) -> None:
     """GIVEN damaged chunks in buffers of their exact size THEN nothing is read beyond them."""

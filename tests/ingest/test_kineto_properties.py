@@ -18,7 +18,7 @@ from advisor.ingest.readers.kineto.repair import Repairer
 from advisor.ingest.readers.kineto.reread import Reread, reread_all, reread_chunks
 from tests.support.traces import LAYOUTS, names, read
 
-pytestmark = pytest.mark.usefixtures("both_paths")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("both_paths")]
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),

@@ -154,11 +154,13 @@ def _reducing(module: ModuleType, policy: Any, precision: str) -> Any:
 
 
 def _made_by() -> str:
-    """The library whose code asks for the wrapper; '' where the script itself does."""
-    frame = sys._getframe(2)
+    """The outermost library whose code asks for the wrapper; '' where the script itself does.
+
+    A Trainer of Hugging Face builds DDP through Accelerate, and is set by its own arguments.
+    """
+    found, frame = "", sys._getframe(2)
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).split(".")[0]
-        if package in _LIBRARIES:
-            return package
+        found = package if package in _LIBRARIES else found
         frame = frame.f_back  # type: ignore[assignment]
-    return ""
+    return found

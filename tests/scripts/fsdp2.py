@@ -1,0 +1,36 @@
+"""FSDP2 as torch's tutorial writes it: a unit for each layer and the root, with accumulation."""
+
+import argparse
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--accumulate", type=int, default=1)
+    parser.add_argument("--fault", choices=["sync-always"])
+    args = parser.parse_args()
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),))
+    model = nn.Sequential(*[nn.Sequential(nn.Linear(256, 256), nn.GELU()) for _ in range(4)])
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(args.steps):
+        for micro in range(args.accumulate):
+            last = micro == args.accumulate - 1
+            model.set_requires_gradient_sync(last or args.fault == "sync-always")
+            model(torch.randn(16, 256)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

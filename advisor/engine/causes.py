@@ -55,14 +55,14 @@ def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> lis
 
     Time counts by the geometric mean of its middle and the low end of its interval, times the
     probability of the cause: of two causes that may give back as much, the surer one comes first,
-    and what more likely gives nothing last. Where that is a tie too, a rule's ``first_in_ties``
-    decides.
+    then what more likely gives nothing, and last what has no gain. Where that is a tie too, a
+    rule's ``first_in_ties`` decides.
     """
     ordered = sorted(
         findings,
         key=lambda item: (
             SEVERITY_ORDER[item.severity],
-            is_option(item),
+            (1 if is_option(item) else 0) if item.savings_ns else 2,
             -_sure_ns(item),
             -(item.savings_ns or 0),
             item.rule,

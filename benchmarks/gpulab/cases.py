@@ -105,7 +105,8 @@ def _edited(seed: int) -> list[Plan]:
             if form in FORMS:
                 job = replace(job, **FORMS[form])
             if form == "one-step-files":
-                job = replace(job, steps=max(job.steps, 5))
+                # The profiler stops after each step, so none runs into the next.
+                job = replace(job, steps=max(job.steps, 5), blocking_every="step")
             edit = form if form in edits.KINDS else ""
             name = f"{form}-healthy" if control else f"{form}-{kind}"
             made.append(

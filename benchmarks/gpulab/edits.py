@@ -88,12 +88,27 @@ def _per_step(path: Path) -> None:
     launched = _launch_steps(lines, steps)
     name = path.name.replace(".pt.trace.json.gz", "").replace(".json.gz", "")
     for number, start, end in steps[1:4]:
-        kept = [line for line in lines if _belongs(line, number, start, end, launched)]
+        kept = [
+            _own_window(line, start, end)
+            for line in lines
+            if _belongs(line, number, start, end, launched)
+        ]
         kept[-2] = kept[-2].rstrip(",")
         last = max(i for i, line in enumerate(kept) if line.startswith('{"') and i)
         kept[last] = kept[last].rstrip(",")
         _store(path.with_name(f"{name}.step{number}.pt.trace.json.gz"), "\n".join(kept))
     path.unlink()
+
+
+def _own_window(line: str, start: float, end: float) -> str:
+    """Each recording has its own start, end and span, and names its threads within them."""
+    if '"cat": "Trace"' in line:
+        line = re.sub(r'"dur": [\d.]+', f'"dur": {end - start:.3f}', line)
+    elif "Record Window End" in line:
+        return _TS.sub(f'"ts": {end:.3f}', line)
+    elif not line.startswith('{"name"'):
+        return line
+    return _TS.sub(f'"ts": {start:.3f}', line)
 
 
 def _launch_steps(lines: list[str], steps: list[tuple[int, float, float]]) -> dict[str, int]:
@@ -108,7 +123,7 @@ def _launch_steps(lines: list[str], steps: list[tuple[int, float, float]]) -> di
 
 
 def _belongs(line: str, number: int, start: float, end: float, launched: dict[str, int]) -> bool:
-    if not line.startswith('{"ph"'):
+    if not line.startswith('{"ph"') or '"cat": "Trace"' in line:
         return True  # header, names, end
     if '"cat": "kernel"' in line[:60] or '"cat": "gpu_mem' in line[:60] or (
         '"cat": "ac2g"' in line and '"ph": "f"' in line[:20]

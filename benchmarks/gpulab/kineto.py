@@ -60,7 +60,8 @@ class Clock:
         return f"{total // 1000}.{total % 1000:03d}"
 
     def span(self, ns: float) -> str:
-        """A duration in us."""
+        """A duration in us, by the same clock."""
+        ns *= self.rate
         return f"{ns / 1000:.0f}" if self.whole else f"{ns / 1000:.3f}"
 
 

@@ -34,7 +34,8 @@ _FILE_HOST = re.compile(
 )
 # Names that people give to workers instead: they name no host.
 _NO_HOST = re.compile(
-    r"(?:.*[-_.])?(?:global_?|local_?)?(?:rank|worker|gpu|trace|proc(?:ess)?)s?[-_.]?\d*",
+    r"(?:.*[-_.])?(?:global_?|local_?)?(?:rank|worker|gpu|trace|proc(?:ess)?)s?[-_.]?\d*"
+    r"(?:[-_.](?:step|iter(?:ation)?|epoch)[-_.]?\d*)?",
     re.IGNORECASE,
 )
 

@@ -158,8 +158,8 @@ def test_force_knows_reports_with_merged_findings_again(
     forms = "text,html,json,junit,markdown,github"
     command = ["diagnose", str(fixture), "-q", "--format", forms, "-o", f"{tmp_path}/out/"]
     assert _run(capsys, *command) == (0, "")
-    markdown = tmp_path / "out" / "report.md"
-    assert "merged into" in markdown.read_text()
+    written = json.loads((tmp_path / "out" / "findings.json").read_text())
+    assert any(finding["merged"] for finding in written["findings"])
     assert "pass --force" in _run(capsys, *command)[1]
     assert _run(capsys, *command, "--force") == (0, "")
 

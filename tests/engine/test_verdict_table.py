@@ -40,7 +40,8 @@ def finding(
     ends = {} if gain is None else {"savings_low_ns": gain // 2, "savings_high_ns": 3 * gain // 2}
     fields: dict[str, Any] = {
         "id": rule, "run": "r", "rule": rule, "severity": Severity.WARNING, "title": "It is slow",
-        "message": "m", "savings_ns": gain, "probability": probability, **ends, **more,
+        "message": "m", "savings_ns": gain, "probability": probability,
+        "savings_share": gain and gain / FACTS.step_ns, **ends, **more,
     }  # fmt: skip
     return Finding(**fields)
 

@@ -205,7 +205,7 @@ def test_dumps_and_logs_in_folders_of_their_own_become_runs(tmp_path: Path) -> N
     assert "a folder of its own" in page
     lacks = {item.reason for item in report.outcomes if item.reason.startswith("no NCCL log")}
     assert lacks
-    assert all("with this recording" in reason for reason in lacks), lacks
+    assert all("of this run" in reason for reason in lacks), lacks
 
 
 def test_a_file_that_can_be_of_any_job_is_named(tmp_path: Path) -> None:

@@ -15,10 +15,8 @@ from click.testing import CliRunner
 
 import advisor
 from advisor.cli.diagnose import command
-from advisor.engine import facts
 from advisor.errors import AdvisorError
 from advisor.ingest import ingest
-from advisor.ingest.unknown import NOT_READ
 from advisor.store.store import Store
 from tests.support.traces import event, kineto
 
@@ -131,10 +129,6 @@ def test_lost_records_of_a_log_are_told_with_their_reasons(tmp_path: Path) -> No
     assert told in done.stderr.splitlines()
     with advisor.load(log) as run:
         assert told.strip() in [note.text for note in run.diagnose().runs[0].notes]
-
-
-def test_what_is_no_trace_is_called_the_same_everywhere() -> None:
-    assert facts._NOT_READ == NOT_READ
 
 
 def test_a_compressed_file_that_is_whole_is_read(tmp_path: Path) -> None:

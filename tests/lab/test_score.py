@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.findings import Finding, FindingsReport, Severity, Verdict
+from advisor.findings import Finding, FindingsReport, Severity, Verdict, VerdictKind
 from benchmarks.lab import case as lab_case
 from benchmarks.lab import score, table
 from benchmarks.lab.case import Case, Place, Truth
@@ -40,7 +40,11 @@ def report(*findings: Finding) -> FindingsReport:
     return FindingsReport(
         advisor_version="0",
         runs=[],
-        verdict=Verdict(title="", cause=findings[0].rule if findings else "healthy"),
+        verdict=Verdict(
+            kind=VerdictKind.SURE if findings else VerdictKind.HEALTHY,
+            title="",
+            cause=findings[0].rule if findings else "healthy",
+        ),
         outcomes=[],
         findings=list(findings),
     )

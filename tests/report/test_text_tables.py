@@ -120,11 +120,16 @@ def test_the_verdict_above_is_not_said_twice() -> None:
     report = make_report()
     report.runs = [
         summary().model_copy(
-            update={"run": name, "verdict": Verdict(title=f"{name} is slow", cause="unknown")}
+            update={
+                "run": name,
+                "verdict": Verdict(
+                    kind=VerdictKind.INCONCLUSIVE, title=f"{name} is slow", cause="unknown"
+                ),
+            }
         )
         for name in ("job0", "job1")
     ]
-    report.verdict = report.verdict.model_copy(update={"title": "job1: job1 is slow"})
+    report.verdict = report.verdict.model_copy(update={"title": "job1 is slow", "run": "job1"})
     text = render(report, None, "text")
     assert text.count("job1 is slow") == 1
     assert "job1 (4 ranks): see above" in text

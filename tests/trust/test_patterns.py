@@ -23,7 +23,7 @@ import advisor
 from tests.trust.pumping import pumped
 
 _METHODS = frozenset({"match", "search", "fullmatch", "sub", "findall", "finditer", "split"})
-_LIMIT_S = 1.5
+_LIMIT_S = 0.5
 _NEEDS_TORCH = ("advisor.profile.", "advisor.integrations", "advisor.record", "advisor.__main__")
 _NO_MODULE = "native._scan"  # the scanner in C
 
@@ -55,7 +55,7 @@ def test_patterns_are_linear(name: str) -> None:
 
 
 def test_a_polynomial_pattern_is_seen() -> None:
-    assert _slow_text(re.compile(r"\s*,\s*x"), "search") is not None
+    assert _slow_text(re.compile(r"(?:\s+,?)+x"), "match") is not None
     assert _slow_text(re.compile(r"(?:<!--.*?-->\s*)*<a"), "match") is not None
     assert _slow_text(re.compile(r"a{1,9} \d+"), "match") is None
 

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-_VIEW = re.compile(r"((?:^--[^\n]*\n)*)^CREATE VIEW (\w+) AS\b(.*?);$", re.MULTILINE | re.DOTALL)
+_VIEW = re.compile(
+    r"^CREATE VIEW (\w+) AS\b((?:(?!;$|^CREATE VIEW).)*+);$", re.MULTILINE | re.DOTALL
+)
 _COMMENT = re.compile(r"--[^\n]*")
-_COLUMN = re.compile(r"(\w+)[,)]*\s+-- ([^\n]*)$", re.MULTILINE)
+_COLUMN = re.compile(r"\b(\w+)[,)]*\s+-- ([^\n]*)$", re.MULTILINE)
 _NOTE = re.compile(r"--   (\w+): (.*)")
 _WORD = re.compile(r"\w+")
 
@@ -39,14 +41,23 @@ class View:
     words: frozenset[str]
 
 
+def _comment_above(text: str) -> str:
+    """The lines of comment that end ``text``."""
+    lines = text.splitlines()
+    first = next((at for at in range(len(lines), 0, -1) if not lines[at - 1].startswith("--")), 0)
+    return "\n".join(lines[first:])
+
+
 @cache
 def views() -> dict[str, View]:
     """All views by name, each after those that it reads."""
     texts: dict[str, tuple[str, str, str]] = {}
     for file in sorted(resources.files(__name__).iterdir(), key=lambda file: file.name):
         if file.name.endswith(".sql"):
-            for about, name, body in _VIEW.findall(file.read_text(encoding="utf-8")):
-                texts[name] = file.name.removesuffix(".sql"), about, body
+            text = file.read_text(encoding="utf-8")
+            for view in _VIEW.finditer(text):
+                about = _comment_above(text[: view.start()])
+                texts[view[1]] = file.name.removesuffix(".sql"), about, view[2]
     found: dict[str, View] = {}
 
     def add(name: str) -> None:

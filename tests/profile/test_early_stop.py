@@ -71,15 +71,11 @@ def test_a_losing_trial_keeps_its_steps_and_says_so(tmp_path: Path) -> None:
     settings = {"number": 0, "is_baseline": False, "purpose": "search", "timeout_s": 120.0}
     job = ReferenceJob(workload)
     # WHEN it runs
-    lost = run_trial(
-        ReferenceJob(workload), {}, tmp_path / "lost", stop_above_cost=1e-3, **settings
-    )  # type: ignore[arg-type]
+    lost = run_trial(job, {}, tmp_path / "lost", stop_above_cost=1e-3, **settings)  # type: ignore[arg-type]
     # THEN it ends at the first look, with its steps and no trace; without the limit it goes on
     assert (lost.status, len(lost.step_ns)) == ("stopped early", STEPS_BETWEEN_LOOKS)
     assert lost.median_ns > 0
     assert not list((tmp_path / "lost").glob("rank*.json.gz"))
-    whole = run_trial(
-        ReferenceJob(workload), {}, tmp_path / "whole", stop_above_cost=1e12, **settings
-    )  # type: ignore[arg-type]
+    whole = run_trial(job, {}, tmp_path / "whole", stop_above_cost=1e12, **settings)  # type: ignore[arg-type]
     assert (whole.status, len(whole.step_ns)) == ("ok", 15)
     assert len(list((tmp_path / "whole").glob("rank*.json.gz"))) == 2

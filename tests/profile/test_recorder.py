@@ -19,6 +19,8 @@ import advisor  # noqa: E402
 from advisor.errors import AdvisorError  # noqa: E402
 from advisor.record import parse_ranks  # noqa: E402
 
+# On a busy machine a gloo rank of torch 2.13 may abort after its script has ended.
+_TORCH_ABORTS = "terminate called without an active exception"
 SCRIPT = """
 import sys, torch, torch.distributed as dist, torch.nn as nn
 dist.init_process_group("gloo")
@@ -99,26 +101,31 @@ def test_no_hook_is_left_behind(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_unchanged_script_under_torchrun(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
         *("-m", "advisor.record", "--skip", "2", "--steps", "3", "--diagnose"),
         *("train.py", "9", "--flag-of-the-script"),
     ]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
-    )
+    for attempt in range(3):
+        place = tmp_path / str(attempt)
+        place.mkdir()
+        (place / "train.py").write_text(SCRIPT)
+        done = subprocess.run(
+            command,
+            cwd=place,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
+        )
+        if _TORCH_ABORTS not in done.stderr:
+            break
     assert done.returncode == 0, done.stderr
     assert "finished ['9', '--flag-of-the-script']" in done.stdout
     assert "VERDICT" in done.stdout
     for rank in (0, 1):
-        assert len(steps_in(tmp_path / "advisor-traces" / f"rank{rank}.json.gz")) == 3
+        assert len(steps_in(place / "advisor-traces" / f"rank{rank}.json.gz")) == 3
 
 
 EIGHT_RANKS = [f"rank{rank}.json.gz" for rank in range(8)]

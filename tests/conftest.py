@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from advisor import api
 from tests.support.read_once import reading_once
@@ -16,6 +17,9 @@ from tests.support.read_once import reading_once
 # examples every time: a check must not fail by chance; benchmarks/fuzz looks for new ones.
 settings.register_profile("advisor", deadline=None, derandomize=True)
 settings.load_profile("advisor")
+# Hypothesis also draws constants that it finds in the modules of this checkout that are imported
+# when an example is made, which depends on the tests before it. It has no setting for that.
+providers._get_local_constants = lambda: providers._local_constants
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError
@@ -18,7 +18,7 @@ from advisor.ingest.readers.kineto.repair import Repairer
 from advisor.ingest.readers.kineto.reread import Reread, reread_all, reread_chunks
 from tests.support.traces import LAYOUTS, names, read
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("both_paths")]
+pytestmark = pytest.mark.slow
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -128,16 +128,43 @@ def test_no_event_before_the_damage_is_lost(
     assert found[:whole] == expected
 
 
-@given(_EVENTS, st.sampled_from(sorted(LAYOUTS)), st.data())
-@settings(max_examples=60, deadline=None)
+_PLAIN = {"ph": "X", "ts": 0, "name": ""}
+_CHILDREN = {"children": [{"ph": "X", "name": "nested"}] * 2}
+_SAME_KEYS = {
+    "list": [
+        {"name": "nested", "ph": "X", "ts": 1, "args": _CHILDREN},
+        {"ph": "X", "name": "nested", "ts": 1},
+    ]
+}
+
+
+@given(
+    _EVENTS,
+    st.sampled_from(sorted(LAYOUTS)),
+    st.integers(0, 1 << 16),
+    st.sampled_from([b"", *(bytes([byte]) for byte in b'{}[],:"\\x')]),
+    st.integers(0, 1),
+)
+@example(  # the object in the arguments has the keys of an event before it, in their order
+    [
+        *[_PLAIN] * 3,
+        {"ph": "X", "name": "", "ts": 0},
+        {"ph": "X", "ts": 0, "args": _SAME_KEYS, "name": ""},
+    ],
+    "compact",
+    433 - 137,
+    b"",
+    1,
+)
+@settings(max_examples=100, deadline=None)
 def test_nothing_inside_an_event_becomes_one(
-    events: list[dict[str, Any]], layout: str, data: st.DataObject
+    events: list[dict[str, Any]], layout: str, place: int, put: bytes, removed: int
 ) -> None:
     """GIVEN one byte put in, taken out or changed THEN no object out of arguments is read."""
     text = LAYOUTS[layout](events).encode()
-    at = data.draw(st.integers(text.index(b"[", text.index(b"traceEvents")) + 1, len(text) - 1))
-    put = data.draw(st.sampled_from([b"", *(bytes([byte]) for byte in b'{}[],:"\\x')]))
-    damaged = text[:at] + put + text[at + data.draw(st.integers(0, 1)) :]
+    first = text.index(b"[", text.index(b"traceEvents")) + 1
+    at = first + place % (len(text) - first)
+    damaged = text[:at] + put + text[at + removed :]
     cutter = Cutter(_pieces(damaged, 1 << 20), DEFAULT_LIMITS)
     assert list(cutter.chunks()) == []
     repairer = Repairer(iter([cutter.last]), DEFAULT_LIMITS, separator=cutter.separator)
@@ -146,6 +173,7 @@ def test_nothing_inside_an_event_becomes_one(
     assert not [name for name in found if str(name).startswith("nested") and name not in own]
 
 
+@pytest.mark.usefixtures("both_paths")
 @given(st.binary(max_size=300))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_bytes_end_in_events_or_one_clear_error(noise: bytes) -> None:

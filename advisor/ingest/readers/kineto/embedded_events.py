@@ -2,7 +2,9 @@
 
 Where the arguments of an event hold a list of objects, damage behind the list's opening bracket
 lets that go on: the events that follow look like its items, to the end of the file. They are told
-by their keys: events of this trace have them in the same order, and nested objects do not.
+by their keys: events of this trace have them in the same order, and nested objects do not. Keys
+alone are no proof (a short list of objects may have them by chance): the text behind has to lead
+out of the list of events to the end of the file, or more of them follow than an event holds.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 
 from advisor.ingest.compression import Limits
 from advisor.ingest.readers.kineto.event_text import parse_event
+from advisor.ingest.readers.kineto.lost_bytes import MANY
 from advisor.ingest.readers.kineto.nesting import EVENT_START, KEYS, Nesting, State
 from advisor.ingest.readers.kineto.resync import Level, Resync
 from advisor.ingest.readers.kineto.window import Window
@@ -76,7 +79,8 @@ class EmbeddedEvents:
             at = after
             if self._is_own(event) and self._goes_on(after):
                 verdict = self._resync.follow(found, start)
-                if verdict.level is not Level.INSIDE:
+                many = verdict.level is Level.UNKNOWN and verdict.passed >= MANY
+                if many or verdict.level is Level.LIST:
                     return found
                 at = max(at, verdict.at)
         return None

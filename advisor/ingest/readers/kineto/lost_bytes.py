@@ -28,7 +28,7 @@ PHASE = b'"ph"'
 _VISIBLE = bytes({*range(32, 256), *b"\t\n\r"})
 _GARBLED = 16
 """So many control characters in what was passed over: it was overwritten."""
-_MANY = 16
+MANY = 16
 """So many phases in what was passed over: it is more than an event with a few like it inside."""
 
 
@@ -101,7 +101,7 @@ class LostBytes:
 
 def has_many(data: bytes | bytearray, start: int, end: int) -> bool:
     """Whether a stretch of text holds so many events that it cannot have been one."""
-    return data.count(PHASE, max(start, 0), end) >= _MANY
+    return data.count(PHASE, max(start, 0), end) >= MANY
 
 
 def has_hole(data: bytes | bytearray, start: int, end: int) -> bool:

@@ -242,7 +242,8 @@ class Resync:
                 break
         if outer is not None:
             return Verdict(Level.INSIDE, outer, 0, closed)
-        return Verdict(Level.LIST, at, 0, closed)
+        whole = closed <= 1 and (at >= limit or not window.byte(at))
+        return Verdict(Level.LIST if whole else Level.UNKNOWN, at, 0, closed)
 
     def member_end(self, at: int, limit: int) -> int | None:
         """Offset after a value, or a key and its value; None where there is none."""

@@ -191,6 +191,7 @@ def load(
     leave_out: Collection[Path] = (),
     command: str = "",
     progress: Any = None,
+    share: bool = False,
 ) -> Run:
     """Read traces, logs and dumps (files, directories, globs) of one run, and derive everything.
 
@@ -199,13 +200,19 @@ def load(
     A single store (``RUN.duckdb`` or a Parquet dataset made by ``advisor ingest``) is opened
     instead of read again. With ``store`` the tables are kept in that file, else in memory.
     ``leave_out`` are files that are not read, though they are among ``paths``.
+    With ``share`` pseudonyms stand for hosts, users and paths in all tables but those of events.
     Raises AdvisorError with what, where and what to do.
     """
     from advisor.ingest.from_store import is_derived
 
     if not paths:
         raise AdvisorError("nothing to read", hint="name a trace, a directory or a glob")
-    if store is None and len(paths) == 1 and is_store(Path(paths[0])):
+    if store is not None and share:
+        raise AdvisorError(
+            "a store is not made to be shared: it holds every event as recorded",
+            hint="leave --store out, or --share",
+        )
+    if store is None and not share and len(paths) == 1 and is_store(Path(paths[0])):
         opened = Store.open(Path(paths[0]))
         if is_derived(opened):
             return Run(opened, command=command)
@@ -214,9 +221,15 @@ def load(
             return _derived(opened, command=command)
         opened.close()
     made = Store.create(Path(store) if store is not None else None, force=force)
-    return _read(
+    read = _read(
         made, {run: paths}, lean=lean, leave_out=leave_out, command=command, progress=progress
     )
+    if share:
+        from advisor.config.share_key import share_key
+        from advisor.store.pseudonyms import hide_names
+
+        hide_names(made, share_key())
+    return read
 
 
 def run_names(paths: Sequence[PathLike]) -> list[str]:

@@ -14,6 +14,7 @@ from advisor.cli._output import Output, say_some, use_color
 from advisor.cli._progress import progress_bar
 from advisor.cli._targets import refuse_inputs
 from advisor.errors import AdvisorError
+from advisor.store.atomic_files import PRIVATE
 
 if TYPE_CHECKING:
     from advisor.findings import FindingsReport, Note
@@ -37,6 +38,7 @@ class Diagnosis:
     lean: bool
     force: bool
     command: str
+    share: bool = False
 
     def run(self, leave_out: frozenset[Path] = frozenset()) -> bool:
         """Write every output; whether a finding is as severe as ``fail_on``."""
@@ -52,6 +54,7 @@ class Diagnosis:
                 leave_out=leave_out,
                 command=self.command,
                 progress=progress,
+                share=self.share,
             )
         with run:
             report = run.diagnose(**self.rules)
@@ -60,7 +63,7 @@ class Diagnosis:
             for item in self.outputs:
                 coloured = use_color(self.color, to_file=item.path is not None)
                 options = {"verbose": self.verbose, "color": coloured} if item.is_text else {}
-                _emit(item, run.render(item.format, **options), quiet=self.quiet)
+                _emit(item, run.render(item.format, **options), quiet=self.quiet, share=self.share)
             if self.store is not None:
                 run.store.save()
                 if not self.quiet:
@@ -101,12 +104,12 @@ def check_store(
         raise AdvisorError("is to be both the store and a report", where=str(store))
 
 
-def _emit(item: Output, text: str, *, quiet: bool) -> None:
+def _emit(item: Output, text: str, *, quiet: bool, share: bool) -> None:
     if item.path is None:
         # Colours were decided on: left to itself, click takes them out on a pipe.
         click.echo(text, nl=not text.endswith("\n"), color=True)
         return
-    item.write(text)
+    item.write(text, mode=0o644 if share else PRIVATE)
     if not quiet:
         click.echo(f"Wrote {item.path}", err=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 from advisor.cli._marks import marked
 from advisor.cli._targets import check_report_target, refuse_inputs
 from advisor.errors import AdvisorError, not_written
+from advisor.store.atomic_files import PRIVATE, write_atomic
 
 _MOST_LINES = 20
 _DEFAULT_NAMES = {
@@ -37,27 +37,18 @@ class Output:
     def is_text(self) -> bool:
         return self.format == "text"
 
-    def write(self, text: str) -> None:
+    def write(self, text: str, *, mode: int = PRIVATE) -> None:
         """Write the file whole or not at all, with the mark by which it is known again.
 
-        Raises AdvisorError when that cannot be done.
+        It is this user's alone, for it may name hosts, paths and commands; a file that is replaced
+        keeps its mode. Raises AdvisorError when it cannot be written.
         """
         assert self.path is not None
         try:
-            self._write(self.path, marked(text, self.format))
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.path, marked(text, self.format), mode=mode)
         except OSError as error:
             raise not_written(error, self.path) from error
-
-    def _write(self, path: Path, text: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        finally:
-            Path(name).unlink(missing_ok=True)
 
 
 def plan_outputs(

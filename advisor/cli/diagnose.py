@@ -69,6 +69,7 @@ def _check_interval(ctx: click.Context, param: click.Parameter, value: float) ->
     is_flag=True,
     help="Keep device events, collectives, annotations and what they rest on.",
 )
+@click.option("--share", is_flag=True, help="Put pseudonyms for hosts, users and paths.")
 @click.option("--force", is_flag=True, help="Replace existing output files.")
 @click.option("--watch", "watching", is_flag=True, help="Diagnose again whenever PATH changes.")
 @click.option("--watch-interval", default=5.0, show_default=True, callback=_check_interval,
@@ -89,6 +90,7 @@ def command(
     quiet: bool,
     color: str,
     lean: bool,
+    share: bool,
     force: bool,
     watching: bool,
     watch_interval: float,
@@ -119,7 +121,8 @@ def command(
         color=color,
         lean=lean,
         force=force,
-        command=_command_line(),
+        command="advisor diagnose --share" if share else _command_line(),
+        share=share,
     )
     if not watching:
         return 1 if once.run() else 0

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 
 from advisor.errors import AdvisorError
+from advisor.store.atomic_files import PRIVATE, kept_mode
 from advisor.store.leftovers import clear_leftovers, partial_file, remove_database
 from advisor.store.parquet import attach_parquet, is_parquet_store, write_parquet
 from advisor.store.running import stoppable
@@ -67,6 +68,7 @@ class Store:
             with database_writing(path):
                 con = stoppable(duckdb.connect(str(temporary) if temporary else ":memory:"))
                 if temporary:
+                    temporary.chmod(PRIVATE)
                     # Nobody reads this file before save() has written it out.
                     con.execute("SET fsync_mode = 'NONE'")
                 con.execute("BEGIN")
@@ -164,6 +166,7 @@ class Store:
             self.con.close()
             with self._temporary.open("rb") as file:
                 os.fsync(file.fileno())
+            self._temporary.chmod(kept_mode(self.path, PRIVATE))
             self._temporary.replace(self.path)
         self._temporary = None
         if self._unsaved is not None:

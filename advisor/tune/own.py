@@ -18,7 +18,7 @@ from advisor.config.sweep import Configuration
 from advisor.profile import own
 from advisor.profile.failures import LaunchError
 from advisor.profile.hook import order
-from advisor.tune.atomic_files import write_atomic
+from advisor.store.atomic_files import write_atomic
 from advisor.tune.job import Timed, settings_of, variables_of
 from advisor.tune.reference import timed
 from advisor.tune.script_words import how_to_write
@@ -129,7 +129,7 @@ class OwnCommand:
             ]
         lines.append(f"exec {own.written(self.job.command)}")
         text = "\n".join(["#!/bin/sh", note.rstrip(), "set -eu", *lines])
-        return [write_atomic(folder / "run.sh", f"{text}\n", mode=0o755)]
+        return [write_atomic(folder / "run.sh", f"{text}\n", mode=0o700)]
 
     def how_to_set(self, changes: Configuration) -> list[str]:
         """A line for each setting of torch: what to write in this script."""

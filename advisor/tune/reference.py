@@ -11,7 +11,7 @@ from typing import Any
 
 from advisor.config.sweep import Configuration
 from advisor.config.workload import Workload
-from advisor.tune.atomic_files import write_atomic
+from advisor.store.atomic_files import write_atomic
 from advisor.tune.job import Timed, environment, settings_of, variables_of
 from advisor.tune.patched import patched_text
 
@@ -104,7 +104,7 @@ class ReferenceJob:
             "torchrun.sh": _torchrun(patched, folder / "recommended-torchrun"),
         }
         for name, line in started.items():
-            written.append(write_atomic(folder / name, f"{script}exec {line}\n", mode=0o755))
+            written.append(write_atomic(folder / name, f"{script}exec {line}\n", mode=0o700))
         return written
 
     def how_to_set(self, changes: Configuration) -> list[str]:

@@ -1,0 +1,167 @@
+"""A report that is made to be shared names no host, user or path, whatever the format."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import advisor
+from advisor.api import Run
+from advisor.cli import diagnose
+from advisor.config.share_key import share_key
+from advisor.errors import AdvisorError
+from advisor.store.pseudonyms import Pseudonyms
+from benchmarks.fuzz import documents
+
+SECRET = ("falcon7", "secretcorp", "alice", "10.20.30.4", "fe80::42", "launchpad", "projectx")
+FORMATS = ("text", "html", "json", "junit", "github", "markdown")
+_KEY = b"k" * 32
+
+
+@pytest.fixture(autouse=True)
+def _own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    """A trace, a log, dumps and an Inspector's file of two secret hosts."""
+    folder = tmp_path / "home" / "alice" / "projectx"
+    folder.mkdir(parents=True)
+    traces = documents.kineto()
+    for rank, trace in enumerate(traces):
+        host = f"falcon7{rank}.secretcorp.lan"
+        trace |= {"host_name": host, "traceName": "/home/alice/projectx/x.json"}
+        for event in trace["traceEvents"]:
+            if event["name"] == "aten::mm":
+                event["name"] = "/home/alice/projectx/launchpad/train.py(12): step"
+        (folder / f"{host}_{100 + rank}.1700000000.pt.trace.json").write_text(json.dumps(trace))
+    head = "falcon70:11:11 [0] NCCL INFO"
+    (folder / "nccl.falcon70.log").write_text(
+        f"{head} NCCL version 2.21.5+cuda12.4\n"
+        f"{head} Bootstrap : Using eth0:10.20.30.4<0>\n"
+        f"{head} NET/Socket : Using [0]eth0:10.20.30.4<0> [1]eth1:fe80::42%eth1<0>\n"
+        f"{head} NCCL_COMM_ID set by environment to 10.20.30.4:5000\n"
+        f"{head} NCCL_TOPO_FILE set by environment to /home/alice/projectx/topo.xml\n"
+        f"{head} comm 0xaa rank 0 nranks 2 cudaDev 0 busId 1000 - Init COMPLETE\n"
+        f"{head} Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n"
+        "falcon70:11:12 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to "
+        "10.20.30.4<5000> failed : Connection refused\n"
+    )
+    dump: Any = documents.flight_recorder()
+    dump["entries"][0]["frames"][0]["filename"] = "/home/alice/projectx/launchpad/train.py"
+    (folder / "fr_trace_0.json").write_text(json.dumps(dump))
+    return folder
+
+
+@pytest.fixture
+def shared(inputs: Path) -> Iterator[Run]:
+    with advisor.load(inputs, share=True, command="advisor diagnose --share") as run:
+        yield run
+
+
+def test_no_format_names_anybody(shared: Run) -> None:
+    for form in FORMATS:
+        text = shared.render(form, **({"verbose": True} if form == "text" else {}))
+        left = [text[max(0, at - 60) : at + 60] for s in SECRET if (at := text.find(s)) >= 0]
+        assert not left, form
+    assert "host-" in shared.render("json")
+
+
+def test_no_derived_table_names_anybody(shared: Run) -> None:
+    """Whatever a rule or a section reads later, one column that is forgotten fails here."""
+    con = shared.store.con
+    for table, column in con.execute(
+        "SELECT table_name, column_name FROM duckdb_columns() WHERE data_type LIKE 'VARCHAR%' "
+        "AND table_name NOT IN ('event', 'comm_event', 'activity') AND NOT internal"
+    ).fetchall():
+        values = con.execute(f'SELECT DISTINCT "{column}"::VARCHAR FROM "{table}"').fetchall()
+        text = " ".join(value for (value,) in values if value)
+        assert not [secret for secret in SECRET if secret in text], (table, column)
+
+
+def test_the_same_host_has_the_same_name_everywhere_and_in_the_next_report(
+    shared: Run, inputs: Path
+) -> None:
+    query = "SELECT DISTINCT host FROM rank WHERE host IS NOT NULL ORDER BY 1"
+    hosts = shared.sql(query).host.tolist()
+    assert len(hosts) == 2
+    with advisor.load(inputs, share=True) as again:
+        assert again.sql(query).host.tolist() == hosts
+    of_log = shared.sql("SELECT DISTINCT host FROM topology WHERE host IS NOT NULL").host.tolist()
+    assert set(of_log) <= set(hosts)
+
+
+def test_the_judgement_is_the_same(fixtures_dir: Path) -> None:
+    folder = fixtures_dir / "lab-ddp-slow-link"
+    with advisor.load(folder) as plain, advisor.load(folder, share=True) as shared:
+        one, other = plain.report, shared.report
+    assert [(f.rule, f.ranks, f.savings_ns) for f in one.findings] == [
+        (f.rule, f.ranks, f.savings_ns) for f in other.findings
+    ]
+    assert one.verdict.kind == other.verdict.kind
+    assert one.outcomes == other.outcomes
+
+
+def test_names_inside_words_and_paths_go_and_words_of_ours_stay() -> None:
+    names = Pseudonyms(_KEY)
+    host = names.learn("host", "node1.lan")
+    assert names.hidden("node1-ib0: node1.lan/node1_17 node11") == (
+        f"{host}-ib0: {host}/{host}_17 node11"
+    )
+    for kept in ("NET/IB/0/GDRDMA", "3.2 GB/s", "https://github.com/NVIDIA/nccl/issues/1405",
+                 "2.21.5", "12:34:56", "0000:3b:00.0", "127.0.0.1", "and/or", "a / b"):  # fmt: skip
+        assert names.hidden(kept) == kept
+    assert "bucket" not in names.hidden("s3://bucket/of/me/rank0.json")
+    assert names.hidden("/data/a/x.py(3)").endswith("/x.py(3)")
+
+
+def test_pseudonyms_are_of_one_key() -> None:
+    assert Pseudonyms(_KEY).learn("host", "a1") == Pseudonyms(_KEY).learn("host", "a1")
+    assert Pseudonyms(_KEY).learn("host", "a1") != Pseudonyms(b"other").learn("host", "a1")
+
+
+def test_the_key_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
+    key = share_key()
+    assert share_key() == key
+    (place,) = (tmp_path / "state").rglob("share.key")
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+    assert [path.name for path in place.parent.iterdir()] == ["share.key"]
+    place.write_bytes(b"short")
+    assert share_key() != share_key()
+
+
+def test_the_command_writes_what_may_be_passed_on(inputs: Path, tmp_path: Path) -> None:
+    """GIVEN a report with names THEN it is its owner's alone; one without may be read by all."""
+    modes = {}
+    for name, options in {"own.json": [], "shared.json": ["--share"]}.items():
+        place = tmp_path / name
+        given = [str(inputs), *options, "--format", "json", "-o", str(place)]
+        done = CliRunner().invoke(diagnose.command, given, standalone_mode=False)
+        assert done.exception is None
+        modes[name] = stat.S_IMODE(place.stat().st_mode)
+    assert modes == {"own.json": 0o600, "shared.json": 0o644}
+    text = (tmp_path / "shared.json").read_text()
+    assert not [secret for secret in (*SECRET, str(tmp_path)) if secret in text]
+
+
+def test_a_store_is_not_made_to_be_shared(inputs: Path, tmp_path: Path) -> None:
+    with pytest.raises(AdvisorError, match="not made to be shared"):
+        advisor.load(inputs, share=True, store=tmp_path / "run.duckdb")
+    assert not (tmp_path / "run.duckdb").exists()
+
+
+def test_a_stored_run_is_shared_too(inputs: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run.duckdb"
+    with advisor.load(inputs, store=place) as run:
+        run.store.save()
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+    with advisor.load(place, share=True) as shared:
+        text = shared.render("html")
+    assert not [secret for secret in SECRET if secret in text]

@@ -7,9 +7,9 @@ from typing import Any
 from advisor.metrics.collectives.limits import impossible_bandwidths
 from advisor.metrics.collectives.phases import bucket_rows, sync_rows
 from advisor.metrics.collectives.summaries import EXPERT_BALANCE, REDUNDANT, TRAFFIC
-from advisor.metrics.host.activity import NAME_PAUSES, gap_rows
 from advisor.metrics.host.copies import copy_rows
 from advisor.metrics.host.edges import edge_rows
+from advisor.metrics.host.gaps import NAME_PAUSES, gap_rows
 from advisor.metrics.host.overlap import overlap_row
 from advisor.metrics.lateness.rows import Ranks, lateness_rows
 from advisor.metrics.links.attribution import homes, link_rows
@@ -154,7 +154,7 @@ def _write_summaries(con: Any, data: RunData) -> None:
             else (s.host_start, s.host_end or s.end)
             for s in one.steps.steps
         }
-        gaps = gap_rows(data.run, one.line, one.occupancy, one.steps, one.activity)
+        gaps = gap_rows(data.run, one.line, one.occupancy, one.steps, one.activity, one.gaps)
         insert_rows(con, "host_gap", gaps)
         copies = copy_rows(con, data.run, one.line, one.occupancy, one.steps)
         insert_rows(con, "memory_copy", copies)

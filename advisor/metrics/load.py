@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from advisor.metrics.collectives.match import Matched, match, torn
 from advisor.metrics.collectives.nccl import device_calls
 from advisor.metrics.collectives.phases import Spans, host_spans, set_phases
 from advisor.metrics.host.activity import HostActivity, host_activity
+from advisor.metrics.host.lead import Gaps, device_gaps
 from advisor.metrics.lateness.waiting import split_waiting
 from advisor.metrics.models.fits import Kind, exclusive_transfers, fit_all
 from advisor.metrics.steps.annotated import (
@@ -44,6 +46,9 @@ from advisor.metrics.timeline.timeline import Timeline, timelines
 from advisor.model.alpha_beta import AlphaBeta
 from advisor.store.columns import MISSING
 
+# c10d's barrier is an all-reduce of one element (ProcessGroupNCCL::barrier: a byte, later a float).
+_ONE_ELEMENT_BYTES = 4
+
 
 @dataclass
 class RankData:
@@ -56,6 +61,7 @@ class RankData:
     activity_step: Int64s
     spans: Spans
     activity: HostActivity
+    gaps: Gaps | None  # of a GPU
 
 
 @dataclass
@@ -91,14 +97,16 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         spans = host_spans(con, run, line.rank)
         set_phases(own, spans)
         calls[line.rank] = own
+        occupancy, activity = Occupancy.of(line), host_activity(con, run, line.rank)
         ranks[line.rank] = RankData(
             info,
             line,
             steps,
-            Occupancy.of(line),
+            occupancy,
             _activity_steps(line, steps),
             spans,
-            host_activity(con, run, line.rank),
+            activity,
+            device_gaps(line, occupancy, activity, _barriers(own)),
         )
     on_host = {rank for rank, one in ranks.items() if not one.line.on_device}
     groups = groups or world_group(calls, infos, on_host)
@@ -137,6 +145,16 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         gloo=gloo,
         weighed=found.weighed,
     )
+
+
+def _barriers(calls: Sequence[Call]) -> Int64s:
+    """Events of the calls that carry nothing but the news that everybody came."""
+    found = [
+        call.event_id
+        for call in calls
+        if call.op == "barrier" or (call.bytes is not None and call.bytes <= _ONE_ELEMENT_BYTES)
+    ]
+    return np.array(found, dtype=np.int64)
 
 
 def _only_gloo(con: Any, run: str) -> bool:

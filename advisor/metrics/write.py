@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.host.activity import IdleSplit, split_idle
+from advisor.metrics.host.lead import IdleSplit, split_idle
 from advisor.metrics.load import RankData, RunData
 from advisor.metrics.timeline.contention import exclusive_ns
 from advisor.metrics.timeline.intervals import Int64s, Intervals
@@ -132,7 +132,7 @@ def write_breakdowns(con: Any, data: RunData) -> None:
             continue
         # A rank whose calls are all alone cannot tell waiting from transferring.
         transfers = _transfers(data.calls[rank])
-        idle = split_idle(line, one.occupancy, one.activity)
+        idle = split_idle(one.gaps) if one.gaps is not None else None
         windows = one.occupancy.split([line.start.min()], [line.end.max()])
         _insert_breakdown(con, "run_breakdown", data.run, rank, windows, one, transfers, idle, {})
         steps = one.steps.steps

@@ -39,18 +39,23 @@ def simulate(job: Job) -> tuple[Simulation, Layout]:
 
 
 def step_ns(job: Job, ranks: list[RankState]) -> float:
-    """Mean time of a step without the first: from device work's start of step 2 to the end."""
-    starts, ends = [], []
+    """Mean time of a step without the first: from the first step's end to the last one's.
+
+    A step ends when its host and what it launched have ended, on the last rank to do so. Counted
+    from the start of a step's work instead, idling before it would be missing once.
+    """
+    firsts, lasts = [], []
     for rank in ranks:
-        begun = sorted(
-            (start, number) for name, _, start, _, _, number, _ in rank.ranges
+        spans = sorted(
+            (start, end, number) for name, _, start, end, _, number, _ in rank.ranges
             if name.startswith("ProfilerStep#")
         )  # fmt: skip
-        second = begun[1][1]
-        starts.append(min(start for _, _, start, _, item in rank.device if item[4] > second))
-        ends.append(max(end for _, _, _, end, _ in rank.device))
-        ends.append(max(end for _, _, _, end, *_ in rank.ranges))
-    return float(max(ends) - max(starts)) / (job.steps - 1)
+        second = spans[1][2]
+        firsts.append(spans[0][1])
+        firsts.append(max(end for _, _, _, end, item in rank.device if item[4] < second))
+        lasts.append(spans[-1][1])
+        lasts.append(max(end for _, _, _, end, *_ in rank.device))
+    return (max(lasts) - max(firsts)) / (job.steps - 1)
 
 
 def write(job: Job, simulation: Simulation, layout: Layout, folder: Path) -> None:

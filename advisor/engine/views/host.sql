@@ -1,14 +1,21 @@
 -- What hosts do between launches, and what a recording says of its own workload.
 
--- Device time lost to the host per step, by kind: median over ranks of the mean over used steps.
+-- Used steps whose windows hold all their idling. A device's window ends where the next step's work
+-- begins; the last one's ends with its own work, and what the device waits for after it is missing.
+CREATE VIEW closed_step AS
+SELECT step FROM used_step
+WHERE step < (SELECT max(step) FROM all_step) OR (SELECT timeline FROM facts) = 'host'
+  OR (SELECT count(*) FROM used_step) < 3;
+
+-- Device time lost to the host per step, by kind: median over ranks of the mean over closed steps.
 --   worst_step: step of the longest gap
 --   ranks: that lost any
 CREATE VIEW gap_kind AS
-WITH used AS (SELECT count(*) AS steps FROM used_step),
+WITH used AS (SELECT count(*) AS steps FROM closed_step),
 in_step AS (
   SELECT rank, kind, step, sum(idle_ns) AS idle_ns, count(*) AS gaps, arg_max(name, idle_ns) AS name,
     max(idle_ns) AS longest_ns
-  FROM host_gap g SEMI JOIN used_step USING (step) GROUP BY rank, kind, step),
+  FROM host_gap g SEMI JOIN closed_step USING (step) GROUP BY rank, kind, step),
 -- A gap of every step is cut off at one end of the recording: missing once, it counts as never
 -- missing.
 per AS (

@@ -1,0 +1,90 @@
+"""Rows of ``host_gap``: stretches in which a device waits, with what its host did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.host.activity import KINDS, HostActivity, largest
+from advisor.metrics.host.lead import Gaps
+from advisor.metrics.steps.annotated import Steps
+from advisor.metrics.timeline.breakdown import Occupancy
+from advisor.metrics.timeline.intervals import Int64s
+from advisor.metrics.timeline.timeline import Timeline
+
+# Gaps under this are not worth a row; they are in the breakdown's idle columns all the same.
+_SHORTEST_GAP_NS = 50_000
+# After a wait for the device the host catches up launch by launch, each with a gap of its own.
+_SHORTEST_WAIT_NS = 10_000
+_MOST_GAPS = 20_000
+_PLACES = {name: place for place, (name, _) in enumerate(KINDS)}
+
+# A pause that no kind names, by the outermost Python function that fills it (at least half of
+# it, and at most a tenth of it beyond its ends), where the recording has stacks.
+NAME_PAUSES = """
+UPDATE host_gap SET name = code.name FROM (
+  SELECT g.rank, g.start_ns, arg_max(e.name, e.dur_ns) AS name
+  FROM host_gap g JOIN event e ON e.run = g.run AND e.rank = g.rank
+    AND e.start_ns >= g.start_ns - g.idle_ns // 10
+    AND e.start_ns + e.dur_ns <= g.end_ns + g.idle_ns // 10 AND e.dur_ns >= g.idle_ns // 2
+  WHERE g.run = $run AND g.kind = 'other' AND g.name IS NULL AND g.idle_ns >= 5000000
+    AND e.class = 'python' AND contains(e.name, '.py(')
+  GROUP BY g.rank, g.start_ns) code
+WHERE host_gap.run = $run AND host_gap.rank = code.rank AND host_gap.start_ns = code.start_ns
+  AND host_gap.kind = 'other'
+"""
+
+
+def gap_rows(
+    run: str,
+    line: Timeline,
+    occupancy: Occupancy,
+    steps: Steps,
+    activity: HostActivity,
+    gaps: Gaps | None,
+) -> list[dict[str, Any]]:
+    """The longest gaps of a rank. On a CPU (``gaps`` is None) the loader alone names them."""
+    busy = occupancy.busy
+    if len(busy) < 2:
+        return []
+    low, high = busy.end[:-1], busy.start[1:]
+    shortest = np.full(len(low), _SHORTEST_GAP_NS)
+    if gaps is not None:
+        shortest[gaps.by_wait] = _SHORTEST_WAIT_NS
+    long = np.flatnonzero(high - low >= shortest)
+    if len(long) > _MOST_GAPS:
+        long = np.sort(long[np.argsort(low[long] - high[long], kind="stable")[:_MOST_GAPS]])
+    number = steps.by_window(low[long])
+    kinds = _on_host(activity, low, high) if gaps is None else gaps.kind
+    rows = []
+    for place, step in zip(long.tolist(), number.tolist(), strict=True):
+        begin, end, kind = int(low[place]), int(high[place]), str(kinds[place])
+        name, event_id = None, None
+        if gaps is not None and gaps.span[place] >= 0:
+            span = int(gaps.span[place])
+            name, event_id = str(activity.name[span]), int(activity.event_id[span])
+        elif kind in _PLACES:
+            name, event_id = largest(activity, _PLACES[kind], begin, end)
+        rows.append(
+            {
+                "run": run,
+                "rank": line.rank,
+                "step": step,
+                "kind": kind,
+                "start_ns": begin,
+                "end_ns": end,
+                "idle_ns": end - begin,
+                "name": name,
+                "event_id": event_id,
+            }
+        )
+    return rows
+
+
+def _on_host(activity: HostActivity, low: Int64s, high: Int64s) -> Any:
+    """Kinds of a CPU's gaps: of what fills half of each."""
+    kinds = np.full(len(low), "other", dtype=object)
+    for kind, _ in reversed(KINDS):
+        kinds[2 * activity.union(kind).covered(low, high) >= high - low] = kind
+    return kinds

@@ -1,0 +1,138 @@
+"""Why a GPU idles: the host was late, by its own pace or because a wait took its lead away.
+
+A host runs ahead of its device: work that was launched in time stands in a queue. A call that
+waits for the device (``.item()``, a barrier, a blocking copy) ends with the queue empty, so that
+the device idles AFTER the call, for as long as the host needs to catch up. Replayed without those
+waits each launch comes earlier by all the waiting before it, and what idling that takes away is
+the waits' doing; what stays is the host's own pace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.host.activity import KINDS, HostActivity
+from advisor.metrics.timeline.breakdown import Occupancy
+from advisor.metrics.timeline.intervals import Bools, Int64s, Intervals
+from advisor.metrics.timeline.timeline import Timeline
+from advisor.store.columns import MISSING
+
+_NAMED = ("garbage-collection", "data-loading", "allocator")
+_WAITS = ("synchronisation", "blocking-copy")
+BARRIER = "barrier"
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Idle stretches of a device in order, ns; arrays are parallel.
+
+    The host launched what ends a stretch too late to start before ``until`` (``low`` where it was
+    queued in time); ``regained`` of that goes when no call waits for the device. ``kind`` is what
+    the host did, ``span`` the row of its activity (-1: none).
+    """
+
+    low: Int64s
+    high: Int64s
+    until: Int64s
+    regained: Int64s
+    kind: Any
+    span: Int64s
+
+    @property
+    def by_wait(self) -> Bools:
+        """Those in which the host catches up after it waited for the device."""
+        return np.isin(self.kind, (*_WAITS, BARRIER))
+
+
+@dataclass(frozen=True)
+class IdleSplit:
+    """A device's idle time between events by what it waited for: disjoint, without remainder."""
+
+    host: Intervals
+    launch_gap: Intervals
+    sync: Intervals
+
+
+def split_idle(gaps: Gaps) -> IdleSplit:
+    """METRICS section 3: sync is what goes when no call waits for the device."""
+    sync = Intervals.of(gaps.low, gaps.low + np.where(gaps.by_wait, gaps.regained, 0))
+    late = Intervals.of(gaps.low, gaps.until)
+    return IdleSplit(host=late - sync, launch_gap=Intervals.of(gaps.until, gaps.high), sync=sync)
+
+
+def device_gaps(
+    line: Timeline, occupancy: Occupancy, activity: HostActivity, barriers: Int64s
+) -> Gaps | None:
+    """The idle stretches of a GPU, None on a CPU. ``barriers``: events of calls that are one."""
+    busy = occupancy.busy
+    if not line.on_device or len(busy) < 2:
+        return None
+    low, high = busy.end[:-1], busy.start[1:]
+    following = np.minimum(np.searchsorted(line.start, high, side="left"), len(line) - 1)
+    launch = line.launch[following]
+    known = launch != MISSING
+    # From a launch to the device on an idle stream; what takes longer waits for something else.
+    late = known & (launch > low)
+    usual = int(np.median((high - launch)[late])) if late.any() else 0
+    until = np.where(known, np.clip(launch + usual, low, high), low)
+    waits = _waits(line, activity)
+    lost = _lost(waits, activity, launch, known)
+    ahead = _ahead(until - low, lost)
+    # What the host did in the stretch comes first; what it waited for before is behind the rest.
+    covered = {kind: activity.union(kind).covered(low, high) for kind in (*_NAMED, *_WAITS)}
+    kinds = np.full(len(low), "other", dtype=object)
+    in_graph = np.zeros(len(low), dtype=bool) if line.in_graph is None else line.in_graph[following]
+    kinds[in_graph] = "graph"
+    kinds[late] = "launch"
+    span = np.full(len(low), -1, dtype=np.int64)
+    regained = np.diff(ahead, prepend=0)
+    by_wait = 2 * regained >= np.maximum(high - low, 1)
+    if len(waits):
+        ends = activity.end[waits]
+        last = waits[np.maximum(np.searchsorted(ends, launch, side="right") - 1, 0)]
+        of_barrier = _is_barrier(line, activity, last, barriers)
+        names = np.array([name for name, _ in KINDS], dtype=object)[activity.kind[last]]
+        kinds = np.where(by_wait, np.where(of_barrier, BARRIER, names), kinds)
+        span = np.where(by_wait, last, span)
+    for kind in reversed(_NAMED):
+        kinds = np.where(2 * covered[kind] >= high - low, kind, kinds)
+        span = np.where(2 * covered[kind] >= high - low, -1, span)
+    return Gaps(low, high, until, regained, kinds, span)
+
+
+def _waits(line: Timeline, activity: HostActivity) -> Int64s:
+    """Rows of the activity in which a thread that launches waited for its device, by their ends."""
+    numbers = [place for place, (name, _) in enumerate(KINDS) if name in _WAITS]
+    threads = np.unique(line.thread)
+    chosen = np.isin(activity.kind, numbers) & np.isin(activity.thread, threads)
+    found = np.flatnonzero(chosen)
+    return found[np.lexsort((-activity.start[found], activity.end[found]))]
+
+
+def _lost(waits: Int64s, activity: HostActivity, launch: Int64s, known: Bools) -> Int64s:
+    """How long the host had waited in all before each launch, ns; never falling."""
+    spans = Intervals.of(activity.start[waits], activity.end[waits])
+    if not len(spans):
+        return np.zeros(len(launch), dtype=np.int64)
+    before = spans.covered(np.full(len(launch), spans.start[0]), launch)
+    return np.maximum.accumulate(np.where(known, before, 0))
+
+
+def _ahead(late: Int64s, lost: Int64s) -> Int64s:
+    """How much earlier the device would be after each stretch had the host never waited, ns.
+
+    ahead(i) = min(ahead(i-1) + late(i), lost(i)): a stretch closes as far as the launch that ends
+    it comes earlier.
+    """
+    total = np.cumsum(late)
+    return total + np.minimum(0, np.minimum.accumulate(lost - total))
+
+
+def _is_barrier(line: Timeline, activity: HostActivity, waits: Int64s, barriers: Int64s) -> Bools:
+    """Whether what the host had launched last when each wait ended was a barrier."""
+    order = np.argsort(line.launch, kind="stable")
+    place = np.searchsorted(line.launch[order], activity.end[waits], side="right") - 1
+    return np.isin(line.event_id[order[np.maximum(place, 0)]], barriers)

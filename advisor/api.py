@@ -189,13 +189,15 @@ def load(
     lean: bool = False,
     force: bool = False,
     leave_out: Collection[Path] = (),
+    hardware: str | None = None,
     command: str = "",
     progress: Any = None,
     share: bool = False,
 ) -> Run:
     """Read traces, logs and dumps (files, directories, globs) of one run, and derive everything.
 
-    Folders that hold the recordings of several jobs become one run each.
+    Folders that hold the recordings of several jobs become one run each. ``hardware`` is the
+    machine that benchmarks among them ran on, where their output does not tell.
 
     A single store (``RUN.duckdb`` or a Parquet dataset made by ``advisor ingest``) is opened
     instead of read again. With ``store`` the tables are kept in that file, else in memory.
@@ -222,7 +224,13 @@ def load(
         opened.close()
     made = Store.create(Path(store) if store is not None else None, force=force)
     read = _read(
-        made, {run: paths}, lean=lean, leave_out=leave_out, command=command, progress=progress
+        made,
+        {run: paths},
+        lean=lean,
+        leave_out=leave_out,
+        hardware=hardware,
+        command=command,
+        progress=progress,
     )
     if share:
         from advisor.config.share_key import share_key
@@ -266,6 +274,7 @@ def _read(
     lean: bool,
     command: str,
     leave_out: Collection[Path] = (),
+    hardware: str | None = None,
     progress: Any = None,
 ) -> Run:
     """Read each run into ``made`` and derive everything; a failure leaves nothing behind.
@@ -300,16 +309,16 @@ def _read(
     except BaseException:
         made.close()
         raise
-    return _derived(made, command=command)
+    return _derived(made, hardware=hardware, command=command)
 
 
-def _derived(made: Store, *, command: str) -> Run:
+def _derived(made: Store, *, hardware: str | None = None, command: str) -> Run:
     from advisor.metrics import derive
     from advisor.whatif import annotate
 
     try:
         with database_writing(made.path):
-            derive(made)
+            derive(made, hardware=hardware)
             annotate(made)
     except BaseException:
         made.close()

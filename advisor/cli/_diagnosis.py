@@ -39,6 +39,7 @@ class Diagnosis:
     force: bool
     command: str
     share: bool = False
+    hardware: str | None = None
 
     def run(self, leave_out: frozenset[Path] = frozenset()) -> bool:
         """Write every output; whether a finding is as severe as ``fail_on``."""
@@ -50,6 +51,7 @@ class Diagnosis:
                 *self.inputs,
                 store=self.store,
                 lean=self.lean,
+                hardware=self.hardware,
                 force=self.force,
                 leave_out=leave_out,
                 command=self.command,

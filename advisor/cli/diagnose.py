@@ -42,6 +42,11 @@ def _check_interval(ctx: click.Context, param: click.Parameter, value: float) ->
     help="Also read this nsys sqlite export.",
 )
 @click.option(
+    "--hardware",
+    metavar="MACHINE",
+    help="The machine that a benchmark ran on: a name of the hardware table, or a YAML file.",
+)
+@click.option(
     "--format",
     "formats",
     default="text",
@@ -79,6 +84,7 @@ def command(
     paths: tuple[str, ...],
     nccl_log: tuple[str, ...],
     nsys: tuple[str, ...],
+    hardware: str | None,
     formats: str,
     output: str | None,
     store: Path | None,
@@ -120,6 +126,7 @@ def command(
         quiet=quiet,
         color=color,
         lean=lean,
+        hardware=hardware,
         force=force,
         command="advisor diagnose --share" if share else _command_line(),
         share=share,

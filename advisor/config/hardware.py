@@ -26,7 +26,11 @@ Dtype = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8"]
 
 
 class Device(BaseModel):
-    """One accelerator. Bandwidths in GB/s (1e9); `link_gbps` is one direction, all links."""
+    """One accelerator. Bandwidths in GB/s (1e9); `link_gbps` is one direction, all links.
+
+    `mesh_gpus`: GPUs of the smallest board that joins each to each other by an equal part of its
+    links; 1 where every board has a switch, None where links are bridges that a card may lack.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,6 +45,7 @@ class Device(BaseModel):
     memory_source: str = Field(min_length=5)
     link_gbps: float | None = Field(default=None, gt=0)
     link_source: str | None = None
+    mesh_gpus: int | None = Field(default=None, ge=1)
 
     @field_validator("peak_tflops")
     @classmethod

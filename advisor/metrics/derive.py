@@ -17,6 +17,7 @@ from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.probes import USE, benchmark_fits, read_probe
 from advisor.metrics.links.stalls import stall_rows
 from advisor.metrics.load import RunData, load_run
+from advisor.metrics.models.bench_curves import curve_rows, keep_machine
 from advisor.metrics.models.critical_path import critical_path_rows
 from advisor.metrics.models.fits import fit_record
 from advisor.metrics.models.pipeline import pipeline_rows
@@ -49,18 +50,24 @@ TABLES = (
     "memory_copy",
     "overlap_slowdown",
     "critical_path",
+    "bench_curve",
 )
 
 
-def derive(store: Store, *, step_annotation: str | None = None) -> None:
+def derive(
+    store: Store, *, step_annotation: str | None = None, hardware: str | None = None
+) -> None:
     """(Re)build the derived tables of every run in the store.
 
-    ``step_annotation`` names the annotation that marks a step where there is no ProfilerStep.
+    ``step_annotation`` names the annotation that marks a step where there is no ProfilerStep,
+    ``hardware`` the machine that benchmarks ran on. Raises AdvisorError for an unknown machine.
     """
     con = store.con
     for table in TABLES:
         con.execute(f"DELETE FROM {table}")
     for (run,) in con.execute("SELECT run FROM run ORDER BY run").fetchall():
+        if hardware is not None:
+            keep_machine(con, run, hardware)
         _derive_run(con, run, step_annotation)
 
 
@@ -97,6 +104,7 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     insert_rows(con, "topology", [use] if use else [])
     own_fits = [fit_record(run, kind, found) for kind, found in data.fits.items()]
     insert_rows(con, "alpha_beta", own_fits + benchmark_fits(con, run))
+    insert_rows(con, "bench_curve", curve_rows(con, run))
     insert_rows(
         con,
         "unmatched",

@@ -520,9 +520,12 @@ CREATE TABLE nccl_choice (
 -- Microbenchmarks: nccl-tests, advisor probe.
 CREATE TABLE bench (
   run VARCHAR NOT NULL,             -- run
-  tool VARCHAR NOT NULL,            -- 'nccl-tests', 'probe', or 'inspector' (medians in the workload itself, no benchmark)
+  tool VARCHAR NOT NULL,            -- 'nccl-tests', 'probe', 'osu', 'torch', or 'inspector' (medians in the workload itself, no benchmark)
+  source VARCHAR,                   -- its file, with #2 … for the further tables of one
   op VARCHAR NOT NULL,              -- all_reduce ...
   ranks INTEGER,                    -- number of ranks
+  hosts VARCHAR[],                  -- its hosts; null where they are not all named
+  device VARCHAR,                   -- the GPUs, as named; null where not, or of several kinds
   src INTEGER,                      -- sender of a pair (probe)
   dst INTEGER,                      -- receiver of a pair (probe)
   bytes BIGINT NOT NULL,            -- total size, as nccl-tests counts it
@@ -532,6 +535,37 @@ CREATE TABLE bench (
   algbw_gbps DOUBLE,                -- algorithm bandwidth
   busbw_gbps DOUBLE,                -- bus bandwidth
   wrong BIGINT                      -- wrong elements; null if not checked
+);
+
+-- One table of a benchmark: an operation over sizes, and what it should reach.
+CREATE TABLE bench_curve (
+  run VARCHAR NOT NULL,             -- run
+  tool VARCHAR NOT NULL,            -- as in bench
+  source VARCHAR,                   -- as in bench
+  op VARCHAR NOT NULL,              -- operation
+  ranks INTEGER,                    -- number of ranks
+  hosts VARCHAR[],                  -- as in bench
+  device VARCHAR,                   -- as in the hardware table; null if unknown
+  sizes INTEGER NOT NULL,           -- sizes measured
+  best_gbps DOUBLE NOT NULL,        -- the highest bus bandwidth
+  best_bytes BIGINT NOT NULL,       -- the size that reaches it
+  reach_gbps DOUBLE NOT NULL,       -- what it reaches, or would at larger sizes: bytes over time between the last ones
+  largest_bytes BIGINT NOT NULL,    -- the largest size
+  limit_gbps DOUBLE,                -- bus bandwidth that links or NICs allow by data sheet; null if unknown
+  limit_by VARCHAR,                 -- 'links' or 'NICs'
+  limit_source VARCHAR,             -- where that figure is from
+  small_us DOUBLE,                  -- median time of calls of 4 KiB or less
+  drop_bytes BIGINT,                -- the first size at which the bandwidth falls; null if none
+  drop_gbps DOUBLE,                 -- there
+  drop_from_gbps DOUBLE,            -- what a smaller size reached
+  drop_until_bytes BIGINT,          -- the last size of the fall; null where it lasts to the largest
+  in_place_ratio DOUBLE,            -- bandwidth in place / out of place, median of the large sizes; null if one is missing
+  wrong BIGINT,                     -- wrong elements; null if not checked
+  wrong_bytes BIGINT,               -- the smallest size with some
+  like_gbps DOUBLE,                 -- the best of the tables of the same kind of run, at like_bytes
+  like_bytes BIGINT,                -- the largest size that they have in common
+  own_gbps DOUBLE,                  -- this table's there
+  like_tables INTEGER               -- tables of the same kind of run, this one among them
 );
 
 -- Flight-recorder entries (hangs): one row per rank and recorded collective.

@@ -149,10 +149,8 @@ VERDICTS = {
     "{% if longest %}. Longest unrecognised: {{ longest }}, {{ longest_ns | about }}{% endif %}.",
     "probe-denies": "{{ cause }}.",
     "no-complete-step": "No complete step was recorded.",
-    "benchmark": "{% if wrong %}The benchmark found wrong results in {{ wrong | join(', ') }}."
-    "{% else %}{{ op }} reaches {{ best_gbps | num }} GB/s bus bandwidth"
-    "{% if ranks %} on {{ ranks }} ranks{% endif %}. What a training step loses needs a trace."
-    "{% endif %}",
+    "benchmark": "{{ op }} reaches {{ best_gbps | num }} GB/s bus bandwidth"
+    "{% if ranks %} on {{ ranks }} ranks{% endif %}. What a training step loses needs a trace.",
     "no-work": "None of the {{ '{:,}'.format(events) }} events of {{ ranks }} "
     "rank{{ 's' if ranks != 1 }} is an operator, a kernel or a collective.",
     "no-trace": "Logs and dumps show "
@@ -179,8 +177,8 @@ WHYS = {
     "benchmark": "Best at {{ best_bytes | size }}"
     "{% if half_bytes %}, half of it from {{ half_bytes | size }} on{% endif %}; the smallest call "
     "takes {{ smallest_ns | about }}."
-    "{% if link_gbps %} The links of one {{ device }} give {{ link_gbps | num }} GB/s by data "
-    "sheet.{% endif %}",
+    "{% if limit_gbps %} {{ limit_by | capitalize if limit_by == 'links' else limit_by }} of "
+    "{{ device }} allow {{ limit_gbps | num }} GB/s by data sheet.{% endif %}",
     "no-work": "PyTorch's profiler and Nsight Systems write such events; a Python profiler does "
     "not.",
 }

@@ -133,7 +133,7 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
             return {**asdict(it.clocks), "hosts": list(it.clocks.hosts)[:_HIDDEN_HOSTS]}
         case "benchmark":
             assert it.benchmark is not None
-            return {**asdict(it.benchmark), "wrong": list(it.benchmark.wrong)}
+            return asdict(it.benchmark)
         case "no-work" | "no-trace":
             counted = {"events": it.events, "ranks": it.traced_ranks, "findings": len(it.findings)}
             return {**counted, "losses": list(it.losses)[:2]}

@@ -147,7 +147,7 @@ SELECT tool AS origin, op, ranks, bytes, busbw_gbps, NULL::BIGINT AS call_id FRO
 WHERE bytes >= 64000000 AND busbw_gbps IS NOT NULL AND src IS NULL AND ranks BETWEEN 2 AND 8
   AND (SELECT hosts FROM facts) <= 1 -- else it may have run between hosts
   AND (tool <> 'probe' OR NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'probe-use' AND name = 'other'))
-  AND NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'bench-host')
+  AND device IS NULL AND coalesce(len(hosts), 1) = 1 -- else bench_curve holds it against its own
 UNION ALL
 SELECT 'trace', op, group_size, bytes, busbw_gbps, call_id FROM call
 WHERE bytes >= 64000000 AND t_is = 'matched' AND group_size BETWEEN 2 AND 8 AND busbw_gbps IS NOT NULL

@@ -23,6 +23,7 @@ _TYPES = {
     "DOUBLE": pa.float64(),
     "BOOLEAN": pa.bool_(),
     "INTEGER[]": pa.list_(pa.int32()),
+    "VARCHAR[]": pa.list_(pa.string()),
 }
 
 

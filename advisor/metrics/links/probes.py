@@ -182,33 +182,25 @@ def read_probe(con: Any, run: str) -> Probe | None:
 
 
 def benchmark_fits(con: Any, run: str) -> list[dict[str, Any]]:
-    """Rows of ``alpha_beta`` from the collectives of a probe or of nccl-tests."""
-    hosts = dict(
-        con.execute(
-            "SELECT kind, count(DISTINCT host) FROM topology WHERE run = ? "
-            "AND kind IN ('probe-rank', 'bench-host') GROUP BY kind",
-            [run],
-        ).fetchall()
-    )
+    """Rows of ``alpha_beta`` from the collectives of a benchmark, over all its tables."""
+    ((probe_hosts,),) = con.execute(
+        "SELECT count(DISTINCT host) FROM topology WHERE run = ? AND kind = 'probe-rank'", [run]
+    ).fetchall()
     rows = con.execute(
-        "SELECT tool, op, ranks, list(bytes ORDER BY bytes, in_place, time_us), "
+        "SELECT tool, op, ranks, len(hosts) AS n, list(bytes ORDER BY bytes, in_place, time_us), "
         "list(1e3 * time_us ORDER BY bytes, in_place, time_us) FROM bench "
-        "WHERE run = ? AND tool IN ('probe', 'nccl-tests') AND src IS NULL AND ranks > 1 "
+        "WHERE run = ? AND tool <> 'inspector' AND src IS NULL AND ranks > 1 "
         "AND time_us > 0 GROUP BY ALL ORDER BY ALL",
         [run],
     ).fetchall()
     found = []
-    for tool, op, ranks, sizes, times in rows:
+    for tool, op, ranks, hosts, sizes, times in rows:
         fitted = fit(op, ranks, sizes, times, misfit=True)
         if fitted is not None:
-            kind = (op, ranks, _link_kind(tool, hosts))
+            kind = (op, ranks, _link_kind(probe_hosts if tool == "probe" else hosts))
             found.append({**fit_record(run, kind, fitted), "origin": tool})
     return found
 
 
-def _link_kind(tool: str, hosts: Mapping[str, int]) -> str | None:
-    """Of a probe's calls, whose ranks name their hosts; nccl-tests name theirs where several."""
-    if tool == "probe":
-        known = hosts.get("probe-rank", 0)
-        return None if not known else "inter" if known > 1 else "intra"
-    return "inter" if hosts.get("bench-host", 0) > 1 else None
+def _link_kind(hosts: int | None) -> str | None:
+    return None if not hosts else "inter" if hosts > 1 else "intra"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from advisor.config.hardware import find_device
 from advisor.report import numbers
 from advisor.report.charts.busbw import CallGroup, bench_plot
 from advisor.report.charts.scene import DataTable, Figure
@@ -39,7 +38,7 @@ def bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         title += f"; below n* = {numbers.traffic(fit.n_star_bytes)} latency costs more"
     groups = [CallGroup(row["bytes"], row["busbw"], 0, 0.0) for row in panel]
     notes = [curve_words(fit, groups)] if fit is not None else []
-    ceiling, ceiling_words = _bench_ceiling(store, run)
+    ceiling, ceiling_words = _bench_ceiling(store, run, first["op"], first["ranks"])
     if ceiling:
         notes.append(f"Dashed line: {ceiling_words}.")
     if any(row["both"] for row in panel):
@@ -68,17 +67,14 @@ def bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
     )
 
 
-def _bench_ceiling(store: Store, run: str) -> tuple[float | None, str]:
-    """The data sheet's figure of the device that a benchmark inside one host ran on."""
+def _bench_ceiling(store: Store, run: str, op: str, ranks: int | None) -> tuple[float | None, str]:
+    """What the data sheets of the benchmark's hardware allow."""
     found = rows(
         store,
-        "SELECT DISTINCT kind, name FROM topology"
-        " WHERE run = ? AND kind IN ('bench-device', 'bench-host')",
-        [run],
+        "SELECT DISTINCT limit_gbps, limit_by, device FROM bench_curve"
+        " WHERE run = ? AND op = ? AND ranks IS NOT DISTINCT FROM ? AND limit_gbps IS NOT NULL",
+        [run, op, ranks],
     )
-    if len(found) != 1 or found[0]["kind"] != "bench-device":
+    if len(found) != 1:
         return None, ""
-    device = find_device(found[0]["name"])
-    if device is None or not device.link_gbps:
-        return None, ""
-    return device.link_gbps, f"links of one {device.name}, data sheet"
+    return found[0]["limit_gbps"], f"{found[0]['limit_by']} of {found[0]['device']}, data sheet"

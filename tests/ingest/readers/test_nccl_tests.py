@@ -263,13 +263,13 @@ def test_files_end_in_the_bench_table(tmp_path: Path) -> None:
             "SELECT name, value FROM topology WHERE kind = 'version'"
         ).fetchall()
         hosts = store.con.execute(
-            "SELECT count(DISTINCT host) FROM topology WHERE kind = 'bench-host'"
+            "SELECT DISTINCT len(hosts), device FROM bench ORDER BY 1"
         ).fetchall()
     assert rows[0] == ("reduce_scatter", 16, 1024, False, 10.5)
     assert ("all_reduce", 2, 4096, True, 26.01) in rows
     assert reports == [(0, "nccl-tests", 2, 0), (1, "nccl-tests", 3, 0)]
     assert versions == [("nccl", "2.27.7")] * 2
-    assert hosts == [(2,)]  # of the report over two nodes
+    assert hosts == [(1, "NVIDIA H100 80GB HBM3"), (2, None)]  # the report is over two nodes
 
 
 @pytest.mark.parametrize("digits", ["9" * 5000, "9" * 25, "1.2.3", "1e999"])

@@ -20,9 +20,9 @@ SUMMARY = "nccl-tests output: text tables (all layouts since 2019) and JSON repo
 PRIORITY = 40
 
 _TEXT = re.compile(
-    rb"#\s+nThreads? \d+ nGpus|#\s+size\s+count\s|#\s+nccl-tests version|"
-    rb"# Collective test starting",
-    re.IGNORECASE,
+    rb"\bnThreads? \d{1,6} nGpus \d|#\s+size\s+count\s|#\s+nccl-tests version|"
+    rb"# Collective test starting|^\s{0,40}size\s{1,40}count\s{1,40}type\s",
+    re.IGNORECASE | re.MULTILINE,
 )
 _JSON = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
 _JSON_KEYS = (

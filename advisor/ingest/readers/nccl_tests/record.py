@@ -10,7 +10,9 @@ class Measurement:
     """One half of a row. ``size_bytes`` is the larger of send and receive size, in total.
 
     ``time_us`` is per call; bandwidths are decimal GB/s as printed; ``wrong`` is None when
-    unchecked (or in layouts to 2021, whose ``error`` is a relative difference and no count).
+    unchecked (layouts to 2021 print a relative difference: 1 where it is over their bound).
+    ``table`` counts the tables of the input; ``hosts`` is None where not all are named, ``device``
+    where the GPUs are of several kinds or of none that is named.
     """
 
     op: str
@@ -22,6 +24,9 @@ class Measurement:
     algbw_gbps: float | None
     busbw_gbps: float | None
     wrong: int | None
+    table: int = 0
+    hosts: tuple[str, ...] | None = None
+    device: str | None = None
 
 
 @dataclass
@@ -32,8 +37,6 @@ class Harvest:
     dropped: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     nccl_version: str | None = None
-    hosts: set[str] = field(default_factory=set)
-    devices: set[str] = field(default_factory=set)
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count something that was there and is lost."""

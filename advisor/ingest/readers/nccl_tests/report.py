@@ -14,6 +14,9 @@ from advisor.ingest.readers._json import TopLevel
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement, version_text
 from advisor.vocabulary.operations import canonical_op
 
+_Devices = tuple[tuple[str, ...] | None, str | None]
+"""Hosts, and the name of the GPUs."""
+
 
 def parse_report(text: str, path: PurePath | None = None) -> Harvest:
     """All measurements of a report. What a cut left unfinished is counted, not guessed."""
@@ -21,6 +24,7 @@ def parse_report(text: str, path: PurePath | None = None) -> Harvest:
     document = TopLevel(text)
     op = "unknown"
     ranks: int | None = None
+    devices: _Devices = (None, None)
     rows: list[Any] = []
     for item in document:
         if item.key == "args" and item.index == 0 and isinstance(item.value, str):
@@ -29,13 +33,13 @@ def parse_report(text: str, path: PurePath | None = None) -> Harvest:
             harvest.nccl_version = version_text(abs(item.value) % 10**9)
         elif item.key == "config" and isinstance(item.value, dict):
             ranks = _ranks(item.value)
-            harvest.hosts = _hosts(item.value)
+            devices = _devices(item.value)
         elif item.key == "results" and item.index is not None:
             rows.append(item.value)
         elif item.key == "errors" and isinstance(item.value, str) and item.value:
             harvest.notes.append(f"nccl-tests reports an error: {item.value[:200]}")
     for row in rows:  # last, as what they are results of may stand behind them
-        _row(row, op, ranks, harvest)
+        _row(row, (op, ranks), devices, harvest)
     if document.cut is not None:
         harvest.drop("report cut or damaged")
         harvest.notes.append(f"breaks off at character {document.cut}: what came before is kept")
@@ -61,17 +65,19 @@ def _ranks(config: dict[str, Any]) -> int | None:
     return len(mine) * threads * gpus if mine else None
 
 
-def _hosts(config: dict[str, Any]) -> set[str]:
-    devices = config.get("devices")
-    named = devices if isinstance(devices, list) else []
-    return {
-        str(device["hostname"])
-        for device in named
-        if isinstance(device, dict) and "hostname" in device
-    }
+def _devices(config: dict[str, Any]) -> _Devices:
+    """The hosts and the one kind of GPU of the first group; None for what is not named."""
+    listed = config.get("devices")
+    named = (
+        [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    )
+    mine = [entry for entry in named if entry.get("group") == named[0].get("group")]
+    hosts = {str(entry["hostname"]) for entry in mine if "hostname" in entry}
+    kinds = {str(entry["device_info"]) for entry in mine if "device_info" in entry}
+    return tuple(sorted(hosts)) or None, kinds.pop() if len(kinds) == 1 else None
 
 
-def _row(row: Any, op: str, ranks: int | None, harvest: Harvest) -> None:
+def _row(row: Any, kind: tuple[str, int | None], devices: _Devices, harvest: Harvest) -> None:
     size = _figure(row.get("size")) if isinstance(row, dict) else None
     if size is None or not 0 <= size < 1 << 63:
         harvest.drop("result without a size")
@@ -86,8 +92,7 @@ def _row(row: Any, op: str, ranks: int | None, harvest: Harvest) -> None:
         wrong = _figure(half.get("nwrong"))
         harvest.measurements.append(
             Measurement(
-                op,
-                ranks,
+                *kind,
                 int(size),
                 str(row.get("type", "")),
                 in_place,
@@ -95,6 +100,8 @@ def _row(row: Any, op: str, ranks: int | None, harvest: Harvest) -> None:
                 _figure(half.get("alg_bw")),
                 _figure(half.get("bus_bw")),
                 None if wrong is None else int(wrong),
+                0,
+                *devices,
             )
         )
 

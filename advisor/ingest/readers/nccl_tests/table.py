@@ -1,0 +1,183 @@
+"""One printed table: its columns, the ranks above it and its rows, into measurements.
+
+What its lines do not name is read off its figures: bus over algorithm bandwidth is a factor of the
+operation and the ranks (doc/PERFORMANCE.md of nccl-tests).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
+from advisor.vocabulary.bandwidth import bus_factor
+
+# What an error may come to before nccl-tests counts the row as wrong: DeltaMaxValue of its
+# releases to 2021 (src/common.cu; half as in ROCm's), whose tables print the difference, no count.
+_MOST_ERROR = {"half": 5e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
+_TIMES = {"time", "cputime"}
+_ROUNDING = 0.005  # bandwidths have two decimals
+_MORE_RANKS = 4.0  # times their uncertainty lies between the factors of n and n + 1 ranks
+
+
+@dataclass
+class Row:
+    """A line of figures, or the parts of one that other output broke in two."""
+
+    size_bytes: int
+    dtype: str
+    values: list[str]
+    starts_in_place: bool = False
+    finished: bool = False
+
+
+@dataclass
+class Devices:
+    """The list of ranks above a table, by group."""
+
+    ranks: dict[str, set[int]] = field(default_factory=dict)
+    hosts: dict[str, set[str]] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+
+    @property
+    def size(self) -> int | None:
+        """Ranks of the first group, with those that the list leaves out."""
+        first = next(iter(self.ranks.values()), None)
+        return max(first) + 1 if first else None
+
+    @property
+    def listed_hosts(self) -> tuple[str, ...] | None:
+        """The first group's hosts; None where the list leaves ranks out."""
+        group, first = next(iter(self.ranks.items()), ("", set[int]()))
+        return tuple(sorted(self.hosts[group])) if first and len(first) == self.size else None
+
+    @property
+    def name(self) -> str | None:
+        """The GPUs' name where they have one."""
+        return next(iter(self.names)) if len(self.names) == 1 else None
+
+
+@dataclass
+class Table:
+    """``columns`` of one half; ``op`` as the program's name says it, if any line does."""
+
+    columns: list[str]
+    op: str | None
+    devices: Devices
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def figures(self) -> list[str]:
+        """The columns of figures of one half."""
+        first = next((i for i, name in enumerate(self.columns) if name in _TIMES), 0)
+        return [name for name in self.columns[first:] if name != "timestamp"] or ["time"]
+
+    def measured(self, number: int, named: str | None, harvest: Harvest) -> None:
+        """Add the table's measurements to ``harvest``; ``named``: what its file is called after."""
+        factor = self._factor()
+        op = self.op or self._op(named, factor)
+        if op is None:
+            harvest.notes.append("the operation of a table is not named: stored as 'unknown'")
+        ranks = self.devices.size or _ranks(op, factor)
+        for row in self.rows:
+            places = (True,) if row.starts_in_place else (False, True)
+            whole = self._halves(row)[: len(places)]
+            if len(whole) < len(places):
+                harvest.drop("row cut", len(places) - len(whole))
+            for in_place, values in zip(places, whole, strict=False):
+                time_us = _number(values.get("time") or values.get("cputime"))
+                algbw = _number(values.get("algbw"))
+                if time_us is None and algbw is None:
+                    continue  # N/A: this op has no such half, nothing was lost
+                harvest.measurements.append(
+                    Measurement(
+                        op or "unknown",
+                        ranks,
+                        row.size_bytes,
+                        row.dtype,
+                        in_place,
+                        time_us,
+                        algbw,
+                        _number(values.get("busbw")),
+                        _wrong(values, row.dtype),
+                        number,
+                        self.devices.listed_hosts,
+                        self.devices.name,
+                    )
+                )
+
+    def _halves(self, row: Row) -> list[dict[str, str]]:
+        width = len(self.figures)
+        halves = (row.values[:width], row.values[width : 2 * width])
+        return [dict(zip(self.figures, half, strict=True)) for half in halves if len(half) == width]
+
+    def _factor(self) -> tuple[float, float] | None:
+        """busbw / algbw and its uncertainty, of the row whose bandwidth is highest."""
+        pairs = [
+            (algbw, busbw)
+            for row in self.rows
+            for values in self._halves(row)
+            if (algbw := _number(values.get("algbw"))) is not None and algbw >= 1
+            if (busbw := _number(values.get("busbw"))) is not None and busbw > 0
+        ]
+        if not pairs:
+            return None
+        algbw, busbw = max(pairs)
+        return busbw / algbw, busbw / algbw * (_ROUNDING / algbw + _ROUNDING / busbw)
+
+    def _op(self, named: str | None, factor: tuple[float, float] | None) -> str | None:
+        ranks = self.devices.size
+
+        def fits(op: str) -> bool:
+            expected = bus_factor(op, ranks) or 0.0
+            return factor is not None and math.isclose(expected, factor[0], rel_tol=0.03)
+
+        if named is not None and (factor is None or ranks is None or fits(named)):
+            return named
+        # With 2 ranks all_reduce's factor is 1 like others'; above, no other has more than 1.
+        if ranks is None:
+            return "all_reduce" if factor is not None and factor[0] > 1 + factor[1] else None
+        return "all_reduce" if ranks > 2 and fits("all_reduce") else None
+
+
+def _ranks(op: str | None, factor: tuple[float, float] | None) -> int | None:
+    """The ranks that the factor means; None where two numbers of them may."""
+    if op is None or factor is None:
+        return None
+    most = bus_factor(op, 1 << 30)  # what it tends to
+    one = bus_factor(op, 1)
+    if most is None or one == most or factor[0] >= most:
+        return None
+    ranks = round(most / (most - factor[0]))
+    here, next_one = bus_factor(op, ranks), bus_factor(op, ranks + 1)
+    if here is None or next_one is None or ranks < 2:
+        return None
+    sure = next_one - here > _MORE_RANKS * factor[1] and abs(here - factor[0]) <= 2 * factor[1]
+    return ranks if sure else None
+
+
+def half_columns(names: list[str]) -> list[str]:
+    """The columns up to the second ``time``: the row's own, then those of one half."""
+    first = next((i for i, name in enumerate(names) if name in _TIMES), len(names))
+    second = next((i for i in range(first + 1, len(names)) if names[i] in _TIMES), len(names))
+    return names[:second]
+
+
+def _wrong(values: dict[str, str], dtype: str) -> int | None:
+    if "#wrong" in values:
+        return _count(values["#wrong"])
+    error = _number(values.get("error"))
+    return None if error is None else int(error > _MOST_ERROR.get(dtype, 0.0))
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text) if text is not None else math.nan
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _count(text: str | None) -> int | None:
+    value = _number(text)
+    return None if value is None else int(value)

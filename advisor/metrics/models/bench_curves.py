@@ -1,0 +1,257 @@
+"""Tables of a benchmark → ``bench_curve``: what each reaches, should reach, and where it falls.
+
+A table is held against the data sheet of its GPUs and NICs, against the tables of the same kind of
+run beside it, and against itself: bandwidth must not fall as messages grow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import median
+from typing import Any
+
+from advisor.config.hardware import Device, Machine, device_of, find_device, machine, machine_names
+from advisor.model.nccl.ceiling import Ceiling, ceiling
+from advisor.vocabulary.bandwidth import bus_factor
+
+SMALL_BYTES, LARGE_BYTES = 4096, 1 << 20
+_MACHINE = "machine"  # the kind of the row of topology that a user's word makes
+_FALL = 0.7
+"""Where NCCL goes from one algorithm or protocol to the next, healthy tables lose up to a fifth."""
+_LEAST_FALL_BYTES = 32 * 1024  # below, a call is mostly latency
+_LEAST_GROWTH = 1.2  # of the time from one size to the next, to measure a slope
+_MOST_BOARD = 8  # GPUs of one host, in every machine that is no rack
+_TWO = 2
+_SQL = """
+SELECT tool, source, op, ranks, hosts, device, bytes, in_place, min(time_us) AS time_us,
+  max(wrong) AS wrong, max(busbw_gbps / nullif(algbw_gbps, 0)) AS factor FROM bench
+WHERE run = ? AND src IS NULL AND bytes > 0 AND time_us > 0
+GROUP BY ALL ORDER BY ALL
+"""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One row of a table: microseconds by place (False: out of place, None: not said)."""
+
+    bytes: int
+    times_us: Mapping[bool | None, float]
+    wrong: int | None
+
+    @property
+    def time_us(self) -> float:
+        """The faster of both places."""
+        return min(self.times_us.values())
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One operation of one table; ``factor`` makes bus bandwidth of bytes over time."""
+
+    tool: str
+    source: str | None
+    op: str
+    ranks: int | None
+    hosts: tuple[str, ...] | None
+    device_name: str | None
+    points: Sequence[Point]
+    factor: float
+
+    def gbps(self, point: Point) -> float:
+        """Bus bandwidth at a size, GB/s."""
+        return point.bytes * self.factor / point.time_us / 1e3
+
+    @property
+    def reach_gbps(self) -> float:
+        """What it gets, or would at larger sizes: bytes over time between the last sizes."""
+        slopes = [
+            (after.bytes - before.bytes) * self.factor / (after.time_us - before.time_us) / 1e3
+            for before, after in zip(self.points[-4:], self.points[-3:], strict=False)
+            if after.time_us > _LEAST_GROWTH * before.time_us
+        ]
+        return (
+            max(map(self.gbps, self.points))
+            if not slopes
+            else max(*slopes, *map(self.gbps, self.points))
+        )
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What tables must share to be compared."""
+        return (self.tool, self.op, self.ranks, self.device_name, len(self.hosts or ()))
+
+
+def curve_rows(con: Any, run: str) -> list[dict[str, Any]]:
+    """Rows of ``bench_curve``."""
+    curves = _curves(con, run)
+    said = _machine(con, run)
+    alike: dict[tuple[Any, ...], list[Curve]] = defaultdict(list)
+    for curve in curves:
+        alike[curve.kind].append(curve)
+    return [_row(run, curve, said, alike[curve.kind]) for curve in curves]
+
+
+def _curves(con: Any, run: str) -> list[Curve]:
+    tables: dict[tuple[Any, ...], dict[int, list[tuple[Any, ...]]]] = defaultdict(dict)
+    for tool, source, op, ranks, hosts, device, size, *rest in con.execute(_SQL, [run]).fetchall():
+        key = (tool, source, op, ranks, None if hosts is None else tuple(hosts), device)
+        tables[key].setdefault(size, []).append(tuple(rest))
+    found = []
+    for key, sizes in tables.items():
+        points = [
+            Point(
+                size,
+                {place: time for place, time, *_ in rows},
+                max((wrong for _, _, wrong, _ in rows if wrong is not None), default=None),
+            )
+            for size, rows in sorted(sizes.items())
+        ]
+        printed = [factor for *_, factor in sizes[points[-1].bytes] if factor]
+        factor = bus_factor(key[2], key[3]) or max(printed, default=1.0)
+        found.append(Curve(*key, points, factor))
+    return found
+
+
+def _row(run: str, curve: Curve, said: Machine | None, alike: Sequence[Curve]) -> dict[str, Any]:
+    best = max(curve.points, key=curve.gbps)
+    device = _device(curve, said)
+    limit = None if device is None else _limit(curve, device, said)
+    small = [time for p in curve.points if p.bytes <= SMALL_BYTES for time in p.times_us.values()]
+    wrong = [p for p in curve.points if p.wrong]
+    checked = [p.wrong for p in curve.points if p.wrong is not None]
+    return {
+        "run": run,
+        "tool": curve.tool,
+        "source": curve.source,
+        "op": curve.op,
+        "ranks": curve.ranks,
+        "hosts": None if curve.hosts is None else list(curve.hosts),
+        "device": None if device is None else device.name,
+        "sizes": len(curve.points),
+        "best_gbps": curve.gbps(best),
+        "best_bytes": best.bytes,
+        "reach_gbps": curve.reach_gbps,
+        "largest_bytes": curve.points[-1].bytes,
+        "limit_gbps": None if limit is None else limit.gbps,
+        "limit_by": None if limit is None else limit.by,
+        "limit_source": None if limit is None else limit.source,
+        "small_us": median(small) if small else None,
+        **_fall(curve),
+        "in_place_ratio": _in_place(curve.points),
+        "wrong": sum(checked) if checked else None,
+        "wrong_bytes": wrong[0].bytes if wrong else None,
+        **_likes(curve, alike),
+    }
+
+
+def _fall(curve: Curve) -> dict[str, Any]:
+    """Where the bandwidth first falls below what a smaller size had, and until where."""
+    top = 0.0
+    fall: list[Point] = []
+    for point in curve.points:
+        gbps = curve.gbps(point)
+        low = point.bytes >= _LEAST_FALL_BYTES and gbps < _FALL * top
+        if low:
+            fall.append(point)
+        elif fall:
+            break
+        else:
+            top = max(top, gbps)
+    if not fall:
+        return dict.fromkeys(("drop_bytes", "drop_gbps", "drop_from_gbps", "drop_until_bytes"))
+    lasts = fall[-1] is curve.points[-1]
+    return {
+        "drop_bytes": fall[0].bytes,
+        "drop_gbps": min(map(curve.gbps, fall)),
+        "drop_from_gbps": top,
+        "drop_until_bytes": None if lasts else fall[-1].bytes,
+    }
+
+
+def _in_place(points: Sequence[Point]) -> float | None:
+    ratios = [
+        point.times_us[False] / point.times_us[True]
+        for point in points
+        if point.bytes >= LARGE_BYTES and {False, True} <= point.times_us.keys()
+    ]
+    return median(ratios) if len(ratios) >= _TWO else None
+
+
+def _likes(curve: Curve, alike: Sequence[Curve]) -> dict[str, Any]:
+    """Beside the best of its like, at that of the two largest common sizes where it is nearer."""
+    nothing = dict.fromkeys(("like_gbps", "like_bytes", "own_gbps", "like_tables"))
+    sizes = [{p.bytes: other.gbps(p) for p in other.points} for other in alike]
+    common = sorted(set[int].intersection(*map(set, sizes)))
+    common = [size for size in common if size >= LARGE_BYTES][-_TWO:]
+    if len(alike) < _TWO or not common:
+        return nothing
+    own = {p.bytes: curve.gbps(p) for p in curve.points}
+    best = {size: max(one[size] for one in sizes) for size in common}
+    near = max(common, key=lambda size: own[size] / best[size])
+    return {
+        "like_gbps": best[near],
+        "like_bytes": near,
+        "own_gbps": own[near],
+        "like_tables": len(alike),
+    }
+
+
+def _device(curve: Curve, said: Machine | None) -> Device | None:
+    if curve.device_name is not None:
+        # A card of the name of a module has links only where bridges were bought.
+        bridged = re.search(r"\bpcie\b", curve.device_name, re.IGNORECASE)
+        return None if bridged else find_device(curve.device_name)
+    return device_of(said) if said is not None else None
+
+
+def _limit(curve: Curve, device: Device, said: Machine | None) -> Ceiling | None:
+    of_device = [machine(name) for name in _machines_of(device.name)]
+    board = said.gpus_per_node if said else next((m.gpus_per_node for m in of_device), None)
+    if curve.ranks is None:
+        return None
+    hosts = len(curve.hosts) if curve.hosts else _hosts(curve.ranks, board)
+    if hosts is None:
+        return None
+    if said is not None:
+        return ceiling(curve.op, curve.ranks, hosts, device, said)
+    # Nothing names the NICs: what the slowest machine with RDMA and this GPU has, at least.
+    machines: list[Machine | None] = [*of_device] or [None]
+    limits = [ceiling(curve.op, curve.ranks, hosts, device, one) for one in machines]
+    known = [limit for limit in limits if limit is not None]
+    return min(known, key=lambda limit: limit.gbps, default=None)
+
+
+def _hosts(ranks: int, board: int | None) -> int | None:
+    """Of a table that does not list its hosts: as few as its ranks need.
+
+    None where a machine's GPUs are of several hosts (a rack of NVLink).
+    """
+    return None if board is None or board > _MOST_BOARD else -(-ranks // board)
+
+
+@cache
+def _machines_of(device: str) -> tuple[str, ...]:
+    """Machines of the hardware table with this device and a network that reads its memory."""
+    found = [name for name in machine_names() if machine(name).device == device]
+    return tuple(name for name in found if machine(name).network.kind != "tcp")
+
+
+def keep_machine(con: Any, run: str, name: str) -> None:
+    """Keep which machine a run was on, as the user says. Raises AdvisorError for an unknown one."""
+    value = machine(name).model_dump_json()
+    con.execute("DELETE FROM topology WHERE run = ? AND kind = ?", [run, _MACHINE])
+    con.execute(
+        "INSERT INTO topology (run, kind, name, value) VALUES (?, ?, ?, ?)",
+        [run, _MACHINE, name, value],
+    )
+
+
+def _machine(con: Any, run: str) -> Machine | None:
+    found = con.execute(
+        "SELECT value FROM topology WHERE run = ? AND kind = ?", [run, _MACHINE]
+    ).fetchall()
+    return Machine.model_validate_json(found[0][0]) if found else None

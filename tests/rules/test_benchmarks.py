@@ -1,0 +1,175 @@
+"""Tables of public reports: healthy ones raise nothing, sick ones what was found there.
+
+Their figures (bench_tables.yaml) are printed as nccl-tests prints them, and diagnosed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import advisor
+from advisor import api
+from advisor.findings import Finding
+from advisor.vocabulary.bandwidth import bus_factor
+from advisor.vocabulary.operations import canonical_op
+
+TABLES: list[dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("bench_tables.yaml").read_text()
+)
+RULES = ["bandwidth-below-expected", "benchmark-below-limit", "benchmark-below-others",
+         "benchmark-bandwidth-falls", "benchmark-small-messages-slow",
+         "benchmark-in-place-differs", "benchmark-wrong-results"]  # fmt: skip
+SIZES = tuple(2**power for power in range(20, 31))
+
+
+def printed(table: dict[str, Any], first_host: int = 0) -> str:
+    """The output of nccl-tests with a table's figures."""
+    ranks, hosts = table["ranks"], table.get("hosts")
+    lines = [f"# Collective test starting: {table['op']}_perf", "# Using devices"]
+    # Of a report that lists only the last rank.
+    listed = range(ranks) if hosts else [ranks - 1]
+    local = ranks // (hosts or 1)
+    lines += [
+        f"#  Rank {rank:2} Group  0 Pid {rank} on host{first_host + rank // local} device "
+        f"{rank % local} [0x{rank % local}0] {table['device']}"
+        for rank in listed
+    ]
+    half = "time   algbw   busbw #wrong"
+    lines.append(f"#       size         count      type   redop    root     {half}     {half}")
+    factor = bus_factor(canonical_op(table["op"]) or "", ranks) or 1.0
+    for size, *times in table["rows"]:
+        cells = ["N/A N/A N/A N/A"] * 2
+        for place, time in enumerate(times):
+            if time:
+                algbw = size / time / 1e3
+                cells[place] = f"{time} {algbw:.2f} {algbw * factor:.2f} {table.get('wrong', 0)}"
+        lines.append(f"{size} {size // 4} float sum -1 {' '.join(cells)}")
+    return "\n".join(lines) + "\n"
+
+
+def found(folder: Path, texts: Sequence[str], hardware: str | None = None) -> list[Finding]:
+    """The findings of tables given together."""
+    folder.mkdir(exist_ok=True)
+    for number, text in enumerate(texts):
+        (folder / f"t{number}.log").write_text(text)
+    with advisor.load(folder, hardware=hardware) as run:
+        return run.diagnose(select=RULES).findings
+
+
+def fired(folder: Path, tables: dict[str, dict[str, Any]]) -> dict[str, set[str]]:
+    """The rules that fire on each of several tables by itself; runs share one store: cheaper."""
+    for name, table in tables.items():
+        (folder / f"{name}.log").write_text(printed(table))
+    rules: dict[str, set[str]] = {name: set() for name in tables}
+    with api.load_runs([folder / f"{name}.log" for name in tables]) as runs:
+        for item in runs.diagnose(select=RULES).findings:
+            rules[item.run].add(item.rule)
+    return rules
+
+
+def test_healthy_tables_raise_nothing_and_sick_ones_what_was_found(tmp_path: Path) -> None:
+    plain = {table["id"]: table for table in TABLES if "hardware" not in table}
+    named = [table for table in TABLES if "hardware" in table]
+    rules = fired(tmp_path, plain)
+    for table in named:
+        items = found(tmp_path / table["id"], [printed(table)], table["hardware"])
+        rules[table["id"]] = {item.rule for item in items}
+    assert rules == {table["id"]: set(table.get("raises", ())) for table in TABLES}
+    assert len(rules) >= 20
+
+
+def of(gbps: float, hosts: int = 2, device: str = "NVIDIA H100 80GB HBM3", **more: Any) -> Any:
+    """A table of 16 or 8 ranks that reaches ``gbps`` from 40 us on."""
+    ranks = more.pop("ranks", 8 * hosts)
+    factor = bus_factor("all_reduce", ranks) or 1.0
+    rows = [[size, time := 40 + size * factor / gbps / 1e3, time] for size in SIZES]
+    return {
+        "op": "all_reduce",
+        "ranks": ranks,
+        "hosts": hosts,
+        "device": device,
+        "rows": rows,
+    } | more
+
+
+def test_bandwidth_is_held_against_links_and_nics(tmp_path: Path) -> None:
+    tables = {
+        "h200-58": of(58, device="NVIDIA H200"),  # two hosts of eight; healthy is 489
+        "h200-489": of(489, device="NVIDIA H200"),
+        "h100-58": of(58, hosts=1),  # 13 % of NVLink
+        "h100-360": of(360, hosts=1),  # a ring, without NVLink SHARP
+        "h100x16-120": of(120),  # the NICs are not known: there are H100 machines that get no more
+        "mi300x-pair": of(48, hosts=1, ranks=2, device="AMD Instinct MI300X"),  # one link of seven
+        "h200-nvl": of(60, hosts=1, device="NVIDIA H200 NVL"),  # bridges, or none
+        "rtx4090": of(20, hosts=1, device="NVIDIA GeForce RTX 4090"),
+    }
+    rules = fired(tmp_path, tables)
+    assert {name for name, of_it in rules.items() if of_it} == {"h200-58", "h100-58"}
+    assert rules["h200-58"] == rules["h100-58"] == {"benchmark-below-limit"}
+    known = found(tmp_path / "named", [printed(of(120))], "dgx-h100")
+    assert [item.rule for item in known] == ["benchmark-below-limit"]
+
+
+def test_of_five_pairs_those_that_reach_half_are_named_with_the_host_they_share(
+    tmp_path: Path,
+) -> None:
+    pairs = [(48, (0, 1)), (24, (2, 3)), (24, (2, 4)), (24, (2, 5)), (47, (6, 7))]
+    texts = []
+    for gbps, (one, other) in pairs:
+        text = printed(of(gbps, device="NVIDIA A100-SXM4-80GB"))
+        texts.append(text.replace("on host0 ", f"on n{one} ").replace("on host1 ", f"on n{other} "))
+    (item,) = found(tmp_path, texts)
+    assert item.rule == "benchmark-below-others"
+    assert item.severity.value == "warning"
+    assert [
+        name in item.message for name in ("t0.log", "t1.log", "t2.log", "t3.log", "t4.log")
+    ] == [
+        False,
+        *[True] * 3,
+        False,
+    ]
+    assert item.hosts == ["n2"]
+
+
+def test_curves_are_judged_by_their_shape(tmp_path: Path) -> None:
+    healthy = of(230, hosts=1, device="NVIDIA A100-SXM4-80GB")
+    small = [[size, 3000, 3000] for size in (8, 64, 1024)]
+    rules = fired(
+        tmp_path,
+        {
+            "healthy": healthy,
+            "small": {**healthy, "rows": small + healthy["rows"]},
+            "half": {**healthy, "rows": [[size, 2 * t, t] for size, t, _ in healthy["rows"]]},
+            "wrong": {**healthy, "wrong": 7},
+        },
+    )
+    assert rules == {
+        "healthy": set(),
+        "small": {"benchmark-small-messages-slow"},
+        "half": {"benchmark-in-place-differs"},
+        "wrong": {"benchmark-wrong-results"},
+    }
+
+
+def test_a_header_without_its_signs_is_the_same_header(tmp_path: Path) -> None:
+    """As reports show it whose first signs became headings."""
+    text = printed(of(58, hosts=1))
+    bare = "\n".join(line.lstrip("#") for line in text.splitlines()) + "\n"
+    mixed = text.replace("#  Rank  3", "  Rank  3").replace("#       size", "       size")
+    for name, changed in (("bare", bare), ("mixed", mixed)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "all_reduce.log").write_text(changed)
+        with advisor.load(tmp_path / name) as run:
+            row = run.sql("SELECT ranks, len(hosts) AS hosts, device FROM bench_curve").iloc[0]
+        assert (row["ranks"], row["hosts"], row["device"]) == (8, 1, "H100 SXM"), name
+
+
+def test_wrong_results_make_the_verdict(tmp_path: Path) -> None:
+    (tmp_path / "t.log").write_text(printed({**of(230, hosts=1), "wrong": 3}))
+    with advisor.load(tmp_path / "t.log") as run:
+        assert run.report.verdict.cause == "benchmark-wrong-results"
+        assert run.report.verdict.severity.value == "critical"

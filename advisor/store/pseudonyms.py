@@ -158,7 +158,7 @@ def hide_names(store: Store, key: bytes) -> None:
     texts = list(_texts(store))
     for table, column in texts:
         for value in _distinct(store, table, column):
-            for user in _USER.findall(value):
+            for user in _USER.findall(value if isinstance(value, str) else " ".join(value)):
                 if user != "root":
                     names.learn("user", user)
     for (path,) in store.con.execute("SELECT DISTINCT path FROM source").fetchall():
@@ -178,6 +178,8 @@ def hide_names(store: Store, key: bytes) -> None:
 def _hosts(store: Store) -> Iterator[str]:
     for table in _HOSTS:
         yield from _distinct(store, table, "host")
+    for hosts in _distinct(store, "bench", "hosts"):
+        yield from hosts
     for (text,) in store.con.execute("SELECT DISTINCT metadata FROM rank").fetchall():
         yield from _named_hosts(json.loads(text or "{}"))
 
@@ -197,14 +199,15 @@ def _named_hosts(value: Any) -> Iterator[str]:
 def _texts(store: Store) -> Iterator[tuple[str, str]]:
     yield from store.con.execute(
         "SELECT c.table_name, c.column_name FROM duckdb_columns() c JOIN duckdb_tables() t "
-        "USING (database_name, table_name) WHERE c.data_type = 'VARCHAR' AND NOT c.internal "
+        "USING (database_name, table_name) "
+        "WHERE c.data_type IN ('VARCHAR', 'VARCHAR[]') AND NOT c.internal "
         "AND c.database_name = current_database() AND c.table_name NOT IN $raw "
         "AND c.column_name NOT IN $ours ORDER BY ALL",
         {"raw": sorted(_RAW), "ours": sorted(_OURS)},
     ).fetchall()
 
 
-def _distinct(store: Store, table: str, column: str) -> list[str]:
+def _distinct(store: Store, table: str, column: str) -> list[Any]:
     rows = store.con.execute(
         f'SELECT DISTINCT "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL'
     ).fetchall()
@@ -212,8 +215,11 @@ def _distinct(store: Store, table: str, column: str) -> list[str]:
 
 
 def _rewrite(store: Store, table: str, column: str, names: Pseudonyms) -> None:
+    def hidden(value: Any) -> Any:
+        return names.hidden(value) if isinstance(value, str) else [*map(names.hidden, value)]
+
     values = _distinct(store, table, column)
-    changed = [(value, said) for value in values if (said := names.hidden(value)) != value]
+    changed = [(value, said) for value in values if (said := hidden(value)) != value]
     if not changed:
         return
     old, new = zip(*changed, strict=True)

@@ -173,3 +173,12 @@ def test_wrong_results_make_the_verdict(tmp_path: Path) -> None:
     with advisor.load(tmp_path / "t.log") as run:
         assert run.report.verdict.cause == "benchmark-wrong-results"
         assert run.report.verdict.severity.value == "critical"
+
+
+def test_a_shared_report_names_no_host_of_a_benchmark(tmp_path: Path) -> None:
+    text = printed(of(58, device="NVIDIA H200")).replace("on host", "on gpu-node-")
+    (tmp_path / "t.log").write_text(text)
+    with advisor.load(tmp_path / "t.log", share=True) as run:
+        hosts = run.sql("SELECT unnest(hosts) AS host FROM bench_curve")["host"].tolist()
+        assert len(set(hosts)) == 2
+        assert "gpu-node" not in " ".join(hosts) + run.render("html") + run.render("json")

@@ -88,7 +88,7 @@ def explain_rule(rule: Rule, *, show_sql: bool = False) -> str:
         _section("Fix, in this order", [static_text(fix) for fix in rule.fix]),
         _section("Verify", [static_text(rule.verify)]),
         _section("Wrong if", [static_text(alarm) for alarm in rule.false_alarms]),
-        _section("Explains", [f"{claim.rule} (same {claim.same})" for claim in rule.explains]),
+        _section("Claims", [f"{claim.part}: {claim.of}" for claim in rule.claims]),
         _section("See", [", ".join(rule.see)] if rule.see else []),
         _section("Seen firing on", [rule.proof]),
     ]

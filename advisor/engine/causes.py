@@ -1,8 +1,8 @@
 """Merges findings that share a cause: one slow rank is one finding, not twenty.
 
-A rule's ``explains`` lists which other rules it causes. A finding is merged into the one that
-explains it when both concern the same ranks or group, the cause is at least as severe (or a grade
-less with nearly the same recoverable time), and it accounts for enough of the effect's.
+A finding is an effect of another that claims most of the same time (claims.py) and says more of
+it: why it is lost comes before who holds it up, and that before where it goes. The cause must be
+at least as severe, or a grade less with nearly the same recoverable time.
 """
 
 from __future__ import annotations
@@ -10,20 +10,28 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from advisor.engine.rule import Explains, Rule
+from advisor.engine.claims import Ledger, covered
+from advisor.engine.rule import Rule
 from advisor.findings import SEVERITY_ORDER, Finding, Severity
 
+# A finding is an effect of what takes away this part of the time it claims.
+COVERED = 0.5
 # Grades have sharp bounds: a cause may fall just under one that its effect is just over.
 _NEARLY = 0.8
 # Gains that differ by less are no ground to prefer the setting that costs more.
 _TIE = 0.8
 LIKELY = 0.5
+# What a rule says of the time it claims: where it goes, who holds it up, or why.
+_DEPTH = {"where": 0, "who": 1, "why": 2}
+
+Claimed = tuple[Finding, Ledger]
 
 
-def merge(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
-    """Causes only, worst first; each lists in ``merged`` the findings that it explains."""
-    ordered = rank_findings(findings, rules)
-    parent = parents(ordered, rules)
+def merge(found: Sequence[Claimed], rules: Mapping[str, Rule]) -> list[Finding]:
+    """Causes only, worst first; each lists in ``merged`` the findings that are its effects."""
+    ledgers = {id(finding): ledger for finding, ledger in found}
+    ordered = rank_findings([finding for finding, _ in found], rules)
+    parent = effects([(finding, ledgers[id(finding)]) for finding in ordered], rules)
     merged: dict[int, list[Finding]] = {}
     for index in parent:
         merged.setdefault(_root(index, parent), []).append(ordered[index])
@@ -31,23 +39,54 @@ def merge(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Findin
     for index, finding in enumerate(ordered):
         if index in parent:
             continue
-        effects = merged.get(index, [])
-        kept.append(finding.model_copy(update={"merged": [_label(item) for item in effects]}))
+        of_it = merged.get(index, [])
+        kept.append(finding.model_copy(update={"merged": [_label(item) for item in of_it]}))
     return _unique(kept)
 
 
-def parents(ordered: Sequence[Finding], rules: Mapping[str, Rule]) -> dict[int, int]:
-    """Which of the findings, worst first, is explained by which: index to index."""
+def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, int]:
+    """Which of the findings, worst first, is an effect of which: index to index.
+
+    Among rules that say as much the worse finding is the cause. One that says where time goes is
+    an effect of all that takes it away together, and listed under the first of these.
+    """
+    depth = [_DEPTH[rules[item.rule].says] if item.rule in rules else 2 for item, _ in ordered]
     parent: dict[int, int] = {}
-    for effect_index, effect in enumerate(ordered):
-        for cause_index, cause in enumerate(ordered):
-            if cause_index == effect_index or _root(cause_index, parent) == effect_index:
+    for index in sorted(range(len(ordered)), key=lambda index: (depth[index], -index)):
+        item, ledger = ordered[index]
+        causes = []
+        for other, (cause, theirs) in enumerate(ordered):
+            if other == index or other in parent or cause.run != item.run or not depth[other]:
                 continue
-            claims = rules[cause.rule].explains if cause.rule in rules else []
-            if any(_explains(claim, cause, effect) for claim in claims):
-                parent[effect_index] = cause_index
-                break
+            share = _share(ordered[index], ordered[other])
+            deeper = (-depth[other], other) < (-depth[index], index)
+            # A worse finding takes also what lies deeper, unless that takes it in turn.
+            worse = other < index and _share(ordered[other], ordered[index]) < COVERED
+            # What may give nothing takes the place of no other remedy.
+            weighs = depth[index] < depth[other] or not is_option(cause) or cause.rule == item.rule
+            if share and (deeper or worse) and weighs and _severe_enough(cause, item):
+                causes.append((share, -other, theirs))
+        together = not depth[index]
+        taken = [theirs for _, _, theirs in causes] if together else []
+        if not causes:
+            continue
+        most, place, _ = max(causes, key=lambda cause: cause[:2])
+        if max(most, covered(ledger, taken)) >= COVERED:
+            parent[index] = -place
     return parent
+
+
+def _share(effect: Claimed, cause: Claimed) -> float:
+    """How much of what one finding claims goes with the other."""
+    return covered(effect[1], [cause[1]], alike=effect[0].rule == cause[0].rule)
+
+
+def _severe_enough(cause: Finding, effect: Finding) -> bool:
+    """Nobody looks for a warning under a hint. What may give nothing may be all of the effect."""
+    gain_ns = cause.at_most_ns() or cause.savings_ns or 0
+    return SEVERITY_ORDER[cause.severity] <= SEVERITY_ORDER[effect.severity] or (
+        cause.severity != Severity.INFO and gain_ns >= _NEARLY * (effect.savings_ns or 0)
+    )
 
 
 def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
@@ -113,35 +152,6 @@ def is_option(finding: Finding) -> bool:
 def expected_ns(finding: Finding) -> float:
     """What acting on a finding gains on average, ns per step: its probability times its middle."""
     return (finding.probability or 0.0) * (finding.savings_ns or 0)
-
-
-def _explains(claim: Explains, cause: Finding, effect: Finding) -> bool:
-    if claim.rule != effect.rule or cause.run != effect.run:
-        return False
-    # A cause that may give nothing is the same one as an effect of up to as much.
-    gain_ns = cause.at_most_ns() or cause.savings_ns or 0
-    if SEVERITY_ORDER[cause.severity] > SEVERITY_ORDER[effect.severity] and (
-        cause.severity == Severity.INFO or gain_ns < _NEARLY * (effect.savings_ns or 0)
-    ):
-        return False
-    if any(cause.evidence.facts.get(name) not in values for name, values in claim.when.items()):
-        return False
-    if (cause.savings_ns or 0) < claim.at_least * _size(effect):
-        return False
-    if claim.same == "group":
-        groups = {cause.process_group, effect.process_group}
-        return None in groups or len(groups) == 1
-    if claim.same == "ranks":
-        return not cause.ranks or not effect.ranks or bool({*cause.ranks} & {*effect.ranks})
-    return True
-
-
-def _size(effect: Finding) -> float:
-    """What an effect is about, ns per step: of one whose gain nothing tells, the time it shows."""
-    if effect.savings_ns is not None:
-        return effect.savings_ns
-    shown = effect.evidence.facts.get("exposed_ns")
-    return float(shown) if isinstance(shown, (int, float)) else 0.0
 
 
 def _root(index: int, parent: Mapping[int, int]) -> int:

@@ -54,17 +54,19 @@ def diagnose(
                 *(item.model_copy(update={"run": run}) for item in broken),
                 *(result.outcome for result in results),
             ]
-            merged = merge(
-                [finding for result in results for finding in result.findings],
-                {rule.id: rule for rule in rules},
-            )
+            claimed = [
+                pair
+                for result in results
+                for pair in zip(result.findings, result.claims, strict=True)
+            ]
+            merged = merge(claimed, {rule.id: rule for rule in rules})
             summary = summarise(store, sandbox, facts)
             summary.notes = of_inputs(store, sandbox, facts)
             summary.caveats = beside_the_verdict(sandbox, facts, summary.step_source)
             verdict, left_open = verdict_of(
                 merged, sandbox, facts, summary.step_source, summary.notes
             )
-            every = [finding for result in results for finding in result.findings]
+            every = [finding for finding, _ in claimed]
             summary.caveats += [*left_open, *of_probed_links(every, verdict)]
             verdicts.append(verdict)
             summaries.append(summary)

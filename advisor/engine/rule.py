@@ -85,29 +85,20 @@ class EvidenceQuery(_Strict):
 
 
 class Claim(_Strict):
-    """Whose time a finding would save: a part of calls, the host's gaps, or a rank's compute."""
+    """Whose time a finding would save: a part of calls, the host's gaps, or a rank's compute.
 
-    part: Literal["exposed", "transfer", "wait", "idle", "compute"] = Field(
+    What has no time per step claims the settings that would cause it, or a hang's groups.
+    """
+
+    part: Literal["exposed", "transfer", "wait", "idle", "compute", "setting", "hang"] = Field(
         description="of calls: not under compute, in all or without waiting, or waiting alone; "
-        "idle: gaps of host_gap; compute: of rank_step"
+        "idle: gaps of host_gap; compute: of rank_step; setting: settings that are set; hang: "
+        "groups and ranks of dumps"
     )
     of: str = Field(
-        description="SQL condition on the view call (idle: table host_gap; compute: rank_step) "
-        "that may bind the finding's columns as $column"
-    )
-
-
-class Explains(_Strict):
-    """Findings of another rule that this one causes, and so are listed under it."""
-
-    rule: str
-    same: Literal["run", "group", "ranks"] = "group"
-    when: dict[str, list[Any]] = Field(
-        default_factory=dict,
-        description="columns of this rule's row and the values with which it is a cause",
-    )
-    at_least: float = Field(
-        default=0.5, description="share of the other finding's savings this one must account for"
+        description="SQL condition on the view call (idle: table host_gap; compute: rank_step; "
+        "setting: column name; hang: flight_progress) that may bind the finding's columns as "
+        "$column"
     )
 
 
@@ -180,7 +171,6 @@ class Rule(_Strict):
         default="why",
         description="of the time it claims: where it goes, who holds it up, or why it is lost",
     )
-    explains: list[Explains] = Field(default_factory=list)
     first_in_ties: list[str] = Field(
         default_factory=list,
         description="rules whose setting costs more than this one's (memory, say): where both may "

@@ -1,11 +1,12 @@
-"""Findings with one cause are one finding."""
+"""Findings with one cause are one finding: claims on the same time decide which is whose effect."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from advisor.engine import load_catalogue
-from advisor.engine.causes import merge, rank_findings
+from advisor.engine.causes import Claimed, effects, merge, rank_findings
+from advisor.engine.claims import ledger_of
 from advisor.findings import Finding, Severity
 
 RULES = {rule.id: rule for rule in load_catalogue()[0]}
@@ -14,7 +15,7 @@ RULES = {rule.id: rule for rule in load_catalogue()[0]}
 def finding(rule: str, savings: int | None, severity: str = "warning", **fields: Any) -> Finding:
     return Finding(
         id=f"{rule}-x",
-        run="run",
+        run=fields.pop("run", "run"),
         rule=rule,
         severity=Severity(severity),
         title=rule,
@@ -26,88 +27,90 @@ def finding(rule: str, savings: int | None, severity: str = "warning", **fields:
     )
 
 
-def test_a_straggler_takes_what_it_causes() -> None:
-    found = merge(
-        [
-            finding("exposed-communication", 20_000_000),
-            finding("straggler-rank", 18_000_000, "critical", ranks=[7]),
-            finding("launch-bound", 5_000_000, ranks=[7]),
-            finding("jitter", 2_000_000),
-        ],
-        RULES,
-    )
-    assert [item.rule for item in found] == ["straggler-rank"]
-    assert found[0].merged == [
-        "exposed-communication (here)",
-        "launch-bound (here)",
-        "jitter (here)",
+def claimed(item: Finding, part: float, *spans: int) -> Claimed:
+    """The finding with a claim on ``part`` of each of these spans of 1 ms."""
+    return item, ledger_of(dict.fromkeys(spans, (1000000.0, part)))
+
+
+def names(found: list[Finding]) -> list[str]:
+    return [item.rule for item in found]
+
+
+def test_why_comes_before_who_and_who_before_where() -> None:
+    rules = ["exposed-communication", "straggler-rank", "data-loader-stall"]
+    ordered = [claimed(finding(rule, 1_000_000), 1.0, 1, 2) for rule in rules]
+    (kept,) = merge(ordered, RULES)
+    assert kept.rule == "data-loader-stall"
+    assert kept.merged == ["exposed-communication (here)", "straggler-rank (here)"]
+
+
+def test_a_worse_finding_takes_what_it_covers_and_is_not_covered_by() -> None:
+    rank = claimed(finding("straggler-rank", 3_000_000), 1.0, 1, 2, 3)
+    pause = claimed(finding("blocking-sync", 1_000_000), 1.0, 3)
+    assert effects([rank, pause], RULES) == {1: 0}
+    assert effects([pause, rank], RULES) == {}
+
+
+def test_other_calls_and_other_runs_stay_apart() -> None:
+    one = claimed(finding("small-buckets", 2_000_000), 1.0, 1)
+    other = finding("fp32-gradients", 1_000_000)
+    assert effects([one, claimed(other, 1.0, 2)], RULES) == {}
+    elsewhere = finding("fp32-gradients", 1_000_000, run="other")
+    assert effects([one, claimed(elsewhere, 1.0, 1)], RULES) == {}
+    assert effects([one, claimed(other, 1.0, 1)], RULES) == {1: 0}
+
+
+def test_a_small_cause_does_not_swallow_a_large_loss() -> None:
+    loss = claimed(finding("exposed-communication", 40_000_000, "critical"), 1.0, *range(10))
+    late = claimed(finding("straggler-rank", 4_000_000, "critical"), 1.0, 1)
+    assert names(merge([loss, late], RULES)) == ["exposed-communication", "straggler-rank"]
+
+
+def test_causes_that_take_a_loss_away_together_explain_it() -> None:
+    loss = claimed(finding("exposed-communication", 9_000_000), 1.0, *range(10))
+    late = claimed(finding("straggler-rank", 4_000_000), 1.0, 0, 1, 2, 3)
+    stall = claimed(finding("data-loader-stall", 3_000_000), 1.0, 5, 6, 7)
+    found = merge([loss, late, stall], RULES)
+    assert names(found) == ["straggler-rank", "data-loader-stall"]
+    assert found[0].merged == ["exposed-communication (here)"]
+
+
+def test_one_setting_for_several_groups_is_one_finding() -> None:
+    """Of one rule what two findings claim of a call are the same nanoseconds."""
+    ordered = [
+        claimed(finding("resharding-not-needed", gain, where=f"group {gain}"), 0.3, 1, 2)
+        for gain in (3_000_000, 2_000_000)
     ]
-
-
-def test_a_small_cause_does_not_swallow_a_large_effect() -> None:
-    found = merge(
-        [
-            finding("exposed-communication", 40_000_000, "critical"),
-            finding("straggler-rank", 4_000_000, ranks=[7]),
-        ],
-        RULES,
-    )
-    assert [item.rule for item in found] == ["exposed-communication", "straggler-rank"]
-
-
-def test_other_groups_stay_apart() -> None:
-    found = merge(
-        [
-            finding("slow-ring-link", 20_000_000, process_group="1"),
-            finding("exposed-communication", 20_000_000, process_group="2"),
-        ],
-        RULES,
-    )
-    assert len(found) == 2
-
-
-def test_tensor_groups_that_one_mesh_order_mends_are_one_finding() -> None:
-    for savings in ((86, 74), (74, 86), (80, 80)):
-        found = merge(
-            [
-                finding(
-                    "tensor-parallel-across-nodes",
-                    saved * 1_000_000,
-                    "critical",
-                    where=f"group {group}",
-                    process_group=str(group),
-                )
-                for group, saved in enumerate(savings)
-            ],
-            RULES,
-        )
-        assert [item.savings_ns for item in found] == [max(savings) * 1_000_000]
-        assert len(found[0].merged) == 1
+    (kept,) = merge(ordered, RULES)
+    assert kept.savings_ns == 3_000_000
 
 
 def test_an_info_finding_never_hides_a_warning() -> None:
-    found = merge(
-        [
-            finding("straggler-rank", None, "info", ranks=[1]),
-            finding("launch-bound", None, "warning", ranks=[1]),
-        ],
-        RULES,
-    )
-    assert {item.rule for item in found} == {"straggler-rank", "launch-bound"}
+    hint = claimed(finding("data-loader-stall", None, "info"), 1.0, 1)
+    warning = claimed(finding("straggler-rank", None, "warning"), 1.0, 1)
+    assert len(merge([hint, warning], RULES)) == 2
+
+
+def test_what_may_give_nothing_takes_the_place_of_no_other_remedy() -> None:
+    option = claimed(finding("tail-bucket-exposed", 3_000_000, "info", probability=0.4), 1.0, 1)
+    other = claimed(finding("fp32-gradients", 1_000_000, "info", probability=0.4), 1.0, 1)
+    loss = claimed(finding("exposed-communication", None, "info"), 1.0, 1)
+    kept = merge([option, other, loss], RULES)
+    assert names(kept) == ["tail-bucket-exposed", "fp32-gradients"]
 
 
 def test_mutual_claims_leave_one() -> None:
-    """pipeline-bubble and imbalanced-pipeline-stages both explain the straggler; chains end."""
-    found = merge(
-        [
-            finding("imbalanced-pipeline-stages", 20_000_000, "critical", ranks=[3]),
-            finding("pipeline-bubble", 10_000_000),
-            finding("straggler-rank", 9_000_000, ranks=[3]),
-        ],
-        RULES,
-    )
-    assert [item.rule for item in found] == ["imbalanced-pipeline-stages"]
-    assert len(found[0].merged) == 2
+    found = [
+        claimed(finding(rule, gain), 1.0, 1, 2)
+        for rule, gain in (
+            ("imbalanced-pipeline-stages", 20_000_000),
+            ("pipeline-bubble", 10_000_000),
+            ("straggler-rank", 9_000_000),
+        )
+    ]
+    (kept,) = merge(found, RULES)
+    assert kept.rule == "imbalanced-pipeline-stages"
+    assert len(kept.merged) == 2
 
 
 def test_worst_first_and_anchors_differ() -> None:
@@ -118,16 +121,7 @@ def test_worst_first_and_anchors_differ() -> None:
     ]
     ordered = rank_findings(items, RULES)
     assert [item.savings_ns for item in ordered] == [9_000_000, None, 1_000_000]
-    assert len({item.id for item in merge(items, RULES)}) == 3
-
-
-def test_environment_settings_explain_only_their_own_effect() -> None:
-    effect = finding("no-gpudirect", None, "warning")
-    cause = finding("env-override", None, "warning", where="NCCL_ALGO")
-    cause.evidence.facts["name"] = "NCCL_ALGO"
-    assert len(merge([effect, cause], RULES)) == 2
-    cause.evidence.facts["name"] = "NCCL_NET_GDR_LEVEL"
-    assert [item.rule for item in merge([effect, cause], RULES)] == ["env-override"]
+    assert len({item.id for item in merge([claimed(item, 1.0) for item in items], RULES)}) == 3
 
 
 def test_the_surer_of_two_causes_comes_first() -> None:
@@ -143,24 +137,21 @@ def test_much_more_time_comes_first_though_it_is_less_sure() -> None:
 
 
 def test_a_cause_just_under_a_grade_takes_its_effect_just_over() -> None:
-    cause = finding("data-loader-stall", 21_000_000, ranks=[0])
-    effect = finding("straggler-rank", 22_400_000, "critical", ranks=[0])
-    assert [item.rule for item in merge([cause, effect], RULES)] == ["data-loader-stall"]
-    little = finding("data-loader-stall", 12_000_000, ranks=[0])
-    assert [item.rule for item in merge([little, effect], RULES)] == [
-        "straggler-rank",
-        "data-loader-stall",
-    ]
+    cause = finding("data-loader-stall", 21_000_000)
+    effect = claimed(finding("straggler-rank", 22_400_000, "critical"), 1.0, 1)
+    assert names(merge([claimed(cause, 1.0, 1), effect], RULES)) == ["data-loader-stall"]
+    little = claimed(finding("data-loader-stall", 12_000_000), 1.0, 1)
+    assert names(merge([little, effect], RULES)) == ["straggler-rank", "data-loader-stall"]
 
 
 def test_a_cause_that_may_give_nothing_takes_an_effect_of_up_to_as_much() -> None:
     """The calls are the same, whether or not their sizes tell what larger ones would give."""
     gain = {"savings_low_ns": 0, "savings_high_ns": 26_000_000}
-    cause = finding("small-buckets", 13_000_000, process_group="0", **gain)
-    effect = finding("latency-bound-collectives", 25_700_000, "critical", process_group="0")
-    assert [item.rule for item in merge([cause, effect], RULES)] == ["small-buckets"]
+    cause = finding("small-buckets", 13_000_000, **gain)
+    effect = claimed(finding("latency-bound-collectives", 25_700_000, "critical"), 1.0, 1)
+    assert names(merge([claimed(cause, 1.0, 1), effect], RULES)) == ["small-buckets"]
     less = cause.model_copy(update={"savings_high_ns": 14_000_000})
-    assert len(merge([less, effect], RULES)) == 2
+    assert len(merge([claimed(less, 1.0, 1), effect], RULES)) == 2
 
 
 def gather(rule: str, savings: int, low: int, high: int, group: str = "0") -> Finding:
@@ -174,9 +165,9 @@ def test_of_settings_that_may_give_as_much_the_cheaper_one_comes_first() -> None
     # stood first, by a hundredth.
     keep = gather("resharding-not-needed", 134_600_000, 92_500_000, 176_700_000)
     prefetch = gather("prefetch-missing", 142_600_000, 85_600_000, 188_400_000)
-    assert [item.rule for item in merge([keep, prefetch], RULES)] == [prefetch.rule, keep.rule]
+    assert names(rank_findings([keep, prefetch], RULES)) == [prefetch.rule, keep.rule]
     more = gather("resharding-not-needed", 143_000_000, 99_000_000, 187_000_000)
-    assert [item.rule for item in merge([more, prefetch], RULES)] == [prefetch.rule, more.rule]
+    assert names(rank_findings([more, prefetch], RULES)) == [prefetch.rule, more.rule]
 
 
 def test_a_setting_that_gives_more_comes_first_whatever_it_costs() -> None:

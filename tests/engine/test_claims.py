@@ -1,56 +1,38 @@
-"""Claims on the same time: what one finding takes away of another decides which is its effect."""
+"""What findings claim, and how much of a claim goes with another."""
 
 from __future__ import annotations
 
 import pytest
 
 from advisor.engine import load_catalogue
-from advisor.engine.claims import Share, claims_of, covered, effects
+from advisor.engine.claims import Ledger, claims_of, covered, ledger_of
 from advisor.engine.examples import fill
 from advisor.engine.rule import Example
 from advisor.engine.sandbox import Sandbox
-from advisor.findings import Finding, Severity
 
 RULES = {rule.id: rule for rule in load_catalogue()[0]}
 
 
-def found(rule: str, run: str = "run") -> Finding:
-    return Finding(
-        id=rule, run=run, rule=rule, severity=Severity.WARNING, title=rule, message="", where="here"
-    )
-
-
-def ledger(part: float, *calls: int, of: str = "transfer") -> dict[tuple[int, str, int], Share]:
-    return {(0, of, call): Share(1e6, part) for call in calls}
+def ledger(part: float, *spans: int) -> Ledger:
+    return ledger_of(dict.fromkeys(spans, (1000000.0, part)))
 
 
 def test_shares_of_a_call_are_not_taken_to_be_the_same_nanoseconds() -> None:
     third, half = ledger(1 / 3, 1, 2), ledger(0.5, 1, 2)
-    assert covered(half, third) == pytest.approx(1 / 3)
-    assert covered(third, half) == pytest.approx(0.5)
-    assert covered(half, ledger(1.0, 1)) == pytest.approx(0.5)
-    assert covered({}, half) == 0.0
+    assert covered(half, [third]) == pytest.approx(1 / 3)
+    assert covered(third, [half]) == pytest.approx(0.5)
+    assert covered(half, [ledger(1.0, 1)]) == pytest.approx(0.5)
+    assert covered(ledger(1.0), [half]) == 0.0
 
 
-def test_why_comes_before_who_and_who_before_where() -> None:
-    claims = ledger(1.0, 1, 2)
-    names = ["exposed-communication", "straggler-rank", "data-loader-stall"]
-    assert effects([(found(name), claims) for name in names], RULES) == {0: 2, 1: 2}
+def test_shares_of_two_findings_of_one_rule_are() -> None:
+    third, half = ledger(1 / 3, 1, 2), ledger(0.5, 1, 2)
+    assert covered(third, [half], alike=True) == pytest.approx(1.0)
+    assert covered(half, [third], alike=True) == pytest.approx(2 / 3)
 
 
-def test_a_worse_finding_takes_what_it_covers_and_is_not_covered_by() -> None:
-    rank = ledger(1.0, 1, 2, 3, of="wait") | ledger(1.0, 9, of="idle")
-    pause = ledger(1.0, 9, of="idle")
-    ordered = [(found("straggler-rank"), rank), (found("blocking-sync"), pause)]
-    assert effects(ordered, RULES) == {1: 0}
-    assert effects(ordered[::-1], RULES) == {}
-
-
-def test_other_calls_and_other_runs_stay_apart() -> None:
-    one = (found("small-buckets"), ledger(1.0, 1))
-    assert effects([one, (found("fp32-gradients"), ledger(1.0, 2))], RULES) == {}
-    assert effects([one, (found("fp32-gradients", "other"), ledger(1.0, 1))], RULES) == {}
-    assert effects([one, (found("fp32-gradients"), ledger(1.0, 1))], RULES) == {1: 0}
+def test_several_causes_take_away_what_the_others_leave() -> None:
+    assert covered(ledger(1.0, 1, 2), [ledger(0.5, 1), ledger(0.5, 1)]) == pytest.approx(0.375)
 
 
 def test_a_rank_claims_what_the_others_wait_for_it_as_far_as_that_comes_back() -> None:
@@ -65,7 +47,24 @@ def test_a_rank_claims_what_the_others_wait_for_it_as_far_as_that_comes_back() -
         fill(sandbox, example)
         row = {"rank": 2, "savings_ns": 4_000_000, "used_steps": 2}
         claims = claims_of(RULES["straggler-rank"], sandbox, row)
-    assert {rank for rank, _, _ in claims} == {0, 1, 3}
-    assert {part for _, part, _ in claims} == {"wait"}
-    assert len(claims) == 6
-    assert {(share.ns, share.part) for share in claims.values()} == {(8_000_000, 0.5)}
+    # What ranks 0, 1 and 3 wait in each of two calls.
+    assert claims.ns.tolist() == [8_000_000] * 6
+    assert claims.part.tolist() == [0.5] * 6
+    assert claims.claimed_ns == 24_000_000
+
+
+def test_a_setting_claims_itself_and_a_symptom_the_settings_that_would_cause_it() -> None:
+    env = [
+        {"kind": "env", "rank": 0, "host": "a", "name": name, "value": "1"}
+        for name in ("NCCL_P2P_DISABLE", "NCCL_ALGO")
+    ]
+    example = Example(name="one", expect="passed", tables={"topology": env})
+    with Sandbox(None, "example") as sandbox:
+        fill(sandbox, example)
+        symptom = claims_of(RULES["shm-instead-of-p2p"], sandbox, {})
+        its, other = (
+            claims_of(RULES["env-override"], sandbox, {"name": name})
+            for name in ("NCCL_P2P_DISABLE", "NCCL_ALGO")
+        )
+    assert covered(symptom, [its]) == 1.0
+    assert covered(symptom, [other]) == 0.0

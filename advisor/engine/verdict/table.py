@@ -117,6 +117,16 @@ def _hidden_link(it: Situation, _: Shares) -> Decision | None:
     return None
 
 
+def _missing_peers(it: Situation, shares: Shares) -> Decision | None:
+    """Communication larger than any finding gives, of which nothing tells what is waiting."""
+    if shares.wait_known or it.facts.all_ranks or shares.exposed < LOST:
+        return None
+    top = next((item for item in it.findings if item.savings_ns), None)
+    if top is not None and (top.savings_high_ns or 0) >= shares.exposed * it.step_ns:
+        return None
+    return _ranks_missing(it, shares)
+
+
 def _setting(it: Situation, _: Shares) -> Decision | None:
     found = _without_gain(it, {Severity.CRITICAL, Severity.WARNING})
     return None if found is None else Decision(VerdictKind.SURE, "setting", found)
@@ -180,6 +190,7 @@ def _healthy(_: Situation, __: Shares) -> Decision | None:
 
 TABLE = (
     Row("clocks may hide more than any finding gives", _hidden_link),
+    Row("missing ranks may explain more than any finding gives", _missing_peers),
     Row("a large expected gain", _large),
     Row("a setting or fault that a log shows", _setting),
     Row("the recording holds no work to judge", _blind),

@@ -99,6 +99,7 @@ SELECT process_group, op,
 FROM per GROUP BY process_group, op;
 
 -- Parameter gathers (FSDP, ZeRO-3) per rank and step: exposed part, and the time between gathers.
+-- What an optimizer gathers (ZeRO-1, Shampoo) is not for the next layer to compute.
 --   worst_call: call_id of the call with the most exposed transfer
 --   first_call: call_id of a step's first gather
 CREATE VIEW gather_gap AS
@@ -106,7 +107,8 @@ WITH ordered AS (
   SELECT rank, step, process_group, phase, call_id, exposed_transfer_ns, exposed_all_ns,
     coalesce(hidden_ns, 0) AS hidden_ns,
     greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns, row_number() OVER w = 1 AS is_first
-  FROM call WHERE op = 'all_gather' WINDOW w AS (PARTITION BY rank, step, process_group ORDER BY start_ns)
+  FROM call WHERE op = 'all_gather' AND phase IS DISTINCT FROM 'optimizer'
+  WINDOW w AS (PARTITION BY rank, step, process_group ORDER BY start_ns)
 ), per AS (
   SELECT rank, step, process_group, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns,
     sum(exposed_all_ns) AS stopped_ns, sum(hidden_ns) AS hidden_ns,

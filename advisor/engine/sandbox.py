@@ -249,7 +249,8 @@ def _rows(result: duckdb.DuckDBPyConnection) -> tuple[list[str], list[Sequence[A
 
 
 def _arrays(result: duckdb.DuckDBPyConnection) -> dict[str, NDArray[Any]]:
-    return result.fetchnumpy()
+    found: dict[str, NDArray[Any]] = result.fetchnumpy()
+    return found
 
 
 def _first_line(error: Exception) -> str:

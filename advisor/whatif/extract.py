@@ -6,12 +6,14 @@ enqueued it (gloo) or when its kernel could start (NCCL: its stream's turn).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from advisor.metrics.steps.used import step_time
+from advisor.metrics.timeline.intervals import Intervals
 from advisor.store import Store
 from advisor.whatif import queries, service
 from advisor.whatif.host_work import host_work
@@ -37,15 +39,22 @@ def programs(store: Store, run: str, *, max_steps: int = 8) -> list[Program]:
     offsets = {rank: offset for rank, offset in offsets.items() if rank in known}
     result = []
     run_step_ns = step_time(con, run)
+    contention = queries.contention(con, run)
     for step in steps[-max_steps:]:
-        program = _program(con, run, step, offsets, backend, timeline)
+        program = _program(con, run, step, offsets, backend, timeline, contention)
         if program is not None:
             result.append(replace(program, run_step_ns=run_step_ns))
     return result
 
 
 def _program(
-    con: Any, run: str, step: int, offsets: dict[int, int], backend: str | None, timeline: str
+    con: Any,
+    run: str,
+    step: int,
+    offsets: dict[int, int],
+    backend: str | None,
+    timeline: str,
+    contention: float,
 ) -> Program | None:
     windows = {
         int(rank): (int(start), int(end))
@@ -59,16 +68,28 @@ def _program(
     if not any(rows.values()):
         return None
     origin = min(start + offsets[rank] for rank, (start, _) in windows.items())
+    spans = service.transfers(rows, offsets)
+    if contention:
+        for rank, line in lines.items():
+            line.contention = contention
+            line.beside = _beside(line, spans, offsets[rank])
     return Program(
         items={rank: compact(walk(line)) for rank, line in lines.items()},
-        calls=_shared_calls(rows, offsets),
+        calls=_shared_calls(rows, spans),
         start_ns={rank: float(w[0] + offsets[rank] - origin) for rank, w in windows.items()},
         slots=_SLOTS.get(backend or "", 1),
         shared=backend == "gloo",
         measured_ns=float(np.median([end - start for start, end in windows.values()])),
         step=step,
         timeline=timeline,
+        contention=contention,
     )
+
+
+def _beside(line: Timeline, spans: Mapping[int, tuple[int, int]], offset: int) -> Intervals:
+    """Compute of a rank beside its own calls once these move data: all their ranks are there."""
+    start = [max(spans[call.call_id][0] - offset, call.start) for call in line.calls]
+    return Intervals.of(start, [call.end for call in line.calls]) & Intervals(*line.busy)
 
 
 def _timeline(
@@ -89,9 +110,10 @@ def _timeline(
     )
 
 
-def _shared_calls(rows: dict[int, list[CallRow]], offsets: dict[int, int]) -> dict[int, Call]:
+def _shared_calls(
+    rows: dict[int, list[CallRow]], spans: dict[int, tuple[int, int]]
+) -> dict[int, Call]:
     """The calls of all ranks, each once."""
-    spans = service.transfers(rows, offsets)
     times, apart = service.service_times(rows, spans)
     burst = service.burst_numbers(spans)
     calls: dict[int, Call] = {}

@@ -31,7 +31,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Time that passes on the rank: compute, host overhead, anything that is not waiting."""
+    """Time that passes on the rank: compute, host overhead, anything that is not waiting.
+
+    ``ns`` is what it takes while none of the rank's calls moves data.
+    """
 
     ns: float
     owner: Owner | None = None
@@ -88,7 +91,8 @@ class Program:
     """One step: ``items`` per rank, the ``calls`` they refer to, when each rank starts.
 
     ``timeline`` is whose time the items are in: the ``host``'s (gloo) or the ``device``'s.
-    ``run_step_ns`` is the step time of the run, which this step is one of.
+    ``run_step_ns`` is the step time of the run, which this step is one of. ``contention`` is how
+    much longer work takes while a call of its rank moves data, as a share.
     """
 
     items: dict[int, list[Item]]
@@ -100,6 +104,7 @@ class Program:
     run_step_ns: float | None = None
     step: int = 0
     timeline: str = "host"
+    contention: float = 0.0
 
     @cached_property
     def replayed_ns(self) -> float:

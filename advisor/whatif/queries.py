@@ -54,6 +54,14 @@ def used_steps(con: Any, run: str) -> tuple[frozenset[int], list[int]]:
     return frozenset(int(rank) for _, rank in rows), sorted({int(step) for step, _ in rows})
 
 
+def contention(con: Any, run: str) -> float:
+    """How much longer compute takes beside communication, as a share; 0 where none was seen."""
+    (slowdown,) = con.execute(
+        "SELECT median(slowdown) FROM overlap_slowdown WHERE run = ?", [run]
+    ).fetchone()
+    return max(0.0, float(slowdown or 1.0) - 1.0)
+
+
 def calls(
     con: Any, run: str, rank: int, step: int, timeline: str, backward: tuple[int, int]
 ) -> list[CallRow]:

@@ -4,7 +4,8 @@ A call may run when all its ranks issued it and it is among the first ``slots`` 
 its channel (gloo runs two at a time per process group, NCCL one per communicator). Calls that run
 at the same time and share a rank share the network where ``shared`` is set, in proportion to their
 service times: rings go in rounds, and in each round every call puts one chunk of its own size into
-the same queue, so that all advance by the same fraction of themselves.
+the same queue, so that all advance by the same fraction of themselves. Work beside a transfer of
+its rank goes slower by the program's ``contention``.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ class _Network:
         self.slowdown: dict[int, float] = {}
         self.done: dict[int, float] = {}
         self.started: dict[int, float] = {}
+        # By rank, how many of its calls move data; and the ranks for which that has changed.
+        self.moving: dict[int, int] = dict.fromkeys(program.items, 0)
+        self.changed: set[int] = set()
 
     def issue(self, call: int, now: float) -> None:
         queue = self.queues.setdefault(self.calls[call].channel, deque())
@@ -62,6 +66,9 @@ class _Network:
             if call not in self.active and self.arrivals[call] == len(self.calls[call].ranks):
                 self.active[call] = self.calls[call].service_ns
                 self.started[call] = now
+                for rank in self.calls[call].ranks:
+                    self.moving[rank] += 1
+                self.changed.update(self.calls[call].ranks)
                 changed = True
         if changed:
             self._reshare()
@@ -91,6 +98,9 @@ class _Network:
         for call in over:
             del self.active[call]
             self.done[call] = now
+            for rank in self.calls[call].ranks:
+                self.moving[rank] -= 1
+            self.changed.update(self.calls[call].ranks)
             queue = self.queues[self.calls[call].channel]
             queue.remove(call)
         if over:
@@ -100,15 +110,69 @@ class _Network:
         return over
 
 
+@dataclass
+class _Working:
+    """What is left of a rank's work, ns alone, since when, and how many times as long it takes."""
+
+    left: float
+    since: float
+    times: float
+    version: int
+
+
+class _Ranks:
+    """When each rank is due: its work ends, or it goes on after a wait."""
+
+    def __init__(self, program: Program, network: _Network) -> None:
+        self.contention = program.contention
+        self.moving, self.changed = network.moving, network.changed
+        self.working: dict[int, _Working] = {}
+        self.version = dict.fromkeys(program.items, 0)
+        self.due = [(program.start_ns.get(rank, 0.0), rank, 0) for rank in sorted(program.items)]
+        heapq.heapify(self.due)
+
+    def begin(self, rank: int, ns: float, now: float) -> None:
+        times = 1.0 + (self.contention if self.moving[rank] else 0.0)
+        self._plan(rank, ns, times, now)
+
+    def wake(self, rank: int, now: float) -> None:
+        self._plan(rank, 0.0, 1.0, now)
+
+    def _plan(self, rank: int, left: float, times: float, now: float) -> None:
+        self.version[rank] += 1
+        self.working[rank] = _Working(left, now, times, self.version[rank])
+        heapq.heappush(self.due, (now + left * times, rank, self.version[rank]))
+
+    def repace(self, now: float) -> None:
+        """Work whose rank's traffic began or ended goes on at another pace."""
+        for rank in sorted(self.changed) if self.contention else ():
+            times = 1.0 + (self.contention if self.moving[rank] else 0.0)
+            work = self.working.get(rank)
+            if work is not None and times != work.times:
+                left = max(work.left - (now - work.since) / work.times, 0.0)
+                self._plan(rank, left, times, now)
+        self.changed.clear()
+
+    def next(self) -> float:
+        """When the next rank is due; infinite where none is."""
+        while self.due and self.due[0][2] != self.version[self.due[0][1]]:
+            heapq.heappop(self.due)
+        return self.due[0][0] if self.due else float("inf")
+
+    def pop(self) -> int:
+        rank = heapq.heappop(self.due)[1]
+        self.working.pop(rank, None)
+        return rank
+
+
 def simulate(program: Program) -> Replay:
     """Run the program. Raises AdvisorError when it cannot end (a call some rank never issues)."""
     replay = Replay()
     network = _Network(program)
+    ranks = _Ranks(program, network)
     position = dict.fromkeys(program.items, 0)
     replay.waited_ns = dict.fromkeys(program.items, 0.0)
     blocked: dict[int, list[tuple[int, float]]] = {}
-    ready = [(program.start_ns.get(rank, 0.0), rank) for rank in sorted(program.items)]
-    heapq.heapify(ready)
     now = 0.0
 
     def run(rank: int) -> None:
@@ -120,7 +184,7 @@ def simulate(program: Program) -> Replay:
                 return
             position[rank] += 1
             if isinstance(item, Work):
-                heapq.heappush(ready, (now + item.ns, rank))
+                ranks.begin(rank, item.ns, now)
                 return
             if isinstance(item, Issue):
                 network.issue(item.call, now)
@@ -128,22 +192,23 @@ def simulate(program: Program) -> Replay:
                 continue
         replay.end_ns[rank] = now
 
-    while ready or network.active:
+    while (due := ranks.next()) < float("inf") or network.active:
         end = network.next_end(now) if network.active else float("inf")
-        due = ready[0][0] if ready else float("inf")
         moment = max(now, min(end, due))
         network.advance(moment - now)
         now = moment
         for call in network.finish(now) if end <= due else ():
             for rank, since in blocked.pop(call, []):
                 replay.waited_ns[rank] += now - since
-                heapq.heappush(ready, (now, rank))
-        while ready and ready[0][0] <= now:
-            run(heapq.heappop(ready)[1])
+                ranks.wake(rank, now)
+        ranks.repace(now)
+        while ranks.next() <= now:
+            run(ranks.pop())
+        ranks.repace(now)
     if blocked:
-        ranks = sorted(rank for waiting in blocked.values() for rank, _ in waiting)
+        waiting = sorted(rank for those in blocked.values() for rank, _ in those)
         raise AdvisorError(
-            f"the replay cannot end: ranks {ranks} wait for calls that a rank never issues",
+            f"the replay cannot end: ranks {waiting} wait for calls that a rank never issues",
             hint="the trace misses calls of some rank; see `unmatched`",
         )
     replay.call_start_ns, replay.call_end_ns = network.started, network.done

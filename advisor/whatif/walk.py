@@ -1,7 +1,8 @@
 """One rank's timeline as items: what it computes, what it issues, and where it waits.
 
 Work is what the device computes and the gaps that no call explains; a gap that ends when a call
-in flight ends is a wait for it.
+in flight ends is a wait for it. What computes beside the rank's own transfers took longer for it:
+work is kept at its length alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from advisor.metrics.timeline.intervals import Intervals
 from advisor.whatif.host_work import Span
 from advisor.whatif.program import Issue, Item, Mark, Wait, Work
 from advisor.whatif.queries import SHORTEST_GAP_NS, WAKE_NS, CallRow, Int
@@ -26,7 +28,8 @@ class Timeline:
 
     ``busy``: starts and ends of everything but communication, merged. ``gradients``: (ready time,
     bytes). ``needed``: (time, call) by which a call has been waited for. ``owned``: stretches of
-    work done for a call.
+    work done for a call. ``beside``: compute beside the rank's own transfers, which takes longer
+    for it by the share ``contention``.
     """
 
     window: tuple[int, int]
@@ -36,6 +39,8 @@ class Timeline:
     optimizer: int | None = None
     needed: Sequence[tuple[int, int]] = ()
     owned: Sequence[Span] = ()
+    beside: Intervals = field(default_factory=Intervals.empty)
+    contention: float = 0.0
 
 
 def walk(line: Timeline) -> list[Item]:
@@ -146,8 +151,15 @@ class _Walk:
                     until = min(limit, first)
                 else:
                     until, owner = min(limit, last), candidate
-            yield Work(until - self.cursor, owner)
+            yield Work(self._alone(self.cursor, until), owner)
             self.cursor = until
+
+    def _alone(self, begin: int, end: int) -> float:
+        """How long the work of a stretch takes while no call of the rank moves data."""
+        if not self.line.contention:
+            return end - begin
+        beside = int(self.line.beside.covered(begin, end))
+        return end - begin - beside * self.line.contention / (1 + self.line.contention)
 
     def _at(self, point: tuple[int, int, int]) -> Iterator[Item]:
         _, kind, index = point

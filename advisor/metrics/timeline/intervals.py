@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,11 +70,17 @@ class Intervals:
         highs = np.maximum(np.asarray(high, dtype=np.int64), lows)
         return self._before(highs) - self._before(lows)
 
+    @cached_property
+    def _totals(self) -> Int64s:
+        """Time of the set before each of its intervals, and in all, ns."""
+        total = np.zeros(len(self) + 1, dtype=np.int64)
+        np.cumsum(self.end - self.start, out=total[1:])
+        return total
+
     def _before(self, points: Int64s) -> Int64s:
         if not len(self):
             return np.zeros(points.shape, dtype=np.int64)
-        total = np.zeros(len(self) + 1, dtype=np.int64)
-        np.cumsum(self.end - self.start, out=total[1:])
+        total = self._totals
         index = np.searchsorted(self.start, points, side="right")
         previous = np.maximum(index - 1, 0)
         # Time of the last interval that starts before the point and lies after it.

@@ -60,8 +60,13 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
                 continue
             share = _share(ordered[index], ordered[other])
             deeper = (-depth[other], other) < (-depth[index], index)
-            # A worse finding takes also what lies deeper, unless that takes it in turn.
-            worse = other < index and _share(ordered[other], ordered[index]) < COVERED
+            # A worse finding takes also what lies deeper, as far as its cost is sure and unless that
+            # takes it in turn.
+            worse = (
+                other < index
+                and share * _sure_part(cause) >= COVERED
+                and _share(ordered[other], ordered[index]) < COVERED
+            )
             # What may give nothing takes the place of no other remedy.
             weighs = depth[index] < depth[other] or not is_option(cause) or cause.rule == item.rule
             if share and (deeper or worse) and weighs and _severe_enough(cause, item):
@@ -79,6 +84,12 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
 def _share(effect: Claimed, cause: Claimed) -> float:
     """How much of what one finding claims goes with the other."""
     return covered(effect[1], [cause[1]], alike=effect[0].rule == cause[0].rule)
+
+
+def _sure_part(finding: Finding) -> float:
+    """The low end of a gain as a share of its middle."""
+    middle, low = finding.savings_ns, finding.savings_low_ns
+    return 1.0 if not middle or low is None else low / middle
 
 
 def _severe_enough(cause: Finding, effect: Finding) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from advisor.api import Run
+from advisor.findings import VerdictKind
 
 MS = 1e6
 
@@ -111,3 +112,22 @@ def test_exposed_communication_is_counted_whole(real2: Callable[[str], Run]) -> 
             "SELECT sum(exposed_comm_ns) / sum(window_ns) AS share FROM step_breakdown"
         )
         assert found["share"][0] == pytest.approx(share, abs=0.01), name
+
+
+@pytest.mark.parametrize(
+    ("name", "exposed"), [("trace_filter.json.gz", 0.28), ("trace_diff_control.json.gz", 0.19)]
+)
+def test_communication_comes_before_smaller_launch_gaps(
+    real2: Callable[[str], Run], name: str, exposed: float
+) -> None:
+    """One rank of many: what its peers would tell may be more than launching faster gives."""
+    run = real2(name)
+    shares = run.sql(
+        "SELECT sum(exposed_comm_ns) / sum(window_ns) AS exposed, "
+        "sum(idle_host_ns) / sum(window_ns) AS late FROM step_breakdown WHERE used"
+    )
+    assert shares["exposed"][0] == pytest.approx(exposed, abs=0.01)
+    assert shares["late"][0] < shares["exposed"][0]
+    assert run.report.verdict.kind == VerdictKind.INCONCLUSIVE
+    assert run.report.verdict.finding is None
+    assert "first-all-gather-exposed" not in _rules(run)

@@ -60,7 +60,7 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
                 continue
             share = _share(ordered[index], ordered[other])
             deeper = (-depth[other], other) < (-depth[index], index)
-            # A worse finding takes also what lies deeper, as far as its cost is sure and unless that
+            # A worse finding takes also what lies deeper, as far as its cost is sure, unless that
             # takes it in turn.
             worse = (
                 other < index

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import signal
 from pathlib import Path
+from typing import ClassVar
 
 
 class AdvisorError(Exception):
@@ -23,6 +25,18 @@ class AdvisorError(Exception):
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
         return f"{text}\n  {self.hint}" if self.hint else text
+
+
+class EndedBySignalError(KeyboardInterrupt):
+    """SIGTERM or SIGHUP: ends what runs as Ctrl-C does; ``number`` is the signal."""
+
+    last: ClassVar[int] = signal.SIGINT
+    """The signal that came last: the database hides the exception behind one of its own."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+        EndedBySignalError.last = number
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

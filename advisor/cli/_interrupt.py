@@ -1,4 +1,4 @@
-"""Ctrl-C: at once, also while the database works, and with one line."""
+"""Ctrl-C, SIGTERM and SIGHUP: at once, also while the database works, and with one line."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ from typing import NoReturn
 
 import click
 
+from advisor.errors import EndedBySignalError
+
 _AGAIN_S = 0.05
+_ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 def watch_for_interrupts() -> None:
-    """From here on Ctrl-C also stops the queries that run."""
+    """From here on these signals also stop the queries that run, and what was begun is tidied."""
     if threading.current_thread() is not threading.main_thread():
         return
+    for number in _ENDING:
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP, and so do we
+            signal.signal(number, _end)
     heard, told = os.pipe()
     os.set_blocking(told, False)
     signal.set_wakeup_fd(told, warn_on_full_buffer=False)
@@ -26,10 +32,15 @@ def watch_for_interrupts() -> None:
     threading.Thread(target=_listen, args=(heard,), daemon=True, name="interrupts").start()
 
 
+def _end(number: int, _frame: object) -> NoReturn:
+    raise EndedBySignalError(number)
+
+
 def _swallowed(unraisable: sys.UnraisableHookArgs) -> None:
     """Ctrl-C that came while an object was being taken apart is lost there: it comes again."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT))
+        number = EndedBySignalError.last
+        again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number))
         again.daemon = True
         again.start()
     else:
@@ -40,19 +51,22 @@ def _listen(heard: int) -> None:
     """The handler of signals writes their numbers here, whatever the main thread is doing."""
     while numbers := os.read(heard, 64):
         running = sys.modules.get("advisor.store.running")
-        if signal.SIGINT in numbers and running is not None:
+        if _ENDING & {*numbers} and running is not None:
             running.stop_queries()
 
 
 def interrupted() -> NoReturn:
-    """Say so, tidy up, and end at once as shells expect it.
+    """Say by what, tidy up, and end at once as shells expect it.
 
     The interpreter is not taken apart: threads stand in the middle of their work, and the
     libraries under them would report every object that is still there.
     """
-    click.echo("advisor: interrupted", err=True)
+    number = EndedBySignalError.last
+    by = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+    with contextlib.suppress(OSError):  # of a terminal that is gone
+        click.echo(f"advisor: {by}", err=True)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it any more
             stream.flush()
-    os._exit(128 + signal.SIGINT)
+    os._exit(128 + number)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, EndedBySignalError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,8 @@ def sweep_through(
         # Ctrl-C between two trials, or while the results are written.
         if not isinstance(error, KeyboardInterrupt) and not was_stopped(error):
             raise
-        return _stopped(plan, "stopped by SIGINT", signal.SIGINT)
+        number = EndedBySignalError.last
+        return _stopped(plan, f"stopped by {signal.Signals(number).name}", number)
     for file in files:
         click.echo(f"Wrote {file}", err=True)
     return 0 if result.baseline_step_ns is not None else 2

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, EndedBySignalError
 from advisor.profile import files
 from advisor.profile.failures import LaunchError, last_error
 from advisor.profile.hook import order
@@ -64,7 +64,7 @@ def run(
     try:
         hung = _await(process, folder, timeout_s, ends=asked.ends)
     finally:
-        _end(process)
+        _end(process, folder)
     found = results(folder)
     if found and len(found) == int(found[0]["world_size"]):
         return found
@@ -130,15 +130,30 @@ def _all_done(folder: Path) -> bool:
     return len(found) >= int(json.loads(found[0].read_text(encoding="utf-8"))["world_size"])
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
     """No process of the command is left: asked first, then made to."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             _signal(process, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_GRACE_S)
-    # Ranks outlive a launcher that was killed.
+    # Ranks outlive a launcher that was killed; torchrun's, and what forks, may have left its group.
     _signal(process, signal.SIGKILL)
+    for pid in _of_order(folder):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _of_order(folder: Path) -> list[int]:
+    """Processes of this machine whose environment holds the order with this folder (Linux)."""
+    mark = json.dumps({"folder": str(folder)})[1:-1].encode()
+    found = []
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            content = place.read_bytes()
+            if mark in content and f"{order.VARIABLE}=".encode() in content:
+                found.append(int(place.parent.name))
+    return [pid for pid in found if pid != os.getpid()]
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -181,7 +196,8 @@ def why_nothing(folder: Path) -> tuple[str, str]:
 def attached(command: Sequence[str], asked: order.Order, environment: Mapping[str, str]) -> int:
     """Run ``command`` to its own end at this terminal; its exit status, 128 + N for signal N.
 
-    Raises AdvisorError where it cannot be started. Ctrl-C reaches it as it would alone.
+    Raises AdvisorError where it cannot be started. Ctrl-C reaches it as it would alone, and so does
+    a signal that is meant to end this process.
     """
     full = order.environment(asked, environment)
     arguments = exporting(command, set(full) - set(environment) | {"PYTHONPATH"})
@@ -195,6 +211,8 @@ def attached(command: Sequence[str], asked: order.Order, environment: Mapping[st
         try:
             status = process.wait()
             return 128 - status if status < 0 else status
+        except EndedBySignalError as ended:
+            process.send_signal(ended.number)
         except KeyboardInterrupt:
             continue  # it got the signal too, and ends as it sees fit
 

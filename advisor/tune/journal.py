@@ -101,7 +101,7 @@ class Journal:
         if not lines:
             self._require_no_trials()
         if cut:
-            self.path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            write_atomic(self.path, "".join(f"{line}\n" for line in lines))
         if not lines:
             self._append(header)
             return

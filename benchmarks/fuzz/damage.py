@@ -222,10 +222,13 @@ def accused(place: Path) -> Accused | None:
 
 
 def _accusations(report: FindingsReport) -> Iterator[tuple[str, str]]:
+    read = {run.run: run.ranks_read for run in report.runs}
     for finding in report.findings:
         if finding.severity == Severity.INFO:
             continue
-        named = [*(f"rank {rank}" for rank in finding.ranks), *finding.hosts, *finding.links]
+        # Who names all ranks accuses none of them.
+        ranks = finding.ranks if len(finding.ranks) < max(2, read[finding.run]) else []
+        named = [*(f"rank {rank}" for rank in ranks), *finding.hosts, *finding.links]
         for whom in named or [""]:
             yield finding.rule, whom
 
@@ -275,12 +278,12 @@ def judge(name: str, seed: int, number: int) -> Result:
     if after is None:
         return Result("refused", said)
     whom = {whom for _, whom in before}
-    new = sorted(one for one in after - before if one[1] not in whom or not one[1])
-    if new:
-        return Result("NEW ACCUSATION", said, tuple(new))
+    new = tuple(sorted(after - before))
+    if any(one not in {*whom, ""} for _, one in new):
+        return Result("NEW ACCUSATION", said, new)
     if after == before:
         return Result("stayed", said)
-    return Result("fewer" if after < before else "other cause, same location", said)
+    return Result("another cause" if new else "fewer", said, new)
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ Intervals are 90 % of what 60 resamplings of the rows give.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -26,6 +27,7 @@ from ruamel.yaml import YAML
 from advisor.config.loader import load_model
 from advisor.errors import AdvisorError
 from advisor.model.nccl.cost import Prediction
+from advisor.store.atomic_files import write_atomic
 
 # How transfer time at middle sizes grows: between a constant and the bytes. Chosen on tables of
 # 8xA100: 0.3 to 0.5 serve alike, 0.6 and more miss a fifth of the held-out rows.
@@ -110,9 +112,10 @@ def load_calibration(path: Path) -> Calibration:
 
 def save_calibration(calibration: Calibration, path: Path) -> None:
     """Write a file that `load_calibration` reads. Raises OSError."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write("# Written by advisor calibrate; read with --calibration.\n")
-        YAML(typ="safe", pure=True).dump(calibration.model_dump(mode="json"), file)
+    text = io.StringIO()
+    text.write("# Written by advisor calibrate; read with --calibration.\n")
+    YAML(typ="safe", pure=True).dump(calibration.model_dump(mode="json"), text)
+    write_atomic(path, text.getvalue())
 
 
 def fit(

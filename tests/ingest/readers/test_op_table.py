@@ -254,3 +254,20 @@ def test_the_labelled_stage_is_named_and_its_cost_is_theirs(
     )
     assert urgent[0].savings_low_ns is not None and urgent[0].savings_high_ns is not None
     assert urgent[0].savings_low_ns < gain_s * 1e9 < urgent[0].savings_high_ns
+
+
+def test_a_step_that_lost_rows_is_no_step_of_its_rank_and_copies_count_once(
+    tmp_path: Path,
+) -> None:
+    """GIVEN a rank without some rows of one step, and rows of another twice."""
+    whole = job(1, 2, 1, (1, 2, 3), ("forward-compute", "backward-compute", "optimizer"))
+    lost = [row for row in whole if (row[2], row[3]) == (0, 2)][:2]
+    twice = [row for row in whole if (row[2], row[3]) == (1, 3)]
+    store = read(table_of(tmp_path / "t.parquet", [r for r in whole if r not in lost] + twice))
+    reasons = "SELECT rank, drop_reasons, complete FROM rank ORDER BY rank"
+    assert [(rank, json.loads(why), whole) for rank, why, whole in rows(store, reasons)] == [
+        (0, {"missing row": 2}, False),
+        (1, {"repeated row": 3}, False),
+    ]
+    marks = "SELECT rank, list(name ORDER BY name) FROM event WHERE class = 'annotation' GROUP BY 1"
+    assert {rank: len(names) for rank, names in rows(store, marks)} == {0: 2, 1: 3}

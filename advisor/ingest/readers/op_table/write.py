@@ -35,7 +35,7 @@ _OPERATIONS = (
 )
 _OTHER_STREAM = 6
 
-_TEMPORARY = ("op_kind", "op_row", "op_partner", "op_event")
+_TEMPORARY = ("op_kind", "op_row", "op_lack", "op_partner", "op_event")
 
 _READ = """
     CREATE TEMP TABLE op_row AS
@@ -58,6 +58,28 @@ _JUDGE = f"""
       WHEN start_s IS NULL OR length_s IS NULL OR NOT isfinite(start_s) OR NOT isfinite(length_s)
         OR length_s < 0 OR abs(start_s) > {_LONGEST_STEP_S} OR length_s > {_LONGEST_STEP_S}
         THEN 'no usable time' END
+"""
+
+# The same row once more, as a copy of a part of the table has it.
+_REPEATED = """
+    UPDATE op_row SET reason = 'repeated row' WHERE reason IS NULL AND number IN (
+      SELECT number FROM op_row WHERE reason IS NULL QUALIFY row_number() OVER (
+        PARTITION BY rank, replica, stage, step, name, start_s, length_s ORDER BY number) > 1)
+"""
+
+# All ranks of a stage run the same operations in a step, and a rank the same in all steps: who has
+# fewer than both has lost rows, and the time that they took would look like a pause: that step of
+# the rank is not whole, and gets no mark.
+_LACK = """
+    CREATE TEMP TABLE op_lack AS
+    WITH own AS (
+      SELECT rank, any_value(stage) AS stage, step, count(*) AS rows
+      FROM op_row WHERE reason IS NULL GROUP BY rank, step),
+    expected AS (
+      SELECT rank, step, rows, least(max(rows) OVER (PARTITION BY stage, step),
+        median(rows) OVER (PARTITION BY rank)) AS usual FROM own)
+    SELECT rank, step, 'missing row' AS reason, ceil(usual - rows)::BIGINT AS lost
+    FROM expected WHERE rows < usual
 """
 
 _STATEMENTS = (
@@ -131,7 +153,7 @@ _STATEMENTS = (
       any_value(s.end_ns - s.start_ns) AS dur_ns,
       sum(count(*)) OVER (PARTITION BY rank) + row_number() OVER (PARTITION BY rank ORDER BY step)
         AS event_id
-    FROM op_event JOIN span s USING (step) GROUP BY rank, step
+    FROM op_event JOIN span s USING (step) ANTI JOIN op_lack USING (rank, step) GROUP BY rank, step
     """,
     """
     INSERT INTO process_group BY NAME
@@ -151,7 +173,8 @@ _STATEMENTS = (
       SELECT rank, sum(rows)::BIGINT AS rows, to_json(map_from_entries(
         list({'k': reason, 'v': rows} ORDER BY reason)))::VARCHAR AS reasons
       FROM (SELECT rank, reason, count(*) AS rows FROM op_row
-        WHERE reason IS NOT NULL GROUP BY rank, reason) GROUP BY rank)
+          WHERE reason IS NOT NULL GROUP BY rank, reason
+        UNION ALL SELECT rank, reason, sum(lost) FROM op_lack GROUP BY rank, reason) GROUP BY rank)
     SELECT $run AS run, e.rank, max(e.rank) OVER () + (SELECT stride FROM spacing) AS world_size,
       'device' AS timeline,
       count(*) AS events_read, coalesce(any_value(l.rows), 0) AS events_dropped,
@@ -177,6 +200,8 @@ def write_table(context: ReadContext, path: Path) -> tuple[int, dict[str, int]]:
         try:
             con.execute(_READ, {"path": str(path)})
             con.execute(_JUDGE)
+            con.execute(_REPEATED)
+            con.execute(_LACK)
         except duckdb.Error as error:
             raise AdvisorError(
                 "is damaged: its rows cannot be read", where=str(path), hint="copy the file again"
@@ -185,7 +210,9 @@ def write_table(context: ReadContext, path: Path) -> tuple[int, dict[str, int]]:
             con.execute(statement, {"run": context.run} if "$run" in statement else {})
         (kept,) = con.execute("SELECT count(*) FROM op_event").fetchone()
         dropped = con.execute(
-            "SELECT reason, count(*) FROM op_row WHERE reason IS NOT NULL GROUP BY 1 ORDER BY 1"
+            "SELECT reason, sum(rows)::BIGINT FROM (SELECT reason, 1 AS rows FROM op_row "
+            "WHERE reason IS NOT NULL UNION ALL SELECT reason, lost FROM op_lack) "
+            "GROUP BY 1 ORDER BY 1"
         ).fetchall()
     finally:
         for table in _TEMPORARY:

@@ -1,0 +1,153 @@
+"""Commands that write, what can happen to them, and what must hold afterwards.
+
+``python -m pytest tests/trust/test_faults.py -v`` prints the matrix, a line a cell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.api import load
+
+ROOT = Path(__file__).resolve().parents[2]
+TRACES = ROOT / "fixtures" / "gpt2-tiny-ddp-2"
+_MARK = "ADVISOR_FAULT_TEST"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that writes ``output``; ``whole`` says whether what stands there is a whole one."""
+
+    words: tuple[str, ...]
+    output: str
+    whole: Callable[[Path], bool]
+
+    def line(self, folder: Path) -> list[str]:
+        """The command's words, with OUT as ``output`` below the folder."""
+        given = [word.replace("OUT", str(folder / self.output)) for word in self.words]
+        return [sys.executable, "-m", "advisor", *given]
+
+
+def _is_store(place: Path) -> bool:
+    with load(place) as run:
+        return len(run.ranks()) == 2 and int(run.ranks().events_read.min()) > 10_000
+
+
+def _is_page(place: Path) -> bool:
+    return place.read_text(encoding="utf-8").rstrip().endswith("</html>")
+
+
+def _is_yaml(place: Path) -> bool:
+    from advisor.model.nccl.calibration import load_calibration
+
+    return bool(load_calibration(place).machine)
+
+
+def write_table(place: Path) -> Path:
+    """A table of nccl-tests of 8 ranks, 1 KB to 1 GB."""
+    rows = []
+    for power in range(10, 31):
+        size = 1 << power
+        us = 20 + size / 200e3
+        half = f"{us:.2f} {size / us / 1e3:.2f} {size / us / 1e3 * 1.75:.2f} 0"
+        rows.append(f"{size} {size // 4} float sum -1 {half} {half}")
+    devices = "".join(
+        f"#  Rank  {rank} Group  0 Pid 100 on node1 device  {rank} [0x07] NVIDIA H100 80GB HBM3\n"
+        for rank in range(8)
+    )
+    place.write_text(
+        "# nThread 1 nGpus 8 minBytes 1024 maxBytes 1073741824 step: 2(factor)\n# Using devices\n"
+        + devices
+        + "#\n#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw "
+        "#wrong\n#  (B)  (elements)  (us)  (GB/s)  (GB/s)  (us)  (GB/s)  (GB/s)\n"
+        + "\n".join(rows)
+        + "\n# Avg bus bandwidth    : 100\n"
+    )
+    return place
+
+
+INGEST = Command(("ingest", str(TRACES), "-o", "OUT"), "run.duckdb", _is_store)
+PARQUET = Command(("ingest", str(TRACES), "-o", "OUT/"), "set", _is_store)
+REPORT = Command(
+    ("diagnose", str(TRACES), "--format", "html", "-o", "OUT"), "report.html", _is_page
+)
+COMMANDS = {"store": INGEST, "parquet": PARQUET, "report": REPORT}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and what it said."""
+
+    status: int
+    said: str
+
+    def one_clear_error(self) -> None:
+        """One line and its hints: no traceback, no defect of ours."""
+        assert "Traceback" not in self.said, self.said
+        assert "internal error" not in self.said, self.said
+        heads = [line for line in self.said.splitlines() if line.startswith("advisor: ")]
+        assert len(heads) == 1, self.said
+
+
+def run(
+    command: Sequence[str],
+    *,
+    extra: Mapping[str, str] | None = None,
+    setup: Callable[[], None] | None = None,
+    during: Callable[[subprocess.Popen[str]], None] | None = None,
+) -> Ended:
+    """Run a command to its end; ``during`` does something to it. No process of it is left."""
+    token = os.urandom(8).hex()
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT), _MARK: token}
+    process = subprocess.Popen(
+        list(command),
+        env={**env, **(extra or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=setup,  # noqa: PLW1509 - this process has no threads here
+    )
+    if during is not None:
+        during(process)
+    _, said = process.communicate(timeout=240)
+    assert processes_of(token) == []
+    return Ended(process.returncode, said)
+
+
+def processes_of(token: str) -> list[int]:
+    """Processes that inherited the mark of a run."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"{_MARK}={token}".encode() in place.read_bytes():
+                found.append(int(place.parent.name))
+    return found
+
+
+def left_in(folder: Path) -> list[str]:
+    """Every file below a folder, half-written ones too."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+
+
+def half_written(folder: Path) -> list[str]:
+    """Files below a folder that a writer had not finished."""
+    return [name for name in left_in(folder) if ".partial" in name or "/tmp_" in name]
+
+
+def send(number: signal.Signals, after_s: float) -> Callable[[subprocess.Popen[str]], None]:
+    """What sends a signal some time after the start, unless the command has ended by then."""
+
+    def during(process: subprocess.Popen[str]) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(after_s)
+        if process.poll() is None:
+            process.send_signal(number)
+
+    return during

@@ -1,0 +1,50 @@
+"""Damage to a labelled recording accuses nobody whom the whole one does not accuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.fuzz import damage
+
+QUICK = ["flight/flight-gloo-desync"]
+SLOW = [
+    *("flight/gpu_error_2nd", "flight/lock_gil_1st", "op-table/trace-ST"),
+    *("trace/lab-ddp-slow-rank", "trace/lab-fsdp2-slow-link", "trace/dlrm_8xV100"),
+    *("text/nccl-logs/v2.27-groups.log", "text/nccl_tests/nccl_allreduce.log"),
+]
+
+
+def _check(name: str, inputs: int) -> None:
+    if name not in damage.known():
+        pytest.skip(f"{name} is not beside this checkout")
+    for number in range(inputs):
+        result = damage.judge(name, 2, number)
+        assert result.kind not in ("NEW ACCUSATION", "internal error"), (result.said, result.new)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_damage_accuses_nobody_else(name: str) -> None:
+    _check(name, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_damage_accuses_nobody_else_at_length(name: str) -> None:
+    _check(name, 8)
+
+
+def test_every_kind_of_damage_changes_the_files(tmp_path: Path) -> None:
+    """GIVEN enough draws THEN each damage was done, and its description says to what."""
+    recording = damage.known()["flight/flight-gloo-desync"]()
+    (tmp_path / "whole").mkdir()
+    recording.write(recording.parts, tmp_path / "whole")
+    whole = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
+    changed = 0
+    for number in range(40):
+        place = tmp_path / str(number)
+        place.mkdir()
+        assert damage.damaged(recording, place, 1, number)
+        changed += {path.name: path.read_bytes() for path in place.iterdir()} != whole
+    assert changed > 25

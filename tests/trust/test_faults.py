@@ -1,0 +1,285 @@
+"""What a command was told to write is there whole or not at all, whatever happens to it.
+
+Each cell: a command that writes (store, Parquet, report) and a fault. Afterwards an earlier result
+is as it was or replaced as a whole, no half-written file, process or port is left, and one clear
+error says what happened. ``pytest tests/trust/test_faults.py -v`` prints the matrix.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.trust.faults import (
+    COMMANDS,
+    INGEST,
+    REPORT,
+    ROOT,
+    Command,
+    Ended,
+    half_written,
+    left_in,
+    run,
+    send,
+    write_table,
+)
+
+pytestmark = pytest.mark.slow
+
+EVERY = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A finished result of each command, and how many seconds it took."""
+    made = {}
+    for name, command in COMMANDS.items():
+        folder = tmp_path_factory.mktemp(name)
+        assert run(command.line(folder)).status == 0
+        made[command.output] = folder
+    return made
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that makes writes fail."""
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    place = tmp_path_factory.mktemp("lib") / "fails.so"
+    source = Path(__file__).with_name("fails.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", place, source, "-ldl"], check=True)
+    return place
+
+
+def before(command: Command, results: dict[str, Path], folder: Path) -> list[str]:
+    """Put a finished result where the command writes; the files that are there then."""
+    there, place = results[command.output] / command.output, folder / command.output
+    if there.is_dir():
+        shutil.copytree(there, place)
+    else:
+        shutil.copy2(there, place)
+    return left_in(folder)
+
+
+def refused(ended: Ended, command: Command, folder: Path, files: list[str], *words: str) -> None:
+    """The command failed in words, and what stood there stands there still."""
+    assert ended.status == 2, ended.said
+    ended.one_clear_error()
+    assert any(word in ended.said for word in words), ended.said
+    assert left_in(folder) == files
+    assert command.whole(folder / command.output)
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(errno.ENOSPC, "no space left"), (errno.EDQUOT, "quota"), (errno.EIO, "input/output error")],
+    ids=["full disk", "quota", "EIO"],
+)
+def test_writes_that_fail(
+    command: Command,
+    number: int,
+    words: str,
+    failing: Path,
+    results: dict[str, Path],
+    tmp_path: Path,
+) -> None:
+    files = before(command, results, tmp_path)
+    extra = {"LD_PRELOAD": str(failing), "FAIL_UNDER": str(tmp_path), "FAIL_ERRNO": str(number)}
+    ended = run([*command.line(tmp_path), "--force"], extra={**extra, "FAIL_AFTER": "20000"})
+    refused(ended, command, tmp_path, files, words)
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A small file system of its own at ``folder``."""
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("may not mount a file system here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system: needs root")
+
+
+@needs_root
+@EVERY
+def test_a_disk_that_is_full(command: Command, tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "size=64k") as folder:
+        ended = run(command.line(folder))
+        assert ended.status == 2, ended.said
+        ended.one_clear_error()
+        assert "no space left" in ended.said
+        assert left_in(folder) == []
+
+
+@needs_root
+@EVERY
+def test_a_disk_that_is_read_only(
+    command: Command, results: dict[str, Path], tmp_path: Path
+) -> None:
+    with mounted(tmp_path / "fixed", "size=64m") as folder:
+        files = before(command, results, folder)
+        subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+        ended = run([*command.line(folder), "--force"])
+        refused(ended, command, folder, files, "read-only file system")
+
+
+@EVERY
+@pytest.mark.parametrize("draw", range(3))
+def test_killed_at_any_moment(
+    command: Command, draw: int, results: dict[str, Path], tmp_path: Path
+) -> None:
+    """GIVEN a result of before WHEN its writer is killed THEN one whole is there, and the next
+    writer tidies up."""
+    before(command, results, tmp_path)
+    chance = random.Random(f"{command.output}/{draw}")
+    again = [*command.line(tmp_path), "--force"]
+    ended = run(again, during=send(signal.SIGKILL, chance.uniform(0.2, 2.0)))
+    assert ended.status in (-signal.SIGKILL, 0)
+    assert command.whole(tmp_path / command.output)
+    for path in tmp_path.rglob("*partial*"):
+        os.utime(path, (0, 0))
+    assert run(again).status == 0
+    assert half_written(tmp_path) == []
+    assert command.whole(tmp_path / command.output)
+
+
+@EVERY
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_asked_to_end(
+    command: Command, number: signal.Signals, results: dict[str, Path], tmp_path: Path
+) -> None:
+    files = before(command, results, tmp_path)
+    ended = run([*command.line(tmp_path), "--force"], during=send(number, 1.0))
+    assert ended.status in (128 + number, 0, -number), ended.said
+    if ended.status == 128 + number:
+        ended.one_clear_error()
+    assert half_written(tmp_path) == []
+    assert command.output.endswith("set") or left_in(tmp_path) == files
+    assert command.whole(tmp_path / command.output)
+
+
+@EVERY
+def test_no_descriptors(command: Command, results: dict[str, Path], tmp_path: Path) -> None:
+    files = before(command, results, tmp_path)
+    few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))  # noqa: E731
+    ended = run([*command.line(tmp_path), "--force"], setup=few)
+    if ended.status:
+        refused(ended, command, tmp_path, files, "too many open files")
+
+
+@EVERY
+@pytest.mark.parametrize("mebibytes", [300, 700])
+def test_no_memory(
+    command: Command, mebibytes: int, results: dict[str, Path], tmp_path: Path
+) -> None:
+    files = before(command, results, tmp_path)
+    most = mebibytes << 20
+    little = lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most))  # noqa: E731
+    ended = run([*command.line(tmp_path), "--force"], setup=little)
+    if ended.status:
+        refused(ended, command, tmp_path, files, "memory")
+
+
+@EVERY
+def test_two_at_once(command: Command, tmp_path: Path) -> None:
+    """GIVEN two that write the same THEN one whole result is there, and none of the other."""
+    other: list[subprocess.Popen[bytes]] = []
+
+    def beside(_: subprocess.Popen[str]) -> None:
+        other.append(
+            subprocess.Popen(
+                command.line(tmp_path),
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stderr=subprocess.DEVNULL,
+            )
+        )
+
+    ended = run(command.line(tmp_path), during=beside)
+    statuses = sorted([ended.status, other[0].wait(240)])
+    assert statuses in ([0, 0], [0, 2])
+    assert half_written(tmp_path) == []
+    assert command.whole(tmp_path / command.output)
+
+
+def test_nobody_reads_what_is_printed(tmp_path: Path) -> None:
+    """SIGPIPE: the reader of standard output is gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    line = [*REPORT.line(tmp_path)[:4], "--color", "never"]
+    done = subprocess.run(
+        line, stdout=writer, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr and "internal error" not in done.stderr
+
+
+@pytest.mark.parametrize("how", ["cut", "replaced", "removed", "grown"])
+def test_a_file_that_changes_while_it_is_read(how: str, tmp_path: Path) -> None:
+    """GIVEN a trace that somebody writes anew THEN it is read as it was, or said to be damaged."""
+    import gzip
+
+    trace = tmp_path / "rank0.json"
+    whole = gzip.decompress((ROOT / "fixtures/gpt2-tiny-ddp-2/rank0.json.gz").read_bytes())
+    trace.write_bytes(whole * 1)
+
+    def change(process: subprocess.Popen[str]) -> None:
+        time.sleep(0.35)
+        if how == "cut":
+            os.truncate(trace, len(whole) // 3)
+        elif how == "grown":
+            with trace.open("ab") as file:
+                file.write(whole[:100_000])
+        else:
+            trace.unlink()
+            if how == "replaced":
+                trace.write_text("dear diary\n")
+
+    ended = run([*INGEST.line(tmp_path)[:4], str(trace), "-o", str(tmp_path / "x.duckdb")],
+                during=change)  # fmt: skip
+    assert ended.status in (0, 2), ended.said
+    assert "Traceback" not in ended.said
+    assert "internal error" not in ended.said
+    assert half_written(tmp_path) == []
+
+
+@pytest.mark.parametrize("fault", ["full disk", "killed"])
+def test_calibrate(fault: str, failing: Path, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "table.log")
+    place = tmp_path / "out" / "machine.yaml"
+    place.parent.mkdir()
+    words = ["calibrate", str(table), "--hardware", "dgx-h100", "--nccl", "2.21.5", "-o", "OUT"]
+    from tests.trust.faults import _is_yaml
+
+    command = Command(tuple(words), "machine.yaml", _is_yaml)
+    line = command.line(place.parent)
+    done = run(line)
+    assert done.status == 0, done.said
+    assert command.whole(place)
+    if fault == "killed":
+        run(line, during=send(signal.SIGKILL, 1.2))
+    else:
+        extra = {"LD_PRELOAD": str(failing), "FAIL_UNDER": str(place.parent), "FAIL_AFTER": "10"}
+        ended = run(line, extra={**extra, "FAIL_ERRNO": str(errno.ENOSPC)})
+        refused(ended, command, place.parent, ["machine.yaml"], "no space left")
+    assert command.whole(place)

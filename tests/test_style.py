@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from advisor.engine.catalogue import load_catalogue
+from advisor.engine.fragments import templates
 from advisor.vocabulary import messages
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,7 +34,7 @@ def catalogue() -> Iterator[tuple[str, str]]:
 def rule_texts() -> Iterator[tuple[str, str]]:
     for rule in load_catalogue()[0]:
         yield f"{rule.id}.headline", rule.headline
-        for text in rule.because:
+        for text in templates(rule.because):
             yield f"{rule.id}.because", text
 
 

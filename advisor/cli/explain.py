@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli._complete import rule_names
+from advisor.engine.fragments import templates
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ def explain_rule(rule: Rule, *, show_sql: bool = False) -> str:
                 f"assumes: {static_text(rule.savings.assumes)}" if rule.savings.assumes else "",
             ],
         ),
-        _section("Fix, in this order", [static_text(fix) for fix in rule.fix]),
-        _section("Verify", [static_text(rule.verify)]),
+        _section("Fix, in this order", [static_text(fix) for fix in templates(rule.fix)]),
+        _section("Verify", [static_text(text) for text in templates(rule.verify)]),
         _section("Wrong if", [static_text(alarm) for alarm in rule.false_alarms]),
         _section("Claims", [f"{claim.part}: {claim.of}" for claim in rule.claims]),
         _section("See", [", ".join(rule.see)] if rule.see else []),

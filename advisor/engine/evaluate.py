@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from advisor.engine.claims import Ledger, claims_of
 from advisor.engine.facts import Facts
+from advisor.engine.fragments import said
 from advisor.engine.missing import not_applicable, what_is_missing
 from advisor.engine.numbering import token
 from advisor.engine.possible import COLUMNS as SAVINGS
@@ -191,8 +192,8 @@ def _finding(
         rule=rule.id,
         severity=severity_of(rule, row, facts),
         title=render(rule.headline, known),
-        because=[text for item in rule.because if (text := render(item, known))],
-        message=" ".join(filter(None, (render(rule.message, known), row["unread_words"]))),
+        because=said(rule.because, known),
+        message=" ".join(filter(None, (*said(rule.message, known), row["unread_words"]))),
         probability=probability_of(rule, row, facts, floor_of(rule, facts)),
         category=rule.category,
         ranks=[int(rank) for rank in ranks],
@@ -207,8 +208,8 @@ def _finding(
         confidence=row.get("confidence") or rule.savings.confidence,
         assumes=render(rule.savings.assumes, known),
         evidence=_evidence(rule, sandbox, known, row),
-        fix=[text for text in (render_lines(fix, known) for fix in rule.fix) if text],
-        verify=render_lines(rule.verify, known),
+        fix=said(rule.fix, known, render_lines),
+        verify=" ".join(said(rule.verify, known, render_lines)),
         wrong_if=[render(text, known) for text in rule.false_alarms],
         see=rule.see,
     )

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from advisor.engine.fragments import Words
 from advisor.findings import Confidence
 
 Category = Literal[
@@ -141,12 +142,11 @@ class Rule(_Strict):
     limit: int = Field(default=3, ge=1, le=20, description="findings at most; worst first")
     headline: str = Field(description="Jinja: one sentence that names the place")
     where: str = Field(description="Jinja: the place, short")
-    because: list[str] = Field(
+    because: Words = Field(
         default_factory=list,
-        max_length=2,
-        description="Jinja each: the evidence in at most two sentences, for the verdict's WHY",
+        description="the evidence in at most two sentences, for the verdict's WHY",
     )
-    message: str = Field(description="Jinja: what was seen, with numbers and units")
+    message: Words = Field(min_length=1, description="what was seen, with numbers and units")
     savings: Savings
     noise_floor: bool = Field(
         default=True, description="drop instances whose savings are under the run's noise floor"
@@ -156,11 +156,11 @@ class Rule(_Strict):
         description="its evidence compares ranks or calls within the same steps, so that only "
         "0.5 % of the step, not the steps' own spread, is its noise floor",
     )
-    fix: list[str] = Field(
+    fix: Words = Field(
         min_length=1,
-        description="Jinja each; in the order to try; {{ finding_number }} is the finding's own",
+        description="in the order to try; {{ finding_number }} is the finding's own",
     )
-    verify: str
+    verify: Words = Field(min_length=1, description="what a run with the fix must show")
     false_alarms: list[str] = Field(min_length=1)
     see: list[str] = Field(default_factory=list)
     evidence: list[EvidenceQuery] = Field(default_factory=list)

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from jinja2 import StrictUndefined
+from jinja2.environment import TemplateExpression
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MAX_TEXT = 4000
@@ -177,6 +178,16 @@ def render(template: str, values: Mapping[str, Any]) -> str:
     """Fill one text. Raises jinja2.TemplateError for unknown values or bad templates."""
     text = _environment().from_string(template).render(values)
     return " ".join(text.split())[:MAX_TEXT]
+
+
+def holds(condition: str, values: Mapping[str, Any]) -> bool:
+    """Whether a Jinja expression is true. Raises jinja2.TemplateError as :func:`render` does."""
+    return bool(_expression(condition)(**values))
+
+
+@cache
+def _expression(condition: str) -> TemplateExpression:
+    return _environment().compile_expression(condition, undefined_to_none=False)
 
 
 def render_lines(template: str, values: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from advisor import api
 from advisor.engine import load_catalogue
+from advisor.engine.fragments import templates
 from advisor.metrics.compare.causes import Causes
 from advisor.metrics.compare.figures import CollectiveTotal
 from advisor.metrics.compare.runs import Comparison, Timed, comparison
@@ -34,7 +35,7 @@ def titles() -> set[str]:
 
 @pytest.mark.parametrize("rule", _RULES, ids=lambda rule: rule.id)
 def test_every_figure_named_is_printed_by_compare(rule: Any, titles: set[str]) -> None:
-    text = rule.verify.replace("{{ op }}", "all_reduce")
+    text = " ".join(templates(rule.verify)).replace("{{ op }}", "all_reduce")
     named = re.findall(r"`([^`]+)`", text)
     assert set(named) <= titles
     assert named or "advisor compare" not in text, "compare has many rows: say which"
@@ -43,7 +44,12 @@ def test_every_figure_named_is_printed_by_compare(rule: Any, titles: set[str]) -
 
 @pytest.mark.parametrize(
     "query",
-    [query for rule in _RULES for query in re.findall(r'advisor sql NEW "([^"]+)"', rule.verify)],
+    [
+        query
+        for rule in _RULES
+        for text in templates(rule.verify)
+        for query in re.findall(r'advisor sql NEW "([^"]+)"', text)
+    ],
 )
 def test_every_query_named_runs_as_written(query: str) -> None:
     assert "{{" not in query, "names of a trace have no place in a command to paste"

@@ -1,0 +1,69 @@
+"""A rule's words as fragments: each said on its own condition, or the first of several that holds.
+
+A text of a rule is a list. An item is a text, a text with a condition, or a list of alternatives of
+which the first that holds is said:
+
+    - Its peers wait {{ waiting_ns | about }} for it.
+    - {when: unread > 0, say: "{{ unread }} ranks were not read."}
+    - - {when: reason == 'slow-compute', say: The same kernels take longer on it.}
+      - Why is not in the recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from advisor.vocabulary.words import holds, render
+
+
+class Fragment(BaseModel):
+    """A text that is said where its condition holds."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    when: str = Field(description="Jinja expression over the finding's columns and the facts")
+    say: str = Field(description="Jinja")
+
+
+def _listed(words: object) -> object:
+    return [words] if isinstance(words, str) else words
+
+
+Alternatives = list[str | Fragment]
+# A text alone is a list of one.
+Words = Annotated[list[str | Fragment | Alternatives], BeforeValidator(_listed)]
+
+
+def said(
+    words: Sequence[str | Fragment | Alternatives],
+    values: Mapping[str, Any],
+    fill: Callable[[str, Mapping[str, Any]], str] = render,
+) -> list[str]:
+    """The texts that hold for ``values``, without empty ones.
+
+    Raises jinja2.TemplateError for unknown values or bad templates.
+    """
+    return [text for item in words if (text := _first(item, values, fill))]
+
+
+def templates(words: Sequence[str | Fragment | Alternatives]) -> Iterator[str]:
+    """Every text of it, whatever its condition."""
+    for item in words:
+        for one in item if isinstance(item, list) else [item]:
+            yield one.say if isinstance(one, Fragment) else one
+
+
+def _first(
+    item: str | Fragment | Alternatives,
+    values: Mapping[str, Any],
+    fill: Callable[[str, Mapping[str, Any]], str],
+) -> str:
+    for one in item if isinstance(item, list) else [item]:
+        if isinstance(one, str):
+            return fill(one, values)
+        if holds(one.when, values):
+            return fill(one.say, values)
+    return ""

@@ -26,6 +26,7 @@ from advisor.profile.hook import order
 LOG = "logs/command.log"
 _LOOK_S = 0.1
 _GRACE_S = 10.0
+_LINES_ALONE = 10.0  # limits of time: an evaluation of a few minutes at the usual limit of two
 
 
 def run(
@@ -38,8 +39,8 @@ def run(
 ) -> list[dict[str, Any]]:
     """Run ``command`` until its ranks have their results, or to its own end; what each rank left.
 
-    ``timeout_s`` is how long it may make no progress: no step, no line of output. Raises
-    LaunchError with what the command said last; its output is in the order's folder (``LOG``).
+    ``timeout_s`` is how long it may make no progress (:func:`_progress`). Raises LaunchError with
+    what the command said last; its output is in the order's folder (``LOG``).
     """
     folder = Path(asked.folder)
     log = folder / LOG
@@ -69,7 +70,11 @@ def run(
     if found and len(found) == int(found[0]["world_size"]):
         return found
     if hung:
-        raise LaunchError(f"the command made no progress for {timeout_s:g} s", hint=f"see {log}")
+        why, hint = why_nothing(folder) if not order.loaded(folder).exists() else ("", "")
+        raise LaunchError(
+            f"the command made no progress for {timeout_s:g} s{f': {why}' if why else ''}",
+            hint=hint or f"see {log}",
+        )
     raise _failed(process.returncode, folder, found)
 
 
@@ -101,10 +106,10 @@ def _is_open_mpi(program: str) -> bool:
 
 def _await(process: subprocess.Popen[bytes], folder: Path, timeout_s: float, *, ends: bool) -> bool:
     """Until the command or its ranks are done; whether it made no progress for too long."""
-    done_at = None
+    done_at, started = None, time.time()
     while process.poll() is None:
         time.sleep(_LOOK_S)
-        if time.time() - _progress(folder) > timeout_s:
+        if time.time() - _progress(folder, started, timeout_s) > timeout_s:
             return True
         if ends and done_at is None and _all_done(folder):
             done_at = time.monotonic()
@@ -113,14 +118,27 @@ def _await(process: subprocess.Popen[bytes], folder: Path, timeout_s: float, *, 
     return False
 
 
-def _progress(folder: Path) -> float:
-    """When the command last wrote a line or made a step, epoch seconds."""
-    shown = [folder / LOG, *(folder / order.HIDDEN).glob("rank*.alive"), *files.traces(folder)]
+def _progress(folder: Path, started: float, timeout_s: float) -> float:
+    """When the command last came further, epoch seconds.
+
+    A step does, and a line of output once a rank has loaded the hook: before that a command may
+    print for ever and never be heard of. Lines alone do for some limits (data that is prepared, an
+    evaluation) and no longer: who prints that it tries again is stuck.
+    """
+    if not order.loaded(folder).exists():
+        return started
+    marks = [order.loaded(folder), *(folder / order.HIDDEN).glob("rank*.alive")]
+    stepped = max([started, *_changed([*marks, *files.traces(folder)])])
+    said = max([started, *_changed([folder / LOG])])
+    return max(stepped, min(said, stepped + _LINES_ALONE * timeout_s))
+
+
+def _changed(paths: Sequence[Path]) -> list[float]:
     times = []
-    for path in shown:
+    for path in paths:
         with contextlib.suppress(FileNotFoundError):  # a trace that is being renamed
             times.append(path.stat().st_mtime)
-    return max(times)
+    return times
 
 
 def _all_done(folder: Path) -> bool:

@@ -28,6 +28,16 @@ class Timed:
     objective: list[float] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Of one run: ``timeout_s`` without progress end it as hung; a cost (ns per token or step)
+    clearly above ``stop_above_cost`` ends it as lost.
+    """
+
+    timeout_s: float
+    stop_above_cost: float | None = None
+
+
 class Job(Protocol):
     """``is_emulated``: layers wait instead of computing."""
 
@@ -45,14 +55,7 @@ class Job(Protocol):
     def assumptions(self) -> list[str]:
         """What a recommendation holds for."""
 
-    def run(
-        self,
-        configuration: Configuration,
-        folder: Path,
-        *,
-        timeout_s: float,
-        stop_above_cost: float | None,
-    ) -> Timed:
+    def run(self, configuration: Configuration, folder: Path, limits: Limits) -> Timed:
         """One run. Raises LaunchError where it fails, AdvisorError where it is refused."""
 
     def write(self, changes: Configuration, folder: Path, note: str) -> list[Path]:

@@ -19,7 +19,7 @@ from advisor.profile import own
 from advisor.profile.failures import LaunchError
 from advisor.profile.hook import order
 from advisor.store.atomic_files import write_atomic
-from advisor.tune.job import Timed, settings_of, variables_of
+from advisor.tune.job import Limits, Timed, settings_of, variables_of
 from advisor.tune.reference import timed
 from advisor.tune.script_words import how_to_write
 
@@ -60,26 +60,12 @@ class OwnCommand:
             f"{self.job.warmup_steps + self.job.timed_steps} stand for the job",
         ]
 
-    def run(
-        self,
-        configuration: Configuration,
-        folder: Path,
-        *,
-        timeout_s: float,
-        stop_above_cost: float | None,
-    ) -> Timed:
+    def run(self, configuration: Configuration, folder: Path, limits: Limits) -> Timed:
         """One run, ended once its steps are timed and recorded."""
-        found = self.look(configuration, folder, timeout_s=timeout_s, stop_above=stop_above_cost)
-        objective = self._objective(folder)
-        return timed(found, objective=objective)
+        return timed(self.look(configuration, folder, limits), objective=self._objective(folder))
 
     def look(
-        self,
-        configuration: Configuration,
-        folder: Path,
-        *,
-        timeout_s: float,
-        stop_above: float | None = None,
+        self, configuration: Configuration, folder: Path, limits: Limits
     ) -> list[dict[str, Any]]:
         """The same; what each rank left. Raises LaunchError."""
         asked = order.Order(
@@ -89,13 +75,13 @@ class OwnCommand:
             traced=self.traced,
             settings=settings_of(configuration),
             ends=not self.job.runs_to_its_end,
-            stop_above_ns=None if self.job.objective else stop_above,
+            stop_above_ns=None if self.job.objective else limits.stop_above_cost,
         )
         variables = {k: v for k, v in os.environ.items() if k not in variables_of(configuration)}
         variables |= {k: v for k, v in variables_of(configuration).items() if v is not None}
         place = str((folder / "job").resolve())
         command = [part.replace(TRIAL_FOLDER, place) for part in self.job.command]
-        return own.run(command, asked, variables, timeout_s=timeout_s)
+        return own.run(command, asked, variables, timeout_s=limits.timeout_s)
 
     def _objective(self, folder: Path) -> list[float]:
         """What the job's output says, as a cost; [] without a pattern. Raises LaunchError."""

@@ -12,7 +12,7 @@ from typing import Any
 from advisor.config.sweep import Configuration
 from advisor.config.workload import Workload
 from advisor.store.atomic_files import write_atomic
-from advisor.tune.job import Timed, environment, settings_of, variables_of
+from advisor.tune.job import Limits, Timed, environment, settings_of, variables_of
 from advisor.tune.patched import patched_text
 
 # Steps recorded after the timed ones, so that every trial can be diagnosed.
@@ -57,14 +57,7 @@ class ReferenceJob:
             *([_EMULATED] if self.is_emulated else []),
         ]
 
-    def run(
-        self,
-        configuration: Configuration,
-        folder: Path,
-        *,
-        timeout_s: float,
-        stop_above_cost: float | None,
-    ) -> Timed:
+    def run(self, configuration: Configuration, folder: Path, limits: Limits) -> Timed:
         """One run, recorded at its end."""
         from advisor.profile import strategies
         from advisor.profile.failures import LaunchError
@@ -75,7 +68,12 @@ class ReferenceJob:
         job, _ = strategies.prepare(self.workload.with_settings(settings))
         folder.mkdir(parents=True)
         with environment({**variables_of(configuration), LAUNCHER: str(os.getpid())}):
-            launch(job, folder, timeout_s=timeout_s, stop_above_ns_per_token=stop_above_cost)
+            launch(
+                job,
+                folder,
+                timeout_s=limits.timeout_s,
+                stop_above_ns_per_token=limits.stop_above_cost,
+            )
         per_rank = _results(folder, job.world_size)
         if not per_rank:
             raise LaunchError("no rank left a result")

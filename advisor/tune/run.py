@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from advisor.tune.job import Limits
 from advisor.tune.journal import Journal
 from advisor.tune.search import Predicted
 from advisor.tune.sweep import Plan, Sweep
@@ -49,8 +50,7 @@ def run(
                 number=number,
                 is_baseline=plan.purpose in ("baseline", "confirm-a"),
                 purpose=plan.purpose,
-                timeout_s=sweep.timeout_s,
-                stop_above_cost=sweep.stop_above_cost(plan),
+                limits=Limits(sweep.timeout_s, sweep.stop_above_cost(plan)),
                 sitting=sweep.sitting,
             )
         except OSError:

@@ -30,6 +30,7 @@ from advisor.config.sweep import (
 from advisor.errors import AdvisorError
 from advisor.store.atomic_files import write_atomic
 from advisor.tune.budget import combinations_in
+from advisor.tune.job import Limits
 from advisor.tune.own import OwnCommand
 from advisor.tune.points import Points
 from advisor.tune.search import default_limit
@@ -71,7 +72,7 @@ def survey(job: OwnJob, folder: Path, *, timeout_s: float, again: bool) -> Surve
     recorded = folder / "survey"
     shutil.rmtree(recorded, ignore_errors=True)
     first = OwnCommand(job, {}, traced=_RECORDED_STEPS)
-    ranks = first.look({}, recorded, timeout_s=timeout_s)
+    ranks = first.look({}, recorded, Limits(timeout_s))
     found = Survey(
         world_size=ranks[0]["world_size"],
         backend=ranks[0]["backend"],

@@ -18,7 +18,7 @@ from advisor.config.sweep import Configuration
 from advisor.errors import AdvisorError
 from advisor.ingest.trial_end import FILE_NAME
 from advisor.store.atomic_files import write_atomic
-from advisor.tune.job import Job
+from advisor.tune.job import Job, Limits
 from advisor.tune.statistics import median_and_mad
 
 if TYPE_CHECKING:
@@ -92,15 +92,13 @@ def run_trial(
     number: int,
     is_baseline: bool,
     purpose: str,
-    timeout_s: float,
-    stop_above_cost: float | None = None,
+    limits: Limits,
     sitting: int = 0,
 ) -> TrialResult:
     """Run ``job`` with ``configuration`` to the end, a crash, a hang or out of memory.
 
     How it ended is left in its folder too (trial.json), for those who look there. A trial whose
-    cost (ns per token) is clearly above ``stop_above_cost`` is 'stopped early': its steps so far
-    are kept, there is no trace. Raises LaunchStoppedError when somebody ends it: an interrupted
+    cost is clearly above the limit is 'stopped early': its steps so far are kept, there is no trace. Raises LaunchStoppedError when somebody ends it: an interrupted
     trial says nothing of its configuration.
     """
     from advisor.profile.failures import LaunchError, LaunchStoppedError
@@ -127,7 +125,7 @@ def run_trial(
     if folder.exists():
         shutil.rmtree(folder)
     try:
-        found = job.run(configuration, folder, timeout_s=timeout_s, stop_above_cost=stop_above_cost)
+        found = job.run(configuration, folder, limits)
     except LaunchStoppedError:
         raise
     except LaunchError as error:

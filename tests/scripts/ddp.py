@@ -67,8 +67,11 @@ def main():
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--out", default="checkpoints")
     parser.add_argument(
-        "--fault", choices=["sync-always", "slow-loader", "slow-save", "more-work", "unused"]
-    )
+        "--fault",
+        choices=[
+            "sync-always", "slow-loader", "slow-save", "more-work", "unused", "small-buckets",
+        ],
+    )  # fmt: skip
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -79,7 +82,9 @@ def main():
     data = Rows(args.width, delay_s)
     loader = DataLoader(data, batch_size=batch, sampler=DistributedSampler(data))
     model = DistributedDataParallel(
-        Mlp(args.width, args.depth), find_unused_parameters=args.fault == "unused"
+        Mlp(args.width, args.depth),
+        find_unused_parameters=args.fault == "unused",
+        bucket_cap_mb=0.01 if args.fault == "small-buckets" else 25,
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     batches = iter(loader)

@@ -1,6 +1,7 @@
 """FSDP2 as torch's tutorial writes it: a unit for each layer and the root, with accumulation."""
 
 import argparse
+import time
 
 import torch
 import torch.distributed as dist
@@ -12,7 +13,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--accumulate", type=int, default=1)
-    parser.add_argument("--fault", choices=["sync-always"])
+    parser.add_argument("--fault", choices=["sync-always", "more-work", "late-host"])
     args = parser.parse_args()
     dist.init_process_group("gloo")
     torch.manual_seed(0)
@@ -22,11 +23,15 @@ def main():
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters())
+    second = dist.get_rank() == 1
+    rows = 256 if args.fault == "more-work" and second else 16
     for _ in range(args.steps):
         for micro in range(args.accumulate):
             last = micro == args.accumulate - 1
             model.set_requires_gradient_sync(last or args.fault == "sync-always")
-            model(torch.randn(16, 256)).square().mean().backward()
+            if args.fault == "late-host" and second:
+                time.sleep(0.03)  # tokenises as it goes
+            model(torch.randn(rows, 256)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
     dist.destroy_process_group()

@@ -16,7 +16,9 @@ from advisor.config.own import OwnJob, load_own_job
 from advisor.errors import AdvisorError
 from advisor.profile import own
 from advisor.profile.failures import LaunchError
+from advisor.profile.hook import order
 from advisor.profile.hook.order import Order, given
+from advisor.tune.job import Limits
 from advisor.tune.losses import numbers_changed
 from advisor.tune.own import OwnCommand
 from advisor.tune.script_words import how_to_write
@@ -66,7 +68,7 @@ def test_a_script_is_timed_recorded_and_ended_with_settings_it_knows_nothing_of(
     configuration = {"bucket_cap_mb": 0.01, "comm_hook": "fp16", "env.OMP_NUM_THREADS": "1"}
     trial = OwnCommand(job, {})
     # WHEN a trial of it runs
-    ranks = trial.look(configuration, tmp_path / "t", timeout_s=60)
+    ranks = trial.look(configuration, tmp_path / "t", Limits(60))
     # THEN its steps are timed and recorded on every rank, with the script's own settings noted
     assert [rank["rank"] for rank in ranks] == [0, 1]
     assert [len(rank["timed_ns"]) for rank in ranks] == [6, 6]
@@ -102,6 +104,20 @@ def test_a_command_without_progress_is_ended(tmp_path: Path) -> None:
     asked = Order(str(tmp_path), warmup=2, steps=5, ends=True)
     with pytest.raises(LaunchError, match="made no progress"):
         own.run(("sleep", "60"), asked, dict(os.environ), timeout_s=0.5)
+
+
+@pytest.mark.parametrize(("loads", "said"), [(False, "did not load the recorder"), (True, "see ")])
+def test_lines_alone_are_no_progress_for_ever(tmp_path: Path, loads: bool, said: str) -> None:
+    # GIVEN a command that says twenty times a second that it tries again
+    asked = Order(str(tmp_path), warmup=2, steps=5, ends=True)
+    if loads:
+        marker = order.loaded(tmp_path)
+        marker.parent.mkdir(parents=True)
+        marker.touch()
+    retrying = ("sh", "-c", "while :; do echo again; sleep 0.05; done")
+    with pytest.raises(LaunchError, match="made no progress") as error:
+        own.run(retrying, asked, dict(os.environ), timeout_s=0.3)
+    assert said in str(error.value)
 
 
 def test_an_order_survives_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

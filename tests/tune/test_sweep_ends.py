@@ -22,6 +22,7 @@ from advisor.ingest.trial_end import FILE_NAME
 from advisor.report.sections.sweep import INCONCLUSIVE
 from advisor.tune import run as engine
 from advisor.tune import trial as trials
+from advisor.tune.job import Limits
 from advisor.tune.page import _cause, build_store
 from advisor.tune.predictions import from_trace
 from advisor.tune.prepare import prepare
@@ -155,7 +156,7 @@ def test_a_trial_without_a_trace_says_how_it_ended_when_it_is_diagnosed(
     folder = tmp_path / "0003"
     result = trials.run_trial(
         ReferenceJob(Workload(name="w")), {}, folder,
-        number=3, is_baseline=False, purpose="search", timeout_s=1,
+        number=3, is_baseline=False, purpose="search", limits=Limits(1),
     )  # fmt: skip
     assert json.loads((folder / FILE_NAME).read_text())["status"] == result.status == "crash"
     # WHEN somebody wants it diagnosed THEN that is what they hear

@@ -19,6 +19,7 @@ from advisor.config.sweep import Configuration
 from advisor.config.workload import Workload
 from advisor.profile import files
 from advisor.profile.progress import Board
+from advisor.tune.job import Limits
 from advisor.tune.reference import ReferenceJob
 from advisor.tune.trial import TrialResult, run_trial
 
@@ -56,7 +57,7 @@ def trial(
     }  # fmt: skip
     return run_trial(
         ReferenceJob(Workload.model_validate(job)), configuration, folder,
-        number=0, is_baseline=False, purpose="search", timeout_s=timeout_s,
+        number=0, is_baseline=False, purpose="search", limits=Limits(timeout_s),
     )  # fmt: skip
 
 

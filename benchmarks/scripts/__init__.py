@@ -1,0 +1,1 @@
+"""Other people's scripts, healthy and with faults: recorded, diagnosed, fixed and timed again."""

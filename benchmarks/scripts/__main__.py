@@ -1,0 +1,132 @@
+"""Scripts as people write them, none with our recorder: the whole road, scored.
+
+    python -m benchmarks.scripts record --out DIR [--only ddp,nano/slow] [--repeat 1]
+    python -m benchmarks.scripts score --out DIR [--only ...]
+
+Each case runs twice: with its fault, and with the first fix applied (without the fault). Its steps
+are timed untraced, then some are recorded. With root every rank is a host of its own behind a
+shaped link (benchmarks/lab); without, all share the loopback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+from advisor.errors import AdvisorError
+from benchmarks.lab.hosts import LinkShape, Network, unavailable
+from benchmarks.scripts.cases import Case, cases
+from benchmarks.scripts.judge import Judged, judge
+from benchmarks.scripts.record import record
+
+_RANKS = 2
+
+
+def record_all(chosen: list[Case], out: Path, *, again: bool) -> None:
+    """Record what is not there yet; one line each."""
+    wanted = {c.id: c for case in chosen for c in (case, case.healthy)}
+    why_not = unavailable()
+    if why_not:
+        print(f"links are not shaped: {why_not}", file=sys.stderr)
+    with contextlib.ExitStack() as stack:
+        network = None if why_not else stack.enter_context(Network(_RANKS))
+        for case in wanted.values():
+            folder = out / case.id
+            if not again and (folder / "run.json").exists():
+                continue
+            namespaces = []
+            if network is not None:
+                mbit = case.script.link_mbit
+                namespaces = [network.namespace(host) for host in range(_RANKS)]
+                for host in range(_RANKS):
+                    network.shape(host, LinkShape(send_mbit=mbit, receive_mbit=mbit))
+            try:
+                steps = sorted(record(case, folder, namespaces, ranks=_RANKS))
+            except AdvisorError as error:
+                print(f"{case.id:32} {error}", flush=True)
+                continue
+            print(f"{case.id:32} {steps[len(steps) // 2] / 1e6:8.1f} ms", flush=True)
+
+
+def score_all(chosen: list[Case], out: Path) -> list[Judged]:
+    """Judge every recorded case, the healthy ones once each."""
+    wanted = {c.id: c for case in chosen for c in (case, case.healthy)}
+    found = []
+    for case in wanted.values():
+        needed = (case, case.healthy)
+        if not all((out / one.id / "run.json").exists() for one in needed):
+            continue
+        judged = judge(case, out)
+        found.append(judged)
+        print(line(judged, faulty=case.fault is not None), flush=True)
+    return found
+
+
+def line(judged: Judged, *, faulty: bool) -> str:
+    """One row of the table."""
+    if not faulty:
+        said = "no alarm" if not judged.alarms else "ALARM " + ", ".join(judged.alarms)
+        return f"{judged.id:28} {judged.step_ns / 1e6:7.1f} ms  {said}"
+    marks = ("cause" if judged.right_cause else "WRONG CAUSE") + (
+        "" if judged.right_place else ", WRONG PLACE"
+    )
+    gain = "gain not said"
+    if judged.real_ns is not None:
+        real = f"real {judged.real_ns / 1e6:.1f} ({_ms(judged.real_low_ns)} to " + (
+            f"{_ms(judged.real_high_ns)})"
+        )
+        said = f"said {_ms(judged.savings_ns)} ({_ms(judged.low_ns)} to {_ms(judged.high_ns)})"
+        inside = {True: "inside", False: "OUTSIDE", None: "not said"}[judged.inside]
+        gain = f"{said}, {real}: {inside}"
+    return f"{judged.id:28} {judged.step_ns / 1e6:7.1f} ms  {marks}: {judged.first}; {gain}"
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value / 1e6:.1f}"
+
+
+def summary(found: list[Judged], chosen: list[Case]) -> dict[str, float]:
+    """Counts over the faulty and the healthy cases."""
+    ids = {case.id for case in chosen}
+    faulty = [j for j in found if j.id in ids]
+    healthy = [j for j in found if j.id not in ids]
+    gains = [j for j in faulty if j.right_cause and j.inside is not None]
+    return {
+        "faults": len(faulty),
+        "cause_first": sum(j.right_cause for j in faulty),
+        "place": sum(j.right_place for j in faulty),
+        "gains": len(gains),
+        "gain_inside": sum(bool(j.inside) for j in gains),
+        "healthy": len(healthy),
+        "alarms": sum(bool(j.alarms) for j in healthy),
+    }
+
+
+def main() -> None:
+    """As the header says."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("action", choices=["record", "score"])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
+        "--only", default="", help="ids that begin with one of these: ddp,nano/slow"
+    )
+    parser.add_argument("--again", action="store_true", help="record also what is there")
+    parser.add_argument("--results", type=Path, help="write the table as JSON")
+    options = parser.parse_args()
+    chosen = list(cases(options.only))
+    if options.action == "record":
+        record_all(chosen, options.out, again=options.again)
+        return
+    found = score_all(chosen, options.out)
+    counted = summary(found, chosen)
+    print(counted)
+    if options.results:
+        document = {"summary": counted, "cases": [j.to_json() for j in found]}
+        options.results.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

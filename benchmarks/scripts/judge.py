@@ -1,0 +1,104 @@
+"""Whether a case's diagnosis names its cause, and whether the fix gives what was said."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from advisor import api
+from advisor.findings import Severity
+from benchmarks.scripts.cases import Case
+from benchmarks.scripts.record import traces
+
+# What a healthy job may be told at warning: its links are what they are. Everything else accuses.
+_TRUE_OF_HEALTHY = {
+    "exposed-communication", "fp32-gradients", "tail-bucket-exposed", "first-all-gather-exposed",
+    "resharding-not-needed", "no-overlap-at-all", "strategy-choice",
+}  # fmt: skip
+_DRAWS = 2_000
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A case's first finding against the truth; times in ns per step."""
+
+    id: str
+    first: str
+    verdict: str
+    right_cause: bool
+    right_place: bool
+    step_ns: float
+    fix: list[str] = field(default_factory=list)
+    savings_ns: int | None = None
+    low_ns: int | None = None
+    high_ns: int | None = None
+    real_ns: float | None = None
+    real_low_ns: float | None = None
+    real_high_ns: float | None = None
+    alarms: list[str] = field(default_factory=list)
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the real gain is in the interval; None where either was not said."""
+        if self.real_ns is None or self.low_ns is None or self.high_ns is None:
+            return None
+        return self.low_ns <= self.real_ns <= self.high_ns
+
+    def to_json(self) -> dict[str, Any]:
+        """For results.json."""
+        return {**asdict(self), "inside": self.inside}
+
+
+def judge(case: Case, out: Path) -> Judged:
+    """Diagnose one recorded case; a faulty one is compared with its healthy one."""
+    with api.load(traces(case, out / case.id)) as run:
+        report = run.report
+        (out / case.id / "report.txt").write_text(run.render("text"), encoding="utf-8")
+        (out / case.id / "findings.json").write_text(run.render("json"), encoding="utf-8")
+    steps = _steps(out / case.id)
+    first = report.findings[0] if report.findings else None
+    truth = case.truth
+    if truth is None:
+        alarms = [
+            finding.rule
+            for finding in report.findings
+            if finding.severity != Severity.INFO and finding.rule not in _TRUE_OF_HEALTHY
+        ]
+        return Judged(
+            case.id, first.rule if first else "", report.verdict.title, not alarms, True,
+            statistics.median(steps), alarms=alarms,
+        )  # fmt: skip
+    if first is None:
+        return Judged(case.id, "", report.verdict.title, False, False, statistics.median(steps))
+    reason = str(first.evidence.facts.get("reason", ""))
+    right = first.rule in truth.cause
+    if first.rule == "straggler-rank" and truth.reason:
+        right = right and reason == truth.reason
+    real = _gain(steps, _steps(out / case.healthy.id), mean=truth.mean)
+    return Judged(
+        case.id, first.rule + (f" ({reason})" if reason else ""), report.verdict.title, right,
+        not truth.ranks or first.ranks == truth.ranks, statistics.median(steps), first.fix,
+        first.savings_ns, first.savings_low_ns, first.savings_high_ns, *real,
+    )  # fmt: skip
+
+
+def _steps(folder: Path) -> list[int]:
+    document = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return [int(step) for step in document["step_ns"]]
+
+
+def _gain(before: Sequence[int], after: Sequence[int], *, mean: bool) -> tuple[float, float, float]:
+    """What the fix really gave, with its 95 % interval (bootstrap over steps)."""
+    middle = statistics.fmean if mean else statistics.median
+    generator = random.Random(0)
+    draws = sorted(
+        middle(generator.choices(before, k=len(before)))
+        - middle(generator.choices(after, k=len(after)))
+        for _ in range(_DRAWS)
+    )
+    return middle(before) - middle(after), draws[_DRAWS // 40], draws[-_DRAWS // 40]

@@ -98,8 +98,9 @@ def run_trial(
     """Run ``job`` with ``configuration`` to the end, a crash, a hang or out of memory.
 
     How it ended is left in its folder too (trial.json), for those who look there. A trial whose
-    cost is clearly above the limit is 'stopped early': its steps so far are kept, there is no trace. Raises LaunchStoppedError when somebody ends it: an interrupted
-    trial says nothing of its configuration.
+    cost is clearly above the limit is 'stopped early': its steps so far are kept, there is no
+    trace. Raises LaunchStoppedError when somebody ends it: an interrupted trial says nothing of its
+    configuration.
     """
     from advisor.profile.failures import LaunchError, LaunchStoppedError
 

@@ -35,6 +35,16 @@ if TYPE_CHECKING:
 @click.option("--no-shapes", is_flag=True, help="Leave tensor shapes out (smaller traces).")
 @click.option("--memory", is_flag=True, help="Record allocations as well.")
 @click.option("--diagnose", is_flag=True, help="Diagnose the traces at the end.")
+@click.option(
+    "--every",
+    default=0,
+    metavar="N",
+    type=click.IntRange(0),
+    help="No profiler: a line each N steps says who is late, by how much.",
+)
+@click.option(
+    "--on-demand", is_flag=True, help="Record nothing until `advisor capture FOLDER` asks for it."
+)
 def command(
     steps: int,
     skip: int,
@@ -43,11 +53,13 @@ def command(
     no_shapes: bool,
     memory: bool,
     diagnose: bool,
+    every: int,
+    on_demand: bool,
 ) -> int:
     """Run COMMAND (torchrun, accelerate launch, srun, a script) and record some of its steps.
 
     The job runs to its own end with its own output; the script is not changed. The exit status is
-    the command's.
+    the command's. With --every or --on-demand the job is watched as long as it runs.
     """
     from advisor.profile import files, own
     from advisor.profile.hook.order import Order
@@ -65,8 +77,14 @@ def command(
         ranks=None if chosen is None else tuple(chosen),
         record_shapes=not no_shapes,
         record_memory=memory,
+        every=every,
+        on_demand=on_demand,
     )
+    if on_demand:
+        click.echo(f"advisor: when you want a recording: advisor capture {folder}", err=True)
     status = own.attached(line, asked, dict(os.environ))
+    if every or on_demand:
+        return status
     written = files.traces(folder)
     for path in written:
         click.echo(f"advisor: wrote {path}", err=True)

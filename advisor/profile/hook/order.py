@@ -24,6 +24,10 @@ _LOGGERS_OFF = {
     "CLEARML_OFFLINE_MODE": "1",  # clear.ml/docs: nothing leaves the machine
 }
 
+# Calls that torch keeps with the time when they were asked for (docs.pytorch.org, flight recorder):
+# the second name is that of releases before 2.8. What the user sets stays.
+_FLIGHT_RECORDER = {"TORCH_FR_BUFFER_SIZE": "512", "TORCH_NCCL_TRACE_BUFFER_SIZE": "512"}
+
 
 @dataclass(frozen=True)
 class Order:
@@ -31,6 +35,8 @@ class Order:
 
     ``settings`` are applied where the script builds its wrappers. With ``ends`` a rank leaves once
     it has its results, and writes no checkpoint of the job's; else it goes on to its own end.
+    With ``every`` a line each so many steps says who is late (:mod:`.lateness`); ``on_demand``
+    waits for somebody to ask for a recording (:mod:`.on_demand`).
     ``stop_above_ns``: steps surely longer than this end the trial. ``timeout_s`` is how long ranks
     wait for each other at the end.
     """
@@ -46,14 +52,17 @@ class Order:
     ranks: tuple[int, ...] | None = None
     record_shapes: bool = True
     record_memory: bool = False
+    every: int = 0
+    on_demand: bool = False
 
 
 def environment(order: Order, present: Mapping[str, str]) -> dict[str, str]:
     """``present`` with what makes Python load the hook and what that is to do."""
     path = [str(_SITE), *filter(None, [present.get("PYTHONPATH")])]
     text = json.dumps({"root": str(_ROOT), **asdict(order)})
+    kept = _FLIGHT_RECORDER if order.every else {}
     quiet = {name: value for name, value in _LOGGERS_OFF.items() if order.ends}
-    return {**present, **quiet, "PYTHONPATH": os.pathsep.join(path), VARIABLE: text}
+    return {**kept, **present, **quiet, "PYTHONPATH": os.pathsep.join(path), VARIABLE: text}
 
 
 def given() -> Order | None:

@@ -55,6 +55,7 @@ class Steps:
         self._race: Any = None
         self._recorder: StepRecorder | None = None
         self._handle: Any = None
+        self._watches: list[Any] = []
 
     def watch(self) -> None:
         """Hear of every backward pass and of every optimizer's step."""
@@ -81,7 +82,25 @@ class Steps:
         self._backwards, self._pending = 0, []
         self.seen += 1
         self._show_life()
-        self._step()
+        if self.asked.every or self.asked.on_demand:
+            self._keep_watch()
+        else:
+            self._step()
+
+    def _keep_watch(self) -> None:
+        """A job that is watched as long as it runs: no steps of it are timed."""
+        if self.seen == 1:
+            from advisor.profile.hook.lateness import Watch
+            from advisor.profile.hook.on_demand import OnDemand
+
+            rank, world = _rank_and_world()
+            if self.asked.every and (store := _store()) is not None:
+                self._watches.append(Watch(self.folder, self.asked.every, store, rank, world))
+            if self.asked.on_demand:
+                self._watches.append(OnDemand(self.asked, rank, world))
+            return
+        for watch in self._watches:
+            watch.step(self.seen)
 
     def _step(self) -> None:
         if self.seen == 1:

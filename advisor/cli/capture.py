@@ -1,0 +1,55 @@
+"""``advisor capture FOLDER``: some steps of a job that runs already and waits to be asked."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from advisor.errors import AdvisorError
+
+_LOOK_S = 0.5
+
+
+@click.command(epilog="Example:  advisor capture advisor-traces --steps 5 --diagnose")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--steps", default=5, show_default=True, type=click.IntRange(1), help="To record.")
+@click.option("--timeout", default=600.0, show_default=True, help="Seconds to wait for it.")
+@click.option("--diagnose", is_flag=True, help="Diagnose the recording.")
+def command(folder: Path, steps: int, timeout: float, diagnose: bool) -> None:
+    """Record some steps of the running job whose `advisor record --on-demand` has FOLDER.
+
+    Every rank begins at the same step. The job goes on; the profiler runs in these steps only.
+    """
+    from advisor.profile import files
+    from advisor.profile.hook import on_demand
+
+    request, pace = on_demand.ask(folder, steps)
+    place = folder / request.name
+    click.echo(
+        f"advisor: the job is at step {pace.seen}; steps {request.begin + 1} to "
+        f"{request.begin + steps} are recorded into {place}",
+        err=True,
+    )
+    deadline = time.monotonic() + timeout
+    while len(_whole(files.traces(place))) < pace.world_size:
+        if time.monotonic() > deadline:
+            there = len(_whole(files.traces(place)))
+            raise AdvisorError(
+                f"{there} of {pace.world_size} ranks have written their recording",
+                where=str(place),
+                hint="is the job running? with --ranks fewer ranks record",
+            )
+        time.sleep(_LOOK_S)
+    if not diagnose:
+        click.echo(f"advisor: next: advisor diagnose {place}", err=True)
+        return
+    from advisor import api
+
+    with api.load(place, command="advisor capture --diagnose") as run:
+        click.echo(run.render("text"))
+
+
+def _whole(traces: list[Path]) -> list[Path]:
+    return [path for path in traces if not path.name.startswith(".partial-")]

@@ -1,0 +1,140 @@
+"""A running job is asked for a recording by a file in its folder; the ranks begin at one step.
+
+Rank 0 says how far it is beside the file; who asks names a step that all ranks are still to make,
+far enough ahead that each of them has looked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.errors import AdvisorError
+from advisor.profile import files
+from advisor.profile.hook import order
+
+if TYPE_CHECKING:
+    from advisor.profile.recorder import StepRecorder
+
+LOOK_EVERY_S = 0.5
+_AHEAD_S = 3.0  # what a shared file system may take to show a new file, and more
+_AHEAD_STEPS = 2
+_SILENT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far rank 0 is: steps made, ns of the latest ones, the job's size, when (epoch s)."""
+
+    seen: int
+    step_ns: float
+    world_size: int
+    at: float
+
+
+@dataclass(frozen=True)
+class Request:
+    """Record ``steps`` steps from step ``begin`` on, into folder ``name`` of the job's."""
+
+    name: str
+    begin: int
+    steps: int
+
+
+def pace_file(folder: Path) -> Path:
+    """Where rank 0 says how far it is."""
+    return folder / order.HIDDEN / "pace.json"
+
+
+def request_file(folder: Path) -> Path:
+    """Where a recording is asked for."""
+    return folder / order.HIDDEN / "request.json"
+
+
+def ask(folder: Path, steps: int) -> tuple[Request, Pace]:
+    """Ask the job that runs with ``folder`` for a recording. Raises AdvisorError."""
+    try:
+        pace = Pace(**json.loads(pace_file(folder).read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise AdvisorError(
+            "no job waits here to be asked",
+            where=str(folder),
+            hint="start it with: advisor record --on-demand -o FOLDER -- COMMAND",
+        ) from error
+    silent = time.time() - pace.at
+    if silent > max(_SILENT_S, 10 * pace.step_ns / 1e9):
+        raise AdvisorError(
+            f"the job has made no step for {silent:.0f} s", where=str(folder), hint="is it running?"
+        )
+    place = files.next_free(folder / "capture")
+    ahead = _AHEAD_STEPS + int((_AHEAD_S + silent) * 1e9 / max(pace.step_ns, 1.0))
+    request = Request(place.name, pace.seen + ahead, steps)
+    files.write_json(request_file(folder), asdict(request))
+    return request, pace
+
+
+class OnDemand:
+    """One rank's side. Call :meth:`step` at the end of every step."""
+
+    def __init__(self, asked: order.Order, rank: int, world: int) -> None:
+        self.asked = asked
+        self.folder = Path(asked.folder)
+        self.rank, self.world = rank, world
+        self._looked = time.monotonic()
+        self._seen_then: int | None = None
+        self._known = self._changed()
+        self._wanted: Request | None = None
+        self._recorder: StepRecorder | None = None
+
+    def step(self, seen: int) -> None:
+        """Step number ``seen`` has ended."""
+        if self._recorder is not None:
+            self._recorder.step()
+            if self._recorder.finished:
+                self._recorder = None
+            return
+        if self._wanted is not None and seen >= self._wanted.begin:
+            self._begin(self._wanted)
+            return
+        now = time.monotonic()
+        if now - self._looked < LOOK_EVERY_S:
+            return
+        if self.rank == 0:
+            self._say(seen, now)
+        self._looked, self._seen_then = now, seen
+        changed = self._changed()
+        if changed != self._known:
+            self._known = changed
+            document = json.loads(request_file(self.folder).read_text(encoding="utf-8"))
+            self._wanted = Request(**document)
+
+    def _changed(self) -> int:
+        try:
+            return os.stat(request_file(self.folder)).st_mtime_ns  # noqa: PTH116 - every half second
+        except FileNotFoundError:
+            return 0
+
+    def _say(self, seen: int, now: float) -> None:
+        if self._seen_then is None or seen == self._seen_then:
+            return
+        step_ns = (now - self._looked) * 1e9 / (seen - self._seen_then)
+        pace = Pace(seen, step_ns, self.world, time.time())
+        files.write_json(pace_file(self.folder), asdict(pace))
+
+    def _begin(self, wanted: Request) -> None:
+        from advisor.profile.recorder import StepRecorder
+
+        self._wanted = None
+        self._recorder = StepRecorder(
+            self.folder / wanted.name,
+            steps=wanted.steps,
+            skip=0,
+            ranks=self.asked.ranks,
+            record_shapes=self.asked.record_shapes,
+            record_memory=self.asked.record_memory,
+        )
+        self._recorder.step()

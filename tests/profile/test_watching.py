@@ -1,0 +1,123 @@
+"""A job that is watched without a profiler, and one that is asked for a recording while it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from advisor.errors import AdvisorError
+from advisor.profile.hook import lateness, on_demand, order
+from advisor.profile.hook.lateness import Window, compare
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "evaluates.py"
+LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+MS = 1_000_000
+
+
+def window(rank_late_ns: list[int], host: str = "a") -> Window:
+    """Ten steps of 100 ms, two calls in each; the rank comes so late to the calls of each step."""
+    ends = [n * 100 * MS for n in range(11)]
+    calls = {
+        f"g all_reduce {2 * step + n}": step * 100 * MS + (20 + 30 * n) * MS + rank_late_ns[step]
+        for step in range(10)
+        for n in range(2)
+    }
+    return Window(1, 10, host, ends, calls)
+
+
+def test_the_rank_that_is_late_in_most_steps_is_named_with_its_median() -> None:
+    # GIVEN four ranks, of which the third is 12 ms late in eight of ten steps
+    late = [12 * MS] * 8 + [0] * 2
+    found = compare([window([0] * 10), window([0] * 10), window(late), window([0] * 10)])
+    assert found.named == 2
+    assert found.late_ns == {0: 0.0, 1: 0.0, 2: 12.0 * MS, 3: 0.0}
+    assert found.times_last[2] == 8
+    assert (found.steps, found.step_ns) == (10, 100.0 * MS)
+
+
+def test_lateness_that_moves_between_ranks_names_nobody() -> None:
+    shifted = [[12 * MS if step % 3 == rank else 0 for step in range(10)] for rank in range(3)]
+    found = compare([window(late) for late in shifted])
+    assert found.named is None
+
+
+def test_calls_that_one_rank_alone_has_seen_say_nothing() -> None:
+    alone = Window(1, 10, "a", window([0] * 10).ends_ns, {"other all_reduce 1": 5 * MS})
+    found = compare([window([0] * 10), alone])
+    assert found.steps == 0
+    assert found.named is None
+
+
+def test_a_folder_without_a_job_cannot_be_asked(tmp_path: Path) -> None:
+    with pytest.raises(AdvisorError, match="no job waits here"):
+        on_demand.ask(tmp_path, 3)
+    pace = on_demand.Pace(seen=100, step_ns=50.0 * MS, world_size=2, at=time.time() - 1000)
+    path = on_demand.pace_file(tmp_path)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(asdict(pace)))
+    with pytest.raises(AdvisorError, match="made no step"):
+        on_demand.ask(tmp_path, 3)
+
+
+def test_a_recording_begins_where_no_rank_has_been_yet(tmp_path: Path) -> None:
+    pace = on_demand.Pace(seen=100, step_ns=50.0 * MS, world_size=2, at=time.time())
+    path = on_demand.pace_file(tmp_path)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(asdict(pace)))
+    request, _ = on_demand.ask(tmp_path, 3)
+    assert request.steps == 3
+    # Several times what a rank takes to look again.
+    assert (request.begin - pace.seen) * pace.step_ns / 1e9 > 4 * on_demand.LOOK_EVERY_S
+
+
+@pytest.mark.slow
+def test_a_running_job_says_who_is_late_and_is_recorded_when_asked(tmp_path: Path) -> None:
+    # GIVEN a job of which rank 1 sleeps 30 ms in every step, watched without a profiler
+    asked = order.Order(str(tmp_path), every=20, on_demand=True)
+    command = [*LAUNCH, str(SCRIPT), "--steps", "100000", "--fault", "log-on-one"]
+    environment = order.environment(asked, dict(os.environ))
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        lines = tmp_path / lateness.FILE_NAME
+        wait_for(lines.exists)
+        # WHEN it is asked for three steps
+        request, _ = on_demand.ask(tmp_path, 3)
+        traces = [tmp_path / request.name / f"rank{rank}.json.gz" for rank in range(2)]
+        wait_for(lambda: all(trace.exists() for trace in traces))
+    finally:
+        process.terminate()
+        process.wait(30)
+    # THEN the lines name that rank with about its sleep
+    found = json.loads(lines.read_text().splitlines()[0])
+    late = lateness.Lateness(
+        **{
+            **found,
+            **{k: {int(r): v for r, v in found[k].items()} for k in ("late_ns", "times_last")},
+        }
+    )
+    assert late.named == 1
+    assert 20 * MS < late.late_ns[1] < 60 * MS
+    # AND both ranks' recordings are of the same steps
+    from advisor import api
+
+    with api.load(tmp_path / request.name) as run:
+        steps = run.steps()
+        assert steps.groupby("rank").size().to_dict() == {0: 3, 1: 3}
+        matched = run.sql("SELECT avg((matched_ranks = 2)::INT) AS both FROM collective")
+        assert matched.both[0] > 0.9
+
+
+def wait_for(there, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

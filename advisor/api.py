@@ -120,7 +120,8 @@ class Run:
         return table
 
     def render(self, format: str = "text", **options: Any) -> str:
-        """The report as ``text``, ``html``, ``json``, ``junit``, ``github`` or ``markdown``."""
+        """The report as ``text``, ``html``, ``json``, ``junit``, ``github``, ``markdown`` or
+        ``chat`` (five lines)."""
         from advisor.report import render
 
         return render(self.report, self.store, format, **options)

@@ -16,12 +16,13 @@ _WAIT_FOR_RANKS_S = 60.0
 
 
 def trace_handler(
-    folder: str | Path = "advisor-traces", *, diagnose: bool = True
+    folder: str | Path = "advisor-traces", *, diagnose: bool = True, tensorboard: Any = None
 ) -> Callable[[Any], None]:
     """A handler that writes ``folder``/cycle-N/rankR.json.gz for the N-th cycle of the schedule.
 
     With ``diagnose`` rank 0 waits for the other ranks' files (a minute at most) and prints what the
-    cycle shows; training goes on when it is done.
+    cycle shows, and writes it to an active run of W&B or MLflow and to ``tensorboard`` (a
+    SummaryWriter); training goes on when it is done.
     """
     cycle = 0
 
@@ -40,15 +41,16 @@ def trace_handler(
         profiler.export_chrome_trace(str(temporary))
         temporary.replace(path)
         if diagnose and rank == 0:
-            _say(into, world_size)
+            _say(into, world_size, int(profiler.step_num), tensorboard)
 
     return ready
 
 
-def _say(folder: Path, world_size: int) -> None:
-    """Print the verdict; a trace that cannot be read is said so and ends no training."""
+def _say(folder: Path, world_size: int, step: int, tensorboard: Any) -> None:
+    """Print and publish the verdict; a trace that cannot be read is said so and ends no training."""
     from advisor import api
     from advisor.errors import AdvisorError
+    from advisor.integrations.loggers import publish
 
     deadline = time.monotonic() + _WAIT_FOR_RANKS_S
     while len(list(folder.glob("rank*.json.gz"))) < world_size and time.monotonic() < deadline:
@@ -56,5 +58,6 @@ def _say(folder: Path, world_size: int) -> None:
     try:
         with api.load(folder, command="advisor.trace_handler") as run:
             click.echo(run.render("text"))
+            publish(run, step=step, tensorboard=tensorboard)
     except AdvisorError as error:
         click.echo(f"advisor: {error}", err=True)

@@ -15,6 +15,7 @@ _LINE = {  # comments of each format; GitHub shows a debug line to those who ask
     "markdown": "<!-- advisor report {digest} -->\n",
     "junit": "<!-- advisor report {digest} -->\n",
     "github": "::debug::advisor report {digest}\n",
+    "chat": "[advisor report {digest}]\n",
     "text": "[advisor report {digest}]\n",
 }
 _DIGITS = 16

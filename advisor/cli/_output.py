@@ -22,6 +22,7 @@ _DEFAULT_NAMES = {
     "junit": "junit.xml",
     "markdown": "report.md",
     "github": "annotations.txt",
+    "chat": "chat.txt",
     "text": "report.txt",
 }
 

@@ -51,7 +51,7 @@ def _check_interval(ctx: click.Context, param: click.Parameter, value: float) ->
     "formats",
     default="text",
     show_default=True,
-    help="text, html, json, junit, github, markdown; several with commas.",
+    help="text, html, json, junit, github, markdown, chat; several with commas.",
 )
 @click.option("-o", "--output", type=click.Path(), help="File; a folder for several formats.")
 @click.option("--store", type=click.Path(path_type=Path), help="Keep the tables in this file.")

@@ -20,6 +20,7 @@ FORMATS: dict[str, str] = {
     "junit": "advisor.report.junit",
     "github": "advisor.report.github",
     "markdown": "advisor.report.markdown",
+    "chat": "advisor.report.chat",
 }
 
 

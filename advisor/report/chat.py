@@ -1,0 +1,52 @@
+"""Five lines for a chat: verdict, why, what to do, what it gives, what was read.
+
+Plain text, a line each, so that Slack, Teams and mail show it alike.
+"""
+
+from __future__ import annotations
+
+from advisor.findings import FindingsReport
+from advisor.report import numbers, summary
+from advisor.report.clean import one_line, printable
+from advisor.report.options import Options
+from advisor.store.store import Store
+
+_LONGEST = 300  # characters of a line: chats fold longer ones away
+
+
+def render(report: FindingsReport, store: Store | None, options: Options) -> str:
+    """The five lines; those that have nothing to say are left out."""
+    del store, options
+    verdict, finding = report.verdict, summary.of_verdict(report)
+    steps = [summary.to_paste(step, report) for step in verdict.next_steps]
+    lines = {
+        "Verdict": verdict.headline(),
+        "Why": verdict.why,
+        "Next": steps[0] if steps else "",
+        "Gives": _gives(report) if finding is not None and finding.savings_ns else "",
+        "Read": "; ".join(_read(report)),
+    }
+    shown = (f"{label}: {_short(text)}" for label, text in lines.items() if text)
+    return "\n".join(shown) + "\n"
+
+
+def _gives(report: FindingsReport) -> str:
+    finding = summary.of_verdict(report)
+    assert finding is not None
+    sure = summary.confidence(finding)
+    return f"{summary.gain(finding, summary.per(report))}{f' ({sure})' if sure else ''}"
+
+
+def _read(report: FindingsReport) -> list[str]:
+    return [
+        f"{run.run}: " * (len(report.runs) > 1)
+        + f"{numbers.plural(run.ranks_read, 'rank')}"
+        + (f" of {run.world_size}" if (run.world_size or 0) > run.ranks_read else "")
+        + f", {numbers.plural(run.steps_complete, 'complete step')}"
+        for run in report.runs
+    ]
+
+
+def _short(text: str) -> str:
+    line = one_line(printable(text)).replace("`", "")
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1].rstrip() + "…"

@@ -47,7 +47,7 @@ def trace_handler(
 
 
 def _say(folder: Path, world_size: int, step: int, tensorboard: Any) -> None:
-    """Print and publish the verdict; a trace that cannot be read is said so and ends no training."""
+    """Print and publish the verdict; a trace that cannot be read ends no training."""
     from advisor import api
     from advisor.errors import AdvisorError
     from advisor.integrations.loggers import publish

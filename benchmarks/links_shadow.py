@@ -18,7 +18,6 @@ from advisor.errors import AdvisorError
 from advisor.ingest import ingest
 from advisor.metrics.derive import link_input
 from advisor.metrics.links.attribution import homes, link_rows
-from advisor.metrics.links.expected import expected_by
 from advisor.metrics.links.named import SURE, culprit_of
 from advisor.metrics.links.slow_location import slow_location
 from advisor.metrics.load import load_run
@@ -33,7 +32,7 @@ def compare(recording: Path) -> str | None:
         ingest([str(recording)], store, run="run")
         data = link_input(store.con, load_run(store.con, "run"))
     home = homes(data)
-    found = slow_location(data, home, expected_by(data))
+    found = slow_location(data, home)
     if found is None:
         return None
     old = "; ".join(_row(row) for row in link_rows(data)) or "nothing"

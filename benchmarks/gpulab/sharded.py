@@ -147,6 +147,10 @@ class _Run:
             self.whole.clear()
         root = "FullyShardedDataParallel.forward" if self.old else "FSDP::root_pre_forward"
         out.begin(root, "user_annotation")
+        if first:
+            # The streams that gather wait for the optimizer (torch.distributed.fsdp
+            # _runtime_utils._wait_for_computation_stream; fully_shard FSDPState._root_pre_forward).
+            self.copied = out.record(COMPUTE)
         if not self.old:
             out.end()
         for layer in range(job.layers):

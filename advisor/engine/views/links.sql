@@ -7,6 +7,7 @@
 --   probe_gbps: measured by the probe
 --   direction: what is slow of a rank or host: 'send', 'receive', 'both' or null
 --   location: in words, where one posterior told it; else null
+--   probability: that it is slow at all, where one posterior told it; else null
 --   near: ranks beside it
 --   open_ranks: ranks between which the recording cannot decide
 --   way: the direction in words
@@ -34,6 +35,7 @@ WITH placed AS (
     try_cast(evidence AS JSON) ->> '$.direction' AS direction,
     try_cast(candidates AS INTEGER[]) AS open_ranks,
     try_cast(evidence AS JSON) ->> '$.location' AS location, -- in words
+    1 - (try_cast(evidence AS JSON) ->> '$.healthy')::DOUBLE AS probability,
     (try_cast(evidence AS JSON) -> '$.near')::INTEGER[] AS near, -- ranks beside it
     CASE direction WHEN 'send' THEN 'sending' WHEN 'receive' THEN 'receiving'
       WHEN 'both' THEN 'sending and receiving' ELSE 'sending or receiving' END AS way,

@@ -22,7 +22,6 @@ from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.groups import link_kind
 from advisor.metrics.links.cost import Culprit, Inputs, Share, link_row, of_host
 from advisor.metrics.links.evidence import Ring, observe
-from advisor.metrics.links.expected import expected_by
 from advisor.metrics.links.named import posterior_culprit
 from advisor.metrics.links.peers import PeerExcess, pair_direction, peer_excess
 from advisor.metrics.links.probes import Probe, probe_rows
@@ -84,7 +83,7 @@ class _Seen:
 
 
 def _by_posterior(data: Inputs, home: Mapping[int, Home]) -> _Seen | None:
-    named = posterior_culprit(data, home, expected_by(data))
+    named = posterior_culprit(data, home)
     if named is None:
         return None
     culprit, found = named
@@ -93,7 +92,7 @@ def _by_posterior(data: Inputs, home: Mapping[int, Home]) -> _Seen | None:
         culprit,
         (low, middle, high),
         found.calls,
-        "stagger" if found.by_ends else "peer groups",
+        "stagger" if found.by_ends else "data sheet" if found.by_sheet else "peer groups",
         None,
         {
             "healthy": found.nothing,

@@ -1,34 +1,151 @@
-"""What a call should take: by benchmarks of the same links, by the data sheet of its devices."""
+"""What a call should take, by the data sheets of the machines that its devices are sold in.
+
+A trace names the device, not the machine: the machines of the hardware table with that device are
+equally likely, and what none of them is may be anything. Latency is NCCL's own.
+"""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 
-from advisor.config.hardware import find_device
+from advisor.config.hardware import Device, Machine, find_device, machine, machine_names
+from advisor.errors import AdvisorError
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import Kind
-from advisor.metrics.links.locations import Members
-from advisor.metrics.links.slow_location import Expected
+from advisor.metrics.links.locations import Members, slots_of
+from advisor.metrics.rings.locations import Home
+from advisor.model.nccl import predict
+from advisor.model.topology_machine import topology_of
 from advisor.vocabulary.bandwidth import bus_factor
 
-NVLINK_EFFICIENCY, _SHEET_ERROR = 0.75, 0.25
-"""Of a data sheet's NVLink rate NCCL's search counts 80 to 82 % (src/graph/topo.h: 20.6 GB/s of
-the 25 of an NVLink 4 port), and large all-reduces of nccl-tests reach most of that; in a job, where
-compute runs beside them, less."""
-_INSIDE_HOSTS = 1
+EFFICIENCY: Mapping[bool, tuple[float, float]] = {True: (0.75, 0.25), False: (0.9, 0.15)}
+"""Of a data sheet's rate inside and between hosts, with the standard deviation of its logarithm.
+NCCL's search counts 80 to 82 % of NVLink (src/graph/topo.h: 20.6 GB/s of the 25 of an NVLink 4
+port) and 96 % of a 400 Gb/s port (48 GB/s, src/graph/search.cc); large all-reduces of nccl-tests
+reach most of that; in a job, where compute runs beside them, less."""
+UNKNOWN_MACHINE = 0.05
+"""Chance that a job runs on a machine that the table does not have: it has those of NVIDIA and of
+the three large clouds."""
+_RELEASE = (2, 21, 0)
+"""Latencies differ by a few us between releases (model/nccl/constants.json)."""
+
+Expected = Callable[[Kind, Members], tuple[float, float] | None]
+"""Logarithm of what a call should take (ns) and its error; None where nothing says it."""
 
 
-def expected_by(data: Inputs) -> Expected | None:
-    """What a kind of call takes over healthy links, where anything says it."""
+@dataclass(frozen=True)
+class Assumption:
+    """What links there may be: its chance, and what calls take over them."""
+
+    chance: float
+    takes: Expected
+    name: str | None = None
+
+
+def nothing_known(kind: Kind, members: Members) -> None:
+    """Links that may have any rate."""
+
+
+UNKNOWN = (Assumption(1.0, nothing_known),)
+
+
+def assumed_links(data: Inputs, home: Mapping[int, Home]) -> dict[bool, Sequence[Assumption]]:
+    """The links inside hosts (True) and between them that the devices' names leave possible."""
     names = Counter(data.devices.values())
     device = find_device(names.most_common(1)[0][0]) if len(names) == 1 else None
-    rate = device.link_gbps if device is not None else None
+    result: dict[bool, Sequence[Assumption]] = {True: UNKNOWN, False: UNKNOWN}
+    if device is None or data.gloo:
+        return result
+    other = Assumption(UNKNOWN_MACHINE, nothing_known)
+    if device.link_gbps is not None:
+        result[True] = (Assumption(1 - UNKNOWN_MACHINE, _Nvlink(device)), other)
+    machines = _machines(device.name)
+    if machines:
+        of_job = _Job(data, home)
+        chance = (1 - UNKNOWN_MACHINE) / len(machines)
+        result[False] = (
+            *(Assumption(chance, _Between(found, of_job), found.name) for found in machines),
+            other,
+        )
+    return result
 
-    def expected(kind: Kind, members: Members) -> tuple[float, float] | None:
+
+@cache
+def _machines(device: str) -> tuple[Machine, ...]:
+    """The machines of the table with a device."""
+    found = (machine(name) for name in machine_names())
+    return tuple(one for one in found if one.device == device)
+
+
+class _Nvlink:
+    """Calls inside a host, over the device's own links."""
+
+    def __init__(self, device: Device) -> None:
+        assert device.link_gbps is not None
+        share, self.error = EFFICIENCY[True]
+        self.rate = device.link_gbps * share
+
+    def __call__(self, kind: Kind, members: Members) -> tuple[float, float] | None:
         factor = bus_factor(kind.op, kind.ranks)
-        if rate is None or kind.hosts != _INSIDE_HOSTS or factor is None or members.message:
+        if kind.hosts > 1 or factor is None or members.message:
             return None
-        return math.log(kind.bytes * factor / (rate * NVLINK_EFFICIENCY)), _SHEET_ERROR
+        return math.log(kind.bytes * factor / self.rate), self.error
 
-    return expected if rate is not None else None
+
+class _Job:
+    """The ranks that share each host's NICs."""
+
+    def __init__(self, data: Inputs, home: Mapping[int, Home]) -> None:
+        self.home = home
+        slot = slots_of(home, data.infos)
+        own: dict[Home, list[int]] = defaultdict(list)
+        for rank, host in home.items():
+            own[host].append(slot[rank])
+        self.slots = max(own.values(), key=len)
+
+    def per_host(self, members: Members) -> int:
+        """How many of a group's ranks are on its fullest host."""
+        return max(Counter(self.home[rank] for rank in members.ranks).values())
+
+
+class _Between:
+    """Calls between hosts, whose groups share the NICs beside the job's GPUs."""
+
+    def __init__(self, found: Machine, job: _Job) -> None:
+        self.machine, self.job = found, job
+        share, self.error = EFFICIENCY[False]
+        nics, gpus = found.network.nics, found.gpus_per_node
+        beside = {slot * nics // gpus for slot in job.slots if slot < gpus}
+        used = max(len(beside), nics // gpus, 1)
+        self.host_gbps = used * found.network.nic_gbps * share
+
+    def __call__(self, kind: Kind, members: Members) -> tuple[float, float] | None:
+        factor = bus_factor(kind.op, kind.ranks)
+        if kind.hosts < 2 or factor is None:
+            return None
+        own = 1 if members.message else self.job.per_host(members)
+        rate = min(
+            self.host_gbps * own / len(self.job.slots),
+            self.machine.intra.gpu_gbps * EFFICIENCY[True][0],
+        )
+        latency = 0.0 if members.message else _latency_ns(self.machine.name, kind, own)
+        return math.log(latency + kind.bytes * factor / rate), self.error
+
+
+@cache
+def _latency_ns(name: str, kind: Kind, per_host: int) -> float:
+    """By NCCL's own table, of what it would choose; 0 where it has no model."""
+    found = machine(name)
+    try:
+        topology = topology_of(found, kind.hosts, min(per_host, found.gpus_per_node))
+        guess = predict(topology, kind.op, kind.bytes, _RELEASE)
+    except AdvisorError:
+        return 0.0
+    if guess.choice is None:
+        return 0.0
+    chosen = (guess.choice.algo, guess.choice.proto)
+    return 1e3 * next(r.latency_us for r in guess.rows if (r.algo, r.proto) == chosen)

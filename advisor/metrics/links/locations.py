@@ -17,6 +17,7 @@ from advisor.metrics.rings.locations import Home
 Nic = tuple[Home, int]
 """The host, and the number of the GPU beside it."""
 _SHARED = (1, 2, 4)
+_FEW_HOSTS = 8  # of more, only whole powers of two are weighed as one switch's
 _MOST_PAIRS = 600  # beyond so many GPUs only their whole NVLink is weighed, no pairs
 
 
@@ -34,8 +35,9 @@ class Members:
 
 @dataclass(frozen=True)
 class Location:
-    """``kind``: 'rank', 'edge', 'rail', 'host', 'nvlink', 'pair', 'all'. ``inside``: of links
-    within hosts. ``ranks`` are those beside it; ``direction``: 'both', 'send' or 'receive'."""
+    """``kind``: 'rank', 'edge', 'rail', 'host', 'switch' (several hosts), 'nvlink', 'pair', 'all'.
+    ``inside``: of links within hosts. ``ranks`` are those beside it; ``direction``: 'both', 'send'
+    or 'receive'."""
 
     kind: str
     inside: bool
@@ -156,6 +158,15 @@ def _networks(
             for own in rails.values()
             if 1 < len(own) < len(ranks) and len({home[rank] for rank in own}) > 1
         ]
+    hosts = list(by_host.values())
+    found += [
+        Location("switch", False, tuple(rank for own in run for rank in own))
+        for size in range(2, len(hosts) // 2 + 1)
+        for at in (range(len(hosts) - size + 1) if len(hosts) <= _FEW_HOSTS
+                   else range(0, len(hosts) - size + 1, size))
+        if size & (size - 1) == 0 or len(hosts) <= _FEW_HOSTS
+        for run in (hosts[at : at + size],)
+    ]  # fmt: skip
     return [*found, Location("all", False, tuple(ranks))]
 
 

@@ -6,23 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 
 from advisor.metrics.links.cost import Culprit, Inputs
 from advisor.metrics.links.locations import Location, Members, slots_of
-from advisor.metrics.links.slow_location import Expected, Found, slow_location
+from advisor.metrics.links.slow_location import Found, slow_location
 from advisor.metrics.rings.locations import Home
 
 SURE = 0.05
-"""A link is named where the posterior leaves no more than this for a healthy network."""
+"""A link is accused where the posterior leaves no more than this for a healthy network."""
+LIKELY = 0.75
+"""And shown as possible up to this: to measure the network takes minutes, and where it is slow
+after all, that is what the steps cost."""
 _MOST_NAMED = 6
 
 
-def posterior_culprit(
-    data: Inputs, home: Mapping[int, Home], expected: Expected | None = None
-) -> tuple[Culprit, Found] | None:
-    """The location that the recording names, and the posterior; None where none is slow for sure.
-
-    Where all links of one kind may be slow alike, that is what most of the posterior holds.
-    """
-    found = slow_location(data, home, expected)
-    if found is None or found.nothing + found.uniform > SURE:
+def posterior_culprit(data: Inputs, home: Mapping[int, Home]) -> tuple[Culprit, Found] | None:
+    """The location that the recording names, and the posterior; None where the network is likely
+    healthy."""
+    found = slow_location(data, home)
+    if found is None or found.nothing > LIKELY:
         return None
     return culprit_of(found, data, home), found
 
@@ -71,13 +70,17 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
         what = "NVLink" if first.inside else "a NIC"
         return culprit("host", f"{what} of {name.hosts(ranks)}, beside {name.ranks(ranks)}",
                        ranks[0])  # fmt: skip
-    if len({slot[rank] for rank in ranks}) == 1 and not first.inside:
+    everywhere = {*data.infos} <= {*ranks}
+    if len({slot[rank] for rank in ranks}) == 1 and not first.inside and not everywhere:
         if len(ranks) == 2:
             words = f"the link between {name.rank(ranks[0])} and {name.rank(ranks[1])}"
             return culprit("edge", words, ranks[0], ranks[1])
         return culprit("rail", f"a NIC of rail {slot[ranks[0]]}, beside {name.ranks(ranks)}",
                        ranks[0])  # fmt: skip
-    listed = " or ".join(_single(place, place.direction, name)[1] for place in places[:_MOST_NAMED])
+    if everywhere or len(places) > _MOST_NAMED:
+        what = "NVLink" if first.inside else "the network"
+        return culprit("candidates", f"{what} of {name.hosts(ranks)}", ranks[0])
+    listed = " or ".join(_single(place, place.direction, name)[1] for place in places)
     return culprit("candidates", listed, ranks[0])
 
 
@@ -122,7 +125,10 @@ def _single(place: Location, direction: str | None, name: _Name) -> tuple[str, s
     if place.kind == "host":
         what = "NVLink" if place.inside else "the network"
         return "host", f"{what} of {name.hosts(ranks)}{way}", ranks[0]
-    return "candidates", f"every link {'inside' if place.inside else 'between'} hosts", ranks[0]
+    if place.kind == "switch":
+        return "rail", f"the network of {name.hosts(ranks)}", ranks[0]
+    what = "NVLink" if place.inside else "the network"
+    return "candidates", f"{what} of {name.hosts(ranks)}", ranks[0]
 
 
 def _uses(

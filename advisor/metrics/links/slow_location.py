@@ -9,31 +9,30 @@ location of a kind, for as likely as the next.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.metrics.links.cost import Inputs
-from advisor.metrics.links.durations import Durations, Kind, all_members, durations
+from advisor.metrics.links.durations import Durations, all_members, durations
+from advisor.metrics.links.expected import Assumption, assumed_links
 from advisor.metrics.links.locations import Location, Members, locations, slots_of
-from advisor.metrics.links.ring_lags import FACTORS, Lags, Patterns, log_likelihoods, ring_lags
+from advisor.metrics.links.ring_lags import Lags, ring_lags
+from advisor.metrics.links.ring_patterns import FACTORS, Patterns, log_likelihoods
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.timeline.statistics import Floats
 
 HEALTHY = 0.9
 """Of the jobs that are looked at, so many have no slow link: of 419 interruptions in 54 days of
 Llama 3's 16,384 GPUs 10 % were the network's and its NICs' (arXiv:2407.21783, table 5)."""
-SLOWDOWNS: Floats = np.exp(np.linspace(np.log(1.08), np.log(8.0), 24))
+SLOWDOWNS: Floats = np.exp(np.linspace(np.log(1.08), np.log(30.0), 36))
 """How many times as long what crosses it takes; a doubling is as likely as the next."""
 _ALIKE = ((0.6, 0.02), (0.35, 0.05), (0.05, 0.15))
 """Probability and standard deviation of the logarithm by which healthy groups' times differ: equal
 groups', those of groups at other distances, and those beside other compute."""
 _UNKNOWN = 3.0
 """Standard deviation of the logarithm of what a call should take where nothing says it."""
-
-Expected = Callable[[Kind, Members], tuple[float, float] | None]
-"""Logarithm of what a call should take (ns) and its error, from a benchmark or the data sheet."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +41,20 @@ class Found:
     ``slowdown`` (5 %, middle, 95 %) if one of them is slow; ``nothing``: that none is.
 
     ``by_ends``: the order of ends tells it, not the groups' times. ``in_rings_between``: of NVLink
-    only rings between hosts tell it. ``uniform``: that all links of one kind are slow alike.
+    only rings between hosts tell it. ``by_sheet``: only what such links should carry tells it.
     """
 
     locations: tuple[Location, ...]
     parts: tuple[float, ...]
     nothing: float
-    uniform: float
     slowdown: tuple[float, float, float]
     by_ends: bool
+    by_sheet: bool
     in_rings_between: bool
     calls: int
 
 
-def slow_location(
-    data: Inputs, home: Mapping[int, Home], expected: Expected | None = None
-) -> Found | None:
+def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
     """The posterior; None where no call compares links."""
     slot = slots_of(home, data.infos)
     timed, ends = durations(data, home), ring_lags(data, home)
@@ -67,7 +64,7 @@ def slow_location(
         return None
     slows = np.array([[place.slows(own, home) for own in members] for place in places])
     column = {own: number for number, own in enumerate(members)}
-    by_time, healthy_time = _by_time(timed, slows, column, expected)
+    by_time, healthy_time = _by_time(timed, slows, column, assumed_links(data, home))
     by_ends, healthy_ends = _by_ends(ends, places, Patterns(home, slot, gloo=data.gloo))
     prior = _prior(places)
     logs = by_time + by_ends + prior[:, None] - np.log(len(SLOWDOWNS))
@@ -76,18 +73,20 @@ def slow_location(
     weights = np.exp(logs - most)
     total = float(weights.sum()) + float(np.exp(healthy - most))
     each = weights.sum(axis=1) / total
-    uniform = float(sum(part for one, part in zip(places, each, strict=True) if one.kind == "all"))
-    chosen = _likeliest(places, each)
+    chosen = _likeliest(each)
     share = weights[chosen].sum(axis=0)
     best = chosen[0]
     level = int(weights[best].argmax())
+    by_ends_most = by_ends[best, level] - healthy_ends > by_time[best, level] - healthy_time
+    beside = [slows[best, column[own]] for one in timed for own in one.groups
+              if (one.kind.hosts == 1) == places[best].inside]  # fmt: skip
     return Found(
         tuple(places[number] for number in chosen),
         tuple(float(each[number]) for number in chosen),
         nothing=float(np.exp(healthy - most)) / total,
-        uniform=uniform,
         slowdown=_quantiles(share),
-        by_ends=bool(by_ends[best, level] - healthy_ends > by_time[best, level] - healthy_time),
+        by_ends=bool(by_ends_most),
+        by_sheet=not by_ends_most and all(beside),
         in_rings_between=places[best].inside and not slows[best].any(),
         calls=sum(
             one.calls
@@ -99,12 +98,9 @@ def slow_location(
     )
 
 
-def _likeliest(places: Sequence[Location], each: Floats) -> list[int]:
-    """The fewest locations that hold 90 % of what is not healthy, links that are all slow apart."""
-    ranked = [int(number) for number in np.argsort(-each, kind="stable")]
-    order = [number for number in ranked if places[number].kind != "all"]
-    if not order:
-        return ranked[:1]
+def _likeliest(each: Floats) -> list[int]:
+    """The fewest locations that hold 90 % of what is not healthy."""
+    order = [int(number) for number in np.argsort(-each, kind="stable")]
     reached = np.cumsum(each[order])
     return order[: int(np.searchsorted(reached, 0.9 * reached[-1])) + 1]
 
@@ -131,7 +127,7 @@ def _by_time(
     timed: Sequence[Durations],
     slows: np.ndarray,
     column: Mapping[Members, int],
-    expected: Expected | None,
+    assumed: Mapping[bool, Sequence[Assumption]],
 ) -> tuple[Floats, float]:
     """Per location and slowdown the likelihood of the calls' times; and if nothing is slow.
 
@@ -139,24 +135,39 @@ def _by_time(
     """
     result = np.zeros((len(slows), len(SLOWDOWNS)))
     healthy = 0.0
-    families: dict[object, list[Durations]] = defaultdict(list)
-    for one in timed:
-        families[one.kind.family, frozenset(one.groups)].append(one)
-    for own in families.values():
-        whole = sum(one.total_ns for one in own)
+    for inside, assumptions in assumed.items():
+        own = [one for one in timed if (one.kind.hosts == 1) == inside]
+        whole: dict[object, float] = defaultdict(float)
         for one in own:
-            at = [column[group] for group in one.groups]
-            base = expected(one.kind, one.groups[0]) if expected is not None else None
-            middle, error = base or (float(np.median(one.log_ns)), _UNKNOWN)
-            part = one.total_ns / whole
-            touched = slows[:, at].astype(np.float64)
-            for number, slowdown in enumerate(SLOWDOWNS):
-                shift = np.log1p((slowdown - 1) * one.bandwidth)
-                left = one.log_ns - middle - touched * shift
-                result[:, number] += part * _likelihood(left, one.errors, error)
-            nothing = _likelihood((one.log_ns - middle)[None], one.errors, error)
-            healthy += part * float(nothing[0])
+            whole[one.kind.family, frozenset(one.groups)] += one.total_ns
+        some, nothing = [], []
+        for assumption in assumptions:
+            sums = np.full_like(result, np.log(assumption.chance))
+            none = float(np.log(assumption.chance))
+            for one in own:
+                part = one.total_ns / whole[one.kind.family, frozenset(one.groups)]
+                touched = slows[:, [column[group] for group in one.groups]]
+                by_location, by_none = _of_kind(one, touched, assumption)
+                sums += part * by_location
+                none += part * by_none
+            some.append(sums)
+            nothing.append(none)
+        result += np.logaddexp.reduce(np.array(some), axis=0)
+        healthy += float(np.logaddexp.reduce(nothing))
     return result, healthy
+
+
+def _of_kind(one: Durations, touched: np.ndarray, assumption: Assumption) -> tuple[Floats, float]:
+    """The same of one kind of call, over links that take what is assumed."""
+    base = assumption.takes(one.kind, one.groups[0])
+    middle, error = base or (float(np.median(one.log_ns)), _UNKNOWN)
+    result = np.empty((len(touched), len(SLOWDOWNS)))
+    for number, slowdown in enumerate(SLOWDOWNS):
+        shift = np.log1p((slowdown - 1) * one.bandwidth)
+        left = one.log_ns - middle - touched.astype(np.float64) * shift
+        result[:, number] = _likelihood(left, one.errors, error)
+    nothing = _likelihood((one.log_ns - middle)[None], one.errors, error)
+    return result, float(nothing[0])
 
 
 def _likelihood(left: Floats, errors: Floats, common: float) -> Floats:

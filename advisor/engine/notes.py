@@ -41,6 +41,7 @@ def of_inputs(store: Store, sandbox: Sandbox, facts: Facts) -> list[Note]:
         *_of_ranks(sandbox, facts),
         *_of_groups(sandbox),
         *_of_probes(sandbox),
+        *_of_benchmarks(sandbox),
         *_of_clocks(facts),
     ]
 
@@ -205,6 +206,18 @@ def _of_probes(sandbox: Sandbox) -> list[Note]:
         "SELECT value FROM topology WHERE kind = 'probe-use' AND value IS NOT NULL"
     )
     return [note("probe", words=str(row["value"])) for row in rows]
+
+
+def _of_benchmarks(sandbox: Sandbox) -> list[Note]:
+    """Tables that no data sheet is held against, as nothing names what they ran on."""
+    (row,) = sandbox.records(
+        "SELECT count(*) FILTER (limit_gbps IS NULL) AS tables, "
+        "coalesce(bool_or(device IS NOT NULL) FILTER (limit_gbps IS NULL), false) AS gpus_known, "
+        "coalesce(bool_and(len(hosts) > 1) FILTER (limit_gbps IS NULL), false) AS across "
+        "FROM bench_curve WHERE tool NOT IN ('inspector', 'probe') "
+        "AND NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'machine')"
+    )
+    return [note("benchmark-hardware", **row)] if row["tables"] else []
 
 
 def _of_clocks(facts: Facts) -> list[Note]:

@@ -76,7 +76,7 @@ _TABLES: dict[str, dict[str, str]] = {
     "ref_bug": dict.fromkeys(Bug.model_fields.keys() - {"workaround"}, _TEXT)
     | {"since": _NUMBER, "fixed": _NUMBER, "since_text": _TEXT, "fixed_text": _TEXT}
     | {"channels_at_most": _NUMBER},
-    "ref_message": dict.fromkeys(("message", "pattern", "effect", "cause", "fix", "source"), _TEXT)
+    "ref_message": dict.fromkeys(("message", "effect", "cause", "fix", "source"), _TEXT)
     | {"place": _NUMBER},
     "ref_device": {
         "name": _TEXT,

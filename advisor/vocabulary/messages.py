@@ -11,6 +11,12 @@ from typing import Any
 from advisor.vocabulary.words import render_lines
 
 NOTES = {
+    "benchmark-hardware": (
+        "{{ tables }} benchmark table{{ 's' if tables != 1 }} of unknown "
+        "{{ 'NICs' if gpus_known and across else 'links' if gpus_known else 'hardware' }}: "
+        "--hardware MACHINE (advisor plan --help lists them) holds "
+        "{{ 'them' if tables != 1 else 'it' }} against a data sheet"
+    ),
     "kernels-not-known": (
         "{{ share | pct }} of the devices' time in kernels is understood; the longest others: "
         "{% for one in kernels %}{{ one.name[:60] }} ({{ one.ns | ms }}){{ ', ' if not loop.last }}"

@@ -182,3 +182,15 @@ def test_a_shared_report_names_no_host_of_a_benchmark(tmp_path: Path) -> None:
         hosts = run.sql("SELECT unnest(hosts) AS host FROM bench_curve")["host"].tolist()
         assert len(set(hosts)) == 2
         assert "gpu-node" not in " ".join(hosts) + run.render("html") + run.render("json")
+
+
+def test_what_no_data_sheet_is_known_for_is_asked_for(tmp_path: Path) -> None:
+    def codes(name: str, text: str, hardware: str | None = None) -> set[str]:
+        (tmp_path / f"{name}.log").write_text(text)
+        with advisor.load(tmp_path / f"{name}.log", hardware=hardware) as run:
+            return {note.code for note in run.report.runs[0].notes}
+
+    nameless = printed(of(58, hosts=1)).replace("NVIDIA H100 80GB HBM3", "")
+    assert "benchmark-hardware" in codes("nameless", nameless)
+    assert "benchmark-hardware" not in codes("said", nameless, "dgx-h100")
+    assert "benchmark-hardware" not in codes("named", printed(of(58, hosts=1)))

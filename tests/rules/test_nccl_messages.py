@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import advisor
-from advisor.model.nccl.messages import messages, named, tells
+from advisor.model.nccl.messages import messages, named
 
 _NCCL = "https://github.com/NVIDIA/nccl/issues/"
 _TESTS = "https://github.com/NVIDIA/nccl-tests/issues/"
@@ -122,18 +122,13 @@ HARMLESS = [
 @pytest.mark.parametrize(("source", "cause", "line"), SAYS, ids=[case[1] for case in SAYS])
 def test_the_cause_of_a_reported_warning_is_named(source: str, cause: str, line: str) -> None:
     place, _, text = line.partition(" NCCL WARN ")
-    found = named(f"{place} {text}")
-    assert found is not None, source
-    assert found.id == cause
+    assert named(f"{place} {text}", is_warning=True) == cause, source
 
 
 def test_lines_that_are_no_warnings_are_named_where_they_tell_of_an_error() -> None:
     for cause, line in UNMARKED:
-        assert tells(line)
-        found = named(line)
-        assert found is not None
-        assert found.id == cause
-    assert not any(tells(line) for line in HARMLESS)
+        assert named(line, is_warning=False) == cause
+    assert not any(named(line, is_warning=False) for line in HARMLESS)
 
 
 def test_a_log_names_its_cause_first_and_what_followed_last(tmp_path: Path) -> None:

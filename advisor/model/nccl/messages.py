@@ -1,8 +1,8 @@
 """What NCCL, its plugins and torch print when something is wrong, and what is to be done about it.
 
 The catalogue is data (messages.yaml): a pattern, its cause, its fix, where it was seen. Adding one
-is one entry there. Readers ask :func:`tells` which unmarked lines to keep; the rule ``nccl-error``
-joins the kept lines with :func:`messages`.
+is one entry there. The reader of logs names each line once (:func:`named`), and the rule
+``nccl-error`` finds cause and fix by that name.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from pydantic import BaseModel, ConfigDict, Field
 from advisor.config.loader import load_model
 
 _LONGEST = 2_000
-# What a line that is no NCCL warning must hold to be looked at: cheap, and nearly never there.
-_SIGNS = re.compile(r"NCCL|Watchdog|CUDA|NVRM|TCPStore|CudaError|libibverbs|AF_INET|Duplicate GPU")
 
 
 class Message(BaseModel):
-    """One entry. ``effect`` says whether a job dies of it, runs slower, or another rank died."""
+    """One entry. ``effect``: the job dies of it; it waited for a peer and gave up, whose own log may
+    tell more; it runs slower; or it is what others print when one died.
+
+    ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:
+    torch, the driver or a scheduler prints it, or NCCL as information.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
     pattern: str
-    effect: Literal["dies", "degrades", "follows"]
+    effect: Literal["dies", "waits", "degrades", "follows"]
     cause: str = Field(min_length=10, max_length=110)
     fix: str = Field(min_length=10, max_length=220)
     source: str = Field(pattern=r"^https://")
-    anywhere: bool = False
-    """Also in lines that are no warning of NCCL's: torch prints it, or NCCL as information."""
+    signs: list[str] = []
 
 
 class _Messages(BaseModel):
@@ -49,18 +51,26 @@ def messages() -> tuple[Message, ...]:
     return tuple(load_model(path, _Messages).messages)
 
 
-def named(text: str) -> Message | None:
-    """The entry that names a warning's text; None for one that nobody listed."""
-    return next((item for item in messages() if re.search(item.pattern, text[:_LONGEST])), None)
+def named(text: str, *, is_warning: bool) -> str | None:
+    """The id of the entry that names a line; None where none does.
 
-
-def tells(line: str) -> bool:
-    """Whether a line that is no warning of NCCL's is one that the catalogue names."""
-    if _SIGNS.search(line, 0, _LONGEST) is None:
-        return False
-    return _anywhere().search(line, 0, _LONGEST) is not None
+    Of lines that are no warning only those entries are asked whose signs are in it.
+    """
+    if not is_warning and _signs().search(text, 0, _LONGEST) is None:
+        return None
+    for item, pattern in _compiled():
+        asked = is_warning or any(sign in text for sign in item.signs)
+        if asked and pattern.search(text, 0, _LONGEST):
+            return item.id
+    return None
 
 
 @cache
-def _anywhere() -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{item.pattern})" for item in messages() if item.anywhere))
+def _compiled() -> tuple[tuple[Message, re.Pattern[str]], ...]:
+    return tuple((item, re.compile(item.pattern)) for item in messages())
+
+
+@cache
+def _signs() -> re.Pattern[str]:
+    signs = sorted({sign for item in messages() for sign in item.signs})
+    return re.compile("|".join(map(re.escape, signs)))

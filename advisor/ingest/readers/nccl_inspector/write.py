@@ -12,7 +12,7 @@ from advisor.ingest.source import ReadContext
 from advisor.vocabulary.bandwidth import bus_factor
 
 _CHOICE = (*("run", "source", "op", "bytes", "algorithm", "protocol", "time_us", "calls", "ranks"),)
-_BENCH = ("run", "tool", "op", "ranks", "bytes", "time_us", "algbw_gbps", "busbw_gbps")
+_BENCH = ("run", "tool", "op", "ranks", "hosts", "bytes", "time_us", "algbw_gbps", "busbw_gbps")
 _EVENT = (
     *("run", "rank", "event_id", "name", "category", "class", "stream", "pid", "start_ns"),
     *("dur_ns", "collective", "dtype", "in_elements", "out_elements", "group_size"),
@@ -53,11 +53,21 @@ def _bench(run: str, inspector: Inspector) -> Iterator[tuple[Any, ...]]:
     durations: dict[tuple[str, int, int], list[float]] = {}
     for kind, sample in inspector.durations.items():
         durations.setdefault((kind.op, kind.ranks, kind.size_bytes), []).extend(sample.values)
+    hosts = {n: _hosts(inspector, n) for _, n, _ in durations}
     for (op, n, size), values in durations.items():
         time_us = statistics.median(values)
         algbw = size / time_us / 1e3 if time_us > 0 else None
         factor = inspector.factors.get((op, n), bus_factor(op, n))
-        yield (run, "inspector", op, n, size, time_us, algbw, algbw and factor and algbw * factor)
+        busbw = algbw and factor and algbw * factor
+        yield (run, "inspector", op, n, hosts[n], size, time_us, algbw, busbw)
+
+
+def _hosts(inspector: Inspector, ranks: int) -> list[str] | None:
+    """The hosts of the only communicator with so many ranks; None where several have, or some of
+    its ranks wrote nothing."""
+    members = {member for member in inspector.members if member.ranks == ranks}
+    whole = len({member.comm for member in members}) == 1 and len(members) == ranks
+    return sorted({member.host for member in members}) if whole else None
 
 
 def global_ranks(members: set[Member]) -> dict[tuple[str, int], int]:

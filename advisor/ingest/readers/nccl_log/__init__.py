@@ -45,7 +45,9 @@ env             ``NCCL_ALGO``        value as set in the environment. Per rank o
 env-plugin      ``NCCL_PROTO``       value that a network plugin put into the environment itself
 plugin          net, tuner, profiler name of the plugin that was loaded
 init-time       ``init``             {total_s, …}: seconds per phase of communicator creation
-warning         file:line            text of an ``NCCL WARN`` line
+warning         ``shm-full``, ""     file:line and text of an ``NCCL WARN`` line, or of what torch,
+                                     the driver or a scheduler printed; the name is the entry of
+                                     advisor/model/nccl/messages.yaml that it has
 =============== ==================== =============================================================
 
 ``link`` holds the connections (global ranks; ``nic`` by name where the NIC list was printed, else

@@ -26,7 +26,7 @@ from advisor.ingest.readers.nccl_log.prefix import (
     records,
 )
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, cells_of, parse_choice
-from advisor.model.nccl.messages import tells
+from advisor.model.nccl.messages import named
 
 MAX_KEPT = 1_000_000
 """Records kept of one run: about 0.5 GB. A log of 8,192 ranks has about 400,000 connections."""
@@ -36,6 +36,7 @@ Where = tuple[str, int]
 
 _NOWHERE: Where = ("", 0)
 _MAX_WARNINGS = 1_000
+_LAST_ERROR = "Last error:"  # torch's NCCLUtils.cpp quotes NCCL's last warning behind it
 _BLOCK_STARTS = frozenset(" +=PCRTGN")  # of system trees, paths, patterns, rings and trees
 _NOBODY = Thread("", 0, 0)
 _TORN = "message broken by another writer"
@@ -90,6 +91,7 @@ class Log:
     _last_line: str = ""
     _heads: int = 0
     _short_rows: int = 0
+    _quotes: bool = False
 
     def feed(self, line: str, where: Where, *, whole: bool = True) -> int:
         """Take one line; how many of its messages were understood.
@@ -157,8 +159,8 @@ class Log:
 
     def _take(self, record: Record, where: Where) -> int:
         if not record.level:
-            if tells(record.text):
-                return self._warning(self.registry.slot(self._last), record, where)
+            if message := self._of_torch(record.text):
+                return self._warning(self.registry.slot(self._last), message, record, where)
             if self._matrix_slot is None:
                 return 0
             taken = self._keep(self._matrix_slot, self._matrix.feed(record.text), where)
@@ -171,8 +173,11 @@ class Log:
         text = record.text
         if "opCount" in text:
             return 0  # one line per call (COLL): a trace tells more
-        if record.level in {"WARN", "ABORT"} or tells(text):
-            return self._warning(slot, record, where)
+        said = f"{record.place or ''} {text}".strip()
+        warns = record.level in {"WARN", "ABORT"}
+        message = named(said, is_warning=warns)
+        if warns or message is not None:
+            return self._warning(slot, message, record, where)
         if "Func/Proto/Algo Matrix" in text:
             self._matrix.begin()
             self._matrix_slot = slot
@@ -241,12 +246,18 @@ class Log:
             self.choices[key] = self.choices.get(key, 0) + 1
         return 1
 
-    def _warning(self, slot: Slot, record: Record, where: Where) -> int:
+    def _of_torch(self, text: str) -> str | None:
+        """What names a line without NCCL's prefix: the line after «Last error:» is a warning's."""
+        quoted, self._quotes = self._quotes, text.rstrip().endswith(_LAST_ERROR)
+        return named(text, is_warning=quoted)
+
+    def _warning(self, slot: Slot, message: str | None, record: Record, where: Where) -> int:
         self._warnings += 1
         if self._warnings > _MAX_WARNINGS:
             self.counts.drop("warning beyond the first 1,000")
             return 1
-        return self._keep(slot, [Fact("warning", record.place or "", record.text[:1000])], where)
+        said = f"{record.place or ''} {record.text[:1000]}".strip()
+        return self._keep(slot, [Fact("warning", message or "", said)], where)
 
 
 def channel_orders(

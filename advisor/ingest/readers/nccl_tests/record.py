@@ -19,7 +19,7 @@ class Measurement:
     ranks: int | None
     size_bytes: int
     dtype: str
-    in_place: bool
+    in_place: bool | None
     time_us: float | None
     algbw_gbps: float | None
     busbw_gbps: float | None

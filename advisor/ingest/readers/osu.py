@@ -1,0 +1,147 @@
+"""OSU Micro-Benchmarks (osu_allreduce, osu_xccl_allreduce, osu_bw …) → ``bench``.
+
+A title names library and operation, then each line has a size and a time (collectives, latency)
+or a bandwidth. Ranks are the lines «#Using NCCL», one each, or a launcher's ``-n`` in the output.
+Sizes of all_gather and all_to_all are per pair of ranks (c/util of osu-micro-benchmarks 7.5): the
+message is that times the ranks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from advisor.errors import AdvisorError
+from advisor.ingest.readers._text import numbered_lines, without_launcher
+from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
+from advisor.ingest.readers.nccl_tests.write import write_harvest
+from advisor.ingest.source import ReadContext, Source
+from advisor.vocabulary.bandwidth import bus_factor
+
+FORMAT = "osu"
+SUMMARY = "OSU Micro-Benchmarks: collectives and point-to-point, MPI, NCCL or RCCL"
+PRIORITY = 41
+
+_TITLE = re.compile(r"#\s{0,4}OSU (.{1,80}?) (Latency|Bandwidth) Test")
+_SIGN = re.compile(rb"#\s{0,4}OSU .{1,80} (?:Latency|Bandwidth) Test")
+_LAUNCH = re.compile(
+    r"\b(?:mpirun|mpiexec|srun|mpirun_rsh)\b.{0,300}? -(?:np?|-ntasks[ =]) ?(\d{1,7})\b"
+)
+_USING = re.compile(r"#\s{0,4}Using [NR]CCL\b")
+_ROW = re.compile(r"(\d{1,15})\s{1,40}(\d{1,15}\.\d{1,6})(?:\s|$)")
+# By the words of the title; the first that occurs.
+_OPS = (
+    ("allreduce", "all_reduce"),
+    ("allgather", "all_gather"),
+    ("all-to-all", "all_to_all"),
+    ("alltoall", "all_to_all"),
+    ("broadcast", "broadcast"),
+    ("bcast", "broadcast"),
+    ("reduce_scatter", "reduce_scatter"),
+    ("reduce-scatter", "reduce_scatter"),
+    ("reduce", "reduce"),
+)
+_OF_A_PAIR = {"all_gather", "all_to_all"}
+_MB = 1e3  # MB/s of a GB/s
+
+
+def detect(source: Source) -> bool:
+    """The title line of a test."""
+    return _SIGN.search(source.head) is not None
+
+
+def read(sources: Sequence[Source], context: ReadContext) -> None:
+    """Write ``bench`` rows; tests of other operations are counted as dropped."""
+    for source in sources:
+        harvest = Harvest()
+        try:
+            stream, raw = source.open_raw()
+            with stream:
+                parse([without_launcher(line) for _, line, _ in numbered_lines(stream)], harvest)
+                if raw.damage:
+                    harvest.notes.append(raw.damage)
+        except AdvisorError as error:
+            harvest.drop("refused")
+            harvest.notes.append(error.message)
+        write_harvest(context, source, harvest, FORMAT)
+        context.report(
+            source,
+            FORMAT,
+            events_read=len(harvest.measurements),
+            events_dropped=sum(harvest.dropped.values()),
+            drop_reasons=harvest.dropped,
+            note="; ".join(harvest.notes) or None,
+        )
+
+
+def parse(lines: Sequence[str], harvest: Harvest) -> None:
+    """All tests of one output."""
+    op: str | None = None
+    ranks, using, number, of_time = None, 0, -1, True
+    for line in lines:
+        if found := _LAUNCH.search(line):
+            ranks, using = int(found[1]), 0
+        elif _USING.match(line.strip()):
+            using += 1
+        elif found := _TITLE.search(line):
+            op, of_time = _op(found[1]), found[2] == "Latency"
+            number += 1
+            if op is None:
+                harvest.notes.append(f"no operation that is compared: OSU {found[1]}")
+            size_of = 2 if op in {"send", "send_recv"} else using or ranks
+            using = 0
+        elif number >= 0 and (found := _ROW.match(line.strip())):
+            if op is None:
+                harvest.drop("test that is not compared")
+                continue
+            _measure(harvest, op, size_of, number, int(found[1]), float(found[2]), of_time=of_time)
+
+
+def _op(title: str) -> str | None:
+    words = title.lower()
+    for word, op in _OPS:
+        if word in words:
+            return op
+    library = words.split()
+    if len(library) > 1 or "bi-directional" in words:
+        return None
+    return "send"  # «OSU MPI-CUDA Latency Test»: nothing between library and test
+
+
+def _measure(
+    harvest: Harvest,
+    op: str,
+    ranks: int | None,
+    number: int,
+    size: int,
+    value: float,
+    *,
+    of_time: bool,
+) -> None:
+    if value <= 0:
+        harvest.drop("row without a figure")
+        return
+    if op in _OF_A_PAIR:
+        if ranks is None:
+            harvest.drop("size per rank without the number of ranks")
+            return
+        size *= ranks
+    if not of_time:
+        op = "send_recv"
+    time_us = value if of_time else size / value
+    algbw = size / time_us / _MB
+    factor = bus_factor(op, ranks)
+    harvest.measurements.append(
+        Measurement(
+            op,
+            ranks,
+            size,
+            "",
+            None,
+            time_us,
+            algbw,
+            None if factor is None else algbw * factor,
+            None,
+            number,
+        )
+    )

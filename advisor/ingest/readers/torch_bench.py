@@ -1,0 +1,138 @@
+"""Output of all_reduce_bench.py (stas00/ml-engineering) and its kin → ``bench``.
+
+Newer releases print a table of payloads (KiB, MiB, GiB) with busbw and algbw; older ones, and
+DeepSpeed's and the vendors' copies, one payload in GB with both bandwidths on lines below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from advisor.errors import AdvisorError
+from advisor.ingest.readers._text import numbered_lines, without_launcher
+from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
+from advisor.ingest.readers.nccl_tests.write import write_harvest
+from advisor.ingest.source import ReadContext, Source
+from advisor.vocabulary.operations import canonical_op
+
+FORMAT = "torch-bench"
+SUMMARY = "all_reduce_bench.py of ml-engineering, and benchmarks that print as it does"
+PRIORITY = 42
+
+_SIGN = re.compile(
+    rb"average bandwidth of \w{3,20} (?:over|with a)|payload bandwidth of \w{3,20} over"
+)
+_TABLE = re.compile(r"average bandwidth of (\w{3,20}) over (\d{1,6}) ranks")
+_PROFILE = re.compile(r"The ([\d.]{1,12})GiB payload bandwidth of (\w{3,20}) over (\d{1,6}) ranks")
+_ONE = re.compile(
+    r"average bandwidth of (\w{3,20}) with a ([\d.]{1,12})GB payload "
+    r"\(\d{1,6} trials, (\d{1,6}) ranks"
+)
+_ROW = re.compile(
+    r"\|\s{0,9}([\d.]{1,9})(B|[KMGT]iB)\s{0,9}"
+    r"\|\s{0,9}([\d.]{1,12})GBps\s{0,9}\|\s{0,9}([\d.]{1,12})GBps"
+)
+_TRIAL = re.compile(r"\|\s{0,9}([\d.]{1,12})GBps\s{0,9}\|\s{0,9}([\d.]{1,12})GBps")
+_BANDWIDTH = re.compile(r"\s{0,9}(algbw|busbw): ([\d.]{1,12}) GBps")
+_DEVICE = re.compile(r"_CudaDeviceProperties\(name='([^']{1,80})'")
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def detect(source: Source) -> bool:
+    """The line above the figures."""
+    return _SIGN.search(source.head) is not None
+
+
+def read(sources: Sequence[Source], context: ReadContext) -> None:
+    """Write ``bench`` rows."""
+    for source in sources:
+        harvest = Harvest()
+        try:
+            stream, raw = source.open_raw()
+            with stream:
+                parse((without_launcher(line) for _, line, _ in numbered_lines(stream)), harvest)
+                if raw.damage:
+                    harvest.notes.append(raw.damage)
+        except AdvisorError as error:
+            harvest.drop("refused")
+            harvest.notes.append(error.message)
+        write_harvest(context, source, harvest, "torch")
+        context.report(
+            source,
+            FORMAT,
+            events_read=len(harvest.measurements),
+            events_dropped=sum(harvest.dropped.values()),
+            drop_reasons=harvest.dropped,
+            note="; ".join(harvest.notes) or None,
+        )
+
+
+def parse(lines: Iterable[str], harvest: Harvest) -> None:
+    """All results of one output."""
+    device: str | None = None
+    number = -1
+    op, ranks, size = "", 0, 0.0
+    algbw: float | None = None
+    for line in lines:
+        if found := _DEVICE.search(line):
+            device = found[1]
+        elif found := _TABLE.search(line):
+            op, ranks, size, number = found[1], int(found[2]), 0.0, number + 1
+        elif found := _PROFILE.search(line):
+            op, ranks, number = found[2], int(found[3]), number + 1
+            size = _number(found[1]) * _UNITS["GiB"]
+        elif found := _ONE.search(line):
+            op, ranks, number = found[1], int(found[3]), number + 1
+            size, algbw = _number(found[2]) * 1e9, None
+        elif number < 0:
+            continue
+        elif found := _ROW.search(line):
+            measured = _number(found[1]) * _UNITS[found[2]]
+            _take(harvest, (op, ranks, device), number, measured, found[4], found[3])
+        elif size and (found := _TRIAL.search(line)):
+            _take(harvest, (op, ranks, device), number, size, found[2], found[1])
+        elif size and (found := _BANDWIDTH.search(line)):
+            if found[1] == "algbw":
+                algbw = _number(found[2])
+            elif algbw:
+                _take(harvest, (op, ranks, device), number, size, str(algbw), found[2])
+
+
+def _take(
+    harvest: Harvest,
+    kind: tuple[str, int, str | None],
+    number: int,
+    size: float,
+    algbw_text: str,
+    busbw_text: str,
+) -> None:
+    op, ranks, device = kind
+    algbw, busbw = _number(algbw_text), _number(busbw_text)
+    if not algbw or not busbw or size < 1:
+        harvest.drop("row without a figure")
+        return
+    harvest.measurements.append(
+        Measurement(
+            canonical_op(op) or "unknown",
+            ranks,
+            round(size),
+            "float32",
+            None,
+            size / algbw / 1e3,
+            algbw,
+            busbw,
+            None,
+            number,
+            None,
+            device,
+        )
+    )
+
+
+def _number(text: str) -> float:
+    """0 for what is no number (``1.2.3``)."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

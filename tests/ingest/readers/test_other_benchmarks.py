@@ -1,0 +1,137 @@
+"""OSU's and ml-engineering's benchmarks: figures as printed, in the units of nccl-tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import advisor
+from advisor.ingest.readers import osu, torch_bench
+from advisor.ingest.readers.nccl_tests.record import Harvest
+
+# As OCI's tutorials print it for 8 A100: osu_xccl_allreduce of osu-micro-benchmarks 7.5.
+XCCL = """\
+[host:28293] SET UCX_NET_DEVICES=mlx5_6:1
+#Using NCCL
+#Using NCCL
+#Using NCCL
+#Using NCCL
+#Using NCCL
+#Using NCCL
+#Using NCCL
+#Using NCCL
+
+# OSU NCCL-CUDA Allreduce Latency Test v7.5
+# Size       Avg Latency(us)
+1073741824           8955.18
+"""
+FULL = """\
+srun -n 4 osu_allreduce -M 16777216 -d cuda --full
+# OSU MPI-CUDA Allreduce Latency Test v7.0
+# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations
+16777216             8630.58           8619.50           8642.46         10
+"""
+EACH = """\
+# OSU MPI-CUDA Bandwidth Test v7.0
+# Size      Bandwidth (MB/s)
+4194304             24012.10
+
+# OSU MPI-CUDA Latency Test v7.0
+# Size          Latency (us)
+8                       2.10
+# OSU MPI-CUDA Bi-Directional Bandwidth Test v7.0
+# Size      Bandwidth (MB/s)
+4194304             44012.10
+# OSU NCCL-CUDA All-to-All Personalized Exchange Latency Test v7.5
+65536                 570.64
+"""
+
+
+def of(text: str) -> Harvest:
+    harvest = Harvest()
+    osu.parse(text.splitlines(), harvest)
+    return harvest
+
+
+def test_the_lines_of_each_rank_count_the_ranks() -> None:
+    (row,) = of(XCCL).measurements
+    assert (row.op, row.ranks, row.size_bytes, row.time_us) == ("all_reduce", 8, 1 << 30, 8955.18)
+    assert row.busbw_gbps == pytest.approx(1.75 * (1 << 30) / 8955.18e3)
+
+
+def test_a_launchers_line_counts_them_else() -> None:
+    (row,) = of(FULL).measurements
+    assert (row.ranks, row.time_us) == (4, 8630.58)
+
+
+def test_bandwidths_are_times_and_other_tests_are_counted() -> None:
+    harvest = of(EACH)
+    pair, latency = harvest.measurements
+    assert (pair.op, pair.ranks, pair.busbw_gbps) == ("send_recv", 2, pytest.approx(24.0121))
+    assert (latency.op, latency.time_us, latency.table) == ("send", 2.1, 1)
+    assert harvest.dropped == {
+        "test that is not compared": 1,
+        "size per rank without the number of ranks": 1,
+    }
+
+
+# network/benchmarks/all_reduce_bench.py of stas00/ml-engineering, two releases.
+TABLE = """\
+Environment:
+- software: torch=2.7.0, cuda=12.8, nccl=(2, 26, 2)
+- hardware: _CudaDeviceProperties(name='NVIDIA H100 80GB HBM3', major=9, minor=0, total_memory=81089MB)
+
+The average bandwidth of all_reduce over 4 ranks (5 warmups / 20 trials):
+
+| payload |    busbw   |    algbw   |
+| ------: | ---------: | ---------: |
+|   32KiB |   1.18GBps |   0.79GBps |
+|   32MiB | 258.95GBps | 172.63GBps |
+|   64MiB | 293.25GBps | 195.50GBps |
+|  128MiB | 317.31GBps | 211.54GBps |
+"""  # noqa: E501
+ONE = """\
+[host-1:0]:The average bandwidth of all_reduce with a 4.0GB payload (5 trials, 16 ranks):
+ algbw: 176.590 GBps (1412.7 Gbps)
+ busbw: 331.106 GBps (2648.8 Gbps)
+"""
+
+
+def test_tables_and_single_payloads_of_torch_are_read() -> None:
+    harvest = Harvest()
+    torch_bench.parse((TABLE + ONE).splitlines(), harvest)
+    rows = harvest.measurements
+    assert [row.size_bytes for row in rows] == [
+        32 << 10,
+        32 << 20,
+        64 << 20,
+        128 << 20,
+        4_000_000_000,
+    ]
+    assert [row.ranks for row in rows] == [4, 4, 4, 4, 16]
+    assert rows[2].busbw_gbps == 293.25
+    assert rows[2].time_us == pytest.approx((64 << 20) / 195.5e3)
+    assert rows[2].device == "NVIDIA H100 80GB HBM3"
+    assert (rows[4].busbw_gbps, rows[4].table) == (331.106, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "hardware", "rules"),
+    [
+        (XCCL, "dgx-a100", set()),  # 210 of 300 GB/s
+        (XCCL.replace("8955.18", "89551.8"), "dgx-a100", {"benchmark-below-limit"}),
+        (FULL.replace("16777216 ", "167772160 "), None, set()),  # nothing names the GPUs
+        (TABLE, None, set()),
+        (TABLE.replace("317.31GBps | 211.54", " 31.73GBps |  21.15"), None,
+         {"benchmark-bandwidth-falls"}),
+        (ONE.replace("176.590", "7.6590"), "dgx-h100", {"benchmark-below-limit"}),
+        (ONE, "dgx-h100", set()),
+    ],
+)  # fmt: skip
+def test_they_are_judged_as_nccl_tests_is(
+    tmp_path: Path, text: str, hardware: str | None, rules: set[str]
+) -> None:
+    (tmp_path / "out.log").write_text(text)
+    with advisor.load(tmp_path / "out.log", hardware=hardware) as run:
+        assert {item.rule for item in run.report.findings} == rules

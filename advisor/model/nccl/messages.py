@@ -20,7 +20,7 @@ _LONGEST = 2_000
 
 
 class Message(BaseModel):
-    """One entry. ``effect``: the job dies of it; it waited for a peer and gave up, whose own log may
+    """One entry. ``effect``: the job dies of it; it gave up waiting for a peer, whose own log may
     tell more; it runs slower; or it is what others print when one died.
 
     ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:

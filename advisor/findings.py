@@ -145,6 +145,10 @@ class Finding(_Model):
     savings_low_ns: int | None = None
     savings_high_ns: int | None = None
     savings_share: float | None = Field(default=None, description="savings_ns / median step")
+    claims: dict[str, int] = Field(
+        default_factory=dict,
+        description="the time that it is about, ns per step: mean over ranks, by kind of time",
+    )
     confidence: Confidence = Confidence.RULE_OF_THUMB
     assumes: str = ""
     evidence: Evidence = Field(default_factory=Evidence)

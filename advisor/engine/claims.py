@@ -7,7 +7,7 @@ of another says which is merged into which, with no rule naming another.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ _SELECT = {
     "setting": "SELECT 0 AS rank, name AS span, 1 AS ns FROM (SELECT DISTINCT name FROM setting)",
     "hang": "SELECT rank, process_group AS span, 1 AS ns FROM flight_progress",
 }
+TIMES = ("transfer", "wait", "idle", "compute")
 _PARTS = {"exposed": ("transfer", "wait")}
 
 
@@ -36,6 +37,13 @@ class Ledger:
     key: NDArray[np.uint64]
     ns: NDArray[np.float64]
     part: NDArray[np.float64]
+    by_kind_ns: Mapping[str, float] = field(default_factory=dict)
+    """What is claimed of each kind of time, over all ranks and used steps."""
+
+    def per_step(self, steps: int, ranks: int) -> dict[str, int]:
+        """The same per step, the mean over the ranks that were read."""
+        count = max(steps * ranks, 1)
+        return {kind: round(ns / count) for kind, ns in sorted(self.by_kind_ns.items())}
 
     @property
     def claimed_ns(self) -> float:
@@ -58,13 +66,15 @@ def claims_of(rule: Rule, sandbox: Sandbox, known: Mapping[str, Any]) -> Ledger:
     Raises RuleSqlError for conditions that do not run.
     """
     keys, times, parts = [], [], []
+    by_kind: dict[str, float] = {}
     for claim in rule.claims:
         kinds = _PARTS.get(claim.part, (claim.part,))
         found = sandbox.arrays(
-            "SELECT hash(part, rank, span) AS key, rank, ns::DOUBLE AS ns FROM ("
+            "SELECT hash(part, rank, span) AS key, place, rank, ns::DOUBLE AS ns FROM ("
             + " UNION ALL ".join(
-                f"SELECT '{kind}' AS part, rank, span, ns FROM ({_SELECT[kind]} WHERE {claim.of})"
-                for kind in kinds
+                f"SELECT '{kind}' AS part, {place} AS place, rank, span, ns"
+                f" FROM ({_SELECT[kind]} WHERE {claim.of})"
+                for place, kind in enumerate(kinds)
             )
             + ") WHERE ns > 0",
             known,
@@ -76,11 +86,16 @@ def claims_of(rule: Rule, sandbox: Sandbox, known: Mapping[str, Any]) -> Ledger:
             share = float(gain) * ranks * (known.get("used_steps") or 1) / float(ns.sum())
         keys.append(found["key"])
         times.append(ns)
-        parts.append(np.full(len(ns), min(1.0, max(0.0, share))))
+        share = min(1.0, max(0.0, share))
+        parts.append(np.full(len(ns), share))
+        for place, kind in enumerate(kinds):
+            if kind in TIMES:
+                claimed = share * float(ns[found["place"] == place].sum())
+                by_kind[kind] = by_kind.get(kind, 0.0) + claimed
     if not keys:
         return ledger_of({})
     key, first = np.unique(np.concatenate(keys), return_index=True)
-    return Ledger(key, np.concatenate(times)[first], np.concatenate(parts)[first])
+    return Ledger(key, np.concatenate(times)[first], np.concatenate(parts)[first], by_kind)
 
 
 def covered(effect: Ledger, causes: Sequence[Ledger], *, alike: bool = False) -> float:

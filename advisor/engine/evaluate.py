@@ -82,7 +82,11 @@ def evaluate(
     if findings:
         more = f"; {len(kept) - rule.limit} more not listed" if len(kept) > rule.limit else ""
         found = _result(rule, sandbox.run, OutcomeKind.FIRED, f"{len(findings)} found{more}")
-        found.findings, found.claims = findings, claims
+        found.findings = [
+            finding.model_copy(update={"claims": own.per_step(facts.steps, facts.ranks_read)})
+            for finding, own in zip(findings, claims, strict=True)
+        ]
+        found.claims = claims
         found.outcome.mistakes = [
             mistake for row in told for mistake in possible(row, _step_of(row, facts))[1]
         ]

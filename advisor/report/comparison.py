@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from advisor.metrics.compare.changes import because, changes
 from advisor.metrics.compare.figures import UNPROFILED, RunFigures, scaling_efficiency
 from advisor.metrics.compare.runs import Comparison
-from advisor.metrics.compare.significance import Difference
+from advisor.metrics.compare.significance import Difference, difference
 from advisor.metrics.models.theory import Theory
 from advisor.report import comparison_causes as causes
+from advisor.report.figures import KINDS
+from advisor.vocabulary.messages import COMPARED, say
+from advisor.vocabulary.words import about
 
 Lines = list[tuple[str, list[str]]]
 _SURE = {True: "yes", False: "no", None: "too few steps"}
 _NO_PEAK = "no peak known"
+_MOST_ROWS = 5
 
 
 def figures(found: Comparison) -> Lines:
@@ -56,6 +61,79 @@ def figures(found: Comparison) -> Lines:
             for title, show in _of_collective(op)
         ]
     return lines
+
+
+def headline(found: Comparison) -> str:
+    """'ddp is 31 % slower than single, because …'; of more runs which one is fastest."""
+    if len(found.runs) == 2:
+        return _against(found, found.runs[1], found.differences[0])
+    ranked = sorted(found.runs, key=lambda row: row.training_step_ns)
+    first, alike = ranked[0], None
+    for row in ranked[1:]:
+        if not difference(first.step_samples_ns, row.step_samples_ns).significant:
+            alike = alike or row
+    values = {
+        "run": first.run,
+        "step_ns": first.training_step_ns,
+        "ratio": ranked[-1].training_step_ns / first.training_step_ns,
+        "last": (alike or ranked[-1]).run,
+        "last_ns": (alike or ranked[-1]).training_step_ns,
+    }
+    return say(COMPARED, "none-fastest" if alike else "fastest", values)
+
+
+def _against(found: Comparison, row: RunFigures, change: Difference) -> str:
+    values = {
+        "run": row.run,
+        "base": found.base.run,
+        "step_ns": found.base.training_step_ns,
+        "share": abs(change.share),
+        "slower": change.share > 0,
+        "because": why(found, row, change),
+        "steps": " and ".join(map(str, change.steps)),
+        "needed": change.steps_needed,
+    }
+    code = {True: "differs", False: "same", None: "unknown"}[change.significant]
+    return say(COMPARED, code, values)
+
+
+def why(found: Comparison, row: RunFigures, change: Difference) -> str:
+    """The kind of time that makes most of the difference; '' where none does, or none is sure."""
+    base, other = found.parts.get(found.base.run), found.parts.get(row.run)
+    if base is None or other is None or not change.significant:
+        return ""
+    most = because(changes(base, other), change.share)
+    if most is None:
+        return ""
+    more = "more" if most.ns > 0 else "less"
+    values = {"ns": abs(most.ns), "more": more, "rank": row.causes.late_rank}
+    return say(COMPARED, most.kind, values)
+
+
+def matters(found: Comparison) -> list[list[str]]:
+    """At most five rows: of two runs kind, change, before, after; of more a row for each run."""
+    if len(found.runs) > 2:
+        return [
+            [
+                row.run,
+                about(row.training_step_ns),
+                "base" if change is None else f"{change.share:+.1%}",
+                "" if change is None else why(found, row, change),
+            ]
+            for row, change in zip(found.runs, [None, *found.differences], strict=True)
+        ][:_MOST_ROWS]
+    base, other = (found.parts.get(row.run) for row in found.runs)
+    if base is None or other is None:
+        return []
+    return [
+        [
+            KINDS[change.kind],
+            f"{change.ns / 1e6:+.1f} ms",
+            about(change.base_ns),
+            about(change.other_ns),
+        ]
+        for change in changes(base, other)[:_MOST_ROWS]
+    ]
 
 
 def notes(found: Comparison) -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from advisor.findings import Finding, Window
 from advisor.report import numbers
-from advisor.report.charts.scene import Figure, legend_for
-from advisor.report.charts.timeline import MAX_MARKS, RankLane, Span, timeline
+from advisor.report.charts.timeline import MAX_MARKS
 from advisor.report.clean import one_line
+from advisor.report.figures import Figure, RankLane, Span, Timeline, legend_for
 from advisor.report.tables import Row, rows
 from advisor.store.store import Store
 
-MAX_LANES = 8
+MAX_LANES = 4
 
 # Communication is cut where computing begins and ends (`cover`): what lies under it is hidden.
 # Spans closer than `tolerance` and alike become one. Times are ns from the crop's start, each rank
@@ -93,20 +93,21 @@ def figure(store: Store, finding: Finding) -> Figure | None:
     note = "Clocks of the ranks are aligned." if any(offsets.values()) else ""
     if folded > 0:
         note += (
-            f" {numbers.plural(folded, 'short span')} drawn together with neighbours, as high as"
-            " the share of the time that they fill."
+            f" {numbers.plural(folded, 'short span')} drawn with neighbours, as high as the share"
+            " of time that they fill."
         )
     marked = next((row for row in found if row["marked"] and row["op"]), None)
     if marked is not None:
         size = f" of {numbers.traffic(marked['bytes'])}" if marked["bytes"] else ""
         note += f" Outlined: the {one_line(marked['op'])}{size} that this finding is about."
     culprit = f", rank {window.culprit_rank} outlined" if window.culprit_rank is not None else ""
+    when = f" of step {window.step}" if window.step is not None else ""
     return Figure(
         id=f"timeline-{finding.id}",
-        title=f"The worst instance: {one_line(finding.title)}",
+        title=f"Where it shows most: {numbers.duration(length)}{when}",
         description=f"Timeline of {numbers.duration(length)} with one lane of compute and one of "
         f"communication for ranks {', '.join(map(str, ranks))}{culprit}; waiting is hatched.",
-        scenes=[timeline(lanes, length_ns=length, from_ns=from_ns, since=since)],
+        drawing=Timeline(lanes, length, from_ns, since),
         legend=legend_for(kinds),
         note=note.strip(),
     )

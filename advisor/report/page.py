@@ -1,4 +1,4 @@
-"""The HTML report: one file without script or network, which a strict content policy enforces."""
+"""The HTML report: one file that asks for nothing, which a strict content policy enforces."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from advisor.findings import FindingsReport, VerdictKind
-from advisor.metrics.compare.runs import Comparison
-from advisor.report import numbers, summary
+from advisor.findings import FindingsReport
+from advisor.metrics.compare.runs import Comparison, Timed, comparison
+from advisor.metrics.models.speeds import Speeds, speeds
+from advisor.report import first, numbers, summary
+from advisor.report.charts import draw
 from advisor.report.clean import printable
 from advisor.report.commands import inline_code, is_command
 from advisor.report.labels import Labels
 from advisor.report.options import Options
 from advisor.report.sections import (
-    breakdown,
-    changes,
     collectives,
     findings,
+    links,
     quality,
     ranks,
-    roofline,
     size,
-    strategies,
+    steps,
     sweep,
+    whatif,
 )
+from advisor.report.sections import comparison as compared
 from advisor.report.sections.section import Section
 from advisor.store.notes import READ_APART
 from advisor.store.store import Store
@@ -36,31 +38,26 @@ from advisor.store.store import Store
 
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
     """The page; ``store`` adds pictures and tables to what findings.json holds."""
-    style = _style()
-    sections = _sections(report, store, options.comparison)
-    best = summary.of_verdict(report)
-    amount, share = (
-        summary.won_back(best) if best else (numbers.duration(report.verdict.savings_ns), "")
-    )
+    style, script = _asset("style.css"), _asset("page.js")
+    rows = findings.views(report, store)
     return (
         _environment()
         .get_template("page.html.j2")
         .render(
             report=report,
-            style=Markup(style),  # noqa: S704 - our own file, no input in it
-            policy=content_policy(style),
-            sections=sections,
+            style=Markup(style),  # noqa: S704 - our own files, no input in them
+            script=Markup(script),  # noqa: S704
+            policy=content_policy(style, script),
+            first=first.first_screen(report, store, options.comparison),
+            rows=rows[: findings.SHOWN],
+            more_rows=rows[findings.SHOWN :],
+            main=next((row for row in rows if row.is_main), None),
+            nothing=findings.nothing_found(report),
+            sections=_sections(report, store, options.comparison),
             labels=Labels([run.run for run in report.runs]),
-            verdict=report.verdict,
-            state=_state(report),
-            first_steps=[summary.to_paste(step, report) for step in report.verdict.next_steps[:3]],
             subject=_subject(report),
-            amount=amount,
-            share=share,
-            confidence=summary.confidence(best) if best else "",
             quality=quality.one_line_quality(report),
             rules=summary.rules_line(report),
-            caveats=summary.caveats(report),
             per=summary.per(report),
             several_runs=len(report.runs) > 1,
             generated_at=options.generated_at,
@@ -68,71 +65,67 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     )
 
 
-def content_policy(style: str) -> str:
-    """A policy that forbids everything but this very style sheet."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+def content_policy(style: str, script: str) -> str:
+    """A policy that forbids everything but this very style sheet and script."""
+    allowed = (
+        f"{kind}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+        for kind, text in (("style", style), ("script", script))
+    )
+    return f"default-src 'none'; {'; '.join(allowed)}; base-uri 'none'; form-action 'none'"
 
 
 def _sections(
-    report: FindingsReport, store: Store | None, comparison: Comparison | None = None
+    report: FindingsReport, store: Store | None, found: Comparison | None
 ) -> list[Section]:
-    found: list[Section | None] = []
     runs = [run.run for run in report.runs] if store is not None else []
-    counts = roofline.Counts(store) if store is not None else None
+    counted: dict[str, Speeds | None] = {}
     several = len(runs) > 1
-    if store is not None and _is_sweep(report):
-        found += [sweep.build(store, run, several=several) for run in runs]
+    sections: list[Section | None] = []
     if store is not None:
-        if comparison is not None or not _of_different_jobs(report):
-            found.append(strategies.build(store, runs, comparison))
-        found += [breakdown.build(store, run.run, several=several) for run in report.runs]
-    found.append(findings.build(report, store))
-    if store is not None:
-        for section in (collectives, ranks, changes, sweep):
-            if section is sweep and _is_sweep(report):
-                continue
-            found += [section.build(store, run, several=several) for run in runs]
-        found += [size.build(store, run, several=several, counts=counts) for run in runs]
-    found.append(quality.build(report, store, counts))
-    return [section for section in found if section is not None]
+        counted = {run: speeds(store.con, run) for run in runs}
+        found = found or _comparable(report, store)
+        sections += [compared.build(found)] if found is not None else []
+        is_sweep = first.is_sweep(report)
+        about = summary.of_verdict(report)
+        for run in runs:
+            culprit = about.ranks[0] if about and about.run == run and about.ranks else None
+            parts = [
+                steps.build(store, run, several=several, culprit=culprit),
+                whatif.build(store, run, several=several),
+                ranks.build(store, run, several=several),
+                links.build(store, run, several=several),
+                collectives.build(store, run, several=several),
+                size.build(store, run, counted[run], several=several),
+            ]
+            tried = sweep.build(store, run, several=several, is_open=is_sweep)
+            sections += [tried, *parts] if is_sweep else [*parts, tried]
+    sections.append(quality.build(report, store, counted))
+    return [section for section in sections if section is not None]
 
 
-def _of_different_jobs(report: FindingsReport) -> bool:
-    """Whether the runs were told apart in reading: different jobs are not compared."""
-    return any(
+def _comparable(report: FindingsReport, store: Store) -> Comparison | None:
+    """The recordings beside each other, where they are of one job and hold steps."""
+    read_apart = any(
         READ_APART in note.values.get("codes", ()) for run in report.runs for note in run.notes
     )
+    timed = [run.run for run in report.runs if run.steps_complete and run.step_ns_median]
+    if read_apart or len(timed) < 2:
+        return None
+    return comparison(store.con, {run: Timed() for run in timed})
 
 
 def _subject(report: FindingsReport) -> str:
     """What the page is about: the runs when there are several, else what was read."""
     if len(report.runs) == 1 and report.runs[0].inputs:
         inputs = report.runs[0].inputs
-        first = summary.what_was_read(inputs)
-        return first or f"{inputs[0]} and {numbers.plural(len(inputs) - 1, 'other file')}"
+        one = summary.what_was_read(inputs)
+        return one or f"{inputs[0]} and {numbers.plural(len(inputs) - 1, 'other file')}"
     return ", ".join(run.run for run in report.runs)
 
 
-def _state(report: FindingsReport) -> str:
-    verdict = report.verdict
-    if verdict.cause == "benchmark" or _is_sweep(report):
-        return verdict.cause
-    if verdict.kind in (VerdictKind.HEALTHY, VerdictKind.INCONCLUSIVE):
-        return verdict.kind.value
-    return verdict.severity.value
-
-
-def _is_sweep(report: FindingsReport) -> bool:
-    return report.verdict.cause in sweep.VERDICTS
-
-
-def _style() -> str:
-    return (
-        resources.files("advisor.report")
-        .joinpath("templates", "style.css")
-        .read_text(encoding="utf-8")
-    )
+@cache
+def _asset(name: str) -> str:
+    return resources.files("advisor.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 @cache
@@ -145,6 +138,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
+    environment.globals["draw"] = draw
     environment.filters["placed"] = _placed
     environment.filters["px"] = _pixels
     environment.filters["bound"] = numbers.bound

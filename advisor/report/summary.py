@@ -11,6 +11,7 @@ from advisor.findings import Confidence, Finding, FindingsReport, OutcomeKind, S
 from advisor.report import numbers
 from advisor.report.clean import one_line
 from advisor.vocabulary.messages import SUMMARY, say
+from advisor.vocabulary.words import named_ranks
 
 # METRICS section 8: how a saving was found out, in words a newcomer understands.
 CONFIDENCE_WORDS: dict[Confidence, str] = {
@@ -176,7 +177,7 @@ def place(finding: Finding) -> str:
     if finding.hosts:
         return "host " + ", ".join(finding.hosts)
     if finding.ranks:
-        return ("rank " if len(finding.ranks) == 1 else "ranks ") + rank_list(finding.ranks)
+        return named_ranks(finding.ranks)
     return f"group {finding.process_group}" if finding.process_group else ""
 
 
@@ -234,17 +235,6 @@ def what_was_read(inputs: Sequence[str]) -> str:
     # The folder that holds all others and a file of its own: that one was given, or might be.
     around = (top for top in folders if all(one.is_relative_to(top) for one in folders))
     return str(next(around, ""))
-
-
-def rank_list(ranks: list[int]) -> str:
-    """Ranks with runs joined: [0, 1, 2, 5] -> '0-2, 5'."""
-    parts: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if parts and rank == parts[-1][1] + 1:
-            parts[-1][1] = rank
-        else:
-            parts.append([rank, rank])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
 def missing_evidence(report: FindingsReport) -> list[tuple[str, str, list[str]]]:

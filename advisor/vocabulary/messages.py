@@ -221,6 +221,69 @@ SUMMARY = {
 """Lines that several views share."""
 
 
+GAINS = {
+    "saves": "saves {{ middle_ns | about }}{% if high_ns > low_ns %} "
+    "({{ low_ns | span(high_ns) }}){% endif %}",
+    "may-save": "may save up to {{ high_ns | about }}, or nothing",
+    "costs": "costs {{ -middle_ns | about }}{% if high_ns > low_ns %} "
+    "({{ -high_ns | span(-low_ns) }}){% endif %}",
+    "nothing": "changes nothing measurably",
+}
+"""What a replayed change gives per step, by what its interval leaves open."""
+
+CHANGES = {
+    "without-lateness": "rank {{ value }} on time",
+    "restore-link": "the link of rank {{ value }} as fast as its peers",
+    "without-calls": "without {{ value }}",
+    "gradient-sync": "gradients reduced once per step ({{ value }})",
+    "gradient-bits": "gradients sent as bf16 ({{ value | replace('16 ', '') }})",
+}
+"""Changes that no single setting makes; settings are named as users write them."""
+
+WHATIF = {
+    "saves": "{{ change }} would save {{ middle_ns | about }} per step",
+    "may-save": "{{ change }} may save up to {{ high_ns | about }} per step, or nothing",
+    "none": "Nothing that was replayed saves time for sure: leave the settings",
+    "now": "Now {{ step_ns | about }} per step; replayed under each change:",
+    "unknown": "not known: the trace does not part the calls' latency from their bytes' time",
+    "extrapolated": "calls over twice as large as any seen",
+    "off": "Replaying the unchanged step misses it by {{ off | pct }}.",
+}
+"""Predictions: ``would`` only where the interval leaves out zero."""
+
+STATES = {
+    "sure": "{% if probability %}The cause is real with {{ probability | pct }}"
+    "{% else %}Recorded{% endif %}",
+    "probable": "Probable: the cause is real with {{ probability | pct }}",
+    "unknown-cost": "Real with {{ probability | pct }}; the cost is uncertain",
+    "healthy": "Healthy",
+    "lossy": "Time is lost, its cause is unknown",
+    "inconclusive": "Cannot tell",
+}
+"""How sure a verdict is, by its kind, above the title."""
+
+COMPARED = {
+    "differs": "{{ run }} is {{ share | pct }} {{ 'slower' if slower else 'faster' }} than "
+    "{{ base }}{% if because %}, because {{ because }}{% endif %}.",
+    "same": "{{ run }} and {{ base }} take the same time: {{ step_ns | about }} per step.",
+    "unknown": "{{ run }} against {{ base }}: too few steps to compare "
+    "({{ steps }}; {{ needed }} needed).",
+    "fastest": "{{ run }} is fastest: {{ step_ns | about }} per step, {{ ratio | num }} times as "
+    "fast as {{ last }}.",
+    "none-fastest": "No run is fastest beyond noise: {{ run }} takes {{ step_ns | about }} per "
+    "step, {{ last }} {{ last_ns | about }}.",
+    "wait": "ranks wait {{ ns | about }} {{ more }} per step{% if rank is not none %} "
+    "(rank {{ rank }} is last most){% endif %}",
+    "transfer": "exposed transfers take {{ ns | about }} {{ more }} per step",
+    "comm": "exposed communication takes {{ ns | about }} {{ more }} per step",
+    "compute": "compute takes {{ ns | about }} {{ more }} per step",
+    "memory": "memory copies take {{ ns | about }} {{ more }} per step",
+    "other": "other device work takes {{ ns | about }} {{ more }} per step",
+    "idle": "the device idles {{ ns | about }} {{ more }} per step",
+}
+"""A comparison: its headline, and what differs by kind of time."""
+
+
 def say(texts: dict[str, str], code: str, values: dict[str, Any]) -> str:
     """The text of ``code`` with its values. Raises KeyError for a code without words."""
     return render_lines(texts[code], values)

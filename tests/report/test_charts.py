@@ -8,18 +8,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.report.charts.busbw import CallGroup, Fit, bench_plot, busbw_plot
-from advisor.report.charts.columns import step_columns
-from advisor.report.charts.dots import StepTime, step_times
-from advisor.report.charts.heatmap import lateness_level, lateness_map, shortfall_level
-from advisor.report.charts.ring import ring_drawing
-from advisor.report.charts.savings import Saving, savings_bars
+from advisor.metrics.timeline.parts import KINDS as MEASURED
+from advisor.metrics.timeline.parts import Parts
+from advisor.report.charts import draw
+from advisor.report.charts.heatmap import late_level, shortfall_level
 from advisor.report.charts.scale import Scale
-from advisor.report.charts.scene import KINDS, Dot, Line, Rect, Text
-from advisor.report.charts.stacked import Bar, stacked_bars
-from advisor.report.charts.timeline import RankLane, Span, timeline
+from advisor.report.charts.scene import Dot, Line, Rect, Text
+from advisor.report.figures import (
+    KINDS,
+    Bar,
+    BusBandwidth,
+    CallGroup,
+    Dots,
+    Fit,
+    GainBar,
+    HeatMap,
+    RankLane,
+    Span,
+    StackedBars,
+    StepBar,
+    StepColumns,
+    StepTime,
+    Timeline,
+)
 from advisor.report.numbers import decimals
-from advisor.report.sections.breakdown_title import ranks_title
+from advisor.report.sections import steps
 from advisor.report.sections.collective_limits import curve_words
 
 values = st.floats(min_value=1e-3, max_value=1e12)
@@ -45,7 +58,7 @@ def test_neighbouring_ticks_have_different_labels(low: float, width: float) -> N
 
 @given(st.lists(parts, min_size=1, max_size=30))
 def test_parts_fill_their_bar_without_gap_or_overlap(bars: list[dict[str, float]]) -> None:
-    scene = stacked_bars([Bar(f"rank {i}", bar) for i, bar in enumerate(bars)])
+    scene = draw(StackedBars([Bar(f"rank {i}", bar) for i, bar in enumerate(bars)]))
     longest = max(sum(bar.values()) for bar in bars)
     rows: dict[float, list[Rect]] = {}
     for mark in scene.marks:
@@ -60,17 +73,18 @@ def test_parts_fill_their_bar_without_gap_or_overlap(bars: list[dict[str, float]
 
 
 @given(st.lists(parts, min_size=1, max_size=60))
-def test_columns_stand_on_the_axis_and_stay_in_the_plot(steps: list[dict[str, float]]) -> None:
-    scene = step_columns([Bar(str(i), step) for i, step in enumerate(steps)])
+def test_columns_stand_on_the_axis_and_stay_in_the_plot(each: list[dict[str, float]]) -> None:
+    scene = draw(StepColumns([Bar(str(i), step) for i, step in enumerate(each)]))
     rects = [mark for mark in scene.marks if isinstance(mark, Rect)]
     assert all(0 <= rect.x <= rect.x + rect.width <= 100.001 for rect in rects)
     assert all(rect.height >= 0 for rect in rects)
-    assert min(rect.y for rect in rects) == pytest.approx(24)
-    assert max(rect.y + rect.height for rect in rects) == pytest.approx(144)
+    assert min(rect.y for rect in rects) == pytest.approx(20)
+    assert max(rect.y + rect.height for rect in rects) == pytest.approx(110)
 
 
 def test_an_empty_or_idle_run_draws_axes_only() -> None:
-    for scene in (stacked_bars([]), step_columns([]), stacked_bars([Bar("rank 0", {})])):
+    for spec in (StackedBars([]), StepColumns([]), StackedBars([Bar("rank 0", {})])):
+        scene = draw(spec)
         assert not [mark for mark in scene.marks if isinstance(mark, Rect)]
 
 
@@ -80,7 +94,7 @@ def test_timeline_clips_at_its_ends_and_keeps_lanes_apart() -> None:
         [Span("compute", -50, 30), Span("wait", 20, 60), Span("transfer", 60, 900)],
         culprit=True,
     )
-    scene = timeline([lane], length_ns=100, from_ns=0, since="a step")
+    scene = draw(Timeline([lane], 100, 0, "a step"))
     compute, wait, transfer = (mark for mark in scene.marks if isinstance(mark, Rect))
     assert (compute.x, compute.width) == (0, 30)
     assert (wait.x, wait.width) == (20, 40)
@@ -89,20 +103,39 @@ def test_timeline_clips_at_its_ends_and_keeps_lanes_apart() -> None:
 
 
 @given(st.floats(min_value=0, max_value=1e9), st.floats(min_value=1, max_value=1e9))
-def test_lateness_colours_are_symmetric_and_monotone(value: float, full: float) -> None:
-    late, early = lateness_level(value, full), lateness_level(-value, full)
-    assert late.replace("late", "early") == early
-    assert lateness_level(full, full) == "late4"
-    assert lateness_level(full * 0.01, full) == ""
-    assert lateness_level(None, full) == ""
+def test_heat_is_monotone_and_nothing_near_zero(value: float, full: float) -> None:
+    assert late_level(value, full) <= late_level(value * 2, full)
+    assert late_level(full, full) == "late4"
+    assert late_level(full * 0.01, full) == ""
 
 
-def test_equal_cells_of_the_heat_map_are_drawn_once() -> None:
-    scene = lateness_map(
-        [0, 1], [[9.0] * 50, [0.0] * 50], full_ns=9, first_label="a", last_label="b"
-    )
-    cells = [m for m in scene.marks if isinstance(m, Rect) and m.kind != "cell-ground"]
-    assert [(cell.x, cell.width, cell.kind) for cell in cells] == [(0, 100, "late4")]
+def test_equal_cells_of_the_heat_map_are_drawn_once_and_culprits_are_named() -> None:
+    rows = [f"rank {rank}" for rank in range(64)]
+    cells = [[9.0 if rank == 37 else 0.0] * 50 for rank in range(64)]
+    steps = [str(step) for step in range(50)]
+    scene = draw(HeatMap(rows, steps, cells, 9, "step", strong=frozenset({37})))
+    drawn = [m for m in scene.marks if isinstance(m, Rect) and m.kind != "cell-ground"]
+    assert [(cell.x, cell.width, cell.kind) for cell in drawn] == [(0, 100, "late4")]
+    labels = {label.text: label for label in scene.row_labels}
+    assert labels["rank 37"].kind == "label strong"
+    ys = sorted(label.y for label in scene.row_labels)
+    assert all(low + 12 <= high for low, high in itertools.pairwise(ys)), "names over one another"
+
+
+def test_what_could_go_ends_with_its_kind_or_with_the_step() -> None:
+    parts_ns = {"compute": 50.0, "wait": 30.0, "idle": 20.0}
+    for gain, ends_at in ((20.0, 80), (40.0, 100)):
+        scene = draw(StepBar(parts_ns, "wait", (10.0, gain, gain + 5), "mark"))
+        (mark,) = (m for m in scene.marks if isinstance(m, Rect) and m.kind == "could-go")
+        assert mark.x + mark.width == pytest.approx(ends_at)
+        assert mark.width == pytest.approx(gain)
+
+
+def test_a_gain_that_may_be_nothing_is_not_filled() -> None:
+    sure, perhaps = (draw(GainBar(low, 5, 8, 10, "sev-info", "words")) for low in (2, 0))
+    assert [m.kind for m in sure.marks if isinstance(m, Rect)] == ["sev-info"]
+    assert [m.kind for m in perhaps.marks if isinstance(m, Rect)] == ["sev-info open"]
+    assert any(isinstance(m, Line) for m in sure.marks)
 
 
 @pytest.mark.parametrize(
@@ -113,57 +146,32 @@ def test_links_darken_with_what_is_missing(ratio: float, level: str) -> None:
     assert shortfall_level(ratio) == level
 
 
-def test_ring_is_closed_and_the_slow_edge_is_widest() -> None:
-    names = {rank: f"rank {rank}" for rank in range(4)}
-    scene = ring_drawing([0, 2, 1, 3], {(2, 1): 8e6, (3, 0): 2e6}, names, caption="Channel 0")
-    lines = [mark for mark in scene.marks if isinstance(mark, Line)]
-    assert [line.kind for line in lines] == ["edge edge0", "edge edge4", "edge edge0", "edge edge1"]
-    assert (lines[0].x1, lines[0].y1) == (lines[-1].x2, lines[-1].y2)
-    words = [m.text for m in scene.marks if isinstance(m, Text)]
-    assert words == ["Channel 0", "8 ms", "2 ms", "0", "2", "1", "3"]
-
-
 def test_busbw_curve_is_the_fit_and_saturates_at_the_bandwidth() -> None:
     # alpha 1 us, beta 0.1 ns/B over 4 ranks: k = 6, m = 1.5, bus factor 1.5.
     fit = Fit(1000, 0.1, 6, 1.5, 1.5, 40_000, 1e9)
     # At n* = k alpha / (m beta) latency and transfer are equal: half of the limit of 10 GB/s.
     assert fit.busbw_gbps(40_000) == pytest.approx(5)
     assert fit.busbw_gbps(1e12) == pytest.approx(10, rel=1e-4)
-    scatter, histogram = busbw_plot(
-        [CallGroup(1e4, 2.0, 10, 5e4), CallGroup(1e6, 9.0, 30, 3e6)], fit, None
-    )
+    groups = [CallGroup(1e4, 2.0, 10, 5e4), CallGroup(1e6, 9.0, 30, 3e6)]
+    scatter = draw(BusBandwidth(groups, fit))
     dots = [mark for mark in scatter.marks if isinstance(mark, Dot)]
     assert dots[0].x < dots[1].x
     assert dots[0].y > dots[1].y
-    bars = [mark.title for mark in histogram.marks if isinstance(mark, Rect)]
-    assert any("25 % of calls" in title for title in bars)
-    assert any("75 % of calls" in title for title in bars)
 
 
-def test_savings_and_step_times_keep_their_whiskers_in_the_plot() -> None:
-    savings = savings_bars(
-        [
-            Saving("1", 20e6, 5e6, 60e6, "critical", "20 ms (5–60)"),
-            Saving("2", 1e6, None, None, "info", "1 ms"),
-        ]
-    )
-    times = step_times(
-        [StepTime("a", 90e6, 70e6, 140e6), StepTime("b", 100e6)],
-        band_ns=(95e6, 105e6),
-        baseline_ns=100e6,
-    )
-    for scene in (savings, times):
-        for mark in scene.marks:
-            if isinstance(mark, Line):
-                assert 0 <= mark.x1 <= 100
-                assert 0 <= mark.x2 <= 100
+def test_step_times_keep_their_whiskers_in_the_plot() -> None:
+    times = [StepTime("a", 90e6, 70e6, 140e6), StepTime("b", 100e6)]
+    for mark in draw(Dots(times, 100e6, (95e6, 105e6))).marks:
+        if isinstance(mark, Line):
+            assert 0 <= mark.x1 <= 100
+            assert 0 <= mark.x2 <= 100
 
 
 def test_labels_of_dots_stay_whole_in_the_narrowest_picture() -> None:
     long = "strategy=ddp-fp16, bucket_cap_mb=1, static_graph=True, GLOO_SOCKET_IFNAME=lo,lo"
     labels = ["a", "bucket_cap_mb=25", "strategy=ddp-fp16, bucket_cap_mb=10", long]
     times = [StepTime(label, step * 1e6) for label in labels for step in range(100, 200, 7)]
-    scene = step_times(times, band_ns=None, baseline_ns=None)
+    scene = draw(Dots(times))
     dots = {mark.title for mark in scene.marks if isinstance(mark, Dot)}
     texts = [m for m in scene.marks if isinstance(m, Text) and m.kind.startswith("label")]
     texts = [mark for mark in texts if mark.text.endswith(" ms")]
@@ -179,7 +187,7 @@ def test_labels_of_dots_stay_whole_in_the_narrowest_picture() -> None:
 def test_a_long_label_stands_over_its_dot_where_the_picture_is_wide() -> None:
     long = "bucket_cap_mb=25, gradient_as_bucket_view=True, static_graph=True"
     times = [StepTime(long, step * 1e6) for step in (100, 110, 125, 150, 175, 190, 200)]
-    scene = step_times(times, band_ns=None, baseline_ns=None)
+    scene = draw(Dots(times))
     texts = [m for m in scene.marks if isinstance(m, Text) and m.kind == "label"]
     dots = [mark for mark in scene.marks if isinstance(mark, Dot)]
     for text, dot in zip([m for m in texts if m.text.endswith(" ms")], dots, strict=True):
@@ -208,7 +216,7 @@ def test_the_chosen_label_keeps_its_unit_though_it_is_bold() -> None:
     for step in range(90, 200, 7):
         times = [StepTime(label, step * 1e6, chosen=True) for label in labels]
         rest = [StepTime("a", 90e6), StepTime("b", 200e6)]
-        scene = step_times([*times, *rest], band_ns=None, baseline_ns=None)
+        scene = draw(Dots([*times, *rest]))
         texts = [m for m in scene.marks if isinstance(m, Text) and m.kind == "label strong"]
         assert len(texts) == len(labels)
         for mark in texts:
@@ -220,7 +228,7 @@ def test_the_chosen_label_keeps_its_unit_though_it_is_bold() -> None:
 
 def test_a_benchmark_alone_is_drawn_with_its_sizes_on_the_axis() -> None:
     sizes = [(2.0**power, 40.0 * power) for power in range(10, 20)]
-    scene = bench_plot([CallGroup(size, gbps, 1, 0.0) for size, gbps in sizes], None)
+    scene = draw(BusBandwidth([CallGroup(size, gbps, 1, 0.0) for size, gbps in sizes]))
     dots = [mark for mark in scene.marks if isinstance(mark, Dot)]
     assert [dot.x for dot in dots] == sorted(dot.x for dot in dots)
     assert [dot.y for dot in dots] == sorted((dot.y for dot in dots), reverse=True)
@@ -235,56 +243,51 @@ def test_labels_of_spans_that_run_at_once_are_not_written_over_one_another() -> 
         Span("transfer", 100, 1000, "reduce_scatter 1.05 MB", culprit=True),
         Span("compute", 0, 1000, "4 ms"),
     ]
-    scene = timeline([RankLane(0, spans)], length_ns=1000, from_ns=0, since="the crop")
+    scene = draw(Timeline([RankLane(0, spans)], 1000, 0, "the crop"))
     written = [mark.text for mark in scene.marks if isinstance(mark, Text) and " on-" in mark.kind]
     assert sorted(written) == ["4 ms", "reduce_scatter 1.05 MB"]
 
 
 def test_a_long_name_of_a_limit_is_left_to_the_note_where_it_has_no_room() -> None:
     group = CallGroup(1e6, 10.0, 1, 1e6)
-    scene = bench_plot([group], None, 300.0, ceiling="links of one A100 SXM 40GB, data sheet")
+    scene = draw(BusBandwidth([group], None, 300.0, "links of one A100 SXM 40GB, data sheet"))
     shown = {mark.text: mark.kind for mark in scene.marks if isinstance(mark, Text)}
     assert shown["links of one A100 SXM 40GB, data sheet 300 GB/s"] == "label wide-only"
     assert shown["300 GB/s"] == "label narrow-only"
-    scene = bench_plot([group], None, 300.0, ceiling="data sheet")
+    scene = draw(BusBandwidth([group], None, 300.0, "data sheet"))
     shown = {mark.text: mark.kind for mark in scene.marks if isinstance(mark, Text)}
     assert shown["data sheet 300 GB/s"] == "label"
 
 
-def _rank(rank: int, **parts: float) -> dict[str, float]:
-    kinds = dict.fromkeys(KINDS, 0.0)
-    return {**kinds, **parts, "rank": rank, "window_ns": 100.0}
+def _rank(rank: int, **parts: float) -> Parts:
+    return Parts(rank, 100.0, {**dict.fromkeys(MEASURED, 0.0), **parts})
 
 
 @pytest.mark.parametrize(
     ("by_rank", "title"),
     [
         (
-            [_rank(0, transfer=10, wait=40), _rank(1, transfer=10, wait=38)],
-            "Waiting for other ranks takes up to 40 % of the step (rank 0)",
-        ),
-        (
             [_rank(0, transfer=40, wait=5), _rank(1, transfer=44, wait=4)],
-            "Communication that nothing hides takes up to 48 % of the step (rank 1)",
+            "Exposed communication takes 45 % (rank 0) to 48 % (rank 1) of the step",
         ),
         (
             [_rank(0, comm=6, **{"idle-host": 70, "idle-gap": 5})],
-            "The device idles for up to 75 % of the step (rank 0)",
+            "The device idles 75 % of the step on every rank",
         ),
         (
             [_rank(0, wait=40), _rank(1, wait=20)],
-            "Rank 0 waits 40 ns per step for others, rank 1 only 20 ns",
+            "Rank 0 waits 40 ns per step for others, rank 1 20 ns",
         ),
-        (
-            [_rank(0, transfer=50, wait=9), _rank(1, transfer=50, wait=3)],
-            "Communication that nothing hides takes up to 59 % of the step (rank 0)",
-        ),
+        ([_rank(0, compute=99), _rank(1, compute=100)], "Every rank computes nearly all"),
     ],
 )
-def test_the_title_over_the_ranks_names_what_takes_most(
-    by_rank: list[dict[str, float]], title: str
-) -> None:
-    assert ranks_title(by_rank, 0.5) == title
+def test_the_title_over_the_ranks_names_what_takes_most(by_rank: list[Parts], title: str) -> None:
+    assert steps._title(by_rank).startswith(title)
+
+
+def test_of_many_ranks_the_culprit_best_median_and_worst_are_drawn() -> None:
+    bars = steps._four([_rank(rank, wait=rank) for rank in range(64)], 5)
+    assert [bar.label for bar in bars] == ["culprit 5", "best 0", "median 32", "worst 63"]
 
 
 def test_a_curve_that_misses_its_points_is_called_a_rough_guide() -> None:
@@ -302,7 +305,7 @@ def test_the_axis_of_step_times_says_that_it_leaves_out_zero_only_where_it_does(
 ) -> None:
     # GIVEN trials that scatter little, and by more than they take
     times = [StepTime("a", 10e6, 10e6 - spread, 10e6 + spread)]
-    scene = step_times(times, band_ns=None, baseline_ns=None)
+    scene = draw(Dots(times))
     texts = [mark.text for mark in scene.marks if isinstance(mark, Text)]
     left_out = any("does not start at zero" in text for text in texts)
     assert left_out == (spread < 10e6)

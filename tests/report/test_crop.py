@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from advisor.report.charts import draw
 from advisor.report.charts.scene import Rect
-from advisor.report.charts.timeline import RankLane, Span, timeline
 from advisor.report.crop import figure
+from advisor.report.figures import RankLane, Span, Timeline
 from tests.report.support import MS, RUN, make_report, make_store
 
 
@@ -25,10 +26,11 @@ def test_transfer_under_compute_is_drawn_as_hidden() -> None:
             )
         made = figure(store, finding)
     assert made is not None
+    assert made.drawing is not None
     assert ("hidden-comm", "hidden communication") in made.legend
     drawn = [
         mark.title.removeprefix("rank 2: ").split(", all_reduce")[0]
-        for mark in made.scenes[0].marks
+        for mark in draw(made.drawing).marks
         if isinstance(mark, Rect)
         and mark.title.startswith("rank 2:")
         and "all_reduce" in mark.title
@@ -48,6 +50,6 @@ def test_hidden_and_exposed_of_one_stretch_do_not_cover_one_another(filled: floa
         Span("transfer", 0, 100, folded=True, filled=1 - filled),
         Span("hidden-comm", 0, 100, folded=True, filled=filled),
     ]
-    scene = timeline([RankLane(0, spans)], length_ns=100, from_ns=0, since="the crop")
+    scene = draw(Timeline([RankLane(0, spans)], 100, 0, "the crop"))
     exposed, hidden = (mark for mark in scene.marks if isinstance(mark, Rect))
     assert hidden.y + hidden.height == pytest.approx(exposed.y)

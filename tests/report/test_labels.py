@@ -14,7 +14,7 @@ def test_regions_of_several_recordings_are_told_apart_by_name() -> None:
         text = run.render("html")
     names = re.findall(r'role="region" aria-label="([^"]+)"', text)
     assert len(names) == len(set(names))
-    named = [name for name in names if name.startswith("Data: NCCL built one ring for 2 channels")]
+    named = [name for name in names if name.startswith("NCCL built one ring for 2 channels")]
     assert len(named) == 2
     assert all(name.endswith((" (v2.21-one-nic)", " (v2.27-groups)", " (v2.10-sockets)"))
                for name in named)  # fmt: skip

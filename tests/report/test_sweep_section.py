@@ -8,9 +8,7 @@ import re
 import pytest
 
 from advisor.report import render
-from advisor.report.charts.effects import Share, share_bars
-from advisor.report.charts.frontier import Outcome, time_against_memory
-from advisor.report.charts.scene import Dot, Line, Rect
+from advisor.report.figures import Dots
 from advisor.report.sections import sweep, sweep_trials
 from tests.report.support import RUN, add_everything, make_report, make_store
 
@@ -31,13 +29,12 @@ def section(text: str) -> str:
     return found[0]
 
 
-def test_trials_effects_pairs_and_frontier_are_drawn() -> None:
+def test_trials_effects_pairs_and_frontier_are_shown() -> None:
     text = section(page())
-    assert {"trials", "effects", "interactions", "frontier"} <= set(
-        re.findall(r'id="([a-z]+)"', text)
-    )
-    assert "bucket_cap_mb=25: 6 % shorter" in text
-    assert "NCCL_ALGO=Tree: 5 % longer" in text
+    assert {"trials", "effects", "frontier"} <= set(re.findall(r'id="([a-z]+)"', text))
+    assert "bucket_cap_mb=25 moves the step most: 6" in text
+    assert re.search(r"NCCL_ALGO=Tree</td><td[^>]*>5.% longer", text)
+    assert "with <code>NCCL_ALGO=Tree</code>, beyond both" in text
     assert "2 settings trade time against memory" in text
 
 
@@ -100,7 +97,7 @@ def test_what_a_modelled_setting_costs_is_told_from_nothing(step: int, said: str
 def test_steps_of_an_emulated_job_are_not_called_measured() -> None:
     with make_store() as store:
         add_everything(store)
-        assert "Measured. Each dot" in render(make_report(), store, "html")
+        assert "Measured. Dots are" in render(make_report(), store, "html")
         store.con.execute("UPDATE trial SET origin = 'emulated' WHERE origin = 'measured'")
         text = section(render(make_report(), store, "html"))
     assert "Measured." not in text
@@ -119,10 +116,10 @@ def test_drift_of_the_machine_moves_no_dot() -> None:
     trials = [row(0, 100), row(1, 90, '{"a": 1}'), row(2, 100), row(3, 150), row(4, 200)]
     trials += [row(5, 180, '{"a": 1}'), row(6, 200)]
     figure = sweep_trials.measured(trials, {}, "")
-    dots = [m for scene in figure.scenes for m in scene.marks if isinstance(m, Dot)]
+    assert isinstance(figure.drawing, Dots)
     # THEN one dot for it, a tenth below the one of the present settings (150 ms)
-    assert [dot.title for dot in dots] == [
-        "present settings (5 trials): 150 ms", "a=1 (2 trials): 135 ms",
+    assert [(dot.label, round(dot.step_ns / 1e6)) for dot in figure.drawing.times] == [
+        ("present settings (5 trials)", 150), ("a=1 (2 trials)", 135),
     ]  # fmt: skip
 
 
@@ -136,7 +133,7 @@ def test_a_sweeps_page_is_about_the_sweep_and_claims_no_findings_gain() -> None:
         text = render(report.model_copy(update={"verdict": kept}), store, "html")
     head = text[text.index("<header>") : text.index("</header>")]
     assert "No measurable gain" in head and "can be won back" not in head
-    assert text.index('<section id="sweep"') < text.index('<section id="findings"')
+    assert text.index('<section id="sweep"') < text.index('<section id="steps"')
 
 
 def test_without_trials_there_is_no_section() -> None:
@@ -144,58 +141,15 @@ def test_without_trials_there_is_no_section() -> None:
         assert sweep.build(store, RUN) is None
 
 
-def test_bars_point_to_the_side_of_their_sign_and_are_as_long_as_it() -> None:
-    scene = share_bars([Share("a=1", -0.10), Share("b=2", 0.05)], title="%", error=0.02)
-    bars = {mark.kind: mark for mark in scene.marks if isinstance(mark, Rect)}
-    zero = next(m.x1 for m in scene.marks if isinstance(m, Line) and m.kind == "axis" and m.x1)
-    shorter, longer, band = bars["early4"], bars["late4"], bars["band"]
-    assert abs(shorter.x + shorter.width - zero) < 1e-9 and abs(longer.x - zero) < 1e-9
-    assert abs(shorter.width - 2 * longer.width) < 1e-9
-    assert abs(band.x + band.width / 2 - zero) < 1e-9
-
-
-def test_the_frontier_joins_what_nothing_beats() -> None:
-    scene = time_against_memory(
-        [Outcome("a", 90, 300, True), Outcome("b", 100, 200, True), Outcome("c", 110, 310, False)]
-    )
-    dots = [mark for mark in scene.marks if isinstance(mark, Dot)]
-    assert [dot.kind for dot in dots] == ["dot chosen", "dot chosen", "dot open"]
-    assert dots[0].x < dots[1].x < dots[2].x
-    # Less memory is lower on the page; the two legs meet the two dots.
-    assert dots[1].y > dots[0].y
-    legs = [mark for mark in scene.marks if isinstance(mark, Line) and mark.kind == "curve"]
-    assert (legs[0].x1, legs[0].y1) == (dots[0].x, dots[0].y)
-    assert (legs[-1].x2, legs[-1].y2) == (dots[1].x, dots[1].y)
-
-
-def test_the_frontier_calls_fastest_only_what_is_beyond_the_noise() -> None:
-    def points(fastest: bool, confirmed: bool = True, mb: int = 900) -> dict[str, object]:
+def test_the_frontier_says_whether_fresh_pairs_confirmed_it() -> None:
+    def points(confirmed: bool) -> dict[str, object]:
         step = {"step_ns": 90_000_000, "peak_memory_bytes": 800_000_000, "on_frontier": True}
-        other = {"step_ns": 91_000_000, "peak_memory_bytes": mb * 1_000_000, "on_frontier": False}
-        return {
-            "frontier": [
-                {"settings": "a=1", "fastest": fastest, "confirmed": confirmed, **step},
-                {"settings": "b=1", "fastest": False, "confirmed": True, **other},
-            ]
-        }
+        other = {"step_ns": 91_000_000, "peak_memory_bytes": 900_000_000, "on_frontier": False}
+        one = {"settings": "a=1", "fastest": True, "confirmed": confirmed, **step}
+        return {"frontier": [one, {"settings": "b=1", **other}]}
 
-    sure = page(points(True))
-    assert "a=1 is the fastest and needs the least memory" in sure
-    assert "Confirmed in fresh pairs: a=1 only." in sure
-    assert "Not confirmed." not in sure
-    # AND what the fresh pairs did not confirm is not called so beside a verdict to leave it
-    unsure = page(points(True, confirmed=False))
-    assert "is the fastest" not in unsure
-    assert "Not confirmed." in unsure
-    assert "a=1 looked fastest in the search, not confirmed, and needs the least memory" in unsure
-    within = page(points(False))
-    assert "is the fastest" not in within
-    assert "a=1 needs the least memory, and nothing is faster by more than the noise" in within
-    # AND of runs that need as much nothing is said to need the least
-    alike = page(points(False, mb=801))
-    assert "needs the least" not in alike
-    assert "Nothing is faster by more than the noise, and all need about as much memory" in alike
-    assert "a=1 is the fastest and all need about as much memory" in page(points(True, mb=801))
+    assert "Not confirmed in fresh pairs." not in page(points(True))
+    assert "Not confirmed in fresh pairs." in page(points(False))
 
 
 def test_a_failed_trial_says_why_and_where_its_log_is() -> None:

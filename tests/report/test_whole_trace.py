@@ -12,8 +12,8 @@ def test_a_whole_trace_beside_a_run_with_steps_has_none_to_count() -> None:
     report.runs.append(
         report.runs[0].model_copy(update={"run": "other", "step_source": "whole-trace"})
     )
-    tables = dict(quality.build(report, None).data["tables"])
-    runs = tables["Runs"]
+    runs = quality.build(report, None, {}).figures[0].table
+    assert runs is not None
     assert "median step or whole trace" in runs.columns
     assert [row[3:5] for row in runs.rows] == [[5, 0], ["–", "–"]]
     html = render(report, None, "html")

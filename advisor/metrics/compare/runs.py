@@ -11,6 +11,7 @@ from advisor.metrics.compare import figures as compare
 from advisor.metrics.compare.figures import OperatorChange, RunFigures
 from advisor.metrics.compare.significance import Difference, difference
 from advisor.metrics.models.theory import Theory, theory
+from advisor.metrics.timeline.parts import Parts, by_run
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,14 @@ class Comparison:
     """``runs`` with the base first; ``differences`` and ``operators`` are of the others.
 
     A run without recorded operators is not in ``operators``; one with none changed has no rows.
+    ``parts``: where the recorded step of each goes.
     """
 
     runs: list[RunFigures]
     theories: list[Theory | None]
     differences: list[Difference] = field(default_factory=list)
     operators: dict[str, list[OperatorChange]] = field(default_factory=dict)
+    parts: dict[str, Parts] = field(default_factory=dict)
 
     @property
     def base(self) -> RunFigures:
@@ -79,4 +82,5 @@ def comparison(
             for row in others
             if (changed := compare.operators(con, base.run, row.run, limit=operators)) is not None
         },
+        parts=by_run(con, [row.run for row in found]),
     )

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from advisor.report import numbers
 from advisor.report.charts.axis import left_axis
 from advisor.report.charts.scale import Scale
-from advisor.report.charts.scene import KINDS, Line, Rect, Scene, Text
-from advisor.report.charts.stacked import Bar
+from advisor.report.charts.scene import Line, Rect, Scene, Text
+from advisor.report.figures import KINDS, StepColumns
 
 MAX_COLUMNS = 60
-_TOP, _BOTTOM = 24, 144
+_TOP, _BOTTOM = 20, 110
 
 
-def step_columns(columns: Sequence[Bar], *, longest_ns: float = 0.0) -> Scene:
-    """Columns from zero in ms; at most :data:`MAX_COLUMNS`, so fold longer runs before.
-
-    ``longest_ns`` widens the scale, so that pictures of several runs can be compared.
-    """
-    highest = (
-        max(longest_ns, max((sum(column.parts_ns.values()) for column in columns), default=0.0))
-        or 1.0
-    )
+def step_columns(spec: StepColumns) -> Scene:
+    """Columns from zero in ms; at most :data:`MAX_COLUMNS`, so fold longer runs before."""
+    columns = spec.bars
+    highest = max([spec.longest_ns, *(sum(column.parts_ns.values()) for column in columns)]) or 1.0
     height = Scale(0, highest, _BOTTOM, _TOP)
-    scene = Scene(height=_BOTTOM + 40, margin=48)
+    scene = Scene(height=_BOTTOM + 36, margin=48)
     left_axis(scene, height, title="ms", divisor=1e6)
     pitch = 100 / max(len(columns), 5)
     every = max(1, len(columns) // 10)
@@ -46,5 +39,5 @@ def step_columns(columns: Sequence[Bar], *, longest_ns: float = 0.0) -> Scene:
         if column.emphasis:
             scene.marks.append(Text(x + pitch / 2, y - 4, "worst", "tick strong", "middle"))
     scene.marks.append(Line(0, _BOTTOM, 100, _BOTTOM, "axis"))
-    scene.marks.append(Text(50, _BOTTOM + 32, "step", "axis-title", "middle"))
+    scene.marks.append(Text(50, _BOTTOM + 30, "step", "axis-title", "middle"))
     return scene

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from advisor.report import numbers
 from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis
 from advisor.report.charts.scale import Scale
 from advisor.report.charts.scene import Dot, Line, Rect, Scene, Text
+from advisor.report.figures import Dots
 
 _PITCH = 30
 # The picture where that is narrowest, px, and widths of characters in it (12 px DejaVu Sans, which
@@ -20,18 +19,6 @@ _NARROW_PX, _WIDE_PX, _CAPITAL_PX, _OTHER_PX = 4.8, 11.0, 9.0, 7.6
 _BOLD = 1.12
 
 Anchor = Literal["start", "middle", "end"]
-
-
-@dataclass(frozen=True)
-class StepTime:
-    """One setting's step time in ns with its interval; ``chosen`` stands out."""
-
-    label: str
-    step_ns: float
-    low_ns: float | None = None
-    high_ns: float | None = None
-    chosen: bool = False
-    guess: bool = False
 
 
 def _width(text: str, *, strong: bool) -> float:
@@ -70,14 +57,9 @@ def _place(x: float, width: float) -> tuple[float, Anchor]:
     return min(max(x, width / 2), 100 - width / 2), "middle"
 
 
-def step_times(
-    times: Sequence[StepTime],
-    *,
-    band_ns: tuple[float, float] | None,
-    baseline_ns: float | None,
-    what: str = "step time",
-) -> Scene:
+def step_times(spec: Dots) -> Scene:
     """One row per setting; the shaded band is the noise within which nothing has changed."""
+    times, band_ns, baseline_ns = spec.times, spec.band_ns, spec.baseline_ns
     ends = [value for time in times for value in (time.step_ns, time.low_ns, time.high_ns) if value]
     ends += [*(band_ns or ()), *([baseline_ns] if baseline_ns else [])]
     low, high = min(ends), max(ends)
@@ -90,7 +72,7 @@ def step_times(
     if band_ns is not None:
         left, right = scale(band_ns[0]), scale(band_ns[1])
         scene.marks.append(Rect(left, 0, right - left, bottom, "band", "baseline ± 2 σ"))
-    title = f"{what}, ms" + (" (axis does not start at zero)" if start > 0 else "")
+    title = f"{spec.what}, ms" + (" (axis does not start at zero)" if start > 0 else "")
     scene.marks += bottom_axis(scale, top=0, bottom=bottom, title=title, divisor=1e6)
     if baseline_ns is not None:
         scene.marks.append(Line(scale(baseline_ns), 0, scale(baseline_ns), bottom, "star"))

@@ -1,92 +1,82 @@
-"""Grids of cells: lateness of ranks over calls, and bandwidth missing between places."""
+"""Grids of cells: ranks over steps, and bandwidth missing between locations."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from advisor.report import numbers
 from advisor.report.charts.scene import Rect, RowLabel, Scene, Text
 from advisor.report.clean import shorten_middle
+from advisor.report.figures import HeatMap, Matrix
 
-# Four strengths each way of zero; CSS gives 'late1'..'late4' and 'early1'..'early4' their fills.
+# Four strengths; CSS gives 'late1'..'late4' their fills.
 LEVELS = 4
 # Pixels of a letter of a head, of the plot on a telephone, and where heads change to the wide ones.
 _LETTER, _NARROW, _WIDE = 7.0, 224, 480
 _ROW_LETTERS = 14
+_LABEL = 13  # pixels that a row's name needs
 
 
-def lateness_map(
-    ranks: Sequence[int],
-    cells_ns: Sequence[Sequence[float | None]],
-    *,
-    full_ns: float,
-    first_label: str,
-    last_label: str,
-) -> Scene:
-    """Rows are ranks, columns calls in time order; None leaves a cell empty.
-
-    ``full_ns`` is the lateness of the strongest colour. Neighbouring cells of one strength are
-    drawn as one, and cells near zero not at all, which keeps 64 ranks small.
-    """
-    pitch = 18 if len(ranks) <= 24 else 10
-    scene = Scene(height=len(ranks) * pitch + 40, margin=72)
-    columns = max((len(row) for row in cells_ns), default=1) or 1
-    width = 100 / columns
-    scene.marks.append(Rect(0, 0, 100, len(ranks) * pitch, "cell-ground"))
-    for index, (rank, row) in enumerate(zip(ranks, cells_ns, strict=True)):
+def heat_map(spec: HeatMap) -> Scene:
+    """Rows with a cell per column; neighbours of one strength are drawn as one, zero not at all."""
+    pitch = 18 if len(spec.rows) <= 16 else 10 if len(spec.rows) <= 32 else 6
+    bottom = len(spec.rows) * pitch
+    scene = Scene(height=bottom + 40, margin=104)
+    width = 100 / max(len(spec.columns), 1)
+    scene.marks.append(Rect(0, 0, 100, bottom, "cell-ground"))
+    named = _named(spec, pitch)
+    for index, (name, row) in enumerate(zip(spec.rows, spec.cells_ns, strict=True)):
         y = index * pitch
-        if pitch >= 18 or index % 2 == 0:
-            scene.row_labels.append(RowLabel(y + pitch - 4, f"rank {rank}", "label"))
+        if index in named:
+            kind = "label strong" if index in spec.strong else "label"
+            scene.row_labels.append(RowLabel(y + pitch / 2 + 4, name, kind))
+        levels = [late_level(value, spec.full_ns) for value in row]
         start = 0
-        levels = [lateness_level(value, full_ns) for value in row]
         for column in range(1, len(levels) + 1):
             if column < len(levels) and levels[column] == levels[start]:
                 continue
             if levels[start]:
-                known = [value for value in row[start:column] if value is not None]
-                mean = sum(known) / len(known)
-                words = "after" if mean > 0 else "before"
-                title = f"rank {rank}: {numbers.duration(abs(mean))} {words} the median"
-                scene.marks.append(
-                    Rect(
-                        start * width, y, (column - start) * width, pitch - 1, levels[start], title
-                    )
-                )
+                mean = sum(row[start:column]) / (column - start)
+                which = spec.columns[start]
+                if column - start > 1:
+                    which += f" to {spec.columns[column - 1]}"
+                title = f"{name}, {spec.axis} {which}: {numbers.duration(mean)}"
+                x, wide = start * width, (column - start) * width
+                scene.marks.append(Rect(x, y, wide, pitch - 1, levels[start], title))
             start = column
-    bottom = len(ranks) * pitch + 14
-    scene.marks.append(Text(0, bottom, first_label, "tick", "start"))
-    scene.marks.append(Text(100, bottom, last_label, "tick", "end"))
-    scene.marks.append(
-        Text(50, bottom + 18, "collective calls in time order", "axis-title", "middle")
-    )
+    scene.marks.append(Text(0, bottom + 14, spec.columns[0], "tick", "start"))
+    scene.marks.append(Text(100, bottom + 14, spec.columns[-1], "tick", "end"))
+    scene.marks.append(Text(50, bottom + 30, spec.axis, "axis-title", "middle"))
     return scene
 
 
-def lateness_level(value_ns: float | None, full_ns: float) -> str:
-    """The class of a cell: '' near zero or unknown, else 'late1'..'late4' or 'early1'..'early4'."""
-    if value_ns is None or full_ns <= 0:
+def _named(spec: HeatMap, pitch: int) -> set[int]:
+    """Rows with room for their names: the strong ones first, then evenly."""
+    room = -(-_LABEL // pitch)
+    named = set(spec.strong)
+    every = max(room, -(-len(spec.rows) // 16))
+    for index in range(0, len(spec.rows), every):
+        if all(abs(index - other) >= room for other in named):
+            named.add(index)
+    return named
+
+
+def late_level(value_ns: float, full_ns: float) -> str:
+    """The class of a cell: '' near zero, else 'late1'..'late4'."""
+    if full_ns <= 0:
         return ""
     strength = min(LEVELS, int(abs(value_ns) / full_ns * LEVELS + 0.5))
-    if strength == 0:
-        return ""
-    return f"{'late' if value_ns > 0 else 'early'}{strength}"
+    return f"late{strength}" if strength else ""
 
 
-def shortfall_matrix(
-    places: Sequence[str], ratio: Sequence[Sequence[float | None]], text: Sequence[Sequence[str]]
-) -> Scene:
-    """From rows to columns: the measured share of the expected bandwidth, darker when less.
-
-    ``places`` are whole names: labels show both ends of long ones, and the whole when pointed at.
-    """
+def shortfall_matrix(spec: Matrix) -> Scene:
+    """Cells darker the less of the expected is measured; labels show both ends of long names."""
     pitch = 26
-    columns = len(places)
+    columns = len(spec.names)
     width = 100 / columns
-    scene = Scene(height=columns * pitch + 56, margin=104)
+    scene = Scene(height=columns * pitch + 30, margin=104)
     scene.row_labels.append(RowLabel(12, "from \\ to", "tick"))
-    for index, place in enumerate(places):
-        short = shorten_middle(place, _ROW_LETTERS)
-        whole = place if short != place else ""
+    for index, name in enumerate(spec.names):
+        short = shorten_middle(name, _ROW_LETTERS)
+        whole = name if short != name else ""
         scene.row_labels.append(RowLabel(20 + index * pitch + 17, short, "label", whole))
         middle = index * width + width / 2
         wide, narrow = (_head(short, plot / columns) for plot in (_WIDE, _NARROW))
@@ -99,27 +89,27 @@ def shortfall_matrix(
             if not is_thin:
                 scene.marks.append(Text(middle, 12, narrow, "tick narrow-only", "middle"))
         for column in range(columns):
-            value = ratio[index][column]
+            value, text = spec.ratio[index][column], spec.text[index][column]
             kind = "cell-ground" if value is None else shortfall_level(value)
-            title = f"{place} to {places[column]}: {text[index][column] or 'not measured'}"
+            title = f"{name} to {spec.names[column]}: {text or 'not measured'}"
             y = 20 + index * pitch
             scene.marks.append(Rect(column * width, y, width * 0.97, pitch - 2, kind, title))
-            if text[index][column] and columns <= 12:
-                words = text[index][column].split(" ")[0]
+            if text and columns <= 12:
+                words = text.split(" ")[0]
                 scene.marks.append(
                     Text(column * width + width * 0.485, y + 16, words, f"in on-{kind}", "middle")
                 )
     return scene
 
 
-def _head(place: str, room: float) -> str:
-    """A column's head in ``room`` pixels: rows name places in full, and in the same order."""
+def _head(name: str, room: float) -> str:
+    """A column's head in ``room`` pixels: rows give the names in full, and in the same order."""
     letters = max(int(room / _LETTER), 1)
-    if len(place) <= letters:
-        return place
-    rank, between, _ = place.partition(" · ")
+    if len(name) <= letters:
+        return name
+    rank, between, _ = name.partition(" · ")
     # The end of a host's name tells it from the next one.
-    return rank if between else place[-letters:]
+    return rank if between else name[-letters:]
 
 
 def shortfall_level(ratio: float) -> str:

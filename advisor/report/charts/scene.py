@@ -8,24 +8,8 @@ so that one kind has one colour everywhere and both colour schemes work.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-# Kinds of time with the words a reader sees, in the order in which they are stacked.
-KINDS: dict[str, str] = {
-    "compute": "compute",
-    "transfer": "exposed transfer",
-    "comm": "exposed communication",
-    "hidden-comm": "hidden communication",
-    "wait": "waiting for a peer",
-    "memory": "memory copies",
-    "other": "other device work",
-    "idle": "idle",
-    "idle-host": "idle: host was late",
-    "idle-gap": "idle: launch gap",
-    "idle-sync": "idle: synchronisation",
-}
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -97,41 +81,9 @@ Mark = Rect | Line | Dot | Text
 
 @dataclass
 class Scene:
-    """One plot: its height in pixels, the width of its left margin, and its marks.
-
-    With ``fixed_width`` (pixels) the plot keeps its proportions and horizontal positions are
-    pixels too: for drawings such as rings, where stretching would mislead.
-    """
+    """One plot: its height in pixels, the width of its left margin, and its marks."""
 
     height: float
     margin: Literal[0, 48, 72, 104] = 72
     marks: list[Mark] = field(default_factory=list)
     row_labels: list[RowLabel] = field(default_factory=list)
-    fixed_width: float | None = None
-
-
-@dataclass(frozen=True)
-class DataTable:
-    """The numbers of a picture; cells are formatted when drawn."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    note: str = ""
-
-
-@dataclass
-class Figure:
-    """A picture with its title (the finding, not the axis), text alternative, legend and data."""
-
-    id: str
-    title: str
-    description: str
-    scenes: list[Scene]
-    legend: list[tuple[str, str]] = field(default_factory=list)
-    table: DataTable | None = None
-    note: str = ""
-
-
-def legend_for(kinds: Sequence[str]) -> list[tuple[str, str]]:
-    """The legend of the kinds used, in the order of :data:`KINDS`."""
-    return [(kind, words) for kind, words in KINDS.items() if kind in kinds]

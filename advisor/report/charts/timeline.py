@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from advisor.report import numbers
 from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis
 from advisor.report.charts.scale import Scale
-from advisor.report.charts.scene import KINDS, Line, Rect, RowLabel, Scene, Text
+from advisor.report.charts.scene import Line, Mark, Rect, RowLabel, Scene, Text
+from advisor.report.figures import KINDS, Timeline
 
 MAX_MARKS = 300
 _LANE = 16
@@ -19,41 +19,17 @@ _SOLID = 0.95
 _COMM_KINDS = ("comm", "transfer", "wait", "hidden-comm")
 
 
-@dataclass(frozen=True)
-class Span:
-    """Activity of one kind; times in ns from the crop's start. ``label`` is written if it fits.
-
-    A ``folded`` span stands for several with gaps between them, in which others may lie: in
-    the communication lane its label is for hovering only. ``filled`` is the share of its time in
-    which it is busy: its bar is as high, so that an idle device does not look busy.
-    """
-
-    kind: str
-    start_ns: float
-    end_ns: float
-    label: str = ""
-    culprit: bool = False
-    folded: bool = False
-    filled: float = 1.0
-
-
-@dataclass
-class RankLane:
-    """The spans of one rank."""
-
-    rank: int
-    spans: list[Span] = field(default_factory=list)
-    culprit: bool = False
-
-
-def timeline(lanes: Sequence[RankLane], *, length_ns: float, from_ns: float, since: str) -> Scene:
-    """Lanes over ``length_ns``; the axis starts ``from_ns`` after ``since``, e.g. 'a step'."""
+def timeline(spec: Timeline) -> Scene:
+    """Lanes on one axis; of labels that would run into one another the upper one stays."""
+    lanes, length_ns, from_ns = spec.lanes, spec.length_ns, spec.from_ns
     scale = Scale(0, length_ns)
     pitch = 2 * _LANE + _GAP + _RANK_GAP
     bottom = len(lanes) * pitch
     scene = Scene(height=bottom + AXIS_HEIGHT, margin=72)
     shown = Scale(from_ns, from_ns + length_ns)
-    scene.marks += bottom_axis(shown, top=0, bottom=bottom, title=f"ms from {since}", divisor=1e6)
+    scene.marks += bottom_axis(
+        shown, top=0, bottom=bottom, title=f"ms from {spec.since}", divisor=1e6
+    )
     for index, lane in enumerate(lanes):
         top = index * pitch + 2
         strong = " strong" if lane.culprit else ""
@@ -63,6 +39,7 @@ def timeline(lanes: Sequence[RankLane], *, length_ns: float, from_ns: float, sin
             Line(0, top + 2 * _LANE + _GAP + 3, 100, top + 2 * _LANE + _GAP + 3, "grid")
         )
         written: list[Text] = []
+        first = len(scene.marks)
         # What the finding is about lies over what happens at the same time on other streams.
         for span in sorted(lane.spans, key=lambda span: span.culprit):
             x = max(scale(span.start_ns), 0.0)
@@ -91,7 +68,25 @@ def timeline(lanes: Sequence[RankLane], *, length_ns: float, from_ns: float, sin
                 scene.marks.append(written[-1])
         for text in set(written) - set(_apart(written)):
             scene.marks.remove(text)
+        scene.marks[first:] = _uncovered(scene.marks[first:])
     return scene
+
+
+def _uncovered(marks: Sequence[Mark]) -> list[Mark]:
+    """Without the labels that a span drawn later lies over."""
+    kept: list[Mark] = []
+    for index, mark in enumerate(marks):
+        if isinstance(mark, Text):
+            half = len(mark.text) * 0.85 / 2
+            over = (
+                other
+                for other in marks[index + 1 :]
+                if isinstance(other, Rect) and other.y < mark.y < other.y + other.height
+            )
+            if any(o.x < mark.x + half and o.x + o.width > mark.x - half for o in over):
+                continue
+        kept.append(mark)
+    return kept
 
 
 def _apart(texts: Sequence[Text]) -> list[Text]:

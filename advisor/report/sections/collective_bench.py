@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from advisor.report import numbers
-from advisor.report.charts.busbw import CallGroup, bench_plot
-from advisor.report.charts.scene import DataTable, Figure
+from advisor.report.figures import BusBandwidth, CallGroup, DataTable, Figure
 from advisor.report.sections.collective_limits import curve_words, fitted
 from advisor.report.tables import Row, rows
 from advisor.store.store import Store
@@ -48,9 +47,7 @@ def bench_panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         title=title,
         description=f"Bus bandwidth in GB/s against message size, both logarithmic, for "
         f"{first['op']} as a benchmark measured it.",
-        scenes=[
-            bench_plot(groups, fit, ceiling, ceiling=ceiling_words),
-        ],
+        drawing=BusBandwidth(groups, fit, ceiling, ceiling_words),
         table=DataTable(
             ["size of a call", "bytes of a call", "busbw, GB/s", "time, µs"],
             [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from advisor.config.hardware import find_device
 from advisor.report import numbers
-from advisor.report.charts.busbw import CallGroup, Fit
+from advisor.report.figures import CallGroup, Fit
 from advisor.report.tables import rows
 from advisor.store.store import Store
 from advisor.vocabulary.bandwidth import bus_factor

@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 
 from advisor.report import numbers
-from advisor.report.charts.busbw import CallGroup, busbw_plot
-from advisor.report.charts.scene import DataTable, Figure
+from advisor.report.figures import BusBandwidth, CallGroup, DataTable, Figure
 from advisor.report.sections.collective_bench import bench_panel, benchmarks
 from advisor.report.sections.collective_limits import ceiling_of, curve_words, fitted
-from advisor.report.sections.section import Section, slug
+from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import Row, rows
 from advisor.store.store import Store
 
 MAX_PANELS = 6
 _MAX_SIZES = 80
-_SIZES_TOLD = (
+_ON_THE_WIRE = (
     "Size of one call: its buffer, as nccl-tests counts it. On the wire: what one rank sends for "
-    "all these calls of a step (times are per step too): a ring's all_reduce sends 2(n-1)/n of the "
-    "size, all_gather, reduce_scatter and all_to_all (n-1)/n. Pictures and findings name the size "
-    "of one call, unless they say per step."
+    "all these calls of a step."
 )
 _NO_SIZES = "The recording does not hold the calls' sizes: how to capture them stands at the end."
 
@@ -50,7 +47,7 @@ FROM traffic WHERE run = ? ORDER BY exposed_ns_per_step DESC NULLS LAST LIMIT 40
 def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     """The section of one run; None when no collective has a size and a bandwidth."""
     sizes = rows(store, _SIZES_SQL, [run, run])
-    suffix = f"-{slug(run)}" if several else ""
+    suffix, section, title = of_run("collectives", "Collectives", run, several)
     panels: dict[tuple[str, str | None], list[Row]] = {}
     for row in sizes:
         panels.setdefault((row["op"], row["process_group"]), []).append(row)
@@ -64,22 +61,14 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
         bench_panel(store, run, panel, f"bench-{number}{suffix}")
         for number, panel in enumerate(measured[: MAX_PANELS - len(figures)], 1)
     ]
+    first = next(iter(panels.values()), None)
+    line = _reaches(first) if first else figures[0].title if figures else ""
     traffic = _traffic(store, run)
-    if not figures and not traffic.rows:
+    if traffic.rows:
+        figures.append(Figure(f"sent{suffix}", "What a step sends", table=traffic))
+    if not figures:
         return None
-    calls = sum(row["calls"] for row in sizes)
-    return Section(
-        id=f"collectives{suffix}",
-        title="Are collectives as fast as they should be?" + (f" ({run})" if several else ""),
-        template="collectives.html.j2",
-        count=numbers.plural(calls, "call") if calls else "benchmark" if measured else "",
-        data={
-            "figures": figures,
-            "traffic": traffic,
-            "traffic_title": "What a step sends",
-            "left_out": max(len(panels) - MAX_PANELS, 0),
-        },
-    )
+    return Section(section, "Collectives", title, figures, line)
 
 
 def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
@@ -95,12 +84,8 @@ def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
     alone = all(group.upper_bound for group in groups)
     fit = None if alone else fitted(store, run, op, size)
     ceiling, ceiling_words = ceiling_of(store, run, op, size)
-    best = max(shown, key=lambda row: row["busbw"])
     where = _group_words(first)
-    title = (
-        f"{op}{where} reaches {numbers.bandwidth(best['busbw'])}"
-        f" at {numbers.traffic(best['bytes'])}"
-    )
+    title = _reaches(panel)
     if fit is not None and fit.n_star_bytes:
         below = sum(row["calls"] for row in panel if row["bytes"] < fit.n_star_bytes)
         part = numbers.share(below / sum(row["calls"] for row in panel))
@@ -110,16 +95,11 @@ def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         )
     notes = []
     if fit is not None:
-        notes.append(curve_words(fit, groups))
+        notes.append(curve_words(fit, groups) if len(shown) > 1 else "")
     if any(group.upper_bound for group in groups):
         notes.append(
             "Open dots: other ranks are missing, so the time includes waiting and the bandwidth "
             "is a lower bound."
-        )
-    if not alone:
-        notes.append(
-            "Bus bandwidth is of a call's whole transfer, also while others run beside it; a "
-            "finding on a link splits that time between them, so its figure is no lower."
         )
     if len(panel) > _MAX_SIZES:
         notes.append(f"The {_MAX_SIZES} of {len(panel)} sizes that take most time.")
@@ -129,27 +109,38 @@ def _panel(store: Store, run: str, panel: list[Row], name: str) -> Figure:
         id=name,
         title=title,
         description=f"Bus bandwidth in GB/s against message size, both logarithmic, for {op}"
-        f"{where}; below it the share of calls and of transfer time by size.",
-        scenes=busbw_plot(groups, fit, ceiling, ceiling=ceiling_words),
+        f"{where}.",
+        # One size has no axis to be drawn on.
+        drawing=BusBandwidth(groups, fit, ceiling, ceiling_words) if len(shown) > 1 else None,
         table=DataTable(
-            ["size of a call", "bytes of a call", "calls recorded", "median busbw, GB/s",
-             "transfer of a call (median), ms", "transfer of all calls, ms",
-             "exposed of all calls (waiting included), ms"],
+            ["size of a call", "exposed of all calls (waiting included), ms",
+             "transfer of all calls, ms", "calls", "transfer of a call (median), ms",
+             "busbw (median), GB/s", "bytes"],
             [
                 [
                     numbers.traffic(row["bytes"]),
-                    numbers.count(row["bytes"]),
-                    numbers.count(row["calls"]),
-                    numbers.cell(row["busbw"]),
-                    numbers.milliseconds(row["median_ns"]),
-                    numbers.milliseconds(row["time_ns"]),
                     numbers.milliseconds(row["exposed_ns"]),
+                    numbers.milliseconds(row["time_ns"]),
+                    numbers.count(row["calls"]),
+                    numbers.milliseconds(row["median_ns"]),
+                    numbers.cell(row["busbw"]),
+                    numbers.count(row["bytes"]),
                 ]
-                for row in shown
+                for row in sorted(shown, key=lambda row: -(row["exposed_ns"] or 0))
             ],
-        ),
-        note=" ".join(notes),
+        )
+        if len(shown) > 1
+        else None,
+        note=" ".join(filter(None, notes)),
     )  # fmt: skip
+
+
+def _reaches(panel: list[Row]) -> str:
+    best = max(panel, key=lambda row: row["busbw"])
+    return (
+        f"{best['op']}{_group_words(best)} reaches {numbers.bandwidth(best['busbw'])}"
+        f" at {numbers.traffic(best['bytes'])}"
+    )
 
 
 def _group_words(row: Row) -> str:
@@ -163,24 +154,24 @@ def _group_words(row: Row) -> str:
 def _traffic(store: Store, run: str) -> DataTable:
     found = rows(store, _TRAFFIC_SQL, [run])
     return DataTable(
-        ["operation", "group", "phase", "type", "ranks", "calls per step",
-         "size of one call", "on the wire, per step", "transfer, ms", "exposed transfer, ms"],
+        ["operation", "exposed transfer, ms", "transfer, ms", "on the wire, per step",
+         "size of one call", "calls per step", "phase", "group", "ranks", "type"],
         [
             [
                 row["op"],
-                row["process_group"] or "–",
-                row["phase"] or "–",
-                row["dtype"] or "–",
-                numbers.cell(row["group_size"]),
-                numbers.cell(row["calls_per_step"]),
-                _range(row["smallest_bytes"], row["largest_bytes"]),
-                numbers.traffic(row["wire_bytes_per_step"]),
-                numbers.milliseconds(row["transfer_ns_per_step"]),
                 numbers.milliseconds(row["exposed_ns_per_step"]),
+                numbers.milliseconds(row["transfer_ns_per_step"]),
+                numbers.traffic(row["wire_bytes_per_step"]),
+                _range(row["smallest_bytes"], row["largest_bytes"]),
+                numbers.cell(row["calls_per_step"]),
+                row["phase"] or "–",
+                row["process_group"] or "–",
+                numbers.cell(row["group_size"]),
+                row["dtype"] or "–",
             ]
             for row in found
         ],
-        note=_SIZES_TOLD if any(row["largest_bytes"] for row in found) else _NO_SIZES,
+        note=_ON_THE_WIRE if any(row["largest_bytes"] for row in found) else _NO_SIZES,
     )  # fmt: skip
 
 

@@ -1,79 +1,77 @@
-"""The findings: savings on one scale, then what, evidence, fix, proof and doubt of each."""
+"""The findings as rows of one list: cause, location, gain, first fix; behind each its evidence."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from advisor.findings import Finding, FindingsReport, OutcomeKind
 from advisor.report import crop, humanise, numbers, summary
-from advisor.report.charts.savings import Saving, savings_bars
-from advisor.report.charts.scene import DataTable, Figure
-from advisor.report.sections.section import Section, slug
+from advisor.report.figures import DataTable, Figure, GainBar
+from advisor.report.sections.section import slug
 from advisor.store.store import Store
 
+SHOWN = 5
+"""Rows of the first screen; further ones are folded."""
 _MAX_ROWS = 40
 # Ids of the page itself, which a finding must not take.
-_RESERVED = ("findings", "data", "breakdown", "collectives", "who", "changes", "size", "strategies")
+_RESERVED = (
+    "top", "findings", "first", "steps", "lateness", "collectives", "links", "whatif", "size",
+    "sweep", "compared", "data",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class FindingView:
-    """One finding with everything a template needs, already in words."""
+    """One finding with everything a template needs, already in words.
+
+    ``is_main``: the verdict is about it, and its evidence is not folded. ``then`` are the fixes
+    after the first, ``run`` is '' where there is one only.
+    """
 
     number: int
     anchor: str
     finding: Finding
+    is_main: bool
+    gain: Figure | None
     amount: str
     share: str
-    confidence: str
-    place: str
-    tables: list[tuple[str, DataTable]]
-    facts: DataTable | None
+    sure: str
+    location: str
+    first_fix: str
+    then: Sequence[str]
+    tables: Sequence[Figure]
     timeline: Figure | None
-    see: list[tuple[str, str]]
+    see: Sequence[tuple[str, str]]
     open_command: str
     verify: str
-    # Its run where there are several; '' else.
     run: str
-    # Tells it in the contents from another finding; '' where it is the only one of its rule.
-    told_apart_by: str
 
 
-def build(report: FindingsReport, store: Store | None) -> Section | None:
-    """The findings, or that there is nothing to do; None where no rule could look at all."""
-    if not report.findings and not any(
-        outcome.outcome in (OutcomeKind.PASSED, OutcomeKind.ERROR) for outcome in report.outcomes
-    ):
-        return None
+def views(report: FindingsReport, store: Store | None) -> list[FindingView]:
+    """Every finding; the verdict's own is among the first :data:`SHOWN`."""
     taken = set(_RESERVED)
     rules = {outcome.rule for outcome in report.outcomes}
-    views = [
-        _view(number, finding, store, taken, rules, report)
+    most = max((max(_ends(item)) for item in report.findings if item.savings_ns), default=0.0)
+    found = [
+        _view(number, finding, store if number <= SHOWN else None, taken, rules, report, most)
         for number, finding in enumerate(report.findings, 1)
     ]
-    counts = summary.severity_counts(report)
-    words = [f"{number} {severity}" for severity, number in counts.items() if number]
-    return Section(
-        id="findings",
-        title="Findings",
-        template="findings.html.j2",
-        count=", ".join(words) or "none",
-        data={
-            "views": views,
-            "savings": _savings(report, views),
-            "nothing": "" if views else _nothing(report),
-        },
-    )
+    late = next((view for view in found[SHOWN:] if view.is_main), None)
+    if late is not None:
+        found.remove(late)
+        found.insert(SHOWN - 1, late)
+    return found
 
 
-def _nothing(report: FindingsReport) -> str:
-    """No finding is no proof of health where most rules could not look."""
+def nothing_found(report: FindingsReport) -> str:
+    """No finding is no proof of health where most rules could not look; '' where none did."""
     ended = summary.outcome_counts(report)
     passed, blind = ended[OutcomeKind.PASSED], ended[OutcomeKind.NOT_APPLICABLE]
-    if not passed:
-        return "No rule could look: what they lack stands at the end."
+    if report.findings or not passed:
+        return ""
     if blind <= passed:
         return "No rule found anything that costs time in what was recorded."
     looked = "The one rule" if passed == 1 else f"The {passed} rules"
@@ -100,6 +98,7 @@ def _view(
     taken: set[str],
     rules: set[str],
     report: FindingsReport,
+    most_ns: float,
 ) -> FindingView:
     name = anchor(finding.id, taken)
     picture = crop.figure(store, finding) if store is not None else None
@@ -109,89 +108,69 @@ def _view(
         number=number,
         anchor=name,
         finding=finding,
-        amount=summary.gain(finding),
+        is_main=report.verdict.finding == finding.id,
+        gain=_gain(finding, name, most_ns),
+        amount=summary.per_step(finding),
         share=summary.share(finding),
-        confidence=summary.confidence(finding),
-        place=summary.place(finding),
-        tables=[
-            (
-                table.title,
-                DataTable(
-                    *humanise.table(table.columns, table.rows[:_MAX_ROWS]),
-                    note=_more(len(table.rows), table.note),
-                ),
-            )
-            for table in finding.evidence.tables
-        ],
-        facts=_facts(finding),
+        sure=numbers.share(finding.probability) if finding.probability is not None else "",
+        location=summary.place(finding),
+        first_fix=finding.fix[0] if finding.fix else finding.verify,
+        then=finding.fix[1:],
+        tables=_tables(finding, name),
         timeline=picture,
         open_command=f"advisor open {shlex.quote(finding.id)} {summary.given(report, finding.run)}",
-        verify=summary.to_paste(finding.verify, report),
-        see=[(link, _see_kind(link, rules)) for link in finding.see],
+        verify=summary.to_paste(finding.verify, report) if finding.fix else "",
+        see=[(link, _kind(link, rules)) for link in finding.see],
         run=summary.run_of(finding, report),
-        told_apart_by=_told_apart_by(finding, report),
     )
 
 
-def _told_apart_by(finding: Finding, report: FindingsReport) -> str:
-    alike = [other for other in report.findings if other.rule == finding.rule]
-    run = summary.run_of(finding, report)
-    places = {summary.place(one) for one in alike if not run or one.run == run}
-    return ", ".join(([run] if run else []) + ([summary.place(finding)] if len(places) > 1 else []))
-
-
-def _see_kind(link: str, rules: set[str]) -> str:
-    """'web' for an address, 'rule' for another rule's id, else 'text'."""
+def _kind(link: str, rules: set[str]) -> str:
+    """'web' and 'rule' can be followed; anything else is shown as text."""
     if urlsplit(link).scheme in ("http", "https"):
         return "web"
-    return "rule" if link in rules else "text"
+    return "rule" if link in rules else ""
 
 
-def _facts(finding: Finding) -> DataTable | None:
-    known = {key: value for key, value in finding.evidence.facts.items() if value is not None}
-    if not known:
+def _ends(finding: Finding) -> tuple[float, float, float]:
+    """Low, middle and high of the gain, ns, in this order."""
+    middle = float(finding.savings_ns or 0)
+    low = middle if finding.savings_low_ns is None else float(finding.savings_low_ns)
+    high = middle if finding.savings_high_ns is None else float(finding.savings_high_ns)
+    return min(low, middle), middle, max(high, middle)
+
+
+def _gain(finding: Finding, name: str, most_ns: float) -> Figure | None:
+    if not finding.savings_ns or not most_ns:
         return None
-    described = [(humanise.column(key), value) for key, value in sorted(known.items())]
-    return DataTable(
-        ["number", "value"],
-        [[title, humanise.value(write, value)] for (title, write), value in described],
-    )
+    words = summary.per_step(finding)
+    bar = GainBar(*_ends(finding), most_ns, f"sev-{finding.severity}", words)
+    return Figure(f"gain-{name}", words, description=f"Gain: {words}", drawing=bar)
+
+
+def _tables(finding: Finding, name: str) -> list[Figure]:
+    """Tables of evidence, and every number of the finding."""
+    tables = [
+        Figure(
+            f"{name}-evidence-{index}",
+            table.title,
+            table=DataTable(
+                *humanise.table(table.columns, table.rows[:_MAX_ROWS]),
+                note=_more(len(table.rows), table.note),
+            ),
+        )
+        for index, table in enumerate(finding.evidence.tables, 1)
+    ]
+    known = {key: value for key, value in finding.evidence.facts.items() if value is not None}
+    if known:
+        described = [(humanise.column(key), value) for key, value in sorted(known.items())]
+        rows = [[title, humanise.value(write, value)] for (title, write), value in described]
+        every = DataTable(["number", "value"], rows)
+        tables.append(Figure(f"{name}-numbers", "Every number of this finding", table=every))
+    return tables
 
 
 def _more(total: int, note: str) -> str:
     if total <= _MAX_ROWS:
         return note
     return f"{note} The first {_MAX_ROWS} of {total} rows; findings.json has all.".strip()
-
-
-def _savings(report: FindingsReport, views: list[FindingView]) -> Figure | None:
-    known = [view for view in views if view.finding.savings_ns is not None]
-    if len(known) < 2:
-        return None
-    savings = [
-        Saving(
-            f"{view.number}",
-            float(view.finding.savings_ns or 0),
-            view.finding.savings_low_ns,
-            view.finding.savings_high_ns,
-            view.finding.severity.value,
-            summary.per_step(view.finding),
-        )
-        for view in known
-    ]
-    best = max(known, key=lambda view: view.finding.savings_ns or 0)
-    gives = "gives" if best.finding.at_most_ns() is None else "may give"
-    # Of several runs the bars stand side by side, and none of their steps is that of all.
-    step_ns = report.runs[0].step_ns_median if len(report.runs) == 1 else None
-    return Figure(
-        id="savings",
-        title=f"Finding {best.number} {gives} most: {best.amount}",
-        description="One bar per finding: recoverable time in ms per step, with its interval.",
-        scenes=[savings_bars(savings)],
-        table=DataTable(
-            ["finding", "rule", "per step", "how sure"],
-            [[v.number, v.finding.rule, v.amount, v.finding.confidence.value] for v in known],
-        ),
-        note=(f"A step takes {numbers.duration(step_ns)}. " if step_ns else "")
-        + "Savings of different findings do not add up: they may share the same time.",
-    )

@@ -1,25 +1,44 @@
-"""Which link is slow? Bandwidth between ranks, or between hosts when there are many ranks."""
+"""Which link is slow? Bandwidth between ranks (hosts, when there are many), and NCCL's rings."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from advisor.metrics.rings.shapes import Shape, hosts, shapes
 from advisor.report import numbers
-from advisor.report.charts.heatmap import shortfall_matrix
-from advisor.report.charts.scene import DataTable, Figure
 from advisor.report.clean import one_line
-from advisor.report.link_costs import link_costs
-from advisor.report.sections.fabric import hosts
-from advisor.report.tables import Row
+from advisor.report.figures import DataTable, Figure, Matrix
+from advisor.report.sections.section import Section, of_run
+from advisor.report.tables import Row, rows
 from advisor.store.store import Store
+from advisor.vocabulary.words import ranks_text
 
-MAX_PLACES = 16
+MOST = 16
+"""Ranks or hosts of the picture."""
+_MOST_ROWS = 64
+_MOST_HOSTS = 8
+_SQL = (
+    "SELECT * FROM link_excess WHERE run = ? ORDER BY excess_ns_per_step DESC NULLS LAST, src, dst"
+)
 
 
-def figure(store: Store, run: str, suffix: str = "") -> Figure | None:
+def build(store: Store, run: str, *, several: bool = False) -> Section | None:
+    """The section of one run; None where neither links nor a fabric are known."""
+    suffix, name, title = of_run("links", "Links", run, several)
+    host = hosts(store.con, run)
+    compared = _compared(store, run, host, suffix)
+    figures = [compared] if compared is not None else []
+    figures += [_shapes(*found, host, suffix) for found in shapes(store.con, run)]
+    if not figures:
+        return None
+    return Section(name, "Links", title, figures, figures[0].title)
+
+
+def _compared(store: Store, run: str, host: dict[int, str], suffix: str) -> Figure | None:
     """The matrix of measured edges; a table where only hosts, ranks or groups were compared."""
-    found = link_costs(store, run)
+    found = rows(store, _SQL, [run])
     if not found:
         return None
     edges = [
@@ -27,52 +46,44 @@ def figure(store: Store, run: str, suffix: str = "") -> Figure | None:
         for row in found
         if row["kind"] == "edge" and row["measured_gbps"] and row["expected_gbps"]
     ]
-    host = hosts(store, run)
-    places, by_host, left_out = _places(edges, host)
+    names, by_host, left_out = _locations(edges, host)
     picture = Figure(
-        id=f"links{suffix}",
-        title=link_title(found),
-        description="Places compared for excess transfer time.",
-        scenes=[],
-        table=excess_table(found),
+        id=f"bandwidth{suffix}",
+        title=_title(found),
+        description="Locations compared for excess transfer time.",
+        table=_table(found),
     )
-    if len(places) < 2:
+    if len(names) < 2:
         return picture
-    picture.description = (
-        f"Grid of sending by receiving {'hosts' if by_host else 'ranks'}: measured bandwidth as a "
-        "share of the expected."
-    )
-    picture.scenes = [_grid(edges, places, host, by_host=by_host)]
+    what = "hosts" if by_host else "ranks"
+    picture.description = f"Grid of sending by receiving {what}: measured of expected bandwidth."
+    picture.drawing = _matrix(edges, names, host, by_host=by_host)
     picture.legend = [("cell-ok", "as expected"), ("late1", "slower"), ("late4", "much slower")]
     worst = " Between two hosts the worst pair of ranks counts." if by_host else ""
-    first = f" The {len(places)} of {len(places) + left_out} that lose most." if left_out else ""
-    picture.note = (
-        "Cells show the measured GB/s; the table has what was expected and from where."
-        f"{worst}{first}"
-    )
+    first = f" The {len(names)} of {len(names) + left_out} that lose most." if left_out else ""
+    picture.note = f"Cells are measured GB/s; point at one for the expected.{worst}{first}"
     return picture
 
 
-def _places(edges: list[Row], host: dict[int, str]) -> tuple[list[Any], bool, int]:
+def _locations(edges: list[Row], host: dict[int, str]) -> tuple[list[Any], bool, int]:
     """Ranks while they fit, else hosts, worst first when even those do not; how many are left."""
     ranks = sorted({row["src"] for row in edges} | {row["dst"] for row in edges})
-    if len(ranks) <= MAX_PLACES:
+    if len(ranks) <= MOST:
         return ranks, False, 0
     by_host = set(ranks) <= set(host) and len({host[rank] for rank in ranks}) > 1
-    # Edges come worst first, and so do the places they name.
+    # Edges come worst first, and so do the locations they name.
     worst_first = list(
         dict.fromkeys(
             host[rank] if by_host else rank for row in edges for rank in (row["src"], row["dst"])
         )
     )
-    shown = worst_first[:MAX_PLACES]
-    return sorted(shown), by_host, len(worst_first) - len(shown)
+    return sorted(worst_first[:MOST]), by_host, len(worst_first) - len(worst_first[:MOST])
 
 
-def _grid(edges: list[Row], places: list[Any], host: dict[int, str], *, by_host: bool) -> Any:
-    at = {place: index for index, place in enumerate(places)}
-    ratio: list[list[float | None]] = [[None] * len(places) for _ in places]
-    text = [[""] * len(places) for _ in places]
+def _matrix(edges: list[Row], names: list[Any], host: dict[int, str], *, by_host: bool) -> Matrix:
+    at = {name: index for index, name in enumerate(names)}
+    ratio: list[list[float | None]] = [[None] * len(names) for _ in names]
+    text = [[""] * len(names) for _ in names]
     for row in edges:
         src, dst = ((host[row[end]] if by_host else row[end]) for end in ("src", "dst"))
         if src not in at or dst not in at:
@@ -83,32 +94,28 @@ def _grid(edges: list[Row], places: list[Any], host: dict[int, str], *, by_host:
         if known is None or share < known:
             ratio[i][j] = share
             text[i][j] = f"{numbers.significant(row['measured_gbps'])} of {_expected(row)} GB/s"
-    names = [
+    shown = [
         one_line(
-            place if by_host else f"{place} · {host[place]}" if host.get(place) else f"rank {place}"
+            name if by_host else f"{name} · {host[name]}" if host.get(name) else f"rank {name}"
         )
-        for place in places
+        for name in names
     ]
-    return shortfall_matrix(names, ratio, text)
+    return Matrix(shown, ratio, text)
 
 
-def link_title(found: list[Row]) -> str:
-    """The worst place whose loss is sure, in words."""
-    sure = [row for row in found if (row["excess_low_ns"] or 0) > 0]
-    if not sure:
+def _title(found: list[Row]) -> str:
+    """The location that lies most below its expectation for sure; its cost is the finding's."""
+    sure = next((row for row in found if (row["excess_low_ns"] or 0) > 0), None)
+    if sure is None:
         return "No link is measurably slower than its peers"
-    worst = sure[0]
-    title = f"{_place(worst)} costs {numbers.duration(worst['excess_ns_per_step'])} per step"
-    if worst["measured_gbps"] and worst["expected_gbps"]:
-        title += (
-            f": {numbers.bandwidth(worst['measured_gbps'])} where "
-            f"{_expected(worst)} GB/s is expected"
-        )
-    return title
+    if not sure["measured_gbps"] or not sure["expected_gbps"]:
+        return f"{_location(sure)} is slower than its peers"
+    measured = numbers.bandwidth(sure["measured_gbps"])
+    return f"{_location(sure)} moves {measured} where {_expected(sure)} GB/s is expected"
 
 
 def _expected(row: Row) -> str:
-    """The expected bandwidth, GB/s; its range where only the order of ranks' ends tells it.
+    """The expected bandwidth, GB/s; its range where only the order of ranks' ends shows it.
 
     The evidence then holds low, middle and high of the part of a call's time that is excess.
     """
@@ -119,7 +126,7 @@ def _expected(row: Row) -> str:
     return f"{low} to {high}"
 
 
-def _place(row: Row) -> str:
+def _location(row: Row) -> str:
     if row["kind"] == "edge":
         return f"The link {row['src']} → {row['dst']}"
     if row["kind"] == "rank":
@@ -131,24 +138,61 @@ def _place(row: Row) -> str:
     return f"One of {row['candidates'] or 'several links'}"
 
 
-def excess_table(found: list[Row]) -> DataTable:
-    """All places compared, worst first."""
+def _table(found: list[Row]) -> DataTable:
+    """What lies below its expectation, worst first; those that do not are only counted."""
+    worse = [row for row in found if (row["excess_ns_per_step"] or 0) > 0][:_MOST_ROWS]
+    rest = len(found) - len(worse)
     return DataTable(
-        ["place", "group", "calls", "measured, GB/s", "expected, GB/s", "expected from",
-         "costs per step", "interval", "p"],
+        ["location", "measured, GB/s", "expected, GB/s", "expected from", "group", "calls"],
         [
             [
-                _place(row),
-                row["process_group"] or "–",
-                numbers.count(row["calls"]),
+                _location(row),
                 numbers.cell(row["measured_gbps"]),
                 _expected(row),
                 row["expected_from"] or "–",
-                numbers.duration(row["excess_ns_per_step"]),
-                numbers.interval(row["excess_low_ns"], row["excess_high_ns"]),
-                numbers.cell(row["p_value"]),
+                row["process_group"] or "–",
+                numbers.count(row["calls"]),
             ]
-            for row in found[:64]
+            for row in worse
         ],
-        note=f"The 64 worst of {len(found)}." if len(found) > 64 else "",
-    )  # fmt: skip
+        note=f"{numbers.plural(rest, 'other')} as fast as expected." if rest else "",
+    )
+
+
+def _shapes(
+    kind: str, communicator: str, found: list[Shape], host: Mapping[int, str], suffix: str
+) -> Figure:
+    """What NCCL built, channel by channel."""
+    size = max(len(shape.order) for shape in found)
+    channels = numbers.plural(sum(len(shape.channels) for shape in found), "channel")
+    built = f"one {kind} for" if len(found) == 1 else f"{len(found)} different {kind}s on"
+    return Figure(
+        id=f"{kind}{suffix}",
+        title=f"NCCL built {built} {channels}",
+        table=DataTable(
+            ["channels", "order" if kind == "ring" else "child ← parent"],
+            [[ranks_text(shape.channels), _order(shape)] for shape in found],
+        ),
+        note=f"NCCL's log, communicator {communicator} of {numbers.plural(size, 'rank')}. "
+        f"{_where(found[0].order, host)}".strip(),
+    )
+
+
+def _order(shape: Shape) -> str:
+    if not shape.parents:
+        return " → ".join(str(rank) for rank in (*shape.order, shape.order[0]))
+    return ", ".join(
+        f"{rank} ← {up}" for rank in shape.order if (up := shape.parents[rank]) is not None
+    )
+
+
+def _where(ranks: Sequence[int], host: Mapping[int, str]) -> str:
+    if not host:
+        return ""
+    by_host: dict[str, list[int]] = {}
+    for rank in sorted(ranks):
+        by_host.setdefault(host.get(rank, "unknown host"), []).append(rank)
+    parts = [f"{name}: {ranks_text(members)}" for name, members in by_host.items()]
+    rest = len(parts) - _MOST_HOSTS
+    more = f" and {numbers.plural(rest, 'more host')}" if rest > 0 else ""
+    return f"Ranks by host: {'; '.join(parts[:_MOST_HOSTS])}{more}."

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.findings import FindingsReport, OutcomeKind, RunSummary
+from advisor.metrics.models.speeds import Speeds
 from advisor.report import numbers, summary
-from advisor.report.charts.scene import DataTable
-from advisor.report.sections import roofline, size
-from advisor.report.sections.section import Section
+from advisor.report.figures import DataTable, Figure
+from advisor.report.sections import size
+from advisor.report.sections.section import Section, slug
 from advisor.report.tables import rows
 from advisor.store.store import Store
 
@@ -20,38 +22,48 @@ _NOT_ALIGNED = "No calls of several ranks were timed together: no clocks to alig
 
 
 def build(
-    report: FindingsReport, store: Store | None, counts: roofline.Counts | None = None
+    report: FindingsReport, store: Store | None, counted: Mapping[str, Speeds | None]
 ) -> Section:
     """Always present; without a store it shows what findings.json says.
 
-    ``counts`` holds the arithmetic of the runs that another section counted.
+    ``counted`` is the arithmetic of each run.
     """
-    if store is not None and counts is None:
-        counts = roofline.Counts(store)
     tables: list[tuple[str, DataTable]] = [("Runs", _runs(report))]
     if store is not None:
         tables += _from_store(store, several=len(report.runs) > 1)
-    tables = [(title, table) for title, table in tables if table.rows]
+    several = len(report.runs) > 1
     failed = [o for o in report.outcomes if o.outcome is OutcomeKind.ERROR]
     passed = [o.rule for o in report.outcomes if o.outcome is OutcomeKind.PASSED]
+    notes = [
+        f"{run.run}: {note.text}" if several else note.text
+        for run in report.runs
+        for note in run.notes
+        # The table of files says so already.
+        if note.code != "file-of-other-format"
+    ]
+    missing = _missing(report) + _no_peak(report, counted)
+    lists: list[tuple[str, Sequence[tuple[str, Sequence[str]]]]] = [
+        ("Notes", [(text, ()) for text in [*summary.caveats(report), *notes]]),
+        (
+            "What was missing, and how to capture it next time",
+            [
+                (how or "No way to capture is known for these",
+                 [f"{rules}: {reason}" for rules, reason in lacks])
+                for how, lacks in missing
+            ],
+        ),
+        ("Rules that failed", [(f"{o.rule}: {o.reason}", ()) for o in failed]),
+        ("Rules that passed", [(", ".join(dict.fromkeys(passed)), ())] if passed else []),
+    ]  # fmt: skip
     return Section(
         id="data",
-        title="What was read?",
-        template="quality.html.j2",
-        count=_count(report),
-        data={
-            "tables": tables,
-            "missing": _missing(report) + _no_roofline(report, counts),
-            "failed": [(outcome.rule, outcome.reason) for outcome in failed],
-            "passed": list(dict.fromkeys(passed)),
-            "notes": [
-                (run.run, note.text)
-                for run in report.runs
-                for note in run.notes
-                # The table of files says so already.
-                if note.code != "file-of-other-format"
-            ],
-        },
+        nav="Data",
+        title="What was read",
+        figures=[
+            Figure(slug(title.lower()), title, table=table) for title, table in tables if table.rows
+        ],
+        line=f"{_count(report)}, {numbers.plural(len(notes), 'note')}",
+        lists=[(title, items) for title, items in lists if items],
     )
 
 
@@ -100,18 +112,15 @@ def _missing(report: FindingsReport) -> list[tuple[str, list[tuple[str, str]]]]:
     return sorted(ways.items(), key=lambda way: (not way[0], -len(way[1])))
 
 
-def _no_roofline(
-    report: FindingsReport, counts: roofline.Counts | None
+def _no_peak(
+    report: FindingsReport, counted: Mapping[str, Speeds | None]
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What a roofline lacks, where steps were recorded."""
-    if counts is None:
-        return []
+    """What the count of arithmetic lacks, where steps were recorded."""
     ways: dict[str, list[tuple[str, str]]] = {}
     for run in report.runs:
-        if not run.steps_complete or size.roofline_input(counts.store, run.run) is not None:
-            continue
-        for how, what in roofline.missing(counts, run.run):
-            entry = ("roofline", what)
+        speeds = counted.get(run.run)
+        for how, what in size.missing(speeds) if speeds and run.steps_complete else []:
+            entry = ("arithmetic", what)
             if entry not in ways.setdefault(how, []):
                 ways[how].append(entry)
     return list(ways.items())

@@ -1,10 +1,12 @@
-"""A section of the page: the question it answers, and the data its template shows."""
+"""A section of the page: the question it answers, its answer in a line, and its figures."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from advisor.report.figures import Figure
 
 
 def slug(text: str) -> str:
@@ -14,10 +16,21 @@ def slug(text: str) -> str:
 
 @dataclass(frozen=True)
 class Section:
-    """``template`` is a file in templates/sections; ``count`` stands in the table of contents."""
+    """``nav`` is its name in the links; ``line`` what its folded figures come to.
+
+    An ``is_open`` section is not folded. ``lists`` are headed lists of (text, subordinate texts).
+    """
 
     id: str
+    nav: str
     title: str
-    template: str
-    data: dict[str, Any]
-    count: str = ""
+    figures: Sequence[Figure] = ()
+    line: str = ""
+    is_open: bool = False
+    lists: Sequence[tuple[str, Sequence[tuple[str, Sequence[str]]]]] = field(default_factory=tuple)
+
+
+def of_run(name: str, title: str, run: str, several: bool) -> tuple[str, str, str]:
+    """(id suffix, id, title) of a section of one run, which has its name where there are others."""
+    suffix = f"-{slug(run)}" if several else ""
+    return suffix, f"{name}{suffix}", f"{title} ({run})" if several else title

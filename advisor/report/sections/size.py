@@ -1,141 +1,131 @@
-"""How big is it really? Roofline, traffic against theory, memory against the estimate.
-
-Theory needs what only `advisor profile` records (workload, parameters by bucket). Other traces
-show what was measured alone, and FLOPs counted from recorded shapes (sections/roofline.py).
-"""
+"""How big is it really? Arithmetic and speeds, traffic against theory, memory against estimate."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import Any
-
+from advisor.metrics.models.roofline_shapes import NO_SHAPES, NO_STRIDES
+from advisor.metrics.models.speeds import Speeds
 from advisor.metrics.models.theory import OpTheory, Theory, theory
 from advisor.model.plan_roofline import regime
 from advisor.report import numbers
-from advisor.report.charts.roofline import Level, flops, roofline
-from advisor.report.charts.scene import DataTable, Figure
-from advisor.report.sections import roofline as counted_roofline
-from advisor.report.sections.section import Section, slug
-from advisor.report.tables import Row, rows, step_times, traffic
+from advisor.report.figures import DataTable, Figure
+from advisor.report.sections.section import Section, of_run
+from advisor.report.tables import rows
 from advisor.store.store import Store
 
-_REPLICATED = ("ddp", "zero1")
-_FP32 = 4  # bytes of a gradient's element, under autocast as well
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """What `advisor profile` wrote about the model that the run trained, per rank."""
-
-    parameters: int
-    tokens: int
-    emulated: bool
+_SHAPES = "Record with torch.profiler.profile(record_shapes=True)."
+_STRIDES = (
+    "Record with torch 2.1 or later and record_shapes=True: it notes strides and padding too."
+)
+_OPERATORS = (
+    "Record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] and record_shapes=True. "
+    "Compute in compiled or hand-written kernels is not counted."
+)
+_NAME = (
+    "Keep deviceProperties, which torch's profiler writes at the head of a GPU trace: they name "
+    "the device."
+)
+_WITH_TORCH = (
+    "An nsys export does not hold the operators' shapes: record a few steps with torch.profiler "
+    "as well (torchrun ... -m advisor.record train.py)."
+)
+_TABLE = (
+    "The peak must stand in advisor/model/hardware/devices.yaml, with its source; until then the "
+    "run's own speed is the limit."
+)
+_REAL = (
+    "Record with `advisor profile` on the real device (DDP or ZeRO-1): it notes the model's size "
+    "and the tokens per step, which a trace does not hold."
+)
 
 
 def build(
-    store: Store,
-    run: str,
-    *,
-    several: bool = False,
-    counts: counted_roofline.Counts | None = None,
+    store: Store, run: str, counted: Speeds | None, *, several: bool = False
 ) -> Section | None:
-    """The section of one run; None when nothing was measured that has a size.
-
-    ``counts`` keeps the run's arithmetic for other sections.
-    """
-    suffix = f"-{slug(run)}" if several else ""
+    """The section of one run; None when nothing was measured that has a size."""
+    suffix, name, title = of_run("size", "Sizes and speeds", run, several)
     expected = theory(store.con, run)
-    figures = [
-        figure
-        for figure in (
-            _roofline(store, run, roofline_input(store, run), suffix)
-            or counted_roofline.figure(counts or counted_roofline.Counts(store), run, suffix),
-            _traffic(expected, suffix),
-            _memory(store, run, expected, suffix),
+    found = (
+        None if counted is None or counted.emulated else _arithmetic(counted, suffix),
+        _traffic(expected, suffix),
+        _memory(store, run, expected, suffix),
+    )
+    figures = [figure for figure in found if figure is not None]
+    return Section(name, "Sizes", title, figures, figures[0].title) if figures else None
+
+
+def missing(counted: Speeds) -> list[tuple[str, str]]:
+    """(how to get it, what is missing) to hold the arithmetic against the device's peak."""
+    work = counted.work
+    if counted.emulated:
+        return [(_REAL, "compute was emulated")]
+    found = []
+    if work.left_out[NO_SHAPES]:
+        calls = numbers.plural(work.left_out[NO_SHAPES], "matrix product or convolution",
+                               "matrix products, convolutions and attention calls")  # fmt: skip
+        found.append((_SHAPES, f"shapes of {calls}"))
+    if work.left_out[NO_STRIDES]:
+        found.append(
+            (_STRIDES, f"strides of {numbers.plural(work.left_out[NO_STRIDES], 'convolution')}")
         )
-        if figure is not None
+    if not work.flops and not work.left_out:
+        found.append((_OPERATORS, "no matrix product, convolution or attention call is recorded"))
+    if work.flops and counted.peak is None and counted.device != "CPU":
+        if counted.device is None:
+            found.append((_NAME, "name of the device, and so its peak"))
+        else:
+            found.append((_TABLE, f"peak of '{counted.device}' for {', '.join(work.by_dtype)}"))
+    return [(_WITH_TORCH, what) for _, what in found] if counted.only_nsys else found
+
+
+def _arithmetic(counted: Speeds, suffix: str) -> Figure | None:
+    work, peak, achieved = counted.work, counted.peak, counted.achieved_flops
+    if not work.flops or not achieved or not counted.own_flops:
+        return None
+    per = "the recording" if counted.whole else "step"
+    title = f"{numbers.scaled(work.flops, 'FLOP')} per rank and {per}, {_flops(achieved)}"
+    if peak:
+        title += f": {numbers.share(achieved / peak.flops)} of the device's peak"
+    shown = [["achieved", _flops(achieved), f"work / time of {per}"],
+             ["compute speed", _flops(counted.own_flops), "work / compute time"]]  # fmt: skip
+    if peak:
+        shown.append(["peak", _flops(peak.flops), f"{counted.device}: {peak.source}"])
+    for dtype in work.by_dtype:
+        if (speed := work.speed(dtype)) is not None:
+            part = (
+                f", {numbers.share(speed / peak.by_dtype[dtype])} of "
+                f"{_flops(peak.by_dtype[dtype])}" if peak else ""
+            )  # fmt: skip
+            shown.append([f"{dtype} while these ran", _flops(speed) + part, "work / own time"])
+    if counted.link_gbps:
+        ratio = work.flops / counted.sent_bytes
+        own = regime(ratio, counted.own_flops / (counted.link_gbps * 1e9))
+        shown += [
+            ["sent per rank and step", numbers.traffic(counted.sent_bytes), "measured"],
+            ["bandwidth", numbers.bandwidth(counted.link_gbps), "sent / transfer time"],
+            ["work per byte sent", numbers.scaled(ratio, "FLOP/B"), f"{own} at its own speeds"],
+        ]
+        if peak:
+            best = regime(ratio, peak.flops / (counted.link_gbps * 1e9))
+            shown.append(["  were compute at its peak", best, "roofline"])
+    shown.append([f"work per rank and {per}", numbers.scaled(work.flops, "FLOP"), "shapes"])
+    least, most = min(work.by_rank.values()), max(work.by_rank.values())
+    if most > 1.01 * least:
+        uneven = f"{numbers.scaled(least, 'FLOP')} to {numbers.scaled(most, 'FLOP')}"
+        shown.append(["  by rank", uneven, "shapes"])
+    shown += [
+        [f"  {name}", numbers.scaled(amount, "FLOP"), "shapes"]
+        for name, amount in work.by_operator.most_common(6)
     ]
-    if not figures:
-        return None
-    return Section(
-        id=f"size{suffix}",
-        title="How big is it really?" + (f" ({run})" if several else ""),
-        template="figures.html.j2",
-        data={"figures": figures},
-    )
+    note = "Counted: matrix products, convolutions and attention, recomputation included."
+    if work.left_out:
+        calls = ", ".join(f"{count:,} {why}" for why, count in work.left_out.most_common())
+        note += f" Calls left out, so the work is more than this: {calls}."
+    return Figure(f"arithmetic{suffix}", title, table=DataTable(["what", "value", "from"], shown),
+                  note=note)  # fmt: skip
 
 
-def recorded(store: Store, run: str) -> Recorded | None:
-    """The run's recording if it is our own of replicas; None for everything else."""
-    found = rows(
-        store,
-        "SELECT r.strategy, r.compute, r.workload, k.metadata FROM run r JOIN rank k USING (run)"
-        " WHERE run = ? ORDER BY k.rank LIMIT 1",
-        [run],
-    )
-    if not found or found[0]["strategy"] not in _REPLICATED:
-        return None
-    workload, metadata = _document(found[0]["workload"]), _document(found[0]["metadata"])
-    buckets = _document(metadata.get("advisor")).get("buckets")
-    try:
-        gradient_bytes = sum(int(bucket["bytes"]) for bucket in buckets or [])
-        tokens = (
-            int(workload["micro_batch"])
-            * int(workload["sequence_length"])
-            * int(workload["gradient_accumulation"])
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
-    if not gradient_bytes:
-        return None
-    return Recorded(gradient_bytes // _FP32, tokens, found[0]["compute"] == "emulated")
-
-
-def roofline_input(store: Store, run: str) -> Recorded | None:
-    """What the roofline needs beside times and traffic; None where compute was not real either."""
-    known = recorded(store, run)
-    return None if known is None or known.emulated else known
-
-
-def _roofline(store: Store, run: str, known: Recorded | None, suffix: str) -> Figure | None:
-    if known is None:
-        return None
-    measured = step_times(store, run)
-    sent = traffic(store, run)
-    if not measured["step"] or not measured["compute"] or not sent["bytes"] or not sent["ns"]:
-        return None
-    work = 6.0 * known.parameters * known.tokens
-    ratio = work / float(sent["bytes"])
-    rate = work / (float(measured["compute"]) * 1e-9)
-    achieved = work / (float(measured["step"]) * 1e-9)
-    # Bytes per ns are GB/s.
-    link = float(sent["bytes"]) / float(sent["ns"])
-    ridge = rate / (link * 1e9)
-    return Figure(
-        id=f"roofline{suffix}",
-        title=f"{numbers.scaled(ratio, 'FLOP')} per byte sent: {regime(ratio, ridge)} at this "
-        f"run's own speeds (ridge {numbers.scaled(ridge, 'FLOP/B')})",
-        description="Communication roofline, both axes logarithmic: FLOP per byte sent against "
-        "FLOP/s, with the run's compute speed and its bandwidth as limits.",
-        scenes=[
-            roofline(ratio, achieved, rate, Level("measured", link), roof=f"compute {flops(rate)}")
-        ],
-        table=DataTable(
-            ["what", "value", "from"],
-            [
-                ["work per rank and step", numbers.scaled(work, "FLOP"), "6 · parameters · tokens"],
-                ["parameters", numbers.count(known.parameters), "recorded buckets"],
-                ["tokens per rank and step", numbers.count(known.tokens), "recorded workload"],
-                ["sent per rank and step", numbers.traffic(sent["bytes"]), "measured"],
-                ["compute speed", flops(rate), "work / compute time"],
-                ["bandwidth", numbers.bandwidth(link), "sent / transfer time"],
-                ["achieved", flops(achieved), "work / step time"],
-            ],
-        ),
-        note="Limits are what this run reached, not what the hardware could: left of the ridge "
-        "communication takes longer than compute even if all of it overlaps.",
-    )
+def _flops(value: float) -> str:
+    return numbers.scaled(value, "FLOP/s")
 
 
 def _traffic(known: Theory | None, suffix: str) -> Figure | None:
@@ -146,17 +136,15 @@ def _traffic(known: Theory | None, suffix: str) -> Figure | None:
     return Figure(
         id=f"traffic{suffix}",
         title=f"Each rank sends {numbers.traffic(total)} per step, {_agreement(found, total)}",
-        description="Bytes that a rank sends per step, measured and by theory.",
-        scenes=[],
         table=DataTable(
-            ["operation", "measured", "theory", "formula", "verdict", "difference"],
+            ["operation", "measured", "theory", "verdict", "formula", "difference"],
             [
                 [
                     item.op,
                     numbers.traffic(item.measured_bytes),
                     numbers.traffic(item.theory_bytes),
-                    " + ".join(item.formulas) or "none",
                     item.verdict,
+                    " + ".join(item.formulas) or "none",
                     item.explanation or "none",
                 ]
                 for item in found
@@ -183,52 +171,32 @@ def _agreement(found: list[OpTheory], total: float) -> str:
 
 
 def _memory(store: Store, run: str, known: Theory | None, suffix: str) -> Figure | None:
-    found: list[Row] = rows(
+    """One line: the fullest rank; the table where ranks differ."""
+    found = rows(
         store,
         "SELECT rank, peak_memory_bytes AS peak, total_memory_bytes AS total, timeline FROM rank"
-        " WHERE run = ? AND peak_memory_bytes > 0 ORDER BY rank",
+        " WHERE run = ? AND peak_memory_bytes > 0 ORDER BY peak DESC, rank",
         [run],
     )
     if not found:
         return None
-    highest = max(found, key=lambda row: row["peak"])
+    highest = found[0]
     title = f"Rank {highest['rank']} peaks highest: {numbers.traffic(highest['peak'])}"
     if highest["total"]:
         title += f", {numbers.share(highest['peak'] / highest['total'])} of its device"
-    note = ""
+    notes = []
     if any(row["timeline"] == "host" for row in found):
-        note = "On CPU the peak is the whole process, with Python and libraries."
-    estimate = known.memory_bytes if known is not None else None
-    if estimate is not None:
-        note += (
-            f" Parameters, gradients, optimizer state and activations take "
-            f"{numbers.traffic(estimate)} on the fullest rank by estimate."
+        notes.append("On CPU the peak is the whole process, with Python and libraries.")
+    if known is not None and known.memory_bytes is not None:
+        notes.append(
+            "Parameters, gradients, optimizer state and activations take "
+            f"{numbers.traffic(known.memory_bytes)} on the fullest rank by estimate."
         )
+    table = DataTable(
+        ["rank", "peak", "device has"],
+        [[row["rank"], numbers.traffic(row["peak"]), numbers.traffic(row["total"])]
+         for row in found[:128]],
+    )  # fmt: skip
     return Figure(
-        id=f"memory{suffix}",
-        title=title,
-        description="Peak memory of every rank.",
-        scenes=[],
-        table=DataTable(
-            ["rank", "peak", "device has", "estimate of the fullest"],
-            [
-                [
-                    row["rank"],
-                    numbers.traffic(row["peak"]),
-                    numbers.traffic(row["total"]),
-                    numbers.traffic(estimate),
-                ]
-                for row in found[:128]
-            ],
-        ),
-        note=note.strip(),
+        f"memory{suffix}", title, table=table if len(found) > 1 else None, note=" ".join(notes)
     )
-
-
-def _document(value: object) -> dict[str, Any]:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return {}
-    return value if isinstance(value, dict) else {}

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.report import numbers
-from advisor.report.charts.dots import StepTime, step_times
-from advisor.report.charts.scene import DataTable, Figure
+from advisor.report.figures import DataTable, Dots, Figure, StepTime
 from advisor.report.tables import Row
 
-_MAX_DOTS = 24
+_MAX_DOTS = 5
 # Median absolute deviation to standard deviation for normal noise: 1 / Phi^-1(3/4).
 _MAD_TO_SIGMA = 1.4826
 _COLUMNS = ["trial", "settings", "outcome", "steps", "median step", "median absolute deviation"]
@@ -69,14 +68,12 @@ def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
         dots.insert(0, StepTime(label, baseline, baseline - spread, baseline + spread))
     failed = len(trials) - len(timed)
     reasons = {one["trial"]: one["reason"] for one in result.get("failures") or []}
-    more = f" {len(settings) - _MAX_DOTS} slower ones are in the table only." * (
-        len(settings) > _MAX_DOTS
-    )
+    more = f" {len(settings) - _MAX_DOTS} slower ones: in the table." * (len(settings) > _MAX_DOTS)
     return Figure(
         id=f"trials{suffix}",
         title=title,
         description="Median step time in ms of every setting tried; shaded: the noise.",
-        scenes=[step_times(dots, band_ns=band, baseline_ns=baseline)],
+        drawing=Dots(dots, baseline, band),
         table=DataTable(
             _COLUMNS,
             [
@@ -91,10 +88,9 @@ def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
                 for trial in trials[:200]
             ],
         ),
-        note=f"{_origin(trials)} Each dot stands as far from the dotted line as its trial was from "
-        "the runs of the present settings just before and after it, so that a machine that drifts "
-        "moves none; the table has the times as they were. Whiskers: ± 1 σ of the trial's steps "
-        "(present settings: of their trials). Shaded: differences too small to tell from noise."
+        note=f"{_origin(trials)} Dots are relative to the present settings just before and after, "
+        "so that drift moves none; the table has the times as they were. Whiskers: ± 1 σ. Shaded: "
+        "noise."
         + more
         + (f" {numbers.plural(failed, 'trial')} failed (see the table)." if failed else ""),
     )  # fmt: skip
@@ -130,22 +126,6 @@ def modelled(trials: list[Row], suffix: str) -> Figure:
     return Figure(
         id=f"modelled{suffix}",
         title=title,
-        description="Modelled time in ms of one step's collectives under each setting.",
-        scenes=[
-            step_times(
-                [
-                    StepTime(
-                        "NCCL's own choice" if t["is_baseline"] else label_of(t),
-                        t["step_ns_median"],
-                        guess=True,
-                    )
-                    for t in timed[:_MAX_DOTS]
-                ],
-                band_ns=None,
-                baseline_ns=own,
-                what="communication per step",
-            )
-        ],
         table=DataTable(
             ["settings", "communication per step", "works"],
             [
@@ -158,8 +138,7 @@ def modelled(trials: list[Row], suffix: str) -> Figure:
             ],
         ),
         note="Modelled, not measured: NCCL's cost model for this job's calls, each alone on the "
-        "links. It is the model that NCCL chooses by, so that no setting can beat its own choice "
-        "here; the picture shows what a setting would lose."
+        "links. NCCL chooses by it, so that no setting beats its own choice here."
         + (f" {numbers.plural(len(broken), 'setting')} would break a call." if broken else ""),
     )
 

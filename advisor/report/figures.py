@@ -1,0 +1,230 @@
+"""What sections say of their pictures: data only. :mod:`advisor.report.charts` draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+# Kinds of time with the words a reader sees, in the order in which they are stacked.
+KINDS: dict[str, str] = {
+    "compute": "compute",
+    "wait": "waiting for a peer",
+    "transfer": "exposed transfer",
+    "comm": "exposed communication",
+    "hidden-comm": "hidden communication",
+    "memory": "memory copies",
+    "other": "other device work",
+    "idle": "idle",
+    "idle-host": "idle: host was late",
+    "idle-gap": "idle: launch gap",
+    "idle-sync": "idle: synchronisation",
+}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One row or column: its label and its parts in ns by kind, which add up to it."""
+
+    label: str
+    parts_ns: Mapping[str, float]
+    emphasis: bool = False
+
+
+@dataclass(frozen=True)
+class StackedBars:
+    """Rows on one scale from zero. ``longest_ns`` widens it, so that runs can be compared."""
+
+    bars: Sequence[Bar]
+    axis: str = "ms per step"
+    longest_ns: float = 0.0
+
+
+@dataclass(frozen=True)
+class StepBar:
+    """The average step as one bar, and in it what a finding would give back.
+
+    The gain (low, middle, high, ns) ends where ``kind`` ends; ``mark`` says what it is.
+    """
+
+    parts_ns: Mapping[str, float]
+    kind: str = ""
+    gain_ns: tuple[float, float, float] | None = None
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class StepColumns:
+    """A column per step: a bad step stands out from its neighbours."""
+
+    bars: Sequence[Bar]
+    longest_ns: float = 0.0
+
+
+@dataclass(frozen=True)
+class GainBar:
+    """A gain with its interval, ns, on the scale of all gains of the table."""
+
+    low_ns: float
+    middle_ns: float
+    high_ns: float
+    most_ns: float
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One setting's step time in ns with its interval; ``chosen`` stands out."""
+
+    label: str
+    step_ns: float
+    low_ns: float | None = None
+    high_ns: float | None = None
+    chosen: bool = False
+    guess: bool = False
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Step times on one axis; within ``band_ns`` nothing has changed from ``baseline_ns``."""
+
+    times: Sequence[StepTime]
+    baseline_ns: float | None = None
+    band_ns: tuple[float, float] | None = None
+    what: str = "step time"
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Rows of cells, ns; ``full_ns`` has the strongest colour. ``strong`` rows are named first."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    cells_ns: Sequence[Sequence[float]]
+    full_ns: float
+    axis: str
+    strong: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """From rows to columns: measured share of the expected; ``text`` says both."""
+
+    names: Sequence[str]
+    ratio: Sequence[Sequence[float | None]]
+    text: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class CallGroup:
+    """Calls of one size: bytes, median busbw in GB/s, how many, and their transfer time in ns.
+
+    ``calls`` is 0 where a benchmark does not say how often it called.
+    """
+
+    size_bytes: float
+    busbw_gbps: float
+    calls: int
+    time_ns: float
+    upper_bound: bool = False
+
+
+@dataclass(frozen=True)
+class Fit:
+    """t = k*alpha + m*S*beta in ns (METRICS section 7); ``factor`` turns algbw into busbw."""
+
+    alpha_ns: float
+    beta_ns_per_byte: float
+    k: float
+    m: float
+    factor: float
+    n_star_bytes: float | None
+    largest_bytes: float
+
+    def busbw_gbps(self, size_bytes: float) -> float:
+        """Bytes per ns are GB/s."""
+        time_ns = self.k * self.alpha_ns + self.m * size_bytes * self.beta_ns_per_byte
+        return self.factor * size_bytes / time_ns if time_ns > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class BusBandwidth:
+    """Bandwidth against size: measured calls, the fitted curve, and the hardware's ceiling."""
+
+    groups: Sequence[CallGroup]
+    fit: Fit | None = None
+    ceiling_gbps: float | None = None
+    ceiling: str = ""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Activity of one kind; times in ns from the crop's start. ``label`` is written if it fits.
+
+    A ``folded`` span stands for several with gaps between them, in which others may lie: in
+    the communication lane its label is for hovering only. ``filled`` is the share of its time in
+    which it is busy: its bar is as high, so that an idle device does not look busy.
+    """
+
+    kind: str
+    start_ns: float
+    end_ns: float
+    label: str = ""
+    culprit: bool = False
+    folded: bool = False
+    filled: float = 1.0
+
+
+@dataclass
+class RankLane:
+    """The spans of one rank."""
+
+    rank: int
+    spans: list[Span] = field(default_factory=list)
+    culprit: bool = False
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A crop of ``length_ns``: lanes of compute and communication; it starts ``from_ns`` after
+    ``since``, e.g. 'a step'."""
+
+    lanes: Sequence[RankLane]
+    length_ns: float
+    from_ns: float
+    since: str
+
+
+Bars = StackedBars | StepBar | StepColumns | GainBar
+Drawing = Bars | Dots | HeatMap | Matrix | BusBandwidth | Timeline
+
+
+@dataclass(frozen=True)
+class DataTable:
+    """Numbers as they are shown; cells are formatted when drawn."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+@dataclass
+class Figure:
+    """A picture, a table, or one line of text: its title is the finding, not the axis.
+
+    ``description`` is the text alternative, ``legend`` pairs of kind and words.
+    """
+
+    id: str
+    title: str
+    description: str = ""
+    drawing: Drawing | None = None
+    legend: Sequence[tuple[str, str]] = ()
+    table: DataTable | None = None
+    note: str = ""
+
+
+def legend_for(kinds: Sequence[str]) -> list[tuple[str, str]]:
+    """The legend of the kinds used, in the order of :data:`KINDS`."""
+    return [(kind, words) for kind, words in KINDS.items() if kind in kinds]

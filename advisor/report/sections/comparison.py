@@ -1,0 +1,98 @@
+"""Several runs beside each other: where the step of each goes, every figure against the base."""
+
+from __future__ import annotations
+
+from advisor.metrics.compare.runs import Comparison
+from advisor.report import comparison as rows
+from advisor.report import numbers
+from advisor.report.figures import KINDS, Bar, DataTable, Figure, StackedBars, legend_for
+from advisor.report.sections.section import Section
+
+_LABEL_LETTERS = 15
+
+
+def bars(found: Comparison) -> Figure:
+    """One bar per run, and the rows that matter."""
+    measured = {row.run: found.parts[row.run] for row in found.runs if row.run in found.parts}
+    kinds = [kind for kind in KINDS if any(part.ns.get(kind) for part in measured.values())]
+    # Names stand beside the bars where they fit, else their numbers in the list below do.
+    fits = all(len(run) <= _LABEL_LETTERS for run in measured)
+    labels = [run if fits else str(number) for number, run in enumerate(measured, 1)]
+    numbered = "; ".join(f"{number} {run}" for number, run in enumerate(measured, 1))
+    several = len(found.runs) > 2
+    base, other = found.base.run, found.runs[1].run
+    return Figure(
+        id="runs-compared",
+        title="The recorded step of each run",
+        description="One stacked bar per run, mean over ranks and used steps, ms per step.",
+        drawing=StackedBars(
+            [Bar(label, part.ns) for label, part in zip(labels, measured.values(), strict=True)]
+        ),
+        legend=legend_for(kinds),
+        table=DataTable(
+            ["run", "step", "against the base", "because"]
+            if several
+            else ["per step", "change", base, other],
+            rows.matters(found),
+        ),
+        note="" if fits else f"Bars: {numbered}.",
+    )
+
+
+def build(found: Comparison) -> Section:
+    """The tables of `advisor compare`: runs are columns, as strategies are in studies."""
+    names = [row.run for row in found.runs]
+    figures = [
+        Figure(
+            id="runs-figures",
+            title="Every figure of every run, the base first",
+            table=DataTable(
+                ["per step", *names],
+                [[title, *values] for title, values in _whole_titles(rows.figures(found))],
+            ),
+            note=" ".join(f"{note[:1].upper()}{note[1:]}." for note in rows.notes(found)),
+        )
+    ]
+    if traffic := rows.traffic(found):
+        unexplained = sum(row[4] == "differs" for row in traffic)
+        figures.append(
+            Figure(
+                id="runs-traffic",
+                title=f"Traffic differs from theory without explanation in {unexplained} "
+                f"of {numbers.plural(len(traffic), 'case')}"
+                if unexplained
+                else "Traffic is what theory says, or the difference is explained",
+                table=DataTable(
+                    ["run", "operation", "measured, MB", "theory, MB", "verdict", "formula",
+                     "difference"],
+                    traffic,
+                ),
+            )
+        )  # fmt: skip
+    changes = rows.operators(found)
+    unchanged = [[run, "none changed", "", "", ""] for run in rows.nothing_changed(found)]
+    if changes or unchanged:
+        figures.append(
+            Figure(
+                id="runs-operators",
+                title=f"What the other runs added, removed or changed against {found.base.run}"
+                if changes
+                else f"No operator changed in calls or time against {found.base.run}",
+                table=DataTable(
+                    ["run", "change", "time, ms", "calls", "operator"], [*changes, *unchanged]
+                ),
+            )
+        )
+    line = f"{numbers.plural(len(names), 'run')}, every figure"
+    return Section("compared", "Figures", "Run by run", figures, line)
+
+
+def _whole_titles(lines: rows.Lines) -> rows.Lines:
+    """Indented titles with what they belong to: a page has no columns to indent by."""
+    found: rows.Lines = []
+    about = ""
+    for title, values in lines:
+        if not title.startswith(" "):
+            about = title.rpartition(" ")[0]
+        found.append((f"{about} {title.strip()}" if title.startswith(" ") else title, values))
+    return found

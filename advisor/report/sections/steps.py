@@ -1,0 +1,176 @@
+"""Where does the step go? Ranks beside each other, and steps where one stands out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from advisor.metrics.steps.used import step_time
+from advisor.metrics.timeline.parts import KINDS as MEASURED
+from advisor.metrics.timeline.parts import Parts, by_rank, by_step, hidden_share
+from advisor.report import numbers
+from advisor.report.charts.columns import MAX_COLUMNS
+from advisor.report.figures import (
+    KINDS,
+    Bar,
+    DataTable,
+    Figure,
+    StackedBars,
+    StepColumns,
+    legend_for,
+)
+from advisor.report.sections.section import Section, of_run
+from advisor.store.store import Store
+
+MOST_RANKS = 8
+"""Drawn one by one; of more the culprit, the best, the median and the worst."""
+_MOST_ROWS = 1024
+# Steps vary by a few percent on any machine; only more than this is worth a picture.
+_BAD_STEP = 0.05
+_LITTLE = 0.02  # of the step
+
+
+def build(
+    store: Store, run: str, *, several: bool = False, culprit: int | None = None
+) -> Section | None:
+    """The section of one run; None when the trace had no device activity."""
+    ranks = by_rank(store.con, run)
+    if not ranks:
+        return None
+    suffix, name, title = of_run("steps", "Where the step goes", run, several)
+    figures = [_ranks(ranks, suffix, culprit)] if len(ranks) > 1 else []
+    steps = _steps(store, run, suffix)
+    figures += [steps] if steps is not None else []
+    hidden = hidden_share(store.con, run)
+    line = "" if hidden is None else f"{numbers.share(hidden)} of communication is under compute"
+    if not figures:
+        return None
+    return Section(name, "Steps", title, figures, line, is_open=not several)
+
+
+def _ranks(ranks: list[Parts], suffix: str, culprit: int | None) -> Figure:
+    bars = [Bar(f"rank {row.of}", row.ns, emphasis=row.of == culprit) for row in ranks]
+    if len(ranks) > MOST_RANKS:
+        bars = _four(ranks, culprit)
+    note = "" if ranks[0].steps else "Of the whole trace: it holds no used step."
+    if len(bars) < len(ranks):
+        note += f" The least, middle and most exposed of {len(ranks)} ranks."
+    return Figure(
+        id=f"ranks{suffix}",
+        title=_title(ranks),
+        description="One stacked bar per rank on one scale, in ms per step.",
+        drawing=StackedBars(bars),
+        legend=legend_for(_kinds(ranks)),
+        table=_table("rank", [(f"{row.of}", row) for row in ranks]),
+        note=note.strip(),
+    )
+
+
+def _four(ranks: list[Parts], culprit: int | None) -> list[Bar]:
+    """The culprit, and the least, middle and most exposed of all ranks."""
+    ordered = sorted(ranks, key=lambda row: (row.exposed_ns, row.of))
+    picked = {
+        ordered[0].of: "best",
+        ordered[len(ordered) // 2].of: "median",
+        ordered[-1].of: "worst",
+    }
+    blamed = next((row for row in ranks if row.of == culprit), None)
+    bars = [] if blamed is None else [Bar(f"culprit {culprit}", blamed.ns, emphasis=True)]
+    return bars + [
+        Bar(f"{picked[row.of]} {row.of}", row.ns)
+        for row in ordered
+        if row.of in picked and row.of != culprit
+    ]
+
+
+def _title(ranks: list[Parts]) -> str:
+    """What takes most of the steps beside compute, and how it differs between ranks."""
+    waits = sorted((row.ns["wait"], row.of) for row in ranks)
+    exposed = sorted((row.exposed_ns / row.window_ns, row.of) for row in ranks)
+    idle = sorted(
+        (sum(ns for kind, ns in row.ns.items() if kind.startswith("idle")) / row.window_ns, row.of)
+        for row in ranks
+    )
+    if max(exposed[-1][0], idle[-1][0]) < _LITTLE:
+        return "Every rank computes nearly all of its step"
+    if idle[-1][0] > exposed[-1][0]:
+        return f"The device idles {_range(idle)}"
+    least, most = waits[0], waits[-1]
+    if most[0] > 0.5 * max(row.exposed_ns for row in ranks) and least[0] < 0.6 * most[0]:
+        return (
+            f"Rank {most[1]} waits {numbers.duration(most[0])} per step for others, "
+            f"rank {least[1]} {numbers.duration(least[0])}"
+        )
+    return f"Exposed communication takes {_range(exposed)}"
+
+
+def _range(shares: Sequence[tuple[float, int]]) -> str:
+    (low, first), (high, last) = shares[0], shares[-1]
+    if high - low < _LITTLE:
+        return f"{numbers.share(high)} of the step on every rank"
+    return f"{numbers.share(low)} (rank {first}) to {numbers.share(high)} (rank {last}) of the step"
+
+
+def _steps(store: Store, run: str, suffix: str) -> Figure | None:
+    steps = by_step(store.con, run)
+    if len(steps) < 2:
+        return None
+    used = [step for step in steps if step.used] or steps
+    worst = max(used, key=lambda step: step.window_ns)
+    typical = step_time(store.con, run) or median(step.window_ns for step in used)
+    above = (worst.window_ns - typical) / typical if typical else 0.0
+    if above < _BAD_STEP:
+        counted = numbers.plural(len(used), "used step")
+        return Figure(f"each-step{suffix}", f"All {counted} take about {numbers.duration(typical)}")
+    grown = max(KINDS, key=lambda kind: worst.ns.get(kind, 0.0) - _usual(used, kind))
+    shown = _fold(steps)
+    note = "* not counted: partial, warm-up or far longer than the others." * (
+        len(used) < len(steps)
+    )
+    if len(shown) < len(steps):
+        note += f" {len(steps)} steps in {len(shown)} columns: each shows the slowest of its group."
+    return Figure(
+        id=f"each-step{suffix}",
+        title=f"Step {worst.of} took {numbers.duration(worst.window_ns)}, {numbers.share(above)} "
+        f"more than the median {numbers.duration(typical)}: most of it {KINDS[grown]}",
+        description="One stacked column per step, in ms, the mean over ranks.",
+        drawing=StepColumns([Bar(_label(step), step.ns, step is worst) for step in shown]),
+        table=_table("step", [(_label(step), step) for step in steps[:200]]),
+        note=note.strip(),
+    )
+
+
+def _usual(steps: Sequence[Parts], kind: str) -> float:
+    return median(step.ns.get(kind, 0.0) for step in steps)
+
+
+def _label(step: Parts) -> str:
+    return str(step.of) if step.used else f"{step.of}*"
+
+
+def _fold(steps: list[Parts]) -> list[Parts]:
+    size = -(-len(steps) // MAX_COLUMNS)
+    groups = [steps[start : start + size] for start in range(0, len(steps), size)]
+    return [max(group, key=lambda step: step.window_ns) for group in groups]
+
+
+def _kinds(measured: Sequence[Parts]) -> list[str]:
+    return [kind for kind in MEASURED if any(row.ns[kind] for row in measured)]
+
+
+def _table(first: str, labelled: Sequence[tuple[str, Parts]]) -> DataTable:
+    """The most exposed first."""
+    kinds = _kinds([row for _, row in labelled])
+    ordered = sorted(labelled, key=lambda item: -item[1].exposed_ns)
+    return DataTable(
+        [first, "exposed, ms", "whole, ms", *(f"{KINDS[kind]}, ms" for kind in kinds)],
+        [
+            [
+                label,
+                numbers.milliseconds(row.exposed_ns),
+                numbers.milliseconds(row.window_ns),
+                *(numbers.milliseconds(row.ns[kind]) for kind in kinds),
+            ]
+            for label, row in ordered[:_MOST_ROWS]
+        ],
+    )

@@ -12,8 +12,19 @@ from advisor.report import comparison as rows
 
 
 def text(found: Comparison) -> str:
-    """All of it for a terminal."""
-    return _figures(found) + _traffic(found) + _operators(found)
+    """The headline and what matters, then all of it, for a terminal."""
+    first = f"{rows.headline(found)}\n\n{_matters(found)}"
+    return first + _figures(found) + _traffic(found) + _operators(found)
+
+
+def _matters(found: Comparison) -> str:
+    matters = rows.matters(found)
+    widths = [max(map(len, column)) for column in zip(*matters, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in matters
+    ]
+    return "".join(f"{line}\n" for line in [*lines, ""]) if lines else ""
 
 
 def _figures(found: Comparison) -> str:

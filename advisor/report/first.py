@@ -15,6 +15,7 @@ from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
 from advisor.vocabulary.messages import STATES, say
 
+_LEAST = 0.005  # of the step: less is not seen in the bar
 _ABOUT = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
 
 
@@ -102,7 +103,7 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
         kind = max(about.claims, key=lambda part: about.claims[part], default="")
         number = 1 + report.findings.index(about)
         mark = f"finding {number}: {summary.per_step(about)} could go"
-    shares = {kind: ns / average.window_ns for kind, ns in average.ns.items() if ns > 0}
+    shares = {kind: ns / average.window_ns for kind, ns in average.ns.items()}
     whole = not average.steps
     of = f"{numbers.plural(average.steps, 'step')}, " if average.steps else ""
     return Figure(
@@ -113,6 +114,6 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
         drawing=StepBar(average.ns, kind, gain, mark),
         legend=[
             (kind, f"{words} {numbers.share(shares[kind])}")
-            for kind, words in legend_for(list(shares))
+            for kind, words in legend_for([kind for kind in shares if shares[kind] >= _LEAST])
         ],
     )

@@ -10,8 +10,8 @@ import pytest
 from advisor.metrics.lateness.by_step import waited_for
 from advisor.metrics.models.speeds import speeds
 from advisor.metrics.steps.used import step_time
-from advisor.report import render, summary
 from advisor.report import page as html
+from advisor.report import render, summary
 from advisor.report.sections import size, steps, whatif
 from advisor.store.store import Store
 from tests.report.support import make_report, make_store

@@ -6,7 +6,7 @@ import re
 
 from advisor.findings import FindingsReport, Outcome, OutcomeKind
 from advisor.report import render
-from tests.report.support import MS, RUN, STEP_NS, make_healthy_report, make_report, make_store
+from tests.report.support import MS, RUN, make_healthy_report, make_report, make_store
 
 
 def _with_outcomes(passed: int, blind: int) -> FindingsReport:

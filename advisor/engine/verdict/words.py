@@ -29,7 +29,11 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
     values = _values(decision, it)
     of_finding = decision.kind in _ABOUT_FINDINGS
     code = _code(decision)
-    title = fitted(say(VERDICTS, code, values), MOST_TITLE)
+    title = say(VERDICTS, code, values)
+    if len(title) > MOST_TITLE and values.get("of_link"):
+        # What measures it stands under NEXT too.
+        title = say(VERDICTS, code, values | {"probed": True})
+    title = fitted(title, MOST_TITLE)
     found = decision.finding
     if found is not None and decision.reason != "probe-denies":
         why, steps = list(found.because), _of_finding(found)

@@ -13,18 +13,19 @@ LEVELS = 4
 _LETTER, _NARROW, _WIDE = 7.0, 224, 480
 _ROW_LETTERS = 14
 _LABEL = 13  # pixels that a row's name needs
+_TOP = 6  # its upper half over the first row
 
 
 def heat_map(spec: HeatMap) -> Scene:
     """Rows with a cell per column; neighbours of one strength are drawn as one, zero not at all."""
-    pitch = 18 if len(spec.rows) <= 16 else 10 if len(spec.rows) <= 32 else 6
-    bottom = len(spec.rows) * pitch
-    scene = Scene(height=bottom + 40, margin=104)
+    pitch = 18 if len(spec.rows) <= 16 else 10 if len(spec.rows) <= 32 else 5
+    bottom = _TOP + len(spec.rows) * pitch
+    scene = Scene(height=bottom + 36, margin=104)
     width = 100 / max(len(spec.columns), 1)
-    scene.marks.append(Rect(0, 0, 100, bottom, "cell-ground"))
+    scene.marks.append(Rect(0, _TOP, 100, bottom - _TOP, "cell-ground"))
     named = _named(spec, pitch)
     for index, (name, row) in enumerate(zip(spec.rows, spec.cells_ns, strict=True)):
-        y = index * pitch
+        y = _TOP + index * pitch
         if index in named:
             kind = "label strong" if index in spec.strong else "label"
             scene.row_labels.append(RowLabel(y + pitch / 2 + 4, name, kind))

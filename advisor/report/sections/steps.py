@@ -21,6 +21,7 @@ from advisor.report.figures import (
 )
 from advisor.report.sections.section import Section, of_run
 from advisor.store.store import Store
+from advisor.vocabulary.words import about
 
 MOST_RANKS = 8
 """Drawn one by one; of more the culprit, the best, the median and the worst."""
@@ -28,6 +29,7 @@ _MOST_ROWS = 1024
 # Steps vary by a few percent on any machine; only more than this is worth a picture.
 _BAD_STEP = 0.05
 _LITTLE = 0.02  # of the step
+_SEEN = 0.005
 
 
 def build(
@@ -98,8 +100,8 @@ def _title(ranks: list[Parts]) -> str:
     least, most = waits[0], waits[-1]
     if most[0] > 0.5 * max(row.exposed_ns for row in ranks) and least[0] < 0.6 * most[0]:
         return (
-            f"Rank {most[1]} waits {numbers.duration(most[0])} per step for others, "
-            f"rank {least[1]} {numbers.duration(least[0])}"
+            f"Rank {most[1]} waits {about(most[0])} per step for others, "
+            f"rank {least[1]} {about(least[0])}"
         )
     return f"Exposed communication takes {_range(exposed)}"
 
@@ -121,7 +123,7 @@ def _steps(store: Store, run: str, suffix: str) -> Figure | None:
     above = (worst.window_ns - typical) / typical if typical else 0.0
     if above < _BAD_STEP:
         counted = numbers.plural(len(used), "used step")
-        return Figure(f"each-step{suffix}", f"All {counted} take about {numbers.duration(typical)}")
+        return Figure(f"each-step{suffix}", f"All {counted} take about {about(typical)}")
     grown = max(KINDS, key=lambda kind: worst.ns.get(kind, 0.0) - _usual(used, kind))
     shown = _fold(steps)
     note = "* not counted: partial, warm-up or far longer than the others." * (
@@ -131,8 +133,8 @@ def _steps(store: Store, run: str, suffix: str) -> Figure | None:
         note += f" {len(steps)} steps in {len(shown)} columns: each shows the slowest of its group."
     return Figure(
         id=f"each-step{suffix}",
-        title=f"Step {worst.of} took {numbers.duration(worst.window_ns)}, {numbers.share(above)} "
-        f"more than the median {numbers.duration(typical)}: most of it {KINDS[grown]}",
+        title=f"Step {worst.of} took {about(worst.window_ns)}, {numbers.share(above)} "
+        f"more than the median {about(typical)}: most of it {KINDS[grown]}",
         description="One stacked column per step, in ms, the mean over ranks.",
         drawing=StepColumns([Bar(_label(step), step.ns, step is worst) for step in shown]),
         table=_table("step", [(_label(step), step) for step in steps[:200]]),
@@ -155,7 +157,10 @@ def _fold(steps: list[Parts]) -> list[Parts]:
 
 
 def _kinds(measured: Sequence[Parts]) -> list[str]:
-    return [kind for kind in MEASURED if any(row.ns[kind] for row in measured)]
+    """Those that are seen in the bars."""
+    return [
+        kind for kind in MEASURED if any(row.ns[kind] > _SEEN * row.window_ns for row in measured)
+    ]
 
 
 def _table(first: str, labelled: Sequence[tuple[str, Parts]]) -> DataTable:

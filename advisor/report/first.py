@@ -16,6 +16,8 @@ from advisor.store.store import Store
 from advisor.vocabulary.messages import STATES, say
 
 _LEAST = 0.005  # of the step: less is not seen in the bar
+# What these verdicts would try are the fixes of findings, which the rows have.
+_ROWS_SAY = {"exposed", "healthy"}
 _ABOUT = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
 
 
@@ -53,7 +55,7 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
         title=verdict.headline(),
         why=verdict.why,
         next_steps=()
-        if has_row
+        if has_row or verdict.reason in _ROWS_SAY
         else [summary.to_paste(step, report) for step in verdict.next_steps[:3]],
         step=_step(report, store, run, about if has_row else None) if store and run else None,
         ranks=ranks.heat_map(store, run, matter.ranks) if store and matter else None,

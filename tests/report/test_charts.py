@@ -276,7 +276,7 @@ def _rank(rank: int, **parts: float) -> Parts:
         ),
         (
             [_rank(0, wait=40), _rank(1, wait=20)],
-            "Rank 0 waits 40 ns per step for others, rank 1 20 ns",
+            "Rank 0 waits 0.04 µs per step for others, rank 1 0.02 µs",
         ),
         ([_rank(0, compute=99), _rank(1, compute=100)], "Every rank computes nearly all"),
     ],

@@ -16,7 +16,8 @@ from advisor.metrics.rings.locations import Home
 
 Nic = tuple[Home, int]
 """The host, and the number of the GPU beside it."""
-_SHARED = (1, 2, 4)
+SHARED = (1, 2, 4)
+"""How many GPUs may share a NIC: 8 NICs, 4 (AWS p4d) or 2 beside 8 GPUs."""
 _FEW_HOSTS = 8  # of more, only whole powers of two are weighed as one switch's
 _MOST_PAIRS = 600  # beyond so many GPUs only their whole NVLink is weighed, no pairs
 
@@ -136,7 +137,7 @@ def _networks(
     shared: dict[tuple[Home, int, int], list[int]] = defaultdict(list)
     for rank in ranks:
         by_host[home[rank]].append(rank)
-        for width in _SHARED:
+        for width in SHARED:
             rails[width, slot[rank] // width].append(rank)
             shared[home[rank], width, slot[rank] // width].append(rank)
     found = []

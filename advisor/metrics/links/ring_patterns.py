@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.metrics.links.locations import Location, Nic
+from advisor.metrics.links.locations import SHARED, Location, Nic
 from advisor.metrics.links.ring_lags import LEFT, LEFT_ERROR, Block, Lags
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import MOST_LOOPS, ring_ends
@@ -27,8 +27,9 @@ _LOOPS = (1, 3, 9, 27)
 channels take one, 300 MB over four ranks and two channels take 19."""
 _INSIDE = 0.1
 """NVLink passes a slice on in a tenth of a NIC's time (450 against 50 GB/s on an H100 machine)."""
-_ORDERS = 2
 
+_Channel = tuple[tuple[int, ...], int | None]
+"""Ranks in ring order, and the number of the GPU beside the NIC it goes through."""
 _Edges = list[list[tuple[Nic, Nic]]]
 _Seen = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64]]
 
@@ -41,6 +42,7 @@ class Patterns:
     ) -> None:
         self.home, self.slot, self.gloo = home, slot, gloo
         self._known: dict[object, Floats] = {}
+        self._orders: dict[object, list[list[_Channel]]] = {}
         self._edges_of: dict[object, _Seen | None] = {}
         self._rings: dict[object, tuple[_Edges, NDArray[np.bool_], NDArray[np.int64]]] = {}
 
@@ -50,9 +52,9 @@ class Patterns:
         if not any(location.staggers(one.members, self.home) for one in lags.blocks):
             return None
         rows = []
-        # Only where NVLink is slow does it matter who writes over it.
-        written = (False, True) if location.inside else (False,)
-        for order, loops, by_sender in product(range(_ORDERS), _LOOPS, written):
+        orders = max(len(self._orders_of(block)) for block in lags.blocks)
+        written = (False, True) if location.inside else (True,)  # NICs hide who writes over NVLink
+        for order, loops, by_sender in product(range(orders), _LOOPS, written):
             shapes = [self._shape(one, location, order, loops, by_sender) for one in lags.blocks]
             rows.append(np.concatenate(shapes, axis=1))
         return np.concatenate(rows)
@@ -82,7 +84,8 @@ class Patterns:
             return None
         rings = (block.members, order)
         if rings not in self._rings:
-            channels = self._orders(block)[order]
+            known = self._orders_of(block)
+            channels = known[min(order, len(known) - 1)]
             ranks = block.members.ranks
             edges = self._edges(channels)
             self._rings[rings] = (
@@ -129,37 +132,46 @@ class Patterns:
         rows -= rows.mean(axis=1, keepdims=True)
         return rows
 
-    def _orders(self, block: Block) -> list[list[tuple[tuple[int, ...], int | None]]]:
-        """Per kind of order, the channels: ranks in ring order, and the number of the NIC.
+    def _orders_of(self, block: Block) -> list[list[_Channel]]:
+        key = (block.members, block.op if self.gloo else None)
+        if key not in self._orders:
+            self._orders[key] = self._find_orders(block)
+        return self._orders[key]
 
-        Where no log has the rings: one per NIC, in at the GPU beside it and out at the one before;
-        and one for all.
+    def _find_orders(self, block: Block) -> list[list[_Channel]]:
+        """Per kind of order, the channels.
+
+        Where no log has the rings: one per NIC, in at the first GPU beside it and round the host to
+        the one before that or, as NCCL's logs have it (0 7 6 5 4 3 2 1 8 15 ...: NVIDIA/nccl issues
+        514 and 1412), the other way, for NICs that one, two or four GPUs share; and one for all.
         """
         ranks = block.members.ranks
         if self.gloo:  # one ring, each operation its own way around
             one_ring = ranks[::-1] if GLOO_RINGS.get(block.op, (-1, 1))[0] > 0 else ranks
-            return [[(one_ring, None)]] * _ORDERS
+            return [[(one_ring, None)]]
         if block.rings:
-            return [[(ring, None) for ring in block.rings]] * _ORDERS
+            return [[(ring, None) for ring in block.rings]]
         hosts: dict[Home, list[int]] = defaultdict(list)
         for rank in ranks:
             hosts[self.home[rank]].append(rank)
-        alone: list[tuple[tuple[int, ...], int | None]] = [(tuple(ranks), None)]
-        if len(hosts) in (1, len(ranks)):
-            return [alone] * _ORDERS
-        numbers = sorted({self.slot[rank] for rank in ranks})
-        channels: list[tuple[tuple[int, ...], int | None]] = []
-        for number in numbers:
-            order: list[int] = []
-            for own in hosts.values():
-                at = next((n for n, rank in enumerate(own) if self.slot[rank] == number), 0)
-                order += own[at:] + own[:at]
-            channels.append((tuple(order), number))
-        return [channels, alone]
+        found: list[list[_Channel]] = []
+        if len(hosts) not in (1, len(ranks)):
+            for width, way in product(SHARED, (1, -1)):
+                channels: list[_Channel] = []
+                for nic in sorted({self.slot[rank] // width for rank in ranks}):
+                    order: list[int] = []
+                    for own in hosts.values():
+                        beside = (
+                            n for n, rank in enumerate(own) if self.slot[rank] // width == nic
+                        )
+                        at = next(beside, 0)
+                        order += [own[(at + way * n) % len(own)] for n in range(len(own))]
+                    channels.append((tuple(order), nic * width))
+                if channels not in found and (len(channels) > 1 or way < 0):
+                    found.append(channels)
+        return [*found, [(tuple(ranks), None)]]
 
-    def _edges(
-        self, channels: Sequence[tuple[tuple[int, ...], int | None]]
-    ) -> list[list[tuple[Nic, Nic]]]:
+    def _edges(self, channels: Sequence[_Channel]) -> list[list[tuple[Nic, Nic]]]:
         found = []
         for ring, number in channels:
             edges = []

@@ -106,10 +106,8 @@ def _backward(e: Emitter, formed: list[tuple[int, list[int]]], *, accumulate: bo
     for layer in reversed(range(job.layers)):
         for half in e.model.backward:
             e.backward_half(half)
-        _accumulate(e, accumulate)
-        while ready and ready[0][0] == layer:
-            _, sizes = ready.pop(0)
-            events.append(e.collective("all_reduce", group, sum(sizes), job.grad_dtype))
+        complete = [ready.pop(0) for _ in range(sum(at == layer for at, _ in ready))]
+        events += _accumulate(e, accumulate, [sizes for _, sizes in complete])
     if job.unused_scan_ns and formed:  # the map of parameters that were used, after the last bucket
         count = job.layers * len(tensors(job))
         out.begin("aten::copy_")
@@ -121,17 +119,31 @@ def _backward(e: Emitter, formed: list[tuple[int, list[int]]], *, accumulate: bo
     out.thread(MAIN)
 
 
-def _accumulate(e: Emitter, accumulate: bool) -> None:
-    """AccumulateGrad of a layer's parameters; adds where a gradient is there already."""
+def _accumulate(e: Emitter, accumulate: bool, complete: list[list[int]]) -> list[int]:
+    """AccumulateGrad of a layer's parameters; adds where a gradient is there already.
+
+    The reducer's hook runs inside the node of the gradient that completes a bucket: real traces
+    show c10d::allreduce_ there. The buckets of a layer are spread over its parameters. Returns
+    the events of the reductions.
+    """
     job, out = e.job, e.program
-    for elements in tensors(job)[: 4 * min(job.split, 4)]:
+    events = []
+    parameters = tensors(job)[: 4 * min(job.split, 4)]
+    for i, elements in enumerate(parameters):
         out.begin("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad")
         out.begin("torch::autograd::AccumulateGrad")
         out.work(1_500)
         if accumulate:
             out.kernel(e.model.pointwise("CUDAFunctor_add<c10::BFloat16>", elements))
         out.end()
+        last = i == len(parameters) - 1
+        while complete and (last or len(complete) * (i + 1) >= len(parameters)):
+            sizes = complete.pop(0)
+            events.append(e.collective("all_reduce", e.group("dp"), sum(sizes), job.grad_dtype))
+            if not last:
+                break
         out.end()
+    return events
 
 
 def _after_backward(e: Emitter, formed: list[tuple[int, list[int]]]) -> None:

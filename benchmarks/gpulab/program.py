@@ -13,6 +13,7 @@ from typing import Any
 BEGIN, END, WORK, KERNEL, CALL, RECORD, WAIT, SYNC, COPY, THREAD, GRAPH, API = range(12)
 
 MAIN, AUTOGRAD = 0, 1
+NODE = "autograd::engine::evaluate_function"
 COMPUTE = 7
 """The default stream as CUPTI numbers it."""
 
@@ -55,14 +56,35 @@ class Program:
     code: list[tuple[Any, ...]] = field(default_factory=list)
     events: int = 0
     sequence: dict[str, int] = field(default_factory=dict)
+    depth: int = 0
+    on: int = MAIN
+    in_hook: bool = False
 
     def begin(self, name: str, category: str = "cpu_op", args: str = "") -> None:
-        """Open a host range; ``args`` is JSON text that starts with a comma."""
+        """Open a host range; ``args`` is JSON text that starts with a comma.
+
+        Hooks of autograd run inside the node that they belong to: real traces show DDP's
+        c10d::allreduce_ inside that of AccumulateGrad, and FSDP2's ranges inside its own node.
+        """
+        hook = self.on == AUTOGRAD and not self.depth and name != "record_param_comms"
+        if hook and not name.startswith(NODE):
+            node = "RegisterPostBackwardFunctionBackward" if name.startswith("FSDP::") else (
+                "torch::autograd::AccumulateGrad"
+            )  # fmt: skip
+            self.code.append((BEGIN, f"{NODE}: {node}", "cpu_op", ""))
+            self.in_hook = True
+            self.depth += 1
+        self.depth += 1
         self.code.append((BEGIN, name, category, args))
 
     def end(self) -> None:
         """Close the innermost range."""
         self.code.append((END,))
+        self.depth -= 1
+        if self.in_hook and self.depth == 1:
+            self.in_hook = False
+            self.depth = 0
+            self.code.append((END,))
 
     def work(self, ns: float) -> None:
         """Keep the host busy."""
@@ -112,6 +134,8 @@ class Program:
 
     def thread(self, thread: int) -> None:
         """Go on as another host thread."""
+        self.on = thread
+        self.depth = 0
         self.code.append((THREAD, thread))
 
     def next_in(self, group: str) -> int:

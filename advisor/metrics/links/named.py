@@ -29,7 +29,8 @@ def posterior_culprit(data: Inputs, home: Mapping[int, Home]) -> tuple[Culprit, 
 def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
     """The smallest thing that all likely locations are of: one NIC, an edge, a rail, a host; else
     the candidates."""
-    places, first = found.locations, found.locations[0]
+    places = _without_wider(found.locations)
+    first = places[0]
     ranks = tuple(sorted({rank for place in places for rank in place.ranks}))
     slot = slots_of(home, data.infos)
     hosts = {home[rank] for rank in ranks}
@@ -82,6 +83,17 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
         return culprit("candidates", f"{what} of {name.hosts(ranks)}", ranks[0])
     listed = " or ".join(_single(place, place.direction, name)[1] for place in places)
     return culprit("candidates", listed, ranks[0])
+
+
+def _without_wider(places: Sequence[Location]) -> tuple[Location, ...]:
+    """Of what is open only because more GPUs may share the NIC, the smallest."""
+    least = min(places, key=lambda one: len(one.ranks))
+    alike = all(
+        (one.kind, one.inside, one.direction) == (least.kind, least.inside, least.direction)
+        and {*least.ranks} <= {*one.ranks}
+        for one in places
+    )
+    return (least,) if alike else tuple(places)
 
 
 class _Name:

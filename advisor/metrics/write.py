@@ -13,7 +13,7 @@ from advisor.metrics.host.lead import IdleSplit, split_idle
 from advisor.metrics.load import RankData, RunData
 from advisor.metrics.timeline.contention import exclusive_ns
 from advisor.metrics.timeline.intervals import Int64s, Intervals
-from advisor.metrics.timeline.timeline import KINDS
+from advisor.metrics.timeline.timeline import COMPUTE, KINDS
 from advisor.store.columns import insert, insert_rows
 
 
@@ -142,10 +142,18 @@ def write_breakdowns(con: Any, data: RunData) -> None:
                 "step": [s.number for s in steps],
                 "complete": [s.complete for s in steps],
                 "used": [s.used for s in steps],
+                "operators": _operators(one),
             }
             _insert_breakdown(
                 con, "step_breakdown", data.run, rank, windows, one, transfers, idle, extra
             )
+
+
+def _operators(one: RankData) -> list[int]:
+    """How much compute belongs to each step: kernels, on a CPU top-level operators."""
+    numbers, counts = np.unique(one.activity_step[one.line.kind == COMPUTE], return_counts=True)
+    counted = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+    return [counted.get(step.number, 0) for step in one.steps.steps]
 
 
 def _transfers(calls: list[Call]) -> Intervals | None:

@@ -222,6 +222,7 @@ CREATE TABLE step_breakdown (
   step INTEGER NOT NULL,            -- step
   complete BOOLEAN NOT NULL,        -- as in step
   used BOOLEAN NOT NULL,            -- as in step
+  operators INTEGER,                -- compute of the step: kernels, on CPU top-level operators
   window_ns BIGINT NOT NULL,        -- length of the window
   compute_ns BIGINT NOT NULL,       -- union of compute
   exposed_comm_ns BIGINT NOT NULL,  -- union of communication not under compute
@@ -347,13 +348,14 @@ CREATE TABLE traffic (
 -- Collectives that a step repeats or could do without.
 CREATE TABLE redundant (
   run VARCHAR NOT NULL,             -- run
-  kind VARCHAR NOT NULL,            -- 'barrier', 'tiny' (scalars), 'repeated-gather' (same parameters gathered again in a step)
+  kind VARCHAR NOT NULL,            -- 'barrier', 'tiny' (scalars), 'logged' (a barrier and a scalar), 'repeated-gather' (same parameters gathered again in a step)
   process_group VARCHAR,            -- group
   op VARCHAR NOT NULL,              -- operation
   bytes BIGINT,                     -- size of one call; null for barriers
   calls_per_step DOUBLE,            -- median over used steps
   exposed_ns_per_step BIGINT,       -- exposed time of these calls per step, median over ranks, waiting for stragglers left out
-  wait_ns_per_step BIGINT           -- the waiting in them
+  wait_ns_per_step BIGINT,          -- the waiting in them
+  span_ns_per_step BIGINT           -- on a host's timeline: from asking for each to asking for the next where that follows at once, else to its end
 );
 
 -- Gradient synchronisation against gradient accumulation, per step.

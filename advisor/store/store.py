@@ -21,7 +21,7 @@ from advisor.store.parquet import attach_parquet, is_parquet_store, write_parque
 from advisor.store.running import stoppable
 from advisor.store.target import check_store_target, database_writing, writing
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 _FREE_SHARE = 0.25
 _DUCKDB = b"DUCK"  # after a checksum of 8 bytes
 

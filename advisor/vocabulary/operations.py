@@ -9,6 +9,7 @@ import json
 import re
 from typing import Any
 
+from advisor.vocabulary.dtypes import element
 from advisor.vocabulary.numbers import MOST_BYTES, within
 
 # First match wins; names come from torch's record_param_comms ('allreduce',
@@ -136,18 +137,26 @@ def split_bytes(
     return tuple(count * row for count in counts)
 
 
-def elements_in(dims: Any) -> int | None:
+def elements_in(dims: Any, kinds: Any = None) -> int | None:
     """Elements of one recorded argument: a shape ``[64, 512]`` or (nested) lists of shapes.
 
-    An empty list is how the profiler writes an argument that is not a tensor: None.
+    The profiler writes an empty list for an argument that is not a tensor (None), and also for a
+    tensor of one number (1): ``kinds``, what it says of the same argument's type, tells which.
     """
-    if not isinstance(dims, list) or not dims:
+    if not isinstance(dims, list):
         return None
+    if not dims:
+        return 1 if isinstance(kinds, str) and element(kinds)[1] is not None else None
     if all(isinstance(size, int) and not isinstance(size, bool) for size in dims):
         product = 1
         for size in dims:
             product *= size
         return within(product, 0, MOST_BYTES)
-    parts = [elements_in(part) for part in dims if isinstance(part, list)]
+    listed = kinds if isinstance(kinds, list) and len(kinds) == len(dims) else [None] * len(dims)
+    parts = [
+        1 if kinds == "TensorList" and part == [] else elements_in(part, kind)
+        for part, kind in zip(dims, listed, strict=True)
+        if isinstance(part, list)
+    ]
     known = [part for part in parts if part is not None]
     return within(sum(known), 0, MOST_BYTES) if known else None

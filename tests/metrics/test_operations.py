@@ -77,4 +77,10 @@ def test_elements_of_recorded_shapes() -> None:
     assert elements_in([[10], [2, 3]]) == 16
     assert elements_in([[[7], [8]]]) == 15
     assert elements_in([]) is None
+    # A tensor of one number has no dimensions, and neither has what is no tensor.
+    assert elements_in([], "float") == 1
+    assert elements_in([], "Scalar") is None
+    assert elements_in([[]], ["float"]) == 1
+    assert elements_in([[], [3]], "TensorList") == 4
+    assert elements_in([[[]], [], []], ["TensorList", "", "Scalar"]) == 1
     assert elements_in("[1") is None

@@ -61,14 +61,17 @@ FROM gradient_call g GROUP BY g.process_group, g.op;
 -- Operations that could run under other compute: gradient reductions and parameter gathers. A
 -- group that reduces in the forward pass too (tensor parallelism) hands its result to the next
 -- operator. Without device streams FSDP2 waits for every reduce-scatter (and HSDP for the
--- all-reduce after it): no setting overlaps them there.
+-- all-reduce after it), and FSDP1, whose calls carry no unit's name, for every gather as well: no
+-- setting overlaps them there.
 CREATE VIEW overlappable AS
 SELECT op, process_group FROM call
 WHERE op IN ('all_reduce', 'reduce_scatter', 'all_gather', 'reduce')
 GROUP BY op, process_group
 HAVING (op <> 'all_reduce' OR NOT bool_or(coalesce(phase, '') = 'forward'))
   AND NOT (op IN ('all_reduce', 'reduce_scatter') AND (SELECT timeline FROM facts) = 'host'
-    AND EXISTS (SELECT 1 FROM call WHERE op = 'reduce_scatter'));
+    AND EXISTS (SELECT 1 FROM call WHERE op = 'reduce_scatter'))
+  AND NOT (op = 'all_gather' AND (SELECT timeline FROM facts) = 'host' AND bool_and(module IS NULL)
+    AND bool_or(phase IN ('forward', 'backward')));
 
 -- Gradient reductions per rank and step: how much is exposed, and the time between the calls,
 -- which holds the work that could have run meanwhile.
@@ -107,7 +110,8 @@ WITH ordered AS (
   SELECT rank, step, process_group, phase, call_id, exposed_transfer_ns, exposed_all_ns,
     coalesce(hidden_ns, 0) AS hidden_ns,
     greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns, row_number() OVER w = 1 AS is_first
-  FROM call WHERE op = 'all_gather' AND phase IS DISTINCT FROM 'optimizer'
+  FROM call SEMI JOIN overlappable USING (op, process_group)
+  WHERE op = 'all_gather' AND coalesce(phase, '') NOT IN ('optimizer', 'other')
   WINDOW w AS (PARTITION BY rank, step, process_group ORDER BY start_ns)
 ), per AS (
   SELECT rank, step, process_group, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns,

@@ -7,7 +7,8 @@ SELECT step FROM used_step
 WHERE step < (SELECT max(step) FROM all_step) OR (SELECT timeline FROM facts) = 'host'
   OR (SELECT count(*) FROM used_step) < 3;
 
--- Device time lost to the host per step, by kind: median over ranks of the mean over closed steps.
+-- Device time lost to the host per step, by kind: median over ranks (of two the lesser) of the mean over
+-- closed steps.
 --   worst_step: step of the longest gap
 --   ranks: that lost any
 CREATE VIEW gap_kind AS
@@ -30,9 +31,10 @@ per AS (
         FROM in_step i, used)
   GROUP BY rank, kind)
 SELECT kind,
-  median(idle_ns) AS idle_ns,               -- per step
+  quantile_disc(idle_ns, 0.5) AS idle_ns,   -- per step
   min(idle_ns) AS least_ns,                 -- of the rank that lost least
   max(idle_ns) AS most_ns,                  -- of the rank that lost most
+  coalesce(max(idle_ns, 2)[2], 0) AS next_ns, -- of the one after it
   arg_max(rank, idle_ns) AS worst_rank,     -- that rank
   arg_max(error_ns, idle_ns) AS most_error_ns, -- standard error over steps of its mean
   arg_max(name, idle_ns) AS name,           -- what its host did in the longest gap
@@ -65,17 +67,35 @@ CREATE VIEW mean_step AS
 SELECT avg(step_ns) AS of_step_ns, count(*) AS steps_seen FROM all_step
 WHERE complete AND step NOT IN (SELECT step FROM warm_up_step);
 
--- Per complete step the rank whose host left its device idle longest in one stretch that is no data
--- loading.
+-- Per complete step the rank that was kept longest from it by what the others do not do: one stretch
+-- in which its host left the device idle (no data loading), or operators beyond those of its other
+-- steps (an evaluation by one rank).
 --   step: number of the step
---   rank: whose longest stretch is the longest of all
+--   rank: whose pause is the longest of all
 --   pause_ns: how much longer than the longest of any other rank
 --   code: the function that fills the stretch, where stacks were recorded
+--   works: whether it runs operators
 CREATE VIEW one_rank_pause AS
-WITH longest AS (
-  SELECT k.rank, s.step, coalesce(max(g.idle_ns), 0) AS idle_ns, arg_max(g.name, g.idle_ns) AS name
-  FROM whole_rank k CROSS JOIN (SELECT step FROM all_step WHERE complete AND step NOT IN (SELECT step FROM warm_up_step)) s
-    LEFT JOIN host_gap g ON g.rank = k.rank AND g.step = s.step AND g.kind <> 'data-loading'
-  GROUP BY k.rank, s.step)
-SELECT step, arg_max(rank, idle_ns) AS rank, max(idle_ns) - max(idle_ns, 2)[2] AS pause_ns, arg_max(name, idle_ns) AS code
-FROM longest GROUP BY step HAVING count(*) > 1;
+WITH counted AS (
+  SELECT k.rank, s.step FROM whole_rank k CROSS JOIN (
+    SELECT step FROM all_step WHERE complete AND step NOT IN (SELECT step FROM warm_up_step)) s),
+longest AS (
+  SELECT c.rank, c.step, coalesce(max(g.idle_ns), 0) AS idle_ns, arg_max(g.name, g.idle_ns) AS name
+  FROM counted c LEFT JOIN host_gap g
+    ON g.rank = c.rank AND g.step = c.step AND g.kind <> 'data-loading'
+  GROUP BY c.rank, c.step),
+work AS (
+  SELECT rank, step, operators, compute_ns AS work_ns
+  FROM step_breakdown SEMI JOIN counted USING (rank, step)),
+usual AS (
+  SELECT rank, median(operators) AS operators, median(work_ns) AS work_ns FROM work GROUP BY rank),
+kept AS (
+  SELECT l.rank, l.step, l.name,
+    -- a slow device takes longer for as many operators
+    CASE WHEN w.operators > 1.02 * u.operators THEN w.work_ns - u.work_ns ELSE 0 END AS more_ns,
+    greatest(more_ns, l.idle_ns) AS kept_ns, more_ns > l.idle_ns AS works
+  FROM longest l LEFT JOIN work w USING (rank, step) LEFT JOIN usual u ON u.rank = l.rank)
+SELECT step, arg_max(rank, kept_ns) AS rank, max(kept_ns) - max(kept_ns, 2)[2] AS pause_ns,
+  arg_max(works, kept_ns) AS works,
+  CASE WHEN NOT arg_max(works, kept_ns) THEN arg_max(name, kept_ns) END AS code
+FROM kept GROUP BY step HAVING count(*) > 1;

@@ -166,17 +166,22 @@ def _free(found: Mapping[str, Any], spans: Sequence[int]) -> dict[int, int]:
 
 def _span_key(found: Mapping[str, Any], row: int) -> tuple[str, int | None]:
     wire = operation(str(found["name"][row]))
-    return wire, None if wire == "barrier" else elements_in(parse_json(found["input_dims"][row]))
+    return wire, None if wire == "barrier" else _elements(found, row)
+
+
+def _elements(found: Mapping[str, Any], row: int) -> int | None:
+    return elements_in(parse_json(found["input_dims"][row]), parse_json(found["input_types"][row]))
 
 
 def _request(found: Mapping[str, Any], row: int) -> _Request:
     name = str(found["name"][row]).removeprefix("c10d::")
     dims = parse_json(found["input_dims"][row])
     dims = dims if isinstance(dims, list) else []
-    first = elements_in(dims[0]) if dims else None
-    second = elements_in(dims[1]) if len(dims) > 1 else None
-    output_first = bool(_OUTPUT_FIRST.search(name)) and second is not None
     types = parse_json(found["input_types"][row])
+    kinds = types if isinstance(types, list) and len(types) == len(dims) else [None] * len(dims)
+    sizes = [elements_in(one, kind) for one, kind in zip(dims, kinds, strict=True)]
+    first, second = (*sizes, None, None)[:2]
+    output_first = bool(_OUTPUT_FIRST.search(name)) and second is not None
     dtype = str(types[0]) if isinstance(types, list) and types else None
     op = operation(name)
     return _Request(
@@ -231,8 +236,7 @@ def _call(
     row: int,
     request: _Request | None,
 ) -> Call:
-    dims = parse_json(found["input_dims"][row])
-    elements = elements_in(dims)
+    elements = _elements(found, row)
     types = parse_json(found["input_types"][row])
     wire = operation(str(found["name"][row]))
     call = Call(

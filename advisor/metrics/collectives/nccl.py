@@ -129,9 +129,10 @@ class _Shapes:
         name = str(hosts["name"][row])
         dims, types = parse_json(hosts["input_dims"][row]), parse_json(hosts["input_types"][row])
         found = [
-            (elements, types[place] if isinstance(types, list) and place < len(types) else None)
+            (elements, kind)
             for place, one in enumerate(dims if isinstance(dims, list) else [])
-            if (elements := elements_in(one)) is not None
+            for kind in (types[place] if isinstance(types, list) and place < len(types) else None,)
+            if (elements := elements_in(one, kind)) is not None
         ]
         dtype = next((str(kind) for _, kind in found if kind and kind != "TensorList"), None)
         sizes = [elements for elements, _ in found]
@@ -185,10 +186,10 @@ def _call(
     dtype, elements, out = text("dtype"), number("in_elements"), number("out_elements")
     if annotation is not None:
         name = name or str(hosts["name"][annotation])
+        types = parse_json(hosts["input_types"][annotation])
         if elements is None:
-            elements = elements_in(parse_json(hosts["input_dims"][annotation]))
+            elements = elements_in(parse_json(hosts["input_dims"][annotation]), types)
         if dtype is None:
-            types = parse_json(hosts["input_types"][annotation])
             dtype = str(types[0]) if isinstance(types, list) and types else None
     known = known_kernel(str(kernels["name"][index]))
     wire = known.op if known is not None else operation(str(kernels["name"][index]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,12 @@ _BUCKET = re.compile(r"^## bucket (\d+) ##$")
 _LAYER = re.compile(r"^## layer (\d+) ##$")
 _FSDP_MODULE = re.compile(r"^FSDP::\w+ \((.+)\)$")
 _FORWARD = re.compile(r"^FSDP::\w*forward|(DataParallel|FullyShardedDataParallel)\.forward$")
+_OPTIMIZER = re.compile(r"^## optimizer ##$|^Optimizer\.(step|zero_grad)#")
 # Explicit ranges first; then names of torch. (pattern, phase, on any thread)
 _PHASES: tuple[tuple[re.Pattern[str], str, bool], ...] = (
     (re.compile(r"^## backward ##$"), "backward", True),
     (re.compile(r"^## forward ##$"), "forward", True),
-    (re.compile(r"^## optimizer ##$|^Optimizer\.(step|zero_grad)#"), "optimizer", True),
+    (_OPTIMIZER, "optimizer", True),
     (re.compile(r"^FSDP::\w*backward"), "backward", False),
     (re.compile(rf"^{_AUTOGRAD}"), "backward", False),
     (_FORWARD, "forward", False),
@@ -102,6 +103,8 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     open_ = np.ones(len(calls), dtype=bool)
     for pattern, phase, any_thread in _PHASES:
         chosen = spans.select(pattern)
+        if pattern is _OPTIMIZER:
+            chosen = _after_closures(chosen, spans.select(re.compile(rf"^{_AUTOGRAD}")))
         if not len(chosen.start):
             continue
         inside = _inside(chosen, asked, thread, any_thread)
@@ -119,6 +122,18 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
         call.is_gradient = (
             call.op == "all_reduce" and (bool(in_hook) or (call.module or "").startswith("bucket"))
         ) or (call.op == "reduce_scatter" and call.phase in (None, "backward"))
+
+
+def _after_closures(steps: Spans, nodes: Spans) -> Spans:
+    """The optimizer's steps from where the backward pass in them ends.
+
+    A step that is given a closure (Lightning does) runs the forward and backward pass itself.
+    """
+    ends = np.sort(nodes.end)
+    last = np.searchsorted(ends, steps.end, side="right") - 1
+    inner = ends[np.maximum(last, 0)] if len(ends) else steps.start
+    begin = np.where(last >= 0, np.maximum(steps.start, inner), steps.start)
+    return replace(steps, start=begin)
 
 
 def _inside(spans: Spans, times: Int64s, threads: Int64s, any_thread: bool) -> Any:

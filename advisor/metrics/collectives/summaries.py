@@ -38,33 +38,61 @@ GROUP BY process_group, op, phase, dtype ORDER BY ALL
 
 # A scalar or a handful of them: what logging a metric sends.
 TINY_BYTES = 1024
+# What follows a call within this is of the same burst: Python between two logged values; the
+# forward pass of a real model takes longer.
+_BURST_NS = 1_000_000
 
 REDUNDANT = f"""
 INSERT INTO redundant BY NAME
 {_CALLS},
+ordered AS (
+  SELECT *, coalesce(enqueue_ns, start_ns) AS asked_ns,
+    op = 'barrier' OR (op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce')
+      AND bytes <= {TINY_BYTES}) AS small,
+    lead(coalesce(enqueue_ns, start_ns)) OVER turn AS next_ns,
+    lead(op = 'all_reduce' AND bytes <= {TINY_BYTES}) OVER turn AS next_scalar,
+    lead(bytes) OVER turn AS next_bytes,
+    lag(op = 'barrier') OVER turn AS after_barrier
+  FROM call WINDOW turn AS (PARTITION BY rank, step, process_group ORDER BY start_ns)),
+timed AS (
+  -- On a host's timeline Python between two of them is part of the step, and goes with them.
+  SELECT o.* REPLACE (CASE WHEN op = 'barrier' AND next_scalar THEN 'all_reduce' ELSE op END AS op),
+    op = 'barrier' AS barrier,
+    small AND (op = 'barrier' AND coalesce(next_scalar, false)
+      OR op = 'all_reduce' AND coalesce(after_barrier, false)) AS logged,
+    CASE WHEN k.timeline = 'host' THEN CASE WHEN small AND lead(small) OVER turn
+        AND next_ns - asked_ns < {_BURST_NS} THEN next_ns - asked_ns ELSE end_ns - asked_ns END
+      END AS span_ns
+  FROM ordered o JOIN rank k ON k.run = $1 AND k.rank = o.rank
+  WINDOW turn AS (PARTITION BY o.rank, o.step, o.process_group ORDER BY o.start_ns)),
 gathered AS (
   -- In one step the same module's parameters gathered more than once.
   SELECT *, row_number() OVER (
     PARTITION BY rank, step, process_group, module, bytes ORDER BY start_ns) AS turn
-  FROM call WHERE op = 'all_gather' AND module IS NOT NULL AND phase IN ('forward', 'backward')),
+  FROM timed WHERE op = 'all_gather' AND module IS NOT NULL AND phase IN ('forward', 'backward')),
 needless AS (
-  SELECT 'barrier' AS kind, process_group, op, NULL::BIGINT AS bytes, rank, exposed_transfer_ns,
-    wait_ns FROM call WHERE op = 'barrier'
+  SELECT 'logged' AS kind, process_group, op, CASE WHEN barrier THEN next_bytes ELSE bytes END AS bytes,
+    rank, exposed_transfer_ns, wait_ns, span_ns, NOT barrier AS counts FROM timed WHERE logged
+  UNION ALL
+  SELECT 'barrier', process_group, op, NULL, rank, exposed_transfer_ns, wait_ns, span_ns, true
+  FROM timed WHERE barrier AND NOT logged
     -- Barriers inside a library's own calls are nobody's to leave out.
     AND coalesce(library, 'nccl') IN ('nccl', 'rccl', 'gloo', 'mpi', 'ucc', 'xccl', 'hccl')
   UNION ALL
-  SELECT 'tiny', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns FROM call
-  WHERE op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce') AND bytes <= {TINY_BYTES}
+  SELECT 'tiny', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
+  FROM timed WHERE small AND NOT barrier AND NOT logged
   UNION ALL
-  SELECT 'repeated-gather', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns
+  SELECT 'repeated-gather', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true
   FROM gathered WHERE turn > 1),
 per_rank AS (
-  SELECT kind, process_group, op, bytes, rank, count(*) AS calls,
-    sum(exposed_transfer_ns) AS exposed_ns, sum(coalesce(wait_ns, 0)) AS wait_ns
+  SELECT kind, process_group, op, bytes, rank, count(*) FILTER (counts) AS calls,
+    sum(exposed_transfer_ns) AS exposed_ns, sum(coalesce(wait_ns, 0)) AS wait_ns,
+    sum(span_ns) AS span_ns
   FROM needless GROUP BY ALL)
 SELECT $1 AS run, kind, process_group, op, bytes, median(calls / steps) AS calls_per_step,
   round(median(exposed_ns / steps))::BIGINT AS exposed_ns_per_step,
-  round(median(per_rank.wait_ns / steps))::BIGINT AS wait_ns_per_step
+  round(median(per_rank.wait_ns / steps))::BIGINT AS wait_ns_per_step,
+  round(median(span_ns / steps))::BIGINT AS span_ns_per_step
 FROM per_rank JOIN steps USING (rank) GROUP BY kind, process_group, op, bytes ORDER BY ALL
 """
 

@@ -15,7 +15,7 @@ def _spans(starts: list[int]) -> dict[str, list[object]]:
     return {
         "name": ["gloo:all_reduce"] * count,
         "input_dims": ["[[8]]"] * count,
-        "input_types": ["[\"float\"]"] * count,
+        "input_types": ['["float"]'] * count,
         "start_ns": list(starts),
         "end_ns": [start + 1 for start in starts],
         "tid": [2] * count,

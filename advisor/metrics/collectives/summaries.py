@@ -71,8 +71,10 @@ gathered AS (
     PARTITION BY rank, step, process_group, module, bytes ORDER BY start_ns) AS turn
   FROM timed WHERE op = 'all_gather' AND module IS NOT NULL AND phase IN ('forward', 'backward')),
 needless AS (
-  SELECT 'logged' AS kind, process_group, op, CASE WHEN barrier THEN next_bytes ELSE bytes END AS bytes,
-    rank, exposed_transfer_ns, wait_ns, span_ns, NOT barrier AS counts FROM timed WHERE logged
+  SELECT 'logged' AS kind, process_group, op,
+    CASE WHEN barrier THEN next_bytes ELSE bytes END AS bytes,
+    rank, exposed_transfer_ns, wait_ns, span_ns, NOT barrier AS counts
+  FROM timed WHERE logged
   UNION ALL
   SELECT 'barrier', process_group, op, NULL, rank, exposed_transfer_ns, wait_ns, span_ns, true
   FROM timed WHERE barrier AND NOT logged

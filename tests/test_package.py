@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -86,3 +88,53 @@ def test_the_wheel_alone_diagnoses_a_recording(built: Path, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     assert "VERDICT" in done.stdout
     assert (tmp_path / "out" / "report.html").stat().st_size > 5_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["cc", "no-such-compiler"])
+def test_a_wheel_comes_out_bit_for_bit_alike_with_a_compiler_and_without(
+    compiler: str, tmp_path: Path
+) -> None:
+    """Built in two folders; without a compiler it is for any platform, and lacks the scanner."""
+    if compiler == "cc" and shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    parts = ("advisor", "rules", "workloads", "pyproject.toml", "hatch_build.py", "README.md")
+    made = []
+    for number in range(2):
+        folder = tmp_path / f"copy{number}" / ("deeper" * number)
+        folder.mkdir(parents=True)
+        for part in (*parts, "LICENSE"):
+            copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy2
+            copy(ROOT / part, folder / part)
+        for scanner in folder.rglob("_scan*.so"):
+            scanner.unlink()
+        out = tmp_path / f"out{number}"
+        subprocess.run(
+            [sys.executable, "-m", "build", "-w", "--no-isolation", "--outdir", out, folder],
+            check=True,
+            capture_output=True,
+            timeout=300,
+            env={**os.environ, "CC": compiler, "SOURCE_DATE_EPOCH": "1700000000"},
+        )
+        made += out.glob("*.whl")
+    one, other = made
+    assert one.name == other.name
+    assert one.read_bytes() == other.read_bytes()
+    names = zipfile.ZipFile(one).namelist()
+    assert any(name.endswith("_scan.so") for name in names) == (compiler == "cc")
+    assert one.name.endswith("py3-none-any.whl") == (compiler != "cc")
+
+
+def test_a_release_uses_nothing_that_can_change() -> None:
+    """Actions by commit, tools by version; only the job that publishes may write."""
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    uses = re.findall(r"uses: (\S+)", text)
+    assert len(uses) > 5
+    for used in uses:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", used), used
+    for tool in re.findall(r"python -m pip install (?!dist/)([a-z].*)", text):
+        assert all("==" in word for word in tool.split()), tool
+    before, publish = text.split("  publish:")
+    assert "write" not in before.split("permissions:")[1].split("jobs:")[0]
+    assert re.findall(r"(\S+): write", publish) == ["contents", "id-token"]
+    assert re.findall(r"(\S+): write", before) == []

@@ -160,12 +160,27 @@ def main(args: list[str] | None = None) -> None:
         if isinstance(error, OSError) and _could_not_print(error):
             click.echo(f"advisor: {not_written(error, 'standard output')}", err=True)
             sys.exit(2)
+        if _out_of_memory(error):
+            click.echo(
+                "advisor: there is not enough memory\n"
+                "  free some (also check ulimit -v), read fewer ranks at once, or less: --lean",
+                err=True,
+            )
+            sys.exit(2)
         click.echo(
             f"advisor: internal error: {type(error).__name__}: {error}\n"
             "  this is a defect of advisor; `advisor --debug ...` shows where, please report it",
             err=True,
         )
         sys.exit(2)
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Whether the system gave no more memory: to Python, the database, or for a thread's stack."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"MemoryError", "OutOfMemoryException"}) or (
+        isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    )
 
 
 _PRINTING = ("click.utils", "rich.console", "advisor.cli.sql")

@@ -12,7 +12,8 @@ from typing import Any
 
 from jinja2 import StrictUndefined
 from jinja2.environment import TemplateExpression
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from advisor.vocabulary.bounded_templates import BoundedTemplates
 
 MAX_TEXT = 4000
 _SHORTEST_CUT = 12  # characters of a name that was cut in its middle
@@ -147,15 +148,14 @@ def lower_first(sentence: str) -> str:
 
 
 @cache
-def _environment() -> ImmutableSandboxedEnvironment:
+def _environment() -> BoundedTemplates:
     # The output is plain text; escaping belongs to the view that shows it (HTML escapes).
-    environment = ImmutableSandboxedEnvironment(
+    environment = BoundedTemplates(
         undefined=StrictUndefined,
         autoescape=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.clear()
     environment.filters.update(
         ms=duration,
         about=about,

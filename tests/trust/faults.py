@@ -41,7 +41,8 @@ def _is_store(place: Path) -> bool:
 
 
 def _is_page(place: Path) -> bool:
-    return place.read_text(encoding="utf-8").rstrip().endswith("</html>")
+    text = place.read_text(encoding="utf-8")
+    return text.lower().startswith("<!doctype html>") and "</html>" in text[-200:]
 
 
 def _is_yaml(place: Path) -> bool:

@@ -1,0 +1,95 @@
+"""A rule from elsewhere can use bounded time and memory, and put words into the report; no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jinja2 import TemplateError
+
+import advisor
+from advisor.config.paths import shipped
+from advisor.engine.sandbox import RuleSqlError, Sandbox
+from advisor.findings import OutcomeKind
+from advisor.vocabulary.words import render
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ ''.__class__.__mro__ }}",
+        "{{ rows.__init__.__globals__ }}",
+        "{{ self }}{{ self.__init__ }}",
+        "{% include '/etc/passwd' %}",
+        "{% import 'os' as os %}",
+        "{{ range(10) }}",
+        "{{ lipsum() }}",
+        "{{ cycler('a').__init__ }}",
+        "{{ 'a' * 10000000000 }}",
+        "{{ 10 ** 1000000000 }}",
+        "{{ '%9999999999s' % 1 }}",
+        "{{ '%9999999999s' | format(1) }}",
+        "{{ '{:>9999999999}'.format(1) }}",
+        "{{ 'a'.ljust(9999999999) }}",
+        "{{ 'a' | center(9999999999) }}",
+        "{{ rows | batch(9999999999, 0) | list }}",
+        "{{ ('a' * 9) | replace('a', text) }}",
+        "{{ text | replace('a', text) }}",
+        "{% for a in rows %}{% for b in rows %}x{% endfor %}{% endfor %}",
+        "{% for a in rows recursive %}{{ loop(rows) }}{% endfor %}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    ],
+)
+def test_a_template_is_refused(template: str) -> None:
+    with pytest.raises((TemplateError, TypeError, ValueError)):
+        render(template, {"rows": [1] * 1000, "text": "a" * 4000})
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{{ 3 * n }} {{ n ** 2 }} {{ n % 2 }}", "21 49 1"),
+        ("{{ '%.1f' | format(n) }}", "7.0"),
+        ("{{ name | replace('_', ' ') | upper }}", "ALL REDUCE"),
+        ("{% for rank in rows %}{{ rank }};{% endfor %}", "1;2;"),
+        ("{{ name.startswith('all') }}", "True"),
+    ],
+)
+def test_what_rules_need_is_there(template: str, said: str) -> None:
+    assert render(template, {"n": 7, "name": "all_reduce", "rows": [1, 2]}) == said
+
+
+def test_a_query_that_needs_much_memory_fails_alone() -> None:
+    with Sandbox(None, "run", timeout_s=20) as sandbox:
+        with pytest.raises(RuleSqlError):
+            sandbox.select("SELECT repeat('x', 6000000000) AS much", {})
+        assert sandbox.records("SELECT 1 AS alive") == [{"alive": 1}]
+
+
+def test_a_folder_of_hostile_rules_costs_itself_only(tmp_path: Path, fixtures_dir: Path) -> None:
+    """GIVEN rules that read files, write tables and climb out THEN they fail, and the rest runs."""
+    base = (shipped("rules") / "compute-bound.yaml").read_text(encoding="utf-8")
+    head = base[: base.index("sql: |")]
+    tail = base[base.index("headline:") :]
+    queries = {
+        "reads": "SELECT * FROM read_text('/etc/hostname')",
+        "writes": "COPY rank TO '/tmp/advisor-hostile.csv'",
+        "drops": "DROP TABLE rank",
+        "python": "SELECT * FROM facts_of_python",
+    }
+    for name, query in queries.items():
+        text = f"{head}sql: |\n  {query}\n{tail}"
+        (tmp_path / f"hostile-{name}.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "hostile-template.yaml").write_text(
+        f"{base[: base.index('headline:')]}"
+        "headline: \"{{ ''.__class__.__mro__ }}\"\n" + tail.split("\n", 1)[1],
+        encoding="utf-8",
+    )
+    with advisor.load(fixtures_dir / "lab-ddp-compute-bound") as run:
+        plain = run.diagnose()
+        report = run.diagnose(rule_dirs=[tmp_path])
+    hostile = [item for item in report.outcomes if item.rule.startswith("hostile")]
+    assert {item.rule for item in hostile} >= {f"hostile-{name}" for name in queries}
+    assert {item.outcome for item in hostile} == {OutcomeKind.ERROR}
+    assert [item.id for item in report.findings] == [item.id for item in plain.findings]
+    assert not Path("/tmp/advisor-hostile.csv").exists()

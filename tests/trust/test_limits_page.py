@@ -1,0 +1,72 @@
+"""The limits that the documentation names are those of the code."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from advisor.config import loader
+from advisor.engine.sandbox import _LOCKDOWN, Sandbox
+from advisor.ingest import paths
+from advisor.ingest.compression import DEFAULT_LIMITS
+from advisor.ingest.readers import _json, _text, flight_recorder, nccl_xml, op_table
+from advisor.ingest.readers.nccl_inspector import records
+from advisor.ingest.readers.nccl_log import collect
+from advisor.ingest.readers.nccl_tests import text
+from advisor.ingest.readers.nsys import open as nsys
+from advisor.ingest.readers.nsys import processes
+from advisor.report import perfetto
+from advisor.vocabulary import numbers
+
+PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
+UNITS = (("PiB", 50), ("GiB", 30), ("MiB", 20), ("KiB", 10))
+
+
+def as_bytes(count: int) -> str:
+    """A number of bytes as the page writes it."""
+    unit, power = next(one for one in UNITS if count >= 1 << one[1])
+    return f"{count >> power:,} {unit}"
+
+
+@pytest.mark.parametrize(
+    ("what", "limit"),
+    [
+        ("files of one command", f"{paths._MAX_FILES:,}"),
+        ("decompressed bytes of a file", as_bytes(DEFAULT_LIMITS.total_bytes)),
+        ("decompression ratio, from 64 MiB on", str(DEFAULT_LIMITS.ratio)),
+        ("one event of a trace", as_bytes(DEFAULT_LIMITS.event_bytes)),
+        ("lists and objects inside each other", str(DEFAULT_LIMITS.nesting)),
+        ("ranks of a job", f"{numbers.MOST_RANKS:,}"),
+        ("bytes of one message", as_bytes(numbers.MOST_BYTES)),
+        ("one line of a log", as_bytes(_text.MAX_LINE_BYTES)),
+        ("kept lines of one NCCL log", f"{collect.MAX_KEPT:,}"),
+        ("one flight-recorder dump", as_bytes(flight_recorder.MAX_DUMP_BYTES)),
+        ("one line of NCCL's Inspector", as_bytes(records.MAX_LINE_BYTES)),
+        ("timed calls of NCCL's Inspector", f"{records.MAX_TIMED:,}"),
+        ("one JSON document (nccl-tests, probe)", as_bytes(_json.MAX_DOCUMENT_BYTES)),
+        (
+            "one topology or graph file (XML)",
+            f"{as_bytes(nccl_xml.MAX_BYTES)}, {nccl_xml.MAX_DEPTH} levels, "
+            f"{nccl_xml.MAX_ELEMENTS:,} elements",
+        ),
+        ("rows of one table of nccl-tests", f"{text.MAX_ROWS:,}"),
+        ("rows of an op table", f"{op_table.MAX_ROWS:,}"),
+        (
+            "an Nsight Systems export",
+            f"{as_bytes(nsys.MAX_DATABASE_BYTES)}; {as_bytes(nsys.MAX_CELL_BYTES)} per cell; "
+            f"{processes.MOST_PROCESSES:,} processes",
+        ),
+        ("one YAML file", as_bytes(loader._MAX_YAML_BYTES)),
+        ("events of the trace that `advisor open` shows", f"{perfetto.MAX_EVENTS:,}"),
+    ],
+)
+def test_the_page_names_the_limit(what: str, limit: str) -> None:
+    assert f"| {what} | {limit} |" in PAGE
+
+
+def test_the_page_names_the_limits_of_rules() -> None:
+    seconds = inspect.signature(Sandbox).parameters["timeout_s"].default
+    assert f"| one query of a rule | {seconds:g} s of processor time, 4 GB |" in PAGE
+    assert "SET memory_limit = '4GB'" in _LOCKDOWN

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 import advisor
+from advisor import api
 from advisor.model.nccl.messages import messages, named
 
 _NCCL = "https://github.com/NVIDIA/nccl/issues/"
@@ -129,6 +132,50 @@ def test_lines_that_are_no_warnings_are_named_where_they_tell_of_an_error() -> N
     for cause, line in UNMARKED:
         assert named(line, is_warning=False) == cause
     assert not any(named(line, is_warning=False) for line in HARMLESS)
+
+
+LOGS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("nccl_logs.yaml").read_text())
+BEFORE = """\
+node1:301:301 [2] NCCL INFO NCCL version 2.21.5+cuda12.4
+node1:301:301 [2] NCCL INFO NET/Plugin : No plugin found (libnccl-net.so), using internal implementation
+node1:301:398 [2] NCCL INFO Call to connect returned Connection refused, retrying
+node2:301:398 [2] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer node1<42830>
+node2:301:398 [2] NCCL INFO misc/socket.cc:749 -> 6
+"""  # noqa: E501
+AFTER = """\
+node1:301:398 [2] NCCL INFO init.cc:1079 -> 3
+node1:301:398 [2] NCCL INFO group.cc:65 -> 3 [Async thread]
+node2:301:398 [2] proxy.cc:1143 NCCL WARN Socket recv failed while polling for opId=0x7f4774cc9620
+[rank2]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, unhandled system error
+[rank2]: ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.
+[rank4]:[E1206 18:44:12.7552 ProcessGroupNCCL.cpp:607] [Rank 4] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7753, OpType=ALLREDUCE) ran for 600099 milliseconds before timing out.
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+"""  # noqa: E501
+
+
+def first_causes(folder: Path, logs: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Of each output by itself the cause that is named first, and how severe it is."""
+    for name, text in logs.items():
+        (folder / f"{name}.log").write_text(text)
+    first: dict[str, tuple[str, str]] = {}
+    with api.load_runs([folder / f"{name}.log" for name in logs]) as runs:
+        for item in runs.diagnose(select=["nccl-error"]).findings:
+            first.setdefault(item.run, (item.where or "", item.severity.value))
+    return first
+
+
+def test_whole_outputs_of_reported_jobs_name_their_cause_first(tmp_path: Path) -> None:
+    """Those of nccl_logs.yaml, and each reported warning among what other ranks and torch print."""
+    logs = {f"log-{number}": item["log"] for number, item in enumerate(LOGS)}
+    expected = {f"log-{number}": item["cause"] for number, item in enumerate(LOGS)}
+    for number, (_, cause, line) in enumerate(SAYS):
+        if cause != "peer-closed":
+            logs[f"said-{number}"] = f"{BEFORE}{WARN}{line}\n{AFTER}"
+            expected[f"said-{number}"] = cause
+    found = first_causes(tmp_path, logs)
+    assert len(expected) >= 50
+    assert {name: found.get(name, ("", ""))[0] for name in expected} == expected
+    assert {severity for _, severity in found.values()} <= {"critical", "warning"}
 
 
 def test_a_log_names_its_cause_first_and_what_followed_last(tmp_path: Path) -> None:

@@ -113,3 +113,43 @@ JOIN (SELECT *, unnest(phrases) AS phrase FROM ref_device) d
   ON regexp_matches(r.device_name, '(^|[^a-z0-9])' || regexp_escape(d.phrase) || '($|[^a-z0-9])', 'i')
   AND NOT regexp_matches(r.device_name, '\b(laptop|max-q|mig)\b', 'i')
 QUALIFY row_number() OVER (PARTITION BY r.device_name ORDER BY length(d.phrase) DESC) = 1;
+
+-- How ranks of different hosts talk: by connections, or by what a log without any says it uses.
+--   connections: null where the log lists none
+--   ranks: senders
+CREATE VIEW network_use AS
+SELECT kind, count(*) AS connections, list(DISTINCT src ORDER BY src) AS ranks FROM link
+WHERE kind LIKE 'net-%' GROUP BY kind
+UNION ALL
+SELECT 'net-socket', NULL, NULL FROM topology WHERE kind = 'net' AND name = 'network' AND value = 'Socket'
+  AND NOT EXISTS (SELECT 1 FROM link) HAVING count(DISTINCT host) > 1;
+
+-- Whether the network reads GPUs' memory: by connections, or where the log lists none by what NCCL
+-- says of NICs, and of the pairs of GPU and NIC that it looked at.
+--   what: 'connections', 'NICs' or 'pairs of GPU and NIC'
+--   without: of them go through host memory
+--   total: of them all
+--   ranks: senders that have some without
+--   hosts: that have some without
+CREATE VIEW gpudirect AS
+SELECT 'connections' AS what, count(*) FILTER (NOT gdr) AS without, count(*) AS total,
+  list(DISTINCT src ORDER BY src) FILTER (NOT gdr) AS ranks,
+  list(DISTINCT h.host ORDER BY h.host) FILTER (NOT gdr) AS hosts
+FROM link l LEFT JOIN rank_host h ON h.rank = l.src WHERE l.kind = 'net-ib' HAVING count(*) > 0
+UNION ALL
+SELECT CASE WHEN name LIKE 'GPU%' THEN 'pairs of GPU and NIC' ELSE 'NICs' END,
+  count(*) FILTER (value ->> 'enabled' = 'false'), count(*), NULL,
+  list(DISTINCT host ORDER BY host) FILTER (value ->> 'enabled' = 'false')
+FROM topology WHERE kind = 'gdr' AND coalesce(value ->> 'net', 'IB') <> 'Socket'
+  AND NOT EXISTS (SELECT 1 FROM link WHERE kind LIKE 'net-%')
+  AND NOT EXISTS (SELECT 1 FROM topology WHERE kind = 'net' AND name = 'network' AND value = 'Socket')
+GROUP BY 1;
+
+-- GPUs with NVLink of 200 GB/s or more (A100 and later), as a trace, a benchmark or a log names them.
+CREATE VIEW fast_gpu AS
+SELECT any_value(name) AS name FROM (
+  SELECT name FROM run_device WHERE link_gbps >= 200
+  UNION SELECT c.device FROM bench_curve c JOIN ref_device d ON d.name = c.device WHERE d.link_gbps >= 200
+  UNION SELECT 'GPUs with ' || round((value ->> 'max_bw_gbps')::DOUBLE)::INTEGER || ' GB/s of NVLink'
+  FROM topology WHERE kind = 'node' AND (value ->> 'max_bw_gbps')::DOUBLE >= 200)
+HAVING count(*) > 0;

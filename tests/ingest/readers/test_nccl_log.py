@@ -130,7 +130,7 @@ def test_system_tree_and_paths(old: Store, middle: Store) -> None:
 
 def test_gpudirect_per_gpu_and_nic(middle: Store, new: Store) -> None:
     gdr = facts(middle, "gdr")
-    assert gdr[None, "nodea", "HCA mlx5_0"] == {"enabled": True}
+    assert gdr[None, "nodea", "HCA mlx5_0"] == {"enabled": True, "net": "IB"}
     assert gdr[None, "nodea", "GPU 1 / HCA 0"] == {
         "enabled": False,
         "distance": 7,
@@ -619,4 +619,4 @@ def test_providers_in_every_form(line: str, value: tuple[str, str | None, int | 
 
 def test_nics_of_nccls_own_transports_are_told_once() -> None:
     found = parse_line("NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'")
-    assert found == [Fact("gdr", "HCA mlx5_0", {"enabled": True})]
+    assert found == [Fact("gdr", "HCA mlx5_0", {"enabled": True, "net": "IB"})]

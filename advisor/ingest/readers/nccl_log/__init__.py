@@ -30,7 +30,7 @@ net             ``network``          transport between nodes: IB, Socket, Libfab
                 ``IB``, ``Socket``   ``no device found``
                 ``OFI``              {provider, fabric, nics}: provider efa, cxi, tcp, …
                 ``OFI protocol``     ``RDMA`` or ``SENDRECV``
-gdr             ``GPU 1 / HCA 0``    {enabled, distance, limit, read}; also ``HCA mlx5_0`` {enabled}
+gdr             ``GPU 1 / HCA 0``    {enabled, distance, limit, read}; ``HCA mlx5_0`` {enabled, net}
 p2p             ``check``            {all_direct, direct_mode} (``Check P2P Type``). Per rank.
 p2p-disabled    ``1-0``              GPUs between which P2P is disabled
 graph           ring, tree, collnet, {pattern, channels, bw_intra, bw_inter, type_intra, type_inter,

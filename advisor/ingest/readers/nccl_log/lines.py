@@ -146,8 +146,9 @@ def _gdr(text: str) -> list[Parsed]:
         }
         return [Fact("gdr", f"GPU {match[2]} / HCA {match[3]}", value)]
     if match := _GDR_HCA.search(text):
-        enabled = Fact("gdr", f"HCA {match[3]}", {"enabled": match[1] == "Enabled"})
-        return [enabled, *nic_of_plugin(text, match[3])]
+        net = text.partition(" : ")[0].removeprefix("NET/").strip()[:40]
+        value = {"enabled": match[1] == "Enabled", "net": net}
+        return [Fact("gdr", f"HCA {match[3]}", value), *nic_of_plugin(text, match[3])]
     return []
 
 

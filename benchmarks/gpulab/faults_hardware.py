@@ -14,7 +14,12 @@ def _slow(size: float, rng: random.Random) -> float:
     return max(0.08, 0.75 / (1.0 + 2.2 * size) * rng.uniform(0.7, 0.85))
 
 
-@fault("slow-nic", "slow-ring-link bandwidth-below-expected", "NIC; cable; probe", hosts=2)
+@fault(
+    "slow-nic",
+    "slow-ring-link bandwidth-below-expected network-bound",
+    "NIC; cable; probe",
+    hosts=2,
+)
 def _slow_nic(job: Job, size: float, step: float, rng: random.Random) -> Made:
     host = rng.randrange(job.hosts)
     left = _slow(size, rng)
@@ -22,7 +27,7 @@ def _slow_nic(job: Job, size: float, step: float, rng: random.Random) -> Made:
     return Made(replace(job, link_factor=links), Place(hosts=(host,)))
 
 
-@fault("slow-nic-one-way", "slow-ring-link bandwidth-below-expected", "NIC; cable; probe",
+@fault("slow-nic-one-way", "slow-ring-link bandwidth-below-expected network-bound", "NIC; cable; probe",
         hosts=2)  # fmt: skip
 def _slow_nic_one_way(job: Job, size: float, step: float, rng: random.Random) -> Made:
     host = rng.randrange(job.hosts)
@@ -33,7 +38,7 @@ def _slow_nic_one_way(job: Job, size: float, step: float, rng: random.Random) ->
     )
 
 
-@fault("slow-rail", "slow-ring-link bandwidth-below-expected", "NIC; cable; probe; rail",
+@fault("slow-rail", "slow-ring-link bandwidth-below-expected network-bound", "NIC; cable; probe; rail",
         hosts=2)  # fmt: skip
 def _slow_rail(job: Job, size: float, step: float, rng: random.Random) -> Made:
     host = rng.randrange(job.hosts)
@@ -64,7 +69,7 @@ def _throttled(job: Job, size: float, step: float, rng: random.Random) -> Made:
     )
 
 
-@fault("slow-switch", "slow-ring-link bandwidth-below-expected", "NIC; cable; switch; probe",
+@fault("slow-switch", "slow-ring-link bandwidth-below-expected network-bound", "NIC; cable; switch; probe",
         hosts=4)  # fmt: skip
 def _slow_switch(job: Job, size: float, step: float, rng: random.Random) -> Made:
     half = tuple(range(job.hosts // 2)) if rng.random() < 0.5 else tuple(
@@ -75,7 +80,7 @@ def _slow_switch(job: Job, size: float, step: float, rng: random.Random) -> Made
     return Made(replace(job, link_factor=links), Place(hosts=half))
 
 
-@fault("slow-network", "bandwidth-below-expected slow-ring-link socket-transport single-nic",
+@fault("slow-network", "bandwidth-below-expected slow-ring-link socket-transport single-nic network-bound",
         "NIC; cable; NCCL_DEBUG; nvidia; switch; probe", hosts=2)  # fmt: skip
 def _slow_network(job: Job, size: float, step: float, rng: random.Random) -> Made:
     left = _slow(size, rng)
@@ -123,7 +128,7 @@ def _throttled_layout(job: Job, size: float, step: float, rng: random.Random) ->
     return Made(replace(job, compute_factor=((rank, factor),)), Place(ranks=(rank,)))
 
 
-@fault("slow-nic-in-layout", "slow-ring-link bandwidth-below-expected", "NIC; cable; probe",
+@fault("slow-nic-in-layout", "slow-ring-link bandwidth-below-expected network-bound", "NIC; cable; probe",
         ("tp", "pp", "moe"), hosts=2)  # fmt: skip
 def _slow_nic_layout(job: Job, size: float, step: float, rng: random.Random) -> Made:
     host = rng.randrange(job.hosts)

@@ -22,10 +22,11 @@ from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.groups import link_kind
 from advisor.metrics.links.cost import Culprit, Inputs, Share, link_row, of_host
 from advisor.metrics.links.evidence import Ring, observe
-from advisor.metrics.links.named import posterior_culprit
+from advisor.metrics.links.named import LIKELY, culprit_of, network_culprit
 from advisor.metrics.links.peers import PeerExcess, pair_direction, peer_excess
 from advisor.metrics.links.probes import Probe, probe_rows
 from advisor.metrics.links.reconcile import beside_starts, named, of_one_host
+from advisor.metrics.links.slow_location import Found, slow_location
 from advisor.metrics.links.staggers import Explained, explain
 from advisor.metrics.rings.locations import Home, direction_of
 from advisor.vocabulary.operations import POINT_TO_POINT
@@ -34,6 +35,8 @@ _SIGNIFICANCE = 0.01
 _BEYOND_CHANCE = 1e-6
 # Excess under this share of a call's time is within what healthy links differ by.
 _SMALLEST_SHARE = 0.04
+# A machine's network is faster than the recorded one beyond what efficiencies differ by.
+_CLEARLY_FASTER = 1.35
 # A rank is named alone when it explains this many times as much as the next.
 _CLEAR = 1.05
 # What groups' medians are good for, of what is left of a call without the excess.
@@ -83,10 +86,12 @@ class _Seen:
 
 
 def _by_posterior(data: Inputs, home: Mapping[int, Home]) -> _Seen | None:
-    named = posterior_culprit(data, home)
-    if named is None:
+    found = slow_location(data, home)
+    if found is None:
         return None
-    culprit, found = named
+    if found.nothing > LIKELY:
+        return _by_sheet(data, home, found)
+    culprit = culprit_of(found, data, home)
     low, middle, high = (1 - 1 / factor for factor in found.slowdown)
     return _Seen(
         culprit,
@@ -101,6 +106,22 @@ def _by_posterior(data: Inputs, home: Mapping[int, Home]) -> _Seen | None:
                 for one, part in zip(found.locations, found.parts, strict=True)
             ],
         },
+    )
+
+
+def _by_sheet(data: Inputs, home: Mapping[int, Home], found: Found) -> _Seen | None:
+    """The network as a whole, where machines with the job's device have a faster one."""
+    slower = sorted(factor for factor in found.against.values() if factor > _CLEARLY_FASTER)
+    if not slower:
+        return None
+    low, middle, high = slower[0], float(np.median(slower)), slower[-1]
+    return _Seen(
+        network_culprit(data, home),
+        (1 - 1 / low, 1 - 1 / middle, 1 - 1 / high),
+        found.calls,
+        "data sheet",
+        None,
+        {"healthy": found.nothing, "machines": dict(found.against)},
     )
 
 

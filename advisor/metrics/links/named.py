@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from advisor.metrics.links.cost import Culprit, Inputs
 from advisor.metrics.links.locations import Location, Members, slots_of
-from advisor.metrics.links.slow_location import Found, slow_location
+from advisor.metrics.links.slow_location import Found
 from advisor.metrics.rings.locations import Home
 
 SURE = 0.05
@@ -17,13 +17,16 @@ after all, that is what the steps cost."""
 _MOST_NAMED = 6
 
 
-def posterior_culprit(data: Inputs, home: Mapping[int, Home]) -> tuple[Culprit, Found] | None:
-    """The location that the recording names, and the posterior; None where the network is likely
-    healthy."""
-    found = slow_location(data, home)
-    if found is None or found.nothing > LIKELY:
-        return None
-    return culprit_of(found, data, home), found
+def network_culprit(data: Inputs, home: Mapping[int, Home]) -> Culprit:
+    """All that calls between hosts go over."""
+    ranks = tuple(sorted(home))
+
+    def uses(own: Sequence[int]) -> bool:
+        return len({home[rank] for rank in own}) > 1
+
+    words = f"the network of {_Name(home, data).hosts(ranks)}"
+    return Culprit("network", ranks[0], None, frozenset(ranks), None, (), None, uses, words,
+                   "between")  # fmt: skip
 
 
 def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:

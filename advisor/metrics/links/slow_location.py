@@ -42,6 +42,8 @@ class Found:
 
     ``by_ends``: the order of ends tells it, not the groups' times. ``in_rings_between``: of NVLink
     only rings between hosts tell it. ``by_sheet``: only what such links should carry tells it.
+    ``against``: how many times as long calls between hosts take as on each machine that has the
+    job's device.
     """
 
     locations: tuple[Location, ...]
@@ -52,6 +54,7 @@ class Found:
     by_sheet: bool
     in_rings_between: bool
     calls: int
+    against: Mapping[str, float]
 
 
 def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
@@ -62,9 +65,10 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
     places = locations(members, home, slot)
     if not places:
         return None
+    assumed = assumed_links(data, home)
     slows = np.array([[place.slows(own, home) for own in members] for place in places])
     column = {own: number for number, own in enumerate(members)}
-    by_time, healthy_time = _by_time(timed, slows, column, assumed_links(data, home))
+    by_time, healthy_time = _by_time(timed, slows, column, assumed)
     by_ends, healthy_ends = _by_ends(ends, places, Patterns(home, slot, gloo=data.gloo))
     prior = _prior(places)
     logs = by_time + by_ends + prior[:, None] - np.log(len(SLOWDOWNS))
@@ -95,7 +99,23 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
                 slows[best, column[own]] or places[best].staggers(own, home) for own in one.groups
             )
         ),
+        against=_against(timed, assumed[False]),
     )
+
+
+def _against(timed: Sequence[Durations], between: Sequence[Assumption]) -> dict[str, float]:
+    """Machine -> how many times as long calls between hosts take as there, by their time."""
+    result = {}
+    for assumption in between:
+        logs, weights = [], []
+        for one in timed:
+            expected = assumption.takes(one.kind, one.groups[0])
+            if one.kind.hosts > 1 and expected is not None:
+                logs.append(float(np.median(one.log_ns)) - expected[0])
+                weights.append(one.total_ns)
+        if assumption.name is not None and weights:
+            result[assumption.name] = float(np.exp(np.average(logs, weights=weights)))
+    return result
 
 
 def _likeliest(each: Floats) -> list[int]:

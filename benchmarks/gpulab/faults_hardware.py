@@ -8,6 +8,8 @@ from dataclasses import replace
 from benchmarks.gpulab.faults import ALL, Made, Place, fault
 from benchmarks.gpulab.job import Job
 
+_NIC = "slow-ring-link bandwidth-below-expected network-bound"
+
 
 def _slow(size: float, rng: random.Random) -> float:
     """What is left of a link's rate: communication is about half of a step and mostly hidden."""
@@ -16,7 +18,7 @@ def _slow(size: float, rng: random.Random) -> float:
 
 @fault(
     "slow-nic",
-    "slow-ring-link bandwidth-below-expected network-bound",
+    _NIC,
     "NIC; cable; probe",
     hosts=2,
 )
@@ -27,7 +29,7 @@ def _slow_nic(job: Job, size: float, step: float, rng: random.Random) -> Made:
     return Made(replace(job, link_factor=links), Place(hosts=(host,)))
 
 
-@fault("slow-nic-one-way", "slow-ring-link bandwidth-below-expected network-bound", "NIC; cable; probe",
+@fault("slow-nic-one-way", _NIC, "NIC; cable; probe",
         hosts=2)  # fmt: skip
 def _slow_nic_one_way(job: Job, size: float, step: float, rng: random.Random) -> Made:
     host = rng.randrange(job.hosts)
@@ -38,7 +40,7 @@ def _slow_nic_one_way(job: Job, size: float, step: float, rng: random.Random) ->
     )
 
 
-@fault("slow-rail", "slow-ring-link bandwidth-below-expected network-bound", "NIC; cable; probe; rail",
+@fault("slow-rail", _NIC, "NIC; cable; probe; rail",
         hosts=2)  # fmt: skip
 def _slow_rail(job: Job, size: float, step: float, rng: random.Random) -> Made:
     host = rng.randrange(job.hosts)
@@ -69,7 +71,7 @@ def _throttled(job: Job, size: float, step: float, rng: random.Random) -> Made:
     )
 
 
-@fault("slow-switch", "slow-ring-link bandwidth-below-expected network-bound", "NIC; cable; switch; probe",
+@fault("slow-switch", _NIC, "NIC; cable; switch; probe",
         hosts=4)  # fmt: skip
 def _slow_switch(job: Job, size: float, step: float, rng: random.Random) -> Made:
     half = tuple(range(job.hosts // 2)) if rng.random() < 0.5 else tuple(
@@ -80,7 +82,7 @@ def _slow_switch(job: Job, size: float, step: float, rng: random.Random) -> Made
     return Made(replace(job, link_factor=links), Place(hosts=half))
 
 
-@fault("slow-network", "bandwidth-below-expected slow-ring-link socket-transport single-nic network-bound",
+@fault("slow-network", f"{_NIC} socket-transport single-nic",
         "NIC; cable; NCCL_DEBUG; nvidia; switch; probe", hosts=2)  # fmt: skip
 def _slow_network(job: Job, size: float, step: float, rng: random.Random) -> Made:
     left = _slow(size, rng)
@@ -128,7 +130,7 @@ def _throttled_layout(job: Job, size: float, step: float, rng: random.Random) ->
     return Made(replace(job, compute_factor=((rank, factor),)), Place(ranks=(rank,)))
 
 
-@fault("slow-nic-in-layout", "slow-ring-link bandwidth-below-expected network-bound", "NIC; cable; probe",
+@fault("slow-nic-in-layout", _NIC, "NIC; cable; probe",
         ("tp", "pp", "moe"), hosts=2)  # fmt: skip
 def _slow_nic_layout(job: Job, size: float, step: float, rng: random.Random) -> Made:
     host = rng.randrange(job.hosts)

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo check test test-all lab lab-quick docs clean
+.PHONY: help demo check check-types check-text check-rules test test-all lab lab-quick docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,18 +27,36 @@ demo: $(VENV)/.installed ## profile a tiny GPT-2 on two processes, diagnose it, 
 	@echo 'The commands above work after: source $(VENV)/bin/activate'
 
 check: $(VENV)/.developed
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync check-types check-text check-rules
+
+check-types:
+	$(BIN)/mypy
+
+check-text:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check-rules:
 	$(BIN)/advisor rules --test
 
-test: check ## format, lint, types, layers, rule examples, units, a real recording (under 4 minutes)
-	$(BIN)/pytest -n 2 --dist loadscope -m 'not slow and not chromium'
+# Both parts of the tests count for coverage: test-all adds what is slow to what test has run, and
+# has test run first unless it has passed for every file as it is now.
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal --cov=advisor
+PASSED := build/test.passed
+READ   := advisor rules workloads tests fixtures benchmarks docs $(wildcard *.toml *.txt *.yml *.py *.md) Makefile
+CHANGED = find $(READ) -newer $(PASSED) -type f ! -path '*/__pycache__/*' ! -name '*.so' -print -quit
 
-test-all: check ## all of it: processes, Chromium, Ray, wheels, strategies, documentation, coverage
+test: ## format, lint, types, layers, rule examples, units, a real recording (under 4 minutes)
+	@mkdir -p build && rm -f $(PASSED) && touch build/test.begun
+	@$(MAKE) --no-print-directory check
+	$(PYTEST) --cov-report= -m 'not slow and not chromium'
+	@mv build/test.begun $(PASSED)
+
+test-all: ## test, and processes, Chromium, Ray, wheels, strategies, documentation, coverage
+	@test -e $(PASSED) && test -z "$$($(CHANGED))" || $(MAKE) --no-print-directory test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	$(BIN)/pytest -n 2 --dist loadscope --cov=advisor --cov-report=term:skip-covered
+	$(PYTEST) --cov-append --cov-report=term:skip-covered -m 'slow or chromium'
 
 lab: $(VENV)/.installed ## root: record faults and healthy runs for real (40 min), score the diagnosis
 	$(BIN)/python -m benchmarks.lab record

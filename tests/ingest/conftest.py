@@ -1,4 +1,8 @@
-"""Tests of traces run with the scanner in C, and, in full, with the database's parser alone too."""
+"""What runs in full alone: the database's parser beside the scanner in C, and most layouts.
+
+Every damage is tried in the quick set too, in Kineto's own layout and in one without blanks: the
+one tells events by their indentation, the other by their brackets alone.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,16 @@ import os
 from collections.abc import Iterator
 
 import pytest
+
+_QUICK_LAYOUTS = ("kineto", "compact")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave a test of one damage in one more layout to the full run."""
+    layout = getattr(item, "callspec", None) and item.callspec.params.get("layout")
+    name = getattr(layout, "__name__", layout)
+    if name is not None and name not in _QUICK_LAYOUTS:
+        item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(

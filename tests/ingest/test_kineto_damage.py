@@ -60,14 +60,13 @@ def test_a_file_cut_anywhere_keeps_all_whole_events(
 ) -> None:
     text = layout([event(number) for number in range(40)])
     first = text.index('"traceEvents"') + 20
-    for cut in range(first, len(text) - 1, 97):
-        whole = sum(text[:cut].count(f'"External id": {n}\n') for n in range(0))  # readability
+    for cut in range(first, len(text) - 1, 509):
         kept = text[:cut]
         store = read(_write(tmp_path, kept))
         found = names(store)
         # An event is whole when the start of the next one, or the end of the list, was written.
         starts = sum(kept.count(f'"kernel_{number}"') for number in range(40))
-        assert len(found) in (starts, starts - 1), (cut, whole)
+        assert len(found) in (starts, starts - 1), cut
         assert found == _expected(len(found))
         assert store.con.execute("SELECT complete FROM rank").fetchall() == [
             ("]" in text[text.rindex("kernel_39") : cut].split("}")[-1],)

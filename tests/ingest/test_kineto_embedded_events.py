@@ -10,8 +10,6 @@ import pytest
 
 from tests.support.traces import LAYOUTS, dropped, event, header, names, notes, read
 
-pytestmark = pytest.mark.usefixtures("both_paths")
-
 _COUNT = 3_000
 
 

@@ -32,6 +32,7 @@ from benchmarks.fuzz.differential import Differential
 from tests.support.traces import LAYOUTS, event, kineto, notes, one_line, read
 
 NATIVE = Path(pipeline.__file__).parent
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 _TABLES = ("event", "comm_event", "rank", "process_group", "source")
 
 pytestmark = pytest.mark.skipif(
@@ -64,16 +65,25 @@ def _left(monkeypatch: pytest.MonkeyPatch) -> list[pipeline.Leftover]:
     return found
 
 
-@pytest.mark.parametrize("lean", [False, True])
-def test_our_recordings(fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch, *, lean: bool) -> None:
+_RECORDINGS = sorted({path.parent for path in FIXTURES.glob("*/rank*.json.gz")})
+
+
+@pytest.mark.parametrize(
+    ("folder", "lean"),
+    [
+        pytest.param(
+            folder, number % 2 == 0, id=folder.name, marks=[pytest.mark.slow][: number > 1]
+        )
+        for number, folder in enumerate(_RECORDINGS)
+    ],
+)
+def test_our_recordings(folder: Path, monkeypatch: pytest.MonkeyPatch, *, lean: bool) -> None:
     """GIVEN regular traces THEN both give the same tables and the scanner read all of it."""
     left = _left(monkeypatch)
-    folders = {path.parent for path in fixtures_dir.glob("*/rank*.json.gz")}
-    for folder in sorted(folders):
-        scanned = _tables(monkeypatch, True, folder, lean=lean)
-        assert scanned == _tables(monkeypatch, False, folder, lean=lean)
-        assert scanned["event"]
-    assert len(left) >= len(folders)
+    scanned = _tables(monkeypatch, True, folder, lean=lean)
+    assert scanned == _tables(monkeypatch, False, folder, lean=lean)
+    assert scanned["event"]
+    assert left
     assert not any(left)
 
 

@@ -103,7 +103,7 @@ _DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("count", [1, 2, 720, 9_500])
+@pytest.mark.parametrize("count", [1, 720, pytest.param(9_500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", _DAMAGE)
 def test_damage_in_an_event_that_holds_event_like_objects(
     tmp_path: Path, kind: str, count: int

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from tests.support.traces import LAYOUTS, dropped, event, header, names, one_line, read
 
-pytestmark = pytest.mark.usefixtures("both_paths")
-
 _COUNT = 12
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s"\[\]{}:,]+')
 _WIDTHS = st.sampled_from([255, 256, 257, 1023, 1024, 5000])

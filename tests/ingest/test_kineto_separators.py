@@ -11,8 +11,6 @@ import pytest
 
 from tests.support.traces import LAYOUTS, dropped, event, header, names, read
 
-pytestmark = pytest.mark.usefixtures("both_paths")
-
 _COUNT, _HIT = 40, 20
 _FIELDS = {"other": [{"name": 1}, {"name": 2}], "end": 7}
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.traces import dropped, event, kineto, names, read
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("both_paths")]
+pytestmark = pytest.mark.slow
 
 _COUNT = 60
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from advisor.errors import AdvisorError
 from advisor.ingest.jobs import RankFile, refuse_twice
-from advisor.ingest.readers._json import TopLevel
-from advisor.ingest.readers.flight_recorder.dump import Dump, parse_dump, rank_of
-from advisor.ingest.readers.flight_recorder.unpickle import unpickle
-from advisor.ingest.readers.flight_recorder.write import write_dump
 from advisor.ingest.source import ReadContext, Source
+
+if TYPE_CHECKING:
+    from advisor.ingest.readers.flight_recorder.dump import Dump
 
 FORMAT = "flight-recorder"
 SUMMARY = "PyTorch flight-recorder dumps (TORCH_NCCL_TRACE_BUFFER_SIZE), pickle or JSON"
@@ -40,6 +40,9 @@ def detect(source: Source) -> bool:
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Read the dumps of all ranks of a run."""
+    from advisor.ingest.readers.flight_recorder.dump import rank_of
+    from advisor.ingest.readers.flight_recorder.write import write_dump
+
     dumps: list[tuple[Source, Dump]] = []
     for source in sources:
         try:
@@ -74,6 +77,9 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
 
 
 def _load(source: Source) -> Dump:
+    from advisor.ingest.readers.flight_recorder.dump import parse_dump
+    from advisor.ingest.readers.flight_recorder.unpickle import unpickle
+
     stream, raw = source.open_raw()
     with stream:
         data = stream.read(MAX_DUMP_BYTES + 1)
@@ -97,6 +103,8 @@ def _load(source: Source) -> Dump:
 
 
 def _from_json(text: str) -> tuple[dict[object, object], str | None]:
+    from advisor.ingest.readers._json import TopLevel
+
     content: dict[object, object] = {}
     lists: dict[str, list[object]] = {}
     document = TopLevel(text)

@@ -12,8 +12,6 @@ import re
 from collections.abc import Sequence
 
 from advisor.errors import AdvisorError
-from advisor.ingest.readers.nccl_inspector.records import Inspector
-from advisor.ingest.readers.nccl_inspector.write import write_records
 from advisor.ingest.source import ReadContext, Source
 
 FORMAT = "nccl-inspector"
@@ -31,6 +29,9 @@ def detect(source: Source) -> bool:
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Read the files of all processes of a run together: ranks come from joining them."""
+    from advisor.ingest.readers.nccl_inspector.records import Inspector
+    from advisor.ingest.readers.nccl_inspector.write import write_records
+
     inspector = Inspector()
     counts: list[tuple[int, dict[str, int], str | None]] = []
     for source in sources:

@@ -60,7 +60,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.ingest.readers import _nccl_text
 from advisor.ingest.readers.nccl_log.prefix import looks_like_log
 from advisor.ingest.source import HEAD_BYTES, ReadContext, Source
 
@@ -99,4 +98,6 @@ def _starts_late(source: Source) -> bool:
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Read all logs of a run together: a rank's lines may stand in any of them."""
-    _nccl_text.read_texts(sources, context, FORMAT)
+    from advisor.ingest.readers._nccl_text import read_texts
+
+    read_texts(sources, context, FORMAT)

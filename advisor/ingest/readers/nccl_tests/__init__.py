@@ -9,10 +9,6 @@ import re
 from collections.abc import Sequence
 
 from advisor.errors import AdvisorError
-from advisor.ingest.readers import _nccl_text
-from advisor.ingest.readers._json import read_document
-from advisor.ingest.readers.nccl_tests.report import parse_report
-from advisor.ingest.readers.nccl_tests.write import write_harvest
 from advisor.ingest.source import ReadContext, Source
 
 FORMAT = "nccl-tests"
@@ -40,6 +36,11 @@ def detect(source: Source) -> bool:
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Write ``bench`` rows (and what NCCL's own lines in a text give)."""
+    from advisor.ingest.readers._json import read_document
+    from advisor.ingest.readers._nccl_text import read_texts
+    from advisor.ingest.readers.nccl_tests.report import parse_report
+    from advisor.ingest.readers.nccl_tests.write import write_harvest
+
     texts = []
     for source in sources:
         if not _is_report(source):
@@ -68,7 +69,7 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             drop_reasons=harvest.dropped,
             note="; ".join(harvest.notes) or None,
         )
-    _nccl_text.read_texts(texts, context, FORMAT)
+    read_texts(texts, context, FORMAT)
 
 
 def _is_report(source: Source) -> bool:

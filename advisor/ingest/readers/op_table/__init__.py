@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 from advisor.errors import AdvisorError
-from advisor.ingest.readers.op_table.write import write_table
 from advisor.ingest.source import ReadContext, Source
 
 FORMAT = "op-table"
@@ -27,7 +24,8 @@ def detect(source: Source) -> bool:
     """A Parquet file with the columns of an op table; their names stand in its footer."""
     if source.compression != "none" or not source.head.startswith(b"PAR1"):
         return False
-    import pyarrow.parquet as pq  # late: every start would wait for it
+    import pyarrow as pa  # late: every start would wait for it
+    import pyarrow.parquet as pq
 
     try:
         return set(pq.read_schema(source.path).names) >= _COLUMNS
@@ -80,6 +78,8 @@ def _read_one(source: Source, rows: int, context: ReadContext) -> tuple[int, dic
             where=str(source.path),
             hint="cut the table to fewer steps",
         )
+    from advisor.ingest.readers.op_table.write import write_table
+
     kept, dropped = write_table(context, source.path)
     if not kept:
         raise AdvisorError("holds no usable operation", where=str(source.path))

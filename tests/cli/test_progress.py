@@ -10,6 +10,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from tests.support.traces import event, kineto
 
 
@@ -53,6 +55,7 @@ def test_a_terminal_sees_rate_and_time_left(tmp_path: Path) -> None:
     assert "20,000 events" in text
 
 
+@pytest.mark.slow
 def test_elsewhere_there_is_no_bar(tmp_path: Path) -> None:
     done = subprocess.run(
         _command(tmp_path), capture_output=True, text=True, timeout=120, check=True

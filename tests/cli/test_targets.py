@@ -19,6 +19,16 @@ from advisor.ingest import ingest
 from advisor.store.store import Store
 from advisor.store.target import told
 
+# One that a person reads and one that has to be read whole; in full the others too.
+FORMS = [
+    "html",
+    "text",
+    *(
+        pytest.param(form, marks=pytest.mark.slow)
+        for form in ("json", "junit", "markdown", "github")
+    ),
+]
+
 
 def _trace(place: Path) -> Path:
     span = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
@@ -140,7 +150,7 @@ def test_force_replaces_stores_and_reports_only(
     assert "pass --force" in _run(capsys, "ingest", trace, "-o", store)[1]
 
 
-@pytest.mark.parametrize("form", ["text", "html", "json", "junit", "markdown"])
+@pytest.mark.parametrize("form", FORMS[:5])
 def test_force_knows_a_report_again(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,6 +161,7 @@ def test_force_knows_a_report_again(
     assert _run(capsys, *command, "--force")[0] == 0
 
 
+@pytest.mark.slow
 def test_force_knows_reports_with_merged_findings_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,7 +175,7 @@ def test_force_knows_reports_with_merged_findings_again(
     assert _run(capsys, *command, "--force") == (0, "")
 
 
-@pytest.mark.parametrize("form", ["text", "html", "json", "junit", "markdown", "github"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("where", ["before", "behind"])
 def test_a_report_with_own_words_around_it_is_not_written_over(
     form: str, where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -180,7 +191,7 @@ def test_a_report_with_own_words_around_it_is_not_written_over(
     assert place.read_bytes() == changed
 
 
-@pytest.mark.parametrize("form", ["text", "html", "markdown", "junit", "github"])
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "json"])
 def test_a_report_that_was_changed_or_printed_is_not_written_over(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -211,7 +222,14 @@ def test_text_that_quotes_a_report_is_not_written_over(
         assert place.read_bytes() == notes
 
 
-@pytest.mark.parametrize("form", ["text", "html", "json"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "html",
+        pytest.param("text", marks=pytest.mark.slow),
+        pytest.param("json", marks=pytest.mark.slow),
+    ],
+)
 def test_force_knows_a_comparison_again(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

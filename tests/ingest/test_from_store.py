@@ -23,7 +23,7 @@ def truth() -> tuple[str, int]:
         return run.report.verdict.title, len(run.collectives())
 
 
-@pytest.fixture(scope="module", params=["file", "folder"])
+@pytest.fixture(scope="module", params=["file", pytest.param("folder", marks=pytest.mark.slow)])
 def ingested(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What ``advisor ingest`` leaves: tables of what was read, nothing derived."""
     place = tmp_path_factory.mktemp("stores") / "run.duckdb"

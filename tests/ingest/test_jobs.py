@@ -157,6 +157,7 @@ def test_two_dumps_of_a_rank_in_one_folder_are_refused() -> None:
         refuse_twice(files)
 
 
+@pytest.mark.slow
 def test_load_diagnoses_each_job_by_itself_and_says_so(tmp_path: Path) -> None:
     fixtures = Path(__file__).parents[2] / "fixtures"
     for name in ("gpt2-tiny-ddp-2", "gpt2-tiny-ddp-2-slow-rank"):
@@ -191,6 +192,7 @@ def _two_jobs(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_dumps_and_logs_in_folders_of_their_own_become_runs(tmp_path: Path) -> None:
     _two_jobs(tmp_path)
     shutil.copytree(FIXTURES / "flight-gloo-desync", tmp_path / "flight-gloo-desync")
@@ -225,6 +227,7 @@ def test_a_file_that_can_be_of_any_job_is_named(tmp_path: Path) -> None:
         assert all(name in whole for name in ("nccl.log", "rank2.json.gz"))
 
 
+@pytest.mark.slow
 def test_logs_of_several_jobs_beside_traces_of_several_are_runs_of_their_own(
     tmp_path: Path,
 ) -> None:

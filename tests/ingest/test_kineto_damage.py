@@ -399,6 +399,7 @@ def test_a_cut_container_keeps_what_was_written(
     assert store.con.execute("SELECT complete FROM rank").fetchall() == [(False,)]
 
 
+@pytest.mark.slow
 def test_a_corrupt_gzip_keeps_everything_before_the_damage(tmp_path: Path) -> None:
     data = kineto([event(number) for number in range(20_000)]).encode()
     packed = bytearray(gzip.compress(data))
@@ -412,6 +413,7 @@ def test_a_corrupt_gzip_keeps_everything_before_the_damage(tmp_path: Path) -> No
     assert "damaged" in notes(store)
 
 
+@pytest.mark.slow
 def test_a_corrupt_zstd_keeps_everything_before_the_damage(tmp_path: Path) -> None:
     """Of a file so small that one call would decode all of it, too."""
     for count in (_MANY, 20_000):
@@ -440,6 +442,7 @@ def test_a_bomb_is_refused(tmp_path: Path) -> None:
             read(_write(tmp_path, data, name))
 
 
+@pytest.mark.slow
 def test_an_event_larger_than_allowed_is_counted(tmp_path: Path) -> None:
     events = [event(0), event(1, big="x" * (20 << 20)), *(event(n) for n in range(2, _MANY))]
     for layout in (traces.kineto, traces.compact):

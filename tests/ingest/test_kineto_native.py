@@ -149,6 +149,7 @@ def test_keys_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert [stream for (stream,) in rows] == streams
 
 
+@pytest.mark.slow
 def test_more_names_than_it_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """GIVEN a hundred thousand distinct names THEN batches end early and nothing is lost."""
     monkeypatch.setattr("advisor.ingest.readers.kineto.native.scanner._MOST_ASKED", 200)

@@ -38,6 +38,7 @@ def _read(text: str) -> tuple[list[str], dict[str, int], bool]:
         return names(store), dropped(store), complete
 
 
+@pytest.mark.slow
 @settings(
     max_examples=25,
     deadline=None,

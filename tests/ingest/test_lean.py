@@ -36,8 +36,8 @@ def _same(path: Path) -> None:
     "name",
     [
         "lab-ddp-hidden-communication",
-        "lab-fsdp2-slow-link",
-        "lab-pp-few-micro-batches",
+        pytest.param("lab-fsdp2-slow-link", marks=pytest.mark.slow),
+        pytest.param("lab-pp-few-micro-batches", marks=pytest.mark.slow),
     ],
 )
 def test_what_is_found_in_our_recordings_stays(fixtures_dir: Path, name: str) -> None:
@@ -45,6 +45,7 @@ def test_what_is_found_in_our_recordings_stays(fixtures_dir: Path, name: str) ->
 
 
 # What a kernel belongs to and which step launched it is told by host events alone.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dlrm_8xV100", "ddp_2xA100_metadata", "ddp_8xMI300", "nsys_2gpu"])
 def test_what_is_found_on_gpus_stays(shared_data: Path, name: str) -> None:
     _same(shared_data / name)

@@ -66,7 +66,9 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", ["sending", *(pytest.param(way, marks=pytest.mark.slow) for way in list(WAYS)[1:])]
+)
 def test_a_probe_tells_which_way_a_host_is_slow(tmp_path: Path, way: str) -> None:
     slow, direction = WAYS[way]
     row, finding = place(FIXTURE, directed(tmp_path / "probe.json", slow, HOSTS))
@@ -76,6 +78,7 @@ def test_a_probe_tells_which_way_a_host_is_slow(tmp_path: Path, way: str) -> Non
     assert "advisor compare OLD NEW" in finding.verify
 
 
+@pytest.mark.slow
 def test_the_ends_of_two_operations_tell_the_direction_without_a_probe() -> None:
     row, finding = place(FIXTURE)
     assert row["evidence"]["direction"] == "both"
@@ -110,6 +113,7 @@ def test_a_place_is_the_traces_only_where_its_direction_fits(case: str) -> None:
     assert Probed(probed, 0.05, 0.25, 3).is_at(traced) is same
 
 
+@pytest.mark.slow
 def test_a_probe_that_finds_another_place_slow_names_it_beside_the_traces(tmp_path: Path) -> None:
     path = directed(tmp_path / "probe.json", {(3, 0), (3, 1), (3, 2)}, HOSTS)
     with api.load(FIXTURE, path) as run:
@@ -129,6 +133,7 @@ def test_a_probe_that_finds_another_place_slow_names_it_beside_the_traces(tmp_pa
     assert not any("advisor probe" in item.verify for item in of_links)
 
 
+@pytest.mark.slow
 def test_a_slow_place_of_a_probe_is_named_beside_a_verdict_on_something_else(
     tmp_path: Path,
 ) -> None:
@@ -153,6 +158,7 @@ def place(*paths: Path) -> tuple[dict[str, Any], Any]:
     return {str(key): value for key, value in row.items()}, finding
 
 
+@pytest.mark.slow
 def test_a_probe_that_agrees_settles_the_share(tmp_path: Path) -> None:
     alone, _ = place(FIXTURE)
     row, finding = place(FIXTURE, probe(tmp_path / "probe.json", 1, HOSTS))
@@ -195,6 +201,7 @@ def test_a_probe_of_other_hosts_changes_no_finding_and_is_said_to_be_unused(
         assert hosts[-1] in said.text and HOSTS[0] in said.text
 
 
+@pytest.mark.slow
 def test_a_probe_of_one_of_the_hosts_denies_nothing(tmp_path: Path) -> None:
     row, finding = place(FIXTURE, probe(tmp_path / "probe.json", None, [HOSTS[0]] * 4))
     assert row["evidence"]["probe"] is None

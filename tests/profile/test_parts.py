@@ -98,6 +98,7 @@ def _report(path: Path, slot: int, step: int, phase: str) -> None:
     Board(path, 3).write(slot, 1000 + slot, step, phase)
 
 
+@pytest.mark.slow
 def test_the_board_shows_other_processes_positions(tmp_path: Path) -> None:
     path = tmp_path / "board"
     board = Board(path, 3)
@@ -246,6 +247,7 @@ def test_a_node_that_finds_no_first_writes_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_document_may_be_written_by_several_processes_at_once(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "job.json"
     context = multiprocessing.get_context("spawn")

@@ -10,6 +10,8 @@ import pytest
 
 from advisor.api import Run, load
 
+pytestmark = pytest.mark.slow
+
 
 def _truth(folder: Path) -> list[int]:
     text = (folder / "fault_injection.log").read_text()

@@ -11,6 +11,8 @@ import pytest
 from advisor.api import Run, load
 from advisor.findings import OutcomeKind
 
+pytestmark = pytest.mark.slow
+
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 REDUCE = "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>(vllm::RankData*, int)"
 

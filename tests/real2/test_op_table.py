@@ -8,6 +8,8 @@ import pytest
 
 from advisor.api import Run
 
+pytestmark = pytest.mark.slow
+
 
 def test_one_slow_rank_is_no_heavy_stage(real2: Callable[[str], Run]) -> None:
     """Rank 0 computes 45.4 s, its stage's other ranks 19.3 s; without it the job takes 23.5 s."""

@@ -9,6 +9,8 @@ import pytest
 from advisor.api import Run
 from advisor.findings import VerdictKind
 
+pytestmark = pytest.mark.slow
+
 MS = 1e6
 
 

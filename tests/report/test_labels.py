@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 import advisor
 from advisor.report.labels import Labels
 
 
+@pytest.mark.slow
 def test_regions_of_several_recordings_are_told_apart_by_name() -> None:
     """GIVEN logs of three jobs, two with the same picture THEN no two tables have one name."""
     with advisor.load("fixtures/nccl-logs") as run:

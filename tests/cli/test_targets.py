@@ -19,15 +19,11 @@ from advisor.ingest import ingest
 from advisor.store.store import Store
 from advisor.store.target import told
 
-# One that a person reads and one that has to be read whole; in full the others too.
-FORMS = [
-    "html",
-    "text",
-    *(
-        pytest.param(form, marks=pytest.mark.slow)
-        for form in ("json", "junit", "markdown", "github")
-    ),
-]
+
+def _forms(*names: str) -> list[object]:
+    """One that is read whole and one by its first line; in full the others too."""
+    quick = ("html", "text")
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def _trace(place: Path) -> Path:
@@ -150,7 +146,7 @@ def test_force_replaces_stores_and_reports_only(
     assert "pass --force" in _run(capsys, "ingest", trace, "-o", store)[1]
 
 
-@pytest.mark.parametrize("form", FORMS[:5])
+@pytest.mark.parametrize("form", _forms("text", "html", "json", "junit", "markdown"))
 def test_force_knows_a_report_again(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,7 +171,7 @@ def test_force_knows_reports_with_merged_findings_again(
     assert _run(capsys, *command, "--force") == (0, "")
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", _forms("text", "html", "json", "junit", "markdown", "github"))
 @pytest.mark.parametrize("where", ["before", "behind"])
 def test_a_report_with_own_words_around_it_is_not_written_over(
     form: str, where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -191,7 +187,7 @@ def test_a_report_with_own_words_around_it_is_not_written_over(
     assert place.read_bytes() == changed
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form != "json"])
+@pytest.mark.parametrize("form", _forms("text", "html", "markdown", "junit", "github"))
 def test_a_report_that_was_changed_or_printed_is_not_written_over(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,14 +218,7 @@ def test_text_that_quotes_a_report_is_not_written_over(
         assert place.read_bytes() == notes
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        "html",
-        pytest.param("text", marks=pytest.mark.slow),
-        pytest.param("json", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("form", _forms("html", "json"))
 def test_force_knows_a_comparison_again(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

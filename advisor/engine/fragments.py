@@ -7,6 +7,7 @@ which the first that holds is said:
     - {when: unread > 0, say: "{{ unread }} ranks were not read."}
     - - {when: reason == 'slow-compute', say: The same kernels take longer on it.}
       - Why is not in the recording.
+    - {say: Do not wait for the device., code: "torch.cuda.set_sync_debug_mode('warn')"}
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ from advisor.vocabulary.words import holds, render
 
 
 class Fragment(BaseModel):
-    """A text that is said where its condition holds."""
+    """A text that is said where its condition holds, with code to type or without."""
 
     model_config = ConfigDict(extra="forbid")
 
-    when: str = Field(description="Jinja expression over the finding's columns and the facts")
+    when: str = Field("true", description="Jinja expression over the finding's columns and facts")
     say: str = Field(description="Jinja")
+    code: str = Field("", description="Jinja: what to type, as it is typed, in lines of its own")
+
+    @property
+    def text(self) -> str:
+        """What is said, and in the lines below it what to type."""
+        return f"{self.say}\n{self.code}" if self.code else self.say
 
 
 def _listed(words: object) -> object:
@@ -53,7 +60,7 @@ def templates(words: Sequence[str | Fragment | Alternatives]) -> Iterator[str]:
     """Every text of it, whatever its condition."""
     for item in words:
         for one in item if isinstance(item, list) else [item]:
-            yield one.say if isinstance(one, Fragment) else one
+            yield one.text if isinstance(one, Fragment) else one
 
 
 def _first(
@@ -65,5 +72,5 @@ def _first(
         if isinstance(one, str):
             return fill(one, values)
         if holds(one.when, values):
-            return fill(one.say, values)
+            return fill(one.text, values)
     return ""

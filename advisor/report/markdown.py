@@ -25,7 +25,8 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
         lines += [_escape(f"Note: {text}"), ""]
     if report.verdict.next_steps:
         steps = [summary.to_paste(step, report) for step in report.verdict.next_steps]
-        lines += [f"{index}. {_with_code(step)}" for index, step in enumerate(steps, 1)]
+        for index, step in enumerate(steps, 1):
+            lines += _typed(f"{index}. ", step)
         lines.append("")
     if report.findings:
         several = len(report.runs) > 1
@@ -61,10 +62,11 @@ def _details(number: int, finding: Finding, report: FindingsReport) -> Iterator[
         yield from _table(table)
     if finding.fix:
         yield from ("**Fix**", "")
-        yield from (f"{index}. {_with_code(step)}" for index, step in enumerate(finding.fix, 1))
+        for index, step in enumerate(finding.fix, 1):
+            yield from _typed(f"{index}. ", step)
         yield ""
     if finding.verify:
-        yield from (f"**Verify** {_with_code(summary.to_paste(finding.verify, report))}", "")
+        yield from (*_typed("**Verify** ", summary.to_paste(finding.verify, report)), "")
     if finding.wrong_if:
         yield from (f"**Wrong if** {_escape('; '.join(finding.wrong_if))}", "")
     yield from ("</details>", "")
@@ -80,6 +82,16 @@ def _table(table: Table) -> Iterator[str]:
     if len(table.rows) > _MAX_ROWS:
         yield from ("", f"{len(table.rows) - _MAX_ROWS} more rows in findings.json")
     yield ""
+
+
+def _typed(lead: str, text: str) -> Iterator[str]:
+    """A text, and below it what to type in a block of code."""
+    head, *code = text.splitlines()
+    yield f"{lead}{_with_code(head)}"
+    if code:
+        margin = " " * 3 if lead[0].isdigit() else ""
+        lines = [f"{margin}{printable(line).replace('```', '` ` `')}" for line in code]
+        yield from (f"{margin}```", *lines, f"{margin}```")
 
 
 def _with_code(text: str) -> str:

@@ -46,9 +46,13 @@ def _head(report: FindingsReport, options: Options) -> Iterator[str]:
     yield from _labelled("VERDICT", verdict.headline(), options, ansi=ansi)
     if verdict.why:
         yield from _labelled("WHY", verdict.why, options, ansi="1")
+    many = len(verdict.next_steps) > 1
     for index, step in enumerate(verdict.next_steps):
-        text = summary.to_paste(step, report)
-        yield from _labelled("NEXT" if index == 0 else "", text, options, ansi="1")
+        head, *code = summary.to_paste(step, report).splitlines()
+        lead = f"{index + 1}. " if many else ""
+        label = "NEXT" if index == 0 else ""
+        yield from _labelled(label, head, options, ansi="1", lead=lead)
+        yield from (f"{'':{_LABEL + len(lead)}}{printable(line)}" for line in code)
     for index, text in enumerate(summary.caveats(report)):
         yield from _labelled("" if index else "NOTE", text, options, ansi="1")
     yield from _runs(report, options)
@@ -68,11 +72,14 @@ def _runs(report: FindingsReport, options: Options) -> Iterator[str]:
         yield from _labelled("", text, options)
 
 
-def _labelled(label: str, text: str, options: Options, *, ansi: str = "") -> Iterator[str]:
-    wrapped = _wrap(text, options.width - _LABEL) or [""]
-    head = _style(label, ansi, options) + " " * (_LABEL - len(label))
+def _labelled(
+    label: str, text: str, options: Options, *, ansi: str = "", lead: str = ""
+) -> Iterator[str]:
+    left = _LABEL + len(lead)
+    wrapped = _wrap(text, options.width - left) or [""]
+    head = _style(label, ansi, options) + " " * (_LABEL - len(label)) + lead
     yield (head + wrapped[0]).rstrip()
-    yield from (" " * _LABEL + line for line in wrapped[1:])
+    yield from (" " * left + line for line in wrapped[1:])
 
 
 def _findings_table(report: FindingsReport, options: Options) -> Iterator[str]:
@@ -188,9 +195,9 @@ def _details(
     for table in finding.evidence.tables:
         yield from text_table(table, options.width)
     for index, fix in enumerate(finding.fix):
-        yield from _indented("fix" if index == 0 else "", fix, options)
+        yield from _typed("fix" if index == 0 else "", fix, options)
     if finding.verify:
-        yield from _indented("verify", summary.to_paste(finding.verify, report), options)
+        yield from _typed("verify", summary.to_paste(finding.verify, report), options)
     for index, doubt in enumerate(finding.wrong_if):
         yield from _indented("wrong if" if index == 0 else "", doubt, options)
     if finding.merged:
@@ -200,6 +207,13 @@ def _details(
 def _indented(label: str, text: str, options: Options) -> Iterator[str]:
     for index, line in enumerate(_wrap(text, options.width - 13)):
         yield f"   {label if index == 0 else '':<10}{line}"
+
+
+def _typed(label: str, text: str, options: Options) -> Iterator[str]:
+    """A text, and below it what to type, as it is typed."""
+    head, *code = text.splitlines()
+    yield from _indented(label, head, options)
+    yield from (f"{'':15}{printable(line)}" for line in code)
 
 
 def _wrap(text: str, width: int) -> list[str]:

@@ -205,8 +205,8 @@ STEPS = {
     "clocks": "chronyc tracking: an offset far below that leaves the link",
     "host": "advisor explain launch-bound",
     "with-traces": "advisor diagnose THESE_FILES TRACES",
-    "proof": "prove it: {{ verify }}",
-    "try": "to try, for up to {{ gain_ns | about }} per step: {{ fix }}",
+    "proof": "Prove it: {{ verify }}",
+    "try": "Worth a try, up to {{ gain_ns | about }} per step. {{ fix }}",
 }
 """Commands and edits under NEXT, each on its line."""
 

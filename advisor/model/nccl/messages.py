@@ -24,7 +24,8 @@ class Message(BaseModel):
     tell more; it runs slower; or it is what others print when one died.
 
     ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:
-    torch, the driver or a scheduler prints it, or NCCL as information.
+    torch, the driver or a scheduler prints it, or NCCL as information. ``between_hosts``: on one
+    host it does no harm.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -36,6 +37,7 @@ class Message(BaseModel):
     fix: str = Field(min_length=10, max_length=220)
     source: str = Field(pattern=r"^https://")
     signs: list[str] = []
+    between_hosts: bool = False
 
 
 class _Messages(BaseModel):

@@ -100,6 +100,7 @@ def print_result(sweep: Sweep, result: Recommendation) -> None:
     """The verdict, the noise, and the five best of the search."""
     from advisor.tune.recommend import start_line
     from advisor.tune.verdict import describe, faster, not_reached
+    from advisor.vocabulary.words import percent
 
     click.echo(f"RESULT   {result.verdict}")
     if result.baseline_step_ns is not None:
@@ -110,7 +111,7 @@ def print_result(sweep: Sweep, result: Recommendation) -> None:
         low, high = sweep.baseline_range_ms
         click.echo(
             f"NOISE    the present settings alone ran from {low:.1f} to {high:.1f} ms: gains below "
-            f"{seen:.1%} cannot be seen; a quiet machine shows more"
+            f"{percent(seen)} cannot be seen; a quiet machine shows more"
         )
     if not sweep.axes:
         return

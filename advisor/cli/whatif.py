@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from advisor.whatif.program import Program
 
 _SHARDED = ("resharding", "prefetch_forward", "prefetch_backward", "wrap_layers")
+_LEAST_SHARE = 0.01  # of the step: a smaller gain is nothing to speak of
 _WHOLE = re.compile(r"[0-9]{1,6}")
 _USUAL = (
     "resharding=off", "wrap_layers=2", "wrap_layers=4", "prefetch_forward=1",
@@ -47,6 +48,8 @@ def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: 
     is measured here.
     """
     from advisor import api
+    from advisor.vocabulary.messages import WHATIF, say
+    from advisor.vocabulary.words import about, span
     from advisor.whatif.coverage import require_all_ranks
     from advisor.whatif.extract import programs
 
@@ -66,29 +69,25 @@ def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: 
     if form == "json":
         click.echo(json.dumps([_as_dict(change, found) for change, found in rows], indent=1))
         return 0
-    measured = rows[0][1].measured_ns
-    click.echo(f"step now {measured / 1e6:.2f} ms (traced); under each change, replayed:")
+    click.echo(say(WHATIF, "now", {"step_ns": rows[0][1].measured_ns}))
     for change, found in rows:
-        click.echo(
-            f"{change:26s} {found.step_ns / 1e6:9.2f} ms  90 % in {found.low_ns / 1e6:.2f} to "
-            f"{found.high_ns / 1e6:.2f}  {_words(found)}"
-        )
+        step = f"{about(found.step_ns)} ({span(found.low_ns, found.high_ns)})"
+        click.echo(f"{change:26s} {step:24s} {_words(found)}")
     click.echo("nothing here is measured; `advisor tune --sweep` tries changes for real")
     return 0
 
 
 def _words(found: Prediction) -> str:
-    share = -found.gain_ns / found.measured_ns
+    """What the change gives, as every view says it; what the trace leaves open."""
+    from advisor.vocabulary.gain import gain_words
+    from advisor.vocabulary.messages import WHATIF, say
+
     if found.inconclusive and found.low_ns <= found.measured_ns <= found.high_ns:
-        text = f"not known (likeliest {round(share, 3) + 0.0:+.1%})"
-    elif found.low_ns <= found.measured_ns <= found.high_ns:
-        text = f"no sure change ({round(share, 3) + 0.0:+.1%})"
+        text = say(WHATIF, "unknown", {})
     else:
-        text = f"{abs(share):.1%} {'longer' if share > 0 else 'shorter'}"
-    notes = ["calls over twice as large as any seen"] if found.extrapolates else []
-    if found.inconclusive:
-        notes.append("the trace does not tell the calls' latency from their bytes' time")
-    return "; ".join([text, *notes])
+        least = _LEAST_SHARE * found.measured_ns
+        text = gain_words(found.gain_low_ns, found.gain_ns, found.gain_high_ns, least)
+    return f"{text}; {say(WHATIF, 'extrapolated', {})}" if found.extrapolates else text
 
 
 def _one(steps: list[Program], change: str) -> Prediction:

@@ -87,6 +87,7 @@ def _against(found: Comparison, row: RunFigures, change: Difference) -> str:
         "run": row.run,
         "base": found.base.run,
         "step_ns": found.base.training_step_ns,
+        "other_ns": row.training_step_ns,
         "share": abs(change.share),
         "slower": change.share > 0,
         "because": why(found, row, change),

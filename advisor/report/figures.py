@@ -213,7 +213,8 @@ class DataTable:
 class Figure:
     """A picture, a table, or one line of text: its title is the finding, not the axis.
 
-    ``description`` is the text alternative, ``legend`` pairs of kind and words.
+    ``description`` is the text alternative, ``legend`` pairs of kind and words. The table of a
+    picture is folded unless it ``shows_table``.
     """
 
     id: str
@@ -223,6 +224,7 @@ class Figure:
     legend: Sequence[tuple[str, str]] = ()
     table: DataTable | None = None
     note: str = ""
+    shows_table: bool = False
 
 
 def legend_for(kinds: Sequence[str]) -> list[tuple[str, str]]:

@@ -57,7 +57,7 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
         next_steps=()
         if has_row or verdict.reason in _ROWS_SAY
         else [summary.to_paste(step, report) for step in verdict.next_steps[:3]],
-        step=_step(report, store, run, about if has_row else None) if store and run else None,
+        step=_step(report, store, run, about) if store and run and not is_sweep(report) else None,
         ranks=ranks.heat_map(store, run, matter.ranks) if store and matter else None,
         runs=[item for item in report.runs if item.verdict] if len(report.runs) > 1 else (),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 
@@ -39,7 +40,14 @@ from advisor.store.store import Store
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
     """The page; ``store`` adds pictures and tables to what findings.json holds."""
     style, script = _asset("style.css"), _asset("page.js")
+    if options.comparison is not None:
+        # Its headline is the comparison's: no finding has a place of its own.
+        report = report.model_copy(
+            update={"verdict": report.verdict.model_copy(update={"finding": None})}
+        )
     rows = findings.views(report, store)
+    sections = _sections(report, store, options.comparison)
+    is_sweep = first.is_sweep(report)
     return (
         _environment()
         .get_template("page.html.j2")
@@ -53,10 +61,12 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             more_rows=rows[findings.SHOWN :],
             main=next((row for row in rows if row.is_main), None),
             nothing=findings.nothing_found(report),
-            sections=_sections(report, store, options.comparison),
+            leading=sections[:1] if is_sweep else [],
+            sections=sections[1:] if is_sweep else sections,
+            nav=_nav(sections),
             labels=Labels([run.run for run in report.runs]),
             subject=_subject(report),
-            quality=quality.one_line_quality(report),
+            quality=quality.one_line_quality(report) if len(report.runs) == 1 else "",
             rules=summary.rules_line(report),
             per=summary.per(report),
             several_runs=len(report.runs) > 1,
@@ -98,9 +108,16 @@ def _sections(
                 size.build(store, run, counted[run], several=several),
             ]
             tried = sweep.build(store, run, several=several, is_open=is_sweep)
-            sections += [tried, *parts] if is_sweep else [*parts, tried]
+            own = [tried, *parts] if is_sweep else [*parts, tried]
+            sections += [replace(it, run=run if several else "") for it in own if it is not None]
     sections.append(quality.build(report, store, counted))
     return [section for section in sections if section is not None]
+
+
+def _nav(sections: list[Section]) -> list[tuple[str, str]]:
+    """(id, name) of every section; of several runs one link each."""
+    named = [(section.run or section.nav, section.id) for section in sections]
+    return [(id_, name) for name, id_ in dict(reversed(named)).items()][::-1]
 
 
 def _comparable(report: FindingsReport, store: Store) -> Comparison | None:

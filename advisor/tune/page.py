@@ -18,6 +18,7 @@ from advisor.store.atomic_files import write_atomic
 from advisor.tune.recommend import Recommendation, start_line, trial_rows
 from advisor.tune.sweep import Sweep
 from advisor.tune.verdict import EMULATED
+from advisor.vocabulary.words import percent
 from advisor.whatif import annotate
 
 _KINDS = {
@@ -128,7 +129,9 @@ def _tried(sweep: Sweep, recommendation: Recommendation) -> str:
 
 def _noise(recommendation: Recommendation) -> str:
     share = recommendation.confirmed_resolution_share
-    return "" if share is None else f"Gains below {share:.1%} of the step cannot be seen here. "
+    return (
+        "" if share is None else f"Gains below {percent(share)} of the step cannot be seen here. "
+    )
 
 
 def _saving(recommendation: Recommendation) -> int | None:

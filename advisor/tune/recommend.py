@@ -24,6 +24,7 @@ from advisor.tune.losses import numbers_changed
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import Sweep
 from advisor.tune.verdict import confidence, describe, leave_it, log_of, measured, not_reached
+from advisor.vocabulary.words import percent
 
 
 class Confirmation(BaseModel):
@@ -141,8 +142,8 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         return Recommendation(
             predicted_gain_share=_predicted(sweep, configuration),
             how_to_set=sweep.job.how_to_set(changes),
-            verdict=f"set {describe(changes)}: the {_step(sweep)} is {gain.share:.1%} shorter "
-            f"({gain.low:.1%} to {gain.high:.1%}, {CONFIRMATION_ROUNDS} fresh A/B pairs)",
+            verdict=f"set {describe(changes)}: the {_step(sweep)} is {percent(gain.share)} shorter "
+            f"({percent(gain.low)} to {percent(gain.high)}, {CONFIRMATION_ROUNDS} fresh A/B pairs)",
             recommended=True,
             changes=changes,
             confidence=measured(sweep),

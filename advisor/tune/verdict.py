@@ -12,6 +12,7 @@ from advisor.tune.budget import CONFIRMATION_ROUNDS, LEAST_TRIALS, trials_of
 from advisor.tune.search import Tried
 from advisor.tune.sweep import Sweep
 from advisor.tune.trial import TrialResult
+from advisor.vocabulary.words import percent
 
 _KINDS = {"oom": "out of memory"}
 _BLUNT = 0.2
@@ -28,7 +29,7 @@ def describe(changes: Configuration) -> str:
 
 def faster(ratio: float) -> str:
     """A step relative to the present one, in words."""
-    return f"{abs(1 - ratio):.1%} {'faster' if ratio <= 1 else 'slower'}"
+    return f"{percent(abs(1 - ratio))} {'faster' if ratio <= 1 else 'slower'}"
 
 
 def log_of(result: TrialResult) -> str:
@@ -124,14 +125,14 @@ def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
     also = f"; not confirmed: {_did_not_run_again(sweep, lost)}" if lost else ""
     if floor > _BLUNT:
         return (
-            f"leave it for now: steps vary so much here that only gains above {floor:.1%} of the "
-            f"step can be seen{part}{seen}{again}; repeat where nothing else runs, or with more "
-            f"timed_steps{also}"
+            "leave it for now: steps vary so much here that only gains above "
+            f"{percent(floor)} of the step can be seen{part}{seen}{again}; repeat where "
+            f"nothing else runs, or with more timed_steps{also}"
         )
     return (
-        f"leave it: no measurable gain{part} (resolution {floor:.1%} of the step in "
-        f"{CONFIRMATION_ROUNDS} pairs, {sweep.resolution_of(1):.1%} in a single trial{seen})"
-        f"{again}{also}"
+        f"leave it: no measurable gain{part} (resolution {percent(floor)} of the step in "
+        f"{CONFIRMATION_ROUNDS} pairs, {percent(sweep.resolution_of(1) or 0.0)} in a single "
+        f"trial{seen}){again}{also}"
     )
 
 
@@ -166,7 +167,7 @@ def _did_not_win_again(sweep: Sweep) -> str:
     return "; ".join(
         f"{describe({k: v for k, v in tried.configuration.items() if v != sweep.start[k]})} was "
         f"{faster(tried.ratio or 1.0)} in the search; in {gain.pairs} fresh pairs it was "
-        f"{faster(1 - gain.share)} ({gain.low:.1%} to {gain.high:.1%}): not confirmed"
+        f"{faster(1 - gain.share)} ({percent(gain.low)} to {percent(gain.high)}): not confirmed"
         for tried, gain in sweep.confirmations()
     )
 

@@ -265,7 +265,8 @@ STATES = {
 COMPARED = {
     "differs": "{{ run }} is {{ share | pct }} {{ 'slower' if slower else 'faster' }} than "
     "{{ base }}{% if because %}, because {{ because }}{% endif %}.",
-    "same": "{{ run }} and {{ base }} take the same time: {{ step_ns | about }} per step.",
+    "same": "{{ run }} and {{ base }} do not differ beyond noise: {{ other_ns | about }} and "
+    "{{ step_ns | about }} per step.",
     "unknown": "{{ run }} against {{ base }}: too few steps to compare "
     "({{ steps }}; {{ needed }} needed).",
     "fastest": "{{ run }} is fastest: {{ step_ns | about }} per step, {{ ratio | num }} times as "

@@ -11,6 +11,7 @@ import pytest
 from advisor.cli import _tune_output
 from advisor.tune.recommend import Recommendation, recommend, write_files
 from advisor.tune.sweep import Sweep
+from advisor.vocabulary.words import percent
 from tests.tune.test_sweep import finish, make
 
 AGAIN = {5.0: (7.1, -9.6, 1.9, 3.0), 1.0: (1.0, -1.0, 1.0, -1.0)}
@@ -39,10 +40,10 @@ def test_the_verdict_gives_the_figures_of_a_failed_confirmation(tmp_path: Path) 
     _, result = play_unconfirmed(tmp_path)
     assert not result.recommended
     (one,) = result.confirmations
+    interval = f"{percent(one.gain_low)} to {percent(one.gain_high)}"
     said = (
-        f"bucket_cap_mb=5.0 was {one.search_gain_share:.1%} faster in the search; in 4 fresh pairs "
-        f"it was {one.gain_share:.1%} faster ({one.gain_low:.1%} to {one.gain_high:.1%}): "
-        "not confirmed"
+        f"bucket_cap_mb=5.0 was {percent(one.search_gain_share)} faster in the search; in 4 fresh "
+        f"pairs it was {percent(one.gain_share)} faster ({interval}): not confirmed"
     )
     assert said in result.verdict
     assert result.verdict.startswith("leave it: no measurable gain (")

@@ -90,7 +90,7 @@ def test_what_wins_too_late_to_be_confirmed_is_said_and_a_larger_budget_confirms
     result = recommend(sweep, [])
     assert not result.recommended
     assert result.verdict == (
-        "leave it for now: bucket_cap_mb=5.0 was 20.0% faster in the search, and the time left "
+        "leave it for now: bucket_cap_mb=5.0 was 20 % faster in the search, and the time left "
         "does not hold the fresh pairs that would confirm it; --resume with a --budget of 15s or "
         "more confirms it or not"
     )

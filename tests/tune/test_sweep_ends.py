@@ -79,9 +79,9 @@ def test_winners_that_all_fail_when_run_again_are_said_to_be_unconfirmed_and_why
     result = recommend(sweep, [])
     assert not result.recommended
     assert result.verdict == (
-        f"nothing was confirmed: bucket_cap_mb=5.0 was 20.0% faster in the search, but {word} when "
+        f"nothing was confirmed: bucket_cap_mb=5.0 was 20 % faster in the search, but {word} when "
         f"it was run again (rank 1 failed: boom): see {tmp_path}/trials/0008/logs; "
-        f"bucket_cap_mb=1.0 was 10.0% faster in the search, but {word} when it was run again "
+        f"bucket_cap_mb=1.0 was 10 % faster in the search, but {word} when it was run again "
         f"(rank 1 failed: boom): see {tmp_path}/trials/0009/logs. Leave the present settings until "
         "that is mended"
     )
@@ -98,7 +98,7 @@ def test_one_that_fails_when_run_again_is_named_beside_the_one_that_does_not_gai
     verdict = recommend(sweep, []).verdict
     assert verdict.startswith("leave it: no measurable gain (")
     assert (
-        "; not confirmed: bucket_cap_mb=5.0 was 20.0% faster in the search, but crashed" in verdict
+        "; not confirmed: bucket_cap_mb=5.0 was 20 % faster in the search, but crashed" in verdict
     )
 
 

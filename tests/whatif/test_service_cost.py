@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.cli.whatif import _words
+from advisor.vocabulary.gain import gain_kind, gain_words
+from advisor.vocabulary.messages import WHATIF, say
 from advisor.whatif.cost import fit_service
 from advisor.whatif.predict import Prediction
 from advisor.whatif.program import Call, Program
@@ -132,7 +134,16 @@ def test_a_step_that_hangs_on_what_the_trace_does_not_tell_is_called_not_known()
     # GIVEN a prediction whose interval holds the step as it is, because of what the trace does
     # not tell WHEN it is put into words THEN it is not known; else there is no sure change
     found = Prediction(90e6, 20e6, 240e6, 200e6, 200e6, -40e6, 180e6, inconclusive=True)
-    assert _words(found).startswith("not known (likeliest -55.0%)")
-    assert "latency" in _words(found)
-    assert _words(replace(found, inconclusive=False)) == "no sure change (-55.0%)"
-    assert _words(replace(found, high_ns=160e6)).startswith("55.0% shorter; the trace does not")
+    assert _words(found) == say(WHATIF, "unknown", {})
+    assert _words(replace(found, inconclusive=False)) == gain_words(-40e6, 110e6, 180e6)
+    sure = replace(found, high_ns=160e6, gain_low_ns=40e6)
+    assert _words(sure) == gain_words(40e6, 110e6, 180e6)
+
+
+def test_the_words_of_a_gain_follow_its_interval() -> None:
+    assert [
+        gain_kind(*gain, least_ns=2.0)
+        for gain in ((1, 5, 9), (-1, 5, 9), (-9, -5, -1), (-4, 0, 4), (0.5, 1, 2))
+    ] == ["saves", "may-save", "costs", "nothing", "nothing"]
+    assert gain_words(-9e6, -5e6, -1e6) == "costs 5 ms (1–9 ms)"
+    assert "or nothing" in gain_words(-1e6, 5e6, 9e6)

@@ -36,6 +36,7 @@ def bars(found: Comparison) -> Figure:
             rows.matters(found),
         ),
         note="" if fits else f"Bars: {numbered}.",
+        shows_table=True,
     )
 
 

@@ -111,7 +111,7 @@ def _view(
         is_main=report.verdict.finding == finding.id,
         gain=_gain(finding, name, most_ns),
         amount=summary.per_step(finding),
-        share=summary.share(finding),
+        share=summary.share(finding) if finding.savings_ns else "",
         sure=numbers.share(finding.probability) if finding.probability is not None else "",
         location=summary.place(finding),
         first_fix=finding.fix[0] if finding.fix else finding.verify,

@@ -19,6 +19,7 @@ class Section:
     """``nav`` is its name in the links; ``line`` what its folded figures come to.
 
     An ``is_open`` section is not folded. ``lists`` are headed lists of (text, subordinate texts).
+    ``run`` is whose it is, where there are several.
     """
 
     id: str
@@ -28,6 +29,7 @@ class Section:
     line: str = ""
     is_open: bool = False
     lists: Sequence[tuple[str, Sequence[tuple[str, Sequence[str]]]]] = field(default_factory=tuple)
+    run: str = ""
 
 
 def of_run(name: str, title: str, run: str, several: bool) -> tuple[str, str, str]:

@@ -25,7 +25,7 @@ from advisor.vocabulary.words import about
 
 MOST_RANKS = 8
 """Drawn one by one; of more the culprit, the best, the median and the worst."""
-_MOST_ROWS = 1024
+_MOST_ROWS = 64
 # Steps vary by a few percent on any machine; only more than this is worth a picture.
 _BAD_STEP = 0.05
 _LITTLE = 0.02  # of the step
@@ -137,7 +137,7 @@ def _steps(store: Store, run: str, suffix: str) -> Figure | None:
         f"more than the median {about(typical)}: most of it {KINDS[grown]}",
         description="One stacked column per step, in ms, the mean over ranks.",
         drawing=StepColumns([Bar(_label(step), step.ns, step is worst) for step in shown]),
-        table=_table("step", [(_label(step), step) for step in steps[:200]]),
+        table=_table("step", [(_label(step), step) for step in steps]),
         note=note.strip(),
     )
 
@@ -178,4 +178,5 @@ def _table(first: str, labelled: Sequence[tuple[str, Parts]]) -> DataTable:
             ]
             for label, row in ordered[:_MOST_ROWS]
         ],
+        note=f"The {_MOST_ROWS} most exposed of {len(ordered)}." * (len(ordered) > _MOST_ROWS),
     )

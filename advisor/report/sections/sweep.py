@@ -44,6 +44,10 @@ def build(
     suffix, name, title = of_run("sweep", "What the sweep tried", run, several)
     result = _result(store, run)
     figures = [sweep_trials.measured(own, result, suffix)]
+    line = figures[0].title
+    if is_open:
+        # The verdict over the page says what came out.
+        figures[0].title = "Step time of each setting"
     surrogate = result.get("surrogate")
     if surrogate and surrogate["effects"]:
         figures.append(_effects(surrogate, suffix))
@@ -56,7 +60,7 @@ def build(
     if result and result.get("not_tried") is not None:
         left_out = result["not_tried"] or ["Every combination of the space was tried."]
         lists.append(("What was not tried", [(item, ()) for item in left_out]))
-    return Section(name, "Sweep", title, figures, figures[0].title, is_open, lists)
+    return Section(name, "Sweep", title, figures, line, is_open, lists)
 
 
 def _result(store: Store, run: str) -> dict[str, Any]:

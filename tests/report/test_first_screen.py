@@ -1,0 +1,109 @@
+"""What a stranger reads off the first screen, of every stored recording: what, where, how much,
+how sure, what to do. What is folded does not count."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from advisor.findings import Finding, FindingsReport, VerdictKind
+from advisor.report import numbers, render, summary
+from advisor.report.sections.findings import SHOWN
+from advisor.vocabulary.messages import STATES
+
+PINS = Path(__file__).resolve().parents[2] / "benchmarks" / "pins"
+RECORDINGS = sorted(path.stem for path in PINS.glob("*.txt"))
+_VOID = {"meta", "br"}
+
+
+def recorded(name: str) -> FindingsReport:
+    """findings.json of a stored recording, as its pin holds it."""
+    text = (PINS / f"{name}.txt").read_text("utf-8")
+    document = json.loads(text[text.index("\n{\n") :])
+    return FindingsReport.model_validate({**document, "advisor_version": "0"})
+
+
+class Unfolded(HTMLParser):
+    """The text of each element that is not folded, by its id ('' for the page's head)."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text: dict[str, str] = {}
+        self._open: list[tuple[str, str]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in _VOID:
+            self._open.append((tag, dict(attrs).get("id") or ""))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Marks of pictures hold no text."""
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        tags = [tag for tag, _ in self._open]
+        inside = tags[len(tags) - tags[::-1].index("details") :] if "details" in tags else None
+        if "style" in tags or "script" in tags or (inside is not None and "summary" not in inside):
+            return
+        for name in {"", *(own for _, own in self._open), *tags}:
+            self.text[name] = self.text.get(name, "") + data
+
+
+def plain(text: str) -> str:
+    return " ".join(re.sub("[`\N{NO-BREAK SPACE}]", " ", text).split())
+
+
+def holds(text: str, part: str) -> bool:
+    return plain(part).replace(" ", "") in plain(text).replace(" ", "")
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_the_first_screen_answers_a_strangers_questions(name: str) -> None:
+    report = recorded(name)
+    verdict = report.verdict
+    page = Unfolded(render(report, None, "html")).text
+    head = page["header"]
+    # What is wrong
+    assert holds(head, verdict.title)
+    about = summary.of_verdict(report)
+    if about is None:
+        # How sure, and what to do: a command, or a finding to try.
+        assert plain(STATES.get(verdict.kind.value, "")).split("{")[0] in plain(head)
+        tries = [item.fix[0] for item in report.findings[:SHOWN] if item.fix]
+        said = [step for step in verdict.next_steps if holds(head, step)]
+        said += [fix for fix in tries if holds(page["findings"], fix)]
+        assert said or verdict.kind is VerdictKind.HEALTHY or not verdict.next_steps
+        return
+    assert_row(page[about.id], about)
+    if about.probability is not None:
+        assert holds(head, numbers.share(about.probability)) or "unknown" in head
+
+
+def assert_row(row: str, finding: Finding) -> None:
+    """Where, how much, how sure, what to do."""
+    assert holds(row, finding.title)
+    assert holds(row, summary.place(finding))
+    assert holds(row, summary.per_step(finding))
+    assert finding.probability is None or "real with" in row
+    assert not finding.fix or holds(row, finding.fix[0])
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_other_findings_are_folded_to_title_gain_and_first_fix(name: str) -> None:
+    report = recorded(name)
+    page = Unfolded(render(report, None, "html")).text
+    assert len(re.findall(r'<span class="number">', render(report, None, "html"))) == len(
+        report.findings
+    )
+    for finding in report.findings[:SHOWN]:
+        if finding.id in page:
+            assert_row(page[finding.id], finding)
+            if finding.id != report.verdict.finding:
+                assert all(not holds(page[finding.id], doubt) for doubt in finding.wrong_if)

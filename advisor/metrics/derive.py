@@ -10,8 +10,10 @@ from advisor.metrics.collectives.summaries import EXPERT_BALANCE, REDUNDANT, TRA
 from advisor.metrics.host.copies import copy_rows
 from advisor.metrics.host.edges import edge_rows
 from advisor.metrics.host.gaps import NAME_PAUSES, gap_rows
+from advisor.metrics.host.lead import host_pace
 from advisor.metrics.host.overlap import overlap_row
 from advisor.metrics.lateness.rows import Ranks, lateness_rows
+from advisor.metrics.lateness.work import compare_work
 from advisor.metrics.links.attribution import homes, link_rows
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.probes import USE, benchmark_fits, read_probe
@@ -80,7 +82,9 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     insert_rows(con, "contradiction", impossible_bandwidths(con, run, data.calls))
     write_collectives(con, data)
     write_breakdowns(con, data)
-    insert_rows(con, "lateness", lateness_rows(run, data.matched.columns, _lateness_input(data)))
+    insert_rows(
+        con, "lateness", lateness_rows(run, data.matched.columns, _lateness_input(con, data))
+    )
     _write_summaries(con, data)
     insert_rows(
         con,
@@ -117,13 +121,19 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     )
 
 
-def _lateness_input(data: RunData) -> Ranks:
+def _lateness_input(con: Any, data: RunData) -> Ranks:
     return Ranks(
         lines={rank: one.line for rank, one in data.ranks.items()},
         occupancy={rank: one.occupancy for rank, one in data.ranks.items()},
         steps={rank: one.steps for rank, one in data.ranks.items()},
         clocks=data.clocks,
         loading={rank: one.activity.union("data-loading") for rank, one in data.ranks.items()},
+        paces={
+            rank: pace
+            for rank, one in data.ranks.items()
+            if (pace := host_pace(one.line, one.steps, one.gaps)) is not None
+        },
+        compare=lambda rank, peers: compare_work(con, data.run, rank, peers),
     )
 
 

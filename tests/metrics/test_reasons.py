@@ -7,6 +7,7 @@ import pytest
 
 from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.lateness.reasons import reason_of
+from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
@@ -35,15 +36,18 @@ def _line(rank: int, operators: int, each_ms: int) -> Timeline:
 
 
 @pytest.mark.parametrize(
-    ("operators", "each_ms", "reason"),
+    ("operators", "each_ms", "compared", "reason"),
     [
-        (40, 5, "more-work"),
-        (20, 9, "slow-compute"),
-        (21, 9, "slow-compute"),  # one more operator does not explain 80 % more time
-        (30, 6, "more-work"),
+        (40, 5, Compared(None, None), "more-work"),
+        (20, 9, Compared(1.0, None), "slow-compute"),
+        (21, 9, Compared(1.0, None), "slow-compute"),  # one more operator explains no 80 %
+        (30, 6, Compared(None, None), "more-work"),
+        (20, 9, Compared(None, None), "longer-compute"),  # no shapes: cannot tell
+        (20, 9, Compared(1.8, 1.0), "more-work"),
+        (20, 9, Compared(1.1, 1.0), "slow-compute"),  # a tenth more work explains no 80 %
     ],
 )
-def test_more_operators_or_slower_ones(operators: int, each_ms: int, reason: str) -> None:
+def test_more_work_or_slower(operators: int, each_ms: int, compared: Compared, reason: str) -> None:
     lines = {0: _line(0, 20, 5), 1: _line(1, operators, each_ms)}
     begin = np.repeat(np.arange(_STRETCHES)[:, None] * 1000 * _MS, 2, axis=1)
     spent = np.array([100, operators * each_ms]) * _MS
@@ -61,6 +65,6 @@ def test_more_operators_or_slower_ones(operators: int, each_ms: int, reason: str
     occupancy = {rank: Occupancy.of(line) for rank, line in lines.items()}
     nothing = {rank: Intervals.of(np.empty(0, np.int64), np.empty(0, np.int64)) for rank in lines}
     steps = {rank: Steps(()) for rank in lines}
-    found = reason_of(1, [item], lines, occupancy, steps, nothing)
+    found = reason_of(1, [item], lines, occupancy, steps, nothing, {}, lambda rank, peers: compared)
     assert found is not None
     assert found.name == reason

@@ -47,6 +47,8 @@ class HostActivity:
     start: Int64s
     end: Int64s
     event_id: Int64s
+    queue_full: Intervals
+    """When a launch waited for room in the device's queue."""
 
     def union(self, kind: str) -> Intervals:
         """When the host did this."""
@@ -82,7 +84,24 @@ def host_activity(con: Any, run: str, rank: int) -> HostActivity:
         found["start_ns"],
         found["end_ns"],
         found["event_id"],
+        _queue_full(con, run, rank),
     )
+
+
+def _queue_full(con: Any, run: str, rank: int) -> Intervals:
+    """Launches that took many times the usual, and long enough to be no hiccup of the host."""
+    found = read(
+        con,
+        """
+        WITH launch AS (
+          SELECT start_ns, dur_ns, median(dur_ns) OVER () AS usual_ns FROM event
+          WHERE run = ? AND rank = ? AND class = 'runtime' AND contains(name, 'LaunchKernel'))
+        SELECT start_ns, start_ns + dur_ns AS end_ns FROM launch
+        WHERE dur_ns >= 200000 AND dur_ns >= 10 * usual_ns
+        """,
+        [run, rank],
+    )
+    return Intervals.of(found["start_ns"], found["end_ns"])
 
 
 def largest(

@@ -10,11 +10,13 @@ the waits' doing; what stays is the host's own pace.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from advisor.metrics.host.activity import KINDS, HostActivity
+from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Bools, Int64s, Intervals
 from advisor.metrics.timeline.timeline import Timeline
@@ -40,6 +42,7 @@ class Gaps:
     regained: Int64s
     kind: Any
     span: Int64s
+    held: Intervals  # when the host waited for the device
 
     @property
     def by_wait(self) -> Bools:
@@ -79,7 +82,8 @@ def device_gaps(
     usual = int(np.median((high - launch)[late])) if late.any() else 0
     until = np.where(known, np.clip(launch + usual, low, high), low)
     waits = _waits(line, activity)
-    lost = _lost(waits, activity, launch, known)
+    held = Intervals.of(activity.start[waits], activity.end[waits]) | activity.queue_full
+    lost = _lost(held, launch, known)
     ahead = _ahead(until - low, lost)
     # What the host did in the stretch comes first; what it waited for before is behind the rest.
     covered = {kind: activity.union(kind).covered(low, high) for kind in (*_NAMED, *_WAITS)}
@@ -100,7 +104,25 @@ def device_gaps(
     for kind in reversed(_NAMED):
         kinds = np.where(2 * covered[kind] >= high - low, kind, kinds)
         span = np.where(2 * covered[kind] >= high - low, -1, span)
-    return Gaps(low, high, until, regained, kinds, span)
+    return Gaps(low, high, until, regained, kinds, span, held)
+
+
+def host_pace(line: Timeline, steps: Steps, gaps: Gaps | None) -> float | None:
+    """What a host takes for a step when the device never holds it up, ns: mean over used steps.
+
+    From the first launch of a step to that of the next, less what it waited in between.
+    """
+    if gaps is None:
+        return None
+    spent = []
+    for step, following in pairwise(steps.steps):
+        first, then = np.searchsorted(line.start, [step.start, following.start])
+        if then >= len(line) or MISSING in (line.launch[first], line.launch[then]):
+            continue
+        begin, end = int(line.launch[first]), int(line.launch[then])
+        if step.used and following.number == step.number + 1:
+            spent.append(end - begin - int(gaps.held.covered([begin], [end])[0]))
+    return float(np.mean(spent)) if spent else None
 
 
 def _waits(line: Timeline, activity: HostActivity) -> Int64s:
@@ -112,12 +134,11 @@ def _waits(line: Timeline, activity: HostActivity) -> Int64s:
     return found[np.lexsort((-activity.start[found], activity.end[found]))]
 
 
-def _lost(waits: Int64s, activity: HostActivity, launch: Int64s, known: Bools) -> Int64s:
+def _lost(held: Intervals, launch: Int64s, known: Bools) -> Int64s:
     """How long the host had waited in all before each launch, ns; never falling."""
-    spans = Intervals.of(activity.start[waits], activity.end[waits])
-    if not len(spans):
+    if not len(held):
         return np.zeros(len(launch), dtype=np.int64)
-    before = spans.covered(np.full(len(launch), spans.start[0]), launch)
+    before = held.covered(np.full(len(launch), held.start[0]), launch)
     return np.maximum.accumulate(np.where(known, before, 0))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from advisor.metrics.lateness.blame import Arrivals
+from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
@@ -25,7 +26,7 @@ class Reason:
     """A reason of ``lateness.reason`` with the numbers behind it, ns summed over the stretches."""
 
     name: str
-    evidence: Mapping[str, float]
+    evidence: Mapping[str, float | str | None]
 
 
 def reason_of(
@@ -35,11 +36,15 @@ def reason_of(
     occupancy: Mapping[int, Occupancy],
     steps: Mapping[int, Steps],
     loading: Mapping[int, Intervals],
+    paces: Mapping[int, float],
+    compare: Callable[[int, Sequence[int]], Compared] | None,
 ) -> Reason | None:
     """The reason of one rank's own excess; None when it is never the slowest.
 
     Stretches in which the rank's own time exceeds the median are compared, part by part, with the
-    median of the others in the same stretches.
+    median of the others in the same stretches. ``paces``: what each host takes for a step when
+    nothing holds it up, ns; ``compare`` says of a rank and its peers who has more work (None: it
+    is not worth asking).
     """
     compute = idle = begin_idle = loader = inherited = 0.0
     operators, usual_operators, usual_compute = 0.0, 0.0, 0.0
@@ -72,7 +77,7 @@ def reason_of(
         operators += parts[rank][4].sum()
         usual_operators += usual[4].sum()
         usual_compute += usual[0].sum()
-    evidence = {
+    evidence: dict[str, float | str | None] = {
         "compute_excess_ns": round(compute),
         "idle_excess_ns": round(idle),
         "idle_at_step_begin_excess_ns": round(begin_idle),
@@ -87,16 +92,39 @@ def reason_of(
         return Reason("unknown", evidence)
     if inherited > 2 * max(compute, idle):
         return Reason("slow-transfer-before", evidence)
+    peers = sorted({r for item in items if rank in item.ranks for r in item.ranks} - {rank})
     if compute >= idle:
         surplus = operators - usual_operators
         more = surplus > (_MORE_OPERATORS - 1) * usual_operators and (
             surplus * usual_compute >= _EXPLAINED * compute * usual_operators
         )
-        return Reason("more-work" if more else "slow-compute", evidence)
+        needed = _EXPLAINED * compute / usual_compute if usual_compute else 0.0
+        found = compare(rank, peers) if compare else Compared(None, None)
+        evidence |= asdict(found)
+        return Reason(_of_compute(found, needed, more, lines[rank].on_device), evidence)
     if not (lines[rank].launch != MISSING).any() and lines[rank].on_device:
         return Reason("unknown", evidence)  # nothing says when the host asked for what came late
+    others = [paces[peer] for peer in peers if peer in paces]
+    if rank in paces and others:
+        behind = paces[rank] - float(np.median(others))
+        count = max(sum(step.used for step in steps[rank].steps), 1)
+        evidence["host_slower_ns_per_step"] = round(behind)
+        if behind < _EXPLAINED * idle / count:
+            return Reason("all-hosts-late", evidence)
     early = max(begin_idle, loader)
     return Reason("data-loading" if early > 0.5 * idle else "late-launch", evidence)
+
+
+def _of_compute(found: Compared, needed: float, more_operators: bool, on_device: bool) -> str:
+    """Why a rank computes longer; ``needed`` is the share of it that a cause has to explain."""
+    if found.work is not None and found.work - 1 >= max(needed, _MORE_OPERATORS - 1):
+        return "more-work"
+    if found.pace is not None and found.pace - 1 >= needed:
+        return "slow-compute"
+    if more_operators:
+        return "more-work"
+    # A host's operators of equal shapes have no kernels of their own to compare.
+    return "slow-compute" if found.work is not None and not on_device else "longer-compute"
 
 
 def _parts(

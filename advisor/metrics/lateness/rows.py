@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from advisor.metrics.collectives.call import Call
 from advisor.metrics.lateness.blame import Arrivals, arrivals
 from advisor.metrics.lateness.lost import lost_time
 from advisor.metrics.lateness.reasons import Reason, reason_of
+from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
@@ -25,6 +26,9 @@ from advisor.vocabulary.operations import SYNCHRONISING
 
 # A rank is a straggler when chance would make it last this often less than once in twenty runs.
 _SIGNIFICANCE = 0.05
+
+# Kernels and shapes are compared for ranks that others wait for this share of a step.
+_WORTH_COMPARING = 0.005
 
 Floats = NDArray[np.float64]
 
@@ -38,6 +42,8 @@ class Ranks:
     steps: Mapping[int, Steps]
     clocks: Mapping[int, Clock]
     loading: Mapping[int, Intervals]  # time in the data loader
+    paces: Mapping[int, float]  # what each host takes for a step when nothing holds it up, ns
+    compare: Callable[[int, Sequence[int]], Compared]
 
 
 def lateness_rows(
@@ -125,7 +131,21 @@ def _row(
         # Noise of the others hides part of the waiting; its whole excess bounds what can be won.
         high = max(high, own_excess)
     cost = round(max(mean, 0.0))
-    reason = reason_of(rank, items, ranks.lines, ranks.occupancy, ranks.steps, ranks.loading)
+    # Who keeps nobody waiting is not late: what came before its calls is nobody's reason.
+    reason = (
+        reason_of(
+            rank,
+            items,
+            ranks.lines,
+            ranks.occupancy,
+            ranks.steps,
+            ranks.loading,
+            ranks.paces,
+            ranks.compare if cost > _WORTH_COMPARING * _step_ns(ranks.steps[rank]) else None,
+        )
+        if cost
+        else None
+    )
     return {
         "run": run,
         "rank": rank,
@@ -138,8 +158,7 @@ def _row(
         "cost_low_ns": round(max(low, 0.0)),
         "cost_high_ns": round(max(high, 0.0)),
         "systematic": significant and mean > 0 and low > 0,
-        # Who keeps nobody waiting is not late: what came before its calls is nobody's reason.
-        "reason": reason.name if reason and cost else None,
+        "reason": reason.name if reason else None,
         "reason_evidence": json.dumps(
             {
                 **_evidence(reason, trials, successes),
@@ -148,6 +167,11 @@ def _row(
             }
         ),
     }
+
+
+def _step_ns(steps: Steps) -> float:
+    lengths = [step.end - step.start for step in steps.steps if step.used]
+    return float(np.median(lengths)) if lengths else 0.0
 
 
 def after_median(

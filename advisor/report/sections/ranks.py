@@ -18,6 +18,8 @@ _MOST_LISTED = 16
 _REASONS = {
     "slow-compute": "its compute takes longer",
     "more-work": "it has more work",
+    "longer-compute": "it computes longer: slower device or more work",
+    "all-hosts-late": "all hosts launch late",
     "late-launch": "its host launches late",
     "data-loading": "it waits for data",
     "slow-transfer-before": "a transfer before it was slow",

@@ -1,0 +1,137 @@
+"""Whether a rank is given more work than its peers, or the same work takes it longer.
+
+Shapes tell: FLOPs per call of the same operators say how much a rank has to do, and the same
+kernels launched by operators of the same shapes say how long its device takes for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.models.roofline_shapes import NAME, Work, operator_flops
+from advisor.store.columns import rows
+
+# A kernel's median says something from so many calls on.
+_FEWEST = 3
+# Peers that a rank is compared with: the median of so many does not hang on one.
+_MOST_PEERS = 8
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A rank over the median of its peers: FLOPs of its calls, time of equal kernels.
+
+    Ratios are None where shapes were not recorded. ``own`` and ``usual`` are shapes of one
+    operator on the rank and on its peers, where they differ.
+    """
+
+    work: float | None
+    pace: float | None
+    operator: str | None = None
+    own: str | None = None
+    usual: str | None = None
+
+
+def compare_work(con: Any, run: str, rank: int, peers: Sequence[int]) -> Compared:
+    """How a rank's work and pace compare with those of ``peers``."""
+    chosen = [rank, *peers[:_MOST_PEERS]]
+    flops, shapes = _flops(con, run, chosen)
+    others = [peer for peer in chosen[1:] if peer in flops]
+    if rank not in flops or not others:
+        return Compared(None, None)
+    own, usual = flops[rank], {}
+    for operator in own:
+        found = [flops[peer][operator] for peer in others if operator in flops[peer]]
+        if found:
+            usual[operator] = float(np.median(found))
+    total = sum(usual.values())
+    work = sum(own[name] for name in usual) / total if total else None
+    pace = _pace(con, run, rank, others)
+    if work is None or abs(work - 1) < 0.005:
+        return Compared(work, pace)
+    name = max(usual, key=lambda it: abs(own[it] - usual[it]))
+    mine = shapes[rank][name]
+    theirs = next((shapes[p][name] for p in others if name in shapes[p]), None)
+    if theirs == mine:
+        return Compared(work, pace)
+    return Compared(work, pace, name, mine, theirs)
+
+
+def _flops(
+    con: Any, run: str, ranks: Sequence[int]
+) -> tuple[dict[int, dict[str, float]], dict[int, dict[str, str]]]:
+    """rank -> operator -> FLOPs of its mean call times its calls per call of all; its main shape.
+
+    Means per call do not depend on how many steps a rank recorded.
+    """
+    found = rows(
+        con,
+        "SELECT rank, name, input_dims, input_types, concrete_inputs, count(*) FROM event "
+        "JOIN comm_event USING (run, rank, event_id) WHERE run = ? AND class = 'cpu_op' "
+        "AND list_contains(?::INTEGER[], rank) AND input_dims IS NOT NULL "
+        "AND regexp_full_match(name, ?) GROUP BY ALL ORDER BY ALL",
+        [run, list(ranks), NAME],
+    )
+    sums: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    counts: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    largest: dict[int, dict[str, tuple[float, str]]] = defaultdict(dict)
+    for rank, name, dims, types, concrete, count in found:
+        work = operator_flops(name, dims, types, concrete)
+        if not isinstance(work, Work):
+            continue
+        sums[rank][name] += work.flops * count
+        counts[rank][name] += count
+        largest[rank][name] = max(largest[rank].get(name, (0.0, "")), (work.flops * count, dims))
+    total = {name: sum(own.get(name, 0) for own in counts.values()) for own in counts.values()
+             for name in own}  # fmt: skip
+    flops = {
+        rank: {name: value / counts[rank][name] * total[name] for name, value in own.items()}
+        for rank, own in sums.items()
+    }
+    shapes = {
+        rank: {name: _first(dims) for name, (_, dims) in own.items()}
+        for rank, own in largest.items()
+    }
+    return flops, shapes
+
+
+def _first(dims: str) -> str:
+    """The first shape that says something, as text."""
+    shapes = [shape for shape in json.loads(dims) if shape]
+    return json.dumps(shapes[0]).replace(" ", "") if shapes else dims
+
+
+def _pace(con: Any, run: str, rank: int, peers: Sequence[int]) -> float | None:
+    """Median time of the rank's kernels over the same ones' on its peers, weighted by time.
+
+    The same are those of one name whose launching operators had equal shapes.
+    """
+    found = rows(
+        con,
+        """
+        WITH shape AS MATERIALIZED (
+          SELECT rank, external_id, any_value(input_dims) AS dims FROM event
+          JOIN comm_event USING (run, rank, event_id)
+          WHERE run = $1 AND list_contains($2::INTEGER[], rank) AND external_id > 0
+            AND class = 'cpu_op' AND input_dims IS NOT NULL GROUP BY ALL),
+        kernel AS (
+          SELECT rank, name, dims, median(dur_ns) AS ns, count(*) AS calls
+          FROM event JOIN shape USING (rank, external_id)
+          WHERE run = $1 AND class = 'compute' AND device IS NOT NULL
+          GROUP BY ALL HAVING count(*) >= $3)
+        SELECT any_value(own.ns), any_value(own.calls), median(other.ns)
+        FROM kernel own JOIN kernel other USING (name, dims)
+        WHERE own.rank = $4 AND other.rank <> $4 GROUP BY name, dims
+        """,
+        [run, [rank, *peers], _FEWEST, rank],
+    )
+    weights = [float(other) * calls for _, calls, other in found]
+    if not sum(weights):
+        return None
+    return sum(float(own) * calls for own, calls, _ in found) / sum(weights)

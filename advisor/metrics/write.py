@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.host.lead import IdleSplit, split_idle
+from advisor.metrics.host.lead import IdleSplit, asked_late, split_idle
 from advisor.metrics.load import RankData, RunData
 from advisor.metrics.timeline.contention import exclusive_ns
 from advisor.metrics.timeline.intervals import Int64s, Intervals
@@ -138,12 +138,18 @@ def write_breakdowns(con: Any, data: RunData) -> None:
         steps = one.steps.steps
         if steps:
             windows = one.occupancy.split([s.start for s in steps], [s.end for s in steps])
-            extra: dict[str, list[Any]] = {
+            extra: dict[str, Any] = {
                 "step": [s.number for s in steps],
                 "complete": [s.complete for s in steps],
                 "used": [s.used for s in steps],
                 "operators": _operators(one),
             }
+            if one.gaps is not None:
+                late = asked_late(data.calls[rank], line, one.gaps)
+                low, high = [s.start for s in steps], [s.end for s in steps]
+                exposed = one.occupancy.exposed_comm
+                extra["late_comm_host_ns"] = (exposed & late.by_pace).covered(low, high)
+                extra["late_comm_sync_ns"] = (exposed & late.by_wait).covered(low, high)
             _insert_breakdown(
                 con, "step_breakdown", data.run, rank, windows, one, transfers, idle, extra
             )
@@ -174,7 +180,7 @@ def _insert_breakdown(
     one: RankData,
     transfers: Intervals | None,
     idle: IdleSplit | None,
-    extra: Mapping[str, list[Any]],
+    extra: Mapping[str, Any],
 ) -> None:
     columns: dict[str, Any] = {"run": run, "rank": rank, **extra, **windows}
     if table == "run_breakdown":

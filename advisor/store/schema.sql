@@ -235,7 +235,9 @@ CREATE TABLE step_breakdown (
   exposed_transfer_ns BIGINT,       -- the rest of exposed_comm; null when not matched
   idle_host_ns BIGINT,              -- idle because the host was late; null on CPU
   idle_launch_gap_ns BIGINT,        -- idle although queued; null on CPU
-  idle_sync_ns BIGINT               -- idle in a synchronisation; null on CPU
+  idle_sync_ns BIGINT,              -- idle because the host had waited for the device; null on CPU
+  late_comm_host_ns BIGINT,         -- of exposed_comm_ns: gathers that a late host asked for too late; null on CPU
+  late_comm_sync_ns BIGINT          -- of exposed_comm_ns: gathers asked for late after waiting for the device; null on CPU
 );
 
 -- Calls that could not be matched across ranks, per process group.

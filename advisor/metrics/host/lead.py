@@ -9,12 +9,14 @@ the waits' doing; what stays is the host's own pace.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from advisor.metrics.collectives.call import Call
 from advisor.metrics.host.activity import KINDS, HostActivity
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
@@ -43,6 +45,7 @@ class Gaps:
     kind: Any
     span: Int64s
     held: Intervals  # when the host waited for the device
+    slack: Int64s  # how much earlier the launch would be than the device, without those waits
 
     @property
     def by_wait(self) -> Bools:
@@ -104,7 +107,7 @@ def device_gaps(
     for kind in reversed(_NAMED):
         kinds = np.where(2 * covered[kind] >= high - low, kind, kinds)
         span = np.where(2 * covered[kind] >= high - low, -1, span)
-    return Gaps(low, high, until, regained, kinds, span, held)
+    return Gaps(low, high, until, regained, kinds, span, held, lost - ahead)
 
 
 def host_pace(line: Timeline, steps: Steps, gaps: Gaps | None) -> float | None:
@@ -123,6 +126,38 @@ def host_pace(line: Timeline, steps: Steps, gaps: Gaps | None) -> float | None:
         if step.used and following.number == step.number + 1:
             spent.append(end - begin - int(gaps.held.covered([begin], [end])[0]))
     return float(np.mean(spent)) if spent else None
+
+
+@dataclass(frozen=True)
+class AskedLate:
+    """When communication ran that began as soon as it was asked for, by what held the host up."""
+
+    by_pace: Intervals
+    by_wait: Intervals
+
+
+def asked_late(calls: Sequence[Call], line: Timeline, gaps: Gaps) -> AskedLate:
+    """Gathers of parameters that a host further ahead would have started under compute.
+
+    What they gather has been there since the last step, but for the first of a step, which waits
+    for the optimizer.
+    """
+    seen: set[tuple[str | None, int | None]] = set()
+    found: list[Call] = []
+    for call in calls:
+        if call.op != "all_gather" or call.enqueue is None:
+            continue
+        if (call.group, call.step) in seen and call.start - call.enqueue <= line.launch_delay_ns:
+            found.append(call)
+        seen.add((call.group, call.step))
+    start = np.array([call.start for call in found], dtype=np.int64)
+    end = np.array([call.end for call in found], dtype=np.int64)
+    before = np.searchsorted(gaps.low, start, side="right") - 1
+    slack = np.where(before >= 0, gaps.slack[np.maximum(before, 0)], 0)
+    waited = slack >= end - start
+    return AskedLate(
+        Intervals.of(start[~waited], end[~waited]), Intervals.of(start[waited], end[waited])
+    )
 
 
 def _waits(line: Timeline, activity: HostActivity) -> Int64s:

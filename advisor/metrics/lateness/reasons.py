@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.lateness.work import Compared
@@ -46,7 +47,7 @@ def reason_of(
     nothing holds it up, ns; ``compare`` says of a rank and its peers who has more work (None: it
     is not worth asking).
     """
-    compute = idle = begin_idle = loader = inherited = 0.0
+    compute = idle = begin_idle = loader = inherited = asked_late = excess = 0.0
     operators, usual_operators, usual_compute = 0.0, 0.0, 0.0
     guilty = 0
     for item in items:
@@ -63,6 +64,9 @@ def reason_of(
         if not len(mine):
             continue
         guilty += len(mine)
+        own_excess = item.excess[mine, place]
+        excess += float(own_excess.sum())
+        asked_late += float(own_excess[_asked_late(rank, item, mine, lines[rank])].sum())
         parts = {
             r: _parts(r, p, item, mine, lines, occupancy, steps, loading)
             for p, r in enumerate(item.ranks)
@@ -85,15 +89,18 @@ def reason_of(
         "inherited_ns": round(inherited),
         "operators_ratio": round(operators / usual_operators, 4) if usual_operators else 1.0,
         "stretches": guilty,
+        "asked_late_ns": round(asked_late),
     }
     if not guilty:
         return Reason("slow-transfer-before", evidence) if inherited > 0 else None
-    if max(compute, idle, inherited) <= 0:
+    if max(compute, idle, inherited, asked_late) <= 0:
         return Reason("unknown", evidence)
     if inherited > 2 * max(compute, idle):
         return Reason("slow-transfer-before", evidence)
     peers = sorted({r for item in items if rank in item.ranks for r in item.ranks} - {rank})
-    if compute >= idle:
+    # A call that starts as soon as it is asked for waited for its host, whatever ran meanwhile.
+    by_host = 2 * asked_late > excess
+    if compute >= idle and not by_host:
         surplus = operators - usual_operators
         more = surplus > (_MORE_OPERATORS - 1) * usual_operators and (
             surplus * usual_compute >= _EXPLAINED * compute * usual_operators
@@ -104,15 +111,26 @@ def reason_of(
         return Reason(_of_compute(found, needed, more, lines[rank].on_device), evidence)
     if not (lines[rank].launch != MISSING).any() and lines[rank].on_device:
         return Reason("unknown", evidence)  # nothing says when the host asked for what came late
-    others = [paces[peer] for peer in peers if peer in paces]
-    if rank in paces and others:
-        behind = paces[rank] - float(np.median(others))
+    hosts = [paces[peer] for peer in peers if peer in paces]
+    if rank in paces and hosts:
+        behind = paces[rank] - float(np.median(hosts))
         count = max(sum(step.used for step in steps[rank].steps), 1)
         evidence["host_slower_ns_per_step"] = round(behind)
-        if behind < _EXPLAINED * idle / count:
+        if behind < _EXPLAINED * max(idle, asked_late) / count:
             return Reason("all-hosts-late", evidence)
+        idle = max(idle, behind * count)
     early = max(begin_idle, loader)
     return Reason("data-loading" if early > 0.5 * idle else "late-launch", evidence)
+
+
+def _asked_late(rank: int, item: Arrivals, rows: Int64s, line: Timeline) -> NDArray[np.bool_]:
+    """Whether each call began as soon as it was launched: the host was what it waited for."""
+    calls = [item.columns[row][rank] for row in rows.tolist()]
+    asked = np.array([c.start if c.enqueue is None else c.enqueue for c in calls], dtype=np.int64)
+    begun = np.array([c.start for c in calls], dtype=np.int64)
+    # What was not launched as far as is known began when it did for reasons unknown.
+    early: NDArray[np.bool_] = (asked < begun) & (begun - asked <= line.launch_delay_ns)
+    return early if line.on_device else np.zeros(len(calls), dtype=bool)
 
 
 def _of_compute(found: Compared, needed: float, more_operators: bool, on_device: bool) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.models.roofline_shapes import NAME, Work, operator_flops
+from advisor.metrics.models.roofline_shapes import NAME, flops_of_shapes
 from advisor.store.columns import rows
 
 # A kernel's median says something from so many calls on.
@@ -72,7 +72,7 @@ def _flops(
     """
     found = rows(
         con,
-        "SELECT rank, name, input_dims, input_types, concrete_inputs, count(*) FROM event "
+        "SELECT rank, name, input_dims, concrete_inputs, count(*) FROM event "
         "JOIN comm_event USING (run, rank, event_id) WHERE run = ? AND class = 'cpu_op' "
         "AND list_contains(?::INTEGER[], rank) AND input_dims IS NOT NULL "
         "AND regexp_full_match(name, ?) GROUP BY ALL ORDER BY ALL",
@@ -81,16 +81,16 @@ def _flops(
     sums: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     counts: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     largest: dict[int, dict[str, tuple[float, str]]] = defaultdict(dict)
-    for rank, name, dims, types, concrete, count in found:
-        work = operator_flops(name, dims, types, concrete)
-        if not isinstance(work, Work):
+    for rank, name, dims, concrete, count in found:
+        flops = flops_of_shapes(name, dims, concrete)
+        if not flops:
             continue
-        sums[rank][name] += work.flops * count
+        sums[rank][name] += flops * count
         counts[rank][name] += count
-        largest[rank][name] = max(largest[rank].get(name, (0.0, "")), (work.flops * count, dims))
+        largest[rank][name] = max(largest[rank].get(name, (0.0, "")), (flops * count, dims))
     total = {name: sum(own.get(name, 0) for own in counts.values()) for own in counts.values()
              for name in own}  # fmt: skip
-    flops = {
+    means = {
         rank: {name: value / counts[rank][name] * total[name] for name, value in own.items()}
         for rank, own in sums.items()
     }
@@ -98,7 +98,7 @@ def _flops(
         rank: {name: _first(dims) for name, (_, dims) in own.items()}
         for rank, own in largest.items()
     }
-    return flops, shapes
+    return means, shapes
 
 
 def _first(dims: str) -> str:
@@ -134,4 +134,4 @@ def _pace(con: Any, run: str, rank: int, peers: Sequence[int]) -> float | None:
     weights = [float(other) * calls for _, calls, other in found]
     if not sum(weights):
         return None
-    return sum(float(own) * calls for own, calls, _ in found) / sum(weights)
+    return float(sum(float(own) * calls for own, calls, _ in found) / sum(weights))

@@ -55,6 +55,16 @@ def operator_flops(
     return Work(float(flops), dtype) if flops is not None else NO_STRIDES
 
 
+def flops_of_shapes(name: str, dims: str | None, concrete: str | None) -> float | None:
+    """FLOPs of a call where element types do not matter; None where its shapes do not tell."""
+    operation = name.removeprefix("aten::").rstrip("_")
+    skip = 1 if re.fullmatch(r"b?addb?mm|_addmm_activation", operation) else 0
+    try:
+        return _flops(operation, _json(dims)[skip:], _json(concrete))
+    except (IndexError, TypeError, ValueError):
+        return None
+
+
 def _flops(operation: str, shapes: list[Any], concrete: list[Any]) -> int | None:
     if operation == "convolution":
         return _convolution(shapes, concrete)

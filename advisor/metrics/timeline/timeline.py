@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,10 @@ COMPUTE, COMM, MEMORY = 0, 1, 2
 BACKEND_SPAN = r"^(gloo|mpi|ucc|xccl|hccl):"
 # Operators that enqueue or await a collective: host work of communication, not compute.
 LAUNCH_PREFIXES = ("c10d::", "_c10d_functional::", "_c10d_functional_autograd::", "symm_mem::")
+
+
+# Sharded parameters are copied into a gather's buffer just before it.
+_COPY_NS = 100_000
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,19 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @cached_property
+    def launch_delay_ns(self) -> int:
+        """At most this long after its launch an event begins that waits for nothing else.
+
+        The usual delay of events before which the device idled, and a short copy in between.
+        """
+        reached = np.maximum.accumulate(self.end)[:-1]
+        launch, start = self.launch[1:], self.start[1:]
+        alone = (launch != MISSING) & (launch > reached)
+        if not alone.any():
+            return 0
+        return int(np.median((start - launch)[alone])) + _COPY_NS
 
     def spans(self, *kinds: int) -> Intervals:
         """Union of the spans of the given kinds."""

@@ -93,22 +93,24 @@ def without_lateness(program: Program, rank: int) -> Program:
     """The step as if ``rank`` worked no longer than its peers between their common calls.
 
     The work before each issue and wait of ``rank`` is compared with the median of the ranks that
-    have the same call at the same place; what it takes longer is removed.
+    have the same call at the same place. Where it takes longer it becomes shorter, by no more in
+    all than it takes longer in all: a call that is asked for late has more work before it and less
+    behind.
     """
     mine = _segments(program.items[rank])
     others = [_segments(items) for r, items in program.items.items() if r != rank]
-    shorter: dict[tuple[str, int], float] = {}
+    longer: dict[tuple[str, int], float] = {}
     for key, own in mine.items():
         peers = [segments[key] for segments in others if key in segments]
         if peers:
-            shorter[key] = min(own, float(np.median(peers)))
+            longer[key] = own - float(np.median(peers))
+    excess, somewhere = sum(longer.values()), sum(max(0.0, ns) for ns in longer.values())
+    share = max(0.0, excess / somewhere) if somewhere else 0.0
+    lengths = {key: mine[key] - share * max(0.0, ns) for key, ns in longer.items()}
     items = dict(program.items)
-    items[rank] = _with_segments(program.items[rank], shorter)
-    starts = [start for r, start in program.start_ns.items() if r != rank]
-    start_ns = dict(program.start_ns)
-    if starts:
-        start_ns[rank] = min(start_ns[rank], float(np.median(starts)))
-    return replace(program, items=items, start_ns=start_ns)
+    items[rank] = _with_segments(program.items[rank], lengths)
+    # That it begins late is what it took longer in the step before, and counts there.
+    return replace(program, items=items)
 
 
 def _segments(items: list[Item]) -> dict[tuple[str, int], float]:
@@ -131,7 +133,7 @@ def _with_segments(items: list[Item], lengths: dict[tuple[str, int], float]) -> 
 
     def flush(key: tuple[str, int]) -> None:
         total = sum(item.ns for item in pending if isinstance(item, Work))
-        factor = min(1.0, lengths.get(key, total) / total) if total else 1.0
+        factor = lengths.get(key, total) / total if total else 1.0
         result.extend(
             replace(item, ns=item.ns * factor) if isinstance(item, Work) else item
             for item in pending

@@ -74,13 +74,15 @@ def predict(
     extremes: Sequence[tuple[Change, Change | None]] = (),
     extrapolates: bool = False,
     told: bool = True,
+    comes_and_goes: bool = False,
 ) -> Prediction | None:
     """Replay every step with and without the change; None when the change cannot be made.
 
     ``base`` builds the unchanged step where it should go through the same model as the changed
     one (so that the model's bias cancels); the default is the traced step itself. ``extremes``
     are the same (change, base) under the model's parameters one sigma to either side; ``told`` is
-    whether the trace says anything of those.
+    whether the trace says anything of those. What ``comes_and_goes`` between steps (a pause of one
+    rank) counts with its mean over them, else the typical step's change.
     """
     deltas, replays, measured = [], [], []
     for program in programs:
@@ -99,10 +101,11 @@ def predict(
         return None
     replayed_of = float(np.median(measured))
     step = float(programs[0].run_step_ns or replayed_of)
-    delta = float(np.median(deltas))
+    delta = float(np.mean(deltas) if comes_and_goes else np.median(deltas))
     others = [_median_delta(programs, *pair) for pair in extremes]
     of_model = max((abs(other - delta) for other in others if other is not None), default=0.0)
-    noise = _sigma(deltas) / np.sqrt(len(deltas))
+    spread = float(np.std(deltas)) if comes_and_goes else _sigma(deltas)
+    noise = spread / np.sqrt(len(deltas))
     replay_error = abs(float(np.median(replays)) - replayed_of)
     sigma = float(
         np.sqrt(
@@ -204,7 +207,11 @@ def predict_bucket_cap(
 
 def predict_without_lateness(programs: Sequence[Program], rank: int) -> Prediction | None:
     """The step if ``rank`` took no longer than its peers between common calls."""
-    return predict(programs, lambda p: without_lateness(p, rank) if rank in p.items else None)
+    return predict(
+        programs,
+        lambda p: without_lateness(p, rank) if rank in p.items else None,
+        comes_and_goes=True,
+    )
 
 
 def predict_restored(

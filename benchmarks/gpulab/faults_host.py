@@ -78,7 +78,7 @@ def _more_work(job: Job, size: float, step: float, rng: random.Random) -> Made:
     return Made(replace(job, work_factor=((rank, factor),)), Place(ranks=(rank,)))
 
 
-@fault("checkpoint", "unsteady-steps straggler-rank", "checkpoint; longest step; host; Host",
+@fault("checkpoint", "one-rank-pauses unsteady-steps straggler-rank", "checkpoint; longest step; host; Host",
         ("ddp", "fsdp2", "hsdp"))  # fmt: skip
 def _checkpoint(job: Job, size: float, step: float, rng: random.Random) -> Made:
     every = rng.choice((2, 3))

@@ -103,7 +103,7 @@ def test_only_who_keeps_others_waiting_has_a_reason(fixtures_dir: Path) -> None:
     traces = recording(fixtures_dir / "lab-ddp-slow-rank")
     sql = "SELECT rank, cost_ns_per_step > 0, reason FROM lateness WHERE process_group IS NULL"
     rows = derived(traces).con.execute(f"{sql} ORDER BY rank").fetchall()
-    assert (2, True, "slow-compute") in rows
+    assert (2, True, "longer-compute") in rows
     assert [(rank, reason) for rank, late, reason in rows if not late] == [
         (rank, None) for rank, late, _ in rows if not late
     ]

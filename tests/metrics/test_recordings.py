@@ -59,7 +59,7 @@ def slow_host(fixtures_dir: Path) -> Traces:
 
 def test_the_rank_with_slow_layers_is_the_straggler(slow_rank: Traces) -> None:
     store = derived(slow_rank)
-    assert stragglers(store) == [(2, "slow-compute")]
+    assert stragglers(store) == [(2, "longer-compute")]
     assert places(store) == []
     # 12 layers of 9 ms that take a fifth longer: 21.6 ms, on a busy machine.
     (cost,) = store.con.execute(
@@ -152,7 +152,7 @@ def test_a_missing_event_unmatches_only_its_own_call(slow_rank: Traces) -> None:
     assert store.con.execute(
         "SELECT rank, calls, reason FROM unmatched ORDER BY rank"
     ).fetchall() == [(0, 1, "missing event"), (2, 1, "missing event"), (3, 1, "missing event")]
-    assert stragglers(store) == [(2, "slow-compute")]
+    assert stragglers(store) == [(2, "longer-compute")]
     # Every other call still has the partners it had.
     pairs = (
         "SELECT a.start_ns, b.start_ns FROM collective a JOIN collective b USING (call_id) "
@@ -173,7 +173,7 @@ def test_a_missing_rank_is_said_and_leaves_the_rest(slow_rank: Traces) -> None:
         ("upper bound", 3)
     ]
     # Who kept the others waiting did so, whatever the missing rank was doing.
-    assert stragglers(store) == [(2, "slow-compute")]
+    assert stragglers(store) == [(2, "longer-compute")]
     whole = dict(
         derived(slow_rank)
         .con.execute("SELECT (rank, start_ns), wait_ns FROM collective WHERE rank <> 3")
@@ -201,7 +201,7 @@ def test_a_cut_file_hides_no_straggler(slow_rank: Traces) -> None:
     cut[1]["traceEvents"] = [
         e for e in events if e.get("ts", first) < first + (last - first) * 6 / 10
     ]
-    assert stragglers(derived(cut)) == [(2, "slow-compute")]
+    assert stragglers(derived(cut)) == [(2, "longer-compute")]
 
 
 def test_one_rank_alone_blames_nobody(slow_link: Traces) -> None:
@@ -220,7 +220,7 @@ def test_steps_are_found_without_annotations(slow_rank: Traces) -> None:
     assert store.con.execute(
         "SELECT source, max(step) - min(step) + 1 FROM step GROUP BY source"
     ).fetchall() == [("optimizer-step", 13)]  # the first and the last are parts
-    assert stragglers(store) == [(2, "slow-compute")]
+    assert stragglers(store) == [(2, "longer-compute")]
 
 
 def test_critical_path_covers_the_step_and_runs_through_the_slow_rank(slow_rank: Traces) -> None:

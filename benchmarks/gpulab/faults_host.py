@@ -78,8 +78,8 @@ def _more_work(job: Job, size: float, step: float, rng: random.Random) -> Made:
     return Made(replace(job, work_factor=((rank, factor),)), Place(ranks=(rank,)))
 
 
-@fault("checkpoint", "one-rank-pauses unsteady-steps straggler-rank", "checkpoint; longest step; host; Host",
-        ("ddp", "fsdp2", "hsdp"))  # fmt: skip
+@fault("checkpoint", "one-rank-pauses unsteady-steps straggler-rank",
+        "checkpoint; longest step; host; Host", ("ddp", "fsdp2", "hsdp"))  # fmt: skip
 def _checkpoint(job: Job, size: float, step: float, rng: random.Random) -> Made:
     every = rng.choice((2, 3))
     healthy = replace(_with_items(job), steps=3 * every + 1)

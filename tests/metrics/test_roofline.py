@@ -11,7 +11,7 @@ import pytest
 
 import advisor
 from advisor.metrics.models.roofline import Arithmetic, arithmetic, device_peak
-from advisor.metrics.models.roofline_shapes import (
+from advisor.model.operator_flops import (
     NO_FLOATS,
     NO_SHAPES,
     NO_STRIDES,

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.models.roofline_shapes import NAME, flops_of_shapes
+from advisor.model.operator_flops import NAME, flops_of_shapes
 from advisor.store.columns import rows
 
 # A kernel's median says something from so many calls on.

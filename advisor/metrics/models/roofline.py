@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.config.hardware import find_device
-from advisor.metrics.models.roofline_shapes import NAME, Work, operator_flops
+from advisor.model.operator_flops import NAME, Work, operator_flops
 
 _SQL = f"""
 WITH op AS (

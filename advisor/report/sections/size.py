@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from advisor.metrics.models.roofline_shapes import NO_SHAPES, NO_STRIDES
 from advisor.metrics.models.speeds import Speeds
 from advisor.metrics.models.theory import OpTheory, Theory, theory
+from advisor.model.operator_flops import NO_SHAPES, NO_STRIDES
 from advisor.model.plan_roofline import regime
 from advisor.report import numbers
 from advisor.report.figures import DataTable, Figure

@@ -55,9 +55,9 @@ SELECT p.*, (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_h
   CASE kind WHEN 'edge' THEN [src, dst] WHEN 'rank' THEN [src]
     WHEN 'candidates' THEN coalesce(open_ranks, [])
     WHEN 'host' THEN (SELECT list(r.rank ORDER BY r.rank) FROM rank r WHERE r.host = p.host)
-    WHEN 'rail' THEN near WHEN 'network' THEN near
+    WHEN 'rail' THEN near WHEN 'network' THEN near WHEN 'unsteady' THEN near
       ELSE [] END AS ranks,
-  CASE WHEN kind IN ('rail', 'network') THEN (SELECT list(DISTINCT r.host) FROM rank r WHERE list_contains(near, r.rank))
+  CASE WHEN kind IN ('rail', 'network', 'unsteady') THEN (SELECT list(DISTINCT r.host) FROM rank r WHERE list_contains(near, r.rank))
     WHEN kind <> 'candidates' THEN [p.host]
     ELSE (SELECT list(DISTINCT r.host) FROM rank r WHERE list_contains(open_ranks, r.rank)) END AS hosts,
   CASE WHEN kind = 'edge' THEN src || ' -> ' || dst END AS link,

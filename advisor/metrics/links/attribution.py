@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,12 @@ from advisor.metrics.clocks.offsets import with_one_freed
 from advisor.metrics.clocks.posterior import weigh
 from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.groups import link_kind
+from advisor.metrics.links.by_posterior import Seen, by_posterior
 from advisor.metrics.links.cost import Culprit, Inputs, Share, link_row, of_host
 from advisor.metrics.links.evidence import Ring, observe
-from advisor.metrics.links.named import LIKELY, culprit_of, network_culprit
 from advisor.metrics.links.peers import PeerExcess, pair_direction, peer_excess
 from advisor.metrics.links.probes import Probe, probe_rows
 from advisor.metrics.links.reconcile import beside_starts, named, of_one_host
-from advisor.metrics.links.slow_location import Found, slow_location
 from advisor.metrics.links.staggers import Explained, explain
 from advisor.metrics.rings.locations import Home, direction_of
 from advisor.vocabulary.operations import POINT_TO_POINT
@@ -35,8 +34,6 @@ _SIGNIFICANCE = 0.01
 _BEYOND_CHANCE = 1e-6
 # Excess under this share of a call's time is within what healthy links differ by.
 _SMALLEST_SHARE = 0.04
-# A machine's network is faster than the recorded one beyond what efficiencies differ by.
-_CLEARLY_FASTER = 1.35
 # A rank is named alone when it explains this many times as much as the next.
 _CLEAR = 1.05
 # What groups' medians are good for, of what is left of a call without the excess.
@@ -50,7 +47,7 @@ def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
     links are alike by now.
     """
     home = homes(data)
-    seen = _by_gloo(data, home) if data.gloo else _by_posterior(data, home)
+    seen = _by_gloo(data, home) if data.gloo else by_posterior(data, home)
     probed = probe.places(home) if probe is not None else None
     if seen is None:
         return probe_rows(data, probed or (), alone=True)
@@ -73,66 +70,14 @@ def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
     return [row, *probe_rows(data, others, alone=False)]
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """What the calls alone say: a location, the share of its calls' time that is excess, why."""
-
-    culprit: Culprit
-    share: Share
-    calls: int
-    expected_from: str
-    p_value: float | None
-    evidence: Mapping[str, Any]
-
-
-def _by_posterior(data: Inputs, home: Mapping[int, Home]) -> _Seen | None:
-    found = slow_location(data, home)
-    if found is None:
-        return None
-    if found.nothing > LIKELY:
-        return _by_sheet(data, home, found)
-    culprit = culprit_of(found, data, home)
-    low, middle, high = (1 - 1 / factor for factor in found.slowdown)
-    return _Seen(
-        culprit,
-        (low, middle, high),
-        found.calls,
-        "stagger" if found.by_ends else "data sheet" if found.by_sheet else "peer groups",
-        None,
-        {
-            "healthy": found.nothing,
-            "locations": [
-                [one.kind, list(one.ranks), one.direction, round(part, 4)]
-                for one, part in zip(found.locations, found.parts, strict=True)
-            ],
-        },
-    )
-
-
-def _by_sheet(data: Inputs, home: Mapping[int, Home], found: Found) -> _Seen | None:
-    """The network as a whole, where machines with the job's device have a faster one."""
-    slower = sorted(factor for factor in found.against.values() if factor > _CLEARLY_FASTER)
-    if not slower:
-        return None
-    low, middle, high = slower[0], float(np.median(slower)), slower[-1]
-    return _Seen(
-        network_culprit(data, home),
-        (1 - 1 / low, 1 - 1 / middle, 1 - 1 / high),
-        found.calls,
-        "data sheet",
-        None,
-        {"healthy": found.nothing, "machines": dict(found.against)},
-    )
-
-
-def _by_gloo(data: Inputs, home: Mapping[int, Home]) -> _Seen | None:
+def _by_gloo(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
     found = _explained(data, home)
     peers = peer_excess(data.columns, data.groups, data.infos, data.exclusive)
     slow = [peer for peer in peers if peer.slow]
     culprit = _by_rank(peers, found, home) if slow else _by_ring(found, home)
     if culprit is None:
         return None
-    return _Seen(
+    return Seen(
         culprit,
         _share(found, [p for p in slow if culprit.used_by(p.ranks)]),
         (found.calls if found else 0) + sum(p.calls for p in slow),

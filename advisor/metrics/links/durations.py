@@ -44,13 +44,16 @@ class Kind:
 
 @dataclass(frozen=True)
 class Durations:
-    """One kind's calls by group: logarithm of the typical time (ns) with its error, and the part
-    of that time that a link's rate decides. ``total_ns``: of all of them."""
+    """One kind's calls by group: logarithm of the typical time (ns) with its error, the standard
+    deviation from call to call, the fastest tenth's time over the mean, and the part of the time
+    that a link's rate decides. ``total_ns``: of all of them."""
 
     kind: Kind
     groups: tuple[Members, ...]
     log_ns: Floats
     errors: Floats
+    spread: Floats
+    fastest: Floats
     bandwidth: Floats
     total_ns: float
     calls: int
@@ -81,15 +84,19 @@ def durations(data: Inputs, home: Mapping[int, Home]) -> list[Durations]:
         bandwidth = np.array([float(np.median(own[:, 1])) for own in known.values()])
         if bandwidth.max() < _LEAST_BANDWIDTH:
             continue
-        logs = [np.log(own[:, 0]) for own in known.values()]
+        times_ns = [own[:, 0] for own in known.values()]
+        logs = [np.log(own) for own in times_ns]
+        spreads = np.array([spread(own) for own in logs])
         found.append(
             Durations(
                 kind,
                 tuple(known),
                 np.array([float(np.median(own)) for own in logs]),
-                np.array([1.2533 * spread(own) / np.sqrt(len(own)) for own in logs]),
+                1.2533 * spreads / np.sqrt([len(own) for own in logs]),
+                spreads,
+                np.array([float(np.quantile(own, 0.1) / own.mean()) for own in times_ns]),
                 bandwidth,
-                float(sum(own[:, 0].sum() for own in known.values())),
+                float(sum(own.sum() for own in times_ns)),
                 sum(len(own) for own in known.values()),
             )
         )

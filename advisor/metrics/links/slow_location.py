@@ -43,7 +43,8 @@ class Found:
     ``by_ends``: the order of ends tells it, not the groups' times. ``in_rings_between``: of NVLink
     only rings between hosts tell it. ``by_sheet``: only what such links should carry tells it.
     ``against``: how many times as long calls between hosts take as on each machine that has the
-    job's device.
+    job's device. ``unsteady``: by how much the logarithm of one kind's times between hosts varies,
+    and what the fastest tenth takes over the mean.
     """
 
     locations: tuple[Location, ...]
@@ -55,6 +56,7 @@ class Found:
     in_rings_between: bool
     calls: int
     against: Mapping[str, float]
+    unsteady: tuple[float, float]
 
 
 def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
@@ -100,7 +102,18 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
             )
         ),
         against=_against(timed, assumed[False]),
+        unsteady=_unsteady([one for one in timed if one.kind.hosts > 1]),
     )
+
+
+def _unsteady(between: Sequence[Durations]) -> tuple[float, float]:
+    """Spread of the logarithm and fastest tenth over mean, by the calls' time."""
+    if not between:
+        return 0.0, 1.0
+    weights = np.concatenate([np.full(len(one.groups), one.total_ns) for one in between])
+    spreads = np.concatenate([one.spread for one in between])
+    fastest = np.concatenate([one.fastest for one in between])
+    return float(np.average(spreads, weights=weights)), float(np.average(fastest, weights=weights))
 
 
 def _against(timed: Sequence[Durations], between: Sequence[Assumption]) -> dict[str, float]:

@@ -20,7 +20,7 @@ MOST = 16
 _MOST_ROWS = 64
 _MOST_HOSTS = 8
 _SQL = (
-    "SELECT * FROM link_excess WHERE run = ? AND kind <> 'network'"
+    "SELECT * FROM link_excess WHERE run = ? AND kind NOT IN ('network', 'unsteady')"
     " ORDER BY excess_ns_per_step DESC NULLS LAST, src, dst"
 )
 

@@ -1,0 +1,94 @@
+"""What the posterior of NCCL's links says of a run: a location, the network as a whole, or nothing.
+
+Where it leaves no doubt a location is slow; where it may be, that is said; where all links may be
+slow or those of a smaller machine, or calls vary from one to the next, the network is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.links.cost import Culprit, Inputs, Share
+from advisor.metrics.links.named import LIKELY, SURE, culprit_of, network_culprit
+from advisor.metrics.links.slow_location import Found, slow_location
+from advisor.metrics.rings.locations import Home
+
+# A machine's network is faster than the recorded one beyond what efficiencies differ by.
+_CLEARLY_FASTER = 1.35
+# Standard deviation of the logarithm of like calls' times between hosts: the middle half differ by
+# a half and more; on quiet networks it is under 0.1, whatever overlaps.
+_UNSTEADY = 0.3
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the calls alone say: a location, the share of its calls' time that is excess, why."""
+
+    culprit: Culprit
+    share: Share
+    calls: int
+    expected_from: str
+    p_value: float | None
+    evidence: Mapping[str, Any]
+
+
+def by_posterior(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
+    """What the calls say of the links; None where the network is likely healthy."""
+    found = slow_location(data, home)
+    if found is None:
+        return None
+    if found.unsteady[0] > _UNSTEADY and (found.nothing > SURE or found.by_sheet):
+        return _unsteady(data, home, found)
+    if found.nothing > LIKELY:
+        return _by_sheet(data, home, found)
+    culprit = culprit_of(found, data, home)
+    low, middle, high = (1 - 1 / factor for factor in found.slowdown)
+    return Seen(
+        culprit,
+        (low, middle, high),
+        found.calls,
+        "stagger" if found.by_ends else "data sheet" if found.by_sheet else "peer groups",
+        None,
+        {
+            "healthy": found.nothing,
+            "locations": [
+                [one.kind, list(one.ranks), one.direction, round(part, 4)]
+                for one, part in zip(found.locations, found.parts, strict=True)
+            ],
+        },
+    )
+
+
+def _by_sheet(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen | None:
+    """The network as a whole, where machines with the job's device have a faster one."""
+    slower = sorted(factor for factor in found.against.values() if factor > _CLEARLY_FASTER)
+    if not slower:
+        return None
+    low, middle, high = slower[0], float(np.median(slower)), slower[-1]
+    return Seen(
+        network_culprit(data, home),
+        (1 - 1 / low, 1 - 1 / middle, 1 - 1 / high),
+        found.calls,
+        "data sheet",
+        None,
+        {"healthy": found.nothing, "machines": dict(found.against)},
+    )
+
+
+def _unsteady(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen:
+    """The network as a whole, where like calls take more or less long as it comes."""
+    spread, fastest = found.unsteady
+    # At least as fast as the median call, at most as the fastest.
+    low, high = 1 - np.exp(-0.5 * spread**2), 1 - fastest * np.exp(-0.5 * spread)
+    return Seen(
+        replace(network_culprit(data, home), kind="unsteady"),
+        (float(low), 1 - fastest, float(high)),
+        found.calls,
+        "their fastest",
+        None,
+        {"spread": spread},
+    )

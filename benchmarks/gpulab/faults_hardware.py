@@ -100,8 +100,8 @@ def _added_latency(job: Job, size: float, step: float, rng: random.Random) -> Ma
     return Made(replace(healthy, link_latency_ns=((host, added),)), Place(hosts=(host,)), healthy)
 
 
-@fault("unsteady-network", "unsteady-network unsteady-steps slow-ring-link", "[Nn]etwork; longest step; NIC; more",
-        ("ddp", "fsdp2"), hosts=2)  # fmt: skip
+@fault("unsteady-network", "unsteady-network unsteady-steps slow-ring-link",
+        "[Nn]etwork; longest step; NIC; more", ("ddp", "fsdp2"), hosts=2)  # fmt: skip
 def _unsteady(job: Job, size: float, step: float, rng: random.Random) -> Made:
     return Made(replace(job, network_noise=1.0 + size * 6, steps=8))
 

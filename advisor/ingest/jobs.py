@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from advisor.errors import AdvisorError
 from advisor.ingest.source import Reader, Source
 
 _LISTED = 4
+# How folders are called into which one job writes again and again: torchtitan's, our own.
+_OF_PROGRESS = re.compile(r"(iteration|iter|step|epoch|cycle|capture)([-_ ]?\d+)?", re.IGNORECASE)
 _PUT = "put it into the folder of its own, or pass it with the files of that one"
 
 
@@ -121,11 +124,12 @@ def _named(groups: Iterable[list[Path]], jobs: Collection[str]) -> dict[str, lis
 
 @dataclass(frozen=True)
 class RankFile:
-    """One file of one rank, and the size of the job as it tells it."""
+    """One file of one rank, and the size of the job and the process (host and number) it tells."""
 
     path: Path
     rank: int
     world_size: int | None = None
+    process: str | None = None
 
 
 @dataclass(frozen=True)
@@ -153,8 +157,7 @@ def refuse_several(chosen: Sequence[tuple[Source, Reader]]) -> None:
             with contextlib.suppress(AdvisorError):  # the reader says what is wrong with it
                 found = recorded(source)
         if found is not None:
-            rank, world_size = found
-            told[reader.FORMAT].append(RankFile(source.path, rank, world_size))
+            told[reader.FORMAT].append(RankFile(source.path, *found))
     for files in told.values():
         split_by_folder(files)
 
@@ -235,7 +238,7 @@ def _by_folder(files: Sequence[RankFile]) -> dict[str, list[Path]]:
     for file in files:
         parts = file.path.absolute().parent.relative_to(top).parts
         inside[parts[0] if parts else "."].append(file)
-    if len(inside) < 2:
+    if len(inside) < 2 or _one_after_another(inside):
         return {}
     jobs: dict[str, list[Path]] = {}
     ranks: list[set[int]] = []
@@ -251,6 +254,20 @@ def _by_folder(files: Sequence[RankFile]) -> dict[str, list[Path]]:
             whole = whole and {file.world_size for file in mine} == {len(ranks[-1])}
     shared = all(one & other for index, one in enumerate(ranks) for other in ranks[:index])
     return jobs if whole or shared else {}
+
+
+def _one_after_another(inside: Mapping[str, Sequence[RankFile]]) -> bool:
+    """Whether the folders are numbered recordings of one job: the same process in each of them.
+
+    torchtitan writes a step each into iteration_N/. A process's number alone is none of a job's: in
+    a container every launch has the same.
+    """
+    processes: dict[int, set[str | None]] = defaultdict(set)
+    for files in inside.values():
+        for file in files:
+            processes[file.rank].add(file.process)
+    named = all(_OF_PROGRESS.fullmatch(name) for name in inside)
+    return named and all(len(own) == 1 and None not in own for own in processes.values())
 
 
 def _twice(files: Sequence[RankFile]) -> bool:

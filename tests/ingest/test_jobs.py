@@ -235,3 +235,28 @@ def test_logs_of_several_jobs_beside_traces_of_several_are_runs_of_their_own(
     with api.load(tmp_path, FIXTURES / "nccl-logs") as run:
         files = {file for item in run.report.runs for file in item.inputs}
     assert {str(path) for path in (FIXTURES / "nccl-logs").glob("*.log")} <= files
+
+
+@pytest.mark.parametrize(
+    ("folders", "processes", "one_job"),
+    [
+        (("iteration_10", "iteration_20"), ("h/7", "h/7"), True),  # torchtitan's folders
+        (("capture", "capture-2"), ("h/7", "h/7"), True),
+        (("iteration_10", "iteration_20"), ("h/7", "h/9"), False),
+        (("iteration_10", "iteration_20"), (None, None), False),
+        (("before", "after"), ("h/7", "h/7"), False),  # containers start every launch as process 7
+    ],
+)
+def test_folders_that_one_job_writes_in_turn_are_one_recording(
+    folders: tuple[str, str], processes: tuple[str | None, str | None], one_job: bool
+) -> None:
+    files = [
+        RankFile(Path(f"/runs/{folder}/rank{rank}_trace.json"), rank, 2, process)
+        for folder, process in zip(folders, processes, strict=True)
+        for rank in range(2)
+    ]
+    if one_job:
+        split_by_folder(files)
+        return
+    with pytest.raises(SeveralJobsError):
+        split_by_folder(files)

@@ -31,7 +31,7 @@ def main():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--width", type=int, default=192)
     parser.add_argument("--metrics", type=int, default=40)
-    parser.add_argument("--fault", choices=["metrics", "unused", "late-host"])
+    parser.add_argument("--fault", choices=["metrics", "small-buckets", "late-host"])
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(1)
@@ -40,7 +40,7 @@ def main():
     blocks = [Block(args.width) for _ in range(6)]
     model = DistributedDataParallel(
         nn.Sequential(*blocks, nn.Linear(args.width, 10)),
-        find_unused_parameters=args.fault == "unused",
+        bucket_cap_mb=0.01 if args.fault == "small-buckets" else 25,
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.steps)

@@ -1,6 +1,7 @@
 """FSDP2 as torch's tutorial writes it: a unit for each layer and the root, with accumulation."""
 
 import argparse
+import itertools
 import time
 
 import torch
@@ -13,7 +14,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--accumulate", type=int, default=1)
-    parser.add_argument("--fault", choices=["sync-always", "more-work", "late-host"])
+    parser.add_argument("--ahead", action="store_true", help="gather the next layer meanwhile")
+    parser.add_argument("--fault", choices=["sync-always", "more-work", "late-host", "no-prefetch"])
     args = parser.parse_args()
     dist.init_process_group("gloo")
     torch.manual_seed(0)
@@ -22,6 +24,12 @@ def main():
     for layer in model:
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
+    if args.ahead and args.fault != "no-prefetch":
+        # On a CPU a gather blocks unless it is asked for asynchronously.
+        model._set_unshard_async_op(True)
+        for layer, following in itertools.pairwise(model):
+            layer.set_modules_to_forward_prefetch([following])
+            following.set_modules_to_backward_prefetch([layer])
     optimizer = torch.optim.AdamW(model.parameters())
     second = dist.get_rank() == 1
     rows = 256 if args.fault == "more-work" and second else 16

@@ -4,6 +4,7 @@ torchtitan/tools/profiling.py: iteration_N/rankR_trace.json, active 1 of every p
 """
 
 import argparse
+import itertools
 import os
 import time
 from pathlib import Path
@@ -61,6 +62,7 @@ def main():
     parser.add_argument("--profile-freq", type=int, default=8)
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--dump-folder", default="outputs")
+    parser.add_argument("--ahead", action="store_true", help="gather the next layer meanwhile")
     parser.add_argument("--fault", choices=["slow-loader", "more-work", "sync-always"])
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -72,6 +74,11 @@ def main():
     for layer in model.layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
+    if args.ahead:
+        model._set_unshard_async_op(True)
+        for layer, following in itertools.pairwise(model.layers):
+            layer.set_modules_to_forward_prefetch([following])
+            following.set_modules_to_backward_prefetch([layer])
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     batch = 24 if args.fault == "more-work" and second else 8
 

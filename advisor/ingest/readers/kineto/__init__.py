@@ -23,6 +23,7 @@ PRIORITY = 60
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _EVENTS_BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[\s*(?:\]|' + KEYS + rb")")
+_PROCESS = re.compile(rb'"process_name"[^{}]{0,200}"pid"\s*:\s*(\d{1,10})\b')
 _PHASE = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
 _MOST_BEFORE = 64 * 1024 * 1024
 _PIECE, _OVERLAP = 1024 * 1024, 1024
@@ -76,8 +77,8 @@ def rank_hint(source: Source) -> RankHint:
     return RankHint(info.rank, info.rank_from == "distributedInfo", several)
 
 
-def recorded_rank(source: Source) -> tuple[int, int | None] | None:
-    """Rank and world size where the file's head records them, without reading further."""
+def recorded_rank(source: Source) -> tuple[int, int | None, str | None] | None:
+    """Rank, world size and process where the file's head records them, without reading further."""
     if b'"distributedInfo"' not in source.head:
         return None
     trace = Trace(source)
@@ -85,7 +86,9 @@ def recorded_rank(source: Source) -> tuple[int, int | None] | None:
     info = trace.info
     if info.rank is None or info.rank_from != "distributedInfo" or trace.merged:
         return None
-    return info.rank, info.world_size
+    process = _PROCESS.search(source.head)
+    number = f"{info.host}/{process.group(1).decode()}" if process else None
+    return info.rank, info.world_size, number
 
 
 def read(sources: Sequence[Source], context: ReadContext) -> None:

@@ -33,7 +33,8 @@ def main():
     )
     training = TrainingArguments(
         args.out, max_steps=args.steps, per_device_train_batch_size=4, use_cpu=True,
-        report_to=[], save_steps=2 if args.fault == "save-often" else 500, logging_steps=10, disable_tqdm=True,
+        report_to=[], save_steps=2 if args.fault == "save-often" else 500, logging_steps=10,
+        disable_tqdm=True,
         ddp_backend="gloo", ddp_find_unused_parameters=args.fault == "unused",
     )  # fmt: skip
     Trainer(model, training, train_dataset=Tokens(0.01 if slow else 0.0)).train()

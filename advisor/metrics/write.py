@@ -114,6 +114,7 @@ def _record(run: str, call: Call, hidden: int) -> dict[str, Any]:
         "step": call.step,
         "phase": call.phase,
         "module": call.module,
+        "ahead": call.ahead,
         "exposed_ns": call.end - call.start - hidden,
         "hidden_ns": hidden,
         "exposed_transfer_ns": call.exposed_transfer,

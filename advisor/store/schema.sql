@@ -186,6 +186,7 @@ CREATE TABLE collective (
   step INTEGER,                     -- step; null outside steps
   phase VARCHAR,                    -- forward backward optimizer other; null if unknown
   module VARCHAR,                   -- module, layer or 'bucket N' where known
+  ahead BOOLEAN,                    -- a gather that FSDP2 asks for in another unit's turn and does not wait for there; null: not known
   exposed_ns BIGINT,                -- part not covered by compute on this rank
   hidden_ns BIGINT,                 -- part covered by compute on this rank
   exposed_transfer_ns BIGINT,       -- exposed part after the last rank came; what calls share is split between them, so that it adds up
@@ -357,7 +358,7 @@ CREATE TABLE redundant (
   calls_per_step DOUBLE,            -- median over used steps
   exposed_ns_per_step BIGINT,       -- exposed time of these calls per step, median over ranks, waiting for stragglers left out
   wait_ns_per_step BIGINT,          -- the waiting in them
-  span_ns_per_step BIGINT           -- on a host's timeline: from asking for each to asking for the next where that follows at once, else to its end
+  span_ns_per_step BIGINT           -- on a host's timeline: from asking for each to asking for the next where that follows at once, else what is exposed of it, waiting left out
 );
 
 -- Gradient synchronisation against gradient accumulation, per step.

@@ -107,7 +107,7 @@ FROM per GROUP BY process_group, op;
 --   first_call: call_id of a step's first gather
 CREATE VIEW gather_gap AS
 WITH ordered AS (
-  SELECT rank, step, process_group, phase, call_id, exposed_transfer_ns, exposed_all_ns,
+  SELECT rank, step, process_group, phase, call_id, exposed_transfer_ns, exposed_all_ns, ahead,
     coalesce(hidden_ns, 0) AS hidden_ns,
     greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns, row_number() OVER w = 1 AS is_first
   FROM call SEMI JOIN overlappable USING (op, process_group)
@@ -116,7 +116,8 @@ WITH ordered AS (
 ), per AS (
   SELECT rank, step, process_group, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns,
     sum(exposed_all_ns) AS stopped_ns, sum(hidden_ns) AS hidden_ns,
-    sum(coalesce(gap_ns, 0)) AS gap_ns, sum(exposed_transfer_ns) FILTER (is_first) AS first_exposed_ns,
+    sum(coalesce(gap_ns, 0)) AS gap_ns, avg(coalesce(ahead, false)::INT) AS ahead,
+    sum(exposed_transfer_ns) FILTER (is_first) AS first_exposed_ns,
     sum(exposed_transfer_ns) FILTER (phase = 'forward') AS forward_ns,
     sum(exposed_transfer_ns) FILTER (phase = 'backward') AS backward_ns,
     arg_max(call_id, exposed_transfer_ns) AS worst_call, max(call_id) FILTER (is_first) AS first_call
@@ -127,6 +128,7 @@ SELECT process_group,
   median(stopped_ns) AS stopped_ns,             -- the same with waiting
   median(hidden_ns) AS hidden_ns,               -- under compute
   median(gap_ns) AS gap_ns,                     -- between the end of one gather and the start of the next
+  median(ahead) AS ahead,                       -- share of the gathers asked for in another unit's turn
   median(first_exposed_ns) AS first_exposed_ns, -- of the first gather of the step
   coalesce(median(forward_ns), 0) AS forward_ns,   -- exposed in the forward pass
   coalesce(median(backward_ns), 0) AS backward_ns, -- exposed in the backward pass

@@ -34,6 +34,7 @@ class Call:
     step: int | None = None
     phase: str | None = None
     module: str | None = None
+    ahead: bool | None = None  # FSDP2: asked for in another unit's turn, and not waited for there
     in_split: str | None = None  # as recorded
     split_bytes: tuple[int, ...] | None = None
     is_gradient: bool = False

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.metrics.collectives.phases import Spans, backward_passes
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.phases import Spans, backward_passes, set_phases
 
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
 DDP = "DistributedDataParallel.forward"
@@ -55,3 +56,36 @@ def test_own_marks_win_and_nothing_is_made_up() -> None:
     assert found is not None
     assert list(found.start) == [0]
     assert backward_passes(spans((DDP, 1, 0, 10))) is None
+
+
+def call(op: str, asked: int, end: int) -> Call:
+    return Call(0, op, asked, end, event_id=0, enqueue=asked, thread=1)
+
+
+def test_an_optimizer_that_runs_its_closure_begins_after_the_backward_pass_in_it() -> None:
+    # GIVEN Lightning's order: the optimizer's step runs forward and backward, then its own work
+    marks = spans(
+        ("Optimizer.step#AdamW.step", 1, 0, 100),
+        ("DistributedDataParallel.forward", 1, 5, 30),
+        (f"{NODE}: AccumulateGrad", 1, 40, 60),
+    )
+    calls = [call("broadcast", 10, 12), call("all_reduce", 50, 70), call("barrier", 80, 81)]
+    set_phases(calls, marks)
+    assert [one.phase for one in calls] == ["forward", "backward", "optimizer"]
+
+
+@pytest.mark.parametrize(
+    ("hook", "returns", "ahead"),
+    [
+        ("FSDP::forward_prefetch for layers.1", 25, True),
+        ("FSDP::forward_prefetch for layers.1", 60, False),  # its own operator waits for it
+        ("FSDP::pre_forward (layers.1)", 25, False),
+    ],
+)
+def test_a_gather_is_ahead_where_it_is_prefetched_and_not_waited_for(
+    hook: str, returns: int, ahead: bool
+) -> None:
+    marks = spans((hook, 1, 10, 70), ("FSDP::all_gather (layers.1)", 1, 15, returns))
+    gather = call("all_gather", 20, 50)
+    set_phases([gather], marks)
+    assert (gather.module, gather.ahead) == ("layers.1", ahead)

@@ -22,6 +22,10 @@ EVERYDAY = ("demo", "profile", "diagnose", "compare", "open", "explain", "tune")
 """What most people need, in the order of need; `python -m advisor.record` records own scripts."""
 
 
+class _NobodyReadsError(Exception):
+    """The reader of standard output has ended, as `head` does."""
+
+
 class _Commands(click.Group):
     """Commands are the modules beside this one: adding a command touches one file."""
 
@@ -37,6 +41,14 @@ class _Commands(click.Group):
         command = module.command
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """As ever, but click must not see a closed pipe: it would exit with the status 1, which
+        says that there are findings."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _NobodyReadsError from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Every command with its whole first sentence, folded rather than cut."""
@@ -142,8 +154,8 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(2)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()
+    except (BrokenPipeError, _NobodyReadsError):
+        _drop_output()
         sys.exit(0)
     except AdvisorError as error:
         if os.environ.get("ADVISOR_DEBUG"):
@@ -191,7 +203,12 @@ def _could_not_print(error: OSError) -> bool:
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     if frame.f_globals["__name__"] not in _PRINTING:
         return False
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())  # else Python fails again when it ends
-    os.close(nowhere)
+    _drop_output()
     return True
+
+
+def _drop_output() -> None:
+    """What waits to be printed goes nowhere: else Python fails again when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

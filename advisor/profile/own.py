@@ -106,10 +106,11 @@ def _is_open_mpi(program: str) -> bool:
 
 def _await(process: subprocess.Popen[bytes], folder: Path, timeout_s: float, *, ends: bool) -> bool:
     """Until the command or its ranks are done; whether it made no progress for too long."""
-    done_at, started = None, time.time()
+    done_at, started = None, time.monotonic()
+    seen: _Seen = {}
     while process.poll() is None:
         time.sleep(_LOOK_S)
-        if time.time() - _progress(folder, started, timeout_s) > timeout_s:
+        if time.monotonic() - _progress(folder, started, timeout_s, seen) > timeout_s:
             return True
         if ends and done_at is None and _all_done(folder):
             done_at = time.monotonic()
@@ -118,8 +119,12 @@ def _await(process: subprocess.Popen[bytes], folder: Path, timeout_s: float, *, 
     return False
 
 
-def _progress(folder: Path, started: float, timeout_s: float) -> float:
-    """When the command last came further, epoch seconds.
+_Seen = dict[Path, tuple[int, float]]
+"""File -> its time as last seen, and when that was new here: the clock of the day may jump."""
+
+
+def _progress(folder: Path, started: float, timeout_s: float, seen: _Seen) -> float:
+    """When the command last came further, seconds of the monotonic clock.
 
     A step does, and a line of output once a rank has loaded the hook: before that a command may
     print for ever and never be heard of. Lines alone do for some limits (data that is prepared, an
@@ -128,17 +133,18 @@ def _progress(folder: Path, started: float, timeout_s: float) -> float:
     if not order.loaded(folder).exists():
         return started
     marks = [order.loaded(folder), *(folder / order.HIDDEN).glob("rank*.alive")]
-    stepped = max([started, *_changed([*marks, *files.traces(folder)])])
-    said = max([started, *_changed([folder / LOG])])
+    stepped = max([started, *_changed([*marks, *files.traces(folder)], seen)])
+    said = max([started, *_changed([folder / LOG], seen)])
     return max(stepped, min(said, stepped + _LINES_ALONE * timeout_s))
 
 
-def _changed(paths: Sequence[Path]) -> list[float]:
-    times = []
+def _changed(paths: Sequence[Path], seen: _Seen) -> list[float]:
     for path in paths:
         with contextlib.suppress(FileNotFoundError):  # a trace that is being renamed
-            times.append(path.stat().st_mtime)
-    return times
+            written_ns = path.stat().st_mtime_ns
+            if seen.get(path, (None,))[0] != written_ns:
+                seen[path] = (written_ns, time.monotonic())
+    return [seen[path][1] for path in paths if path in seen]
 
 
 def _all_done(folder: Path) -> bool:

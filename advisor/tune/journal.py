@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.store.atomic_files import write_atomic
+from advisor.config.atomic_files import write_atomic
 from advisor.tune.trial import TrialResult
 
 FILE_NAME = "trials.jsonl"

@@ -14,7 +14,7 @@ from advisor.metrics import derive
 from advisor.report import render
 from advisor.report.sections import sweep as sweep_section
 from advisor.store import Store
-from advisor.store.atomic_files import write_atomic
+from advisor.config.atomic_files import write_atomic
 from advisor.tune.recommend import Recommendation, start_line, trial_rows
 from advisor.tune.sweep import Sweep
 from advisor.tune.verdict import EMULATED

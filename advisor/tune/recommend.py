@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from advisor import __version__
 from advisor.config.sweep import Configuration
-from advisor.store.atomic_files import write_atomic
+from advisor.config.atomic_files import write_atomic
 from advisor.tune.budget import CONFIRMATION_ROUNDS
 from advisor.tune.frontier import frontier
 from advisor.tune.job import variables_of

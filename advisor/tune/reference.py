@@ -11,7 +11,7 @@ from typing import Any
 
 from advisor.config.sweep import Configuration
 from advisor.config.workload import Workload
-from advisor.store.atomic_files import write_atomic
+from advisor.config.atomic_files import write_atomic
 from advisor.tune.job import Limits, Timed, environment, settings_of, variables_of
 from advisor.tune.patched import patched_text
 

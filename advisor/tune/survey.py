@@ -28,7 +28,7 @@ from advisor.config.sweep import (
     on_interface,
 )
 from advisor.errors import AdvisorError
-from advisor.store.atomic_files import write_atomic
+from advisor.config.atomic_files import write_atomic
 from advisor.tune.budget import combinations_in
 from advisor.tune.job import Limits
 from advisor.tune.own import OwnCommand

@@ -16,7 +16,7 @@ from advisor.model.nccl.filters import Selection, parse_algorithms, parse_protoc
 from advisor.model.nccl.names import FUNCTIONS, PROTOCOLS, algorithms, legal
 from advisor.model.nccl.settings import Call
 from advisor.model.nccl.version import NcclVersion, format_version
-from advisor.store.atomic_files import write_atomic
+from advisor.config.atomic_files import write_atomic
 from advisor.tune.plugin.build import FLAGS, LIBRARY_NAME, source_path
 from advisor.tune.plugin.rules import (
     ANY_NAME,

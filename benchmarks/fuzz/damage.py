@@ -210,21 +210,24 @@ OF_RECORDS: tuple[Damage, ...] = (
 OF_FILES: tuple[Callable[[Path, random.Random], str], ...] = (_cut, _garble)
 
 
-def accused(place: Path) -> Accused | None:
-    """Whom the diagnosis of a folder's files accuses; None where it refuses them."""
+def accused(place: Path, *, hints: bool = False) -> Accused | None:
+    """Whom the diagnosis of a folder's files accuses; None where it refuses them.
+
+    With ``hints`` also whom it only names in passing (severity info).
+    """
     import advisor
 
     try:
         with advisor.load(*sorted(place.iterdir())) as run:
-            return frozenset(_accusations(run.report))
+            return frozenset(_accusations(run.report, hints=hints))
     except AdvisorError:
         return None
 
 
-def _accusations(report: FindingsReport) -> Iterator[tuple[str, str]]:
+def _accusations(report: FindingsReport, *, hints: bool) -> Iterator[tuple[str, str]]:
     read = {run.run: run.ranks_read for run in report.runs}
     for finding in report.findings:
-        if finding.severity == Severity.INFO:
+        if finding.severity == Severity.INFO and not hints:
             continue
         # Who names all ranks accuses none of them.
         ranks = finding.ranks if len(finding.ranks) < max(2, read[finding.run]) else []
@@ -234,14 +237,14 @@ def _accusations(report: FindingsReport) -> Iterator[tuple[str, str]]:
 
 
 @cache
-def of_the_whole(name: str) -> tuple[Recording, Accused]:
-    """A recording and whom it accuses undamaged."""
+def of_the_whole(name: str) -> tuple[Recording, Accused, frozenset[str]]:
+    """A recording, whom it accuses undamaged, and whom it names at all."""
     recording = known()[name]()
     with tempfile.TemporaryDirectory() as folder:
         recording.write(recording.parts, Path(folder))
-        found = accused(Path(folder))
-    assert found is not None, name
-    return recording, found
+        found, named = accused(Path(folder)), accused(Path(folder), hints=True)
+    assert found is not None and named is not None, name
+    return recording, found, frozenset(whom for _, whom in named)
 
 
 def damaged(recording: Recording, place: Path, seed: int, number: int) -> str:
@@ -268,7 +271,7 @@ class Result:
 
 def judge(name: str, seed: int, number: int) -> Result:
     """Damage a recording and compare whom it accuses."""
-    recording, before = of_the_whole(name)
+    recording, before, named = of_the_whole(name)
     with tempfile.TemporaryDirectory() as folder:
         said = damaged(recording, Path(folder), seed, number)
         try:
@@ -277,9 +280,8 @@ def judge(name: str, seed: int, number: int) -> Result:
             return Result("internal error", said + "\n" + traceback.format_exc())
     if after is None:
         return Result("refused", said)
-    whom = {whom for _, whom in before}
     new = tuple(sorted(after - before))
-    if any(one not in {*whom, ""} for _, one in new):
+    if any(one not in {*named, ""} for _, one in new):
         return Result("NEW ACCUSATION", said, new)
     if after == before:
         return Result("stayed", said)

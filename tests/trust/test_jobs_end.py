@@ -1,0 +1,96 @@
+"""Jobs that will not end are ended, with all that they forked; a clock that jumps ends none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from advisor.profile import own
+from advisor.profile.failures import LaunchError
+from advisor.profile.hook import order
+from tests.trust.faults import ROOT, processes_of, run
+
+STUBBORN = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()  # as torchrun's ranks, and whatever detaches itself
+    if os.fork() == 0:
+        time.sleep(600)
+time.sleep(600)
+"""
+_MARK = "ADVISOR_FAULT_TEST"
+
+
+def test_a_trial_that_ignores_sigterm_and_forks_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own, "_GRACE_S", 0.3)
+    token = os.urandom(8).hex()
+    asked = order.Order(str(tmp_path), steps=1, ends=True)
+    with pytest.raises(LaunchError, match="no progress"):
+        own.run(
+            (sys.executable, "-S", "-c", STUBBORN),
+            asked,
+            {**os.environ, _MARK: token},
+            timeout_s=1.0,
+        )
+    deadline = time.monotonic() + 10  # what was killed is still to be collected
+    while processes_of(token) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes_of(token) == []
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+def test_a_clock_that_jumps_is_no_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump_s: float
+) -> None:
+    """GIVEN a job that prints all the while WHEN the clock of the day is set THEN it goes on."""
+    began, real = time.monotonic(), time.time
+
+    def jumping() -> float:
+        return real() + (jump_s if time.monotonic() - began > 0.5 else 0)
+
+    monkeypatch.setattr(time, "time", jumping)
+    talks = "import time\nfor n in range(15):\n    print(n, flush=True)\n    time.sleep(0.1)\n"
+    asked = order.Order(str(tmp_path), steps=1, ends=True)
+    with pytest.raises(LaunchError) as caught:
+        own.run((sys.executable, "-S", "-c", talks), asked, dict(os.environ), timeout_s=30)
+    assert "no progress" not in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_record_ends_its_job(tmp_path: Path, number: signal.Signals) -> None:
+    """GIVEN a job under `advisor record` THEN it gets the signal, and may save its work."""
+    job = (
+        "import pathlib, signal, sys, time\n"
+        "def save(n, f):\n    pathlib.Path('saved').write_text(str(n)); sys.exit(7)\n"
+        f"signal.signal({int(number)}, save)\n"
+        "pathlib.Path('up').touch()\ntime.sleep(100)\n"
+    )
+
+    def end(process: subprocess.Popen[str]) -> None:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "up").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(number)
+
+    line = [sys.executable, "-m", "advisor", "record", "-o", str(tmp_path / "traces"), "--"]
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        ended = run([*line, sys.executable, "-S", "-c", job], during=end)
+    finally:
+        os.chdir(here)
+    assert (tmp_path / "saved").read_text() == str(int(number))
+    assert ended.status == 2, ended.said
+    assert "status 7" in ended.said
+    ended.one_clear_error()
+    assert ROOT.is_dir()

@@ -13,8 +13,8 @@ import click
 from advisor.cli._output import Output, say_some, use_color
 from advisor.cli._progress import progress_bar
 from advisor.cli._targets import refuse_inputs
-from advisor.errors import AdvisorError
 from advisor.config.atomic_files import PRIVATE
+from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from advisor.findings import FindingsReport, Note

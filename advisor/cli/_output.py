@@ -12,8 +12,8 @@ import click
 
 from advisor.cli._marks import marked
 from advisor.cli._targets import check_report_target, refuse_inputs
-from advisor.errors import AdvisorError, not_written
 from advisor.config.atomic_files import PRIVATE, write_atomic
+from advisor.errors import AdvisorError, not_written
 
 _MOST_LINES = 20
 _DEFAULT_NAMES = {

@@ -14,8 +14,8 @@ from typing import Any
 
 import duckdb
 
-from advisor.errors import AdvisorError
 from advisor.config.atomic_files import PRIVATE, kept_mode
+from advisor.errors import AdvisorError
 from advisor.store.leftovers import clear_leftovers, partial_file, remove_database
 from advisor.store.parquet import attach_parquet, is_parquet_store, write_parquet
 from advisor.store.running import stoppable

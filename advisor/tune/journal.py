@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import AdvisorError
 from advisor.config.atomic_files import write_atomic
+from advisor.errors import AdvisorError
 from advisor.tune.trial import TrialResult
 
 FILE_NAME = "trials.jsonl"

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from advisor.config.atomic_files import write_atomic
 from advisor.config.own import TRIAL_FOLDER, OwnJob
 from advisor.config.sweep import Configuration
 from advisor.profile import own
 from advisor.profile.failures import LaunchError
 from advisor.profile.hook import order
-from advisor.config.atomic_files import write_atomic
 from advisor.tune.job import Limits, Timed, settings_of, variables_of
 from advisor.tune.reference import timed
 from advisor.tune.script_words import how_to_write

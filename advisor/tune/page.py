@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor import engine
+from advisor.config.atomic_files import write_atomic
 from advisor.errors import AdvisorError
 from advisor.findings import FindingsReport, Severity, VerdictKind
 from advisor.ingest import ingest
@@ -14,7 +15,6 @@ from advisor.metrics import derive
 from advisor.report import render
 from advisor.report.sections import sweep as sweep_section
 from advisor.store import Store
-from advisor.config.atomic_files import write_atomic
 from advisor.tune.recommend import Recommendation, start_line, trial_rows
 from advisor.tune.sweep import Sweep
 from advisor.tune.verdict import EMULATED

@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from advisor import __version__
-from advisor.config.sweep import Configuration
 from advisor.config.atomic_files import write_atomic
+from advisor.config.sweep import Configuration
 from advisor.tune.budget import CONFIRMATION_ROUNDS
 from advisor.tune.frontier import frontier
 from advisor.tune.job import variables_of

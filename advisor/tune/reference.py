@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from advisor.config.atomic_files import write_atomic
 from advisor.config.sweep import Configuration
 from advisor.config.workload import Workload
-from advisor.config.atomic_files import write_atomic
 from advisor.tune.job import Limits, Timed, environment, settings_of, variables_of
 from advisor.tune.patched import patched_text
 

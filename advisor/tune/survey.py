@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from advisor.config.atomic_files import write_atomic
 from advisor.config.own import OwnAxis, OwnJob, OwnSpace
 from advisor.config.paths import shipped
 from advisor.config.sweep import (
@@ -28,7 +29,6 @@ from advisor.config.sweep import (
     on_interface,
 )
 from advisor.errors import AdvisorError
-from advisor.config.atomic_files import write_atomic
 from advisor.tune.budget import combinations_in
 from advisor.tune.job import Limits
 from advisor.tune.own import OwnCommand

@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from advisor.config.atomic_files import write_atomic
 from advisor.config.sweep import Configuration
 from advisor.errors import AdvisorError
 from advisor.ingest.trial_end import FILE_NAME
-from advisor.config.atomic_files import write_atomic
 from advisor.tune.job import Job, Limits
 from advisor.tune.statistics import median_and_mad
 

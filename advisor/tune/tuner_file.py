@@ -10,13 +10,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from advisor.config.atomic_files import write_atomic
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Value
 from advisor.errors import AdvisorError
 from advisor.model.nccl.filters import Selection, parse_algorithms, parse_protocols
 from advisor.model.nccl.names import FUNCTIONS, PROTOCOLS, algorithms, legal
 from advisor.model.nccl.settings import Call
 from advisor.model.nccl.version import NcclVersion, format_version
-from advisor.config.atomic_files import write_atomic
 from advisor.tune.plugin.build import FLAGS, LIBRARY_NAME, source_path
 from advisor.tune.plugin.rules import (
     ANY_NAME,

@@ -24,10 +24,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 from ruamel.yaml import YAML
 
+from advisor.config.atomic_files import write_atomic
 from advisor.config.loader import load_model
 from advisor.errors import AdvisorError
 from advisor.model.nccl.cost import Prediction
-from advisor.config.atomic_files import write_atomic
 
 # How transfer time at middle sizes grows: between a constant and the bytes. Chosen on tables of
 # 8xA100: 0.3 to 0.5 serve alike, 0.6 and more miss a fifth of the held-out rows.

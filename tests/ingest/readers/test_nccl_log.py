@@ -620,3 +620,54 @@ def test_providers_in_every_form(line: str, value: tuple[str, str | None, int | 
 def test_nics_of_nccls_own_transports_are_told_once() -> None:
     found = parse_line("NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'")
     assert found == [Fact("gdr", "HCA mlx5_0", {"enabled": True, "net": "IB"})]
+
+
+OLD = "node{host}:{pid}:{pid} [{rank}] NCCL INFO "
+COMM = "comm 0x7f{pointer} rank {rank} nranks {ranks} cudaDev {rank} busId {bus}000 - Init COMPLETE"
+
+
+def old_log(groups: list[list[int]], transport: str = "NET/IB/0") -> str:
+    """As 2.10 prints it: of each communicator the connections, and only then what it is."""
+    lines = []
+    for pointer, group in enumerate(groups, 10):
+        for place, rank in enumerate(group):
+            start = OLD.format(host=rank // 2, pid=100 + rank, rank=rank % 2)
+            after = (place + 1) % len(group)
+            lines.append(f"{start}Channel 00 : {place}[{rank}000] -> {after}[1000] via {transport}")
+            comm = COMM.format(pointer=pointer, rank=place, ranks=len(group), bus=rank + 1)
+            lines.append(start + comm)
+    return "\n".join(lines) + "\n"
+
+
+def links_of(path: Path, text: str) -> list[tuple[int, int, str | None]]:
+    path.write_text(text)
+    with stored(path) as store:
+        found: list[tuple[int, int, str | None]] = rows(
+            store, "SELECT src, dst, communicator FROM link ORDER BY communicator, src"
+        )
+        return found
+
+
+def test_communicators_without_an_id_are_kept_apart(tmp_path: Path) -> None:
+    """GIVEN 2.10 and two communicators of all ranks, and one of some, THEN each has its own."""
+    world = [0, 1, 2, 3]
+    found = links_of(tmp_path / "a.log", old_log([world, world, [1, 3]]))
+    ring = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    assert found == [
+        *((1, 3, "2 ranks"), (3, 1, "2 ranks")),
+        *((src, dst, "4 ranks #2") for src, dst in ring),
+        *((src, dst, "world") for src, dst in ring),
+    ]
+
+
+def test_groups_that_nothing_tells_apart_give_no_links(tmp_path: Path) -> None:
+    found = links_of(tmp_path / "a.log", old_log([[0, 1, 2, 3], [0, 1], [2, 3]]))
+    assert {name for _, _, name in found} == {"world"}
+
+
+def test_connections_before_any_communicator_are_kept(tmp_path: Path) -> None:
+    """GIVEN a log that was cut before 2.10 says what its communicators are."""
+    lines = old_log([[0, 1, 2, 3]]).splitlines()
+    text = "\n".join(line for line in lines if "Init COMPLETE" not in line) + "\n"
+    found = links_of(tmp_path / "a.log", text)
+    assert found == [(0, 1, None), (1, 2, None), (2, 3, None), (3, 0, None)]

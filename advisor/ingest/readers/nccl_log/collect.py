@@ -232,7 +232,8 @@ class Log:
             return len(found)
         for item in kept:
             if isinstance(item, Connection):  # many: their place is not stored
-                known = self.registry.member_for(slot, item)
+                settled = self.registry.settled(slot)
+                known = self.registry.member_for(slot, item) if settled else None
                 self.kept.append(Kept(slot, item, _NOWHERE, known))
             else:
                 self.kept.append(Kept(slot, item, where if isinstance(item, Fact) else _NOWHERE))

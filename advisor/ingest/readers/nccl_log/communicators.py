@@ -3,7 +3,8 @@
 A thread prints ``… comm 0x… rank r nranks n …`` when it creates a communicator; up to then its
 lines wait in a slot without one. Logs to 2.14 print that line only at the end, so a slot can be
 tied to its communicator later. The communicator of all ranks gives global ranks; others are mapped
-through the GPU (process and bus id) that holds the rank.
+through the GPU (process and bus id) that holds the rank. Logs before 2.16 print no id: there a
+process's first, second … communicator of a size is everyone's, unless a rank of it is held twice.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class Member:
     pid: int
     line: CommLine
     nodes: int | None = None
+    order: int = 0
+    """Of its process's communicators with this rank and size: the how manieth it is."""
 
     @property
     def device(self) -> tuple[str, int, str]:
@@ -59,9 +62,12 @@ class Registry:
         key = (thread.host, thread.pid, line.pointer)
         member = self.members.get(key)
         if member is None or (member.line.rank, member.line.ranks) != (line.rank, line.ranks):
-            member = Member(thread.host, thread.pid, line)
+            own = self._of_process.setdefault((thread.host, thread.pid), [])
+            role = (line.rank, line.ranks)
+            order = sum((other.line.rank, other.line.ranks) == role for other in own)
+            member = Member(thread.host, thread.pid, line, order=order)
             self.members[key] = member
-            self._of_process.setdefault((thread.host, thread.pid), []).append(member)
+            own.append(member)
         elif line.comm_id is not None or member.line.bus_id is None:
             member.line = line
         if line.nodes is not None:
@@ -71,7 +77,14 @@ class Registry:
             if slot.member is not None or (line.begins and member.line is line):
                 slot = self._slots[thread] = Slot(thread.host, thread.pid)
             slot.member = member
+        if line.ends and line.comm_id is None:  # what follows is of the next one, until that ends
+            self._slots[thread] = Slot(thread.host, thread.pid)
         return member
+
+    def settled(self, slot: Slot) -> bool:
+        """Whether no later line can say which communicator the slot's lines are of."""
+        own = self._of_process.get((slot.host, slot.pid), [])
+        return slot.member is not None or any(member.line.comm_id is not None for member in own)
 
     def member_for(self, slot: Slot, connection: Connection) -> Member | None:
         """The member a connection line belongs to, of those known so far.
@@ -111,23 +124,33 @@ class Ranks:
 
     def __init__(self, registry: Registry) -> None:
         self._members = list(registry.members.values())
+        self._without_id = _in_order(self._members)
         largest = max((member.line.ranks for member in self._members), default=0)
-        of_size: dict[str, list[Member]] = {}
+        of_size: dict[str | None, list[Member]] = {}
         for member in self._members:
             if member.line.ranks == largest:
-                of_size.setdefault(member.line.comm_id or "", []).append(member)
+                of_size.setdefault(self._id(member), []).append(member)
         self.world_size = largest
         self.has_world = _same_devices(list(of_size.values()), largest)
         self._world = next(iter(of_size), None)
         self._device_rank: dict[tuple[str, int, str], int] = {}
-        if self.has_world and self._world is not None:
+        if self.has_world:
             for member in of_size[self._world]:
                 self._device_rank.setdefault(member.device, member.line.rank)
         self._global: dict[tuple[str, int], int] = {}
         for member in self._members:
-            rank = self.of(member)
-            if rank is not None and member.line.comm_id is not None:
-                self._global[member.line.comm_id, member.line.rank] = rank
+            rank, ident = self.of(member), self._id(member)
+            if rank is not None and ident is not None:
+                self._global[ident, member.line.rank] = rank
+
+    def _id(self, member: Member) -> str | None:
+        """What tells its communicator from others; None where a log without ids cannot."""
+        if member.line.comm_id is not None:
+            return member.line.comm_id
+        key = (member.line.ranks, member.order)
+        if key not in self._without_id:
+            return None
+        return f"{key[0]} ranks" + (f" #{key[1] + 1}" if key[1] else "")
 
     def of(self, member: Member | None) -> int | None:
         """Global rank of a member; None where the log does not tell."""
@@ -143,21 +166,20 @@ class Ranks:
             return None
         if self.has_world and self.is_world(member):
             return rank
-        if member.line.comm_id is None:
-            return None
-        return self._global.get((member.line.comm_id, rank))
+        ident = self._id(member)
+        return None if ident is None else self._global.get((ident, rank))
 
     def is_world(self, member: Member) -> bool:
         """Whether it belongs to the communicator that gives the global ranks."""
-        return self.has_world and (member.line.comm_id or "") == self._world
+        return self.has_world and self._id(member) == self._world
 
     def name(self, member: Member | None) -> str | None:
         """Name of its communicator in the store."""
         if member is None:
             return None
-        if member.line.comm_id is not None:
-            return member.line.comm_id
-        return WORLD if self.is_world(member) else None
+        if member.line.comm_id is None and self.is_world(member):
+            return WORLD
+        return self._id(member)
 
     def communicators(self) -> dict[str, list[Member]]:
         """Members by communicator name; those that cannot be named are left out."""
@@ -166,6 +188,15 @@ class Ranks:
             if (name := self.name(member)) is not None:
                 out.setdefault(name, []).append(member)
         return out
+
+
+def _in_order(members: list[Member]) -> set[tuple[int, int]]:
+    """(ranks, order) of communicators without an id of which no rank is held twice."""
+    held: dict[tuple[int, int], list[int]] = {}
+    for member in members:
+        if member.line.comm_id is None:
+            held.setdefault((member.line.ranks, member.order), []).append(member.line.rank)
+    return {key for key, ranks in held.items() if len(ranks) == len(set(ranks))}
 
 
 def _same_devices(communicators: list[list[Member]], size: int) -> bool:

@@ -29,6 +29,7 @@ class CommLine:
     nvml_device: int | None = None
     nodes: int | None = None
     begins: bool = False
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

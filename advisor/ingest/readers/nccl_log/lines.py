@@ -60,6 +60,7 @@ def _communicator(text: str) -> list[Parsed]:
             _int(pairs.get("nvmldev")),
             _int(pairs.get("nnodes")),
             begins="Init START" in text,
+            ends="Init COMPLETE" in text,
         )
     ]
 

@@ -163,6 +163,8 @@ def _links(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
         member = kept.member or log.registry.member_for(kept.slot, record)
         src = ranks.of_peer(member, record.src) if member else None
         dst = ranks.of_peer(member, record.dst) if member else None
+        if not log.registry.members:  # cut before any line that names a communicator
+            src, dst = record.src, record.dst
         if src is None or dst is None:
             log.counts.drop("connection between ranks that cannot be told")
             continue

@@ -47,7 +47,9 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
     verdict = report.verdict
     about = summary.of_verdict(report)
     has_row = about is not None
-    run = about.run if about is not None else report.runs[0].run if len(report.runs) == 1 else ""
+    run = about.run if about is not None else verdict.run
+    if not run and len(report.runs) == 1:
+        run = report.runs[0].run
     matter = about if ranks.is_about_ranks(about) else None
     return First(
         tone=_tone(report),

@@ -60,7 +60,9 @@ def build(
         nav="Data",
         title="What was read",
         figures=[
-            Figure(slug(title.lower()), title, table=table) for title, table in tables if table.rows
+            Figure(f"data-{slug(title.lower())}", title, table=table)
+            for title, table in tables
+            if table.rows
         ],
         line=f"{_count(report)}, {numbers.plural(len(notes), 'note')}",
         lists=[(title, items) for title, items in lists if items],

@@ -60,7 +60,7 @@ def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> F
         description="Grid of ranks by steps: how long each other rank waited on average for the "
         "rank of the row, where it came last.",
         drawing=HeatMap(
-            rows=[named_ranks(group) for group in groups],
+            rows=[named_ranks(set(group) & set(culprits) or group) for group in groups],
             columns=[str(span[0]) for span in spans],
             cells_ns=cells,
             full_ns=most,

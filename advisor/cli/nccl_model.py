@@ -141,6 +141,7 @@ def command(
         algo=applied.get("NCCL_ALGO", algo),
         proto=applied.get("NCCL_PROTO", proto),
         dtype=dtype,
+        printed=read.printed,
     )
     calibrated = load_calibration(fitted).time_us(prediction) if fitted is not None else None
     if form == "json":

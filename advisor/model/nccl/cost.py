@@ -7,6 +7,7 @@ for small messages launch and host time dominate and are not in it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
@@ -26,6 +27,9 @@ from advisor.model.nccl.names import PROTOCOLS, algorithms, function_name, legal
 from advisor.model.nccl.timing import slow_fp8, time_us
 from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.model.topology import Topology
+
+Cell = tuple[str, str, str]
+"""Function, algorithm, protocol."""
 
 # 2.19 to 2.23 kept rings of every protocol for when filters leave nothing.
 _BACKUP = "ring backup: the filters left nothing"
@@ -101,11 +105,14 @@ def predict(
     calls: int = 1,
     net_overhead_us: float | None = None,
     cuda_11_8: bool = False,
+    printed: Mapping[Cell, tuple[float, float]] | None = None,
 ) -> Prediction:
     """NCCL's cost table for `op` on `total_bytes`.
 
     `algo` and `proto` are values of NCCL_ALGO and NCCL_PROTO; `calls` is how many equal calls one
-    group aggregates (the size is theirs together). Raises AdvisorError on an op without a cost
+    group aggregates (the size is theirs together). `printed` are the latencies (us) and bandwidths
+    (GB/s) of a log's own table, in the place of those that follow from the graphs. Raises
+    AdvisorError on an op without a cost
     model, a release before 2.8, or a value NCCL itself refuses.
     """
     function = function_name(op)
@@ -129,6 +136,7 @@ def predict(
             calls=calls,
             net_overhead_us=net_overhead_us,
             cuda_11_8=cuda_11_8,
+            printed=printed,
         )
     return Prediction(
         op=function.lower(),
@@ -137,7 +145,7 @@ def predict(
         ranks=topology.ranks,
         nccl=format_version(version),
         constants_version=format_version(constants.version),
-        basis="modelled",
+        basis="modelled" if printed is None else "printed",
         rows=rows,
         choice=_choose(topology, function, total_bytes, version, rows),
     )
@@ -157,6 +165,7 @@ def _rows(
     calls: int,
     net_overhead_us: float | None,
     cuda_11_8: bool,
+    printed: Mapping[Cell, tuple[float, float]] | None,
 ) -> tuple[Row, ...]:
     chosen_algorithms = parse_algorithms(algo, version)
     chosen_protocols = parse_protocols(proto, version)
@@ -167,16 +176,22 @@ def _rows(
         for protocol in PROTOCOLS:
             if not legal(function, algorithm, protocol, version):
                 continue
-            bandwidth = bandwidth_gbps(topology, function, algorithm, protocol, version, constants)
-            latency = latency_us(
-                topology, function, algorithm, protocol, version, constants, net_overhead_us
-            )
-            reason = (
-                machine_reason(
-                    topology, function, algorithm, version, dtype=dtype, reduce_op=reduce_op
+            if printed is not None:
+                latency, bandwidth = printed.get((function, algorithm, protocol), (0.0, 0.0))
+                reason = "" if bandwidth > 0 else "not in the printed table"
+            else:
+                bandwidth = bandwidth_gbps(
+                    topology, function, algorithm, protocol, version, constants
                 )
-                or ("no bandwidth" if bandwidth == 0 else "")
-                or filter_reason(
+                latency = latency_us(
+                    topology, function, algorithm, protocol, version, constants, net_overhead_us
+                )
+                reason = machine_reason(
+                    topology, function, algorithm, version, dtype=dtype, reduce_op=reduce_op
+                ) or ("no bandwidth" if bandwidth == 0 else "")
+            # What the log's own settings rule out has no bandwidth in its table.
+            if printed is None or algo is not None or proto is not None:
+                reason = reason or filter_reason(
                     topology,
                     function,
                     algorithm,
@@ -186,7 +201,6 @@ def _rows(
                     chosen_protocols,
                     cuda_11_8=cuda_11_8,
                 )
-            )
             time = None
             if not reason:
                 time = time_us(

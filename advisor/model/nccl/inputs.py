@@ -1,8 +1,8 @@
 """Topologies from NCCL's debug log.
 
 The log needs the GRAPH subsystem (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING): its
-``Pattern`` lines are the model's inputs, its tables check the model. What it does not say is
-assumed, and said.
+``Pattern`` lines are the model's inputs, its tables check the model. Without them its tables (TUNING)
+are the model. What it does not say is assumed, and said.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ _CPU = re.compile(r"CPU/[\w-]+ \((\d+)/(\d+)/(-?\d+)\)")
 _CPU_ARCH = {"1": "x86", "2": "power", "3": "arm"}
 _CPU_VENDOR = {"1": "intel", "2": "amd", "3": "zhaoxin", "4": "mixed"}
 
+# What a table needs of a graph that no line shows: that it is there.
+_NO_GRAPH: dict[str, Any] = {
+    **{"pattern": 4, "cross_nic": 0, "bw_intra": 1.0, "bw_inter": 1.0},
+    **{"type_intra": "NVL", "type_inter": "PIX", "same_channels": True},
+}
 # GB/s of all links of one GPU to its switch, as NCCL counts them -> compute capability.
 _NVLINK_SUMS = ((700.0, 100), (300.0, 90), (200.0, 80), (100.0, 70))
 
@@ -51,6 +56,7 @@ class Read:
 
     `check` compares the model with the table that the log prints, where it prints one;
     `environment` is what the log says NCCL_ALGO and NCCL_PROTO were set to, and the check uses.
+    `printed` are the cells of its table where it has no graphs: then the topology has a size only.
     """
 
     topology: Topology
@@ -58,6 +64,7 @@ class Read:
     assumptions: tuple[str, ...]
     check: Check | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    printed: Mapping[tuple[str, str, str], tuple[float, float]] | None = None
 
 
 @dataclass
@@ -82,7 +89,8 @@ def topology_from_log(
 ) -> Read:
     """The largest communicator of a log; figures are the least over its ranks, as NCCL takes them.
 
-    Raises AdvisorError when the log has no ``Pattern`` lines or does not tell its size.
+    Raises AdvisorError when the log has neither ``Pattern`` lines nor a table, or does not tell its
+    size.
     """
     version: NcclVersion | None = None
     hosts: set[str] = set()
@@ -116,17 +124,24 @@ def topology_from_log(
             cpus.add((found[1], found[2]))
         if found := _NVLINK.search(text):
             nvlink = max(nvlink, float(found[1]))
-    communicators = [item for item in [*done, *threads.values()] if item.graphs]
+    every = [*done, *threads.values()]
+    communicators = [item for item in every if item.graphs]
+    known_cpu = cpu_vendor is not None or bool(cpus)
+    environment = {f"NCCL_{name}": value for name, value in table.environment.items()}
+    if not communicators and table.cells:
+        for item in every:
+            item.add("ring", _NO_GRAPH | {"channels": max(1, (item.coll_channels or 2) // 2)})
+        read = _assemble(every, version, hosts, nvlink, cpus, where, capability, cpu_vendor)
+        said = ("latencies and bandwidths as the log's table prints them", *read.assumptions)
+        return replace(read, assumptions=said, environment=environment, printed=table.cells)
     if not communicators:
         raise AdvisorError(
-            "no 'Pattern' lines: this log does not hold NCCL's graphs",
+            "neither 'Pattern' lines nor a tuning table: this log does not hold NCCL's model",
             where=where,
             hint="record with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING,ENV",
         )
     read = _assemble(communicators, version, hosts, nvlink, cpus, where, capability, cpu_vendor)
-    known_cpu = cpu_vendor is not None or bool(cpus)
     settled = _settle(read, table, release or version, capability is not None, known_cpu)
-    environment = {f"NCCL_{name}": value for name, value in table.environment.items()}
     return replace(settled, environment=environment)
 
 

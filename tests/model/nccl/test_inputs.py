@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from advisor.cli.nccl_model import command
 from advisor.errors import AdvisorError
+from advisor.model.nccl.cost import predict
 from advisor.model.nccl.graph_dump import read_graph
 from advisor.model.nccl.inputs import read_log, topology_from_log
 from advisor.model.nccl.printed import PrintedTable
@@ -129,6 +130,32 @@ def test_the_printed_table_checks_the_model_and_tells_what_the_log_does_not() ->
     assert check is not None
     assert check.equal == 9
     assert "AllGather Ring/Simple: printed 22.4/9.6, modelled 22.4/4.8" in check.differing
+
+
+def test_without_graphs_the_printed_table_is_the_model() -> None:
+    """GIVEN a log of NCCL_DEBUG_SUBSYS=INIT,TUNING THEN its cells are the rows, to the digit."""
+    lines = [line for line in TABLE_LOG.splitlines() if "Pattern" not in line]
+    read, whole = topology_from_log(lines), topology_from_log(TABLE_LOG.splitlines())
+    assert read.printed
+    assert whole.printed is None
+    assert (read.topology.ranks, read.topology.nodes) == (
+        whole.topology.ranks,
+        whole.topology.nodes,
+    )
+    version = read.version or (2, 21, 5)
+    prediction = predict(read.topology, "allreduce", 1 << 28, version, printed=read.printed)
+    modelled = predict(whole.topology, "allreduce", 1 << 28, version)
+    assert prediction.basis == "printed"
+    assert prediction.choice is not None
+    assert modelled.choice is not None
+    assert (prediction.choice.algo, prediction.choice.proto) == (
+        modelled.choice.algo,
+        modelled.choice.proto,
+    )
+    for row in prediction.rows:
+        latency, bandwidth = read.printed.get(("AllReduce", row.algo, row.proto), (0.0, 0.0))
+        assert (row.available, row.bandwidth_gbps) == (bandwidth > 0, bandwidth)
+        assert row.latency_us == latency
 
 
 def test_the_table_decides_between_generations() -> None:

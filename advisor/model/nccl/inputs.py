@@ -1,7 +1,7 @@
 """Topologies from NCCL's debug log.
 
 The log needs the GRAPH subsystem (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING): its
-``Pattern`` lines are the model's inputs, its tables check the model. Without them its tables (TUNING)
+``Pattern`` lines are the model's inputs, its tables check the model. Without such lines its tables
 are the model. What it does not say is assumed, and said.
 """
 

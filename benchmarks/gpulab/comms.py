@@ -62,11 +62,13 @@ class Communicator:
         *,
         after: bool = True,
         splits: dict[tuple[int, int], int] | None = None,
+        received: list[int] | None = None,
         note: str = "",
     ) -> int:
         """Launch a collective of ``elements`` (all ranks' together for gather and scatter).
 
         Returns the event that its end records. ``after``: it waits for the compute stream.
+        ``splits`` (bytes sent, from and to) and ``received`` (bytes, by peer) of an uneven one.
         """
         job, program = self.job, self.program
         dtype = dtype or job.dtype
@@ -75,8 +77,12 @@ class Communicator:
         n = len(group.ranks)
         into = elements // n if op == "all_gather" else elements
         out = elements // n if op == "reduce_scatter" else elements
+        if received is not None:
+            out = sum(received) // _WIDTH[dtype]
         number = program.next_in(group.name)
         meta = self._metadata(collective, group, into, out, ctype, number, splits)
+        if received is not None and meta:
+            meta["Out split size"] = ranks_text(tuple(size // _WIDTH[dtype] for size in received))
         stream = COMPUTE if not job.overlap else group.stream
         args = {"Input Dims": [[out], [into], [], [], []] if op in ("all_gather", "reduce_scatter")
                 else [[[into]], [], [], [], []]}  # fmt: skip

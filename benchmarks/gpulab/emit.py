@@ -99,14 +99,17 @@ class Emitter(Communicator):
             self.forward_half(self.scaled(half, factor))
 
     def scaled(self, steps: list[Step], factor: float) -> list[Step]:
-        """The same operators, ``factor`` times as long."""
+        """The same operators on ``factor`` times as many rows, and as long."""
         if factor == 1.0:
             return steps
-        return [
-            Step(s.op, tuple(Kernel(k.name, k.ns * factor, k.grid, k.block) for k in s.kernels),
-                 s.dims)
-            for s in steps
-        ]  # fmt: skip
+        made = []
+        for step in steps:
+            kernels = tuple(Kernel(k.name, k.ns * factor, k.grid, k.block) for k in step.kernels)
+            dims = step.dims
+            if dims:
+                dims = ((round(dims[0][0] * factor), *dims[0][1:]), *dims[1:])
+            made.append(Step(step.op, kernels, dims))
+        return made
 
     # The rest of a script.
 

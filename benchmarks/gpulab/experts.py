@@ -70,7 +70,10 @@ def _exchange(e: Emitter, what: str) -> None:
         e.deepep(what, group, splits)
     else:
         elements = sum(splits.values()) // job.element_bytes
-        e.wait(e.collective("all_to_all", group, elements, splits=splits), group)
+        share = [_load(job, e.rank if what == "dispatch" else peer) for peer in group.ranks]
+        received = [int(size / job.ep * load) for load in share]
+        event = e.collective("all_to_all", group, elements, splits=splits, received=received)
+        e.wait(event, group)
 
 
 def _backward(e: Emitter) -> None:

@@ -85,7 +85,11 @@ def _heavy_stage(job: Job, size: float, step: float, rng: random.Random) -> Made
     replicas = job.ranks // job.pp
     ranks = tuple(range(stage * replicas, (stage + 1) * replicas))
     factor = 1.0 + size * 1.25
-    return Made(replace(job, layer_share=((stage, factor),)), Place(ranks=ranks, stage=stage))
+    # The same layers in all: what is too much in one stage lies in the others when it is mended.
+    even = 1.0 + (factor - 1.0) / job.pp
+    healthy = replace(job, layer_share=tuple((other, even) for other in range(job.pp)))
+    faulty = replace(job, layer_share=((stage, factor),))
+    return Made(faulty, Place(ranks=ranks, stage=stage), healthy)
 
 
 @fault("few-micro-batches", "pipeline-bubble", "micro-batch; n_microbatches", ("pp",))

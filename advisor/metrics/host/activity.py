@@ -17,6 +17,8 @@ DATA_LOADING = r"^enumerate\(DataLoader\)#|^## data ##$|DataLoaderIter\.__next__
 KINDS: tuple[tuple[str, str], ...] = (
     ("garbage-collection", r"(?i)garbage.?collect|^gc(\.collect|:|$)|gc_callback"),
     ("data-loading", DATA_LOADING),
+    # torch/csrc/distributed/c10d/reducer.cpp, behind find_unused_parameters.
+    ("unused-parameter-scan", r"search_unused_parameters"),
     ("allocator", r"^(cuda|hip)(Malloc|Free|MemCreate|MemMap|MallocHost|HostAlloc|FreeHost)\b"
                   r"|^cuMem(Create|Map|Unmap|Release)"),
     ("synchronisation", r"^(cuda|hip)(Device|Stream|Event)Synchronize|^cu(Ctx|Stream|Event)Synch"

@@ -24,7 +24,7 @@ from advisor.metrics.timeline.intervals import Bools, Int64s, Intervals
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING
 
-_NAMED = ("garbage-collection", "data-loading", "allocator")
+_NAMED = ("garbage-collection", "data-loading", "unused-parameter-scan", "allocator")
 _WAITS = ("synchronisation", "blocking-copy")
 BARRIER = "barrier"
 

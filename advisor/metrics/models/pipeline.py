@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -130,15 +130,25 @@ def _chains(calls: Mapping[int, Sequence[Call]]) -> list[list[int]]:
 def _micro_batches(calls: Mapping[int, Sequence[Call]], chain: Sequence[int]) -> int | None:
     """Messages per step from one stage to the next: one per micro-batch.
 
-    Counted at the first neighbours of which one was read, by the receiver where the sender was not.
+    Counted at an end of the pipeline that was read, where a kernel that sends and receives at once
+    (batch_isend_irecv) holds one of each; else at the first neighbours of which one was read, by
+    the receiver where the sender was not.
     """
+    for rank, op in ((chain[0], "send"), (chain[-1], "recv")):
+        own = [call for call in calls.get(rank, ()) if call.step is not None]
+        groups = {call.group for call in own if call.op in POINT_TO_POINT} | {None}
+        found = _per_step(c for c in own if c.op == op or (c.op == "other" and c.group in groups))
+        if found:
+            return found
     for source, target in itertools.pairwise(chain):
         op, rank, peer = ("send", source, target) if source in calls else ("recv", target, source)
-        per_step = Counter(
-            call.step
-            for call in calls.get(rank, ())
-            if call.op == op and call.peer == peer and call.step is not None
-        )
-        if per_step:
-            return Counter(per_step.values()).most_common(1)[0][0]
+        found = _per_step(c for c in calls.get(rank, ()) if c.op == op and c.peer == peer)
+        if found:
+            return found
     return None
+
+
+def _per_step(calls: Iterable[Call]) -> int | None:
+    """How many there are in most steps."""
+    counts = Counter(call.step for call in calls if call.step is not None)
+    return Counter(counts.values()).most_common(1)[0][0] if counts else None

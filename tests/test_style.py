@@ -34,8 +34,9 @@ def catalogue() -> Iterator[tuple[str, str]]:
 def rule_texts() -> Iterator[tuple[str, str]]:
     for rule in load_catalogue()[0]:
         yield f"{rule.id}.headline", rule.headline
-        for text in templates(rule.because):
-            yield f"{rule.id}.because", text
+        for field in ("because", "message", "fix", "verify"):
+            for text in templates(getattr(rule, field)):
+                yield f"{rule.id}.{field}", text.splitlines()[0]  # below it stands code
 
 
 def errors_and_help() -> Iterator[tuple[str, str]]:

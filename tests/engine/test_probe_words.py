@@ -64,7 +64,7 @@ def test_the_verdict_says_that_the_probe_finds_the_place_fast(others: tuple[Any,
 def test_without_a_probe_the_verdict_asks_for_one() -> None:
     verdict = report_with(place("edge", 0, None, **EDGE)).verdict
     assert verdict.cause == "slow-ring-link"
-    assert "advisor probe between the two ends" in " ".join(verdict.next_steps)
+    assert "advisor probe --nnodes 2" in " ".join(verdict.next_steps)
 
 
 def test_a_place_that_only_the_probe_finds_slow_is_named_beside_another_verdict() -> None:

@@ -6,6 +6,7 @@ that is left of it.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 INT32_MAX = 2**31 - 1
@@ -21,6 +22,30 @@ def within(value: Any, least: int, most: int) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if least <= value <= most else None
+
+
+def whole(value: Any, most: int = INT64_MAX) -> int | None:
+    """A whole number or its text, not beyond ``most`` either way; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, float) and not value.is_integer():
+        return None
+    try:
+        number = int(value)
+    except (ValueError, OverflowError):
+        return None
+    return within(number, -most - 1, most)
+
+
+def real(value: Any, most: float = math.inf) -> float | None:
+    """A finite number or its text, not beyond ``most`` either way; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) and abs(number) <= most else None
 
 
 def decimal(text: str, least: int = 0, most: int = INT32_MAX) -> int | None:

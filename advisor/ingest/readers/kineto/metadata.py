@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.ingest.readers.kineto.metadata_fields import allowed_fields
-from advisor.vocabulary.numbers import MOST_RANKS
+from advisor.vocabulary.numbers import MOST_RANKS, whole
 
 _DECODER = json.JSONDecoder(strict=False)
 _KEY = re.compile(r'\s*+,?\s*+"((?:[^"\\]|\\.)*+)"\s*+:\s*+')
@@ -25,7 +25,6 @@ _FILE_RANK = (
     re.compile(r"worker[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE),
     re.compile(r"(?:^|[-_.])(?:r|gpu)?(\d{1,5})(?:\.pt)?(?:\.trace)?\.json", re.IGNORECASE),
 )
-_RANK_BITS = (MOST_RANKS - 1).bit_length()
 # torch.profiler.tensorboard_trace_handler: f"{gethostname()}_{getpid()}.{time_ns()}.pt.trace
 # .json" unless it is given a worker_name (pytorch torch/profiler/profiler.py).
 _FILE_HOST = re.compile(
@@ -83,10 +82,10 @@ def trace_info(head: bytes, tail: bytes, path: Path) -> TraceInfo:
     fields = info.fields
     distributed = as_object(fields.get("distributedInfo"))
     fields["distributedInfo"] = distributed
-    info.world_size = as_int(distributed.get("world_size"), _RANK_BITS)
+    info.world_size = whole(distributed.get("world_size"), MOST_RANKS - 1)
     info.backend = _text(distributed.get("backend"))
     info.nccl_version = _text(distributed.get("nccl_version"))
-    info.base_time_ns = as_int(fields.get("baseTimeNanoseconds"))
+    info.base_time_ns = whole(fields.get("baseTimeNanoseconds"))
     info.host = _text(
         fields.get("host_name")
         or fields.get("hostname")
@@ -135,19 +134,6 @@ def as_object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def as_int(value: Any, bits: int = 63) -> int | None:
-    """A whole number or its text; None for anything else and beyond ``bits`` bits."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    if isinstance(value, float) and not value.is_integer():
-        return None
-    try:
-        number = int(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if -(1 << bits) <= number < 1 << bits else None
-
-
 def _unquoted(value: Any) -> Any:
     if not isinstance(value, str) or len(value) > _MAX_LITERAL:
         return value
@@ -171,15 +157,15 @@ def _groups(config: Any) -> list[ProcessGroup]:
         if not isinstance(entry, dict) or "pg_name" not in entry:
             continue
         ranks = _unquoted(entry.get("ranks"))
-        numbers = [as_int(item, _RANK_BITS) for item in ranks] if isinstance(ranks, list) else []
-        whole = [number for number in numbers if number is not None]
-        size = as_int(entry.get("pg_size"), _RANK_BITS)
-        complete = bool(whole) and len(whole) == len(numbers) and size in (None, len(whole))
+        numbers = [whole(item, MOST_RANKS - 1) for item in ranks] if isinstance(ranks, list) else []
+        known = [number for number in numbers if number is not None]
+        size = whole(entry.get("pg_size"), MOST_RANKS - 1)
+        complete = bool(known) and len(known) == len(numbers) and size in (None, len(known))
         found.append(
             ProcessGroup(
                 name=str(entry["pg_name"]),
                 description=_text(entry.get("pg_desc")),
-                ranks=whole if complete else None,
+                ranks=known if complete else None,
                 size=size if size is not None else (len(numbers) or None),
                 backend=_backend(entry.get("backend_config")),
             )
@@ -199,7 +185,7 @@ def _backend(config: Any) -> str | None:
 def _devices(properties: Any) -> dict[int, dict[str, Any]]:
     found = {}
     for entry in properties if isinstance(properties, list) else []:
-        number = as_int(entry.get("id")) if isinstance(entry, dict) else None
+        number = whole(entry.get("id")) if isinstance(entry, dict) else None
         if number is not None:
             found[number] = entry
     return found
@@ -214,7 +200,7 @@ def _find_rank(info: TraceInfo, distributed: dict[str, Any], path: Path) -> None
         ("the trace's metadata", as_object(info.fields.get("otherData")).get("rank")),
     ]
     for origin, value in candidates:
-        rank = as_int(value, _RANK_BITS)
+        rank = whole(value, MOST_RANKS - 1)
         if rank is not None and rank >= 0:
             info.rank, info.rank_from = rank, origin
             return

@@ -15,10 +15,11 @@ from advisor.ingest.readers._rows import insert
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.contents import Contents, Summary, most, processes
 from advisor.ingest.readers.kineto.damaged_head import NOTE as DAMAGED_HEAD
-from advisor.ingest.readers.kineto.metadata import ProcessGroup, TraceInfo, as_int, as_object
+from advisor.ingest.readers.kineto.metadata import ProcessGroup, TraceInfo, as_object
 from advisor.ingest.readers.kineto.overlap import why_not_one
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
+from advisor.vocabulary.numbers import whole
 
 _EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlier than any trace
 _MOST_NAMED = 8
@@ -232,8 +233,8 @@ def _write_rank(rank: int, entry: _Rank, threads: dict[str, str], context: ReadC
             and all(trace.complete for trace in entry.traces)
             and not any(trace.dropped for trace in entry.traces),
             info.base_time_ns is not None or absolute,
-            as_int(own.get("peak_memory_bytes")),
-            as_int(properties.get("totalGlobalMem")),
+            whole(own.get("peak_memory_bytes")),
+            whole(properties.get("totalGlobalMem")),
             json.dumps(metadata, default=str),
         ],
     )

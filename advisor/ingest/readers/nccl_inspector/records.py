@@ -8,17 +8,18 @@ lost, too.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, BinaryIO
 
 from advisor.ingest.readers.nccl_log.tables import algorithm_name, protocol_name
-from advisor.vocabulary.numbers import MOST_RANKS
+from advisor.vocabulary.numbers import MOST_RANKS, real, whole
 from advisor.vocabulary.operations import canonical_op
 
 MAX_LINE_BYTES = 1024 * 1024
 MAX_TIMED = 5_000_000
 MAX_SAMPLE = 8192
+_integer = partial(whole, most=(1 << 53) - 1)  # JSON's, and a thousand times as much fits
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Inspector:
             member = _member(item) or member
             if isinstance(stats := item.get("dump_stats"), dict):
                 for key in ("coll", "p2p"):
-                    lost = _int(stats.get(f"{key}_dropped_since_last_dump")) or 0
+                    lost = _integer(stats.get(f"{key}_dropped_since_last_dump")) or 0
                     _count(dropped, "overwritten before the Inspector dumped it", max(0, lost))
             if "coll_perf" not in item and "p2p_perf" not in item:
                 continue
@@ -167,8 +168,8 @@ def _member(item: dict[str, Any]) -> Member | None:
     header, metadata = item.get("header"), item.get("metadata")
     if not isinstance(header, dict) or not isinstance(metadata, dict):
         return None
-    rank, ranks = _int(header.get("rank")), _int(header.get("n_ranks"))
-    comm, pid = header.get("id"), _int(metadata.get("pid"))
+    rank, ranks = _integer(header.get("rank")), _integer(header.get("n_ranks"))
+    comm, pid = header.get("id"), _integer(metadata.get("pid"))
     if (
         rank is None
         or ranks is None
@@ -186,8 +187,8 @@ def _operation(item: dict[str, Any], member: Member) -> Operation | None:
     perf = item[f"{prefix}_perf"]
     if not isinstance(perf, dict):
         return None
-    name, size = perf.get(prefix), _int(perf.get(f"{prefix}_msg_size_bytes"))
-    time_us = _float(perf.get(f"{prefix}_exec_time_us"))
+    name, size = perf.get(prefix), _integer(perf.get(f"{prefix}_msg_size_bytes"))
+    time_us = real(perf.get(f"{prefix}_exec_time_us"), 1e15)
     op = canonical_op(name) if isinstance(name, str) else None
     if op is None or size is None or size < 0 or time_us is None or time_us < 0:
         return None
@@ -198,12 +199,12 @@ def _operation(item: dict[str, Any], member: Member) -> Operation | None:
         op,
         algorithm_name(algorithm) if algorithm is not None else None,
         protocol_name(protocol) if protocol is not None else None,
-        _int(perf.get(f"{prefix}_sn")),
+        _integer(perf.get(f"{prefix}_sn")),
         size,
         time_us,
-        _float(perf.get(f"{prefix}_algobw_gbs")),
-        _float(perf.get(f"{prefix}_busbw_gbs")),
-        _int(perf.get("p2p_peer")),
+        real(perf.get(f"{prefix}_algobw_gbs")),
+        real(perf.get(f"{prefix}_busbw_gbs")),
+        _integer(perf.get("p2p_peer")),
         start,
         end,
     )
@@ -217,11 +218,14 @@ def _times(trace: Any, prefix: str) -> tuple[int | None, int | None]:
     events = (
         [event for event in kernels if isinstance(event, dict)] if isinstance(kernels, list) else []
     )
-    starts = [t for event in events if (t := _int(event.get("kernel_start_ts")))]
-    stops = [t for event in events if (t := _int(event.get("kernel_stop_ts")))]
+    starts = [t for event in events if (t := _integer(event.get("kernel_start_ts")))]
+    stops = [t for event in events if (t := _integer(event.get("kernel_stop_ts")))]
     if starts and stops and max(stops) >= min(starts):
         return min(starts), max(stops)
-    start, stop = _int(trace.get(f"{prefix}_start_ts")), _int(trace.get(f"{prefix}_stop_ts"))
+    start, stop = (
+        _integer(trace.get(f"{prefix}_start_ts")),
+        _integer(trace.get(f"{prefix}_stop_ts")),
+    )
     return (start, stop) if start and stop and stop >= start else (None, None)
 
 
@@ -233,15 +237,3 @@ def _name(name: Any) -> str | None:
 def _count(dropped: dict[str, int], reason: str, count: int = 1) -> None:
     if count:
         dropped[reason] = dropped.get(reason, 0) + count
-
-
-def _int(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if abs(value) < 1 << 53 else None
-
-
-def _float(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e18:
-        return None
-    return float(value) if math.isfinite(value) else None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from advisor.ingest.readers.nccl_log.facts import CommLine, Connection, Fact, Parsed
 from advisor.ingest.readers.nccl_log.ofi import SIGN, nic_of_plugin, parse_ofi
+from advisor.vocabulary.numbers import real
 
 _INT = r"(-?\d{1,9})"
 _PAIR = re.compile(r"\b(\w+) (0x[0-9a-fA-F]{1,16}|-?[0-9a-fA-F]{1,16})\b")
@@ -197,19 +198,12 @@ def _timings(text: str) -> list[Parsed]:
     if match is None:
         return []
     phases = re.findall(r"\b(\w{1,40}) ([\d.]{1,20})", match[2])
-    value = {"total_s": _float(match[1])} | {f"{name}_s": _float(x) for name, x in phases}
+    value = {"total_s": real(match[1])} | {f"{name}_s": real(x) for name, x in phases}
     return [Fact("init-time", "init", value, "rank")]
 
 
 def _int(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"-?\d{1,9}", text) else None
-
-
-def _float(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 _PARSERS: tuple[tuple[str, Callable[[str], list[Parsed]]], ...] = (

@@ -12,6 +12,7 @@ from typing import Any
 
 from advisor.ingest.readers.nccl_log.facts import Choice, Fact, Parsed, TuningCell
 from advisor.ingest.readers.nccl_log.prefix import DAMAGED
+from advisor.vocabulary.numbers import real
 from advisor.vocabulary.operations import canonical_op
 
 # Numbering of NCCL_ALGO_* and NCCL_PROTO_* in src/include/nccl_common.h (2.21 to 2.23 print it).
@@ -62,7 +63,7 @@ def parse_choice(text: str) -> Choice | None:
         int(size),
         algorithm_name(algorithm),
         protocol_name(protocol),
-        _float(time_us),
+        real(time_us),
         int(high) - int(low) + 1 if low is not None else None,
     )
 
@@ -103,7 +104,7 @@ class Tuning:
         out: list[Parsed] = []
         for (algorithm, protocol), cell in zip(self._columns, cells, strict=False):
             if match := _CELL.match(cell):
-                latency, bandwidth = _float(match[1]), _float(match[2])
+                latency, bandwidth = real(match[1]), real(match[2])
                 if latency is not None and bandwidth is not None:
                     out.append(TuningCell(op, algorithm, protocol, latency, bandwidth))
         self.lost += max(len(self._columns), cells_of(text)) - len(out)
@@ -177,13 +178,6 @@ class Matrix:
         }
         op, self._op = self._op, None
         return [Fact("matrix", op, value, "run")]
-
-
-def _float(text: str | None) -> float | None:
-    try:
-        return float(text) if text is not None else None
-    except ValueError:
-        return None
 
 
 def _cells_at_end(text: str) -> str:

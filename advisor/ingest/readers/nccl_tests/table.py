@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
 from advisor.vocabulary.bandwidth import bus_factor
+from advisor.vocabulary.numbers import real
 
 # What an error may come to before nccl-tests counts the row as wrong: DeltaMaxValue of its
 # releases to 2021 (src/common.cu; half as in ROCm's), whose tables print the difference, no count.
@@ -85,8 +86,8 @@ class Table:
             if len(whole) < len(places):
                 harvest.drop("row cut", len(places) - len(whole))
             for in_place, values in zip(places, whole, strict=False):
-                time_us = _number(values.get("time") or values.get("cputime"))
-                algbw = _number(values.get("algbw"))
+                time_us = real(values.get("time") or values.get("cputime"))
+                algbw = real(values.get("algbw"))
                 if time_us is None and algbw is None:
                     continue  # N/A: this op has no such half, nothing was lost
                 harvest.measurements.append(
@@ -98,7 +99,7 @@ class Table:
                         in_place,
                         time_us,
                         algbw,
-                        _number(values.get("busbw")),
+                        real(values.get("busbw")),
                         _wrong(values, row.dtype),
                         number,
                         self.devices.listed_hosts,
@@ -117,8 +118,8 @@ class Table:
             (algbw, busbw)
             for row in self.rows
             for values in self._halves(row)
-            if (algbw := _number(values.get("algbw"))) is not None and algbw >= 1
-            if (busbw := _number(values.get("busbw"))) is not None and busbw > 0
+            if (algbw := real(values.get("algbw"))) is not None and algbw >= 1
+            if (busbw := real(values.get("busbw"))) is not None and busbw > 0
         ]
         if not pairs:
             return None
@@ -166,18 +167,10 @@ def half_columns(names: list[str]) -> list[str]:
 def _wrong(values: dict[str, str], dtype: str) -> int | None:
     if "#wrong" in values:
         return _count(values["#wrong"])
-    error = _number(values.get("error"))
+    error = real(values.get("error"))
     return None if error is None else int(error > _MOST_ERROR.get(dtype, 0.0))
 
 
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text) if text is not None else math.nan
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
 def _count(text: str | None) -> int | None:
-    value = _number(text)
+    value = real(text)
     return None if value is None else int(value)

@@ -67,7 +67,10 @@ def planned(setup: dict[str, Any], speed: Speed | None = None) -> Estimate:
         shape_of(setup["model"]),
         cluster,
         layout,
-        Settings(checkpointing=setup["recompute"] == "full"),
+        Settings(
+            checkpointing=setup["recompute"] == "full",
+            unfused_attention=setup["source"] in document()["unfused_attention"],
+        ),
         sequence=setup["sequence"],
         speed=speed or speed_of(cluster.device),
         peak_flops=peak,

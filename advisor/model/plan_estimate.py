@@ -83,6 +83,11 @@ class Estimate:
         return self.intra_traffic_bytes + self.inter_traffic_bytes
 
 
+# How often unfused attention reads or writes its 16-bit scores: forward 6 (product, softmax with
+# mask, dropout, product with the values), the same again in recomputation, backward 9.
+_SCORE_PASSES = 21
+
+
 def estimate(
     shape: TransformerShape,
     cluster: Cluster,
@@ -195,7 +200,11 @@ def _compute(
     seconds += attention * stage / (speed.attention * peak_flops)
     moved = speed.moved_bytes * shape.layers * stage * shape.hidden
     seconds += moved / (cluster.device.memory_gbps * 1e9)
-    return share * seconds * (RECOMPUTED if settings.checkpointing else 1)
+    seconds *= RECOMPUTED if settings.checkpointing else 1
+    if settings.unfused_attention:
+        scores = 2 * _SCORE_PASSES * shape.layers * stage * shape.heads * sequence
+        seconds += scores / (cluster.device.memory_gbps * 1e9)
+    return share * seconds
 
 
 def _optimizer(cluster: Cluster, settings: Settings, held: float) -> float:

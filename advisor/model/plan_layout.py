@@ -16,13 +16,17 @@ DATA_STRATEGIES: tuple[DataStrategy, ...] = ("ddp", "zero1", "fsdp2-zero2", "fsd
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user can change without changing the layout."""
+    """What a user can change without changing the layout.
+
+    `unfused_attention`: kernels from before FlashAttention, which write every score to memory.
+    """
 
     checkpointing: bool = False
     offload_optimizer: bool = False
     communication_bytes: int = 2
     precision: Precision = "mixed"
     flash_attention: bool = True
+    unfused_attention: bool = False
     bucket_bytes: int = 25 * 1024 * 1024
 
 

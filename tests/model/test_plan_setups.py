@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.plan_setups import document, fit, planned, rank_of_layout, within
+from benchmarks.plan_setups import among_first, document, fit, planned, within
 
 SETUPS = document()["setups"]
 HELD_OUT = [setup for setup in SETUPS if not setup["fit"]]
@@ -14,8 +14,16 @@ def test_every_row_names_its_source() -> None:
 
 
 def test_mfu_of_held_out_runs_is_within_15_percent_in_four_of_five() -> None:
-    assert len(HELD_OUT) >= 40
-    assert within(HELD_OUT) >= 0.8
+    assert len(HELD_OUT) >= 50
+    assert within(HELD_OUT) >= 0.9
+
+
+def test_attention_that_writes_its_scores_takes_their_time() -> None:
+    """Without it the runs of Megatron-LM before FlashAttention come out a fifth too fast."""
+    old = [s for s in HELD_OUT if s["source"] in document()["unfused_attention"]]
+    wide = [s["source"] for s in old if planned(s).mfu / s["mfu"] > 1.2]
+    assert len(old) >= 20
+    assert not wide
 
 
 def test_16_thousand_gpus_reach_what_was_published() -> None:
@@ -32,8 +40,7 @@ def test_what_ran_fits_but_for_few() -> None:
 
 
 def test_published_degrees_are_mostly_among_the_first_three() -> None:
-    ranks = [rank_of_layout(setup) for setup in HELD_OUT]
-    assert sum(rank is not None and rank <= 3 for rank in ranks) / len(ranks) >= 0.6
+    assert among_first(HELD_OUT) >= 0.6
 
 
 def test_the_numbers_are_those_of_the_fit() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from advisor.metrics.derive import derive
+from advisor.metrics.links.named import LIKELY
 from advisor.metrics.rings.nccl import ring_ends
 from tests.metrics.nccl_rings import Ask, Fabric, _ring, across, inside, recording, world
 from tests.metrics.support import store_of
@@ -110,3 +111,27 @@ def test_ends_of_a_ring_as_its_slices_pass_one_by_one(op: str, loops: int) -> No
     passes = 2 if op == "all_reduce" else 1
     length = size / 0.4 * passes * (count - 1) / count
     assert found == pytest.approx((ends - ends.max()) / length, abs=1e-9)
+
+
+def test_all_links_under_every_data_sheet_may_be_slow() -> None:
+    """A100 machines of the table give a GPU 1.2, 12.5 or 25 GB/s between hosts, none 5."""
+    fabric = Fabric(2, 4, nic=5.0)
+    (found,) = rows(fabric, hsdp(fabric), device="NVIDIA A100-SXM4-80GB")
+    assert (found["kind"], found["link"]) == ("candidates", "between")
+    assert 0.05 < found["healthy"] < LIKELY
+    low, _, high = found["share"]
+    assert low < 1 - 5.0 / 25.0 < high
+
+
+def test_a_slower_network_that_machines_do_have_is_no_slow_link() -> None:
+    fabric = Fabric(2, 8, nic=11.5 / 8)
+    found = rows(fabric, hsdp(fabric), device="NVIDIA A100-SXM4-80GB")
+    assert [row["kind"] for row in found] == ["network"]
+    assert found[0]["machines"]["a100-roce"] == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_switch_slows_several_hosts() -> None:
+    slow = dict.fromkeys(range(8), 0.4)
+    fabric = Fabric(4, 4, sends=slow, receives=slow)
+    (found,) = rows(fabric, ddp(fabric))
+    assert (found["kind"], found["near"]) == ("rail", list(range(8)))

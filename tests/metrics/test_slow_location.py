@@ -19,7 +19,12 @@ MB = 1_000_000
 
 def rows(fabric: Fabric, asks: list[Ask], **more: Any) -> list[dict[str, Any]]:
     """The links that are named, with their evidence."""
-    store = store_of(recording(fabric, asks, steps=6, **more))
+    traces = recording(fabric, asks, steps=6, **more)
+    store = store_of(traces)
+    for rank, trace in traces.items():
+        for device in trace["deviceProperties"]:
+            store.con.execute("UPDATE rank SET device_name = ? WHERE rank = ?",
+                              [device["name"], rank])  # fmt: skip
     derive(store)
     found = store.con.execute("SELECT kind, src, dst, host, evidence FROM link_excess").fetchall()
     names = ("kind", "src", "dst", "host")
@@ -134,4 +139,6 @@ def test_a_switch_slows_several_hosts() -> None:
     slow = dict.fromkeys(range(8), 0.4)
     fabric = Fabric(4, 4, sends=slow, receives=slow)
     (found,) = rows(fabric, ddp(fabric))
-    assert (found["kind"], found["near"]) == ("rail", list(range(8)))
+    kind, ranks, _, part = found["locations"][0]
+    assert (kind, ranks) == ("switch", list(range(8)))
+    assert part > 0.5

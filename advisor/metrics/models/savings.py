@@ -28,12 +28,16 @@ def saved_per_step(
     occupancy: Mapping[int, Occupancy],
     steps: Mapping[int, Steps],
 ) -> dict[int, float]:
-    """Step -> time saved (median over ranks), ns, in used steps.
+    """Step -> time saved, ns, in used steps: the median of the ranks that make such calls. The
+    others wait for them.
 
     ``shorter`` gives (rank, event_id) -> time the call takes off its exclusive time.
     """
     by_step: dict[int, list[float]] = {}
+    concerned = {rank for rank, _ in shorter}
     for rank, own in sorted(calls.items()):
+        if rank not in concerned:
+            continue
         numbers = [s.number for s in steps[rank].steps if s.used]
         saved = dict.fromkeys(numbers, 0.0)
         for step, value in _rank(rank, own, exclusive[rank], shorter, occupancy[rank], steps[rank]):

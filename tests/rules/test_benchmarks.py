@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 import advisor
@@ -71,6 +72,7 @@ def fired(folder: Path, tables: dict[str, dict[str, Any]]) -> dict[str, set[str]
     return rules
 
 
+@pytest.mark.slow
 def test_healthy_tables_raise_nothing_and_sick_ones_what_was_found(tmp_path: Path) -> None:
     plain = {table["id"]: table for table in TABLES if "hardware" not in table}
     named = [table for table in TABLES if "hardware" in table]

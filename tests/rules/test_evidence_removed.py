@@ -1,7 +1,5 @@
 """What a recording suffers on its way changes no finding, but by the evidence that it removes.
 
-pytestmark = pytest.mark.slow
-
 Real recordings, each with a known cause: files renamed and their events shuffled, a host's clock
 off, one event lost, one rank missing. A finding at warning or above stays with its rule, ranks and
 hosts; without a rank it may go, and nobody else is accused: a gain that is time in calls with the
@@ -22,6 +20,8 @@ from advisor.config.paths import shipped
 from advisor.engine import load_rule
 from advisor.findings import FindingsReport, Severity
 from tests.rules.test_real import report_of
+
+pytestmark = pytest.mark.slow
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 Blame = list[tuple[str, tuple[int, ...], tuple[str, ...]]]

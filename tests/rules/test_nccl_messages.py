@@ -164,6 +164,7 @@ def first_causes(folder: Path, logs: dict[str, str]) -> dict[str, tuple[str, str
     return first
 
 
+@pytest.mark.slow
 def test_whole_outputs_of_reported_jobs_name_their_cause_first(tmp_path: Path) -> None:
     """Those of nccl_logs.yaml, and each reported warning among what other ranks and torch print."""
     logs = {f"log-{number}": item["log"] for number, item in enumerate(LOGS)}

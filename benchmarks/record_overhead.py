@@ -7,7 +7,8 @@ Three processes train the same small DDP model (gloo): two as they are, one with
 does hits all three alike. Compared is the CPU time of a block with that of its neighbour in the
 same round: recorded over plain, and plain over plain, which is the noise. Given are the median over
 the rounds and its 95 % interval (bootstrap), before the recorded steps and after them. Beside it
-stands what the hook itself takes, timed alone: all that is run in a step before the recorded ones.
+stands what the hook itself takes, timed alone: all that is run in a step before the recorded ones;
+and what `advisor record --every N` takes at the end of N steps of rank 0, with 8 ranks' calls.
 """
 
 from __future__ import annotations
@@ -128,6 +129,40 @@ def hook_ns() -> float:
     return min(timed() for _ in range(7))
 
 
+def watch_ns(windows: int = 50, ranks: int = 8) -> tuple[float, float]:
+    """Wall time of the lines of ``--every``, ns: a step's, and a window's end on rank 0.
+
+    Torch's flight recorder is full (512 calls), the store is a real TCPStore.
+    """
+    os.environ["TORCH_FR_BUFFER_SIZE"] = "512"
+    import torch
+    import torch.distributed as dist
+
+    from advisor.profile.hook.lateness import Watch
+
+    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    tensor = torch.ones(1)
+    every = 10
+    watches = [Watch(Path(os.devnull).parent, every, store, r, ranks) for r in range(ranks)]
+    watches[0].say = lambda line: None
+    for watch in watches:
+        watch.step(0)
+    ends, steps, number = [], [], 0
+    for _ in range(windows):
+        for _ in range(every):
+            number += 1
+            for _ in range(60):
+                dist.all_reduce(tensor)
+            for watch in watches[1:]:
+                watch.step(number)
+            start = time.perf_counter_ns()
+            watches[0].step(number)
+            (ends if number % every == 0 else steps).append(time.perf_counter_ns() - start)
+    dist.destroy_process_group()
+    return median(steps), median(ends)
+
+
 def main() -> None:
     """Run the rounds and print one line per window."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -157,6 +192,10 @@ def main() -> None:
             print(f"{title} the recorded steps, {label}: {middle:+.2%} ({low:+.2%} to {high:+.2%})")
     hook = hook_ns()
     print(f"the hook alone: {hook:.0f} ns per step, {hook / step:.3%} of this step")
+    each, window = watch_ns()
+    print(
+        f"--every: {each / 1e3:.1f} us per step and {window / 1e6:.1f} ms at the end of N on rank 0"
+    )
 
 
 if __name__ == "__main__":

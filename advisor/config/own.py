@@ -83,6 +83,7 @@ class OwnAxis(Axis):
 
     SETTINGS = HookSettings
     devices: tuple[Literal["cpu", "cuda"], ...] = ()
+    advised_by: tuple[str, ...] = ()  # rules whose finding says to change it
 
 
 class OwnSpace(Space):

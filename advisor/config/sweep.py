@@ -74,6 +74,9 @@ class Axis(_Model):
         description="the setting changes numerics, batch or semantics, not only speed",
     )
     why: str = ""
+    expected_share: float = Field(
+        0.0, exclude=True, description="of the step, by a first diagnosis; not from a file"
+    )
 
     @field_validator("values")
     @classmethod

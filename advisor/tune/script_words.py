@@ -29,6 +29,7 @@ _COMM_HOOK = {
     "comm_hook=DDPCommunicationHookType.{upper})])",
     "lightning": "Trainer(strategy=DDPStrategy(ddp_comm_hook=" + _HOOK_FUNCTION + "))",
 }
+_ON_A_CPU = "; on a CPU also model._set_unshard_async_op(True)"
 _FSDP2 = {
     "reshard_after_forward": "fully_shard(module, reshard_after_forward={value})",
     "reduce_precision": (
@@ -36,11 +37,11 @@ _FSDP2 = {
     ),
     "prefetch_forward": (
         "for each unit, in the order in which they run: "
-        "unit.set_modules_to_forward_prefetch([the next {value}])"
+        "unit.set_modules_to_forward_prefetch([the next {value}])" + _ON_A_CPU
     ),
     "prefetch_backward": (
         "for each unit, in the reverse order: "
-        "unit.set_modules_to_backward_prefetch([the next {value}])"
+        "unit.set_modules_to_backward_prefetch([the next {value}])" + _ON_A_CPU
     ),
 }
 _FSDP1 = {

@@ -1,8 +1,8 @@
 """Which configuration to try next, given everything tried so far. A pure function of the results.
 
-Small grids are tried whole. Larger ones are searched in three stages: what the models of the
-traced baseline rank best, then one change at a time from the best so far, then a
-tree-structured Parzen estimator (Optuna) over the rest. Nothing is tried twice.
+Small grids are tried whole. Larger ones are searched in stages: what the diagnosis of the job
+advises, what the models of the traced baseline rank best, then one change at a time from the best
+so far, then a tree-structured Parzen estimator (Optuna) over the rest. Nothing is tried twice.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from advisor.tune.points import Key, Points, key_of
 GRID_SHARE = 0.2
 # Combinations that the predictions rank best and that are tried first, at least.
 _PREDICTED_FIRST = 2
+# A finding that expects less of the step is no reason to try its advice before the rest.
+_WORTH_A_TRIAL = 0.02
 # A change that is predicted to be slower than the best by more than this factor is not tried.
 _HOPELESS = 1.1
 
@@ -67,11 +69,27 @@ class Search:
         if len(tried) >= min(self.limit, len(self.points) - 1):
             return None
         done = {key_of(item.configuration) for item in tried} | {key_of(self.start)}
-        for stage in (self._predicted, self._one_change, self._estimated):
+        for stage in (self._advised, self._predicted, self._one_change, self._estimated):
             for candidate in stage(tried):
                 if key_of(candidate) not in done and self.points.holds(candidate):
                     return candidate
         return next((point for point in self.points if key_of(point) not in done), None)
+
+    def _advised(self, tried: Sequence[Tried]) -> list[Configuration]:
+        """Changes that a finding advises, what it expects most of first, from the best so far."""
+        best = self.best(tried)
+        axes = [
+            axis
+            for axis in self.axes
+            if axis.expected_share >= _WORTH_A_TRIAL
+            and axis.setting not in self.predictions.settings
+        ]
+        return [
+            heeded(self.axes, self.start, {**best, axis.setting: value})
+            for axis in sorted(axes, key=lambda axis: -axis.expected_share)
+            for value in values_of(axis, self.start)
+            if value != best[axis.setting]
+        ]
 
     def _predicted(self, tried: Sequence[Tried]) -> list[Configuration]:
         """The combinations of covered settings that are predicted best, the others as they are.

@@ -101,6 +101,7 @@ def prepare_own(
     Raises AdvisorError when nothing is left to vary.
     """
     axes, left_out = _axes(found, space)
+    axes = [axis.model_copy(update={"expected_share": _expected(axis, found)}) for axis in axes]
     start = {axis.setting: _present(axis.setting, found) for axis in axes}
     points = Points.of(axes, start)
     varied = [axis for axis in axes if points.varies(axis.setting)]
@@ -125,6 +126,12 @@ def prepare_own(
         timeout_s=timeout_s,
     )
     return sweep, left_out
+
+
+def _expected(axis: Axis, found: Survey) -> float:
+    """What the first diagnosis expects of an axis, share of the step."""
+    rules = axis.advised_by if isinstance(axis, OwnAxis) else ()
+    return max((found.findings.get(rule, 0.0) for rule in rules), default=0.0)
 
 
 def _axes(found: Survey, space: Path | None) -> tuple[list[Axis], list[str]]:

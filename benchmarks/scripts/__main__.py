@@ -1,7 +1,8 @@
 """Scripts as people write them, none with our recorder: the whole road, scored.
 
-    python -m benchmarks.scripts record --out DIR [--only ddp,nano/slow] [--repeat 1]
+    python -m benchmarks.scripts record --out DIR [--only ddp,nano/slow] [--again]
     python -m benchmarks.scripts score --out DIR [--only ...]
+    python -m benchmarks.scripts sweep --out DIR --only ddp/more-work [--budget 12] [--mbit 400]
 
 Each case runs twice: with its fault, and with the first fix applied (without the fault). Its steps
 are timed untraced, then some are recorded. With root every rank is a host of its own behind a
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -20,9 +22,10 @@ from advisor.errors import AdvisorError
 from benchmarks.lab.hosts import LinkShape, Network, unavailable
 from benchmarks.scripts.cases import Case, cases
 from benchmarks.scripts.judge import Judged, judge
-from benchmarks.scripts.record import record
+from benchmarks.scripts.record import launcher, record
 
 _RANKS = 2
+_ENDLESS = ["--steps", "100000"]  # a trial ends the script when it has its steps
 
 
 def record_all(chosen: list[Case], out: Path, *, again: bool) -> None:
@@ -49,6 +52,22 @@ def record_all(chosen: list[Case], out: Path, *, again: bool) -> None:
                 print(f"{case.id:32} {error}", flush=True)
                 continue
             print(f"{case.id:32} {steps[len(steps) // 2] / 1e6:8.1f} ms", flush=True)
+
+
+def sweep_all(chosen: list[Case], out: Path, *, budget: str, mbit: float | None) -> None:
+    """``advisor tune --sweep`` of each script; its own output tells the result."""
+    with Network(_RANKS) as network:
+        for case in {c.healthy.id: c.healthy for c in chosen}.values():
+            rate = case.script.link_mbit if mbit is None else mbit
+            for host in range(_RANKS):
+                network.shape(host, LinkShape(send_mbit=rate, receive_mbit=rate))
+            folder = out / case.id
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            namespaces = [network.namespace(host) for host in range(_RANKS)]
+            job = [*launcher(namespaces, _RANKS), *case.command(folder / "job"), *_ENDLESS]
+            tune = ["-m", "advisor", "tune", "--sweep", "-o", str(folder), "--budget", budget]
+            print(f"{case.id} at {rate:g} Mbit/s", flush=True)
+            subprocess.run([sys.executable, *tune, "--steps", "20", "--", *job], check=False)
 
 
 def score_all(chosen: list[Case], out: Path) -> list[Judged]:
@@ -108,15 +127,20 @@ def summary(found: list[Judged], chosen: list[Case]) -> dict[str, float]:
 def main() -> None:
     """As the header says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("action", choices=["record", "score"])
+    parser.add_argument("action", choices=["record", "score", "sweep"])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument(
         "--only", default="", help="ids that begin with one of these: ddp,nano/slow"
     )
     parser.add_argument("--again", action="store_true", help="record also what is there")
+    parser.add_argument("--budget", default="12", help="of a sweep: trials or time")
+    parser.add_argument("--mbit", type=float, help="of a sweep's links; else the case's own")
     parser.add_argument("--results", type=Path, help="write the table as JSON")
     options = parser.parse_args()
     chosen = list(cases(options.only))
+    if options.action == "sweep":
+        sweep_all(chosen, options.out, budget=options.budget, mbit=options.mbit)
+        return
     if options.action == "record":
         record_all(chosen, options.out, again=options.again)
         return

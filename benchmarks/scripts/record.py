@@ -21,10 +21,7 @@ def record(case: Case, folder: Path, namespaces: Sequence[str], *, ranks: int = 
     """Run ``case`` into ``folder``; ns of its timed steps, each of the slowest rank."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    launcher = ["-m", "benchmarks.scripts.launch", "--ranks", str(ranks)]
-    if namespaces:
-        launcher += ["--namespaces", ",".join(namespaces)]
-    command = [sys.executable, *launcher, "--", *case.command(folder)]
+    command = [*launcher(namespaces, ranks), *case.command(folder)]
     traced = 0 if case.script.records_itself else TRACED
     asked = Order(str(folder.resolve()), warmup=WARM_UP, steps=TIMED, traced=traced)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
@@ -33,6 +30,13 @@ def record(case: Case, folder: Path, namespaces: Sequence[str], *, ranks: int = 
     document = {"case": case.id, "step_ns": steps, "built": left[0]["built"]}
     (folder / "run.json").write_text(json.dumps(document), encoding="utf-8")
     return steps
+
+
+def launcher(namespaces: Sequence[str], ranks: int) -> list[str]:
+    """What stands before a script to start it as ``ranks`` ranks, each in its namespace."""
+    apart = ["--namespaces", ",".join(namespaces)] if namespaces else []
+    started = ["-m", "benchmarks.scripts.launch", "--ranks", str(ranks), *apart]
+    return [sys.executable, *started, "--"]
 
 
 def traces(case: Case, folder: Path) -> Path:

@@ -55,15 +55,16 @@ ordered AS (
     lag(op = 'barrier') OVER turn AS after_barrier
   FROM call WINDOW turn AS (PARTITION BY rank, step, process_group ORDER BY start_ns)),
 timed AS (
-  -- On a host's timeline Python between two of them is part of the step, and goes with them; what
-  -- runs beside other work (DDP's map of unused parameters) costs what is exposed of it.
+  -- On a host's timeline Python between two of them is part of the step, and goes with them. One
+  -- alone (DDP's map of unused parameters) is the replay's to judge.
   SELECT o.* REPLACE (CASE WHEN op = 'barrier' AND next_scalar THEN 'all_reduce' ELSE op END AS op),
     op = 'barrier' AS barrier,
     small AND (op = 'barrier' AND coalesce(next_scalar, false)
       OR op = 'all_reduce' AND coalesce(after_barrier, false)) AS logged,
     CASE WHEN k.timeline = 'host' THEN CASE WHEN small AND lead(small) OVER turn
         AND end_ns <= next_ns AND next_ns - asked_ns < {_BURST_NS}
-        THEN next_ns - asked_ns ELSE exposed_transfer_ns END END AS span_ns
+        THEN next_ns - asked_ns WHEN small AND lag(small) OVER turn THEN exposed_transfer_ns
+        ELSE 0 END END AS span_ns
   FROM ordered o JOIN rank k ON k.run = $1 AND k.rank = o.rank
   WINDOW turn AS (PARTITION BY o.rank, o.step, o.process_group ORDER BY o.start_ns)),
 gathered AS (

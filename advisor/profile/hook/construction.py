@@ -126,8 +126,15 @@ def after_first_step() -> None:
     A unit's gather is asked for while the one before it computes; in the backward pass the order
     is the reverse.
     """
+    import torch
+
     for _, handle in _sharded:
         handle.remove()
+    prefetches = any(wanted.get(f"prefetch_{setting}") for setting in ("forward", "backward"))
+    if prefetches and not torch.cuda.is_initialized():
+        # On a CPU a gather blocks its rank unless it is asked for asynchronously.
+        for unit, _ in _sharded:
+            unit._set_unshard_async_op(True)
     inner = _order_seen[1:]  # the root's own parameters are gathered first of all
     for setting, order in (("forward", inner), ("backward", inner[::-1])):
         depth = wanted.get(f"prefetch_{setting}")

@@ -13,7 +13,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -86,6 +86,7 @@ class Watch:
         self.every = every
         self.store = store
         self.rank, self.world = rank, world
+        self.say: Callable[[Lateness], None] = self._write
         self._ends_ns: list[int] = []
         self._before: int | None = None
 
@@ -106,15 +107,18 @@ class Watch:
         if before is None:
             return
         if self.rank == 0:
-            self._say(before)
+            self._compare(before)
         self.store.delete_key(f"late/{before - 1}/{self.rank}")
 
-    def _say(self, window: int) -> None:
+    def _compare(self, window: int) -> None:
         keys = [f"late/{window}/{rank}" for rank in range(self.world)]
         if not self.store.check(keys):
             return  # a rank is a whole window behind: the next line will show it
         found = [Window(**json.loads(text)) for text in self.store.multi_get(keys)]
         late = compare(found)
+        self.say(late)
+
+    def _write(self, late: Lateness) -> None:
         print(f"advisor: {late.line()}", file=sys.stderr, flush=True)
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / FILE_NAME).open("a", encoding="utf-8") as out:

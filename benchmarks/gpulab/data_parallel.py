@@ -113,7 +113,9 @@ def _backward(e: Emitter, formed: list[tuple[int, list[int]]], *, accumulate: bo
         out.begin("aten::copy_")
         out.copy("HtoD", count * 4)
         out.end()
+        out.begin("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad")
         events.append(e.collective("all_reduce", group, count, "int32"))
+        out.end()
     for event in events:
         e.wait(event, group)
     out.thread(MAIN)

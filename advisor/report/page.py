@@ -98,7 +98,8 @@ def _sections(
         is_sweep = first.is_sweep(report)
         about = summary.of_verdict(report)
         for run in runs:
-            culprit = about.ranks[0] if about and about.run == run and about.ranks else None
+            blamed = about.ranks if about is not None and about.run == run else []
+            culprit = blamed[0] if len(blamed) == 1 else None
             parts = [
                 steps.build(store, run, several=several, culprit=culprit),
                 whatif.build(store, run, several=several),

@@ -154,6 +154,7 @@ def make_report(*, name: str = "rank 2", ranks: int = 4, late_rank: int = 2) -> 
         savings_low_ns=19 * MS,
         savings_high_ns=21 * MS,
         savings_share=0.2,
+        claims={"wait": 15 * MS},
         confidence=Confidence.REPLAYED,
         assumes="the others stay as they are",
         evidence=Evidence(

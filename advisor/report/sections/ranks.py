@@ -27,8 +27,8 @@ _REASONS = {
 
 
 def is_about_ranks(finding: Finding | None) -> bool:
-    """Whether some ranks of the job, and not all, are what a finding names."""
-    return finding is not None and bool(finding.ranks) and not finding.links
+    """Whether who waits for whom is what a finding is about."""
+    return finding is not None and "wait" in finding.claims
 
 
 def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> Figure | None:

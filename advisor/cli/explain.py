@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli._complete import rule_names
-from advisor.engine.fragments import templates
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -56,6 +55,8 @@ def command(name: str, rule_dirs: tuple[Path, ...], show_sql: bool) -> None:
 
 def explain_rule(rule: Rule, *, show_sql: bool = False) -> str:
     """The page of one rule, as plain text of 80 columns."""
+    from advisor.engine.fragments import templates
+
     graded: str = rule.severity
     if rule.severity == "by-savings":
         graded = (

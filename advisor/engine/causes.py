@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from advisor.engine.claims import Ledger, covered
-from advisor.engine.rule import Rule
+from advisor.engine.rule import PAIRED_FLOOR, Rule
 from advisor.findings import SEVERITY_ORDER, Finding, Severity
 
 # A finding is an effect of what takes away this part of the time it claims.
@@ -112,7 +112,7 @@ def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> lis
         findings,
         key=lambda item: (
             SEVERITY_ORDER[item.severity],
-            (1 if is_option(item) else 0) if item.savings_ns else 2,
+            (1 if is_option(item) else 0) if _can_be_shown(item) else 2,
             -_sure_ns(item),
             -(item.savings_ns or 0),
             item.rule,
@@ -130,6 +130,12 @@ def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> lis
         if ties:
             ordered.insert(ties[0], ordered.pop(place))
     return ordered
+
+
+def _can_be_shown(finding: Finding) -> bool:
+    """Whether there is a gain that an A/B of practical length could tell from none."""
+    share = finding.savings_share
+    return bool(finding.savings_ns) and (share is None or share >= PAIRED_FLOOR)
 
 
 def _tie(one: Finding, other: Finding) -> bool:

@@ -19,7 +19,7 @@ from advisor.engine.missing import not_applicable, what_is_missing
 from advisor.engine.numbering import token
 from advisor.engine.possible import COLUMNS as SAVINGS
 from advisor.engine.possible import possible
-from advisor.engine.rule import Rule
+from advisor.engine.rule import PAIRED_FLOOR, Rule
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.engine.unread import as_far_as_read
 from advisor.engine.verdict.probability import probability_of
@@ -38,7 +38,6 @@ from advisor.vocabulary.words import duration, render, render_lines
 # Share of the median step from which a recoverable time is critical or a warning.
 CRITICAL_SHARE = 0.10
 WARNING_SHARE = 0.03
-PAIRED_FLOOR = 0.005
 # Of so much of the step the loss itself is worth a warning, whatever the noise leaves of its cause.
 LOST_SHARE = 0.2
 

@@ -20,6 +20,10 @@ Category = Literal[
 ]
 
 
+PAIRED_FLOOR = 0.005
+"""The least share of a step that an A/B of practical length resolves."""
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 

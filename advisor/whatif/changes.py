@@ -89,13 +89,14 @@ def with_service(program: Program, change: Callable[[int, Call], float]) -> Prog
     return program.with_items(program.items, calls)
 
 
-def without_lateness(program: Program, rank: int) -> Program:
+def without_lateness(program: Program, rank: int, *, alone: bool = False) -> Program:
     """The step as if ``rank`` worked no longer than its peers between their common calls.
 
     The work before each issue and wait of ``rank`` is compared with the median of the ranks that
     have the same call at the same place. Where it takes longer it becomes shorter, by no more in
     all than it takes longer in all: a call that is asked for late has more work before it and less
-    behind.
+    behind. That it begins late is what it took longer in the step before, and counts there, unless
+    this step is ``alone``.
     """
     mine = _segments(program.items[rank])
     others = [_segments(items) for r, items in program.items.items() if r != rank]
@@ -109,8 +110,11 @@ def without_lateness(program: Program, rank: int) -> Program:
     lengths = {key: mine[key] - share * max(0.0, ns) for key, ns in longer.items()}
     items = dict(program.items)
     items[rank] = _with_segments(program.items[rank], lengths)
-    # That it begins late is what it took longer in the step before, and counts there.
-    return replace(program, items=items)
+    start_ns = dict(program.start_ns)
+    if alone and others:
+        usual = float(np.median([start for r, start in start_ns.items() if r != rank]))
+        start_ns[rank] = min(start_ns[rank], usual)
+    return replace(program, items=items, start_ns=start_ns)
 
 
 def _segments(items: list[Item]) -> dict[tuple[str, int], float]:

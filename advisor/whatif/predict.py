@@ -207,9 +207,10 @@ def predict_bucket_cap(
 
 def predict_without_lateness(programs: Sequence[Program], rank: int) -> Prediction | None:
     """The step if ``rank`` took no longer than its peers between common calls."""
+    alone = len(programs) == 1
     return predict(
         programs,
-        lambda p: without_lateness(p, rank) if rank in p.items else None,
+        lambda p: without_lateness(p, rank, alone=alone) if rank in p.items else None,
         comes_and_goes=True,
     )
 

@@ -125,12 +125,14 @@ def reason_of(
 
 def _asked_late(rank: int, item: Arrivals, rows: Int64s, line: Timeline) -> NDArray[np.bool_]:
     """Whether each call began as soon as it was launched: the host was what it waited for."""
+    if not line.on_device:
+        return np.zeros(len(rows), dtype=bool)
     calls = [item.columns[row][rank] for row in rows.tolist()]
     asked = np.array([c.start if c.enqueue is None else c.enqueue for c in calls], dtype=np.int64)
     begun = np.array([c.start for c in calls], dtype=np.int64)
     # What was not launched as far as is known began when it did for reasons unknown.
     early: NDArray[np.bool_] = (asked < begun) & (begun - asked <= line.launch_delay_ns)
-    return early if line.on_device else np.zeros(len(calls), dtype=bool)
+    return early
 
 
 def _of_compute(found: Compared, needed: float, more_operators: bool, on_device: bool) -> str:

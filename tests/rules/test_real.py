@@ -70,7 +70,8 @@ def test_dlrm_blames_the_late_rank_once(dlrm: FindingsReport) -> None:
     top = dlrm.findings[0]
     assert (top.rule, top.ranks) == ("straggler-rank", [7])
     assert (top.evidence.facts["times_last"], top.evidence.facts["calls"]) == (5, 8)
-    assert any(label.startswith("exposed-communication") for label in top.merged)
+    # Most of that waiting stays without its delay: where time goes remains a line of its own.
+    assert top.merged == []
     assert dlrm.verdict.reason == "one-step"
 
 
@@ -81,8 +82,8 @@ def test_dlrm_says_proves_and_claims_the_same_gain(dlrm: FindingsReport) -> None
     waiting_ns = top.evidence.facts["waiting_ns"]
     assert 2 * top.savings_ns < waiting_ns
     claimed = duration(top.savings_ns)
-    assert f"only {claimed} shorter" in top.message
-    assert f"`step ms` must fall by about {claimed}" in top.verify
+    assert claimed in top.message
+    assert claimed in top.verify
     assert duration(waiting_ns) not in top.verify
 
 

@@ -28,6 +28,8 @@ from typing import Any
 MOST_EXPONENT = 1.2
 _LEAST_S = 0.15
 """More than the smallest run: less than that is noise."""
+_LEAST_MIB = 32.0
+"""The same of memory; a child also counts what its parent held when it was forked."""
 _BASE_US = 1_000_000_000_000_000
 _KILL_S = 120
 
@@ -339,7 +341,7 @@ def main() -> int:
     for name in arguments.series or SERIES:
         runs = runs_of(SERIES[name], arguments.limit, arguments.doublings)
         of_time = exponent(runs, lambda run: run.cpu_s, _LEAST_S)
-        of_memory = exponent(runs, lambda run: run.mib, 8.0)
+        of_memory = exponent(runs, lambda run: run.mib, _LEAST_MIB)
         worst = max(worst, of_time or 0.0, of_memory or 0.0)
         last = runs[-1]
         shown = ["flat" if value is None else f"{value:.2f}" for value in (of_time, of_memory)]

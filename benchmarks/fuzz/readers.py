@@ -1,0 +1,206 @@
+"""Parses many damaged files in memory, by the parsers alone: no internal error, no hang.
+
+    python -m benchmarks.fuzz.readers --inputs 1000000 --seed 1 [--format nccl_log]
+
+Half of the inputs are sound documents with values at the edges of their types, half are their
+bytes, cut, spliced and garbled. What benchmarks.fuzz.edges diagnoses at two a second passes here at
+thousands a second, as far as the parsers go: what becomes of it in the store is not looked at.
+Each batch runs in a process of bounded memory. Prints inputs and rate by format, and the failures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import multiprocessing
+import pickle
+import random
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from advisor.errors import AdvisorError
+from advisor.ingest.readers import flight_recorder as flight
+from advisor.ingest.readers.flight_recorder.dump import parse_dump
+from advisor.ingest.readers.flight_recorder.unpickle import unpickle
+from advisor.ingest.readers.nccl_inspector.records import Inspector
+from advisor.ingest.readers.nccl_log.collect import Log
+from advisor.ingest.readers.nccl_tests.report import parse_report
+from advisor.ingest.readers.nccl_tests.text import TableParser
+from benchmarks.fuzz import documents
+from benchmarks.fuzz.edges import mutated
+
+MEMORY_BYTES = 2 << 30
+HANG_S = 20.0
+_BATCH = 2_000
+_TOKENS = (
+    *(b'"', b"{", b"}", b"[", b"]", b",", b":", b"\\", b"\n", b"\r", b"\x00", b"\xff", b"NaN"),
+    *(b" ", b"\t", b"-", b"0x", b"1e999", b"9" * 25, b"->", b"[0]", b"/", b"#", b"\x80\x04"),
+    *(b"NCCL INFO", b"\xc2\xb2", b"\xed\xa0\x80"),
+)
+
+
+def _pickled(document: Any) -> bytes:
+    return pickle.dumps(document, protocol=2)
+
+
+def _json(document: Any) -> bytes:
+    return json.dumps(document).encode(errors="surrogatepass")
+
+
+def _json_lines(document: Any) -> bytes:
+    return b"".join(_json(item) + b"\n" for item in document)
+
+
+def _lines(form: str) -> Callable[[Any], bytes]:
+    def write(document: Any) -> bytes:
+        rows = "\n".join(" ".join(str(value) for value in row) for row in document["rows"])
+        return form.format(rows=rows, head=document["head"]).encode(errors="surrogatepass")
+
+    return write
+
+
+def _read_pickle(data: bytes) -> None:
+    parse_dump(unpickle(data, where="x")[0])
+
+
+def _read_dump(data: bytes) -> None:
+    parse_dump(flight._from_json(data.decode("utf-8-sig", errors="replace"))[0])
+
+
+def _read_inspector(data: bytes) -> None:
+    Inspector().read(io.BytesIO(data))
+
+
+def _read_report(data: bytes) -> None:
+    parse_report(data.decode(errors="replace"))
+
+
+def _read_table(data: bytes) -> None:
+    parser = TableParser()
+    for line in data.decode(errors="replace").splitlines():
+        parser.feed(line)
+    parser.finish()
+
+
+def _read_log(data: bytes) -> None:
+    log = Log()
+    for number, line in enumerate(data.decode(errors="replace").splitlines()):
+        log.feed(line, ("x.log", number))
+    log.finish()
+
+
+Format = tuple[Callable[[], Any], Callable[[Any], bytes], Callable[[bytes], None]]
+FORMATS: dict[str, Format] = {
+    "flight_recorder": (documents.flight_recorder, _pickled, _read_pickle),
+    "flight_recorder_json": (documents.flight_recorder, _json, _read_dump),
+    "nccl_inspector": (documents.inspector, _json_lines, _read_inspector),
+    "nccl_tests": (documents.nccl_tests, _json, _read_report),
+    "nccl_tests_text": (documents.nccl_tests_text, _lines(documents._TESTS_FORM), _read_table),
+    "nccl_log": (documents.nccl_log, _lines(documents._LOG_FORM), _read_log),
+}
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """A copy with one to three places cut, spliced or garbled."""
+    for _ in range(rng.randint(1, 3)):
+        at, kind = rng.randrange(len(data) + 1), rng.randrange(5)
+        if kind == 0:
+            data = data[:at]
+        elif kind == 1:
+            data = data[:at] + rng.choice(_TOKENS) + data[at + rng.randrange(3) :]
+        elif kind == 2:
+            data = data[:at] + data[at + rng.randrange(1, 40) :]
+        elif kind == 3:
+            data = data[:at] + rng.randbytes(rng.randrange(1, 6)) + data[at + 4 :]
+        else:
+            start = rng.randrange(len(data) + 1)
+            data = data[:at] + data[start : start + rng.randrange(80)] + data[at:]
+    return data
+
+
+def made(name: str, seed: int, number: int) -> bytes | None:
+    """Input ``number`` of a format; None where the changed values cannot be written."""
+    rng = random.Random(f"{name}/{seed}/{number}")
+    document, write, _ = FORMATS[name]
+    if number % 2:
+        return damaged(write(document()), rng)
+    try:
+        return write(mutated(document(), rng))
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
+        return None
+
+
+def _work(name: str, seed: int, numbers: range, found: Any) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (3 * MEMORY_BYTES, 3 * MEMORY_BYTES))
+    signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+    for number in numbers:
+        data = made(name, seed, number)
+        if data is None:
+            continue
+        signal.setitimer(signal.ITIMER_VIRTUAL, HANG_S)
+        try:
+            FORMATS[name][2](data)
+        except AdvisorError:
+            pass
+        except BaseException:  # noqa: BLE001 - whatever it is, it is the finding
+            found.put((number, traceback.format_exc()))
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if peak > MEMORY_BYTES:
+        found.put((numbers.start, f"memory: {peak / 2**30:.1f} GiB in this batch"))
+
+
+def fuzz(name: str, seed: int, inputs: int) -> list[tuple[int, str]]:
+    """All failures as (number, traceback); a batch that hangs is killed and is one."""
+    context = multiprocessing.get_context("fork")
+    failures: list[tuple[int, str]] = []
+    for start in range(0, inputs, _BATCH):
+        found = context.SimpleQueue()
+        numbers = range(start, min(inputs, start + _BATCH))
+        process = context.Process(target=_work, args=(name, seed, numbers, found))
+        process.start()
+        process.join()
+        if process.exitcode:
+            failures.append((start, f"the batch ended with {process.exitcode}"))
+        while not found.empty():
+            failures.append(found.get())
+    return failures
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inputs", type=int, default=60_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--format", choices=sorted(FORMATS), action="append")
+    arguments = parser.parse_args()
+    names = arguments.format or sorted(FORMATS)
+    share = max(1, arguments.inputs // len(names))
+    bad = 0
+    for name in names:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        begun = time.perf_counter()
+        failures = fuzz(name, arguments.seed, share)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        seconds = time.perf_counter() - begun
+        print(
+            f"{name}: {share:,} inputs, {share / max(used, 1e-3):,.0f} a CPU second, "
+            f"{seconds:.0f} s, {len(failures)} failures",
+            flush=True,
+        )
+        bad += len(failures)
+        for kind in {text.strip().splitlines()[-1][:160] for _, text in failures}:
+            ones = [one for one in failures if one[1].strip().splitlines()[-1][:160] == kind]
+            print(f"  {len(ones)} x {kind}: --seed {arguments.seed}, number {ones[0][0]}")
+            print("    " + "\n    ".join(ones[0][1].strip().splitlines()[-7:]))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -157,7 +157,7 @@ VERDICTS = {
     "no-complete-step": "No complete step was recorded.",
     "benchmark": "{{ op }} reaches {{ best_gbps | num }} GB/s bus bandwidth"
     "{% if ranks %} on {{ ranks }} ranks{% endif %}. What a training step loses needs a trace.",
-    "no-work": "None of the {{ '%d' | format(events) }} events of {{ ranks }} "
+    "no-work": "None of the {{ events | whole }} events of {{ ranks }} "
     "rank{{ 's' if ranks != 1 }} is an operator, a kernel or a collective.",
     "no-trace": "Logs and dumps show "
     "{% if findings %}{{ findings }} thing{{ 's' if findings != 1 }} to check, nothing urgent"

@@ -164,6 +164,7 @@ def _environment() -> BoundedTemplates:
         lower_first=lower_first,
         size=size,
         num=significant,
+        whole="{:,}".format,
         pct=percent,
         ranks=ranks_text,
         named_ranks=named_ranks,

@@ -10,8 +10,10 @@ import pytest
 from advisor.engine import diagnose
 from advisor.errors import AdvisorError
 from advisor.findings import FindingsReport, OutcomeKind, Severity
+from advisor.metrics.models.bench_curves import curve_rows
 from advisor.store import Store
-from tests.engine.helpers import store_of, write_rule
+from advisor.store.columns import insert_rows
+from tests.engine.helpers import RUN, store_of, write_rule
 
 EXPOSED = {
     "step_breakdown": [
@@ -109,12 +111,16 @@ def test_a_benchmark_alone_is_told_by_its_numbers() -> None:
             ("all_reduce", 8_000_000_000, 60_000.0, 232.0),
         ]
     ]
-    verdict = report_of(ranks=0, tables={"bench": rows}).verdict
+    store = store_of(ranks=0, tables={"bench": rows})
+    insert_rows(store.con, "bench_curve", curve_rows(store.con, RUN))
+    verdict = diagnose(store).verdict
     assert (verdict.cause, verdict.reason) == ("benchmark", "benchmark")
     assert (verdict.values["op"], verdict.values["best_gbps"]) == ("all_reduce", 232.0)
     assert (verdict.values["ranks"], verdict.values["smallest_ns"]) == (8, 34_500)
     rows[0]["wrong"] = 3
-    verdict = report_of(ranks=0, tables={"bench": rows}).verdict
+    store = store_of(ranks=0, tables={"bench": rows})
+    insert_rows(store.con, "bench_curve", curve_rows(store.con, RUN))
+    verdict = diagnose(store).verdict
     assert verdict.values["wrong"] == ["all_gather"]
 
 

@@ -59,7 +59,7 @@ def test_a_gain_under_the_noise_is_probable_only(tmp_path: Path) -> None:
     assert (verdict.kind, verdict.cause) == ("probable", "mine")
     assert verdict.savings_ns == 4_000_000
     assert verdict.values["probability"] < 0.9
-    assert verdict.next_steps == ["do it", "prove it: look again"]
+    assert verdict.next_steps == ["do it", "Prove it: look again"]
 
 
 @pytest.mark.parametrize("apart", [0, 2_000_000])
@@ -73,7 +73,7 @@ def test_an_option_that_may_give_nothing_is_no_cause(tmp_path: Path, apart: int)
     assert (verdict.kind, verdict.reason) == ("lossy", "exposed"), "12 % of the step is exposed"
     assert verdict.savings_ns is None
     assert verdict.values["option_ns"] == 6_000_000
-    assert verdict.next_steps == ["to try, for up to 6 ms per step: do it"]
+    assert verdict.next_steps == ["Worth a try, up to 6 ms per step. do it"]
 
 
 def test_less_than_a_percent_is_not_offered(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ ORDER BY op <> 'all_reduce', op, best_gbps DESC, source
 _POINTS = """
 SELECT bytes, max(busbw_gbps) AS busbw, min(time_us) AS time_us FROM bench
 WHERE op = $op AND source IS NOT DISTINCT FROM $source AND tool = $tool AND src IS NULL
-  AND busbw_gbps > 0 AND bytes > 0 GROUP BY bytes ORDER BY bytes
+  AND busbw_gbps IS NOT NULL AND time_us > 0 AND bytes > 0 GROUP BY bytes ORDER BY bytes
 """
 _FITS = """
 SELECT op, alpha_ns, beta_ns_per_byte, n_star_bytes FROM alpha_beta

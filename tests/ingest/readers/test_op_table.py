@@ -247,13 +247,15 @@ def test_the_labelled_stage_is_named_and_its_cost_is_theirs(
     by_stage = truth["blocking_decompose_by_stage"]
     assert max(by_stage, key=by_stage.get) == "3"
     urgent = [finding for finding in report.findings if finding.severity != "info"]
-    assert [finding.rule for finding in urgent] == ["imbalanced-pipeline-stages"]
-    assert urgent[0].ranks == [6, 7]
+    # Four micro-batches over four stages idle three slots of seven by design: not their question.
+    assert {finding.rule for finding in urgent} == {"imbalanced-pipeline-stages", "pipeline-bubble"}
+    (uneven,) = [finding for finding in urgent if finding.rule == "imbalanced-pipeline-stages"]
+    assert uneven.ranks == [6, 7]
     gain_s = statistics.mean(truth["step_t_nodelay"].values()) - statistics.mean(
         truth["step_t_noblk"].values()
     )
-    assert urgent[0].savings_low_ns is not None and urgent[0].savings_high_ns is not None
-    assert urgent[0].savings_low_ns < gain_s * 1e9 < urgent[0].savings_high_ns
+    assert uneven.savings_low_ns is not None and uneven.savings_high_ns is not None
+    assert uneven.savings_low_ns < gain_s * 1e9 < uneven.savings_high_ns
 
 
 def test_a_step_that_lost_rows_is_no_step_of_its_rank_and_copies_count_once(

@@ -142,7 +142,7 @@ class Run:
         from html import escape
 
         from advisor.report import summary
-        from advisor.report.commands import inline_code
+        from advisor.report.commands import step_code
 
         def cells(tag: str, values: Sequence[object]) -> str:
             inside = "".join(
@@ -152,7 +152,7 @@ class Run:
 
         verdict, findings = self.report.verdict, self.report.findings
         todo = [summary.to_paste(step, self.report) for step in verdict.next_steps]
-        steps = "".join(f"<li>{inline_code(step)}</li>" for step in todo)
+        steps = "".join(f"<li>{step_code(step)}</li>" for step in todo)
         # Ranks and groups of several recordings have the same names.
         several = len(self.report.runs) > 1
         rows = [

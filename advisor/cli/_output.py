@@ -25,6 +25,7 @@ _DEFAULT_NAMES = {
     "chat": "chat.txt",
     "text": "report.txt",
 }
+_BY_ENDING = {".html": "html", ".htm": "html", ".json": "json", ".xml": "junit", ".md": "markdown"}
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Output:
 
 
 def plan_outputs(
-    formats: str,
+    formats: str | None,
     output: str | None,
     *,
     force: bool,
@@ -64,11 +65,15 @@ def plan_outputs(
     """Turn ``--format a,b -o WHERE`` into outputs; refuse unknown formats and existing files.
 
     One format goes to ``output`` (a file, or into a folder that exists or is written with a final
-    slash), or to standard output (html: report.html). Text beside others stays on standard output;
+    slash), or to standard output (html: report.html). Without ``formats`` the ending of ``output``
+    says which it is, else it is text. Text beside others stays on standard output;
     with one other format ``output`` is that one's file, with several it is a folder. ``file_names``
     are the formats and what their files are called; with ``text_in_folder`` text is one as well.
     None of ``inputs`` is ever written over, and with ``force`` only what advisor wrote.
     """
+    if formats is None:
+        by_ending = _BY_ENDING.get(Path(output or "").suffix.lower(), "text")
+        formats = by_ending if by_ending in file_names else "text"
     names = list(dict.fromkeys(name.strip() for name in formats.split(",") if name.strip()))
     for name in names:
         if name not in file_names:

@@ -29,7 +29,7 @@ _FILES = {"text": "comparison.txt", "json": "comparison.json", "html": "comparis
     epilog="Example:  advisor compare runs/single runs/ddp runs/fsdp2 --fail-if 'step_time>3%'"
 )
 @click.argument("runs", nargs=-1, required=True, metavar="BASE RUN...", type=click.Path())
-@click.option("--format", "formats", default="text", show_default=True, help="text, json, html.")
+@click.option("--format", "formats", help="text, json, html.  [default: by -o, else text]")
 @click.option("-o", "--output", type=click.Path(), help="File; a folder for several formats.")
 @click.option(
     "--fail-if",
@@ -49,7 +49,7 @@ _FILES = {"text": "comparison.txt", "json": "comparison.json", "html": "comparis
 @click.option("--force", is_flag=True, help="Replace existing output files.")
 def command(
     runs: tuple[str, ...],
-    formats: str,
+    formats: str | None,
     output: str | None,
     gates: tuple[str, ...],
     peak_tflops: float | None,

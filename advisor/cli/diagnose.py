@@ -49,9 +49,8 @@ def _check_interval(ctx: click.Context, param: click.Parameter, value: float) ->
 @click.option(
     "--format",
     "formats",
-    default="text",
-    show_default=True,
-    help="text, html, json, junit, github, markdown, chat; several with commas.",
+    help="text, html, json, junit, github, markdown, chat; several with commas.  "
+    "[default: by -o, else text]",
 )
 @click.option("-o", "--output", type=click.Path(), help="File; a folder for several formats.")
 @click.option("--store", type=click.Path(path_type=Path), help="Keep the tables in this file.")
@@ -85,7 +84,7 @@ def command(
     nccl_log: tuple[str, ...],
     nsys: tuple[str, ...],
     hardware: str | None,
-    formats: str,
+    formats: str | None,
     output: str | None,
     store: Path | None,
     fail_on: str,

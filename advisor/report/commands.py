@@ -7,8 +7,10 @@ import re
 from markupsafe import Markup, escape
 
 from advisor.report.clean import printable
+from advisor.report.numbers import bound
 
 _CODE = Markup("<code>{}</code>")
+_LINES = Markup('<code class="lines{}">{}</code>')
 # One of our commands inside a sentence: its arguments are flags, numbers, paths and CAPITALS.
 _FLAG = r"--?[a-z][\w-]*(?:[ =](?=\S*[^a-z\s;:.])[^\s;:]*[^\s;:,.])?"
 _PATH = r"[^\s,;:]*[./*=](?=\S)[^\s,;:]*|[\w.-]+/(?=\s|$)"
@@ -34,6 +36,13 @@ _COMMAND = re.compile(
     r"|[a-z_][\w.]*=\S+$"
     r"|[A-Za-z_][\w.]*\(.*\)$"
 )
+
+
+def step_code(text: str, *, copy: bool = False) -> Markup:
+    """A step of advice: its first line in words, those below it code (``copy``: to be copied)."""
+    words, _, code = text.partition("\n")
+    below = _LINES.format(" copy" if copy else "", printable(code)) if code else ""
+    return inline_code(bound(words)) + below
 
 
 def inline_code(text: str) -> Markup:

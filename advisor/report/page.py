@@ -17,7 +17,7 @@ from advisor.metrics.models.speeds import Speeds, speeds
 from advisor.report import first, numbers, summary
 from advisor.report.charts import draw
 from advisor.report.clean import printable
-from advisor.report.commands import inline_code, is_command
+from advisor.report.commands import inline_code, is_command, step_code
 from advisor.report.labels import Labels
 from advisor.report.options import Options
 from advisor.report.sections import (
@@ -161,6 +161,7 @@ def _environment() -> Environment:
     environment.filters["px"] = _pixels
     environment.filters["bound"] = numbers.bound
     environment.filters["inline_code"] = inline_code
+    environment.filters["step_code"] = step_code
     environment.tests["command"] = is_command
     return environment
 

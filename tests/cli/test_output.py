@@ -12,7 +12,7 @@ from advisor.cli._output import plan_outputs, use_color
 from advisor.errors import AdvisorError
 
 
-def planned(formats: str, output: str | None) -> dict[str, str | None]:
+def planned(formats: str | None, output: str | None) -> dict[str, str | None]:
     outputs = plan_outputs(formats, output, force=False)
     return {item.format: item.path and str(item.path) for item in outputs}
 
@@ -23,6 +23,12 @@ def planned(formats: str, output: str | None) -> dict[str, str | None]:
         ("text", None, {"text": None}),
         ("text", "a.txt", {"text": "a.txt"}),
         ("json", None, {"json": None}),
+        (None, None, {"text": None}),
+        (None, "x.html", {"html": "x.html"}),
+        (None, "x.JSON", {"json": "x.JSON"}),
+        (None, "junit.xml", {"junit": "junit.xml"}),
+        (None, "x.log", {"text": "x.log"}),
+        (None, "new/", {"text": "new/report.txt"}),
         ("html", None, {"html": "report.html"}),
         ("html", "x.html", {"html": "x.html"}),
         ("html", "new/", {"html": "new/report.html"}),
@@ -37,7 +43,7 @@ def planned(formats: str, output: str | None) -> dict[str, str | None]:
     ],
 )  # fmt: skip
 def test_each_format_has_its_place(
-    formats: str,
+    formats: str | None,
     output: str | None,
     expected: dict[str, str | None],
     tmp_path: Path,

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.findings import FindingsReport
 from advisor.report import render
-from advisor.report.commands import inline_code, is_command
+from advisor.report.commands import inline_code, is_command, step_code
 from tests.report.support import make_report
 
 
@@ -76,3 +76,11 @@ def test_code_inside_a_sentence_is_set_as_code(said: str, code: str) -> None:
 def test_a_bracket_behind_a_word_makes_no_code() -> None:
     said = "record more step(s) on the rank(s) that wait (ibstat, ethtool)"
     assert "<code>" not in inline_code(said)
+
+
+def test_below_the_words_of_a_step_stands_code_as_it_is_to_be_typed() -> None:
+    step = "Send 16 MB:\nfrom a import b\nb(25, x=1)  # <all>"
+    code = "from a import b\nb(25, x=1)  # &lt;all&gt;"
+    assert step_code(step) == f'Send 16\u00a0MB:<code class="lines">{code}</code>'
+    page = render(report_with(step), None, "html")
+    assert f'<code class="lines copy">{code}</code>' in page

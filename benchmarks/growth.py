@@ -5,8 +5,8 @@
 Each series doubles one quantity, up to ten times or until one run takes more than the limit of CPU
 seconds. A run reads, diagnoses and writes the HTML report in a process of its own. Printed are the
 CPU seconds and megabytes of the largest run and the exponents of growth: 1 is linear. An exponent
-is the slope over the last three runs, on logarithmic axes, after the cost of the smallest run is
-taken off. 1 where any exponent of time is above 1.2.
+is the slope over the last three runs, on logarithmic axes, of what they have and cost more than
+the largest that costs as good as nothing more than the smallest. 1 where any exponent is above 1.2.
 """
 
 from __future__ import annotations
@@ -312,9 +312,11 @@ def runs_of(series: Series, limit_s: float, doublings: int) -> list[Run]:
 
 
 def exponent(runs: list[Run], value: Callable[[Run], float], least: float) -> float | None:
-    """The slope over the last three runs that are above the smallest; None: it does not grow."""
-    base = min(value(run) for run in runs)
-    grown = [(run.n, value(run) - base) for run in runs if value(run) - base > least][-3:]
+    """The slope over the last three runs that cost more than the first; None: it does not grow."""
+    smallest = min(value(run) for run in runs)
+    flat = [run for run in runs if value(run) - smallest <= least][-1]
+    grown = [(run.n - flat.n, value(run) - value(flat)) for run in runs[runs.index(flat) + 1 :]]
+    grown = [one for one in grown if one[1] > 0][-3:]
     if len(grown) < 2:
         return None
     (one, low), (other, high) = grown[0], grown[-1]

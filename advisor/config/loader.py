@@ -49,15 +49,17 @@ def _text(path: Path) -> str:
 
 def _with_lines(path: Path, text: str) -> Any:
     from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.error import MarkedYAMLError
 
     try:
-        return YAML(typ="rt").load(text)
+        document = YAML(typ="rt").load(text)
+        plain(document)  # what is too much to write out is refused here
+        return document
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         raise AdvisorError(f"not valid YAML: {error.problem}", where=f"{path}:{line}") from error
-    except YAMLError as error:
+    except Exception as error:  # hostile text makes the loader raise anything
         raise AdvisorError(f"not valid YAML: {error}", where=str(path)) from error
 
 
@@ -85,7 +87,10 @@ def validate(document: Any, model: type[M], *, source: str, node: Any = None) ->
     except ValidationError as error:
         lines = []
         for problem in error.errors():
-            location = [part for part in problem["loc"] if not _is_union_tag(part)]
+            *outer, last = problem["loc"] or ("document",)
+            location = [part for part in outer if not _is_union_tag(part)]
+            if problem["type"] == "extra_forbidden" or not _is_union_tag(last):
+                location.append(last)
             line = line_of(node if node is not None else document, location)
             lines.append((line, f"{source}:{line}: {_describe(problem, location, model)}"))
         lines.sort()

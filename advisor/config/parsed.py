@@ -14,12 +14,14 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 COMPILED = "yaml.json"
 _NO_CACHE = "ADVISOR_NO_CACHE"
 _KEPT_FILES = 400
+MOST_VALUES = 1_000_000
 # To be raised when `plain` makes something else of the same text.
 _FORMAT = "plain 1"
 
@@ -53,12 +55,22 @@ def parsed(text: str) -> Any:
     return document
 
 
-def plain(node: Any) -> Any:
-    """The document without ruamel's types: dicts, lists, scalars."""
+def plain(document: Any) -> Any:
+    """The document without ruamel's types: dicts, lists, scalars.
+
+    Aliases are written out, so that their number is limited: ten lines of them can name as many
+    values as no memory holds. Raises NotYamlError beyond that, RecursionError where it is too deep.
+    """
+    return _plain(document, count(1))
+
+
+def _plain(node: Any, counted: count[int]) -> Any:
+    if next(counted) > MOST_VALUES:
+        raise NotYamlError(f"it holds more than {MOST_VALUES:,} values, counting its aliases")
     if isinstance(node, Mapping):
-        return {str(key): plain(value) for key, value in node.items()}
+        return {str(key): _plain(value, counted) for key, value in node.items()}
     if isinstance(node, list | tuple):
-        return [plain(value) for value in node]
+        return [_plain(value, counted) for value in node]
     if isinstance(node, bool) or node is None:
         return node
     for kind in (int, float, str):
@@ -69,11 +81,10 @@ def plain(node: Any) -> Any:
 
 def _parse(text: str) -> Any:
     from ruamel.yaml import YAML  # where everything is compiled it is not needed
-    from ruamel.yaml.error import YAMLError
 
     try:
         return plain(YAML(typ="safe").load(text))
-    except YAMLError as error:
+    except Exception as error:  # hostile text makes the loader raise anything
         raise NotYamlError(str(error)) from error
 
 

@@ -22,6 +22,7 @@ from advisor.profile.hook import order
 from advisor.tune.job import Limits, Timed, settings_of, variables_of
 from advisor.tune.reference import timed
 from advisor.tune.script_words import how_to_write
+from advisor.vocabulary.numbers import real
 
 # Steps recorded after the timed ones, so that every trial can be diagnosed.
 _TRACED_STEPS = 2
@@ -88,7 +89,8 @@ class OwnCommand:
         if self.job.objective is None:
             return []
         text = (folder / own.LOG).read_text(encoding="utf-8", errors="replace")
-        said = [float(number) for number in re.findall(self.job.objective, text)]
+        found = [real(number) for number in re.findall(self.job.objective, text)]
+        said = [number for number in found if number is not None]
         # The first half is start and warm-up.
         values = said[len(said) // 2 :]
         if len(values) < _LEAST_SAMPLES or any(value <= 0 for value in values):

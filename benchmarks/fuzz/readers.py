@@ -14,6 +14,7 @@ import argparse
 import io
 import json
 import multiprocessing
+import os
 import pickle
 import random
 import resource
@@ -32,7 +33,7 @@ from advisor.ingest.readers.nccl_inspector.records import Inspector
 from advisor.ingest.readers.nccl_log.collect import Log
 from advisor.ingest.readers.nccl_tests.report import parse_report
 from advisor.ingest.readers.nccl_tests.text import TableParser
-from benchmarks.fuzz import documents
+from benchmarks.fuzz import documents, texts
 from benchmarks.fuzz.edges import mutated
 
 MEMORY_BYTES = 2 << 30
@@ -103,6 +104,8 @@ FORMATS: dict[str, Format] = {
     "nccl_tests": (documents.nccl_tests, _json, _read_report),
     "nccl_tests_text": (documents.nccl_tests_text, _lines(documents._TESTS_FORM), _read_table),
     "nccl_log": (documents.nccl_log, _lines(documents._LOG_FORM), _read_log),
+    "nccl_log_words": (texts.words(texts.LOG), texts.joined, _read_log),
+    **texts.FORMATS,
 }
 
 
@@ -139,6 +142,7 @@ def made(name: str, seed: int, number: int) -> bytes | None:
 def _work(name: str, seed: int, numbers: range, found: Any) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (3 * MEMORY_BYTES, 3 * MEMORY_BYTES))
     signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+    os.environ["ADVISOR_NO_CACHE"] = "1"
     for number in numbers:
         data = made(name, seed, number)
         if data is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.config import loader
+from advisor.config import loader, parsed
 from advisor.engine.sandbox import _LOCKDOWN, Sandbox
 from advisor.ingest import paths
 from advisor.ingest.compression import DEFAULT_LIMITS
@@ -58,7 +58,7 @@ def as_bytes(count: int) -> str:
             f"{as_bytes(nsys.MAX_DATABASE_BYTES)}; {as_bytes(nsys.MAX_CELL_BYTES)} per cell; "
             f"{processes.MOST_PROCESSES:,} processes",
         ),
-        ("one YAML file", as_bytes(loader._MAX_YAML_BYTES)),
+        ("one YAML file", f"{as_bytes(loader._MAX_YAML_BYTES)}; {parsed.MOST_VALUES:,} values"),
         ("events of the trace that `advisor open` shows", f"{perfetto.MAX_EVENTS:,}"),
     ],
 )

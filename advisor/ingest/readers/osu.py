@@ -118,7 +118,7 @@ def _measure(
     *,
     of_time: bool,
 ) -> None:
-    if value <= 0:
+    if value <= 0 or (size == 0 and not of_time):
         harvest.drop("row without a figure")
         return
     if op in _OF_A_PAIR:
@@ -131,7 +131,7 @@ def _measure(
     time_us = value if of_time else size / value
     algbw = size / time_us / _MB
     factor = bus_factor(op, ranks)
-    harvest.measurements.append(
+    harvest.add(
         Measurement(
             op,
             ranks,

@@ -112,7 +112,7 @@ def _take(
     if not algbw or not busbw or size < 1:
         harvest.drop("row without a figure")
         return
-    harvest.measurements.append(
+    harvest.add(
         Measurement(
             canonical_op(op) or "unknown",
             ranks,

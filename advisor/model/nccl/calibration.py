@@ -39,7 +39,7 @@ _RESAMPLINGS = 60
 class Interval(BaseModel):
     """A fitted number and its 90 % interval."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     value: float = Field(ge=0)
     low: float = Field(ge=0)
@@ -52,7 +52,7 @@ class Calibration(BaseModel):
     ``spread`` is measured over calibrated time of the fitted rows, 5th and 95th percentile.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: Literal["nccl calibration"] = "nccl calibration"
     machine: str
@@ -66,7 +66,7 @@ class Calibration(BaseModel):
     floor_us: Interval
     transfer: Interval
     middle: Interval
-    latency: dict[str, Interval]
+    latency: dict[str, Interval] = Field(min_length=1)
     spread: tuple[float, float]
     within_a_quarter: float
 

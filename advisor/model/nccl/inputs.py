@@ -25,18 +25,20 @@ _MAX_LINE = 65_536
 _PREFIX = re.compile(
     r"(?<![^\s:\[\]])(?P<thread>(?P<host>[^\s:\[\]]++):\d+:\d+) \[\d+\] NCCL INFO (?P<text>.*)"
 )
-_VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
+_VERSION = re.compile(r"NCCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
+_FIGURE = r"\d{1,9}(?:\.\d{1,9})?"
 _PATTERN = re.compile(
-    r"Pattern (?P<pattern>\d+), crossNic (?P<cross>\d+), nChannels (?P<channels>\d+), "
-    r"(?:bw|speed) (?P<intra>[\d.]+)/(?P<inter>[\d.]+), "
+    r"Pattern (?P<pattern>\d{1,3}), crossNic (?P<cross>\d{1,3}), nChannels (?P<channels>\d{1,6}), "
+    rf"(?:bw|speed) (?P<intra>{_FIGURE})/(?P<inter>{_FIGURE}), "
     r"type (?P<type_intra>\w+)/(?P<type_inter>\w+), sameChannels (?P<same>\d)"
 )
-_NODES = re.compile(r"nRanks (\d+) nNodes (\d+)")
-_INIT = re.compile(r"nranks (\d+) .*Init (START|COMPLETE)")
+_NODES = re.compile(r"nRanks (\d{1,9}) nNodes (\d{1,9})")
+_INIT = re.compile(r"nranks (\d{1,9}) .*Init (START|COMPLETE)")
 _CHANNELS = re.compile(
-    r"(?<!\d)(\d+) coll channels, (?:(\d+) collnet channels, )?(?:(\d+) nvls channels, )?\d+ p2p"
+    r"(?<!\d)(\d{1,6}) coll channels, (?:(\d{1,6}) collnet channels, )?"
+    r"(?:(\d{1,6}) nvls channels, )?\d+ p2p"
 )
-_NVLINK = re.compile(r"NVL\[([\d.]+)\]")
+_NVLINK = re.compile(rf"NVL\[({_FIGURE})\]")
 _CPU = re.compile(r"CPU/[\w-]+ \((\d+)/(\d+)/(-?\d+)\)")
 _CPU_ARCH = {"1": "x86", "2": "power", "3": "arm"}
 _CPU_VENDOR = {"1": "intel", "2": "amd", "3": "zhaoxin", "4": "mixed"}

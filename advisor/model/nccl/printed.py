@@ -17,7 +17,7 @@ from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
 from advisor.model.nccl.version import NcclVersion
 from advisor.model.topology import Topology
 
-_CELL = re.compile(r"\s*(-?[\d.]+)/\s*(-?[\d.]+)\s*")
+_CELL = re.compile(r"\s*(-?\d{1,15}(?:\.\d{1,9})?)/\s*(-?\d{1,15}(?:\.\d{1,9})?)\s*")
 _ALGORITHM_ROW = re.compile(r"\s*Algorithm\s*\|(.*)")
 _OLD_HEADER = re.compile(r"\s*Latency/AlgBw \|(.*)")
 _ROW = re.compile(rf"\s*({'|'.join(FUNCTIONS)}) \|(.*)")

@@ -289,4 +289,4 @@ def test_a_size_that_no_message_has_is_counted(tmp_path: Path, size: object) -> 
         ingest([path], store)
         assert store.con.execute("SELECT bytes FROM bench").fetchall() == [(8,)]
         reasons = store.con.execute("SELECT drop_reasons FROM source").fetchall()
-    assert reasons == [('{"result without a size": 1}',)]
+    assert reasons == [('{"size out of range": 1}',)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from advisor.vocabulary.numbers import MOST_BYTES, MOST_RANKS, within
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,13 @@ class Harvest:
     dropped: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     nccl_version: str | None = None
+
+    def add(self, one: Measurement) -> None:
+        """Keep a measurement; one of a size that no message has is counted as dropped."""
+        if within(one.size_bytes, 0, MOST_BYTES) is None:
+            self.drop("size out of range")
+        else:
+            self.measurements.append(replace(one, ranks=within(one.ranks, 1, MOST_RANKS)))
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count something that was there and is lost."""

@@ -6,12 +6,12 @@ NaN and the root are strings, and the device list holds one entry per process.
 
 from __future__ import annotations
 
-import math
 from pathlib import PurePath
 from typing import Any
 
 from advisor.ingest.readers._json import TopLevel
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement, version_text
+from advisor.vocabulary.numbers import real
 from advisor.vocabulary.operations import canonical_op
 
 _Devices = tuple[tuple[str, ...] | None, str | None]
@@ -59,7 +59,9 @@ def _ranks(config: dict[str, Any]) -> int | None:
         return None
     devices = [device for device in devices if isinstance(device, dict)]
     mine = [device for device in devices if device.get("group") == devices[0].get("group")]
-    processes = {(device.get("hostname"), device["pid"]) for device in mine if "pid" in device}
+    processes = {
+        (str(device.get("hostname")), str(device["pid"])) for device in mine if "pid" in device
+    }
     if 0 < len(processes) < len(mine):
         return len(mine)
     return len(mine) * threads * gpus if mine else None
@@ -78,8 +80,8 @@ def _devices(config: dict[str, Any]) -> _Devices:
 
 
 def _row(row: Any, kind: tuple[str, int | None], devices: _Devices, harvest: Harvest) -> None:
-    size = _figure(row.get("size")) if isinstance(row, dict) else None
-    if size is None or not 0 <= size < 1 << 63:
+    size = real(row.get("size")) if isinstance(row, dict) else None
+    if size is None:
         harvest.drop("result without a size")
         return
     for key, in_place in (("out_of_place", False), ("in_place", True)):
@@ -89,28 +91,18 @@ def _row(row: Any, kind: tuple[str, int | None], devices: _Devices, harvest: Har
         if not isinstance(half, dict):
             harvest.drop("result of an unknown form")
             continue
-        wrong = _figure(half.get("nwrong"))
-        harvest.measurements.append(
+        wrong = real(half.get("nwrong"))
+        harvest.add(
             Measurement(
                 *kind,
                 int(size),
                 str(row.get("type", "")),
                 in_place,
-                _figure(half.get("time", half.get("cpu_time"))),
-                _figure(half.get("alg_bw")),
-                _figure(half.get("bus_bw")),
+                real(half.get("time", half.get("cpu_time"))),
+                real(half.get("alg_bw")),
+                real(half.get("bus_bw")),
                 None if wrong is None else int(wrong),
                 0,
                 *devices,
             )
         )
-
-
-def _figure(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        number = float(value)
-    except (OverflowError, ValueError):
-        return None
-    return number if math.isfinite(number) else None

@@ -90,7 +90,7 @@ class Table:
                 algbw = real(values.get("algbw"))
                 if time_us is None and algbw is None:
                     continue  # N/A: this op has no such half, nothing was lost
-                harvest.measurements.append(
+                harvest.add(
                     Measurement(
                         op or "unknown",
                         ranks,

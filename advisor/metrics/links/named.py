@@ -11,7 +11,7 @@ from advisor.metrics.rings.locations import Home
 
 SURE = 0.05
 """A link is accused where the posterior leaves no more than this for a healthy network."""
-LIKELY = 0.75
+LIKELY = 0.8
 """And shown as possible up to this: to measure the network takes minutes, and where it is slow
 after all, that is what the steps cost."""
 _MOST_NAMED = 6

@@ -32,7 +32,7 @@ _MODEL_ERRORS = (0.001, 0.003, 0.01, 0.03, 0.1)
 _FEWEST_CALLS = 3
 _MOST_RANKS = 64
 _MOST_KINDS = 3
-_MOST_ENDS = 512  # numbers that are looked at together
+_MOST_ENDS = 128  # numbers that are looked at together
 _RESOLUTION_NS = 1e3  # of Kineto's older files
 
 

@@ -22,9 +22,11 @@ from advisor.metrics.timeline.statistics import Floats
 
 FACTORS: Floats = np.array([1.25, 2.0, 4.0])
 """How many times as long the slow edge takes: its pattern depends on that but little."""
-_LOOPS = (1, 3, 9, 27)
-"""2 MiB per rank and channel take a loop (src/include/collectives.h): 4 MB over two ranks and 24
-channels take one, 300 MB over four ranks and two channels take 19."""
+_LOOPS = (1, MOST_LOOPS)
+"""Of one loop the pattern is simulated, and of those after which it repeats."""
+_SHARES: Floats = np.array([1.0, 1 / 3, 1 / 9])
+"""What more loops leave of it. 2 MiB per rank and channel take a loop (src/include/collectives.h):
+4 MB over two ranks and 24 channels take one, 300 MB over four ranks and two channels take 19."""
 _INSIDE = 0.1
 """NVLink passes a slice on in a tenth of a NIC's time (450 against 50 GB/s on an H100 machine)."""
 
@@ -41,7 +43,7 @@ class Patterns:
         self, home: Mapping[int, Home], slot: Mapping[int, int], *, gloo: bool = False
     ) -> None:
         self.home, self.slot, self.gloo = home, slot, gloo
-        self._known: dict[object, Floats] = {}
+        self._known: dict[object, tuple[Floats, Floats]] = {}
         self._orders: dict[object, list[list[_Channel]]] = {}
         self._edges_of: dict[object, _Seen | None] = {}
         self._rings: dict[object, tuple[_Edges, NDArray[np.bool_], NDArray[np.int64]]] = {}
@@ -109,28 +111,47 @@ class Patterns:
         written: bool,
     ) -> Floats:
         """A row per factor: ends by rank of the group, of the channel that ends last there."""
-        # Rings whose hosts are alike only turn with the location.
-        width = within.shape[1] // max(1, int((~within[0]).sum()))
-        turn = int(np.flatnonzero(is_slow.any(axis=0))[0]) // width * width
-        turned = np.roll(is_slow, -turn, axis=1)
-        if not (np.roll(within, -turn, axis=1) == within).all():
-            turn, turned = 0, is_slow
-        key = (
-            op,
-            turned.tobytes(),
-            within.tobytes(),
-            within.shape,
-            min(loops, MOST_LOOPS),
-            written,
-        )
-        if key not in self._known:
-            self._known[key] = _channels(op, turned, within, key[-2], written=written)
-        left = np.roll(self._known[key], turn, axis=2) * min(1.0, MOST_LOOPS / loops)
-        rows: Floats = np.zeros((len(left), at.shape[1]))
-        for channel, order in enumerate(at):
-            rows[:, order] = np.maximum(rows[:, order], left[:, channel])
+        each = [
+            self._channel(op, slow, inside, loops, written=written)
+            for slow, inside in zip(is_slow, within, strict=True)
+        ]
+        longest = np.max([length for length, _ in each], axis=0)
+        rows: Floats = np.zeros((len(FACTORS), at.shape[1]))
+        for (length, ends), order in zip(each, at, strict=True):
+            ended = (1.0 + ends) * (length / longest)[:, None]
+            rows[:, order] = np.maximum(rows[:, order], ended)
         rows -= rows.mean(axis=1, keepdims=True)
         return rows
+
+    def _channel(
+        self,
+        op: str,
+        is_slow: NDArray[np.bool_],
+        within: NDArray[np.bool_],
+        loops: int,
+        *,
+        written: bool,
+    ) -> tuple[Floats, Floats]:
+        """By factor, what the slowest edge takes; and the ends by position of one ring."""
+        own = (op, is_slow.tobytes(), within.tobytes(), loops, written)
+        if own in self._known:
+            return self._known[own]
+        # Rings whose hosts are alike only turn with the location.
+        width = len(within) // max(1, int((~within).sum()))
+        turn = int(is_slow.argmax()) // width * width
+        turned = np.roll(is_slow, -turn)
+        if not (np.roll(within, -turn) == within).all():
+            turn, turned = 0, is_slow
+        key = (op, turned.tobytes(), within.tobytes(), loops, written)
+        if key not in self._known:
+            # NVLink shows in rings between hosts only where it is slower than their NICs.
+            fast = np.where(within, _INSIDE, 1.0) if not within.all() else np.ones(len(within))
+            takes = np.where(turned, FACTORS[:, None], fast)
+            found = ring_ends(op, takes, loops=loops, written=within if written else None)
+            self._known[key] = (takes.max(axis=1), found)
+        length, ends = self._known[key]
+        self._known[own] = (length, np.roll(ends, turn, axis=1))
+        return self._known[own]
 
     def _orders_of(self, block: Block) -> list[list[_Channel]]:
         key = (block.members, block.op if self.gloo else None)
@@ -183,24 +204,6 @@ class Patterns:
         return found
 
 
-def _channels(
-    op: str,
-    is_slow: NDArray[np.bool_],
-    within: NDArray[np.bool_],
-    loops: int,
-    *,
-    written: bool,
-) -> Floats:
-    """Ends by factor, channel and position, over the time of the slowest channel."""
-    # NVLink shows in rings between hosts only where it is slower than their NICs.
-    fast = np.where(within, _INSIDE, 1.0) if not within.all() else np.ones(within.shape)
-    takes = np.where(is_slow, FACTORS[:, None, None], fast)
-    length = takes.max(axis=2)  # a channel is as slow as its slowest edge
-    ends = ring_ends(op, takes, loops=loops, written=within if written else None)
-    result: Floats = (1.0 + ends) * (length / length.max(axis=1, keepdims=True))[..., None]
-    return result
-
-
 def log_likelihoods(lags: Lags, patterns: Sequence[Floats | None]) -> tuple[Floats, float]:
     """Per location and factor the logarithm of how likely the ends are, and without any stagger.
 
@@ -209,18 +212,25 @@ def log_likelihoods(lags: Lags, patterns: Sequence[Floats | None]) -> tuple[Floa
     many = [pattern for pattern in patterns if pattern is not None]
     count = len(FACTORS)
     shapes = np.concatenate(many) if many else np.zeros((0, len(lags.ends_ns)))
+    blocks = len(lags.blocks)
     nothing_by, some_by = [], []
     for inverse, log_scale in lags.whitening:
         seen = inverse @ lags.ends_ns
         nothing_by.append(log_scale - 0.5 * float(seen @ seen))
         # Each block shows as much of its stagger as it does: N(LEFT, LEFT_ERROR) of it.
         parts = np.stack([shapes[:, at] @ inverse[:, at].T for at in lags.slices], axis=1)
-        left = seen - LEFT * parts.sum(axis=1)
-        gram = np.eye(len(lags.blocks)) + LEFT_ERROR**2 * parts @ parts.transpose(0, 2, 1)
-        cross = (parts @ left[:, :, None])[..., 0]
-        inner = np.linalg.solve(gram, cross[..., None])[..., 0]
-        square = (left**2).sum(axis=1) - LEFT_ERROR**2 * (cross * inner).sum(axis=1)
-        some_by.append(log_scale - 0.5 * square - 0.5 * np.linalg.slogdet(gram)[1])
+        squares = parts @ parts.transpose(0, 2, 1)
+        along = parts @ seen
+        by_share = []
+        for share in _SHARES:
+            middle, error = LEFT * share, LEFT_ERROR * share
+            cross = error * (along - middle * squares.sum(axis=2))
+            gram = np.eye(blocks) + error**2 * squares
+            left = seen @ seen - 2 * middle * along.sum(axis=1)
+            left += middle**2 * squares.sum(axis=(1, 2))
+            square = left - (cross * np.linalg.solve(gram, cross[..., None])[..., 0]).sum(axis=1)
+            by_share.append(-0.5 * square - 0.5 * np.linalg.slogdet(gram)[1])
+        some_by.append(log_scale + _mean_of(np.array(by_share), 0))
     nothing = _mean_of(np.array(nothing_by), 0)
     each = _mean_of(np.array(some_by), 0)
     result: Floats = np.full((len(patterns), count), float(nothing))

@@ -43,6 +43,7 @@ class Block:
 
     members: Members
     op: str
+    bytes: int
     time_ns: float
     ends_ns: Floats
     by_start_ns: Floats
@@ -53,11 +54,13 @@ class Block:
 @dataclass(frozen=True)
 class Lags:
     """Blocks whose hosts' clocks are wrong together, their ends one after another; and what whitens
-    these for each of the model's errors, with the logarithm of its determinant."""
+    these for each of the model's errors, with the logarithm of its determinant. ``kinds``: a
+    row per kind, 1 at its blocks: those run as many loops over as many channels."""
 
     blocks: tuple[Block, ...]
     ends_ns: Floats
     whitening: tuple[tuple[Floats, float], ...]
+    kinds: Floats
 
     @property
     def slices(self) -> list[slice]:
@@ -90,7 +93,7 @@ def ring_lags(data: Inputs, home: Mapping[int, Home]) -> list[Lags]:
         heaviest = sorted(enough, key=lambda kind: (-kind[1] * len(enough[kind]), kind))
         for kind in heaviest[:_MOST_KINDS]:
             own = frozenset(home[rank] for rank in members.ranks)
-            bundles[own].append(_block(members, kind[0], enough[kind], data))
+            bundles[own].append(_block(members, kind, enough[kind], data))
     return [_lags(own, data, home) for own in bundles.values()]
 
 
@@ -104,7 +107,9 @@ def _lags(blocks: Sequence[Block], data: Inputs, home: Mapping[int, Home]) -> La
     hosts = {host: number for number, host in enumerate(dict.fromkeys(home[r] for r in ranks))}
     host_of = np.array([hosts[home[rank]] for rank in ranks])
     of_starts = _apart([one.by_start_ns for one in chosen])
-    shared = WAKE_NS**2 * np.equal.outer(ranks, ranks) + LEFT**2 * of_starts.T @ of_starts
+    kinds = _kinds(chosen)
+    by_starts = LEFT * kinds @ of_starts
+    shared = WAKE_NS**2 * np.equal.outer(ranks, ranks) + by_starts.T @ by_starts
     same_host = np.equal.outer(host_of, host_of)
     noise = np.concatenate([one.noise_ns for one in chosen])
     time_of = np.concatenate([np.full(len(one.ends_ns), one.time_ns) for one in chosen])
@@ -116,7 +121,13 @@ def _lags(blocks: Sequence[Block], data: Inputs, home: Mapping[int, Home]) -> La
             scale = -float(np.log(np.diag(lower)).sum()) + math.log(chance)
             whitening.append((np.linalg.inv(lower), scale))
     ends = np.concatenate([one.ends_ns - LEFT * one.by_start_ns for one in chosen])
-    return Lags(tuple(chosen), ends, tuple(whitening))
+    return Lags(tuple(chosen), ends, tuple(whitening), kinds)
+
+
+def _kinds(blocks: Sequence[Block]) -> Floats:
+    """A row per operation, size and number of ranks, 1 at its blocks."""
+    kinds = [(one.op, one.bytes, len(one.members.ranks)) for one in blocks]
+    return np.array([[own == kind for own in kinds] for kind in dict.fromkeys(kinds)], dtype=float)
 
 
 def _apart(rows: Sequence[Floats]) -> Floats:
@@ -139,9 +150,11 @@ def _clock_errors(clocks: Sequence[Clock]) -> list[tuple[float, float]]:
     return [(NORMALLY_RIGHT, sure), (1 - NORMALLY_RIGHT, least)]
 
 
-def _block(members: Members, op: str, columns: Sequence[Mapping[int, Call]], data: Inputs) -> Block:
+def _block(
+    members: Members, kind: tuple[str, int], columns: Sequence[Mapping[int, Call]], data: Inputs
+) -> Block:
     """Of the calls whose ranks came nearest together."""
-    ranks = members.ranks
+    ranks, op = members.ranks, kind[0]
     when = np.array(
         [
             [[aligned(t, r, data.clocks) for t in (c[r].start, c[r].end)] for r in ranks]
@@ -161,7 +174,7 @@ def _block(members: Members, op: str, columns: Sequence[Mapping[int, Call]], dat
     late = ends - ends.mean(axis=1, keepdims=True)
     return Block(
         members,
-        op,
+        *kind,
         float(np.median(takes)),
         np.median(late, axis=0),
         np.median(by_start - by_start.mean(axis=1, keepdims=True), axis=0),

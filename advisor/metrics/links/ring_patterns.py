@@ -212,20 +212,20 @@ def log_likelihoods(lags: Lags, patterns: Sequence[Floats | None]) -> tuple[Floa
     many = [pattern for pattern in patterns if pattern is not None]
     count = len(FACTORS)
     shapes = np.concatenate(many) if many else np.zeros((0, len(lags.ends_ns)))
-    blocks = len(lags.blocks)
     nothing_by, some_by = [], []
     for inverse, log_scale in lags.whitening:
         seen = inverse @ lags.ends_ns
         nothing_by.append(log_scale - 0.5 * float(seen @ seen))
-        # Each block shows as much of its stagger as it does: N(LEFT, LEFT_ERROR) of it.
+        # Each kind of call shows as much of its stagger as it does: N(LEFT, LEFT_ERROR) of it.
         parts = np.stack([shapes[:, at] @ inverse[:, at].T for at in lags.slices], axis=1)
+        parts = lags.kinds @ parts
         squares = parts @ parts.transpose(0, 2, 1)
         along = parts @ seen
         by_share = []
         for share in _SHARES:
             middle, error = LEFT * share, LEFT_ERROR * share
             cross = error * (along - middle * squares.sum(axis=2))
-            gram = np.eye(blocks) + error**2 * squares
+            gram = np.eye(len(lags.kinds)) + error**2 * squares
             left = seen @ seen - 2 * middle * along.sum(axis=1)
             left += middle**2 * squares.sum(axis=(1, 2))
             square = left - (cross * np.linalg.solve(gram, cross[..., None])[..., 0]).sum(axis=1)

@@ -62,18 +62,19 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
 
     if one:
         return culprit(*_single(first, direction, name), *first.ranks[1:2])
-    ends = {place.direction: place.ranks for place in places}
-    if len(places) == 2 and {"send", "receive"} == ends.keys() and not first.inside:
-        sends, receives = ends["send"], ends["receive"]
-        if len(sends) == len(receives) == 1:
-            words = f"the link from {name.rank(sends[0])} to {name.rank(receives[0])}"
-            return culprit("edge", words, sends[0], receives[0])
-        words = f"the link from {name.hosts(sends)} to {name.hosts(receives)}"
-        return culprit("edge", words, sends[0], receives[0])
     if len(hosts) == 1:
         what = "NVLink" if first.inside else "a NIC"
         return culprit("host", f"{what} of {name.hosts(ranks)}, beside {name.ranks(ranks)}",
                        ranks[0])  # fmt: skip
+    common = _common_ways(places, home)
+    if len(common) == 1 and first.kind != "all":
+        ((source, target),) = common
+        sends, receives = _at(places, source, home), _at(places, target, home)
+        if len(sends) == len(receives) == 1:
+            words = f"the link from {name.rank(sends[0])} to {name.rank(receives[0])}"
+        else:
+            words = f"the link from {name.hosts(sends)} to {name.hosts(receives)}"
+        return culprit("edge", words, sends[0], receives[0])
     everywhere = {*data.infos} <= {*ranks}
     if len({slot[rank] for rank in ranks}) == 1 and not first.inside and not everywhere:
         if len(ranks) == 2:
@@ -86,6 +87,32 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
         return culprit("candidates", f"{what} of {name.hosts(ranks)}", ranks[0])
     listed = " or ".join(_single(place, place.direction, name)[1] for place in places)
     return culprit("candidates", listed, ranks[0])
+
+
+def _common_ways(places: Sequence[Location], home: Mapping[int, Home]) -> set[tuple[Home, Home]]:
+    """The ways from one host to another that are slow whichever of the places is."""
+    if any(place.inside for place in places):
+        return set()
+    hosts = set(home.values())
+    found = {(a, b) for a in hosts for b in hosts if a != b}
+    for place in places:
+        own = [home[rank] for rank in place.ranks]
+        if place.kind == "edge":
+            found &= {(own[0], own[1])}
+        else:
+            found = {
+                (a, b)
+                for a, b in found
+                if (a in own and place.direction != "receive")
+                or (b in own and place.direction != "send")
+            }
+    return found
+
+
+def _at(places: Sequence[Location], host: Home, home: Mapping[int, Home]) -> list[int]:
+    """The ranks of a host that the places are beside; all of it where it is only the far end."""
+    beside = {rank for place in places for rank in place.ranks if home[rank] == host}
+    return sorted(beside or (rank for rank in home if home[rank] == host))
 
 
 def _without_wider(places: Sequence[Location]) -> tuple[Location, ...]:

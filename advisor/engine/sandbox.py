@@ -8,6 +8,7 @@ loading and a locked configuration, and that is interrupted when its processor t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
@@ -69,13 +70,11 @@ class Sandbox:
         # One thread, on rows in one order: ties and sums of floats come out alike every time.
         self.con = duckdb.connect(":memory:", config={"threads": 1})
         self._limit = TimeLimit(timeout_s, self.con.interrupt)
-        self.con.execute(schema_sql())
-        for table in HIDDEN_TABLES:
-            self.con.execute(f'DROP TABLE "{table}"')
-        self._columns = self._all_columns()
+        _make_tables(self.con)
         self._types: dict[str, pa.Schema] = {}
         self._rows: dict[str, Sequence[Mapping[str, Any]]] = {}
         self._made: dict[str, str] = {}
+        self._answers: dict[str, tuple[list[str], list[Sequence[Any]]]] = {}
         if store is not None:
             self._copy(store)
         fill_reference_tables(self.con)
@@ -89,35 +88,18 @@ class Sandbox:
                 "SELECT DISTINCT format FROM source WHERE run = ?", [self.run]
             ).fetchall()
         )
-        present = {
-            row[0]
-            for row in store.con.execute(
-                "SELECT DISTINCT table_name FROM information_schema.columns "
-                "WHERE column_name = 'run'"
-            ).fetchall()
-        }
-        wanted = {table: [*own] for table, own in self._columns.items() if table in present}
+        # Every table of the schema has this column.
         filled = " UNION ALL ".join(
-            f"(SELECT '{table}' FROM \"{table}\" WHERE run = $run LIMIT 1)" for table in wanted
+            f"(SELECT '{table}' FROM \"{table}\" WHERE run = $run LIMIT 1)"
+            for (table,) in self.con.execute("SHOW TABLES").fetchall()
         )
         for (table,) in store.con.execute(filled, {"run": self.run}).fetchall():
-            names = ", ".join(f'"{name}"' for name in wanted[table])
             rows = store.con.sql(
-                f'SELECT {names} FROM "{table}" WHERE run = $run ORDER BY ALL',
-                params={"run": self.run},
+                f'SELECT * FROM "{table}" WHERE run = $run ORDER BY ALL', params={"run": self.run}
             )
             self.con.register("incoming", rows.to_arrow_table())
-            self.con.execute(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM incoming')
+            self.con.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM incoming')
             self.con.unregister("incoming")
-
-    def _all_columns(self) -> dict[str, dict[str, Column]]:
-        found: dict[str, dict[str, Column]] = {}
-        for table, *column in self.con.execute(
-            "SELECT table_name, column_name, data_type, is_nullable FROM duckdb_columns() "
-            "WHERE NOT internal ORDER BY table_name, column_index"
-        ).fetchall():
-            found.setdefault(table, {})[column[0]] = Column(*column[1:])
-        return found
 
     def hold(self, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Hold these rows, columns that are missing being null, and no others.
@@ -130,6 +112,7 @@ class Sandbox:
             for table in {*tables, *self._rows}
             if tables.get(table, []) != self._rows.get(table, [])
         }
+        self._answers.clear()
         for name in [name for name in self._made if views()[name].words & changed]:
             self.con.execute(f'DROP {self._made.pop(name)} "{name}"')
         for table in changed:
@@ -170,11 +153,11 @@ class Sandbox:
 
     def tables(self) -> list[str]:
         """Base tables, by name."""
-        return sorted(self._columns)
+        return sorted(_columns())
 
     def columns(self, table: str) -> dict[str, Column]:
         """Columns of a base table, in order; none where there is no such table."""
-        return self._columns.get(table, {})
+        return _columns().get(table, {})
 
     def view_columns(self, view: str) -> dict[str, str]:
         """Columns of a view in order, with their types in SQL."""
@@ -189,7 +172,12 @@ class Sandbox:
         Returns column names and rows. Raises RuleSqlError when the text is anything but one
         SELECT, names a parameter that does not exist, fails, or exceeds the time limit.
         """
-        return self._run(sql, values, _rows)
+        if "$" in sql:
+            return self._run(sql, values, _rows)
+        # What rules need is asked again and again, and nothing changes meanwhile.
+        if sql not in self._answers:
+            self._answers[sql] = self._run(sql, values, _rows)
+        return self._answers[sql]
 
     def arrays(self, sql: str, values: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """The columns of :meth:`select` as arrays; none of them may hold nulls."""
@@ -242,6 +230,25 @@ class Sandbox:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _make_tables(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(schema_sql())
+    con.execute("; ".join(f'DROP TABLE "{table}"' for table in sorted(HIDDEN_TABLES)))
+
+
+@cache
+def _columns() -> dict[str, dict[str, Column]]:
+    """The columns of each table of the schema that rules see."""
+    found: dict[str, dict[str, Column]] = {}
+    with duckdb.connect(":memory:") as con:
+        _make_tables(con)
+        for table, *column in con.execute(
+            "SELECT table_name, column_name, data_type, is_nullable FROM duckdb_columns() "
+            "WHERE NOT internal ORDER BY table_name, column_index"
+        ).fetchall():
+            found.setdefault(table, {})[column[0]] = Column(*column[1:])
+    return found
 
 
 def _rows(result: duckdb.DuckDBPyConnection) -> tuple[list[str], list[Sequence[Any]]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from advisor.store import Store
 from advisor.whatif import queries, service
 from advisor.whatif.host_work import host_work
 from advisor.whatif.program import Call, Program, compact
-from advisor.whatif.queries import WAKE_NS, CallRow
+from advisor.whatif.queries import WAKE_NS, CallRow, Recorded, Window
 from advisor.whatif.walk import Timeline, walk
 
 # gloo runs two collectives of a group at once (two worker threads per process group by default).
@@ -40,34 +39,33 @@ def programs(store: Store, run: str, *, max_steps: int = 8) -> list[Program]:
     result = []
     run_step_ns = step_time(con, run)
     contention = queries.contention(con, run)
-    for step in steps[-max_steps:]:
-        program = _program(con, run, step, offsets, backend, timeline, contention)
+    lines: dict[int, dict[int, Timeline]] = {step: {} for step in steps[-max_steps:]}
+    for rank, windows in queries.windows(con, run, [*lines]).items():
+        if rank not in offsets:
+            continue
+        recorded = queries.Recorded(con, run, rank, windows, timeline)
+        for step, window in windows.items():
+            lines[step][rank] = _timeline(recorded, step, window, timeline)
+    for step, of_step in lines.items():
+        program = _program(step, of_step, offsets, backend, timeline, contention)
         if program is not None:
             result.append(replace(program, run_step_ns=run_step_ns))
     return result
 
 
 def _program(
-    con: Any,
-    run: str,
     step: int,
+    lines: dict[int, Timeline],
     offsets: dict[int, int],
     backend: str | None,
     timeline: str,
     contention: float,
 ) -> Program | None:
-    windows = {
-        int(rank): (int(start), int(end))
-        for rank, start, end in con.execute(
-            "SELECT rank, start_ns, end_ns FROM step WHERE run = ? AND step = ?", [run, step]
-        ).fetchall()
-        if rank in offsets
-    }
-    lines = {r: _timeline(con, run, r, step, window, timeline) for r, window in windows.items()}
     rows = {rank: list(line.calls) for rank, line in lines.items()}
     if not any(rows.values()):
         return None
-    origin = min(start + offsets[rank] for rank, (start, _) in windows.items())
+    starts = {rank: line.window[0] + offsets[rank] for rank, line in lines.items()}
+    origin = min(starts.values())
     spans = service.transfers(rows, offsets)
     if contention:
         for rank, line in lines.items():
@@ -76,10 +74,10 @@ def _program(
     return Program(
         items={rank: compact(walk(line)) for rank, line in lines.items()},
         calls=_shared_calls(rows, spans),
-        start_ns={rank: float(w[0] + offsets[rank] - origin) for rank, w in windows.items()},
+        start_ns={rank: float(start - origin) for rank, start in starts.items()},
         slots=_SLOTS.get(backend or "", 1),
         shared=backend == "gloo",
-        measured_ns=float(np.median([end - start for start, end in windows.values()])),
+        measured_ns=float(np.median([line.window[1] - line.window[0] for line in lines.values()])),
         step=step,
         timeline=timeline,
         contention=contention,
@@ -92,16 +90,14 @@ def _beside(line: Timeline, spans: Mapping[int, tuple[int, int]], offset: int) -
     return Intervals.of(start, [call.end for call in line.calls]) & Intervals(*line.busy)
 
 
-def _timeline(
-    con: Any, run: str, rank: int, step: int, window: tuple[int, int], timeline: str
-) -> Timeline:
-    gradients = queries.gradient_marks(con, run, rank, window, timeline)
-    optimizer = queries.optimizer_start(con, run, rank, window, timeline)
-    calls = queries.calls(con, run, rank, step, timeline, _backward(gradients, optimizer))
-    owned, needed = host_work(con, run, rank, window, calls) if timeline == "host" else ([], [])
+def _timeline(recorded: Recorded, step: int, window: Window, timeline: str) -> Timeline:
+    gradients = recorded.gradient_marks(window)
+    optimizer = recorded.optimizer_start(window)
+    calls = recorded.calls(step, _backward(gradients, optimizer))
+    owned, needed = host_work(recorded, window, calls) if timeline == "host" else ([], [])
     return Timeline(
         window=window,
-        busy=queries.busy(con, run, rank, window),
+        busy=recorded.busy(window),
         calls=calls,
         gradients=gradients,
         optimizer=optimizer,

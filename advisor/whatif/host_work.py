@@ -13,10 +13,18 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import zip_longest
 
 from advisor.whatif.program import Owner, Share
-from advisor.whatif.queries import WAKE_NS, CallRow
+from advisor.whatif.queries import (
+    COPIES,
+    REQUESTS,
+    UNITS,
+    WAKE_NS,
+    CallRow,
+    Recorded,
+    Window,
+)
 
 Span = tuple[int, int, Owner]
 
@@ -25,11 +33,6 @@ _NAMED = re.compile(r"FSDP::(\w+)(?: for (\S+)| \((.*)\))?$")
 _GATHER, _COPY_OUT, _REDUCE = "all_gather", "all_gather_copy_out", "post_backward_reduce"
 # A call is handed to the backend's thread within its operator, or just after.
 _HAND_OVER_NS = 20_000
-# Operators whose time grows with the bytes, as far as they run inside those annotations.
-_COPIES = (
-    "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat", "aten::copy_",
-    "aten::clone", "aten::cat", "aten::div_",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,13 @@ class _Annotation:
 
 
 def host_work(
-    con: Any, run: str, rank: int, window: tuple[int, int], calls: Sequence[CallRow]
+    recorded: Recorded, window: Window, calls: Sequence[CallRow]
 ) -> tuple[list[Span], list[tuple[int, int]]]:
     """The spans of work with an owner, in order and apart; and (time, call) of each copy-out.
 
     By the time a unit is copied out its gather has been waited for; empty without FSDP2.
     """
-    annotations = _annotations(con, run, rank, window)
+    annotations = _annotations(recorded, window)
     gathers = _calls_inside(annotations, _GATHER, "all_gather", calls)
     reductions = _calls_inside(annotations, _REDUCE, "reduce_scatter", calls)
     owned: list[Span] = []
@@ -66,32 +69,23 @@ def host_work(
         owned.append((item.start, item.end, Owner(call, share)))
         if item.kind == _COPY_OUT:
             needed.append((item.start, call))
-    owned += list(_copies(con, run, rank, window, owned))
-    owned += _requests(con, run, rank, window, calls)
+    owned += list(_copies(recorded, window, owned))
+    owned += _requests(recorded, window, calls)
     return _flatten(owned), needed
 
 
-def _requests(
-    con: Any, run: str, rank: int, window: tuple[int, int], calls: Sequence[CallRow]
-) -> list[Span]:
+def _requests(recorded: Recorded, window: Window, calls: Sequence[CallRow]) -> list[Span]:
     """The operators that ask for calls, and what lies between two of them with nothing else.
 
     That is a little Python and a thread that wakes up; a longer stretch is work of somebody's.
     """
-    rows = con.execute(
-        "WITH request AS (SELECT start_ns, start_ns + dur_ns AS end_ns, "
-        "lead(start_ns) OVER (ORDER BY start_ns) AS next_ns FROM event WHERE run = $1 "
-        "AND rank = $2 AND start_ns >= $3 AND start_ns < $4 AND name LIKE 'c10d::%') "
-        "SELECT start_ns, end_ns, NOT EXISTS (FROM activity a WHERE a.run = $1 AND a.rank = $2 "
-        "AND a.kind <> 'comm' AND a.start_ns > r.end_ns AND a.start_ns < r.next_ns) "
-        "FROM request r ORDER BY start_ns",
-        [run, rank, *window],
-    ).fetchall()
+    requests = recorded.events(window, REQUESTS)
+    following = [start for _, start, _ in requests[1:]]
     ordered = sorted(calls, key=lambda call: call.arrival)
     arrivals = [call.arrival for call in ordered]
     spans: list[Span] = []
     before: tuple[int, CallRow] | None = None  # the end of the request just before, and its call
-    for start, end, alone in rows:
+    for (_, start, end), upto in zip_longest(requests, following):
         first, last = bisect_left(arrivals, start), bisect_right(arrivals, end + _HAND_OVER_NS)
         if last <= first:
             before = None
@@ -100,23 +94,19 @@ def _requests(
         since = start
         if before is not None and start - max(before[0], before[1].end) < WAKE_NS:
             since = before[0]
-        spans.append((int(since), int(end), Owner(call.call_id, "call")))
-        before = (int(end), call) if alone else None
+        spans.append((since, end, Owner(call.call_id, "call")))
+        alone = upto is None or recorded.nothing_begins(end, upto)
+        before = (end, call) if alone else None
     return spans
 
 
-def _annotations(con: Any, run: str, rank: int, window: tuple[int, int]) -> list[_Annotation]:
-    rows = con.execute(
-        "SELECT name, start_ns, start_ns + dur_ns FROM event WHERE run = ? AND rank = ? "
-        "AND start_ns >= ? AND start_ns < ? AND name LIKE 'FSDP::%' ORDER BY start_ns",
-        [run, rank, *window],
-    ).fetchall()
+def _annotations(recorded: Recorded, window: Window) -> list[_Annotation]:
     found = []
-    for name, start, end in rows:
+    for name, start, end in recorded.events(window, UNITS):
         match = _NAMED.match(name)
         if match is not None:
             unit = match[2] or match[3] or ""
-            found.append(_Annotation(int(start), int(end), match[1], unit))
+            found.append(_Annotation(start, end, match[1], unit))
     return found
 
 
@@ -133,20 +123,14 @@ def _calls_inside(
     return found
 
 
-def _copies(
-    con: Any, run: str, rank: int, window: tuple[int, int], owned: Sequence[Span]
-) -> Iterator[Span]:
-    names = ", ".join("?" for _ in _COPIES)
-    rows = con.execute(
-        "SELECT start_ns, start_ns + dur_ns FROM event WHERE run = ? AND rank = ? "
-        f"AND start_ns >= ? AND start_ns < ? AND name IN ({names}) ORDER BY start_ns",
-        [run, rank, *window, *_COPIES],
-    ).fetchall()
+def _copies(recorded: Recorded, window: Window, owned: Sequence[Span]) -> Iterator[Span]:
     of_calls = [span for span in owned if span[2].share == "call"]
-    for start, end in rows:
+    for name, start, end in recorded.events(window, *COPIES):
+        if name not in COPIES:
+            continue
         for first, last, owner in of_calls:
             if first <= start and end <= last:
-                yield int(start), int(end), Owner(owner.call, "bytes")
+                yield start, end, Owner(owner.call, "bytes")
 
 
 def _flatten(spans: Sequence[Span]) -> list[Span]:

@@ -1,8 +1,10 @@
-"""What the replay needs of one rank and step, read from the tables of a traced run."""
+"""What the replay needs of the ranks' steps, read from the tables of a traced run."""
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 from advisor.vocabulary.dtypes import element
 
 Int = NDArray[np.int64]
+Window = tuple[int, int]
 
 # A gap counts as waiting when it ends within this of the call's end: what a woken thread needs.
 WAKE_NS = 400_000
@@ -19,6 +22,18 @@ WAKE_NS = 400_000
 SHORTEST_GAP_NS = 20_000
 # An all-reduce of up to this many bytes is a flag or a loss, not a bucket of gradients.
 _SCALAR_BYTES = 64
+# A kernel may end this long after its launch and still be what a step's host waits for.
+_LONGEST_QUEUE_NS = 10_000_000_000
+
+_GRADIENT = "torch::autograd::AccumulateGrad"
+_OPTIMIZERS = ("## optimizer ##", "Optimizer.step#")
+REQUESTS, UNITS = "c10d::", "FSDP::"
+# Operators whose time grows with the bytes, as far as they run inside those annotations.
+COPIES = (
+    "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat", "aten::copy_",
+    "aten::clone", "aten::cat", "aten::div_",
+)  # fmt: skip
+HOST_WORK = (REQUESTS, UNITS, *COPIES)
 
 
 @dataclass(frozen=True)
@@ -62,120 +77,152 @@ def contention(con: Any, run: str) -> float:
     return max(0.0, float(slowdown or 1.0) - 1.0)
 
 
-def calls(
-    con: Any, run: str, rank: int, step: int, timeline: str, backward: tuple[int, int]
-) -> list[CallRow]:
-    rows = con.execute(
-        "SELECT call_id, enqueue_ns, start_ns, end_ns, coalesce(process_group, '?'), op, bytes, "
-        "phase, coalesce(stream, 0) FROM collective WHERE run = ? AND rank = ? AND step = ? "
-        "ORDER BY start_ns",
-        [run, rank, step],
-    ).fetchall()
-    result = []
-    last_end: dict[int, int] = {}
-    last_arrival: dict[int, int] = {}
-    for call_id, enqueue, start, end, group, op, size, phase, stream in rows:
-        arrival = int(enqueue) if timeline == "host" and enqueue is not None else int(start)
-        queued = start - last_end.get(stream, 0) < SHORTEST_GAP_NS
-        if timeline != "host" and queued and stream in last_arrival:
-            # Held back by its stream only: it was ready at some time since the one before.
-            arrival = max(last_arrival[stream], min(int(start), int(enqueue or start)))
-        arrival = min(arrival, int(start))
-        last_end[stream], last_arrival[stream] = int(end), arrival
-        in_backward = phase == "backward" or (
-            phase is None and backward[0] <= arrival <= backward[1]
-        )
-        gradient = op == "all_reduce" and in_backward and (size or 0) > _SCALAR_BYTES
-        result.append(
-            CallRow(
-                int(call_id),
-                arrival,
-                int(start),
-                int(end),
-                str(group),
-                str(op),
-                size,
-                gradient,
-                phase,
+def windows(con: Any, run: str, steps: Sequence[int]) -> dict[int, dict[int, Window]]:
+    """The windows of these steps by rank and step, each on its rank's own clock."""
+    found: dict[int, dict[int, Window]] = {}
+    for rank, step, start, end in con.execute(
+        "SELECT rank, step, start_ns, end_ns FROM step WHERE run = ? AND list_contains(?, step) "
+        "ORDER BY rank, step",
+        [run, list(steps)],
+    ).fetchall():
+        found.setdefault(int(rank), {})[int(step)] = int(start), int(end)
+    return found
+
+
+class Recorded:
+    """What one rank recorded in the steps that are replayed, read once for all of them."""
+
+    def __init__(
+        self, con: Any, run: str, rank: int, steps: Mapping[int, Window], timeline: str
+    ) -> None:
+        self._on_host = timeline == "host"
+        first, last = min(w[0] for w in steps.values()), max(w[1] for w in steps.values())
+        scope = [run, rank, first, last]
+        self._calls = con.execute(
+            "SELECT step, call_id, enqueue_ns, start_ns, end_ns, coalesce(process_group, '?'), op, "
+            "bytes, phase, coalesce(stream, 0) FROM collective WHERE run = ? AND rank = ? "
+            "AND list_contains(?, step) ORDER BY start_ns",
+            [run, rank, [*steps]],
+        ).fetchall()
+        begins = (*_OPTIMIZERS, *(HOST_WORK if self._on_host else ()))
+        names = " OR ".join(f"starts_with(name, '{begin}')" for begin in begins)
+        self._events = con.execute(
+            "SELECT name, start_ns, start_ns + dur_ns, input_dims, input_types "
+            "FROM event LEFT JOIN comm_event USING (run, rank, event_id) WHERE run = ? "
+            "AND rank = ? AND start_ns >= ? AND start_ns < ? "
+            f"AND (name = '{_GRADIENT}' OR {names}) ORDER BY start_ns",
+            scope,
+        ).fetchall()
+        self._times = [event[1] for event in self._events]
+        busy = con.execute(
+            "SELECT start_ns, end_ns FROM activity WHERE run = ? AND rank = ? AND kind <> 'comm' "
+            "AND end_ns > ? AND start_ns < ? ORDER BY start_ns",
+            scope,
+        ).fetchnumpy()
+        self._starts = np.asarray(busy["start_ns"], dtype=np.int64)
+        self._ends = np.asarray(busy["end_ns"], dtype=np.int64)
+        self._launched = self._finished = np.empty(0, dtype=np.int64)
+        if not self._on_host:
+            kernels = con.execute(
+                "SELECT launch_ns, end_ns FROM activity WHERE run = ? AND rank = ? "
+                "AND kind = 'compute' AND launch_ns >= ? AND launch_ns < ? ORDER BY launch_ns",
+                [run, rank, first - _LONGEST_QUEUE_NS, last],
+            ).fetchnumpy()
+            self._launched = np.asarray(kernels["launch_ns"], dtype=np.int64)
+            self._finished = np.asarray(kernels["end_ns"], dtype=np.int64)
+
+    def calls(self, step: int, backward: Window) -> list[CallRow]:
+        """The calls of a step, with when each was issued."""
+        result = []
+        last_end: dict[int, int] = {}
+        last_arrival: dict[int, int] = {}
+        for of_step, call_id, enqueue, start, end, group, op, size, phase, stream in self._calls:
+            if of_step != step:
+                continue
+            arrival = int(enqueue) if self._on_host and enqueue is not None else int(start)
+            queued = start - last_end.get(stream, 0) < SHORTEST_GAP_NS
+            if not self._on_host and queued and stream in last_arrival:
+                # Held back by its stream only: it was ready at some time since the one before.
+                arrival = max(last_arrival[stream], min(int(start), int(enqueue or start)))
+            arrival = min(arrival, int(start))
+            last_end[stream], last_arrival[stream] = int(end), arrival
+            in_backward = phase == "backward" or (
+                phase is None and backward[0] <= arrival <= backward[1]
             )
-        )
-    return result
+            gradient = op == "all_reduce" and in_backward and (size or 0) > _SCALAR_BYTES
+            result.append(
+                CallRow(
+                    int(call_id), arrival, int(start), int(end), str(group), str(op), size,
+                    gradient, phase,
+                )
+            )  # fmt: skip
+        return result
 
+    def busy(self, window: Window) -> tuple[Int, Int]:
+        """Merged intervals of everything but communication inside the window."""
+        before = np.searchsorted(self._starts, window[1])
+        inside = self._ends[:before] > window[0]
+        starts = np.maximum(self._starts[:before][inside], window[0])
+        ends = np.minimum(self._ends[:before][inside], window[1])
+        if not len(starts):
+            return starts, ends
+        reach = np.maximum.accumulate(ends)
+        opens = np.concatenate(([True], starts[1:] > reach[:-1]))
+        first = np.flatnonzero(opens)
+        last = np.concatenate((first[1:] - 1, [len(starts) - 1]))
+        return starts[first], reach[last]
 
-def busy(con: Any, run: str, rank: int, window: tuple[int, int]) -> tuple[Int, Int]:
-    """Merged intervals of everything but communication inside the window."""
-    table = con.execute(
-        "SELECT greatest(start_ns, ?) AS s, least(end_ns, ?) AS e FROM activity "
-        "WHERE run = ? AND rank = ? AND kind <> 'comm' AND end_ns > ? AND start_ns < ? "
-        "ORDER BY s",
-        [window[0], window[1], run, rank, window[0], window[1]],
-    ).fetchnumpy()
-    starts = np.asarray(table["s"], dtype=np.int64)
-    ends = np.asarray(table["e"], dtype=np.int64)
-    if not len(starts):
-        return starts, ends
-    reach = np.maximum.accumulate(ends)
-    opens = np.concatenate(([True], starts[1:] > reach[:-1]))
-    first = np.flatnonzero(opens)
-    last = np.concatenate((first[1:] - 1, [len(starts) - 1]))
-    return starts[first], reach[last]
+    def nothing_begins(self, after: int, before: int) -> bool:
+        """Whether nothing but communication begins strictly between two times."""
+        first = np.searchsorted(self._starts, after, side="right")
+        return bool(first >= np.searchsorted(self._starts, before))
 
+    def events(self, window: Window, *names: str) -> list[tuple[str, int, int]]:
+        """(name, start, end) of the operators whose names begin so, in order."""
+        return [
+            (str(name), int(start), int(end))
+            for name, start, end, _, _ in self._inside(window)
+            if name.startswith(names)
+        ]
 
-def gradient_marks(
-    con: Any, run: str, rank: int, window: tuple[int, int], timeline: str
-) -> list[tuple[int, int]]:
-    """(ready time, bytes) of each gradient of the step, in the order they became ready."""
-    rows = con.execute(
-        "SELECT start_ns + dur_ns, input_dims, input_types "
-        "FROM event LEFT JOIN comm_event USING (run, rank, event_id) WHERE run = ? AND rank = ? "
-        "AND name = 'torch::autograd::AccumulateGrad' AND start_ns >= ? AND start_ns < ? "
-        "ORDER BY start_ns",
-        [run, rank, window[0], window[1]],
-    ).fetchall()
-    marks = []
-    for ready, dims, types in rows:
-        size = _tensor_bytes(dims, types)
-        if size is None:
+    def gradient_marks(self, window: Window) -> list[tuple[int, int]]:
+        """(ready time, bytes) of each gradient of the step, in the order they became ready."""
+        marks = []
+        for name, _, ready, dims, types in self._inside(window):
+            if name != _GRADIENT:
+                continue
+            size = _tensor_bytes(dims, types)
+            if size is None:
+                return []
+            marks.append((int(ready), size))
+        if self._on_host or not marks:
+            return marks
+        times = self._on_device(window, [ready for ready, _ in marks])
+        return [(at, size) for at, (_, size) in zip(times, marks, strict=True)] if times else []
+
+    def optimizer_start(self, window: Window) -> int | None:
+        """When the optimizer begins: by then every gradient has been reduced."""
+        begun = self.events(window, *_OPTIMIZERS)
+        if not begun:
+            return None
+        if self._on_host:
+            return begun[0][1]
+        times = self._on_device(window, [begun[0][1]])
+        return times[0] if times else None
+
+    def _inside(self, window: Window) -> list[tuple[Any, ...]]:
+        first, last = (bisect_left(self._times, at) for at in window)
+        return self._events[first:last]
+
+    def _on_device(self, window: Window, host_times: list[int]) -> list[int]:
+        """Host times on the device's timeline: the end of the last kernel launched before each."""
+        earliest = window[0] - _LONGEST_QUEUE_NS
+        first, last = np.searchsorted(self._launched, (earliest, window[1]))
+        if first == last:
             return []
-        marks.append((int(ready), size))
-    if timeline == "host" or not marks:
-        return marks
-    times = _on_device(con, run, rank, window, [ready for ready, _ in marks])
-    return [(at, size) for at, (_, size) in zip(times, marks, strict=True)] if times else []
-
-
-def optimizer_start(
-    con: Any, run: str, rank: int, window: tuple[int, int], timeline: str
-) -> int | None:
-    """When the optimizer begins: by then every gradient has been reduced."""
-    row = con.execute(
-        "SELECT min(start_ns) FROM event WHERE run = ? AND rank = ? AND start_ns >= ? AND "
-        "start_ns < ? AND (name = '## optimizer ##' OR name LIKE 'Optimizer.step#%')",
-        [run, rank, *window],
-    ).fetchone()
-    if row is None or row[0] is None:
-        return None
-    if timeline == "host":
-        return int(row[0])
-    times = _on_device(con, run, rank, window, [int(row[0])])
-    return times[0] if times else None
-
-
-def _on_device(
-    con: Any, run: str, rank: int, window: tuple[int, int], host_times: list[int]
-) -> list[int]:
-    """Host times on the device's timeline: the end of the last kernel launched before each."""
-    table = con.execute(
-        "SELECT launch_ns, end_ns FROM activity WHERE run = ? AND rank = ? AND kind = 'compute' "
-        "AND launch_ns IS NOT NULL AND launch_ns >= ? AND launch_ns < ? ORDER BY launch_ns",
-        [run, rank, window[0] - 10_000_000_000, window[1]],
-    ).fetchnumpy()
-    launched = np.asarray(table["launch_ns"], dtype=np.int64)
-    ended = np.maximum.accumulate(np.asarray(table["end_ns"], dtype=np.int64))
-    if not len(launched):
-        return []
-    at = np.searchsorted(launched, host_times, side="right") - 1
-    return [int(ended[max(i, 0)]) for i in at]
+        ended = np.maximum.accumulate(self._finished[first:last])
+        at = np.searchsorted(self._launched[first:last], host_times, side="right") - 1
+        return [int(ended[max(i, 0)]) for i in at]
 
 
 def _tensor_bytes(dims: str | None, types: str | None) -> int | None:

@@ -106,7 +106,7 @@ class Recorded:
         ).fetchall()
         begins = (*_OPTIMIZERS, *(HOST_WORK if self._on_host else ()))
         names = " OR ".join(f"starts_with(name, '{begin}')" for begin in begins)
-        self._events = con.execute(
+        self._events: list[tuple[Any, ...]] = con.execute(
             "SELECT name, start_ns, start_ns + dur_ns, input_dims, input_types "
             "FROM event LEFT JOIN comm_event USING (run, rank, event_id) WHERE run = ? "
             "AND rank = ? AND start_ns >= ? AND start_ns < ? "

@@ -7,11 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from advisor.config.loader import load_model, read_plain
+from advisor.config.loader import load_model
 from advisor.config.paths import shipped
 from advisor.engine.rule import Rule
 from advisor.errors import AdvisorError
@@ -102,9 +101,3 @@ def load_catalogue(
 def recipes() -> Mapping[str, Recipe]:
     """How to capture what a trace alone does not hold, by key."""
     return load_model(shipped("rules") / "data" / "capture.yaml", _Recipes).recipes
-
-
-@cache
-def rule_data(name: str) -> Any:
-    """A data file beside the rules (``rules/data/NAME.yaml``), as plain lists and dicts."""
-    return read_plain(shipped("rules") / "data" / f"{name}.yaml")

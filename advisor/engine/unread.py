@@ -15,8 +15,8 @@ from typing import Any
 from advisor.engine.facts import Facts
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
-from advisor.findings import Finding, Severity
-from advisor.vocabulary.words import duration, lower_first, some_ranks
+from advisor.findings import Severity
+from advisor.vocabulary.words import some_ranks
 
 # Single calls that lost their partner (a lost event, an edge of the recording) change no gain.
 _MOST_PARTLY = 0.1
@@ -24,7 +24,6 @@ _MOST_PARTLY = 0.1
 _MOST_LOST = 0.5
 # Among a finding's facts: the low end of its gain if nobody waited for those who are missing.
 _LOW_IF_READ = "low_if_all_read_ns"
-_EXPOSED = "exposed-communication"  # the time itself, not a reason for it
 
 _TIME = (
     "SELECT coalesce(sum(exposed_transfer_ns) FILTER (WHERE partly_read), 0)::DOUBLE AS partly_ns, "
@@ -72,25 +71,6 @@ def partly_read_share(sandbox: Sandbox, facts: Facts) -> float:
     if _all_read(time["groups"] or [], sandbox) and _told_by_the_rest(time, sandbox):
         return 0.0
     return float(time["partly_ns"] / time["rank_steps"] / facts.step_ns)
-
-
-def seen_without(findings: Sequence[Finding], least_share: float) -> tuple[str, list[str]]:
-    """What is seen whoever is missing, as a sentence, and how to try whether it costs the time.
-
-    The first finding that would give ``least_share`` of the step if nobody waited for those who are
-    missing: sizes, counts and repeated traffic stand, what ending them gives does not. One whose
-    gain would then be sure comes before a choice that may give nothing even so. '' without.
-    """
-    worth = [
-        item
-        for item in findings
-        if item.rule != _EXPOSED and (item.savings_share or 0.0) >= least_share
-    ]
-    for item in sorted(worth, key=lambda item: not item.evidence.facts.get(_LOW_IF_READ)):
-        most = duration(item.savings_high_ns or item.savings_ns or 0)
-        tries = [f"or try, for up to {most} per step and perhaps none: {fix}" for fix in item.fix]
-        return f" Seen all the same: {lower_first(item.title.rstrip('.'))}.", tries[:1]
-    return "", []
 
 
 def _told_by_the_rest(time: Mapping[str, Any], sandbox: Sandbox) -> bool:

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict
 from advisor.config.loader import load_model
 from advisor.vocabulary.operations import operation
 
-NCCL_LIKE = frozenset({"nccl", "rccl", "msccl"})
 """Libraries that NCCL's settings and logs are about."""
 
 

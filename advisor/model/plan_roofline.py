@@ -16,14 +16,6 @@ def communication_ratio(flops: float, traffic_bytes: float) -> float | None:
     return flops / traffic_bytes if traffic_bytes > 0 else None
 
 
-def data_parallel_ratio(tokens: float, gradient_bytes_per_parameter: float = 2) -> float:
-    """CCR of data parallelism over many ranks: 6 N tokens / (2 N bytes) = 3 tokens / bytes.
-
-    GPT-3 with one sample of 2,048 tokens and bf16 gradients: 3,072 FLOP/byte.
-    """
-    return 6 * tokens / (2 * gradient_bytes_per_parameter)
-
-
 def ridge(peak_flops: float, bandwidth_gbps: float) -> float:
     """FLOP per byte at which compute and link take equally long (bandwidth in GB/s, 1e9)."""
     return peak_flops / (bandwidth_gbps * 1e9)
@@ -46,18 +38,3 @@ def critical_tokens(ridge_point: float, gradient_bytes_per_parameter: float = 2)
 def crossover_bytes(alpha_us: float, bandwidth_gbps: float) -> float:
     """n* = alpha x B: the message at which latency and transfer take equally long."""
     return alpha_us * bandwidth_gbps * 1000
-
-
-def ring_efficiency(size: float, ranks: int, alpha_us: float, bandwidth_gbps: float) -> float:
-    """Transfer share of a ring all-gather of `size` bytes in all.
-
-    The volume (n-1)/n S saturates while the latency (n-1) alpha grows: 1 / (1 + n n*/S).
-    """
-    transfer_us = (ranks - 1) / ranks * size / (bandwidth_gbps * 1000)
-    latency_us = (ranks - 1) * alpha_us
-    return transfer_us / (transfer_us + latency_us) if ranks > 1 else 1.0
-
-
-def scaling_speedup(ranks: int, compute_s: float, exposed_s: float) -> float:
-    """Speed-up over one rank when each keeps its compute and adds `exposed_s`."""
-    return ranks * compute_s / (compute_s + exposed_s)

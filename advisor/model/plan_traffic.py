@@ -26,19 +26,6 @@ def ddp_bytes(gradient_bytes: float, ranks: int) -> float:
     return all_reduce_bytes(gradient_bytes, ranks)
 
 
-def fsdp_bytes(parameter_bytes: float, gradient_bytes: float, ranks: int) -> float:
-    """FSDP/ZeRO-3: parameters gathered in forward and backward, gradients scattered."""
-    return gather_bytes(2 * parameter_bytes + gradient_bytes, ranks)
-
-
-def hsdp_bytes(
-    parameter_bytes: float, gradient_bytes: float, shard_ranks: int, replica_ranks: int
-) -> tuple[float, float]:
-    """HSDP: (inside the shard group, across replicas), the latter for this rank's shard only."""
-    inside = fsdp_bytes(parameter_bytes, gradient_bytes, shard_ranks)
-    return inside, all_reduce_bytes(gradient_bytes / shard_ranks, replica_ranks)
-
-
 def tensor_parallel_layer_bytes(
     batch: int, sequence: int, hidden: int, ranks: int, element_bytes: int = 2
 ) -> float:

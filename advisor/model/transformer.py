@@ -195,11 +195,6 @@ def flops_per_token(
     return 6 * matmul_parameters(shape) + (attention // 2 if causal else attention)
 
 
-def six_n_flops_per_token(shape: TransformerShape) -> int:
-    """The rule of thumb 6N with N the active parameters: no attention term."""
-    return 6 * parameters(shape).active
-
-
 @dataclass(frozen=True)
 class StateBytes:
     """Bytes one rank keeps through training, apart from activations."""

@@ -12,8 +12,6 @@ FSDP2 names its own ranges, ``FSDP::all_gather (layers.3)`` and the like.
 
 from __future__ import annotations
 
-import re
-
 NVTX_DOMAIN = "advisor"
 METADATA_KEY = "advisor"
 
@@ -22,9 +20,6 @@ FORWARD = "## forward ##"
 BACKWARD = "## backward ##"
 OPTIMIZER = "## optimizer ##"
 DATA = "## data ##"
-
-LAYER_PATTERN = re.compile(r"^## layer (\d+) ##$")
-BUCKET_PATTERN = re.compile(r"^## bucket (\d+) ##$")
 
 
 def layer(number: int) -> str:

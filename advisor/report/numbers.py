@@ -109,11 +109,6 @@ def scaled(value: float, unit: str) -> str:
     return f"{significant(value)} {unit}".strip()
 
 
-def mebibytes(size_bytes: float | None) -> str:
-    """A size in MiB, for settings such as ``bucket_cap_mb`` that mean MiB."""
-    return "–" if size_bytes is None else f"{significant(size_bytes / 2**20)} MiB"
-
-
 def bandwidth(gbps: float | None) -> str:
     """A bandwidth in decimal GB/s, as nccl-tests prints it."""
     return "–" if gbps is None else f"{significant(gbps)} GB/s"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from advisor.findings import Confidence, Finding, FindingsReport, OutcomeKind, Severity
+from advisor.findings import Confidence, Finding, FindingsReport, OutcomeKind
 from advisor.report import numbers
 from advisor.report.clean import one_line
 from advisor.vocabulary.messages import SUMMARY, say
@@ -106,12 +106,6 @@ def of_verdict(report: FindingsReport) -> Finding | None:
     return next((item for item in report.findings if about and item.id == about), None)
 
 
-def severity_counts(report: FindingsReport) -> dict[Severity, int]:
-    """How many findings there are of each severity."""
-    found = Counter(finding.severity for finding in report.findings)
-    return {severity: found.get(severity, 0) for severity in Severity}
-
-
 def per_step(finding: Finding) -> str:
     """The recoverable time per step with its interval, or a dash; 'none' where that is nothing.
 
@@ -135,18 +129,6 @@ def share(finding: Finding) -> str:
         return numbers.share(fraction)
     gain = finding.savings_ns
     return f"up to {numbers.share(fraction * most / gain)}" if gain else ""
-
-
-def won_back(finding: Finding) -> tuple[str, str]:
-    """The gain of a headline and its share of the step ('' if unknown), as the verdict has them:
-
-    an interval in the place of an estimate that lies at its upper end.
-    """
-    ends, part = finding.gain_range_ns(), finding.savings_share
-    if ends is None or ends[0] <= 0 or not finding.savings_ns:
-        return per_step(finding), share(finding) if part else ""
-    shares = [numbers.share(part * end / finding.savings_ns) for end in ends] if part else []
-    return numbers.interval(*ends), " to ".join(shares)
 
 
 def gain(finding: Finding, per: str = "per step") -> str:

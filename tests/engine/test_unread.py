@@ -9,8 +9,7 @@ import pytest
 from advisor.config.paths import shipped
 from advisor.engine import diagnose
 from advisor.engine.catalogue import load_catalogue
-from advisor.engine.unread import seen_without
-from advisor.findings import Evidence, Finding, FindingsReport, Severity
+from advisor.findings import Finding, FindingsReport, Severity
 from tests.engine.helpers import store_of
 
 # Rules whose recoverable time is not time in calls with ranks that may be missing: what hosts do,
@@ -109,34 +108,6 @@ def test_a_group_of_unknown_ranks_is_not_taken_for_whole() -> None:
     report, finding = found([0, 1, 2, 3], alone=5, known=False)
     assert (finding.severity, finding.savings_low_ns) == (Severity.INFO, 0)
     assert report.verdict.cause == "unknown"
-
-
-def in_calls(rule: str, savings_ns: int, low_ns: int) -> Finding:
-    """A gain that a missing rank has made unsure; ``low_ns`` is its low end if all were read."""
-    return Finding(
-        id=rule,
-        run="run",
-        rule=rule,
-        severity=Severity.INFO,
-        title=f"{rule} is there.",
-        message="",
-        savings_ns=savings_ns,
-        savings_low_ns=0,
-        savings_share=savings_ns / 100_000_000,
-        evidence=Evidence(facts={"low_if_all_read_ns": low_ns}),
-        fix=[f"end {rule}"],
-    )
-
-
-def test_what_would_be_sure_with_all_ranks_is_seen_before_a_choice_that_gives_more() -> None:
-    choice = in_calls("fp32-gradients", 29_000_000, 0)
-    barrier = in_calls("redundant-collectives", 13_000_000, 9_000_000)
-    words, tries = seen_without([choice, barrier], 0.03)
-    assert words == " Seen all the same: redundant-collectives is there."
-    assert [text.rpartition(": ")[2] for text in tries] == ["end redundant-collectives"]
-    assert seen_without([choice], 0.03)[0] == " Seen all the same: fp32-gradients is there."
-    small = in_calls("redundant-collectives", 1_000_000, 900_000)
-    assert "fp32" in seen_without([choice, small], 0.03)[0]
 
 
 def test_the_low_end_that_a_missing_rank_takes_stays_among_the_facts() -> None:

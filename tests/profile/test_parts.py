@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
-from advisor.profile import commands, data, environment, files, names, summary
+from advisor.profile import commands, data, environment, files, summary
 from advisor.profile import failures as failures_module
 from advisor.profile.failures import rank_that_failed
 from advisor.profile.inject import Fault, parse_all
@@ -331,15 +331,6 @@ def test_only_listed_variables_are_recorded() -> None:
         "OMP_NUM_THREADS": "1",
         "PYTORCH_ALLOC_CONF": "a",
     }
-
-
-def test_range_names_read_back() -> None:
-    for number in (0, 17):
-        layer = names.LAYER_PATTERN.match(names.layer(number))
-        bucket = names.BUCKET_PATTERN.match(names.bucket(number))
-        assert layer is not None
-        assert bucket is not None
-        assert int(layer[1]) == int(bucket[1]) == number
 
 
 def test_a_torch_without_the_agents_patience_is_launched_all_the_same() -> None:

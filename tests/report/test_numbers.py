@@ -88,9 +88,8 @@ def test_an_interval_that_contradicts_its_value_is_left_out() -> None:
     assert numbers.interval(None, 1e6) == "–"
 
 
-def test_traffic_is_decimal_and_settings_are_binary() -> None:
+def test_traffic_is_decimal() -> None:
     assert numbers.traffic(25 * 2**20) == "26.2 MB"
-    assert numbers.mebibytes(25 * 2**20) == "25 MiB"
     assert numbers.traffic(640) == "640 B"
     assert numbers.bandwidth(0.4904) == "0.49 GB/s"
 

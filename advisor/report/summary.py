@@ -24,6 +24,8 @@ CONFIDENCE_WORDS: dict[Confidence, str] = {
 # Options whose value is a place too, but none that was read.
 _WRITES_TO = ("-o", "--output", "--store")
 _MOST_LEFT_OUT = 5
+# Kineto writes times to the nanosecond, but of microsecond clocks.
+_LEAST_SHOWN_NS = 1_000
 
 
 def outcome_counts(report: FindingsReport) -> dict[OutcomeKind, int]:
@@ -107,17 +109,24 @@ def of_verdict(report: FindingsReport) -> Finding | None:
 
 
 def per_step(finding: Finding) -> str:
-    """The recoverable time per step with its interval, or a dash; 'none' where that is nothing.
+    """The recoverable time per step with its interval; a dash where that is nothing or not known.
 
     'up to 12 ms' where the interval reaches down to nothing.
     """
-    if finding.savings_ns == 0 and not finding.savings_high_ns:
-        return "none"
+    if _is_nothing(finding):
+        return "–"
     if (most := finding.at_most_ns()) is not None:
         return f"up to {numbers.duration(most)}"
     return numbers.duration_with_spread(
         finding.savings_ns, finding.savings_low_ns, finding.savings_high_ns
     )
+
+
+def _is_nothing(finding: Finding) -> bool:
+    """Whether even the high end of a known gain is below all that a clock shows."""
+    if finding.savings_ns is None:
+        return False
+    return max(finding.savings_ns, finding.savings_high_ns or 0) < _LEAST_SHOWN_NS
 
 
 def share(finding: Finding) -> str:
@@ -135,7 +144,7 @@ def gain(finding: Finding, per: str = "per step") -> str:
     """The recoverable time in words that also fit when there is no estimate."""
     if finding.savings_ns is None:
         return "no estimate of the gain"
-    if per_step(finding) == "none":
+    if _is_nothing(finding):
         return "nothing by itself"
     return f"{per_step(finding)} {per}"
 

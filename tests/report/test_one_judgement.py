@@ -75,7 +75,7 @@ def test_the_typical_step_is_the_median_that_the_findings_name() -> None:
 def test_a_gain_of_nothing_is_no_measured_time() -> None:
     finding = make_report().findings[0]
     nothing = {"savings_ns": 0, "savings_low_ns": 0, "savings_high_ns": 0}
-    assert summary.per_step(finding.model_copy(update=nothing)) == "none"
+    assert summary.per_step(finding.model_copy(update=nothing)) == "–"
     assert summary.gain(finding.model_copy(update=nothing)) == "nothing by itself"
     perhaps = {**nothing, "savings_high_ns": 2_000_000}
     assert summary.per_step(finding.model_copy(update=perhaps)) == "up to 2 ms"

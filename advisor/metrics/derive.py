@@ -12,6 +12,7 @@ from advisor.metrics.host.edges import edge_rows
 from advisor.metrics.host.gaps import NAME_PAUSES, gap_rows
 from advisor.metrics.host.lead import host_pace
 from advisor.metrics.host.overlap import overlap_row
+from advisor.metrics.host.queue import queue_row
 from advisor.metrics.lateness.rows import Ranks, lateness_rows
 from advisor.metrics.lateness.work import compare_work
 from advisor.metrics.links.attribution import homes, link_rows
@@ -51,6 +52,7 @@ TABLES = (
     "edge_gap",
     "memory_copy",
     "overlap_slowdown",
+    "device_queue",
     "critical_path",
     "bench_curve",
 )
@@ -180,6 +182,9 @@ def _write_summaries(con: Any, data: RunData) -> None:
         slowdown = overlap_row(con, data.run, one.line, one.occupancy, one.steps)
         if slowdown is not None:
             insert_rows(con, "overlap_slowdown", [slowdown])
+        queue = queue_row(data.run, one.line)
+        if queue is not None:
+            insert_rows(con, "device_queue", [queue])
         insert_rows(con, "gradient_sync", sync_rows(data.run, rank, own, one.spans, spans))
     con.execute(NAME_PAUSES, {"run": data.run})
     for statement in (TRAFFIC, REDUNDANT, EXPERT_BALANCE):

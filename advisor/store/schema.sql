@@ -351,7 +351,7 @@ CREATE TABLE traffic (
 -- Collectives that a step repeats or could do without.
 CREATE TABLE redundant (
   run VARCHAR NOT NULL,             -- run
-  kind VARCHAR NOT NULL,            -- 'barrier', 'tiny' (scalars), 'logged' (a barrier and a scalar), 'repeated-gather' (same parameters gathered again in a step)
+  kind VARCHAR NOT NULL,            -- 'barrier', 'tiny' (scalars), 'logged' (a barrier and a scalar), 'buffers' (DDP's, before forward), 'repeated-gather' (same parameters gathered again in a step)
   process_group VARCHAR,            -- group
   op VARCHAR NOT NULL,              -- operation
   bytes BIGINT,                     -- size of one call; null for barriers
@@ -449,6 +449,15 @@ CREATE TABLE overlap_slowdown (
   slowdown_low DOUBLE,              -- 95 % interval over kinds
   slowdown_high DOUBLE,             -- 95 % interval over kinds
   cost_ns_per_step BIGINT NOT NULL  -- time that it adds per step
+);
+
+-- Whether streams share one queue to the device: in which order launched work started.
+CREATE TABLE device_queue (
+  run VARCHAR NOT NULL,             -- run
+  rank INTEGER NOT NULL,            -- rank
+  waiting INTEGER NOT NULL,         -- kernels that waited, their stream free, right behind a launch on another stream
+  in_order INTEGER NOT NULL,        -- of them that started with that launch's kernel, while it ran
+  overtaken INTEGER NOT NULL        -- kernels that something launched later overtook: none in one queue
 );
 
 -- The longest chain of dependent work through CPU threads, streams and ranks, in order of time.

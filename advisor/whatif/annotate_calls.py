@@ -50,11 +50,18 @@ def _named(setting: str, value: str, prediction: Prediction | None) -> Iterator[
         yield setting, value, False, prediction
 
 
+_NEEDLESS = {
+    "barrier": "",
+    "tiny": f"AND bytes <= {TINY_BYTES}",
+    "buffers": f"AND bytes > {TINY_BYTES} AND phase = 'forward'",
+}
+
+
 def _needless(con: Any, run: str, least_ns: float) -> list[tuple[str, frozenset[int]]]:
-    """Barriers and tiny calls, by kind, operation and group."""
+    """Barriers, tiny calls and buffers, by kind, operation and group."""
     kinds = con.execute(
         "SELECT kind, op, process_group FROM redundant WHERE run = ? "
-        "AND kind IN ('barrier', 'tiny') GROUP BY ALL "
+        "AND kind IN ('barrier', 'tiny', 'buffers') GROUP BY ALL "
         "HAVING sum(exposed_ns_per_step) + sum(coalesce(wait_ns_per_step, 0)) > ? ORDER BY ALL",
         [run, least_ns],
     ).fetchall()
@@ -63,9 +70,8 @@ def _needless(con: Any, run: str, least_ns: float) -> list[tuple[str, frozenset[
             f"{kind} {op} {group or ''}".strip(),
             _calls(
                 con,
-                "op = ? AND process_group IS NOT DISTINCT FROM ? "
-                "AND (op = 'barrier' OR bytes <= ?)",
-                [run, op, group, TINY_BYTES],
+                "op = ? AND process_group IS NOT DISTINCT FROM ? " + _NEEDLESS[kind],
+                [run, op, group],
             ),
         )
         for kind, op, group in kinds
@@ -124,7 +130,8 @@ def _sixteen_bits(con: Any, run: str) -> bool:
         "SELECT 1 FROM rank WHERE run = $1 AND try_cast(metadata AS JSON) "
         "->> '$.advisor.workload.precision' IN ('bf16', 'fp16') UNION ALL "
         "SELECT 1 FROM collective WHERE run = $1 "
-        "AND dtype IN ('bfloat16', 'float16', 'half', 'bf16') LIMIT 1",
+        "AND dtype IN ('bfloat16', 'float16', 'half', 'bf16') UNION ALL "
+        "SELECT 1 FROM rank_content WHERE run = $1 AND narrow_share > 0.5 LIMIT 1",
         [run],
     ).fetchone()
     return row is not None

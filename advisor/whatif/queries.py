@@ -100,7 +100,8 @@ class Recorded:
         scope = [run, rank, first, last]
         self._calls = con.execute(
             "SELECT step, call_id, enqueue_ns, start_ns, end_ns, coalesce(process_group, '?'), op, "
-            "bytes, phase, coalesce(stream, 0) FROM collective WHERE run = ? AND rank = ? "
+            "bytes, phase, coalesce(stream, 0), (run, rank, call_id) IN (SELECT (run, rank, call_id) "
+            "FROM param_bucket) FROM collective WHERE run = ? AND rank = ? "
             "AND list_contains(?, step) ORDER BY start_ns",
             [run, rank, [*steps]],
         ).fetchall()
@@ -136,7 +137,19 @@ class Recorded:
         result = []
         last_end: dict[int, int] = {}
         last_arrival: dict[int, int] = {}
-        for of_step, call_id, enqueue, start, end, group, op, size, phase, stream in self._calls:
+        for (
+            of_step,
+            call_id,
+            enqueue,
+            start,
+            end,
+            group,
+            op,
+            size,
+            phase,
+            stream,
+            sums,
+        ) in self._calls:
             if of_step != step:
                 continue
             arrival = int(enqueue) if self._on_host and enqueue is not None else int(start)
@@ -149,7 +162,8 @@ class Recorded:
             in_backward = phase == "backward" or (
                 phase is None and backward[0] <= arrival <= backward[1]
             )
-            gradient = op == "all_reduce" and in_backward and (size or 0) > _SCALAR_BYTES
+            large = in_backward and (size or 0) > _SCALAR_BYTES
+            gradient = op == "all_reduce" and (sums or large)
             result.append(
                 CallRow(
                     int(call_id), arrival, int(start), int(end), str(group), str(op), size,

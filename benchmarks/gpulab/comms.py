@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.gpulab import transports
 from benchmarks.gpulab.job import Group, Job
-from benchmarks.gpulab.program import COMPUTE, Call, Kernel, Program
+from benchmarks.gpulab.program import COMPUTE, NODE, Call, Kernel, Program
 
 _C10D = {
     "all_reduce": ("c10d::allreduce_", "allreduce", "nccl:all_reduce"),
@@ -107,6 +107,13 @@ class Communicator:
         done = program.record(stream)
         program.end()
         program.end()
+        return done
+
+    def reduce_gradient(self, group: Group, elements: int) -> int:
+        """An all-reduce in the hook of the parameter whose gradient is complete."""
+        self.program.begin(f"{NODE}: torch::autograd::AccumulateGrad")
+        done = self.collective("all_reduce", group, elements, self.job.grad_dtype)
+        self.program.end()
         return done
 
     def direct(self, op: str, group: Group, elements: int) -> None:

@@ -87,7 +87,7 @@ def _backward(e: Emitter) -> None:
         e.backward_half(e.scaled(e.model.backward[0], _load(job, e.rank)))
         _exchange(e, "combine")
         e.backward_half(e.model.backward[1])
-        events.append(e.collective("all_reduce", world, dense, job.grad_dtype))
+        events.append(e.reduce_gradient(world, dense))
     for event in events:
         e.wait(event, world)
     out.thread(MAIN)

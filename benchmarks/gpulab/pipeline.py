@@ -119,7 +119,7 @@ class _Stage:
             for half in e.model.backward:
                 e.backward_half(e.scaled(half, self.factor))
             if (last or job.sync_every_micro_batch) and len(group.ranks) > 1:
-                events.append(e.collective("all_reduce", group, job.layer_params, job.grad_dtype))
+                events.append(e.reduce_gradient(group, job.layer_params))
         for event in events:
             e.wait(event, group)
         out.thread(MAIN)

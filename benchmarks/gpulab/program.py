@@ -13,6 +13,11 @@ from typing import Any
 BEGIN, END, WORK, KERNEL, CALL, RECORD, WAIT, SYNC, COPY, THREAD, GRAPH, API = range(12)
 
 MAIN, AUTOGRAD = 0, 1
+_HOOKED = {
+    "FSDP::": "RegisterPostBackwardFunctionBackward",
+    "FullyShardedDataParallel": "torch::autograd::AccumulateGrad",
+}
+"""The nodes in which FSDP2 and FSDP1 run their hooks; other functions have nodes of their own."""
 NODE = "autograd::engine::evaluate_function"
 COMPUTE = 7
 """The default stream as CUPTI numbers it."""
@@ -68,9 +73,10 @@ class Program:
         """
         hook = self.on == AUTOGRAD and not self.depth and name != "record_param_comms"
         if hook and not name.startswith(NODE):
-            node = "RegisterPostBackwardFunctionBackward" if name.startswith("FSDP::") else (
-                "torch::autograd::AccumulateGrad"
-            )  # fmt: skip
+            node = "torch::autograd::CppNode"
+            for prefix, hooked in _HOOKED.items():
+                if name.startswith(prefix):
+                    node = hooked
             self.code.append((BEGIN, f"{NODE}: {node}", "cpu_op", ""))
             self.in_hook = True
             self.depth += 1

@@ -101,7 +101,7 @@ def _backward(e: Emitter, *, reduce: bool) -> None:
         for half in e.model.backward:
             _half(e, half, backward=True)
         if reduce and len(group.ranks) > 1:
-            events.append(e.collective("all_reduce", group, job.layer_params, job.grad_dtype))
+            events.append(e.reduce_gradient(group, job.layer_params))
     for event in events:
         e.wait(event, group)
     out.thread(MAIN)

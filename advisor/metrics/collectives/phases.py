@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.summaries import TINY_BYTES
 from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.store.columns import read
 
@@ -32,6 +33,7 @@ _FSDP_MODULE = re.compile(r"^FSDP::\w+ \((.+)\)$")
 _FSDP_AHEAD = re.compile(r"^FSDP::(forward|backward)_prefetch for ")
 _FSDP_GATHER = re.compile(r"^FSDP::all_gather \(.+\)$")
 _FORWARD = re.compile(r"^FSDP::\w*forward|(DataParallel|FullyShardedDataParallel)\.forward$")
+_MARKED_FORWARD = re.compile(rf"^## forward ##$|{_FORWARD.pattern}")
 _OPTIMIZER = re.compile(r"^## optimizer ##$|^Optimizer\.(step|zero_grad)#")
 # Explicit ranges first; then names of torch. (pattern, phase, on any thread)
 _PHASES: tuple[tuple[re.Pattern[str], str, bool], ...] = (
@@ -117,13 +119,46 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
         for index in map(int, np.flatnonzero(open_)):
             calls[index].phase = "other"
     _set_modules(calls, spans, asked, thread)
+    after, before = _around_backward(spans, asked)
+    summed = {
+        call.group
+        for call, early in zip(calls, before, strict=True)
+        if early and call.op == "reduce_scatter" and call.phase != "backward"
+    }
+    if not len(spans.select(_MARKED_FORWARD).start):
+        for index in map(int, np.flatnonzero(before)):
+            if calls[index].phase == "other":
+                calls[index].phase = "forward"
     accumulating = _inside(
         spans.select(re.compile(rf"^{_AUTOGRAD}.*AccumulateGrad")), asked, thread, False
     )
-    for call, in_hook in zip(calls, accumulating, strict=True):
-        call.is_gradient = (
-            call.op == "all_reduce" and (bool(in_hook) or (call.module or "").startswith("bucket"))
-        ) or (call.op == "reduce_scatter" and call.phase in (None, "backward"))
+    for call, in_hook, late in zip(calls, accumulating, after, strict=True):
+        by_hand = bool(late) and call.phase in (None, "other") and (call.bytes or 0) > TINY_BYTES
+        bucket = (call.module or "").startswith("bucket")
+        call.is_gradient = (call.op == "all_reduce" and (bool(in_hook) or bucket or by_hand)) or (
+            call.op == "reduce_scatter"
+            and call.phase in (None, "backward")
+            and call.group not in summed
+        )
+
+
+def _around_backward(spans: Spans, times: Int64s) -> tuple[Any, Any]:
+    """Whether a backward pass ran last before each time and the optimizer's step runs next; and
+    whether a backward pass runs next.
+
+    What a script reduces by hand in the former is its gradients. Outside of a backward pass the
+    latter is a forward pass, and a group that reduces there sums activations.
+    """
+    step = spans.select(re.compile(r"^## optimizer ##$|^Optimizer\.step#")).start
+    node = spans.select(re.compile(rf"^{_AUTOGRAD}|^## backward ##$")).start
+    forward = spans.select(_FORWARD).start
+    after, before = [], []
+    for starts in (step, node, forward):
+        place = np.searchsorted(starts, times, side="right")
+        after.append(np.append(starts, np.iinfo(np.int64).max)[place])
+        before.append(np.append(np.iinfo(np.int64).min, starts)[place])
+    next_is_step = (after[0] < after[1]) & (after[0] < after[2])
+    return next_is_step & (before[1] > before[0]) & (before[1] > before[2]), after[1] < after[0]
 
 
 def _after_closures(steps: Spans, nodes: Spans) -> Spans:

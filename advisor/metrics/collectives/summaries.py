@@ -68,10 +68,19 @@ timed AS (
   FROM ordered o JOIN rank k ON k.run = $1 AND k.rank = o.rank
   WINDOW turn AS (PARTITION BY o.rank, o.step, o.process_group ORDER BY o.start_ns)),
 gathered AS (
-  -- In one step the same module's parameters gathered more than once.
-  SELECT *, row_number() OVER (
-    PARTITION BY rank, step, process_group, module, bytes ORDER BY start_ns) AS turn
-  FROM timed WHERE op = 'all_gather' AND module IS NOT NULL AND phase IN ('forward', 'backward')),
+  -- In one step the same module's parameters gathered more than once. Where modules are not named
+  -- (FSDP1), a gather of the backward pass repeats one of as many bytes in the forward pass; where
+  -- gradients are not reduced in the group, activations are gathered (sequence parallelism).
+  SELECT *, CASE WHEN module IS NOT NULL THEN row_number() OVER (
+      PARTITION BY rank, step, process_group, module, bytes ORDER BY start_ns)
+    WHEN phase = 'backward' AND row_number() OVER (
+        PARTITION BY rank, step, process_group, module, bytes, phase ORDER BY start_ns)
+      <= count(*) FILTER (phase = 'forward') OVER (
+        PARTITION BY rank, step, process_group, module, bytes) THEN 2 END AS turn
+  FROM timed WHERE op = 'all_gather' AND phase IN ('forward', 'backward')
+    AND (module IS NOT NULL OR process_group IN (SELECT process_group
+      FROM call JOIN param_bucket b ON b.run = $1 AND b.rank = call.rank AND b.call_id = call.call_id
+      WHERE op = 'reduce_scatter'))),
 needless AS (
   SELECT 'logged' AS kind, process_group, op,
     CASE WHEN barrier THEN next_bytes ELSE bytes END AS bytes,
@@ -85,6 +94,10 @@ needless AS (
   UNION ALL
   SELECT 'tiny', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
   FROM timed WHERE small AND NOT barrier AND NOT logged
+  UNION ALL
+  -- DistributedDataParallel hands out the first rank's buffers before each forward pass.
+  SELECT 'buffers', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true
+  FROM timed WHERE op = 'broadcast' AND phase = 'forward' AND NOT small
   UNION ALL
   SELECT 'repeated-gather', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true
   FROM gathered WHERE turn > 1),

@@ -1,0 +1,61 @@
+"""Whether all streams of a device share one hardware queue.
+
+With CUDA_DEVICE_MAX_CONNECTIONS=1 the device starts work in the order in which the host launched
+it, whatever its stream: work whose own stream is free starts with the kernel launched before it,
+while that one runs. What waits for an event starts after the end of a kernel instead; with several
+queues, work overtakes what was launched before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from advisor.metrics.timeline.intervals import Int64s
+from advisor.metrics.timeline.timeline import COMM, COMPUTE, Timeline
+from advisor.store.columns import MISSING
+
+# Two kernels start together when the queue's head moves: within a few launches' time.
+_TOGETHER_NS = 20_000
+# Shorter waits, and kernels too short to tell their start from their end, say nothing.
+_SHORTEST_NS = 2 * _TOGETHER_NS
+
+
+def queue_row(run: str, line: Timeline) -> dict[str, Any] | None:
+    """The row of ``device_queue`` of one GPU; None without launches or without communication."""
+    if not line.on_device or line.in_graph is not None:
+        return None
+    known = np.flatnonzero(
+        (line.launch != MISSING) & (line.stream != MISSING) & np.isin(line.kind, (COMPUTE, COMM))
+    )
+    order = known[np.argsort(line.launch[known], kind="stable")]
+    if len(order) < 2 or not (line.kind[order] == COMM).any():
+        return None
+    start, end, stream = line.start[order], line.end[order], line.stream[order]
+    ready = np.maximum(_before(line, order), line.launch[order])[1:]
+    later = np.minimum.accumulate(start[::-1])[::-1][1:]
+    beside = (
+        (stream[1:] != stream[:-1])
+        & (start[1:] - ready > _SHORTEST_NS)
+        & (line.kind[order][:-1] == COMPUTE)
+        & (end[:-1] - start[:-1] > _SHORTEST_NS)
+    )
+    together = (start[1:] >= start[:-1]) & (start[1:] - start[:-1] < _TOGETHER_NS)
+    return {
+        "run": run,
+        "rank": line.rank,
+        "waiting": int(beside.sum()),
+        "in_order": int((beside & together).sum()),
+        "overtaken": int((later < start[:-1] - _TOGETHER_NS).sum()),
+    }
+
+
+def _before(line: Timeline, order: Int64s) -> Int64s:
+    """For each of some device events the end of the one before it on its stream."""
+    result = np.zeros(len(order), dtype=np.int64)
+    for stream in np.unique(line.stream[order]):
+        own = np.flatnonzero(line.stream[order] == stream)
+        by_start = own[np.argsort(line.start[order[own]], kind="stable")]
+        result[by_start[1:]] = line.end[order[by_start[:-1]]]
+    return result

@@ -89,3 +89,43 @@ def test_a_gather_is_ahead_where_it_is_prefetched_and_not_waited_for(
     gather = call("all_gather", 20, 50)
     set_phases([gather], marks)
     assert (gather.module, gather.ahead) == ("layers.1", ahead)
+
+
+STEP = "Optimizer.step#AdamW.step"
+
+
+def sized(op: str, asked: int, size: int, group: str = "0") -> Call:
+    return Call(0, op, asked, asked + 1, event_id=0, enqueue=asked, thread=1, bytes=size,
+                group=group)  # fmt: skip
+
+
+def test_what_a_script_reduces_between_backward_and_its_step_is_gradients() -> None:
+    marks = spans((DDP, 1, 0, 9), (NODE, 2, 10, 20), (STEP, 1, 40, 50))
+    calls = [
+        sized("all_reduce", 5, 1 << 20),  # beside forward
+        sized("all_reduce", 25, 1 << 20),
+        sized("all_reduce", 30, 4),  # the norm that clips them
+        sized("all_reduce", 55, 1 << 20),  # after the step
+    ]
+    set_phases(calls, marks)
+    assert [one.is_gradient for one in calls] == [False, True, False, False]
+
+
+@pytest.mark.parametrize(("marked", "phase"), [(False, "forward"), (True, "other")])
+def test_what_runs_before_backward_is_forward_where_no_range_marks_it(
+    marked: bool, phase: str
+) -> None:
+    marks = spans((NODE, 2, 20, 30), (STEP, 1, 40, 50), *([(DDP, 1, 12, 19)] if marked else []))
+    early, late = sized("broadcast", 10, 1 << 20), sized("broadcast", 45, 1 << 20)
+    set_phases([early, late], marks)
+    assert (early.phase, late.phase) == (phase, "optimizer")
+
+
+def test_a_group_that_scatters_activations_in_forward_reduces_no_gradients_in_backward() -> None:
+    # GIVEN sequence parallelism in group 1 beside sharded parameters in group 2
+    node = "autograd::engine::evaluate_function: torch::autograd::CppNode"
+    marks = spans((node, 1, 20, 40), (STEP, 1, 50, 60))
+    calls = [sized("reduce_scatter", 5, 1 << 20, "1"), sized("reduce_scatter", 25, 1 << 20, "1"),
+             sized("reduce_scatter", 30, 1 << 20, "2")]  # fmt: skip
+    set_phases(calls, marks)
+    assert [one.is_gradient for one in calls] == [False, False, True]

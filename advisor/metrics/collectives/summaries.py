@@ -79,8 +79,8 @@ gathered AS (
         PARTITION BY rank, step, process_group, module, bytes) THEN 2 END AS turn
   FROM timed WHERE op = 'all_gather' AND phase IN ('forward', 'backward')
     AND (module IS NOT NULL OR process_group IN (SELECT process_group
-      FROM call JOIN param_bucket b ON b.run = $1 AND b.rank = call.rank AND b.call_id = call.call_id
-      WHERE op = 'reduce_scatter'))),
+      FROM call JOIN param_bucket b USING (rank, call_id) WHERE b.run = $1
+      AND op = 'reduce_scatter'))),
 needless AS (
   SELECT 'logged' AS kind, process_group, op,
     CASE WHEN barrier THEN next_bytes ELSE bytes END AS bytes,

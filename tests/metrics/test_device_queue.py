@@ -1,0 +1,51 @@
+"""One hardware queue or several: from which launches start together and which overtake."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from advisor.metrics.host.queue import queue_row
+from advisor.metrics.timeline.timeline import COMM, COMPUTE, Timeline
+
+US = 1_000
+COMPUTE_STREAM, NCCL_STREAM = 7, 20
+
+
+def scheduled(*, one_queue: bool, layers: int = 12) -> Timeline:
+    """FSDP's layers: compute (500 us), and a gather (300 us) that is launched behind it.
+
+    The gather of a layer waits for nothing but its stream. In one queue it starts once the kernel
+    launched before it has started; with several it starts at once. Every third layer's compute
+    waits for an event of its gather.
+    """
+    rows = []  # kind, start, end, stream, launch
+    compute_end = gather_end = head = 0
+    for layer in range(layers):
+        launch = layer * 20 * US
+        start = max(compute_end, launch, head, gather_end if layer % 3 == 2 else 0)
+        rows.append((COMPUTE, start, start + 500 * US, COMPUTE_STREAM, launch))
+        compute_end, head = start + 500 * US, start if one_queue else 0
+        begin = max(gather_end, launch + 5 * US, head)
+        rows.append((COMM, begin, begin + 300 * US, NCCL_STREAM, launch + 5 * US))
+        gather_end, head = begin + 300 * US, begin if one_queue else 0
+    rows.sort(key=lambda row: row[1])
+    kind, start_ns, end_ns, stream, launch_ns = (
+        np.array(c, dtype=np.int64) for c in zip(*rows, strict=True)
+    )
+    count = np.arange(len(rows), dtype=np.int64)
+    return Timeline(0, True, kind, start_ns, end_ns, stream, count, launch_ns, count * 0)
+
+
+@pytest.mark.parametrize("one_queue", [True, False])
+def test_nothing_overtakes_in_one_queue(one_queue: bool) -> None:
+    row = queue_row("run", scheduled(one_queue=one_queue))
+    assert row is not None
+    assert (row["overtaken"] == 0) == one_queue
+    assert (row["in_order"] > 5) == one_queue
+
+
+def test_launches_inside_a_graph_have_no_order() -> None:
+    line = scheduled(one_queue=True)
+    graph = Timeline(**{**vars(line), "in_graph": np.ones(len(line), dtype=bool)})
+    assert queue_row("run", graph) is None

@@ -100,8 +100,9 @@ class Recorded:
         scope = [run, rank, first, last]
         self._calls = con.execute(
             "SELECT step, call_id, enqueue_ns, start_ns, end_ns, coalesce(process_group, '?'), op, "
-            "bytes, phase, coalesce(stream, 0), (run, rank, call_id) IN (SELECT (run, rank, call_id) "
-            "FROM param_bucket) FROM collective WHERE run = ? AND rank = ? "
+            "bytes, phase, coalesce(stream, 0), "
+            "(run, rank, call_id) IN (SELECT (run, rank, call_id) FROM param_bucket) "
+            "FROM collective WHERE run = ? AND rank = ? "
             "AND list_contains(?, step) ORDER BY start_ns",
             [run, rank, [*steps]],
         ).fetchall()

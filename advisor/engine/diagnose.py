@@ -19,6 +19,11 @@ from advisor.engine.verdict import verdict_of
 from advisor.errors import AdvisorError
 from advisor.findings import Finding, FindingsReport, Outcome, RunSummary, Verdict
 from advisor.store import Store
+from advisor.store.columns import insert_rows
+
+_FINDING_COLUMNS = {
+    "run", "id", "rule", "title", "savings_ns", "savings_low_ns", "savings_high_ns"
+}  # fmt: skip
 
 
 def diagnose(
@@ -135,23 +140,24 @@ def _remember(store: Store, report: FindingsReport) -> None:
     con = store.con
     con.execute("DELETE FROM outcome")
     con.execute("DELETE FROM finding")
-    outcomes = [[item.run, item.rule, item.outcome.value, item.reason] for item in report.outcomes]
-    if outcomes:
-        con.executemany("INSERT INTO outcome VALUES (?, ?, ?, ?)", outcomes)
-    findings = [
+    insert_rows(
+        con,
+        "outcome",
         [
-            item.run,
-            item.id,
-            item.rule,
-            item.severity.value,
-            item.title,
-            item.savings_ns,
-            item.savings_low_ns,
-            item.savings_high_ns,
-            item.confidence.value,
-            item.model_dump_json(),
-        ]
-        for item in report.findings
-    ]
-    if findings:
-        con.executemany("INSERT INTO finding VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", findings)
+            {**item.model_dump(include={"run", "rule", "reason"}), "outcome": item.outcome.value}
+            for item in report.outcomes
+        ],
+    )
+    insert_rows(
+        con,
+        "finding",
+        [
+            {
+                **item.model_dump(include=_FINDING_COLUMNS),
+                "severity": item.severity.value,
+                "confidence": item.confidence.value,
+                "json": item.model_dump_json(),
+            }
+            for item in report.findings
+        ],
+    )

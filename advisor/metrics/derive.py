@@ -67,8 +67,7 @@ def derive(
     ``hardware`` the machine that benchmarks ran on. Raises AdvisorError for an unknown machine.
     """
     con = store.con
-    for table in TABLES:
-        con.execute(f"DELETE FROM {table}")
+    con.execute("; ".join(f"DELETE FROM {table}" for table in TABLES))
     for (run,) in con.execute("SELECT run FROM run ORDER BY run").fetchall():
         if hardware is not None:
             keep_machine(con, run, hardware)

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from advisor.store import Store
+from advisor.store.columns import insert_rows
 from advisor.whatif.annotate_calls import Row, call_rows
 from advisor.whatif.coverage import has_all_ranks
 from advisor.whatif.extract import programs
 from advisor.whatif.predict import (
     DataParallel,
+    Prediction,
     data_parallel,
     predict_bucket_cap,
     predict_restored,
@@ -28,30 +30,32 @@ def annotate(store: Store) -> None:
     """Fill ``whatif`` for every run that has used steps; rows of earlier calls are replaced."""
     con = store.con
     for (run,) in con.execute("SELECT run FROM run").fetchall():
-        con.execute("DELETE FROM whatif WHERE run = ?", [run])
         steps = programs(store, run)
-        if not steps:
-            continue
-        whole = has_all_ranks(store, run, steps)
-        for setting, value, is_current, prediction in _rows(con, run, steps, whole=whole):
-            con.execute(
-                "INSERT INTO whatif VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    run,
-                    setting,
-                    value,
-                    is_current,
-                    round(prediction.step_ns),
-                    round(prediction.low_ns),
-                    round(prediction.high_ns),
-                    round(prediction.measured_ns),
-                    round(prediction.replayed_ns),
-                    prediction.extrapolates,
-                    round(prediction.gain_low_ns),
-                    round(prediction.gain_high_ns),
-                    prediction.inconclusive,
-                ],
-            )
+        whole = bool(steps) and has_all_ranks(store, run, steps)
+        rows = _rows(con, run, steps, whole=whole) if steps else ()
+        replayed = [_record(run, *row) for row in rows]
+        con.execute("DELETE FROM whatif WHERE run = ?", [run])
+        insert_rows(con, "whatif", replayed)
+
+
+def _record(
+    run: str, setting: str, value: str, is_current: bool, prediction: Prediction
+) -> dict[str, Any]:
+    return {
+        "run": run,
+        "setting": setting,
+        "value": value,
+        "is_current": is_current,
+        "step_ns": round(prediction.step_ns),
+        "step_low_ns": round(prediction.low_ns),
+        "step_high_ns": round(prediction.high_ns),
+        "measured_step_ns": round(prediction.measured_ns),
+        "replayed_step_ns": round(prediction.replayed_ns),
+        "extrapolates": prediction.extrapolates,
+        "gain_low_ns": round(prediction.gain_low_ns),
+        "gain_high_ns": round(prediction.gain_high_ns),
+        "inconclusive": prediction.inconclusive,
+    }
 
 
 def _rows(con: Any, run: str, steps: list[Program], *, whole: bool) -> Iterator[Row]:

@@ -69,24 +69,23 @@ def lateness_rows(
     ]
     if not found:
         return []
+    of_all = _rows(run, found, ranks)
     records = []
     for item in found:
         if item.group is not None:
-            records += _rows(run, item.group, [item], ranks)
-    return records + _rows(run, None, found, ranks)
+            own = of_all if len(found) == 1 else _rows(run, [item], ranks)
+            records += [{**row, "process_group": item.group} for row in own]
+    return records + of_all
 
 
-def _rows(
-    run: str, group: str | None, items: Sequence[Arrivals], ranks: Ranks
-) -> list[dict[str, Any]]:
+def _rows(run: str, items: Sequence[Arrivals], ranks: Ranks) -> list[dict[str, Any]]:
     members = sorted({rank for item in items for rank in item.ranks})
     costs = _costs(items, ranks, members)
-    return [_row(run, group, rank, items, ranks, costs, members) for rank in members]
+    return [_row(run, rank, items, ranks, costs, members) for rank in members]
 
 
 def _row(
     run: str,
-    group: str | None,
     rank: int,
     items: Sequence[Arrivals],
     ranks: Ranks,
@@ -149,7 +148,7 @@ def _row(
     return {
         "run": run,
         "rank": rank,
-        "process_group": group,
+        "process_group": None,
         "calls": calls,
         "times_last": times_last,
         "p_value": p_value,

@@ -179,12 +179,22 @@ def main(args: list[str] | None = None) -> None:
                 err=True,
             )
             sys.exit(2)
+        if (known := _damaged_store(error)) is not None:
+            click.echo(f"advisor: {known}", err=True)
+            sys.exit(2)
         click.echo(
             f"advisor: internal error: {type(error).__name__}: {error}\n"
             "  this is a defect of advisor; `advisor --debug ...` shows where, please report it",
             err=True,
         )
         sys.exit(2)
+
+
+def _damaged_store(error: Exception) -> AdvisorError | None:
+    """What to say where damage of a store came to light when its tables were asked."""
+    from advisor.store.stored import damaged
+
+    return damaged(error)
 
 
 def _out_of_memory(error: Exception) -> bool:

@@ -19,6 +19,7 @@ from advisor.errors import AdvisorError
 from advisor.store.leftovers import clear_leftovers, partial_file, remove_database
 from advisor.store.parquet import attach_parquet, is_parquet_store, write_parquet
 from advisor.store.running import stoppable
+from advisor.store.stored import connect_stored, damaged
 from advisor.store.target import check_store_target, database_writing, writing
 
 SCHEMA_VERSION = 7
@@ -47,7 +48,7 @@ class Store:
         A saved store is opened again, read-only, when somebody asks it something.
         """
         if self._con is None:
-            self._con = stoppable(duckdb.connect(str(self.path), read_only=True))
+            self._con = stoppable(connect_stored(self.path))
         return self._con
 
     @classmethod
@@ -90,10 +91,10 @@ class Store:
         if path.is_dir():
             return cls._open_folder(path)
         try:
-            con = duckdb.connect(str(path), read_only=read_only)
+            con = connect_stored(path, read_only=read_only)
             row = con.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
         except duckdb.Error as error:
-            raise AdvisorError(
+            raise damaged(error, path) or AdvisorError(
                 "not a store of this tool", where=str(path), hint="make one: advisor ingest"
             ) from error
         version = row[0] if row else "0"

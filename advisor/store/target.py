@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 
 from advisor.errors import AdvisorError, not_written
+from advisor.store.stored import connect_stored
 
 _NUMBERS = {os.strerror(number): number for number in (*range(1, 41), 122)}
 """The database tells only the text of what the system said."""
@@ -73,8 +74,10 @@ def check_store_target(place: Path, *, force: bool) -> None:
 
 def _is_ours(place: Path) -> bool:
     try:
-        with duckdb.connect(str(place), read_only=True) as con:
+        with connect_stored(place) as con:
             found = con.execute("SELECT 1 FROM meta WHERE key = 'schema_version'").fetchall()
+    except AdvisorError:
+        return False
     except duckdb.Error as error:
         # Whoever has it open for writing is one of us, or means it to be a database.
         return "lock on file" in str(error)

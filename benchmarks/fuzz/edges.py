@@ -3,9 +3,10 @@ processes: no internal error, no hang, no memory beyond the limit.
 
     python -m benchmarks.fuzz.edges --inputs 20000 --seed 1 [--format probe]
 
-An input is a sound document with one to three of its values replaced by an edge: the ends of 32
-and 64 bits and beyond, huge floats, NaN, digits of other scripts, wrong types, nothing. Prints
-inputs, rate and every failure with how to make it again; exits 1 on a failure.
+Half of the inputs are sound documents with one to three of their values replaced by an edge: the
+ends of 32 and 64 bits and beyond, huge floats, NaN, digits of other scripts, wrong types, nothing.
+The other half are files of sound documents with bytes cut, spliced and garbled. Prints inputs, rate
+and every failure with how to make it again; exits 1 on a failure.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ EDGES: tuple[Any, ...] = (
     *(10**30, 0.0, -0.0, 0.5, 5e-324, 1.7e308, -1.7e308, float("nan"), float("inf")),
     *("", "0", "-1", "²", "٣", "1e400", "9" * 400, "NaN", "\ud800", "\x00", "a" * 5000, "1,2"),
     *(None, True, False, [], {}, [[]], [2**63], {"a": 2**64}, [None], "rank 2147483648"),
+)
+_TOKENS = (
+    *(b'"', b"{", b"}", b"[", b"]", b",", b":", b"\\", b"\n", b"\r", b"\x00", b"\xff", b"NaN"),
+    *(b" ", b"\t", b"-", b"0x", b"1e999", b"9" * 25, b"->", b"[0]", b"/", b"#", b"\x80\x04"),
+    *(b"NCCL INFO", b"\xc2\xb2", b"\xed\xa0\x80"),
 )
 
 
@@ -71,6 +77,29 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(inner)
 
 
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """A copy with one to three places cut, spliced or garbled."""
+    for _ in range(rng.randint(1, 3)):
+        at, kind = rng.randrange(len(data) + 1), rng.randrange(5)
+        if kind == 0:
+            data = data[:at]
+        elif kind == 1:
+            data = data[:at] + rng.choice(_TOKENS) + data[at + rng.randrange(3) :]
+        elif kind == 2:
+            data = data[:at] + data[at + rng.randrange(1, 40) :]
+        elif kind == 3:
+            data = data[:at] + rng.randbytes(rng.randrange(1, 6)) + data[at + 4 :]
+        else:
+            start = rng.randrange(len(data) + 1)
+            data = data[:at] + data[start : start + rng.randrange(80)] + data[at:]
+    return data
+
+
+def garble(path: Path, rng: random.Random) -> None:
+    """Damage a file in its place."""
+    path.write_bytes(damaged(path.read_bytes(), rng))
+
+
 def diagnose(path: Path) -> None:
     """Everything that a user's command would do with the file; raises what it raises."""
     import advisor
@@ -94,7 +123,11 @@ def run_one(name: str, seed: int, number: int, folder: Path) -> str | None:
     signal.setitimer(signal.ITIMER_VIRTUAL, HANG_S)
     try:
         try:
-            path = write(mutated(document(), rng), target)
+            if number % 2:
+                path = write(document(), target)
+                garble(rng.choice([file for file in target.rglob("*") if file.is_file()]), rng)
+            else:
+                path = write(mutated(document(), rng), target)
         except documents.UnwritableError:
             return None
         diagnose(path)

@@ -34,16 +34,11 @@ from advisor.ingest.readers.nccl_log.collect import Log
 from advisor.ingest.readers.nccl_tests.report import parse_report
 from advisor.ingest.readers.nccl_tests.text import TableParser
 from benchmarks.fuzz import documents, texts
-from benchmarks.fuzz.edges import mutated
+from benchmarks.fuzz.edges import damaged, mutated
 
 MEMORY_BYTES = 2 << 30
 HANG_S = 20.0
 _BATCH = 2_000
-_TOKENS = (
-    *(b'"', b"{", b"}", b"[", b"]", b",", b":", b"\\", b"\n", b"\r", b"\x00", b"\xff", b"NaN"),
-    *(b" ", b"\t", b"-", b"0x", b"1e999", b"9" * 25, b"->", b"[0]", b"/", b"#", b"\x80\x04"),
-    *(b"NCCL INFO", b"\xc2\xb2", b"\xed\xa0\x80"),
-)
 
 
 def _pickled(document: Any) -> bytes:
@@ -107,24 +102,6 @@ FORMATS: dict[str, Format] = {
     "nccl_log_words": (texts.words(texts.LOG), texts.joined, _read_log),
     **texts.FORMATS,
 }
-
-
-def damaged(data: bytes, rng: random.Random) -> bytes:
-    """A copy with one to three places cut, spliced or garbled."""
-    for _ in range(rng.randint(1, 3)):
-        at, kind = rng.randrange(len(data) + 1), rng.randrange(5)
-        if kind == 0:
-            data = data[:at]
-        elif kind == 1:
-            data = data[:at] + rng.choice(_TOKENS) + data[at + rng.randrange(3) :]
-        elif kind == 2:
-            data = data[:at] + data[at + rng.randrange(1, 40) :]
-        elif kind == 3:
-            data = data[:at] + rng.randbytes(rng.randrange(1, 6)) + data[at + 4 :]
-        else:
-            start = rng.randrange(len(data) + 1)
-            data = data[:at] + data[start : start + rng.randrange(80)] + data[at:]
-    return data
 
 
 def made(name: str, seed: int, number: int) -> bytes | None:

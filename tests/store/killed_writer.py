@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import advisor.ingest.ray_task  # imported once, before the first child
+from advisor.ingest.from_store import take
 from advisor.ingest.ray_plan import Item, Piece
 from advisor.store.store import Store
 
@@ -62,7 +63,8 @@ def _write(mode: str, paths: list[str], folder: Path, last: int) -> None:
         sys.addaudithook(count)
         advisor.ingest.ray_task.read_batch(pieces, advisor.ingest.ray_task.Job(folder, "run"))
     else:
-        with Store.open(Path(paths[0])) as store:
+        with Store.create() as store:
+            take(Path(paths[0]), store)
             sys.addaudithook(count)
             store.write_folder(folder, force=True)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.errors import AdvisorError
 from advisor.store import Store, is_store
 from advisor.store.reading import reading
+from advisor.store.stored import reading_stored
 from advisor.store.target import database_writing
 
 if TYPE_CHECKING:
@@ -217,11 +218,12 @@ def load(
         )
     if store is None and not share and len(paths) == 1 and is_store(Path(paths[0])):
         opened = Store.open(Path(paths[0]))
-        if is_derived(opened):
-            return Run(opened, command=command)
-        if Path(paths[0]).is_dir():
-            # The events stay in their files; everything else is in memory already.
-            return _derived(opened, command=command)
+        with reading_stored(Path(paths[0])):
+            if is_derived(opened):
+                return Run(opened, command=command)
+            if Path(paths[0]).is_dir():
+                # The events stay in their files; everything else is in memory already.
+                return _derived(opened, command=command)
         opened.close()
     made = Store.create(Path(store) if store is not None else None, force=force)
     read = _read(

@@ -7,6 +7,7 @@ from pathlib import Path
 from advisor.errors import AdvisorError
 from advisor.ingest.pipeline import RUN_TABLES
 from advisor.store.store import Store
+from advisor.store.stored import reading_stored
 
 
 def is_derived(store: Store) -> bool:
@@ -22,7 +23,7 @@ def take(path: Path, into: Store, *, run: str | None = None) -> None:
 
     Raises AdvisorError when ``run`` is given and the store holds several.
     """
-    with Store.open(path) as source:
+    with Store.open(path) as source, reading_stored(path):
         names = [name for (name,) in source.con.execute("SELECT run FROM run").fetchall()]
         if run is not None and len(names) != 1:
             raise AdvisorError(

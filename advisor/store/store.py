@@ -47,7 +47,7 @@ class Store:
 
         A saved store is opened again, read-only, when somebody asks it something.
         """
-        if self._con is None:
+        if self._con is None and self.path is not None:
             self._con = stoppable(connect_stored(self.path))
         return self._con
 

@@ -7,6 +7,8 @@ asks its tables. It is opened without access to either, and refused where it hol
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,12 @@ _ACTIVE = """
     WHERE NOT internal AND column_default IS NOT NULL
     LIMIT 1
 """
-_DAMAGED = re.compile(r"corrupt database file|checksum|could not read enough bytes", re.I)
+_DAMAGED = re.compile(
+    r"corrupt database file|checksum|could not read enough bytes"
+    r"|TProtocolException|no magic bytes|don't know what type|variable-length int"
+    r"|parquet|(?:de|un)compress",
+    re.I,
+)
 _AGAIN = "ingest the traces again"
 
 
@@ -49,6 +56,15 @@ def connect_stored(path: Path, *, read_only: bool = True) -> Any:
             hint=_AGAIN,
         )
     return con
+
+
+@contextmanager
+def reading_stored(path: Path) -> Iterator[None]:
+    """What is done inside asks a store's tables; raises AdvisorError where it is damaged."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise damaged(error, path) or error from error
 
 
 def damaged(error: BaseException, path: Path | None = None) -> AdvisorError | None:

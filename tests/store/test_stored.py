@@ -84,3 +84,22 @@ def test_damage_of_a_store_is_called_damage(
     said = capsys.readouterr().err
     assert ended.value.code == 0 or "is damaged" in said
     assert "internal error" not in said
+
+
+@pytest.mark.parametrize("draw", range(4))
+def test_damaged_files_of_events_are_called_damaged(
+    draw: int, tmp_path: Path, fixtures_dir: Path
+) -> None:
+    """GIVEN a Parquet store of which a file of events is garbled THEN it is refused as damaged."""
+    with Store.create() as store:
+        ingest([fixtures_dir / "flight-gloo-desync"], store)
+        store.write_folder(tmp_path / "set")
+    files = sorted((tmp_path / "set" / "comm_event").rglob("*.parquet"))
+    place = files[draw % len(files)]
+    data = bytearray(place.read_bytes())
+    middle = range(4, len(data) - 8) if draw < 2 else range(len(data) - 400, len(data) - 8)
+    for at in middle[::5]:
+        data[at] ^= 0x5A
+    place.write_bytes(data)
+    with pytest.raises(AdvisorError, match=r"damaged|cannot be read"):
+        advisor.load(tmp_path / "set").findings()

@@ -46,6 +46,7 @@ def test_a_rank_claims_what_the_others_wait_for_it_as_far_as_that_comes_back() -
     with Sandbox(None, "example") as sandbox:
         fill(sandbox, example)
         row = {"rank": 2, "savings_ns": 4_000_000, "used_steps": 2}
+        row |= {"idle_part_ns": 0, "compute_part_ns": 0}
         claims = claims_of(RULES["straggler-rank"], sandbox, row)
     # What ranks 0, 1 and 3 wait in each of two calls.
     assert claims.ns.tolist() == [8_000_000] * 6

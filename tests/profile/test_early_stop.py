@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from advisor.config.workload import Workload
 from advisor.profile.early_stop import STEPS_BETWEEN_LOOKS, Race, surely_at_least_ns
+from advisor.tune.job import Limits
 from advisor.tune.reference import ReferenceJob
 from advisor.tune.trial import run_trial
 
@@ -68,14 +69,14 @@ def test_a_losing_trial_keeps_its_steps_and_says_so(tmp_path: Path) -> None:
             "world_size": 2,
         }
     )
-    settings = {"number": 0, "is_baseline": False, "purpose": "search", "timeout_s": 120.0}
+    settings = {"number": 0, "is_baseline": False, "purpose": "search"}
     job = ReferenceJob(workload)
     # WHEN it runs
-    lost = run_trial(job, {}, tmp_path / "lost", stop_above_cost=1e-3, **settings)  # type: ignore[arg-type]
+    lost = run_trial(job, {}, tmp_path / "lost", limits=Limits(120.0, 1e-3), **settings)  # type: ignore[arg-type]
     # THEN it ends at the first look, with its steps and no trace; without the limit it goes on
     assert (lost.status, len(lost.step_ns)) == ("stopped early", STEPS_BETWEEN_LOOKS)
     assert lost.median_ns > 0
     assert not list((tmp_path / "lost").glob("rank*.json.gz"))
-    whole = run_trial(job, {}, tmp_path / "whole", stop_above_cost=1e12, **settings)  # type: ignore[arg-type]
+    whole = run_trial(job, {}, tmp_path / "whole", limits=Limits(120.0, 1e12), **settings)  # type: ignore[arg-type]
     assert (whole.status, len(whole.step_ns)) == ("ok", 15)
     assert len(list((tmp_path / "whole").glob("rank*.json.gz"))) == 2

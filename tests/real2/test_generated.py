@@ -92,8 +92,9 @@ def test_all_reduces_of_inference_are_judged_across_ranks(tmp_path: Path) -> Non
         assert calls.to_dict("records") == [
             {"op": "all_reduce", "library": "custom-all-reduce", "matched_ranks": 2}
         ]
-        top = run.report.findings[0]
-        assert (top.rule, top.ranks) == ("straggler-rank", [1])
+        # Both ranks also idle between their kernels, which their hosts launch one by one.
+        blamed = {item.rule: item.ranks for item in run.report.findings if item.savings_ns}
+        assert blamed == {"launch-bound": [0, 1], "straggler-rank": [1]}
         training = {
             item.rule: item for item in run.report.outcomes if item.rule == "fp32-gradients"
         }
@@ -132,7 +133,7 @@ def test_a_step_alone_keeps_the_time_before_its_first_kernel(tmp_path: Path) -> 
 def test_idling_within_graphs_is_not_the_hosts(tmp_path: Path) -> None:
     """One launch a step; its nodes run 100 µs of every 300."""
     trace = Trace()
-    for number, begin in enumerate(_steps(trace, 6, 2900)):
+    for number, begin in enumerate(_steps(trace, 6, 2860)):
         link = 10_000 + number
         trace.host("cudaGraphLaunch", begin + 1, 5, cat="cuda_runtime", correlation=link)
         for node in range(10):

@@ -142,12 +142,14 @@ def _apart(rows: Sequence[Floats]) -> Floats:
 
 def _clock_errors(clocks: Sequence[Clock]) -> list[tuple[float, float]]:
     """How well hosts' clocks are known, ns, with the chance of each: as well as they should be
-    kept, or only as the calls tell."""
+    kept, or only as the calls tell, or in between, as NTP keeps many."""
     sure = max((clock.residual_ns / 2 for clock in clocks), default=0.0)
     least = max((clock.doubt_ns for clock in clocks), default=0.0)
     if least <= sure:
         return [(1.0, sure)]
-    return [(NORMALLY_RIGHT, sure), (1 - NORMALLY_RIGHT, least)]
+    rest = (1 - NORMALLY_RIGHT) / 2
+    between = math.sqrt(max(sure, _RESOLUTION_NS) * least)
+    return [(NORMALLY_RIGHT, sure), (rest, between), (rest, least)]
 
 
 def _block(

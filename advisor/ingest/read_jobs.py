@@ -9,7 +9,7 @@ from typing import Any
 from advisor.errors import AdvisorError
 from advisor.ingest.jobs import SeveralJobsError
 from advisor.ingest.pipeline import forget, ingest, refuse_nothing
-from advisor.ingest.source import Progress
+from advisor.ingest.source import Progress, shown
 from advisor.store.notes import READ_APART
 from advisor.store.store import Store
 
@@ -91,8 +91,8 @@ def _leave_out(con: Any, run: str, path: Path, reason: str) -> None:
         " $note AS note",
         {
             "run": run,
-            "path": str(path),
+            "path": shown(path),
             "size": path.stat().st_size if path.exists() else 0,
-            "note": reason,
+            "note": shown(reason),
         },
     )

@@ -139,7 +139,7 @@ class ReadContext:
             [
                 self.run,
                 source.source_id,
-                str(source.path),
+                shown(source.path),
                 format,
                 source.size,
                 digest or (None if format == "unknown" else _digest(source.path)),
@@ -147,10 +147,15 @@ class ReadContext:
                 events_read,
                 events_dropped,
                 json.dumps(dict(drop_reasons or {}), sort_keys=True),
-                note,
+                None if note is None else shown(note),
                 list(codes),
             ],
         )
+
+
+def shown(path: Path | str) -> str:
+    """A path, or text with one, that can be stored: bytes of names that are no UTF-8 become ?."""
+    return str(path).encode(errors="replace").decode()
 
 
 def _digest(path: Path) -> str | None:

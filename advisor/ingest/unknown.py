@@ -115,7 +115,8 @@ def _parquet(source: Source) -> Unknown:
     import pyarrow.parquet as pq  # late: every start would wait for it
 
     try:
-        names = pq.read_schema(source.path).names
+        with source.path.open("rb") as file:
+            names = pq.read_schema(file).names
     except (pa.ArrowException, OSError):
         reason = "is a Parquet file whose end, which describes it, is missing or damaged"
         return Unknown(reason, _AGAIN, damaged=True)

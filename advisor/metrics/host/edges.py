@@ -24,7 +24,8 @@ _SHARE = 0.02
 
 def edge_rows(con: Any, run: str, line: Timeline, steps: Steps) -> list[dict[str, Any]]:
     """Rows of ``edge_gap`` of one device: stretches of 2 % of the recording or more, and 1 ms."""
-    if not line.on_device or not len(line):
+    work = main_work(line)
+    if not line.on_device or work is None:
         return []
     ((low, high),) = rows(
         con,
@@ -32,7 +33,7 @@ def edge_rows(con: Any, run: str, line: Timeline, steps: Steps) -> list[dict[str
         "AND class IN ('cpu_op', 'runtime', 'annotation') AND device IS NULL AND dur_ns > 0",
         [run, line.rank],
     )
-    first, last = main_work(line)
+    first, last = work
     hosts = [s for s in steps.steps if s.host_start is not None and s.host_end is not None]
     begin = min([first, *(s.host_start for s in hosts if s.host_start), *([low] if low else [])])
     end = max([last, int(line.end.max()), *([high] if high else [])])

@@ -164,19 +164,21 @@ def whole_trace(line: Timeline) -> Steps:
     Idling before the work begins and after it ends (the profiler starts or stops, a graph is
     captured, requests arrive) is none of the work's.
     """
-    if not len(line):
+    work = main_work(line)
+    if work is None:
         return Steps(())
-    start, end = main_work(line)
-    return Steps((Step(0, start, end, None, None, True, "whole-trace"),))
+    return Steps((Step(0, *work, None, None, True, "whole-trace"),))
 
 
-def main_work(line: Timeline) -> tuple[int, int]:
+def main_work(line: Timeline) -> tuple[int, int] | None:
     """From where to where a device's work lies, ns: without stray events beyond a long gap.
 
     Events that make up under 1 % of the busy time and are a tenth of the recording away from the
-    rest are stray.
+    rest are stray. None where nothing takes time.
     """
     busy = Intervals.of(line.start, line.end)
+    if not len(busy):
+        return None
     start, end = busy.start, busy.end
     low, high = int(start[0]), int(end[-1])
     gaps, done = start[1:] - end[:-1], np.cumsum(end - start)

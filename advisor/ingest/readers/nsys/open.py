@@ -8,6 +8,7 @@ what is left of the file is salvaged (:mod:`.salvage`) and the queries go on the
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import tempfile
 import urllib.parse
@@ -145,7 +146,7 @@ def _open(
 
 
 def _connected(path: Path, stack: contextlib.ExitStack) -> sqlite3.Connection:
-    uri = f"file:{urllib.parse.quote(str(path.resolve()))}?mode=ro&immutable=1"
+    uri = f"file:{urllib.parse.quote(os.fsencode(path.resolve()))}?mode=ro&immutable=1"
     connection = stack.enter_context(contextlib.closing(sqlite3.connect(uri, uri=True)))
     connection.text_factory = _text
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_CELL_BYTES)

@@ -28,7 +28,8 @@ def detect(source: Source) -> bool:
     import pyarrow.parquet as pq
 
     try:
-        return set(pq.read_schema(source.path).names) >= _COLUMNS
+        with source.path.open("rb") as file:
+            return set(pq.read_schema(file).names) >= _COLUMNS
     except (pa.ArrowException, OSError):
         return False
 
@@ -39,7 +40,8 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
 
     read_one = False
     for source in sources:
-        rows = pq.read_metadata(source.path).num_rows
+        with source.path.open("rb") as file:
+            rows = pq.read_metadata(file).num_rows
         if read_one:
             context.report(
                 source,

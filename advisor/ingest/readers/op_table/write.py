@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 
 from advisor.errors import AdvisorError
-from advisor.ingest.source import ReadContext
+from advisor.ingest.source import ReadContext, shown
 from advisor.vocabulary.numbers import MOST_RANKS
 
 _LONGEST_STEP_S = 1e5
@@ -197,6 +197,10 @@ def write_table(context: ReadContext, path: Path) -> tuple[int, dict[str, int]]:
             "(name VARCHAR, class VARCHAR, stream INTEGER, collective VARCHAR, kind VARCHAR)"
         )
         con.executemany("INSERT INTO op_kind VALUES (?, ?, ?, ?, ?)", _OPERATIONS)
+        if shown(path) != str(path):
+            raise AdvisorError(
+                "cannot be opened: its path is not UTF-8", where=str(path), hint="move it"
+            )
         try:
             con.execute(_READ, {"path": str(path)})
             con.execute(_JUDGE)

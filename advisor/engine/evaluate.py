@@ -15,13 +15,13 @@ from pydantic import ValidationError
 from advisor.engine.claims import Ledger, claims_of
 from advisor.engine.facts import Facts
 from advisor.engine.fragments import said
-from advisor.engine.missing import not_applicable, what_is_missing
+from advisor.engine.needs import not_applicable, what_is_missing
 from advisor.engine.numbering import token
-from advisor.engine.possible import COLUMNS as SAVINGS
-from advisor.engine.possible import possible
+from advisor.engine.partly_read import as_far_as_read
 from advisor.engine.rule import PAIRED_FLOOR, Rule
 from advisor.engine.sandbox import RuleSqlError, Sandbox
-from advisor.engine.unread import as_far_as_read
+from advisor.engine.savings_bounds import COLUMNS as SAVINGS
+from advisor.engine.savings_bounds import bounded
 from advisor.engine.verdict.probability import probability_of
 from advisor.findings import (
     SEVERITY_ORDER,
@@ -71,10 +71,10 @@ def evaluate(
         rows = sandbox.records(rule.sql, values)
         _check_savings(rule, rows)
         kept, dropped_ns = _above_noise(rule, rows, facts)
-        told = [as_far_as_read(rule, row, sandbox) for row in kept[: rule.limit]]
-        findings = [_finding(rule, sandbox, facts, values, row) for row in told]
+        listed = [as_far_as_read(rule, row, sandbox) for row in kept[: rule.limit]]
+        findings = [_finding(rule, sandbox, facts, values, row) for row in listed]
         claims = [
-            claims_of(rule, sandbox, {"used_steps": facts.steps, **values, **row}) for row in told
+            claims_of(rule, sandbox, {"used_steps": facts.steps, **values, **row}) for row in listed
         ]
     except (RuleSqlError, TemplateError, ValidationError, TypeError, ValueError, KeyError) as error:
         return _result(rule, sandbox.run, OutcomeKind.ERROR, f"{type(error).__name__}: {error}")
@@ -87,7 +87,7 @@ def evaluate(
         ]
         found.claims = claims
         found.outcome.mistakes = [
-            mistake for row in told for mistake in possible(row, _step_of(row, facts))[1]
+            mistake for row in listed for mistake in bounded(row, _step_of(row, facts))[1]
         ]
         return found
     reason = ""
@@ -182,7 +182,7 @@ def _finding(
 ) -> Finding:
     known = {**asdict(facts), **values, **row}
     ranks = _list(row.get("ranks", row.get("rank")))
-    numbers, _ = possible(row, _step_of(row, facts))
+    numbers, _ = bounded(row, _step_of(row, facts))
     where = render(rule.where, known)
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
     known["finding_number"] = token(finding_id)

@@ -86,14 +86,14 @@ def left_out(report: FindingsReport) -> list[str]:
     """Where several recordings were read, the files that are in none of them, and why."""
     if len(report.runs) < 2:
         return []
-    told = [
+    left_out = [
         f"{note.text[:1].upper()}{note.text[1:]}"
         for run in report.runs
         for note in run.notes
         if note.code == "file-not-read"
     ]
-    more = len(told) - _MOST_LEFT_OUT
-    return told[:_MOST_LEFT_OUT] + ([f"{more} more files were not read"] if more > 0 else [])
+    more = len(left_out) - _MOST_LEFT_OUT
+    return left_out[:_MOST_LEFT_OUT] + ([f"{more} more files were not read"] if more > 0 else [])
 
 
 def per(report: FindingsReport) -> str:

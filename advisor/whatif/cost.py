@@ -42,8 +42,8 @@ class ServiceModel:
     """``a_ns`` + ``b_ns_per_byte`` * bytes, with what it rests on.
 
     ``a_sigma_ns`` is the uncertainty of the latency; a larger latency goes with a smaller
-    ``b_ns_per_byte``, such that a call of ``typical_bytes`` costs the same. ``told`` is whether the
-    trace says anything of how the two part.
+    ``b_ns_per_byte``, such that a call of ``typical_bytes`` costs the same. ``identified`` is
+    whether the trace says anything of how the two part.
     """
 
     a_ns: float
@@ -54,7 +54,7 @@ class ServiceModel:
     spread: float
     a_sigma_ns: float = 0.0
     typical_bytes: float = 1.0
-    told: bool = True
+    identified: bool = True
 
     def with_latency(self, a_ns: float) -> ServiceModel:
         """The same calls explained by another latency (kept between 0 and the typical call)."""
@@ -93,10 +93,10 @@ def fit_service(programs: Sequence[Program], op: str, group_size: int) -> Servic
     prior = _HOP_NS[kind] * _hops(op, group_size)
     sigma = np.sqrt(_MODEL_SPREAD**2 + (_scatter(observed) ** 2) / repeats)
     a, b, a_sigma = _fit(counts, volumes, times, sigma, prior)
-    told = a_sigma < _INCONCLUSIVE * _HOP_SPREAD * prior
+    identified = a_sigma < _INCONCLUSIVE * _HOP_SPREAD * prior
     typical = float((volumes * repeats).sum() / (counts * repeats).sum())
     wire = typical * (bus_factor(op, group_size) or 1.0)
-    if not told and not is_plausible(b * typical, wire):
+    if not identified and not is_plausible(b * typical, wire):
         time = a + b * typical
         a, a_sigma = split(time, wire, prior)
         b = (time - a) / typical
@@ -114,7 +114,7 @@ def fit_service(programs: Sequence[Program], op: str, group_size: int) -> Servic
         spread=float(np.median(deviation)),
         a_sigma_ns=a_sigma,
         typical_bytes=typical,
-        told=told,
+        identified=identified,
     )
 
 

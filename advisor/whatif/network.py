@@ -115,8 +115,8 @@ def _predict(programs: Sequence[Program], models: Models, factor: Factor) -> Pre
         return lambda program: with_service(program, lambda _, call: of.service_ns(call, factor))
 
     extremes = [(change(kinds.at(sigmas)), None) for sigmas in (-1.0, 1.0)]
-    told = all(model.told for model in models.values())
-    return predict(programs, change(kinds), extremes=extremes, told=told)
+    identified = all(model.identified for model in models.values())
+    return predict(programs, change(kinds), extremes=extremes, identified=identified)
 
 
 def _channels(programs: Sequence[Program], models: Models) -> dict[tuple[str, int, str], float]:

@@ -73,16 +73,16 @@ def predict(
     base: Change | None = None,
     extremes: Sequence[tuple[Change, Change | None]] = (),
     extrapolates: bool = False,
-    told: bool = True,
+    identified: bool = True,
     comes_and_goes: bool = False,
 ) -> Prediction | None:
     """Replay every step with and without the change; None when the change cannot be made.
 
     ``base`` builds the unchanged step where it should go through the same model as the changed
     one (so that the model's bias cancels); the default is the traced step itself. ``extremes``
-    are the same (change, base) under the model's parameters one sigma to either side; ``told`` is
-    whether the trace says anything of those. What ``comes_and_goes`` between steps (a pause of one
-    rank) counts with its mean over them, else the typical step's change.
+    are the same (change, base) under the model's parameters one sigma to either side;
+    ``identified`` is whether the trace says anything of those. What ``comes_and_goes`` between
+    steps (a pause of one rank) counts with its mean over them, else the typical step's change.
     """
     deltas, replays, measured = [], [], []
     for program in programs:
@@ -127,7 +127,7 @@ def predict(
         gain_low_ns=step - predicted - of_gain,
         gain_high_ns=min(step - predicted + of_gain, step),
         extrapolates=extrapolates,
-        inconclusive=not told and _Z90 * of_model > _STEP_UNCERTAINTY * step,
+        inconclusive=not identified and _Z90 * of_model > _STEP_UNCERTAINTY * step,
     )
 
 
@@ -201,7 +201,7 @@ def predict_bucket_cap(
         base=base,
         extremes=[pair(model.with_latency(model.a_ns + s * model.a_sigma_ns)) for s in (-1, 1)],
         extrapolates=model.extrapolates(largest),
-        told=model.told,
+        identified=model.identified,
     )
 
 

@@ -108,11 +108,11 @@ def test_calls_that_cost_latency_alone_are_not_said_to_be_of_one_size(fixtures_d
     assert "larger calls tells it" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_an_answer_that_hangs_on_an_untold_latency_is_called_so(told: bool) -> None:
+@pytest.mark.parametrize("identified", [True, False])
+def test_an_answer_that_hangs_on_an_unknown_latency_is_called_so(identified: bool) -> None:
     # GIVEN calls whose latency is known to 5 ms only, or not at all by the trace itself
     steps = [step([USUAL + 10e6] * 10)]
-    model = ServiceModel(5e6, (USUAL + 5e6) / MIB, 1, 10, MIB, 0.0, 4e6, MIB, told)
+    model = ServiceModel(5e6, (USUAL + 5e6) / MIB, 1, 10, MIB, 0.0, 4e6, MIB, identified)
     found = predict_bandwidth(steps, {("all_reduce", 2): model}, 2.0)
     assert found is not None
-    assert found.inconclusive is not told
+    assert found.inconclusive is not identified

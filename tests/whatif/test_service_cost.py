@@ -65,7 +65,7 @@ def test_a_call_too_slow_for_any_link_is_taken_for_latency() -> None:
     model = fit_service([step_of_small_calls(8, 5.13e6, 24_576)], "all_reduce", 8)
     # THEN most of it is latency, how much is unsure, and the calls seen cost what they cost
     assert model is not None
-    assert not model.told
+    assert not model.identified
     assert 0.7 < model.a_ns / 5.13e6 < 0.95
     assert 0.1 < model.a_sigma_ns / 5.13e6 < 0.5
     assert model.service_ns(24_576) == pytest.approx(5.13e6, rel=0.01)
@@ -78,14 +78,14 @@ def test_a_slow_link_is_no_latency() -> None:
     # likely than such a link
     model = fit_service([step_of_small_calls(2, 0.67e9, 8_388_608)], "all_reduce", 2)
     assert model is not None
-    assert not model.told
+    assert not model.identified
     assert model.a_ns < 0.05 * 0.67e9
 
 
 def test_sizes_far_apart_are_told() -> None:
     model = fit_service([program([1_000, 100_000, 10_000_000])], "all_reduce", 4)
     assert model is not None
-    assert model.told
+    assert model.identified
 
 
 def test_calls_in_flight_together_count_by_their_sum() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from advisor.engine.facts import Facts, ranks_not_read
 from advisor.engine.notes import WHOLE_TRACE, recorded_instead
+from advisor.engine.partly_read import partly_read_share
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.unread import partly_read_share
 from advisor.engine.verdict.benchmark import Benchmark, read_benchmark
 from advisor.engine.verdict.clocks import Clocks, read_clocks
 from advisor.engine.verdict.coverage import Coverage, read_coverage

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from advisor.engine import recording
+from advisor.engine import how_to_record
 from advisor.engine.causes import is_option
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.facts import Situation
@@ -158,19 +158,19 @@ def _why(decision: Decision, values: dict[str, Any]) -> list[str]:
 def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
     match decision.reason:
         case "ranks-missing" | "ranks-cut" | "ranks-alone":
-            return [*recording.all_ranks(sandbox), *_tries(it)]
+            return [*how_to_record.all_ranks(sandbox), *_tries(it)]
         case "no-work" | "nothing-recorded" | "no-trace" | "unrecognised":
-            return recording.all_ranks(sandbox)
+            return how_to_record.all_ranks(sandbox)
         case "no-communication":
             idles = it.shares is not None and it.shares.idle >= LOST
             host = [say(STEPS, "host", {})] if idles else []
-            return [*host, *recording.all_ranks(sandbox)]
+            return [*host, *how_to_record.all_ranks(sandbox)]
         case "no-device":
-            return [say(STEPS, "device", {}), *recording.all_ranks(sandbox)]
+            return [say(STEPS, "device", {}), *how_to_record.all_ranks(sandbox)]
         case "groups-missing":
-            return recording.groups(sandbox)
+            return how_to_record.groups(sandbox)
         case "one-step" | "no-complete-step":
-            return [*recording.more_steps(sandbox), *_tries(it)]
+            return [*how_to_record.more_steps(sandbox), *_tries(it)]
         case "clocks":
             few = it.clocks is not None and len(it.clocks.hosts) <= 2
             return [say(STEPS, "third-host" if few else "probe", {}), say(STEPS, "clocks", {})]

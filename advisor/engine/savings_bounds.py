@@ -16,9 +16,7 @@ COLUMNS = ("savings_ns", "savings_low_ns", "savings_high_ns")
 _ROUNDING_NS = 2
 
 
-def possible(
-    row: Mapping[str, Any], step_ns: int | None
-) -> tuple[dict[str, int | None], list[str]]:
+def bounded(row: Mapping[str, Any], step_ns: int | None) -> tuple[dict[str, int | None], list[str]]:
     """The row's savings as whole ns per step, and what was changed for that.
 
     None is below zero or beyond ``step_ns``, and the interval holds the value; an interval without
@@ -42,10 +40,10 @@ def possible(
                 f"{duration(step_ns)}"
             )
     most = math.inf if step_ns is None else step_ns
-    bounded = {name: round(min(max(0.0, number), most)) for name, number in given.items()}
-    value, low, high = (bounded.get(name) for name in COLUMNS)
+    within = {name: round(min(max(0.0, number), most)) for name, number in given.items()}
+    value, low, high = (within.get(name) for name in COLUMNS)
     if value is not None:
-        changes += _outside(bounded)
+        changes += _outside(within)
         low = None if low is None else min(low, value)
         high = None if high is None else max(high, value)
     elif low is not None and high is not None and low > high:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from advisor.engine.possible import possible
+from advisor.engine.savings_bounds import bounded
 
 STEP_NS = 100_000_000
 
@@ -24,11 +24,11 @@ STEP_NS = 100_000_000
 def test_numbers_that_cannot_be_are_said(
     value: float, step_ns: int | None, kept: int | None, says: str
 ) -> None:
-    savings, mistakes = possible({"savings_ns": value}, step_ns)
+    savings, mistakes = bounded({"savings_ns": value}, step_ns)
     assert savings["savings_ns"] == kept
     assert any(says in mistake for mistake in mistakes)
 
 
 def test_what_can_be_is_kept_without_a_word() -> None:
     row = {"savings_ns": 5e6, "savings_low_ns": 4e6, "savings_high_ns": 7e6}
-    assert possible(row, STEP_NS) == ({name: int(row[name]) for name in row}, [])
+    assert bounded(row, STEP_NS) == ({name: int(row[name]) for name in row}, [])

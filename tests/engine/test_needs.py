@@ -8,7 +8,7 @@ import pytest
 
 from advisor import api
 from advisor.engine.facts import read_facts
-from advisor.engine.missing import not_applicable
+from advisor.engine.needs import not_applicable
 from advisor.engine.rule import Need
 from advisor.engine.sandbox import Sandbox
 from advisor.report.summary import missing_evidence

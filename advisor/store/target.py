@@ -92,7 +92,7 @@ def writing(place: Path) -> Iterator[None]:
     except OSError as error:
         raise not_written(error, place) from error
     except duckdb.Error as error:
-        raise (said(error, place) or error) from error
+        raise (told(error, place) or error) from error
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def database_writing(place: Path | None) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        known = said(error, place)
+        known = told(error, place)
         if known is None:
             raise
         raise known from error

@@ -58,12 +58,14 @@ def _interrupt(tmp_path: Path, fixtures_dir: Path, how: str) -> subprocess.Compl
     )
 
 
+@pytest.mark.slow
 def test_the_process_ends_at_once_and_tidies_up(tmp_path: Path, fixtures_dir: Path) -> None:
     ended = _interrupt(tmp_path, fixtures_dir, "plain")
     assert (ended.returncode, ended.stderr.strip()) == (130, "advisor: interrupted")
     assert [path.name for path in tmp_path.iterdir()] == ["tidied"]
 
 
+@pytest.mark.slow
 def test_an_interrupt_that_an_object_swallows_comes_again(
     tmp_path: Path, fixtures_dir: Path
 ) -> None:

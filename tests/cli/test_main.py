@@ -205,6 +205,7 @@ main(sys.argv[2:])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["query", "python"])
 @pytest.mark.parametrize("command", ["ingest", "diagnose"])
 def test_ctrl_c_leaves_the_old_store_and_nothing_else(

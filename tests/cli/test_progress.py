@@ -22,6 +22,7 @@ def _command(tmp_path: Path) -> list[str]:
     return [sys.executable, "-m", "advisor", "ingest", str(trace), "-o", str(out), "--force"]
 
 
+@pytest.mark.slow
 def test_a_terminal_sees_rate_and_time_left(tmp_path: Path) -> None:
     here, there = pty.openpty()
     shown = bytearray()

@@ -218,6 +218,7 @@ def test_text_that_quotes_a_report_is_not_written_over(
         assert place.read_bytes() == notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", _forms("html", "json"))
 def test_force_knows_a_comparison_again(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -269,6 +270,7 @@ def test_a_place_that_takes_no_file_is_named(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "t.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["full.duckdb", "full/"], ids=["file", "folder"])
 def test_a_full_disk_is_no_defect(target: str, tmp_path: Path) -> None:
     fixture = Path(__file__).parents[2] / "fixtures" / "gpt2-tiny-ddp-2"
@@ -287,6 +289,7 @@ def test_a_full_disk_is_no_defect(target: str, tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.suffix in (".duckdb", ".partial")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -11,7 +11,7 @@ from advisor.engine.sandbox import RuleSqlError, Sandbox
 from tests.engine.helpers import RUN, store_of
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
     store = store_of(ranks=2, steps=3)
     with Sandbox(store, RUN, timeout_s=20) as made:

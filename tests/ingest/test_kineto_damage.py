@@ -15,6 +15,7 @@ import zstandard
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto.nesting import is_deeper
 from tests.support import traces
+from tests.support.marks import slow
 from tests.support.traces import (
     BASE_NS,
     LAYOUTS,
@@ -106,7 +107,7 @@ _BROKEN = {
 
 
 @pytest.mark.parametrize("kind", _BROKEN)
-@pytest.mark.parametrize("layout", [traces.kineto, traces.one_line, traces.line_each])
+@pytest.mark.parametrize("layout", [traces.kineto, *slow(traces.one_line, traces.line_each)])
 def test_one_broken_event_costs_at_most_itself(
     tmp_path: Path, layout: Callable[..., str], kind: str
 ) -> None:
@@ -291,7 +292,7 @@ def test_deep_nesting_costs_one_event(tmp_path: Path) -> None:
         assert dropped(store) == {"event nested deeper than 200 levels": 1}
 
 
-@pytest.mark.parametrize("layout", [kineto, compact])
+@pytest.mark.parametrize("layout", [kineto, *slow(compact)])
 @pytest.mark.parametrize("pair", [("[", "]"), ('{"a":', "}")], ids=["lists", "objects"])
 @pytest.mark.usefixtures("both_paths")
 def test_one_bound_of_nesting_in_every_layout(
@@ -376,7 +377,7 @@ _CONTAINERS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz", "trace.json.zst"])
+@pytest.mark.parametrize("name", ["trace.json", *slow("trace.json.gz", "trace.json.zst")])
 @pytest.mark.parametrize("kind", _CONTAINERS)
 def test_containers_whatever_the_name(tmp_path: Path, kind: str, name: str) -> None:
     data = kineto([event(number) for number in range(_MANY)]).encode()
@@ -384,7 +385,7 @@ def test_containers_whatever_the_name(tmp_path: Path, kind: str, name: str) -> N
     assert names(store) == _expected(_MANY)
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, zstandard.ZstdCompressor().compress])
+@pytest.mark.parametrize("compress", [gzip.compress, *slow(zstandard.ZstdCompressor().compress)])
 def test_a_cut_container_keeps_what_was_written(
     tmp_path: Path, compress: Callable[[bytes], bytes]
 ) -> None:

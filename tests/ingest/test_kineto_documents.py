@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.marks import slow
 from tests.support.traces import compact, dropped, event, kineto, names, notes, one_line, read
 
 pytestmark = pytest.mark.usefixtures("both_paths")
@@ -29,7 +30,7 @@ def _write(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("count", [2, _MANY])
+@pytest.mark.parametrize("count", [2, *slow(_MANY)])
 def test_a_second_list_in_the_same_object(tmp_path: Path, count: int) -> None:
     one, two = json.dumps(_events(0, count)), json.dumps(_events(count, count))
     text = f'{{"traceEvents": {one}, "other": [{{"name": 1}}], "traceEvents": {two}, "x": 1}}'
@@ -39,7 +40,7 @@ def test_a_second_list_in_the_same_object(tmp_path: Path, count: int) -> None:
     assert store.con.execute("SELECT DISTINCT complete FROM rank").fetchall() == [(True,)]
 
 
-@pytest.mark.parametrize("count", [2, _MANY])
+@pytest.mark.parametrize("count", [2, *slow(_MANY)])
 @pytest.mark.parametrize("layout", [kineto, one_line])
 @pytest.mark.parametrize("between", ["", "\n", " \x00 "])
 def test_a_second_document(tmp_path: Path, layout: Any, count: int, between: str) -> None:
@@ -50,7 +51,7 @@ def test_a_second_document(tmp_path: Path, layout: Any, count: int, between: str
     assert "holds 2 documents" in notes(store)
 
 
-@pytest.mark.parametrize("count", [2, _MANY])
+@pytest.mark.parametrize("count", [2, *slow(_MANY)])
 @pytest.mark.parametrize(
     "other",
     [
@@ -129,7 +130,7 @@ def test_the_end_of_a_span_completes_its_arguments(tmp_path: Path) -> None:
     ).fetchall() == [(0, "Int", 4, None, None), (4, None, None, "broadcast", None)]
 
 
-@pytest.mark.parametrize("count", [2, _MANY])
+@pytest.mark.parametrize("count", [2, *slow(_MANY)])
 @pytest.mark.parametrize("end", [b" ", b"X", b"\xff", b"", b"[", b"}", b'"'], ids=repr)
 @pytest.mark.parametrize("layout", [kineto, one_line, compact])
 def test_objects_of_a_field_behind_a_lost_end_are_no_events(

@@ -15,6 +15,7 @@ from blake3 import blake3
 
 from advisor.errors import AdvisorError
 from advisor.ingest.compression import DecompressedFile, open_decompressed
+from tests.support.marks import slow
 from tests.support.traces import dropped, event, kineto, names, notes, read
 
 _COUNT, _PARTS = 6_000, 4
@@ -47,7 +48,7 @@ def _whole(number: int) -> set[str]:
 
 
 @pytest.mark.parametrize("number", range(_PARTS))
-@pytest.mark.parametrize("compress", [gzip.compress, _zstd], ids=["gzip", "zstd"])
+@pytest.mark.parametrize("compress", [gzip.compress, *slow(_zstd)], ids=["gzip", "zstd"])
 def test_a_bad_checksum_loses_nothing(
     tmp_path: Path, compress: Callable[[bytes], bytes], number: int
 ) -> None:
@@ -64,7 +65,7 @@ def test_a_bad_checksum_loses_nothing(
 
 @pytest.mark.parametrize("kind", ["body", "cut", "header"])
 @pytest.mark.parametrize("number", [1, 2])
-@pytest.mark.parametrize("compress", [gzip.compress, _zstd], ids=["gzip", "zstd"])
+@pytest.mark.parametrize("compress", [gzip.compress, *slow(_zstd)], ids=["gzip", "zstd"])
 def test_members_after_a_damaged_one_are_read(
     tmp_path: Path, compress: Callable[[bytes], bytes], number: int, kind: str
 ) -> None:
@@ -91,7 +92,7 @@ def test_members_after_a_damaged_one_are_read(
         assert float(share) == pytest.approx(100 * len(part) / size, abs=0.5)
 
 
-@pytest.mark.parametrize("number", [1, _PARTS - 1])
+@pytest.mark.parametrize("number", [1, *slow(_PARTS - 1)])
 @pytest.mark.parametrize(
     ("compress", "start", "end", "value"),
     [
@@ -203,7 +204,7 @@ def _damaged(content: bytes, first: int, last: int, value: int) -> bytes:
 @pytest.mark.parametrize(
     ("first", "last", "value"), [(0, 2, 0), (0, 8, 0), (0, 10, 0), (0, 1, 0x1E), (3, 4, 0xFF)]
 )
-@pytest.mark.parametrize("count", [3, _COUNT])
+@pytest.mark.parametrize("count", [3, *slow(_COUNT)])
 def test_a_damaged_gzip_header_costs_nothing(
     tmp_path: Path, count: int, first: int, last: int, value: int, *, named: bool
 ) -> None:

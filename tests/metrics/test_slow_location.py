@@ -57,6 +57,7 @@ def test_a_late_rank_is_no_slow_link() -> None:
     assert rows(fabric, hsdp(fabric), slow={5: 1.5}) == []
 
 
+@pytest.mark.slow
 def test_one_of_eight_groups_across_hosts_is_slow() -> None:
     fabric = Fabric(2, 8, sends={5: 0.6}, receives={5: 0.6})
     (found,) = rows(fabric, hsdp(fabric))
@@ -76,6 +77,7 @@ def test_the_order_of_ends_tells_the_nic_of_the_only_group() -> None:
     assert (found["kind"], found["src"], found["direction"]) == ("rank", 5, "both")
 
 
+@pytest.mark.slow
 def test_one_way_the_order_of_ends_tells_the_edge() -> None:
     fabric = Fabric(4, 4, sends={5: 0.6})
     (found,) = rows(fabric, fsdp(fabric))
@@ -90,6 +92,7 @@ def test_a_slow_nvlink_pair_is_no_nic(plan: Any) -> None:
     assert "NVLink" in found["location"]
 
 
+@pytest.mark.slow
 def test_a_rail_that_is_slow_everywhere() -> None:
     slow = dict.fromkeys((2, 6, 10, 14), 0.5)
     (found,) = rows(fabric := Fabric(4, 4, sends=slow, receives=slow), fsdp(fabric))
@@ -128,6 +131,7 @@ def test_all_links_under_every_data_sheet_may_be_slow() -> None:
     assert low < 1 - 5.0 / 25.0 < high
 
 
+@pytest.mark.slow
 def test_a_slower_network_that_machines_do_have_is_no_slow_link() -> None:
     fabric = Fabric(2, 8, nic=11.5 / 8)
     found = rows(fabric, hsdp(fabric), device="NVIDIA A100-SXM4-80GB")
@@ -135,6 +139,7 @@ def test_a_slower_network_that_machines_do_have_is_no_slow_link() -> None:
     assert found[0]["machines"]["a100-roce"] == pytest.approx(1.0, abs=0.2)
 
 
+@pytest.mark.slow
 def test_a_switch_slows_several_hosts() -> None:
     slow = dict.fromkeys(range(8), 0.4)
     fabric = Fabric(4, 4, sends=slow, receives=slow)

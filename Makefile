@@ -40,23 +40,14 @@ check-text:
 check-rules:
 	$(BIN)/advisor rules --test
 
-# Both parts of the tests count for coverage: test-all adds what is slow to what test has run, and
-# has test run first unless it has passed for every file as it is now.
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal --cov=advisor
-PASSED := build/test.passed
-READ   := advisor rules workloads tests fixtures benchmarks docs $(wildcard *.toml *.txt *.yml *.py *.md) Makefile
-CHANGED = find $(READ) -newer $(PASSED) -type f ! -path '*/__pycache__/*' ! -name '*.so' -print -quit
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-test: ## format, lint, types, layers, rule examples, units, a real recording (under 4 minutes)
-	@mkdir -p build && rm -f $(PASSED) && touch build/test.begun
-	@$(MAKE) --no-print-directory check
-	$(PYTEST) --cov-report= -m 'not slow and not chromium'
-	@mv build/test.begun $(PASSED)
+test: check ## format, lint, types, layers, rule examples, units, a real recording (under 4 minutes)
+	$(PYTEST) -m 'not slow and not chromium'
 
-test-all: ## test, and processes, Chromium, Ray, wheels, strategies, documentation, coverage
-	@test -e $(PASSED) && test -z "$$($(CHANGED))" || $(MAKE) --no-print-directory test
+test-all: check ## all tests: processes, Chromium, Ray, wheels, strategies, documentation, coverage
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	$(PYTEST) --cov-append --cov-report=term:skip-covered -m 'slow or chromium'
+	$(PYTEST) --cov=advisor --cov-report=term:skip-covered
 
 lab: $(VENV)/.installed ## root: record faults and healthy runs for real (40 min), score the diagnosis
 	$(BIN)/python -m benchmarks.lab record

@@ -217,6 +217,7 @@ def test_theory_is_left_out_of_recordings_that_do_not_say_enough(runs: list[str]
     assert document["runs"][0]["speed_up"] == 1
 
 
+@pytest.mark.slow
 def test_the_html_page_has_every_figure_of_the_text(runs: list[str], tmp_path: Path) -> None:
     page = tmp_path / "compare.html"
     runner = CliRunner()
@@ -277,6 +278,7 @@ def _timed_as(path: str, folder: Path, name: str, samples_ms: list[float]) -> st
     return str(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slow_ms", "said"),
     [

@@ -39,6 +39,7 @@ def test_the_citation_names_the_version_of_the_package() -> None:
     assert f"version: {advisor.__version__}" in cited
 
 
+@pytest.mark.slow
 def test_wheel_and_sdist_hold_what_they_must(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     assert len(list(built.glob("*.tar.gz"))) == 1

@@ -182,6 +182,7 @@ def test_every_round_writes_what_was_asked_for_anew(folder: Path, tmp_path: Path
     assert done.stderr.count(f"Wrote {store}") == 2
 
 
+@pytest.mark.slow
 def test_a_severe_finding_ends_the_watch_with_1(folder: Path) -> None:
     done = run(folder, "-q", "--fail-on", "critical", "--watch-rounds", "9")
     assert done.return_value == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from advisor.engine import diagnose
 from advisor.report import render
 from advisor.store.store import Store
@@ -21,6 +23,7 @@ def stored_anew(store: Store, seed: float) -> None:
         store.con.execute("DROP TABLE other")
 
 
+@pytest.mark.slow
 def test_the_report_does_not_depend_on_the_order_of_rows() -> None:
     """All steps of this straggler are alike: whichever waits longest is a tie."""
     with make_store(late_rank=2, steps=12) as store:

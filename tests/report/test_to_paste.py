@@ -26,6 +26,7 @@ BESIDE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BESIDE)
 def test_a_benchmark_or_log_beside_traces_is_not_compared(tmp_path: Path, name: str) -> None:
     beside = tmp_path / name

@@ -30,6 +30,7 @@ def sandbox() -> Iterator[Sandbox]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_rows_promise_nothing_impossible(path: Path, sandbox: Sandbox) -> None:
     rule = load_rule(path)

@@ -197,6 +197,7 @@ def _sql(place: Path, query: str) -> tuple[str, str]:
     return " ".join(done.stdout.split()), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run.duckdb", "parquet/"])
 def test_sql_answers_from_what_was_read_and_analyses_where_the_query_asks(
     tmp_path: Path, name: str

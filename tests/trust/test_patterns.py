@@ -42,6 +42,7 @@ def _give_up(*_: object) -> None:
     raise _TooSlowError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_patterns_are_linear(name: str) -> None:
     module = importlib.import_module(name)

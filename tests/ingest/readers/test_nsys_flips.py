@@ -99,6 +99,7 @@ def test_the_analysis_bounds_the_times(tmp_path: Path) -> None:
         assert rows(store, _RANKS) == [(3, 1), (5, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_flips_anywhere(tmp_path: Path, seed: int) -> None:
     """Every file is read, and a loss is counted once, however many ranks there are."""

@@ -17,7 +17,7 @@ def test_a_missing_dump_accuses_nobody(shared_data: Path, folder: str, lost: lis
     """Ranks 9 and 14 stopped; whose dump is not there is named as unknown, apart from them."""
     top = report_of(*_dumps_without(shared_data / "flight_recorder" / folder, lost)).findings[0]
     assert (top.rule, top.ranks) == ("hang-suspect", [9, 14])
-    assert "without a dump: " + ", ".join(map(str, lost)) in top.message
+    assert "without a whole dump: " + ", ".join(map(str, lost)) in top.message
 
 
 @pytest.mark.parametrize("folder", ["gpu_error_2nd", "lock_gil_1st"])

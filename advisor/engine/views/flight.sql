@@ -1,5 +1,11 @@
 -- Flight-recorder dumps: how far each rank came, who waits for whom, where a hang starts.
 
+-- Records of dumps that were read whole. One that lost records may have lost the last ones: how far
+-- its rank came is not known, as where there is no dump.
+CREATE VIEW flight_whole AS
+FROM flight WHERE rank IS NULL OR rank NOT IN (
+  SELECT rank FROM rank WHERE contains(drop_reasons::VARCHAR, '"flight-recorder: '));
+
 -- How far each rank came in each group, from flight-recorder dumps: what it asked for and what
 -- ended.
 --   enqueued: sequence number of the last call asked for, -1 where none
@@ -12,7 +18,7 @@ SELECT process_group, rank,
     max(seq) FILTER (op IS NOT NULL AND state = 'completed'), -1) AS completed,
   -- the oldest call that has not ended
   arg_min(op, seq) FILTER (op IS NOT NULL AND state <> 'completed') AS first_open
-FROM flight GROUP BY process_group, rank;
+FROM flight_whole GROUP BY process_group, rank;
 
 -- Sends and receives in dumps, by sender's and receiver's global rank.
 --   kind: 'send' or 'recv'
@@ -20,7 +26,7 @@ FROM flight GROUP BY process_group, rank;
 CREATE VIEW flight_message AS
 WITH said AS (SELECT rank, process_group, state,
   regexp_extract(op, '^(send|recv) \d+(->|<-)(\d+)', ['kind', 'way', 'peer']) AS told
-  FROM flight WHERE starts_with(op, 'send ') OR starts_with(op, 'recv '))
+  FROM flight_whole WHERE starts_with(op, 'send ') OR starts_with(op, 'recv '))
 SELECT s.rank, s.process_group, s.state, told.kind AS kind,
   g.ranks[try_cast(told.peer AS INTEGER) + 1] AS peer
 FROM said s LEFT JOIN process_group g USING (process_group);
@@ -48,7 +54,7 @@ WITH open_message AS (
 SELECT m.process_group, m.rank, m.peer, m.calls - coalesce(p.calls, 0) AS missing_calls
 FROM open_message m LEFT JOIN open_message p
   ON p.process_group = m.process_group AND p.rank = m.peer AND p.peer = m.rank AND p.kind <> m.kind
-WHERE m.calls > coalesce(p.calls, 0) AND m.peer IN (SELECT rank FROM flight)
+WHERE m.calls > coalesce(p.calls, 0) AND m.peer IN (SELECT rank FROM flight_whole)
   AND NOT EXISTS (SELECT 1 FROM flight_message d WHERE d.state = 'completed' AND d.rank = m.peer
     AND d.peer = m.rank AND d.process_group = m.process_group);
 
@@ -58,7 +64,7 @@ WHERE m.calls > coalesce(p.calls, 0) AND m.peer IN (SELECT rank FROM flight)
 -- and did not here (unfinished: its device, or the way to it, stopped). A rank that holds others
 -- up while waiting for nobody, or that stopped, is where a hang starts. A rank without a dump may
 -- hold up all its groups: what it does is not known.
---   no_dump: whether its dump is missing
+--   no_dump: whether its dump is missing, or lost records
 --   behind_in: groups in which it has not asked for what a peer waits for
 --   waits_in: groups in which it waits itself
 --   behind_groups: those it is behind in, worst first
@@ -67,7 +73,7 @@ WHERE m.calls > coalesce(p.calls, 0) AND m.peer IN (SELECT rank FROM flight)
 CREATE VIEW flight_blame AS
 WITH silent AS (
   SELECT DISTINCT m.rank, g.process_group FROM process_group g, unnest(g.ranks) AS m(rank)
-  WHERE m.rank NOT IN (SELECT rank FROM flight)
+  WHERE m.rank NOT IN (SELECT rank FROM flight_whole)
     AND g.process_group IN (SELECT process_group FROM flight_progress GROUP BY process_group
       HAVING max(enqueued) > max(completed))),
 place AS (
@@ -105,7 +111,7 @@ CREATE VIEW flight_origin AS
 WITH shown AS (SELECT rank FROM flight_blame
   WHERE NOT no_dump AND (unfinished > 0 OR (behind_in > 0 AND waits_in = 0)))
 SELECT * FROM flight_blame WHERE rank IN (FROM shown) OR (no_dump AND NOT EXISTS (FROM shown)
-  AND (SELECT count(DISTINCT rank) FROM flight) > (SELECT count(*) FROM flight_blame WHERE no_dump));
+  AND (SELECT count(DISTINCT rank) FROM flight_whole) > (SELECT count(*) FROM flight_blame WHERE no_dump));
 
 -- Calls of one group and sequence number whose operation or size differs between ranks.
 --   ops: the operations asked for

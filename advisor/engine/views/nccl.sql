@@ -124,6 +124,14 @@ UNION ALL
 SELECT 'net-socket', NULL, NULL FROM topology WHERE kind = 'net' AND name = 'network' AND value = 'Socket'
   AND NOT EXISTS (SELECT 1 FROM link) HAVING count(DISTINCT host) > 1;
 
+-- Where collectives between hosts are known to go over TCP: gloo's all do, NCCL's where a log says
+-- that it uses sockets.
+--   known_from: 'gloo' or 'nccl-log'
+CREATE VIEW tcp AS
+SELECT DISTINCT 'gloo' AS known_from FROM rank
+WHERE contains(backend, 'gloo') AND NOT contains(backend, 'nccl')
+UNION ALL SELECT 'nccl-log' FROM network_use WHERE kind = 'net-socket';
+
 -- Whether the network reads GPUs' memory: by connections, or where the log lists none by what NCCL
 -- says of NICs, and of the pairs of GPU and NIC that it looked at.
 --   what: 'connections', 'NICs' or 'pairs of GPU and NIC'

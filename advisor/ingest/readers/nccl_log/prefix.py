@@ -16,7 +16,9 @@ _DATE = re.compile(r"\[\d{4}-\d\d-\d\d[ T][\d:.]+\]\s*$")
 _CUT_DATE = re.compile(r"\[(?:\d{1,4}|\d{4}-[\d\-: T.]*)\]?$")
 _DIGITS = re.compile(r"\d+")
 _SIGNS = re.compile(
-    rb"NCCL (?:INFO|WARN) |NCCL version \d|ProcessGroupNCCL\.cpp:\d|NCCL error in: ", re.IGNORECASE
+    rb"NCCL (?:INFO|WARN) |NCCL version \d|ProcessGroupNCCL\.cpp:\d|NCCL error in: |"
+    rb"failed to pass monitoredBarrier",
+    re.IGNORECASE,
 )
 _LEVELS = ("INFO", "WARN", "TRACE", "ABORT")
 DAMAGED = r"\ufffd\x00-\x08\x0e-\x1f"

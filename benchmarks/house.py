@@ -5,7 +5,9 @@
 
 Code lines are those that hold a token which is neither a comment nor a docstring. Rooms are the
 packages of advisor/metrics and what lies beside them there; an arrow is a pair of rooms of which
-the first imports the second, a circle a set of rooms that import each other.
+the first imports the second, a circle a set of rooms that import each other. Constants of clocks
+and links are numbers under names of their own there: those that the judgement hangs on, and bounds
+of work (``_MOST_...``, ``_FEWEST_...``); with those that no words give a reason for.
 """
 
 from __future__ import annotations
@@ -14,14 +16,17 @@ import argparse
 import ast
 import io
 import json
+import re
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "advisor"
+_CONSTANT = re.compile(r"[A-Z_0-9]+ = ")
+_BOUND = re.compile(r"_?(MOST|FEWEST|LEAST|LONGEST|SHORTEST)_")
 _LONG_LINE = 110  # of a rule: no line of SQL or text is to be longer
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
@@ -98,6 +103,37 @@ def circles(pairs: Counter[tuple[str, str]]) -> list[list[str]]:
     return [list(one) for one in sorted(found)]
 
 
+def constants(text: str) -> Iterator[tuple[str, bool]]:
+    """Numbers that a module holds under names, and whether words stand at each."""
+    lines = text.split("\n")
+    body = ast.parse(text).body
+    for at, node in enumerate(body):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        try:
+            value = ast.literal_eval(node.value)
+        except ValueError:
+            continue
+        values = value if isinstance(value, tuple) else (value,)
+        if not isinstance(target, ast.Name) or not _are_numbers(values):
+            continue
+        after = body[at + 1] if at + 1 < len(body) else None
+        documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+        above = node.lineno - 2
+        while above >= 0 and _CONSTANT.match(lines[above]):
+            above -= 1  # a comment stands for all that follow it
+        said = lines[above].startswith("#") or "  # " in lines[node.lineno - 1]
+        yield target.id, documented or said
+
+
+def _are_numbers(values: Iterable[Any]) -> bool:
+    return all(
+        _are_numbers(value) if isinstance(value, tuple) else isinstance(value, int | float)
+        for value in values
+    )
+
+
 def measure() -> dict[str, Any]:
     """Everything that is printed."""
     files = {module_of(path): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
@@ -111,6 +147,13 @@ def measure() -> dict[str, Any]:
         for path in sorted(ROOT.glob("rules/*.yaml"))
         for line in path.read_text().split("\n")
     ]
+    held = {
+        f"{module}.{name}": has_words
+        for module, text in files.items()
+        if room_of(module) in ("clocks", "links")
+        for name, has_words in constants(text)
+    }
+    bounds = {name for name in held if _BOUND.match(name.rpartition(".")[2])}
     return {
         "code_lines": sum(lines.values()),
         "by_package": dict(packages.most_common()),
@@ -121,6 +164,11 @@ def measure() -> dict[str, Any]:
         "rooms": dict(Counter(room for room in map(room_of, files) if room)),
         "arrows": {f"{a} -> {b}": n for (a, b), n in sorted(pairs.items())},
         "circles": circles(pairs),
+        "constants": len(held.keys() - bounds),
+        "bounds_of_work": len(bounds),
+        "constants_without_words": sorted(
+            name for name, has_words in held.items() if not has_words
+        ),
         "rule_lines": len(rules),
         "rule_lines_over": {str(n): sum(x > n for x in rules) for n in (100, _LONG_LINE, 160)},
     }
@@ -142,6 +190,10 @@ def main() -> None:
     rooms = ", ".join(f"{room} {count}" for room, count in sorted(found["rooms"].items()))
     print(f"rooms of metrics, with their modules: {rooms}")
     print(f"arrows between them  {len(found['arrows'])}   circles  {found['circles'] or 'none'}")
+    print(
+        f"constants of clocks and links  {found['constants']}, bounds of work "
+        f"{found['bounds_of_work']}; without words: {', '.join(found['constants_without_words']) or 'none'}"
+    )
     over = ", ".join(f"over {n}: {count}" for n, count in found["rule_lines_over"].items())
     print(f"lines of rules/*.yaml  {found['rule_lines']:,} ({over})")
 

@@ -190,10 +190,9 @@ def main() -> None:
     rooms = ", ".join(f"{room} {count}" for room, count in sorted(found["rooms"].items()))
     print(f"rooms of metrics, with their modules: {rooms}")
     print(f"arrows between them  {len(found['arrows'])}   circles  {found['circles'] or 'none'}")
-    print(
-        f"constants of clocks and links  {found['constants']}, bounds of work "
-        f"{found['bounds_of_work']}; without words: {', '.join(found['constants_without_words']) or 'none'}"
-    )
+    numbers = f"{found['constants']}, bounds of work {found['bounds_of_work']}"
+    without = ", ".join(found["constants_without_words"]) or "none"
+    print(f"constants of clocks and links  {numbers}; without words: {without}")
     over = ", ".join(f"over {n}: {count}" for n, count in found["rule_lines_over"].items())
     print(f"lines of rules/*.yaml  {found['rule_lines']:,} ({over})")
 

@@ -17,6 +17,7 @@ from advisor.vocabulary import messages
 ROOT = Path(__file__).resolve().parent.parent
 MOST_WORDS = 25
 MOST_TITLE = 140
+LONGEST_LINE = 110  # of a rule
 HEDGES = re.compile(r"\b(hardly|perhaps|untold|as far as|by chance|not sure)\b", re.IGNORECASE)
 # In verdicts, notes and rules also words that the glossary replaces.
 BANNED = re.compile(rf"{HEDGES.pattern}|\b(cannot be told|told)\b", re.IGNORECASE)
@@ -75,6 +76,16 @@ def test_sentences_are_short_and_plain(code: str, text: str) -> None:
 def test_errors_and_help_do_not_hedge() -> None:
     found = [f"{where}: {text}" for where, text in errors_and_help() if HEDGES.search(text)]
     assert not found, "\n".join(found)
+
+
+def test_lines_of_rules_can_be_read() -> None:
+    found = {
+        f"{path.name}:{number}"
+        for path in (ROOT / "rules").glob("*.yaml")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > LONGEST_LINE
+    }
+    assert not found
 
 
 def test_no_stored_recording_has_a_verdict_that_is_too_long() -> None:

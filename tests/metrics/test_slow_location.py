@@ -147,3 +147,14 @@ def test_a_switch_slows_several_hosts() -> None:
     kind, ranks, _, part = found["locations"][0]
     assert (kind, ranks) == ("switch", list(range(8)))
     assert part > 0.5
+
+
+def test_groups_that_agree_name_the_way_between_two_hosts() -> None:
+    fabric = Fabric(4, 2, receives=dict.fromkeys((4, 5), 0.15))
+    (found,) = rows(fabric, hsdp(fabric), jitter=0.1)
+    assert (found["kind"], found["src"], found["dst"]) == ("edge", 2, 4)
+
+
+def test_clocks_that_hide_the_stagger_of_calls_of_one_size_name_no_other_link() -> None:
+    fabric = Fabric(4, 2, receives=dict.fromkeys((4, 5), 0.15))
+    assert rows(fabric, hsdp(fabric), offsets={1: 2e5, 2: -3e5, 3: 4e5}, jitter=0.1) == []

@@ -28,7 +28,7 @@ LEFT, LEFT_ERROR = 0.5, 0.35
 """How much of that stagger a call shows, and its standard deviation: less where it runs many loops,
 where latency takes part of its time, and where channels differ."""
 _MODEL_ERRORS = (0.001, 0.003, 0.01, 0.03, 0.1)
-"""Ends are off the pattern by this share of the call's time."""
+"""Ends are off the pattern by this share of the call's time, alike in like calls of all groups."""
 _FEWEST_CALLS = 3
 _MOST_RANKS = 64
 _MOST_KINDS = 3
@@ -113,9 +113,13 @@ def _lags(blocks: Sequence[Block], data: Inputs, home: Mapping[int, Home]) -> La
     same_host = np.equal.outer(host_of, host_of)
     noise = np.concatenate([one.noise_ns for one in chosen])
     time_of = np.concatenate([np.full(len(one.ends_ns), one.time_ns) for one in chosen])
+    kind_of = np.repeat(kinds.argmax(axis=0), [len(one.ends_ns) for one in chosen])
+    place_of = np.concatenate([np.arange(len(one.ends_ns)) for one in chosen])
+    alike = np.equal.outer(kind_of, kind_of) & np.equal.outer(place_of, place_of)
+    off_pattern = alike * np.outer(time_of, time_of)
     whitening = []
     for error in _MODEL_ERRORS:
-        own = np.diag(noise**2 + np.square(error * time_of) + _RESOLUTION_NS**2)
+        own = np.diag(noise**2 + _RESOLUTION_NS**2) + error**2 * off_pattern
         for chance, clock in _clock_errors([data.clocks[r] for r in ranks if r in data.clocks]):
             lower = np.linalg.cholesky(shared + clock**2 * same_host + own)
             scale = -float(np.log(np.diag(lower)).sum()) + math.log(chance)

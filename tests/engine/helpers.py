@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,20 @@ def store_of(**settings: Any) -> Store:
     store.con.execute(
         "INSERT INTO run (run, created_at, advisor_version) VALUES (?, '', '')", [RUN]
     )
-    with Sandbox(None, RUN) as sandbox:
-        fill(sandbox, example)
-        for table in sandbox.tables():
-            if table == "run":
-                continue
-            rows = sandbox.con.sql(f'SELECT * FROM "{table}"').to_arrow_table()
-            store.con.register("incoming", rows)
-            store.con.execute(f'INSERT INTO "{table}" SELECT * FROM incoming')
-            store.con.unregister("incoming")
+    sandbox = _empty()
+    fill(sandbox, example)
+    for table in sorted({*example.tables, "rank", "step", "step_breakdown"} - {"run"}):
+        rows = sandbox.con.sql(f'SELECT * FROM "{table}"').to_arrow_table()
+        store.con.register("incoming", rows)
+        store.con.execute(f'INSERT INTO "{table}" SELECT * FROM incoming')
+        store.con.unregister("incoming")
     return store
+
+
+@cache
+def _empty() -> Sandbox:
+    """Filled anew for each store: making one takes longer than most tests."""
+    return Sandbox(None, RUN)
 
 
 RULE = """\

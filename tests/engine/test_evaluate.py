@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,14 @@ def run_rule(tmp_path: Path, sql: str, *, need: Need | None = None, **words: str
     rule = load_rule(write_rule(tmp_path, "mine", sql, **words))
     if need is not None:
         rule.needs = [need]
-    store = store_of(ranks=4, steps=8, step_ms=STEP_NS / 1e6)
-    with Sandbox(store, RUN) as sandbox:
-        result = evaluate(rule, sandbox, read_facts(sandbox))
-    store.close()
-    return result
+    sandbox = plain_run()
+    return evaluate(rule, sandbox, read_facts(sandbox))
+
+
+@cache
+def plain_run() -> Sandbox:
+    """Rules only read it."""
+    return Sandbox(store_of(ranks=4, steps=8, step_ms=STEP_NS / 1e6), RUN)
 
 
 @pytest.mark.parametrize(

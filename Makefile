@@ -41,13 +41,24 @@ check-rules:
 	$(BIN)/advisor rules --test
 
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# Counting coverage costs a quarter of the time, so that only test-all asks for it: it adds what is
+# slow to what test has run, and has test run first unless it has passed, counted, for every file
+# as it is now. COVERAGE=1 make test counts.
+COUNT   := $(if $(COVERAGE),--cov=advisor --cov-report=)
+COUNTED := build/test.counted
+READ    := advisor rules workloads tests fixtures benchmarks docs $(wildcard *.toml *.txt *.yml *.py *.md) Makefile
+CHANGED = find $(READ) -newer $(COUNTED) -type f ! -path '*/__pycache__/*' ! -name '*.so' -print -quit
 
-test: check ## format, lint, types, layers, rule examples, units, a real recording (under 4 minutes)
-	$(PYTEST) -m 'not slow and not chromium'
+test: ## format, lint, types, layers, rule examples, units, a real recording (under 4 minutes)
+	@mkdir -p build && rm -f $(COUNTED) && touch build/test.begun
+	@$(MAKE) --no-print-directory check
+	$(PYTEST) $(COUNT) -m 'not slow and not chromium'
+	@$(if $(COVERAGE),mv build/test.begun $(COUNTED))
 
-test-all: check ## all tests: processes, Chromium, Ray, wheels, strategies, documentation, coverage
+test-all: ## test, and processes, Chromium, Ray, wheels, strategies, documentation, coverage
+	@test -e $(COUNTED) && test -z "$$($(CHANGED))" || $(MAKE) --no-print-directory COVERAGE=1 test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	$(PYTEST) --cov=advisor --cov-report=term:skip-covered
+	$(PYTEST) --cov=advisor --cov-append --cov-report=term:skip-covered -m 'slow or chromium'
 
 lab: $(VENV)/.installed ## root: record faults and healthy runs for real (40 min), score the diagnosis
 	$(BIN)/python -m benchmarks.lab record

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from advisor.metrics.collectives.groups import LISTED_GROUPS
 from advisor.metrics.collectives.limits import impossible_bandwidths
 from advisor.metrics.collectives.phases import bucket_rows, sync_rows
 from advisor.metrics.collectives.summaries import EXPERT_BALANCE, REDUNDANT, TRAFFIC
@@ -76,6 +77,7 @@ def derive(
 
 def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     insert_rows(con, "rank_content", content_rows(con, run))
+    con.execute(LISTED_GROUPS, [run])
     data = load_run(con, run, step_annotation)
     for rank in data.ranks.values():
         write_rank(con, run, rank)

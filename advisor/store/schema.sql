@@ -457,7 +457,8 @@ CREATE TABLE device_queue (
   rank INTEGER NOT NULL,            -- rank
   waiting INTEGER NOT NULL,         -- kernels that waited, their stream free, right behind a launch on another stream
   in_order INTEGER NOT NULL,        -- of them that started with that launch's kernel, while it ran
-  overtaken INTEGER NOT NULL        -- kernels that something launched later overtook: none in one queue
+  overtaken INTEGER NOT NULL,       -- kernels that something launched later overtook: none in one queue
+  compute_stream BIGINT             -- stream with the most time of compute
 );
 
 -- The longest chain of dependent work through CPU threads, streams and ranks, in order of time.

@@ -44,6 +44,13 @@ WHERE c.op IN ('all_reduce', 'reduce_scatter', 'reduce') AND (
         SELECT coalesce(process_group, '') FROM call
         WHERE op IN ('all_reduce', 'reduce_scatter') AND phase = 'forward')));
 
+-- Groups that scatter activations (sequence parallelism), not gradients: what they gather and reduce
+-- is for the next operator.
+CREATE VIEW activation_group AS
+SELECT process_group FROM call WHERE op = 'reduce_scatter' GROUP BY process_group
+HAVING bool_or(phase IN ('forward', 'other'))
+  AND NOT bool_or((rank, call_id) IN (SELECT (rank, call_id) FROM param_bucket));
+
 -- Gradient buckets per rank and step-independent place, with the part of the fitted time that is
 -- latency. median over used steps.
 --   worst_call: call_id of the call with the most exposed transfer
@@ -68,10 +75,17 @@ SELECT op, process_group FROM call
 WHERE op IN ('all_reduce', 'reduce_scatter', 'all_gather', 'reduce')
 GROUP BY op, process_group
 HAVING (op <> 'all_reduce' OR NOT bool_or(coalesce(phase, '') = 'forward'))
+  AND coalesce(process_group, '') NOT IN (SELECT coalesce(process_group, '') FROM activation_group)
   AND NOT (op IN ('all_reduce', 'reduce_scatter') AND (SELECT timeline FROM facts) = 'host'
     AND EXISTS (SELECT 1 FROM call WHERE op = 'reduce_scatter'))
   AND NOT (op = 'all_gather' AND (SELECT timeline FROM facts) = 'host' AND bool_and(module IS NULL)
     AND bool_or(phase IN ('forward', 'backward')));
+
+-- Groups whose calls run on the stream that computes: whatever is asked for when, nothing overlaps.
+CREATE VIEW in_line AS
+SELECT c.process_group FROM call c JOIN device_queue q USING (rank)
+WHERE c.op IN ('all_reduce', 'reduce_scatter', 'all_gather') GROUP BY c.process_group
+HAVING avg((c.stream = q.compute_stream)::INT) > 0.5;
 
 -- Gradient reductions per rank and step: how much is exposed, and the time between the calls,
 -- which holds the work that could have run meanwhile.

@@ -48,6 +48,18 @@ class RankInfo:
     gloo_threads: Mapping[int, str]
 
 
+LISTED_GROUPS = """
+INSERT INTO process_group BY NAME
+SELECT run, process_group, any_value(group_description) AS description, ranks, len(ranks) AS size
+FROM (SELECT *, TRY_CAST(group_ranks AS INTEGER[]) AS ranks FROM comm_event WHERE run = $1)
+WHERE len(ranks) > 0 AND len(ranks) = coalesce(group_size, len(ranks))
+  AND process_group NOT IN (SELECT process_group FROM process_group WHERE run = $1)
+GROUP BY run, process_group, ranks
+"""
+"""Members that c10d gives with each call, of groups that no file's ``distributedInfo`` lists (torch
+before 2.4). A list that was cut is no list."""
+
+
 def process_groups(con: Any, run: str) -> dict[str, Group]:
     """The run's groups by name."""
     found = con.execute(

@@ -135,11 +135,11 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     for call, in_hook, late in zip(calls, accumulating, after, strict=True):
         by_hand = bool(late) and call.phase in (None, "other") and (call.bytes or 0) > TINY_BYTES
         bucket = (call.module or "").startswith("bucket")
-        call.is_gradient = (call.op == "all_reduce" and (bool(in_hook) or bucket or by_hand)) or (
-            call.op == "reduce_scatter"
-            and call.phase in (None, "backward")
-            and call.group not in summed
-        )
+        if call.op == "all_reduce":
+            call.is_gradient = bool(in_hook) or bucket or by_hand
+        elif call.op == "reduce_scatter":
+            unit = call.phase in (None, "backward")
+            call.is_gradient = (unit or by_hand) and call.group not in summed
 
 
 def _around_backward(spans: Spans, times: Int64s) -> tuple[Any, Any]:

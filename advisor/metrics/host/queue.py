@@ -1,4 +1,4 @@
-"""Whether all streams of a device share one hardware queue.
+"""Which stream computes, and whether all streams of a device share one hardware queue.
 
 With CUDA_DEVICE_MAX_CONNECTIONS=1 the device starts work in the order in which the host launched
 it, whatever its stream: work whose own stream is free starts with the kernel launched before it,
@@ -48,7 +48,16 @@ def queue_row(run: str, line: Timeline) -> dict[str, Any] | None:
         "waiting": int(beside.sum()),
         "in_order": int((beside & together).sum()),
         "overtaken": int((later < start[:-1] - _TOGETHER_NS).sum()),
+        "compute_stream": _longest(line),
     }
+
+
+def _longest(line: Timeline) -> int:
+    """The stream with the most time of compute."""
+    computes = line.kind == COMPUTE
+    streams, place = np.unique(line.stream[computes], return_inverse=True)
+    time = np.bincount(place, weights=(line.end - line.start)[computes])
+    return int(streams[np.argmax(time)]) if len(streams) else int(MISSING)
 
 
 def _before(line: Timeline, order: Int64s) -> Int64s:

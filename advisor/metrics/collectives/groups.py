@@ -48,11 +48,12 @@ class RankInfo:
     gloo_threads: Mapping[int, str]
 
 
-LISTED_GROUPS = """
+LISTED_GROUPS = r"""
 INSERT INTO process_group BY NAME
 SELECT run, process_group, any_value(group_description) AS description, ranks, len(ranks) AS size
-FROM (SELECT *, TRY_CAST(group_ranks AS INTEGER[]) AS ranks FROM comm_event WHERE run = $1)
-WHERE len(ranks) > 0 AND len(ranks) = coalesce(group_size, len(ranks))
+FROM (SELECT *, TRY_CAST(group_ranks AS INTEGER[]) AS ranks FROM comm_event
+  WHERE run = $1 AND regexp_full_match(group_ranks, '\[\d+(, ?\d+)*\]'))
+WHERE len(ranks) = coalesce(group_size, len(ranks))
   AND process_group NOT IN (SELECT process_group FROM process_group WHERE run = $1)
 GROUP BY run, process_group, ranks
 """

@@ -1,0 +1,47 @@
+"""Members of process groups from c10d's own arguments, where no file lists the groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.metrics.collectives.groups import LISTED_GROUPS, process_groups
+from tests.metrics.support import store_of
+
+
+def call(group: str, size: int, ranks: str) -> dict[str, object]:
+    return {
+        "ph": "X", "cat": "cpu_op", "name": "record_param_comms", "ts": 1, "dur": 1, "tid": 1,
+        "args": {"Collective name": "allreduce", "Process Group Name": group, "Group size": size,
+                 "Process Group Description": "mesh_tp", "Process Group Ranks": ranks},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("size", "ranks", "members"),
+    [
+        (2, "[0, 4]", (0, 4)),
+        (64, "[0, 1, 2, ..., 63]", None),  # cut by torch
+        (3, "[0, 4]", None),  # contradicts itself
+        (1, "[]", None),  # the wait for a call
+        (2, "[0, x]", None),
+    ],
+)
+def test_members_are_those_that_the_calls_give(
+    size: int, ranks: str, members: tuple[int, ...] | None
+) -> None:
+    store = store_of({0: {"traceEvents": [call("5", size, ranks)]}})
+    store.con.execute(LISTED_GROUPS, ["run"])
+    store.con.execute(LISTED_GROUPS, ["run"])  # derived again
+    found = process_groups(store.con, "run")
+    assert {name: group.ranks for name, group in found.items()} == (
+        {"5": members} if members else {}
+    )
+    rows = store.con.execute("SELECT count(*) FROM process_group").fetchone()
+    assert rows == (len(found),)
+
+
+def test_what_a_file_lists_stays() -> None:
+    listed = {"pg_config": [{"pg_name": "5", "pg_desc": "tp", "ranks": [0, 1], "pg_size": 2}]}
+    store = store_of({0: {"traceEvents": [call("5", 2, "[0, 4]")], "distributedInfo": listed}})
+    store.con.execute(LISTED_GROUPS, ["run"])
+    assert process_groups(store.con, "run")["5"].ranks == (0, 1)

@@ -1,5 +1,10 @@
 """What one collective asks of the fabric: latency, bytes on each link, its ceiling, and how far
 apart its ranks end. Nothing here knows of time: the same call always has the same demand.
+
+So how late ranks came changes nothing of how they end. In NCCL's own schedule a rank that comes a
+chunk late finds the ring drained, and its call takes as long after any rank
+(tests/metrics/nccl_rings.py): what a call takes by who came last is evidence here, and is none
+there, so that no diagnosis may rest on it.
 """
 
 from __future__ import annotations

@@ -243,6 +243,7 @@ def test_the_html_page_has_every_figure_of_the_text(runs: list[str], tmp_path: P
     assert "<code>advisor profile</code>" in html
 
 
+@pytest.mark.slow
 def test_three_runs_are_compared_with_the_first(runs: list[str]) -> None:
     done = CliRunner().invoke(command, [*runs, runs[0], "--format", "json"], standalone_mode=False)
     document = json.loads(done.stdout)

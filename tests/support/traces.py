@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,16 @@ def header(rank: int = 0, **changes: Any) -> dict[str, Any]:
 
 def kineto(events: list[Any], **fields: Any) -> str:
     """Kineto's own layout: an event per block, two spaces of indentation."""
-    blocks = ",\n".join(
-        "  " + json.dumps(item, indent=2, ensure_ascii=False).replace("\n", "\n  ")
-        for item in events
-    )
+    blocks = ",\n".join(_block(json.dumps(item, ensure_ascii=False)) for item in events)
     head = json.dumps(header(**fields))[:-1]
     return f'{head},\n  "traceEvents": [\n{blocks}\n  ],\n  "traceName": "x.json"\n}}'
+
+
+@lru_cache(maxsize=100_000)
+def _block(text: str) -> str:
+    """An event over several lines; tests write the same ones often, and indenting is slow."""
+    indented = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    return "  " + indented.replace("\n", "\n  ")
 
 
 def one_line(events: list[Any], **fields: Any) -> str:

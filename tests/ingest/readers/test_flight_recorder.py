@@ -250,6 +250,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=4), values), st.sampled_from([0, 1, 2, 3, 4, 5]))
 def test_plain_values_come_back_as_pickle_wrote_them(
     content: dict[str, Any], protocol: int

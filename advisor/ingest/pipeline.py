@@ -25,7 +25,7 @@ from advisor.ingest.unknown import KNOWN, NOT_READ, why_unknown
 from advisor.store.notes import OTHER_FORMAT
 from advisor.store.running import was_stopped
 from advisor.store.store import Store, is_store
-from advisor.store.target import database_writing, told
+from advisor.store.target import database_error, database_writing
 
 RUN_TABLES = (
     *("run", "source", "rank", "process_group", "event", "comm_event"),
@@ -111,7 +111,7 @@ def read_sources(
 def _raise_if_full(failed: ReaderFailedError) -> None:
     """Where the database could not write, nothing more can be done with it."""
     cause = failed.__cause__
-    if isinstance(cause, duckdb.Error) and told(cause, None) is not None:
+    if isinstance(cause, duckdb.Error) and database_error(cause, None) is not None:
         raise cause
 
 

@@ -92,7 +92,7 @@ def writing(place: Path) -> Iterator[None]:
     except OSError as error:
         raise not_written(error, place) from error
     except duckdb.Error as error:
-        raise (told(error, place) or error) from error
+        raise (database_error(error, place) or error) from error
 
 
 @contextmanager
@@ -101,13 +101,13 @@ def database_writing(place: Path | None) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        known = told(error, place)
+        known = database_error(error, place)
         if known is None:
             raise
         raise known from error
 
 
-def told(error: duckdb.Error, place: Path | None) -> AdvisorError | None:
+def database_error(error: duckdb.Error, place: Path | None) -> AdvisorError | None:
     """The error for people where the database could not write its files, else None."""
     text = str(error)
     found = _NOT_WRITTEN.search(text)

@@ -17,7 +17,7 @@ from advisor.cli._main import main
 from advisor.errors import AdvisorError
 from advisor.ingest import ingest
 from advisor.store.store import Store
-from advisor.store.target import told
+from advisor.store.target import database_error
 
 
 def _forms(*names: str) -> list[object]:
@@ -325,12 +325,12 @@ def test_a_full_standard_output_is_no_defect(command: list[str], tmp_path: Path)
 
 def test_what_the_database_says_of_a_full_disk_is_understood() -> None:
     text = 'TransactionContext Error: Failed to commit: Could not write file "/a/.b.partial.wal": '
-    known = told(duckdb.TransactionException(text + "No space left on device"), None)
+    known = database_error(duckdb.TransactionException(text + "No space left on device"), None)
     assert known is not None
     assert str(known).startswith("/a: cannot be written: no space left on device\n  make room")
     spilled = duckdb.OutOfMemoryException("failed to offload data block of size 256.0 KiB")
-    assert "no room" in str(told(spilled, Path("/a/b.duckdb")))
-    assert told(duckdb.BinderException('column "x" not found'), None) is None
+    assert "no room" in str(database_error(spilled, Path("/a/b.duckdb")))
+    assert database_error(duckdb.BinderException('column "x" not found'), None) is None
 
 
 def test_a_store_under_a_limit_says_where(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_benchmark_alone_is_told_by_its_numbers() -> None:
     store = store_of(ranks=0, tables={"bench": rows})
     insert_rows(store.con, "bench_curve", curve_rows(store.con, RUN))
     verdict = diagnose(store).verdict
-    assert verdict.values["wrong"] == ["all_gather"]
+    assert (verdict.kind, verdict.cause) == ("sure", "benchmark-wrong-results")
 
 
 def test_a_device_that_mostly_idles_is_not_called_healthy() -> None:

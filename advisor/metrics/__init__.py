@@ -20,7 +20,7 @@ write.py and the rooms make the tables. A room imports only those below it (pypr
 | lateness | lateness/blame, rows, reasons | own time between releases and arrivals |
 | link_excess | links/attribution, staggers, peers; rings/from_log | ends, peers, NCCL's rings |
 | link_excess (costs; probe; loss) | links/cost, probes, stalls; models/savings | the calls |
-| param_bucket, gradient_sync | collectives/phases | gradient reductions and backward passes |
+| param_bucket, gradient_sync | collectives/gradients | gradient reductions and backward passes |
 | traffic, redundant, expert_balance | collectives/summaries | collective |
 | pipeline_stage | models/pipeline | sends and receives |
 | host_gap | host/activity | gaps of the device, host spans |

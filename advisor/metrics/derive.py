@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from advisor.metrics.collectives.gradients import bucket_rows, sync_rows
 from advisor.metrics.collectives.groups import LISTED_GROUPS
 from advisor.metrics.collectives.limits import impossible_bandwidths
-from advisor.metrics.collectives.phases import bucket_rows, sync_rows
 from advisor.metrics.collectives.summaries import EXPERT_BALANCE, REDUNDANT, TRAFFIC
 from advisor.metrics.host.copies import copy_rows
 from advisor.metrics.host.edges import edge_rows

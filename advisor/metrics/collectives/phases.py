@@ -8,7 +8,7 @@ call belongs to the span that its request was made in, on the same thread.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -245,68 +245,3 @@ def backward_passes(spans: Spans) -> Intervals | None:
     passes = np.searchsorted(forward, nodes.start, side="right")
     first = np.flatnonzero(np.diff(passes, prepend=-1))
     return Intervals.of(nodes.start[first], np.maximum.reduceat(nodes.end, first))
-
-
-def bucket_rows(run: str, rank: int, calls: Sequence[Call]) -> list[dict[str, Any]]:
-    """Rows of ``param_bucket``: gradient reductions of each step in order of launch."""
-    by_step: dict[int, list[Call]] = {}
-    for call in calls:
-        if call.is_gradient and call.step is not None:
-            by_step.setdefault(call.step, []).append(call)
-    return [
-        {
-            "run": run,
-            "rank": rank,
-            "step": step,
-            "bucket": number,
-            "bytes": call.bytes,
-            "ready_ns": call.enqueue if call.enqueue is not None else call.start,
-            "call_id": call.call_id,
-        }
-        for step, own in sorted(by_step.items())
-        for number, call in enumerate(
-            sorted(own, key=lambda c: (c.start if c.enqueue is None else c.enqueue, c.start))
-        )
-    ]
-
-
-def sync_rows(
-    run: str, rank: int, calls: Sequence[Call], spans: Spans, steps: Mapping[int, tuple[int, int]]
-) -> list[dict[str, Any]]:
-    """Rows of ``gradient_sync``; [] where no backward pass is seen.
-
-    ``steps`` gives the host span of each step, ns.
-    """
-    passes = backward_passes(spans)
-    if passes is None:
-        return []
-    rows = []
-    for step, (low, high) in sorted(steps.items()):
-        inside = np.flatnonzero((passes.start >= low) & (passes.start < high))
-        groups: dict[tuple[str | None, str], list[Call]] = {}
-        for call in calls:
-            if call.is_gradient and call.step == step:
-                groups.setdefault((call.group, call.op), []).append(call)
-        for (group, op), own in sorted(groups.items(), key=lambda item: str(item[0])):
-            asked = np.array([c.start if c.enqueue is None else c.enqueue for c in own])
-            used = np.unique(np.searchsorted(passes.start, asked, side="right") - 1)
-            gathers: dict[str, int] = {}
-            for call in calls:
-                if call.op == "all_gather" and call.step == step and call.group == group:
-                    key = call.module or ""
-                    gathers[key] = gathers.get(key, 0) + 1
-            rows.append(
-                {
-                    "run": run,
-                    "rank": rank,
-                    "step": step,
-                    "process_group": group,
-                    "op": op,
-                    "micro_batches": len(inside),
-                    "syncs": len(np.intersect1d(used, inside)),
-                    "bytes": sum(c.bytes or 0 for c in own),
-                    "gathers": max(gathers.values()) if gathers and "" not in gathers else None,
-                    "exposed_ns": sum(c.exposed_transfer for c in own),
-                }
-            )
-    return rows

@@ -22,8 +22,11 @@ from advisor.metrics.timeline.statistics import Floats
 FEWEST_CALLS = 8
 """Of a kind, to tell anything by."""
 _MOST_CALLS = 40
+"""Of a kind: medians of more are no surer than clocks are."""
 _MOST_RANKS = 16
+"""Of a group: a hypothesis is tried for every rank, and costs as the square of their number."""
 _MOST_KINDS = 4
+"""The heaviest: they hold most of the time."""
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,9 @@ WAKE_NS = 10_000.0
 """Kernels end within about 10 us of their last data; device times are converted to host times as
 well as that."""
 NORMALLY_RIGHT = 0.8
-"""Clusters run PTP or NTP, which keep hosts within some us, or within a ms."""
+"""Of clocks that nothing contradicts: clusters run PTP or NTP, which keep hosts within some us."""
 _NTP_NS = 1e6
+"""NTP keeps hosts of one network within a millisecond (RFC 5905, section 1)."""
 _RANGE_NS = 20e9
 """A clock that nobody sets may be off by seconds either way."""
 _UNLIKE = 0.03

@@ -31,7 +31,9 @@ from advisor.metrics.rings.locations import Home, direction_of
 from advisor.vocabulary.operations import POINT_TO_POINT
 
 _SIGNIFICANCE = 0.01
+"""One false accusation in a hundred recordings, after correction for the number of candidates."""
 _BEYOND_CHANCE = 1e-6
+"""Of two kinds of calls that agree: what remains is no matter of how many were compared."""
 # Excess under this share of a call's time is within what healthy links differ by.
 _SMALLEST_SHARE = 0.04
 # A rank is named alone when it explains this many times as much as the next.

@@ -21,6 +21,7 @@ from advisor.metrics.timeline.statistics import Floats, spread
 from advisor.vocabulary.operations import POINT_TO_POINT
 
 _FEWEST_CALLS = 3
+"""Of which a median leaves out one that is odd."""
 _LEAST_BANDWIDTH = 0.3
 """Calls that take most of their time for latency tell little of bandwidth."""
 _SHARED_PATH = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send",

@@ -16,6 +16,7 @@ from advisor.metrics.rings.schedule import GLOO_RINGS
 from advisor.metrics.timeline.statistics import Floats, spread
 
 _FEWEST_CALLS = 5
+"""The spread of fewer ends, a median absolute deviation, says nothing."""
 # The model's ends are off by this part of the stagger, and ranks wake up this late.
 _MODEL_ERROR = 0.15
 _WAKE_NS = 150_000

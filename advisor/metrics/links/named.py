@@ -15,6 +15,7 @@ LIKELY = 0.8
 """And shown as possible up to this: to measure the network takes minutes, and where it is slow
 after all, that is what the steps cost."""
 _MOST_NAMED = 6
+"""A longer list fits no line, and sends nobody to look at anything."""
 
 
 def network_culprit(data: Inputs, home: Mapping[int, Home]) -> Culprit:

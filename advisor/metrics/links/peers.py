@@ -20,7 +20,9 @@ from advisor.metrics.timeline.statistics import Floats
 from advisor.vocabulary.operations import POINT_TO_POINT
 
 _FEWEST_CALLS = 5
+"""Ten times have 252 orders, so that two groups of five can differ at 1 %; of four (70) hardly."""
 _SIGNIFICANCE = 0.01
+"""One false accusation in a hundred recordings, after correction for the number of groups."""
 # A group this much slower than the fastest of its kind is slow.
 _SLOWER = 0.12
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from advisor.metrics.rings.locations import Home
 
 _MOST_NAMED = 8
+"""Hosts in one sentence."""
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,11 @@ where latency takes part of its time, and where channels differ."""
 _MODEL_ERRORS = (0.001, 0.003, 0.01, 0.03, 0.1)
 """Ends are off the pattern by this share of the call's time, alike in like calls of all groups."""
 _FEWEST_CALLS = 3
+"""Of which a median leaves out one that is odd."""
 _MOST_RANKS = 64
+"""Of a ring: each place of it is simulated, which costs as the square of their number."""
 _MOST_KINDS = 3
+"""The heaviest: they hold most of the time."""
 _MOST_ENDS = 128  # numbers that are looked at together
 _RESOLUTION_NS = 1e3  # of Kineto's older files
 

@@ -27,6 +27,7 @@ from advisor.metrics.timeline.statistics import sum_interval
 from advisor.vocabulary.operations import POINT_TO_POINT, SYNCHRONISING
 
 _TIMEOUT_NS = 200_000_000
+"""The least that Linux waits before it sends a segment again (TCP_RTO_MIN, include/net/tcp.h)."""
 # Sums of the timeouts 200, 400, 800 ms of one segment, and by how much a stall may exceed them.
 _TIMEOUTS = tuple(_TIMEOUT_NS * (2**n - 1) for n in (1, 2, 3))
 _SLACK = 0.15

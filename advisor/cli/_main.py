@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -178,6 +179,9 @@ def main(args: list[str] | None = None) -> None:
                 "  free some (also check ulimit -v), read fewer ranks at once, or less: --lean",
                 err=True,
             )
+            sys.exit(2)
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            click.echo(f"advisor: {str(error.filename)[:80]}…: this name is too long", err=True)
             sys.exit(2)
         if (known := _damaged_store(error)) is not None:
             click.echo(f"advisor: {known}", err=True)

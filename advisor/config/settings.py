@@ -12,6 +12,7 @@ from typing import Any
 from advisor.errors import AdvisorError
 
 FILE_NAME = "advisor.toml"
+_MAX_BYTES = 1 << 20
 
 
 def load_settings(path: Path | None) -> dict[str, Any]:
@@ -21,10 +22,16 @@ def load_settings(path: Path | None) -> dict[str, Any]:
         if not path.is_file():
             return {}
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:  # a device has no end
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise AdvisorError("larger than 1 MiB, too much for settings", where=str(path))
+        return tomllib.loads(data.decode("utf-8"))
     except FileNotFoundError as error:
         raise AdvisorError("no such file", where=str(path), hint="check --config") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise AdvisorError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except (ValueError, RecursionError) as error:
         raise AdvisorError(f"not valid TOML: {error}", where=str(path)) from error
 
 

@@ -20,7 +20,7 @@ from advisor.store.leftovers import clear_leftovers, partial_file, remove_databa
 from advisor.store.parquet import attach_parquet, is_parquet_store, write_parquet
 from advisor.store.running import stoppable
 from advisor.store.stored import connect_stored, damaged
-from advisor.store.target import check_store_target, database_writing, writing
+from advisor.store.target import check_store_target, check_text, database_writing, writing
 
 SCHEMA_VERSION = 7
 _FREE_SHARE = 0.25
@@ -138,6 +138,7 @@ class Store:
 
         ``batch``, ``rows_only``, ``alone`` as in :func:`~advisor.store.parquet.write_parquet`.
         """
+        check_text(folder)
         with writing(folder):
             write_parquet(
                 self.con,

@@ -67,8 +67,18 @@ def check_target(place: Path, kind: str, is_ours: Callable[[Path], bool], *, for
         raise AdvisorError("already exists", where=str(place), hint="pass --force to replace it")
 
 
+def check_text(place: Path) -> None:
+    """Raise AdvisorError where a store cannot be written: the database takes UTF-8 alone."""
+    shown = str(place).encode(errors="replace").decode()
+    if shown != str(place):
+        raise AdvisorError(
+            "its name is not UTF-8", where=shown, hint="name another place for the store"
+        )
+
+
 def check_store_target(place: Path, *, force: bool) -> None:
     """As :func:`check_target` for a store."""
+    check_text(place)
     check_target(place, "store", _is_ours, force=force)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import advisor
+from advisor.cli._main import main
 from advisor.errors import AdvisorError
 from benchmarks.fuzz import documents
 from tests.support.traces import LAYOUTS, event
@@ -42,3 +43,34 @@ def test_a_recording_in_which_nothing_lasts(layout: str, tmp_path: Path) -> None
     with advisor.load(tmp_path) as run:
         assert run.store.con.execute("SELECT count(*) FROM step").fetchall() == [(0,)]
         run.render("html")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["diagnose", "a" * 5000],
+        ["open", "9" * 400, "here"],
+        ["ingest", "FLIGHT", "-o", "OUT/\udcff.duckdb"],
+        ["ingest", "FLIGHT", "-o", "OUT/\udcff/"],
+        ["--config", "/dev/zero", "explain", "steps"],
+        ["--config", "/", "explain", "steps"],
+        ["--config", "OUT/deep.toml", "explain", "steps"],
+        ["--config", "OUT/long.toml", "explain", "steps"],
+    ],
+    ids=lambda words: " ".join(words)[:40].encode(errors="replace").decode(),
+)
+def test_names_and_settings_that_cannot_be_are_one_error(
+    words: list[str], tmp_path: Path, fixtures_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 5000)
+    (tmp_path / "long.toml").write_text("a = " + "9" * 5000)
+    places = {"FLIGHT": str(fixtures_dir / "flight-gloo-desync"), "OUT": str(tmp_path)}
+    for name, place in places.items():
+        words = [word.replace(name, place) for word in words]
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.startswith("advisor: ")
+    assert "internal error" not in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep.toml", "long.toml"]

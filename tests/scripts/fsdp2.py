@@ -15,7 +15,10 @@ def main():
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--ahead", action="store_true", help="gather the next layer meanwhile")
-    parser.add_argument("--fault", choices=["sync-always", "more-work", "late-host", "no-prefetch"])
+    parser.add_argument(
+        "--fault",
+        choices=["sync-always", "more-work", "late-host", "no-prefetch", "regather"],
+    )
     args = parser.parse_args()
     dist.init_process_group("gloo")
     torch.manual_seed(0)
@@ -30,6 +33,9 @@ def main():
         for layer, following in itertools.pairwise(model):
             layer.set_modules_to_forward_prefetch([following])
             following.set_modules_to_backward_prefetch([layer])
+    keep = args.accumulate > 1 and args.fault != "regather"
+    if keep:  # within a step the parameters do not change
+        model.set_reshard_after_forward(False)
     optimizer = torch.optim.AdamW(model.parameters())
     second = dist.get_rank() == 1
     rows = 256 if args.fault == "more-work" and second else 16
@@ -37,6 +43,7 @@ def main():
         for micro in range(args.accumulate):
             last = micro == args.accumulate - 1
             model.set_requires_gradient_sync(last or args.fault == "sync-always")
+            model.set_reshard_after_backward(last or not keep)
             if args.fault == "late-host" and second:
                 time.sleep(0.03)  # tokenises as it goes
             model(torch.randn(rows, 256)).square().mean().backward()

@@ -25,11 +25,11 @@ class Rows(Dataset):
 
 
 class Net(pl.LightningModule):
-    def __init__(self, sync_dist):
+    def __init__(self, sync_dist, width, depth):
         super().__init__()
         self.sync_dist = sync_dist
-        hidden = [layer for _ in range(8) for layer in (nn.Linear(256, 256), nn.ReLU())]
-        self.net = nn.Sequential(nn.Linear(128, 256), *hidden, nn.Linear(256, 10))
+        hidden = [layer for _ in range(depth) for layer in (nn.Linear(width, width), nn.ReLU())]
+        self.net = nn.Sequential(nn.Linear(128, width), *hidden, nn.Linear(width, 10))
 
     def training_step(self, batch, _):
         x, y = batch
@@ -54,6 +54,8 @@ def main():
     parser.add_argument("--out", default="lightning-output")
     parser.add_argument("--devices", type=int, default=2)
     parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--depth", type=int, default=8)
     parser.add_argument("--fault", choices=["sync-dist", "slow-loader", "small-buckets"])
     args = parser.parse_args()
     pl.seed_everything(0)
@@ -64,7 +66,7 @@ def main():
         max_steps=args.steps, accelerator="cpu", devices=args.devices, num_nodes=args.nodes,
         strategy=DDPStrategy(process_group_backend="gloo", **buckets), logger=False,
         default_root_dir=args.out, enable_progress_bar=False,
-    ).fit(Net(args.fault == "sync-dist"), loader)  # fmt: skip
+    ).fit(Net(args.fault == "sync-dist", args.width, args.depth), loader)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -39,6 +39,8 @@ def reason_of(
     loading: Mapping[int, Intervals],
     paces: Mapping[int, float],
     compare: Callable[[int, Sequence[int]], Compared] | None,
+    *,
+    systematic: bool,
 ) -> Reason | None:
     """The reason of one rank's own excess; None when it is never the slowest.
 
@@ -95,7 +97,7 @@ def reason_of(
         return Reason("slow-transfer-before", evidence) if inherited > 0 else None
     if max(compute, idle, inherited, asked_late) <= 0:
         return Reason("unknown", evidence)
-    if inherited > 2 * max(compute, idle):
+    if inherited > 2 * max(compute, idle) and not systematic:
         return Reason("slow-transfer-before", evidence)
     peers = sorted({r for item in items if rank in item.ranks for r in item.ranks} - {rank})
     # A call that starts as soon as it is asked for waited for its host, whatever ran meanwhile.

@@ -130,6 +130,7 @@ def _row(
         # Noise of the others hides part of the waiting; its whole excess bounds what can be won.
         high = max(high, own_excess)
     cost = round(max(mean, 0.0))
+    systematic = significant and mean > 0 and low > 0
     # Who keeps nobody waiting is not late: what came before its calls is nobody's reason.
     reason = (
         reason_of(
@@ -141,6 +142,7 @@ def _row(
             ranks.loading,
             ranks.paces,
             ranks.compare if cost > _WORTH_COMPARING * _step_ns(ranks.steps[rank]) else None,
+            systematic=systematic,
         )
         if cost
         else None
@@ -156,7 +158,7 @@ def _row(
         "cost_ns_per_step": cost,
         "cost_low_ns": round(max(low, 0.0)),
         "cost_high_ns": round(max(high, 0.0)),
-        "systematic": significant and mean > 0 and low > 0,
+        "systematic": systematic,
         "reason": reason.name if reason else None,
         "reason_evidence": json.dumps(
             {

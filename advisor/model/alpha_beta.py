@@ -25,8 +25,8 @@ _BOOTSTRAPS = 200
 _SEED = 20_26
 _FREE = 2  # the terms of the line
 _LEAST = 0.05  # of a time on the line that a resampled one keeps
-# Calls of two sizes differ by a tenth for other reasons too. Of sizes that differ by a ratio r, that
-# moves the latency's share by a tenth of r / (r - 1): under this ratio by half and more.
+# Calls of two sizes differ by a tenth for other reasons too. Of sizes of a ratio r, that moves the
+# latency's share by a tenth of r / (r - 1): under this ratio by half and more.
 _SPAN = 1.25
 # More distinct sizes than this are put in bins of an eighth of an octave.
 _MOST_SIZES = 48

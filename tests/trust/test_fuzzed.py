@@ -57,6 +57,12 @@ def test_every_format_stands_its_fuzzer(name: str) -> None:
     assert fuzz(name, 7, 40) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_stands_its_fuzzer_at_length(name: str) -> None:
+    assert fuzz(name, 8, 1_000) == []
+
+
 def test_values_that_aliases_write_out_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,8 +25,10 @@ def call_rows(con: Any, run: str, steps: Sequence[Program]) -> Iterator[Row]:
     OP GROUP of the gradients; ``reshard_after_forward``: false.
     """
     least = _LEAST_SHARE * max(step.measured_ns for step in steps)
-    for value, calls in _needless(con, run, least):
-        yield from _named("without-calls", value, _without(steps, calls))
+    for values, calls in _needless(con, run, least):
+        prediction = _without(steps, calls)
+        for value in values:
+            yield from _named("without-calls", value, prediction)
     for value, calls in _early_syncs(con, run, least):
         yield from _named("gradient-sync", value, _without(steps, calls))
     if _sixteen_bits(con, run):
@@ -57,24 +59,51 @@ _NEEDLESS = {
 }
 
 
-def _needless(con: Any, run: str, least_ns: float) -> list[tuple[str, frozenset[int]]]:
-    """Barriers, tiny calls and buffers, by kind, operation and group."""
+def _needless(con: Any, run: str, least_ns: float) -> list[tuple[list[str], frozenset[int]]]:
+    """Barriers, tiny calls and buffers, by kind, operation and the groups of one dimension.
+
+    What one line of a script asks for runs in all groups of a mesh's dimension: without it in one
+    of them only, its ranks wait for the others.
+    """
     kinds = con.execute(
         "SELECT kind, op, process_group FROM redundant WHERE run = ? "
         "AND kind IN ('barrier', 'tiny', 'buffers') GROUP BY ALL "
         "HAVING sum(exposed_ns_per_step) + sum(coalesce(wait_ns_per_step, 0)) > ? ORDER BY ALL",
         [run, least_ns],
     ).fetchall()
+    ranks = {
+        group: frozenset(members)
+        for group, members in con.execute(
+            "SELECT process_group, list(DISTINCT rank) FROM collective WHERE run = ? GROUP BY ALL",
+            [run],
+        ).fetchall()
+    }
+    found: list[tuple[str, str, list[str | None]]] = []
+    for kind, op, group in kinds:
+        own = ranks.get(group, frozenset())
+        for other_kind, other_op, groups in found:
+            members = [ranks.get(other, frozenset()) for other in groups]
+            apart = all(len(one) == len(own) and not one & own for one in members)
+            if (other_kind, other_op) == (kind, op) and own and apart:
+                groups.append(group)
+                break
+        else:
+            found.append((kind, op, [group]))
     return [
         (
-            f"{kind} {op} {group or ''}".strip(),
-            _calls(
-                con,
-                "op = ? AND process_group IS NOT DISTINCT FROM ? " + _NEEDLESS[kind],
-                [run, op, group],
+            [f"{kind} {op} {group or ''}".strip() for group in groups],
+            frozenset[int]().union(
+                *(
+                    _calls(
+                        con,
+                        "op = ? AND process_group IS NOT DISTINCT FROM ? " + _NEEDLESS[kind],
+                        [run, op, group],
+                    )
+                    for group in groups
+                )
             ),
         )
-        for kind, op, group in kinds
+        for kind, op, groups in found
     ]
 
 

@@ -147,6 +147,8 @@ VERDICTS = {
     "{{ step_ns | of_step(whole_trace) }} is exposed transfer between hosts.",
     "nothing-recorded": "Neither compute nor communication was recorded"
     "{% if empty %} on {{ empty | some_ranks }}{% endif %}.",
+    "never-met": "The recording of {{ strangers | some_ranks }} is of another run: "
+    "no figure that compares ranks holds.",
     "no-device": "No device events were recorded: nothing can be said of what the devices do.",
     "no-communication": "No communication kernels found"
     "{% if world_size %} in a {{ world_size }}-rank job{% endif %}"
@@ -172,6 +174,8 @@ WHYS = {
     "option": "Worth a try: {{ option | lower_first }} (up to {{ option_ns | about }} per step).",
     "clocks": "The hosts' clocks differ by {{ differ_ns | about }}, estimated from the same "
     "moments that would show a slow link.",
+    "never-met": "Whatever the clocks differ by, calls end on one rank before they begin on "
+    "another. A clock that jumped while recording looks alike.",
     "no-device": "Recorded were {{ recorded | counts }}.",
     "no-communication": "{% if lacks_kernels %}The export lacks kernels or their names.{% endif %}",
     "unrecognised": "A collective that is not recognised counts as compute.",
@@ -203,6 +207,7 @@ STEPS = {
     "probe": "advisor probe --nnodes N, then advisor diagnose TRACES probe.json",
     "third-host": "advisor probe --nnodes 3, with a third host of the same kind to compare",
     "clocks": "chronyc tracking: an offset far below that leaves the link",
+    "one-run": "advisor diagnose FOLDER, with the recordings of one run alone",
     "host": "advisor explain launch-bound",
     "with-traces": "advisor diagnose THESE_FILES TRACES",
     "proof": "Prove it: {{ verify }}",

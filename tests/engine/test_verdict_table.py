@@ -76,6 +76,7 @@ DENIED = Evidence(facts={"probe": "denies"})
         ({"shares": shares(idle=0.39)}, "lossy", "idle"),
         ({"shares": shares(idle=0.5)}, "lossy", "idle"),
         ({"empty_ranks": [1]}, "inconclusive", "nothing-recorded"),
+        ({"findings": [finding()], "strangers": [1]}, "inconclusive", "never-met"),
         ({"communicates": False}, "inconclusive", "no-communication"),
         ({"coverage": Coverage(0.6, "combine", 49 * MS)}, "inconclusive", "unrecognised"),
         ({"coverage": Coverage(0.97, "", 0)}, "healthy", "healthy"),

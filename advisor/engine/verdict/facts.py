@@ -13,6 +13,7 @@ from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.benchmark import Benchmark, read_benchmark
 from advisor.engine.verdict.clocks import Clocks, read_clocks
 from advisor.engine.verdict.coverage import Coverage, read_coverage
+from advisor.engine.verdict.met import strangers
 from advisor.findings import Finding, Note
 from advisor.store.notes import NOT_RECORDED
 
@@ -74,6 +75,8 @@ class Situation:
     coverage: Coverage | None
     benchmark: Benchmark | None
     formats: frozenset[str]
+    strangers: Sequence[int] = ()
+    """Ranks whose calls cannot have met those of the others."""
     instead: Mapping[str, int] = field(default_factory=dict)
     """What was recorded where nothing of a device was, by kind; empty where something was."""
 
@@ -115,6 +118,7 @@ def read_situation(
         coverage=read_coverage(sandbox),
         benchmark=read_benchmark(sandbox) if shares is None else None,
         formats=sandbox.formats,
+        strangers=strangers(sandbox),
         instead=recorded_instead(sandbox) if _is_blind(sandbox, facts) else {},
     )
 

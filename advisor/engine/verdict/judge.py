@@ -12,6 +12,9 @@ from advisor.engine.verdict.table import decide
 from advisor.engine.verdict.words import in_words
 from advisor.findings import Finding, Note, Verdict
 
+# Verdicts that speak of the clocks themselves.
+_OF_CLOCKS = ("clocks", "never-met")
+
 
 def verdict_of(
     findings: Sequence[Finding], sandbox: Sandbox, facts: Facts, source: str, notes: Sequence[Note]
@@ -23,7 +26,7 @@ def verdict_of(
     situation = read_situation(findings, sandbox, facts, source, notes)
     decision = decide(situation)
     open_ = []
-    if (clocks := situation.clocks) is not None and decision.reason != "clocks":
+    if (clocks := situation.clocks) is not None and decision.reason not in _OF_CLOCKS:
         hidden = {"differ_ns": clocks.differ_ns, "exposed_ns": clocks.exposed_ns}
         open_.append(note("link-may-hide", **hidden))
     return in_words(decision, situation, sandbox), open_

@@ -46,6 +46,8 @@ class Row(NamedTuple):
 
 def decide(situation: Situation) -> Decision:
     """The verdict's shape by the first row that holds."""
+    if situation.strangers:
+        return Decision(VerdictKind.INCONCLUSIVE, "never-met")
     broken = _without_gain(situation, {Severity.CRITICAL})
     if broken is not None:
         return Decision(VerdictKind.SURE, "broken", broken)

@@ -126,6 +126,8 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
         case "nothing-recorded":
             everywhere = len(it.empty_ranks) == it.facts.ranks_read
             return {"empty": [] if everywhere else list(it.empty_ranks)}
+        case "never-met":
+            return {"strangers": list(it.strangers)}
         case "no-device":
             return {"recorded": dict(it.instead)}
         case "no-communication":
@@ -147,7 +149,8 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
 
 
 def _why(decision: Decision, values: dict[str, Any]) -> list[str]:
-    said = [say(WHYS, "step", values)] if "exposed" in values else []
+    compares = decision.reason != "never-met"
+    said = [say(WHYS, "step", values)] if "exposed" in values and compares else []
     if decision.reason in WHYS:
         said.append(say(WHYS, decision.reason, values))
     elif said:
@@ -165,6 +168,8 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
             idles = it.shares is not None and it.shares.idle >= LOST
             host = [say(STEPS, "host", {})] if idles else []
             return [*host, *how_to_record.all_ranks(sandbox)]
+        case "never-met":
+            return [say(STEPS, "one-run", {})]
         case "no-device":
             return [say(STEPS, "device", {}), *how_to_record.all_ranks(sandbox)]
         case "groups-missing":

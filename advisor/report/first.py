@@ -112,7 +112,8 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
     of = f"{numbers.plural(average.steps, 'step')}, " if average.steps else ""
     return Figure(
         id="average-step",
-        title=f"The {'whole trace' if whole else 'average step'} "
+        title=f"The {'whole trace' if whole else 'average step'}: "
+        f"{numbers.duration(average.window_ns)} "
         f"({of}{numbers.plural(len(measured), 'rank')})",
         description="One stacked bar of the mean step over ranks, in ms.",
         drawing=StepBar(average.ns, kind, gain, mark),

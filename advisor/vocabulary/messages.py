@@ -119,8 +119,8 @@ VERDICTS = {
     "healthy": "Healthy. {{ exposed | pct }} of the step is exposed communication; nothing found "
     "that pays.",
     # 5 lossy without a cause
-    "jitter": "Ranks wait {{ gain_ns | about }} of {{ step_ns | of_step(whole_trace) }} for each "
-    "other, no single culprit.",
+    "jitter": "Ranks hold each other up for {{ gain_ns | about }} of "
+    "{{ step_ns | of_step(whole_trace) }}, no single culprit.",
     "exposed-communication": "{{ cause }}: {{ gain_ns | about }} of "
     "{{ step_ns | of_step(whole_trace) }} could be hidden.",
     "exposed": "{{ exposed | pct }} of the step is exposed communication; its cause is unknown.",
@@ -217,7 +217,7 @@ STEPS = {
 
 
 SUMMARY = {
-    "confidence": "the cause is real with {{ probability | pct }}; {{ how }}",
+    "confidence": "{{ probability | pct }} sure of the cause; {{ how }}",
     "checks": "{{ findings }} finding{{ 's' if findings != 1 }} · {{ passed }} "
     "check{{ 's' if passed != 1 }} passed"
     "{% if lacking %} · {{ lacking }} need{{ 's' if lacking == 1 }} more data{{ why_not }}"
@@ -257,12 +257,12 @@ WHATIF = {
 """Predictions: ``would`` only where the interval leaves out zero."""
 
 STATES = {
-    "sure": "{% if probability %}The cause is real with {{ probability | pct }}"
+    "sure": "{% if probability %}{{ probability | pct }} sure of the cause"
     "{% else %}Recorded{% endif %}",
-    "probable": "Probable: the cause is real with {{ probability | pct }}",
-    "unknown-cost": "Real with {{ probability | pct }}; the cost is uncertain",
+    "probable": "Probable: {{ probability | pct }} sure of the cause",
+    "unknown-cost": "{{ probability | pct }} sure of the cause; the cost is uncertain",
     "healthy": "Healthy",
-    "lossy": "Time is lost, its cause is unknown",
+    "lossy": "Time is lost{% if not probability %}, its cause is unknown{% endif %}",
     "inconclusive": "Cannot tell",
 }
 """How sure a verdict is, by its kind, above the title."""

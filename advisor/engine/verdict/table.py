@@ -124,7 +124,7 @@ def _missing_peers(it: Situation, shares: Shares) -> Decision | None:
     if shares.wait_known or it.facts.all_ranks or shares.exposed < LOST:
         return None
     top = next((item for item in it.findings if item.savings_ns), None)
-    if top is not None and (top.savings_high_ns or 0) >= shares.exposed * it.step_ns:
+    if top is not None and (top.savings_ns or 0) >= shares.exposed * it.step_ns:
         return None
     return _ranks_missing(it, shares)
 

@@ -65,6 +65,9 @@ def test_more_work_or_slower(operators: int, each_ms: int, compared: Compared, r
     occupancy = {rank: Occupancy.of(line) for rank, line in lines.items()}
     nothing = {rank: Intervals.of(np.empty(0, np.int64), np.empty(0, np.int64)) for rank in lines}
     steps = {rank: Steps(()) for rank in lines}
-    found = reason_of(1, [item], lines, occupancy, steps, nothing, {}, lambda rank, peers: compared)
+    found = reason_of(
+        1, [item], lines, occupancy, steps, nothing, {}, lambda rank, peers: compared,
+        systematic=False,
+    )  # fmt: skip
     assert found is not None
     assert found.name == reason

@@ -41,10 +41,10 @@ check-rules:
 	$(BIN)/advisor rules --test
 
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
-# Counting coverage costs a quarter of the time, so that only test-all asks for it: it adds what is
-# slow to what test has run, and has test run first unless it has passed, counted, for every file
-# as it is now. COVERAGE=1 make test counts.
-COUNT   := $(if $(COVERAGE),--cov=advisor --cov-report=)
+# Counting coverage costs a quarter of the time, so that only test-all asks for it, and of the quick
+# tests: the others see little more. It has test run first unless it has passed, counted, for every
+# file as it is now. COVERAGE=1 make test counts.
+COUNT   := $(if $(COVERAGE),--cov=advisor --cov-report=term:skip-covered)
 COUNTED := build/test.counted
 READ    := advisor rules workloads tests fixtures benchmarks docs $(wildcard *.toml *.txt *.yml *.py *.md) Makefile
 CHANGED = find $(READ) -newer $(COUNTED) -type f ! -path '*/__pycache__/*' ! -name '*.so' -print -quit
@@ -58,7 +58,7 @@ test: ## format, lint, types, layers, rule examples, units, a real recording (un
 test-all: ## test, and processes, Chromium, Ray, wheels, strategies, documentation, coverage
 	@test -e $(COUNTED) && test -z "$$($(CHANGED))" || $(MAKE) --no-print-directory COVERAGE=1 test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	$(PYTEST) --cov=advisor --cov-append --cov-report=term:skip-covered -m 'slow or chromium'
+	$(PYTEST) -m 'slow or chromium'
 
 lab: $(VENV)/.installed ## root: record faults and healthy runs for real (40 min), score the diagnosis
 	$(BIN)/python -m benchmarks.lab record

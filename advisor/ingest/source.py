@@ -84,8 +84,17 @@ class Source:
         return self.open_raw()[0]
 
     def open_raw(self) -> tuple[BinaryIO, DecompressedFile]:
-        """As :meth:`open`, with the raw stream whose ``damage`` says what was wrong (or None)."""
-        return open_decompressed(self.path, self.compression, self.limits)
+        """As :meth:`open`, with the raw stream whose ``damage`` says what was wrong (or None).
+
+        Raises :class:`AdvisorError` where the file is gone since it was looked at.
+        """
+        try:
+            return open_decompressed(self.path, self.compression, self.limits)
+        except OSError as error:
+            raise AdvisorError(
+                f"could be read a moment ago, and cannot any more: {error.strerror}",
+                where=str(self.path),
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,8 @@ class _Batch:
         self.handle = pool.take()
 
     def __del__(self) -> None:
-        self._pool.give(self.handle)
+        if hasattr(self, "handle"):  # else there was no room for one
+            self._pool.give(self.handle)
 
     def counts(self) -> tuple[int, int, int]:
         """Rows of ``event``, names, rows of ``comm_event``."""

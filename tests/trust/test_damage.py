@@ -32,7 +32,7 @@ def test_damage_accuses_nobody_else(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW)
 def test_damage_accuses_nobody_else_at_length(name: str) -> None:
-    _check(name, 8)
+    _check(name, 4)
 
 
 def test_every_kind_of_damage_changes_the_files(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_every_format_stands_its_fuzzer(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_stands_its_fuzzer_at_length(name: str) -> None:
-    assert fuzz(name, 8, 200) == []
+    assert fuzz(name, 8, 100) == []
 
 
 def test_values_that_aliases_write_out_are_limited(

@@ -13,22 +13,20 @@ from __future__ import annotations
 
 import argparse
 import copy
-import multiprocessing
 import random
-import resource
 import signal
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.fuzz import documents
+from benchmarks.fuzz.batches import HANG_S, in_batches
 
-HANG_S = 20
-MEMORY_BYTES = 2 << 30
 EDGES: tuple[Any, ...] = (
     *(0, -1, 1, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 2**64, 10**18),
     *(10**30, 0.0, -0.0, 0.5, 5e-324, 1.7e308, -1.7e308, float("nan"), float("inf")),
@@ -145,39 +143,22 @@ def _hung(*_: object) -> None:
     raise HangError
 
 
-def _work(name: str, seed: int, numbers: range, found: Any) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (3 * MEMORY_BYTES, 3 * MEMORY_BYTES))
+def _work(name: str, seed: int, numbers: range, failed: Callable[[tuple[int, str]], None]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number in numbers:
             failure = run_one(name, seed, number, Path(folder))
             if failure is not None:
-                found.put((name, seed, number, failure))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    if peak > MEMORY_BYTES:
-        found.put((name, seed, numbers.start, f"memory: {peak / 2**30:.1f} GiB in this batch"))
+                failed((number, failure))
 
 
 def fuzz(names: list[str], seed: int, inputs: int, batch: int = 50) -> list[tuple[Any, ...]]:
     """All failures as (format, seed, number, traceback); each batch in a process of its own."""
-    context = multiprocessing.get_context("fork")
-    failures: list[tuple[Any, ...]] = []
     share = max(1, inputs // len(names))
-    for name in names:
-        for start in range(0, share, batch):
-            found = context.SimpleQueue()
-            numbers = range(start, min(share, start + batch))
-            process = context.Process(target=_work, args=(name, seed, numbers, found))
-            process.start()
-            process.join(HANG_S * 6 + batch)
-            if process.is_alive():
-                process.kill()
-                process.join()
-                failures.append((name, seed, start, "hang: the batch did not end"))
-            elif process.exitcode:
-                failures.append((name, seed, start, f"process ended with {process.exitcode}"))
-            while not found.empty():
-                failures.append(found.get())
-    return failures
+    return [
+        (name, seed, *failure)
+        for name in names
+        for failure in in_batches(partial(_work, name, seed), share, batch, HANG_S * 6 + batch)
+    ]
 
 
 def main() -> int:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import multiprocessing
 import os
 import pickle
 import random
@@ -23,6 +22,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from advisor.errors import AdvisorError
@@ -34,10 +34,9 @@ from advisor.ingest.readers.nccl_log.collect import Log
 from advisor.ingest.readers.nccl_tests.report import parse_report
 from advisor.ingest.readers.nccl_tests.text import TableParser
 from benchmarks.fuzz import documents, texts
+from benchmarks.fuzz.batches import HANG_S, in_batches
 from benchmarks.fuzz.edges import damaged, mutated
 
-MEMORY_BYTES = 2 << 30
-HANG_S = 20.0
 _BATCH = 2_000
 
 
@@ -116,8 +115,7 @@ def made(name: str, seed: int, number: int) -> bytes | None:
         return None
 
 
-def _work(name: str, seed: int, numbers: range, found: Any) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (3 * MEMORY_BYTES, 3 * MEMORY_BYTES))
+def _work(name: str, seed: int, numbers: range, failed: Callable[[tuple[int, str]], None]) -> None:
     signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
     os.environ["ADVISOR_NO_CACHE"] = "1"
     for number in numbers:
@@ -130,28 +128,13 @@ def _work(name: str, seed: int, numbers: range, found: Any) -> None:
         except AdvisorError:
             pass
         except BaseException:  # noqa: BLE001 - whatever it is, it is the finding
-            found.put((number, traceback.format_exc()))
+            failed((number, traceback.format_exc()))
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    if peak > MEMORY_BYTES:
-        found.put((numbers.start, f"memory: {peak / 2**30:.1f} GiB in this batch"))
 
 
 def fuzz(name: str, seed: int, inputs: int) -> list[tuple[int, str]]:
-    """All failures as (number, traceback); a batch that hangs is killed and is one."""
-    context = multiprocessing.get_context("fork")
-    failures: list[tuple[int, str]] = []
-    for start in range(0, inputs, _BATCH):
-        found = context.SimpleQueue()
-        numbers = range(start, min(inputs, start + _BATCH))
-        process = context.Process(target=_work, args=(name, seed, numbers, found))
-        process.start()
-        process.join()
-        if process.exitcode:
-            failures.append((start, f"the batch ended with {process.exitcode}"))
-        while not found.empty():
-            failures.append(found.get())
-    return failures
+    """All failures as (number, traceback); an input that hangs ends its batch, which is one."""
+    return list(in_batches(partial(_work, name, seed), inputs, _BATCH, HANG_S + _BATCH))
 
 
 def main() -> int:

@@ -64,6 +64,11 @@ class Call:
         )
 
     @property
+    def asked(self) -> int:
+        """When the host asked for it, ns; its own start where that was not recorded."""
+        return self.start if self.enqueue is None else self.enqueue
+
+    @property
     def signature(self) -> tuple[str, str | None, int | None]:
         """What must agree between the ranks of one call when there is no sequence number.
 

@@ -67,7 +67,7 @@ def threads_by_consistency(
                     for tid in own[lane * THREADS_PER_GROUP : (lane + 1) * THREADS_PER_GROUP]
                     for call in calls[rank][tid]
                 ),
-                key=lambda call: (call.start if call.enqueue is None else call.enqueue, call.start),
+                key=lambda call: (call.asked, call.start),
             )
             for lane in range(lanes)
         ]

@@ -33,13 +33,11 @@ def bucket_rows(run: str, rank: int, calls: Sequence[Call]) -> list[dict[str, An
             "step": step,
             "bucket": number,
             "bytes": call.bytes,
-            "ready_ns": call.enqueue if call.enqueue is not None else call.start,
+            "ready_ns": call.asked,
             "call_id": call.call_id,
         }
         for step, own in sorted(by_step.items())
-        for number, call in enumerate(
-            sorted(own, key=lambda c: (c.start if c.enqueue is None else c.enqueue, c.start))
-        )
+        for number, call in enumerate(sorted(own, key=lambda c: (c.asked, c.start)))
     ]
 
 
@@ -61,7 +59,7 @@ def sync_rows(
             if call.is_gradient and call.step == step:
                 groups.setdefault((call.group, call.op), []).append(call)
         for (group, op), own in sorted(groups.items(), key=lambda item: str(item[0])):
-            asked = np.array([c.start if c.enqueue is None else c.enqueue for c in own])
+            asked = np.array([c.asked for c in own])
             used = np.unique(np.searchsorted(passes.start, asked, side="right") - 1)
             gathered = [
                 call

@@ -116,9 +116,7 @@ def _columns(
         return [by_seq[number] for number in sorted(by_seq)]
     parts: dict[int | None, dict[int, list[Call]]] = defaultdict(dict)
     for rank, own in members.items():
-        for call in sorted(
-            own, key=lambda c: (c.start if c.enqueue is None else c.enqueue, c.start)
-        ):
+        for call in sorted(own, key=lambda c: (c.asked, c.start)):
             parts[call.step if stepped else None].setdefault(rank, []).append(call)
     columns: list[dict[int, Call]] = []
     for step in sorted(parts, key=lambda s: (s is not None, s or 0)):

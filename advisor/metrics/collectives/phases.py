@@ -102,7 +102,7 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     """Fill ``phase``, ``module`` and ``is_gradient`` of one rank's calls."""
     if not calls:
         return
-    asked = np.array([c.start if c.enqueue is None else c.enqueue for c in calls], dtype=np.int64)
+    asked = np.array([c.asked for c in calls], dtype=np.int64)
     thread = np.array([-1 if c.thread is None else c.thread for c in calls], dtype=np.int64)
     open_ = np.ones(len(calls), dtype=bool)
     for pattern, phase, any_thread in _PHASES:

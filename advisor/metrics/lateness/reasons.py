@@ -130,7 +130,7 @@ def _asked_late(rank: int, item: Arrivals, rows: Int64s, line: Timeline) -> NDAr
     if not line.on_device:
         return np.zeros(len(rows), dtype=bool)
     calls = [item.columns[row][rank] for row in rows.tolist()]
-    asked = np.array([c.start if c.enqueue is None else c.enqueue for c in calls], dtype=np.int64)
+    asked = np.array([c.asked for c in calls], dtype=np.int64)
     begun = np.array([c.start for c in calls], dtype=np.int64)
     # What was not launched as far as is known began when it did for reasons unknown.
     early: NDArray[np.bool_] = (asked < begun) & (begun - asked <= line.launch_delay_ns)

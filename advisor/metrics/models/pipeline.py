@@ -101,7 +101,7 @@ def _chains(calls: Mapping[int, Sequence[Call]]) -> list[list[int]]:
     sends: set[tuple[int, int]] = set()
     first: dict[int, str] = {}
     for rank, own in calls.items():
-        for call in sorted(own, key=lambda c: c.start if c.enqueue is None else c.enqueue):
+        for call in sorted(own, key=lambda c: c.asked):
             if call.op in POINT_TO_POINT and call.peer is not None:
                 first.setdefault(rank, call.op)
                 sends.add((rank, call.peer) if call.op == "send" else (call.peer, rank))

@@ -87,7 +87,7 @@ def _rank(
         for index, cut in zip(members, cuts, strict=True):
             call = moving[index]
             # A job that waited in the backend's queue was ready when the program asked for it.
-            asked = call.start if call.enqueue is None else call.enqueue
+            asked = call.asked
             ready = float(min(max(asked, int(stretches.start[place])), start[index]))
             took = exclusive[call.event_id]
             before = max(before, ready) + took

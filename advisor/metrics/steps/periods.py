@@ -52,11 +52,11 @@ def period_steps(
 
 
 def _ordered(calls: Sequence[Call]) -> list[Call]:
-    return sorted(calls, key=lambda c: (c.start if c.enqueue is None else c.enqueue, c.start))
+    return sorted(calls, key=lambda c: (c.asked, c.start))
 
 
 def _asked(calls: Sequence[Call]) -> NDArray[np.int64]:
-    return np.array([c.start if c.enqueue is None else c.enqueue for c in calls], dtype=np.int64)
+    return np.array([c.asked for c in calls], dtype=np.int64)
 
 
 def _period(calls: Sequence[Call]) -> int | None:

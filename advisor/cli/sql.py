@@ -6,6 +6,7 @@ import csv
 import json
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,17 @@ _TABLE_WIDTH = 10_000
 @click.option(
     "--limit", type=click.IntRange(1), default=1000, show_default=True, help="Rows of a table."
 )
-def command(run: Path, query: str | None, rule: str | None, format_: str, limit: int) -> None:
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop QUERY after this long; a rule's query has 20 s of processor time.",
+)
+def command(
+    run: Path, query: str | None, rule: str | None, format_: str, limit: int, timeout: float
+) -> None:
     """Run one SQL QUERY on RUN: a store, a folder of traces or a trace.
 
     Traces are read and analysed in memory; a store (`advisor diagnose RUN --store FILE`) answers at
@@ -57,7 +68,8 @@ def command(run: Path, query: str | None, rule: str | None, format_: str, limit:
         columns, rows = _of_rule(run, rule)
     else:
         assert query is not None
-        columns, rows = _of_query(run, query, limit + 1 if format_ == "table" else None)
+        most = limit + 1 if format_ == "table" else None
+        columns, rows = _of_query(run, query, most, timeout)
     if format_ == "json":
         records = [dict(zip(columns, row, strict=True)) for row in rows]
         click.echo(json.dumps(records, default=str, ensure_ascii=False, indent=1))
@@ -69,16 +81,32 @@ def command(run: Path, query: str | None, rule: str | None, format_: str, limit:
         _print_table(columns, rows, limit)
 
 
-def _of_query(path: Path, query: str, most: int | None) -> tuple[list[str], list[tuple[Any, ...]]]:
+def _of_query(
+    path: Path, query: str, most: int | None, timeout_s: float
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    import duckdb
+
+    from advisor.engine.time_limit import TimeLimit
     from advisor.store.reading import reading, refuse_writing
 
     _refuse_all_but_one(query)
     refuse_writing(query)
     with _open(path, query) as opened:
         opened.lock_down()
+        limit = TimeLimit(timeout_s, opened.con.interrupt, cpu=time.monotonic)
         with reading(opened.con, query, ()) as result:
             shown = result if most is None else result.limit(most)
-            return list(shown.columns), shown.fetchall()
+            try:
+                with limit:
+                    return list(shown.columns), shown.fetchall()
+            except duckdb.InterruptException as error:
+                raise AdvisorError(
+                    f"took longer than {timeout_s:g} s, and was stopped",
+                    where="query",
+                    hint="ask for less, or give it longer: --timeout SECONDS",
+                ) from error
+            finally:
+                limit.close()
 
 
 def _refuse_all_but_one(query: str) -> None:

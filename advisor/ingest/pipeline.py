@@ -155,6 +155,7 @@ def _read_all(
 def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple[Source, str]]]:
     chosen: list[tuple[Source, Reader]] = []
     skipped: list[tuple[Source, str]] = []
+    damaged: dict[str, str] = {}
     our_logs = log_folders(item.path for item in found)
     for number, item in enumerate(found):
         try:
@@ -183,14 +184,19 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
             if not unknown.damaged and is_own(item.path, source.head, our_logs):
                 continue
             skipped.append((source, unknown.reason if unknown.damaged else NOT_READ))
+            if unknown.damaged:
+                damaged.setdefault(unknown.reason, unknown.hint)
             continue
         chosen.append((source, reader))
     if not chosen:
         refuse_failed_trial(item.path for item in found)
         names = ", ".join(str(item.path) for item in found[:3])
         more = " ..." if len(found) > 3 else ""
+        # What one of them needs helps more than what there could be.
+        reason, hint = next(iter(damaged.items()), ("", KNOWN))
+        among = f": one {reason}" if reason else ""
         raise AdvisorError(
-            f"none of the {len(found)} files is a trace or log ({names}{more})", hint=KNOWN
+            f"none of the {len(found)} files is a trace or log ({names}{more}){among}", hint=hint
         )
     return chosen, skipped
 

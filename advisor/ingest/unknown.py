@@ -21,6 +21,7 @@ NOT_READ = "not a format that is read"
 _AGAIN = "copy it again if it was cut in transfer; else record again and let the job end"
 _KEYS_SHOWN = 5
 _SQLITE, _SQLITE_HEADER_BYTES = b"SQLite format 3\x00", 100
+_LFS = b"version https://git-lfs.github.com/spec/"  # github.com/git-lfs/git-lfs, docs/spec.md
 _GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
 _WIDE_MARKS = {
     b"\xff\xfe\x00\x00": "UTF-32",
@@ -51,6 +52,10 @@ def why_unknown(source: Source) -> Unknown:
     """What is wrong with a file that no reader takes, and what to do."""
     head = source.head
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if head.startswith(_LFS):
+        folder = shlex.quote(str(source.path.parent))
+        hint = f"fetch the files: git -C {folder} lfs pull"
+        return Unknown("is a Git LFS pointer: the file itself was not fetched", hint, damaged=True)
     if head.startswith(b"PAR1"):
         return _parquet(source)
     if head.startswith(_SQLITE):

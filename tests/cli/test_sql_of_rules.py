@@ -47,6 +47,14 @@ def test_a_table_prints_no_control_characters(fixtures_dir: Path) -> None:
     assert "a\N{REPLACEMENT CHARACTER}[2J" in answer.stdout
 
 
+def test_a_query_without_end_is_stopped(fixtures_dir: Path) -> None:
+    recording = str(fixtures_dir / "flight-gloo-desync")
+    endless = "SELECT count(*) FROM range(10000000000) a, range(1000000) b WHERE a.range = -1"
+    answer = CliRunner().invoke(sql.command, [recording, endless, "--timeout", "0.2"])
+    assert isinstance(answer.exception, AdvisorError)
+    assert "--timeout" in answer.exception.hint
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_explain_shows_no_template_code(rule: explain.Rule) -> None:
     page = explain.explain_rule(rule)

@@ -29,6 +29,12 @@ def _parquet(columns: list[str]) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
+_LFS_POINTER = (
+    b"version https://git-lfs.github.com/spec/v1\n"
+    b"oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
@@ -72,6 +78,7 @@ def _parquet(columns: list[str]) -> bytes:
             b'{"ph": "X", "ts": 1, "dur": 1, "name": "a"}\n' * 3,
             "has a trace event in every line .*\n.*jq -s",
         ),
+        ("rank0.json.gz", _LFS_POINTER, "Git LFS pointer.*\n.*lfs pull"),
         ("log.json", b'{"step": 1, "loss": 2}\n{"step": 2}\n', "line by line .* step, loss"),
     ],
 )
@@ -84,6 +91,14 @@ def test_the_one_file_given_is_named_with_what_is_wrong(
         advisor.load(path)
     assert name in str(caught.value)
     assert caught.value.hint
+
+
+def test_a_folder_of_pointers_says_what_is_missing(tmp_path: Path) -> None:
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.json.gz").write_bytes(_LFS_POINTER)
+    with pytest.raises(AdvisorError, match="Git LFS pointer") as caught:
+        advisor.load(tmp_path)
+    assert "lfs pull" in caught.value.hint
 
 
 @pytest.mark.parametrize("size", [20, 99, 100, 5_000, 8_192])

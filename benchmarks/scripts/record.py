@@ -27,7 +27,8 @@ def record(case: Case, folder: Path, namespaces: Sequence[str], *, ranks: int = 
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     left = own.run(command, asked, environment, timeout_s=_TIMEOUT_S)
     steps = [max(times) for times in zip(*(rank["timed_ns"] for rank in left), strict=True)]
-    document = {"case": case.id, "step_ns": steps, "built": left[0]["built"]}
+    load = os.getloadavg()[0]  # what else ran: on a busy machine the steps' own scatter says little
+    document = {"case": case.id, "step_ns": steps, "built": left[0]["built"], "load": load}
     (folder / "run.json").write_text(json.dumps(document), encoding="utf-8")
     return steps
 

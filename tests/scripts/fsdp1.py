@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import ShardingStrategy
 from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
@@ -56,7 +57,15 @@ def main():
     policy = functools.partial(
         transformer_auto_wrap_policy, transformer_layer_cls={nn.TransformerEncoderLayer}
     )
-    model = FSDP(Model(), auto_wrap_policy=policy, device_id=torch.device("cpu"))
+    # Where it accumulates, each micro-batch finds the parameters gathered.
+    keep = args.accumulate > 1
+    strategy = ShardingStrategy.SHARD_GRAD_OP if keep else ShardingStrategy.FULL_SHARD
+    model = FSDP(
+        Model(),
+        sharding_strategy=strategy,
+        auto_wrap_policy=policy,
+        device_id=torch.device("cpu"),
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     data = Text(0.004 if args.fault == "slow-loader" and second else 0.0)
     batch = 24 if args.fault == "more-work" and second else 8

@@ -24,13 +24,14 @@ class Tokens(torch.utils.data.Dataset):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--out", default="hf-output")
     parser.add_argument("--fault", choices=["slow-loader", "unused", "save-often"])
     args = parser.parse_args()
     slow = args.fault == "slow-loader" and os.environ.get("RANK") == "1"
-    model = GPT2LMHeadModel(
-        GPT2Config(vocab_size=256, n_positions=64, n_embd=64, n_layer=4, n_head=2)
-    )
+    shape = {"n_embd": args.width, "n_layer": args.layers, "n_head": 2}
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=256, n_positions=64, **shape))
     training = TrainingArguments(
         args.out, max_steps=args.steps, per_device_train_batch_size=4, use_cpu=True,
         report_to=[], save_steps=2 if args.fault == "save-often" else 500, logging_steps=10,

@@ -79,6 +79,9 @@ def main():
         for layer, following in itertools.pairwise(model.layers):
             layer.set_modules_to_forward_prefetch([following])
             following.set_modules_to_backward_prefetch([layer])
+    keep = args.accumulate > 1  # within a step the parameters do not change
+    if keep:
+        model.set_reshard_after_forward(False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     batch = 24 if args.fault == "more-work" and second else 8
 
@@ -109,6 +112,7 @@ def main():
             for micro in range(args.accumulate):
                 last = micro == args.accumulate - 1
                 model.set_requires_gradient_sync(last or args.fault == "sync-always")
+                model.set_reshard_after_backward(last or not keep)
                 tokens, labels = next(data)
                 loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1), labels.flatten())
                 (loss / args.accumulate).backward()

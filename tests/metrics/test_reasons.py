@@ -71,3 +71,30 @@ def test_more_work_or_slower(operators: int, each_ms: int, compared: Compared, r
     )  # fmt: skip
     assert found is not None
     assert found.name == reason
+
+
+@pytest.mark.parametrize(
+    ("systematic", "reason"), [(False, "slow-transfer-before"), (True, "slow-compute")]
+)
+def test_what_a_transfer_left_behind_hides_no_excess_that_comes_again_and_again(
+    systematic: bool, reason: str
+) -> None:
+    """Rank 1 is late by a second in every stretch: 80 ms by its own compute, the rest inherited."""
+    lines = {0: _line(0, 20, 5), 1: _line(1, 20, 9)}
+    begin = np.repeat(np.arange(_STRETCHES)[:, None] * 1000 * _MS, 2, axis=1)
+    spent = np.array([100, 180]) * _MS
+    excess = np.tile(np.array([0, 80]) * _MS, (_STRETCHES, 1))
+    found = reason_of(
+        1,
+        [Arrivals(None, (0, 1), ({},) * _STRETCHES, begin + spent, begin,
+                  np.tile(np.array([0, 1000]) * _MS, (_STRETCHES, 1)), excess,
+                  np.arange(_STRETCHES))],
+        lines,
+        {rank: Occupancy.of(line) for rank, line in lines.items()},
+        {rank: Steps(()) for rank in lines},
+        {rank: Intervals.of(np.empty(0, np.int64), np.empty(0, np.int64)) for rank in lines},
+        {}, lambda rank, peers: Compared(1.0, None), systematic=systematic,
+    )  # fmt: skip
+    assert found is not None
+    assert found.name == reason
+    assert found.evidence["inherited_ns"] == _STRETCHES * 920 * _MS

@@ -106,8 +106,9 @@ def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> lis
     Time counts by the geometric mean of its middle and the low end of its interval, times the
     probability of the cause: of two causes that may give back as much, the surer one comes first,
     then what more likely gives nothing, and last what has no gain. Where that is a tie too, a
-    rule's ``first_in_ties`` decides.
+    rule's ``first_in_ties`` decides, and among its own findings its ``keeps_order``.
     """
+    as_found = {rule.id for rule in rules.values() if rule.keeps_order}
     ordered = sorted(
         findings,
         key=lambda item: (
@@ -116,7 +117,7 @@ def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> lis
             -_sure_ns(item),
             -(item.savings_ns or 0),
             item.rule,
-            item.where,
+            "" if item.rule in as_found else item.where,
         ),
     )
     for finding in list(ordered):

@@ -175,6 +175,9 @@ class Rule(_Strict):
         default="why",
         description="of the time it claims: where it goes, who holds it up, or why it is lost",
     )
+    keeps_order: bool = Field(
+        default=False, description="Instances of equal worth stand in the order of the SQL."
+    )
     first_in_ties: list[str] = Field(
         default_factory=list,
         description="rules whose setting costs more than this one's (memory, say): where both may "

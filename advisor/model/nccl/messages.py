@@ -17,11 +17,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from advisor.config.loader import load_model
 
 _LONGEST = 2_000
+# What nccl-tests, its predecessors and XLA print around the reason that NCCL or CUDA gave them.
+_QUOTES = re.compile(
+    r"Test (?:NCCL|CUDA|HIP) failure |NCCL failure \S{1,200}:\d|Last NCCL warning\(error\) log entry"
+)
 
 
 class Message(BaseModel):
     """One entry. ``effect``: the job dies of it; it gave up waiting for a peer, whose own log may
-    tell more; it runs slower; or it is what others print when one died.
+    tell more; it runs slower; the job died of what stands elsewhere; or it is what others print
+    when one died.
 
     ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:
     torch, the driver or a scheduler prints it, or NCCL as information. ``between_hosts``: on one
@@ -32,7 +37,7 @@ class Message(BaseModel):
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
     pattern: str
-    effect: Literal["dies", "waits", "degrades", "follows"]
+    effect: Literal["dies", "waits", "degrades", "ended", "follows"]
     cause: str = Field(min_length=10, max_length=110)
     fix: str = Field(min_length=10, max_length=220)
     source: str = Field(pattern=r"^https://")
@@ -56,8 +61,10 @@ def messages() -> tuple[Message, ...]:
 def named(text: str, *, is_warning: bool) -> str | None:
     """The id of the entry that names a line; None where none does.
 
-    Of lines that are no warning only those entries are asked whose signs are in it.
+    Of lines that are no warning, and quote none, only those entries are asked whose signs are in
+    it.
     """
+    is_warning = is_warning or _QUOTES.search(text, 0, _LONGEST) is not None
     if not is_warning and _signs().search(text, 0, _LONGEST) is None:
         return None
     for item, pattern in _compiled():

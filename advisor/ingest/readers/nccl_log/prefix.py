@@ -17,7 +17,9 @@ _CUT_DATE = re.compile(r"\[(?:\d{1,4}|\d{4}-[\d\-: T.]*)\]?$")
 _DIGITS = re.compile(r"\d+")
 _SIGNS = re.compile(
     rb"NCCL (?:INFO|WARN) |NCCL version \d|ProcessGroupNCCL\.cpp:\d|NCCL error in: |"
-    rb"failed to pass monitoredBarrier",
+    rb"failed to pass monitoredBarrier|Watchdog caught collective operation timeout|"
+    rb"Test (?:NCCL|CUDA|HIP) failure |NCCL failure \S{1,200}:\d|NCCL operation nccl\w|"
+    rb"NCCL Error \d|unhandled (?:cuda|system) error|NET/OFI |ChildFailedError|OutOfMemoryError",
     re.IGNORECASE,
 )
 _LEVELS = ("INFO", "WARN", "TRACE", "ABORT")
@@ -70,7 +72,7 @@ class Record:
 
 
 def looks_like_log(head: bytes) -> bool:
-    """Whether a message of NCCL, or of torch about NCCL, occurs in bytes of a file."""
+    """Whether a message of NCCL, or of torch or a benchmark about NCCL, occurs in bytes of a file."""
     return _SIGNS.search(head) is not None
 
 

@@ -19,7 +19,8 @@ from advisor.config.loader import load_model
 _LONGEST = 2_000
 # What nccl-tests, its predecessors and XLA print around the reason that NCCL or CUDA gave them.
 _QUOTES = re.compile(
-    r"Test (?:NCCL|CUDA|HIP) failure |NCCL failure \S{1,200}:\d|Last NCCL warning\(error\) log entry"
+    r"Test (?:NCCL|CUDA|HIP) failure |NCCL failure \S{1,200}:\d|"
+    r"Last NCCL warning\(error\) log entry"
 )
 
 

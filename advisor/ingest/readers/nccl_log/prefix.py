@@ -72,7 +72,7 @@ class Record:
 
 
 def looks_like_log(head: bytes) -> bool:
-    """Whether a message of NCCL, or of torch or a benchmark about NCCL, occurs in bytes of a file."""
+    """Whether a message of NCCL, or of torch or a benchmark about it, occurs in bytes of a file."""
     return _SIGNS.search(head) is not None
 
 

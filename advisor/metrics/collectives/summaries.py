@@ -62,8 +62,8 @@ timed AS (
     small AND (op = 'barrier' AND coalesce(next_scalar, false)
       OR op = 'all_reduce' AND coalesce(after_barrier, false)) AS logged,
     CASE WHEN k.timeline = 'host' THEN CASE WHEN small AND lead(small) OVER turn
-        AND end_ns <= next_ns AND next_ns - asked_ns < {_BURST_NS}
-        THEN next_ns - asked_ns WHEN small AND lag(small) OVER turn THEN exposed_transfer_ns
+        AND next_ns - end_ns BETWEEN 0 AND {_BURST_NS}
+        THEN next_ns - asked_ns WHEN small AND lag(small) OVER turn THEN end_ns - asked_ns
         ELSE 0 END END AS span_ns
   FROM ordered o JOIN rank k ON k.run = $1 AND k.rank = o.rank
   WINDOW turn AS (PARTITION BY o.rank, o.step, o.process_group ORDER BY o.start_ns)),

@@ -63,7 +63,8 @@ timed AS (
       OR op = 'all_reduce' AND coalesce(after_barrier, false)) AS logged,
     CASE WHEN k.timeline = 'host' THEN CASE WHEN small AND lead(small) OVER turn
         AND next_ns - end_ns BETWEEN 0 AND {_BURST_NS}
-        THEN next_ns - asked_ns WHEN small AND lag(small) OVER turn THEN end_ns - asked_ns
+        THEN next_ns - asked_ns WHEN small AND lag(small) OVER turn
+        AND asked_ns - lag(end_ns) OVER turn BETWEEN 0 AND {_BURST_NS} THEN end_ns - asked_ns
         ELSE 0 END END AS span_ns
   FROM ordered o JOIN rank k ON k.run = $1 AND k.rank = o.rank
   WINDOW turn AS (PARTITION BY o.rank, o.step, o.process_group ORDER BY o.start_ns)),

@@ -1,0 +1,53 @@
+"""What tiny collectives in a row cost a host: from asking for the first to the end of the last."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.metrics.collectives.summaries import REDUNDANT
+from advisor.store.store import Store
+
+_US = 1_000
+
+
+def _span(calls_us: list[tuple[int, int]]) -> int:
+    """``span_ns_per_step`` of scalar gathers that are asked for and end at these microseconds."""
+    with Store.create() as store:
+        con = store.con
+        con.execute(
+            """
+            INSERT INTO run (run, created_at, advisor_version) VALUES ('run', '', 'test');
+            INSERT INTO rank BY NAME SELECT 'run' AS run, 0 AS rank, 'host' AS timeline;
+            INSERT INTO step BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS start_ns,
+              100000000 AS end_ns, true AS complete, true AS used,
+              'annotation' AS source;
+            """
+        )
+        for number, (asked, end) in enumerate(calls_us):
+            con.execute(
+                """
+                INSERT INTO collective BY NAME SELECT 'run' AS run, 0 AS rank, ? AS call_id,
+                  1 AS step, 'all_gather' AS op, '0' AS process_group, 2 AS group_size, 8 AS bytes,
+                  ? AS enqueue_ns, ? AS start_ns, ? AS end_ns, 5000 AS exposed_transfer_ns,
+                  0 AS wait_ns
+                """,
+                [number, asked * _US, (asked + 10) * _US, end * _US],
+            )
+        con.execute(REDUNDANT, ["run"])
+        (row,) = con.execute("SELECT span_ns_per_step FROM redundant").fetchall()
+        return int(row[0])
+
+
+@pytest.mark.parametrize(
+    ("calls_us", "span_us"),
+    [
+        ([(100, 200), (300, 400), (600, 700)], 600),
+        ([(100, 1900), (2000, 2100)], 2000),  # a call that waits long does not break the burst
+        ([(100, 200), (1500, 1600)], 0),  # compute lies between them: each is alone
+        ([(100, 200), (300, 400), (5000, 5100), (5200, 5300)], 600),  # two bursts
+    ],
+)
+def test_a_burst_lasts_from_asking_for_its_first_call_to_the_end_of_its_last(
+    calls_us: list[tuple[int, int]], span_us: int
+) -> None:
+    assert _span(calls_us) == span_us * _US

@@ -156,12 +156,9 @@ class StepRecorder:
         self.close()
         if kind is not None:
             return
-        if self.trace is None and self._ranks is None:
-            warnings.warn(
-                f"nothing was recorded: the program ended after {self.steps_seen} steps, before "
-                f"recording began (after {self.skip}); lower skip",
-                stacklevel=2,
-            )
+        missing = self._missing()
+        if missing is not None:
+            warnings.warn(f"nothing was recorded: {missing}", stacklevel=2)
         elif recorded is not None:
             # The step that starts the recording and the profiler's own warm-up are not in it.
             warnings.warn(
@@ -169,6 +166,25 @@ class StepRecorder:
                 f"{self.steps_seen} steps, before recording finished; lower skip or steps",
                 stacklevel=2,
             )
+
+    def _missing(self) -> str | None:
+        """Why nothing was recorded; None of a rank that was not asked for."""
+        if self.trace is not None:
+            return None
+        rank, world_size = rank_and_world()
+        if self._ranks is not None and rank not in self._ranks:
+            if rank or any(asked < world_size for asked in self._ranks):
+                return None
+            return f"none of the ranks asked for is one of this job (0 to {world_size - 1})"
+        if not self.steps_seen:
+            return (
+                "no step ended in this process; where the script starts its ranks itself: "
+                "advisor record -- python train.py"
+            )
+        return (
+            f"the program ended after {self.steps_seen} steps, before recording began "
+            f"(after {self.skip}); lower skip"
+        )
 
 
 def profiler(

@@ -60,6 +60,25 @@ def test_too_few_steps_says_so(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("steps", "ranks", "said"),
+    [
+        (0, None, "starts its ranks itself"),
+        (1, [0], "lower skip"),
+        (1, [7], "none of the ranks asked for is one of this job"),
+    ],
+)
+def test_nothing_recorded_says_why(
+    tmp_path: Path, steps: int, ranks: list[int] | None, said: str
+) -> None:
+    with (
+        pytest.warns(UserWarning, match=said),
+        advisor.profiler(tmp_path, ranks=ranks) as recorder,
+    ):
+        for _ in range(steps):
+            recorder.step()
+
+
 def test_a_recording_cut_short_says_so(tmp_path: Path) -> None:
     with (
         pytest.warns(UserWarning, match="recorded 1 of 30 steps: the program ended after 6 steps"),

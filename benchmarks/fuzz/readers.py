@@ -2,9 +2,10 @@
 
     python -m benchmarks.fuzz.readers --inputs 1000000 --seed 1 [--format nccl_log]
 
-Half of the inputs are sound documents with values at the edges of their types, half are their
-bytes, cut, spliced and garbled. What benchmarks.fuzz.edges diagnoses at two a second passes here at
-thousands a second, as far as the parsers go: what becomes of it in the store is not looked at.
+Half of the inputs are sound documents with values at the edges of their types, or drawn from a
+grammar; half are their bytes, cut, spliced and garbled. What benchmarks.fuzz.edges diagnoses at
+two a second passes here at thousands a second, as far as the parsers go: what becomes of it in the
+store is not looked at. Exports and op tables go into a store all the same, at some tens a second.
 Each batch runs in a process of bounded memory. Prints inputs and rate by format, and the failures.
 """
 
@@ -19,22 +20,28 @@ import random
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.ingest.readers import flight_recorder as flight
+from advisor.ingest.readers import nsys, op_table
 from advisor.ingest.readers.flight_recorder.dump import parse_dump
 from advisor.ingest.readers.flight_recorder.unpickle import unpickle
 from advisor.ingest.readers.nccl_inspector.records import Inspector
 from advisor.ingest.readers.nccl_log.collect import Log
 from advisor.ingest.readers.nccl_tests.report import parse_report
 from advisor.ingest.readers.nccl_tests.text import TableParser
-from benchmarks.fuzz import documents, texts
+from advisor.ingest.source import ReadContext, Source
+from advisor.store.store import Store
+from benchmarks.fuzz import documents, exports, log_grammar, texts
 from benchmarks.fuzz.batches import HANG_S, in_batches
+from benchmarks.fuzz.documents import UnwritableError
 from benchmarks.fuzz.edges import damaged, mutated
 
 _BATCH = 2_000
@@ -90,8 +97,56 @@ def _read_log(data: bytes) -> None:
     log.finish()
 
 
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
+
+
+def _database(document: Any) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return documents._sqlite(document, Path(folder)).read_bytes()
+
+
+def _parquet(document: Any) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return documents._parquet(document, Path(folder)).read_bytes()
+
+
+@cache
+def _store(process: int) -> Store:
+    """A store of this process: what is read goes there and is removed."""
+    return Store.create()
+
+
+def _into_store(
+    name: str, read: Callable[[list[Source], ReadContext], None]
+) -> Callable[[bytes], None]:
+    def put_and_read(data: bytes) -> None:
+        store = _store(os.getpid())
+        place = texts.place_of(name)
+        place.write_bytes(data)
+        try:
+            read([Source.of(place, 0)], ReadContext(store, "run"))
+        finally:
+            for table in ("event", "comm_event", "rank", "source", "step"):
+                store.con.execute(f"DELETE FROM {table}")
+
+    return put_and_read
+
+
+def _read_op_table(sources: list[Source], context: ReadContext) -> None:
+    if op_table.detect(sources[0]):
+        op_table.read(sources, context)
+
+
 Format = tuple[Callable[[], Any], Callable[[Any], bytes], Callable[[bytes], None]]
+Drawn = tuple[Callable[[random.Random], Any], Callable[[Any], bytes], Callable[[bytes], None]]
+GRAMMARS: dict[str, Drawn] = {
+    "nccl_log_grammar": (log_grammar.log, _encoded, _read_log),
+    "nsys_grammar": (exports.export, exports.written, _into_store("run.sqlite", nsys.read)),
+}
 FORMATS: dict[str, Format] = {
+    "nsys": (documents.nsys, _database, _into_store("run.sqlite", nsys.read)),
+    "op_table": (documents.op_table, _parquet, _into_store("trace.parquet", _read_op_table)),
     "flight_recorder": (documents.flight_recorder, _pickled, _read_pickle),
     "flight_recorder_json": (documents.flight_recorder, _json, _read_dump),
     "nccl_inspector": (documents.inspector, _json_lines, _read_inspector),
@@ -106,25 +161,30 @@ FORMATS: dict[str, Format] = {
 def made(name: str, seed: int, number: int) -> bytes | None:
     """Input ``number`` of a format; None where the changed values cannot be written."""
     rng = random.Random(f"{name}/{seed}/{number}")
+    if name in GRAMMARS:
+        draw, write, _ = GRAMMARS[name]
+        data = write(draw(rng))
+        return damaged(data, rng) if number % 2 else data
     document, write, _ = FORMATS[name]
     if number % 2:
         return damaged(write(document()), rng)
     try:
         return write(mutated(document(), rng))
-    except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError, UnwritableError):
         return None
 
 
 def _work(name: str, seed: int, numbers: range, failed: Callable[[tuple[int, str]], None]) -> None:
     signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
     os.environ["ADVISOR_NO_CACHE"] = "1"
+    read = {**FORMATS, **GRAMMARS}[name][2]
     for number in numbers:
         data = made(name, seed, number)
         if data is None:
             continue
         signal.setitimer(signal.ITIMER_VIRTUAL, HANG_S)
         try:
-            FORMATS[name][2](data)
+            read(data)
         except AdvisorError:
             pass
         except BaseException:  # noqa: BLE001 - whatever it is, it is the finding
@@ -142,9 +202,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inputs", type=int, default=60_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--format", choices=sorted(FORMATS), action="append")
+    parser.add_argument("--format", choices=sorted({**FORMATS, **GRAMMARS}), action="append")
     arguments = parser.parse_args()
-    names = arguments.format or sorted(FORMATS)
+    names = arguments.format or sorted({**FORMATS, **GRAMMARS})
     share = max(1, arguments.inputs // len(names))
     bad = 0
     for name in names:

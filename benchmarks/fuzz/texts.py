@@ -126,7 +126,7 @@ def joined(document: list[Any]) -> bytes:
 
 
 @cache
-def _place(name: str) -> Path:
+def place_of(name: str) -> Path:
     """Where a text is put to be read by path; a folder for each process."""
     return Path(_folder().name) / name
 
@@ -138,7 +138,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 def _from_path(name: str, read: Callable[[Path], object]) -> Callable[[bytes], None]:
     def put_and_read(data: bytes) -> None:
-        place = _place(name)
+        place = place_of(name)
         place.write_bytes(data)
         read(place)
 

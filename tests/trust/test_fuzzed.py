@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from advisor.ingest.readers import osu, torch_bench
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.readers.nccl_tests.report import parse_report
 from advisor.model.nccl.calibration import Calibration
-from benchmarks.fuzz.readers import FORMATS, fuzz
+from benchmarks.fuzz.readers import FORMATS, GRAMMARS, fuzz
 
 _BOMB = "a0: &a0 [x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
@@ -57,8 +58,16 @@ def test_every_format_stands_its_fuzzer(name: str) -> None:
     assert fuzz(name, 7, 40) == []
 
 
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_every_grammar_makes_what_is_read(name: str) -> None:
+    """Most of what is drawn is sound enough to be read; some of it is damaged."""
+    draw, write, read = GRAMMARS[name]
+    read(write(draw(random.Random(3))))
+    assert fuzz(name, 7, 20) == []
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", [*FORMATS, *GRAMMARS])
 def test_every_format_stands_its_fuzzer_at_length(name: str) -> None:
     assert fuzz(name, 8, 100) == []
 

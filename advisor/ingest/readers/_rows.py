@@ -75,9 +75,9 @@ def insert_events(con: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
     An event gets its row in ``comm_event`` when one of that table's own columns is not null.
     """
+    kinds = {table: _columns(con, table) for table in ("event", "comm_event")}
     places = {
-        table: [at for at, name in enumerate(columns) if name in _columns(con, table)]
-        for table in ("event", "comm_event")
+        table: [at for at, name in enumerate(columns) if name in kinds[table]] for table in kinds
     }
     own = set(places["comm_event"]) - set(places["event"])
     iterator = iter(rows)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from advisor.config.parsed import NotYamlError, parsed, plain
+from advisor.config.parsed import NotYamlError, parsed, plain, refuse_endless
 from advisor.errors import AdvisorError
 
 M = TypeVar("M", bound=BaseModel)
@@ -52,6 +52,7 @@ def _with_lines(path: Path, text: str) -> Any:
     from ruamel.yaml.error import MarkedYAMLError
 
     try:
+        refuse_endless(text, pure=True)
         document = YAML(typ="rt").load(text)
         plain(document)  # what is too much to write out is refused here
         return document

@@ -21,7 +21,8 @@ from typing import Any
 COMPILED = "yaml.json"
 _NO_CACHE = "ADVISOR_NO_CACHE"
 _KEPT_FILES = 400
-MOST_VALUES = 1_000_000
+MOST_VALUES = 50_000
+MOST_LEVELS = 100
 # To be raised when `plain` makes something else of the same text.
 _FORMAT = "plain 1"
 
@@ -79,10 +80,34 @@ def _plain(node: Any, counted: count[int]) -> Any:
     return node
 
 
+def refuse_endless(text: str, *, pure: bool) -> None:
+    """Raise NotYamlError for more levels, or more values, than a file written by people has.
+
+    Both loaders recurse into levels; the one in C has no limit but the stack, and ends the process.
+    The other (``pure``) takes 0.2 ms a value. Events are made without recursion and quickly; each
+    parser makes its own, for what one refuses the other may take.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
+
+    level = 0
+    for number, event in enumerate(YAML(typ="safe", pure=pure).parse(text)):
+        if number > MOST_VALUES:
+            raise NotYamlError(f"it holds more than {MOST_VALUES:,} values")
+        if isinstance(event, CollectionStartEvent):
+            level += 1
+            if level > MOST_LEVELS:
+                line = event.start_mark.line + 1
+                raise NotYamlError(f"more than {MOST_LEVELS} levels in each other in line {line}")
+        elif isinstance(event, CollectionEndEvent):
+            level -= 1
+
+
 def _parse(text: str) -> Any:
     from ruamel.yaml import YAML  # where everything is compiled it is not needed
 
     try:
+        refuse_endless(text, pure=False)
         return plain(YAML(typ="safe").load(text))
     except Exception as error:  # hostile text makes the loader raise anything
         raise NotYamlError(str(error)) from error

@@ -40,6 +40,9 @@ FOUND = {
     "a number of 5,000 digits": ("workload", b"world_size: " + b"9" * 5000),
     "a date of month 99": ("workload", b"name: 2020-99-99\n"),
     "3,000 lists": ("rule", b"x: " + b"[" * 3000),
+    # The parser in C recurses: the process ended here.
+    "settings in settings": ("rule", b"x: " + b"{a: " * 60_000),
+    "lists in a block": ("rule", b"- " * 60_000 + b"x"),
 }
 
 

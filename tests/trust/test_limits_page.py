@@ -58,7 +58,11 @@ def as_bytes(count: int) -> str:
             f"{as_bytes(nsys.MAX_DATABASE_BYTES)}; {as_bytes(nsys.MAX_CELL_BYTES)} per cell; "
             f"{processes.MOST_PROCESSES:,} processes",
         ),
-        ("one YAML file", f"{as_bytes(loader._MAX_YAML_BYTES)}; {parsed.MOST_VALUES:,} values"),
+        (
+            "one YAML file",
+            f"{as_bytes(loader._MAX_YAML_BYTES)}; {parsed.MOST_VALUES:,} values; "
+            f"{parsed.MOST_LEVELS} levels",
+        ),
         ("events of the trace that `advisor open` shows", f"{perfetto.MAX_EVENTS:,}"),
     ],
 )

@@ -68,7 +68,7 @@ def planned(setup: dict[str, Any], speed: Speed | None = None) -> Estimate:
         cluster,
         layout,
         Settings(
-            checkpointing=setup["recompute"] == "full",
+            recompute=setup["recompute"],
             unfused_attention=setup["source"] in document()["unfused_attention"],
         ),
         sequence=setup["sequence"],
@@ -94,6 +94,7 @@ def rank_of_layout(setup: dict[str, Any]) -> int | None:
         nccl=(2, 18, 5),
         global_batch=setup["batch"],
         sequence=setup["sequence"],
+        unfused_attention=setup["source"] in document()["unfused_attention"],
     )
     for place, row in enumerate(plan.rows, 1):
         layout = row.estimate.layout

@@ -38,6 +38,9 @@ _SCALES = (8, 16, 32, 64, 128, 256, 512, 1024)
 @click.option("--micro-batch", type=click.IntRange(1), help="Your sequences per micro-batch.")
 @click.option("--interleave", type=click.IntRange(1), help="Your chunks of layers per stage.")
 @click.option(
+    "--unfused-attention", is_flag=True, help="Kernels from before FlashAttention: slower, larger."
+)
+@click.option(
     "--calibration",
     "fitted",
     type=click.Path(path_type=Path),
@@ -57,6 +60,7 @@ def command(
     pipeline: int | None,
     micro_batch: int | None,
     interleave: int | None,
+    unfused_attention: bool,
     fitted: Path | None,
     form: str,
 ) -> None:
@@ -92,6 +96,7 @@ def command(
                     precision=precision,
                     calibration=calibration,
                     own=Own(tensor, pipeline, micro_batch, interleave),
+                    unfused_attention=unfused_attention,
                 )
             )
         except AdvisorError as error:
@@ -145,12 +150,12 @@ _HEADER = [
 
 def _cells(estimate: Any) -> list[str]:
     layout = estimate.layout
-    fits = estimate.fits
+    fits, recompute = estimate.fits, estimate.settings.recompute
     return [
         layout.strategy,
         f"{layout.data}x{layout.tensor}x{layout.pipeline}",
         f"{layout.micro_batch}x{layout.accumulation}",
-        "yes" if estimate.settings.checkpointing else "no",
+        {"full": "yes", "none": "no"}.get(recompute, recompute),
         f"{estimate.memory_bytes / 1e9:,.1f}",
         f"{estimate.traffic_bytes / 1e9:,.1f}",
         f"{estimate.step_s * 1e3:,.0f}" if fits else "-",

@@ -2,6 +2,8 @@
 
 Every layout is estimated (plan_estimate), those that do not fit are kept with what they lack, and
 the fastest of the rest is recommended; within 3 % one that leaves memory free, then the simpler.
+Behind it stand the fastest of each other kind (data, tensor, pipeline, expert) that is not much
+slower, then the rest.
 All figures are modelled: they rank layouts and name what limits them, and the first profile of
 the real job replaces them.
 """
@@ -16,7 +18,7 @@ from advisor.errors import AdvisorError
 from advisor.model.nccl.calibration import Calibration
 from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster
-from advisor.model.plan_estimate import Estimate, estimate
+from advisor.model.plan_estimate import SLOWED, Estimate, estimate
 from advisor.model.plan_layout import Layout, Own, Settings, layouts
 from advisor.model.plan_options import Option, single_changes
 from advisor.model.plan_reasons import explain, level_roofline
@@ -24,6 +26,8 @@ from advisor.model.plan_speed import Speed, speed_of
 from advisor.model.transformer import Precision, TransformerShape, flops_per_token, parameters
 
 _TIE = 1.03
+# Up to what checkpointing costs a layout of another kind stands before variants of the first.
+_ANOTHER_KIND = 1.25
 _TOKENS_PER_STEP = ((3e9, 524_288), (200e9, 4_194_304), (float("inf"), 16_777_216))
 
 
@@ -130,11 +134,13 @@ def make_plan(
     precision: Precision = "mixed",
     calibration: Calibration | None = None,
     own: Own | None = None,
+    unfused_attention: bool = False,
 ) -> Plan:
     """Estimate every layout of `shape` on `gpus` GPUs of `hardware` and recommend one.
 
     `efficiency` is the share of the dense peak that everything reaches, by default what published
-    runs on such devices did. `own` fixes degrees of the layout. Raises AdvisorError for
+    runs on such devices did. `own` fixes degrees of the layout; `unfused_attention` is for kernels
+    from before FlashAttention. Raises AdvisorError for
     unknown hardware, GPUs that do not fill nodes, or a batch that no layout divides.
     """
     cluster = Cluster(find_machine(hardware), gpus, nccl, calibration)
@@ -156,7 +162,11 @@ def make_plan(
     if peak is None:
         raise AdvisorError(f"{cluster.device.name} has no {dtype} peak in the table")
     speed = speed_of(cluster.device, efficiency)
-    settings = Settings(precision=precision, communication_bytes=4 if precision == "fp32" else 2)
+    settings = Settings(
+        precision=precision,
+        communication_bytes=4 if precision == "fp32" else 2,
+        unfused_attention=unfused_attention,
+    )
 
     def estimated(layout: Layout, settings: Settings) -> Estimate:
         return estimate(
@@ -171,9 +181,10 @@ def make_plan(
 
     best: dict[str, Estimate] = {}
     for layout in layouts(shape, gpus, cluster.machine.gpus_per_node, batch, own or Own()):
-        tried = estimated(layout, settings)
-        if not tried.fits:  # recomputing is for what does not fit without it
-            tried = estimated(layout, replace(settings, checkpointing=True))
+        for less in settings.spared():  # recomputing is for what does not fit without it
+            tried = estimated(layout, less)
+            if tried.fits:
+                break
         if layout.strategy not in best or _better(tried, best[layout.strategy]):
             best[layout.strategy] = tried
     if not best:
@@ -184,7 +195,21 @@ def make_plan(
     ranked = sorted(best.values(), key=lambda item: (not item.fits, item.step_s))
     chosen = _choose(ranked)
     fastest = ranked[0]
-    ranked.sort(key=lambda item: (item is not chosen, not item.fits, item.step_s))
+    best_of_kind = {
+        item.layout.kind: item
+        for item in reversed(ranked)
+        if item.step_s <= _ANOTHER_KIND * fastest.step_s
+    }
+    if chosen is not None:
+        best_of_kind[chosen.layout.kind] = chosen
+    ranked.sort(
+        key=lambda item: (
+            item is not chosen,
+            not item.fits,
+            item is not best_of_kind.get(item.layout.kind),
+            item.step_s,
+        )
+    )
     rows = tuple(Row(item, explain(item, chosen, fastest, cluster, shape)) for item in ranked)
     recommended = next((row for row in rows if row.estimate is chosen), None)
     plan = Plan(
@@ -255,8 +280,8 @@ def _assumptions(cluster: Cluster, speed: Speed, dtype: str, peak: float) -> tup
         _speed_text(speed),
         source,
         "small micro-batches (below some 4,000 tokens) run slower than that share: not modelled",
-        "data-parallel communication hides under compute except its first or last piece; tensor- "
-        "and expert-parallel communication does not; no slowdown of compute by communication",
+        "data-parallel communication hides under compute except its first or last piece, and "
+        f"slows it by {SLOWED:.0%} of its own time; tensor- and expert-parallel does not hide",
         "FSDP scatters every micro-batch's gradients and keeps them sharded; `advisor profile` "
         "scatters once per step and holds whole ones until then (sync_every_micro_batch=true: as "
         "planned)",

@@ -2,9 +2,9 @@
 
 Assumptions, stated in every plan: compute runs as on published runs (plan_speed); data-parallel
 communication hides under the compute it can run beside (DDP and ZeRO-1 under the backward of the
-last micro-batch, FSDP under the micro-batch it belongs to) except the first or last piece; tensor-
-and expert-parallel communication hides under nothing; no contention between the two. Of uneven
-pipeline stages the largest counts, for time and for memory.
+last micro-batch, FSDP under the micro-batch it belongs to) except the first or last piece, and
+slows it; tensor- and expert-parallel communication hides under nothing. Of uneven pipeline stages
+the largest counts, for time and for memory.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ from advisor.model.transformer import (
 # CUDA context, cuBLAS and NCCL buffers, allocator slack: usual on an 80 GB card.
 OVERHEAD_BYTES = 4e9
 USABLE_MEMORY = 0.95
-# Time with every activation computed again, over without: 1.1 in llm-foundry's tables, 1.36 to
-# 1.39 in Korthikanti et al. 2022 (table 4); 1.25 leaves published runs (benchmarks) closest.
-RECOMPUTED = 1.25
+# Of attention's time the forward pass: a fused kernel computes 2 products forward and 5 backward
+# (Dao 2023, arXiv:2307.08691, section 3.1.2), others 2 and 4.
+_FUSED_FORWARD, _UNFUSED_FORWARD = 2 / 7, 1 / 3
+# Of the time of communication beside compute what compute loses: kernels took 1.8 to 2.5 times as
+# long under NCCL on A100 (github.com/NVIDIA/nccl/issues/1428), so at least 1 - 1/1.8.
+SLOWED = 0.45
 # Memory bandwidth of a usual two-socket server in practice; the table does not hold it.
 HOST_MEMORY_GBPS = 200.0
 _STAGES = {"single": 0, "ddp": 0, "zero1": 1, "fsdp2-zero2": 2, "fsdp2": 3, "hsdp": 3}
@@ -85,7 +88,7 @@ class Estimate:
 
 # How often unfused attention reads or writes its 16-bit scores: forward 6 (product, softmax with
 # mask, dropout, product with the values), the same again in recomputation, backward 9.
-_SCORE_PASSES = 21
+_SCORES_FORWARD, _SCORES_BACKWARD = 6, 9
 
 
 def estimate(
@@ -118,7 +121,8 @@ def estimate(
     replicated = layout.data_strategy in ("single", "ddp")
     optimizer = _optimizer(cluster, settings, own if replicated else own / shards)
     busy = compute + model.exposed
-    step = busy / (1 - bubble) + data.exposed + optimizer
+    beside = max(data.total - data.exposed, 0.0)
+    step = busy / (1 - bubble) + data.exposed + SLOWED * beside + optimizer
     tokens = layout.data * layout.micro_batch * layout.accumulation * sequence
     flops_total = flops_per_token(shape, sequence) * tokens
     ranks = layout.data * layout.tensor * layout.pipeline
@@ -167,8 +171,8 @@ def _activations(
         shape,
         layout.micro_batch,
         sequence,
-        recompute="full" if settings.checkpointing else "none",
-        flash_attention=settings.flash_attention,
+        recompute=settings.recompute,
+        flash_attention=not settings.unfused_attention,
         tensor_parallel=layout.tensor,
         sequence_parallel=layout.tensor > 1,
         layers=layout.largest_stage(shape.layers),
@@ -196,15 +200,34 @@ def _compute(
     matrices = flops_per_token(shape, sequence) - of_head - attention
     stage = layout.largest_stage(shape.layers) / shape.layers
     share = tokens / layout.tensor
-    seconds = (matrices * stage + of_head / layout.pipeline) / (speed.matrices * peak_flops)
-    seconds += attention * stage / (speed.attention * peak_flops)
-    moved = speed.moved_bytes * shape.layers * stage * shape.hidden
-    seconds += moved / (cluster.device.memory_gbps * 1e9)
-    seconds *= RECOMPUTED if settings.checkpointing else 1
+    bandwidth = cluster.device.memory_gbps * 1e9
+    of_matrices = matrices * stage / (speed.matrices * peak_flops)
+    of_attention = attention * stage / (speed.attention * peak_flops)
+    of_moved = speed.moved_bytes * shape.layers * stage * shape.hidden / bandwidth
+    seconds = of_matrices + of_attention + of_moved
+    if settings.checkpointing:
+        again = _FUSED_FORWARD if not settings.unfused_attention else _UNFUSED_FORWARD
+        seconds += of_matrices * recomputed_share(shape, layout) / 3
+        seconds += of_attention * again + of_moved / 3
+    seconds += of_head / layout.pipeline / (speed.matrices * peak_flops)
     if settings.unfused_attention:
-        scores = 2 * _SCORE_PASSES * shape.layers * stage * shape.heads * sequence
-        seconds += scores / (cluster.device.memory_gbps * 1e9)
+        passes = _SCORES_FORWARD * (2 if settings.recompute != "none" else 1) + _SCORES_BACKWARD
+        scores = 2 * passes * shape.layers * stage * shape.heads * sequence
+        seconds += scores / bandwidth
     return share * seconds
+
+
+def recomputed_share(shape: TransformerShape, layout: Layout) -> float:
+    """Of a layer's forward matrices the share that checkpointing computes again.
+
+    torch's stops at the last tensor that backward needs (``set_checkpoint_early_stop``), which
+    leaves out the MLP's last matrix; Megatron's, for tensor and pipeline parallelism, does not.
+    """
+    if layout.tensor > 1 or layout.pipeline > 1:
+        return 1.0
+    count = parameters(shape)
+    last = count.active_mlp / (3 if shape.gated_mlp else 2)
+    return 1 - last / (count.attention + count.active_mlp + count.router)
 
 
 def _optimizer(cluster: Cluster, settings: Settings, held: float) -> float:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
-from advisor.model.transformer import Precision, TransformerShape
+from advisor.model.transformer import Precision, Recompute, TransformerShape
 
 DataStrategy = Literal["single", "ddp", "zero1", "fsdp2-zero2", "fsdp2", "hsdp"]
 # From simple to involved: with nearly equal times the simpler one is recommended.
@@ -18,16 +18,28 @@ DATA_STRATEGIES: tuple[DataStrategy, ...] = ("ddp", "zero1", "fsdp2-zero2", "fsd
 class Settings:
     """What a user can change without changing the layout.
 
-    `unfused_attention`: kernels from before FlashAttention, which write every score to memory.
+    `unfused_attention`: kernels from before FlashAttention, which write every score to memory;
+    `recompute` "selective" drops those scores and computes attention alone again.
     """
 
-    checkpointing: bool = False
+    recompute: Recompute = "none"
     offload_optimizer: bool = False
     communication_bytes: int = 2
     precision: Precision = "mixed"
-    flash_attention: bool = True
     unfused_attention: bool = False
     bucket_bytes: int = 25 * 1024 * 1024
+
+    @property
+    def checkpointing(self) -> bool:
+        """Whether whole layers are computed again."""
+        return self.recompute == "full"
+
+    def spared(self) -> Iterator[Settings]:
+        """The same with less and less kept for backward, this first."""
+        yield self
+        if self.unfused_attention:
+            yield replace(self, recompute="selective")
+        yield replace(self, recompute="full")
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,11 @@ class Layout:
     def largest_stage(self, layers: int) -> int:
         """Layers of the pipeline's largest stage, of so many in all: the others wait for it."""
         return ceil(layers / self.pipeline)
+
+    @property
+    def kind(self) -> tuple[bool, bool, bool]:
+        """Which of tensor, pipeline and expert parallelism it needs beside data parallelism."""
+        return self.tensor > 1, self.pipeline > 1, self.expert > 1
 
     @property
     def complexity(self) -> int:

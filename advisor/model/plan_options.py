@@ -41,7 +41,7 @@ def single_changes(
         trials.append(
             ("half the accumulation", doubled, settings, "larger matrices, fewer collectives")
         )
-    flipped = replace(settings, checkpointing=not settings.checkpointing)
+    flipped = replace(settings, recompute="none" if settings.checkpointing else "full")
     trials.append(
         (
             "no activation checkpointing",

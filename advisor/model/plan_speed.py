@@ -30,8 +30,8 @@ class Speed:
 # By benchmarks/plan_setups.py on the rows of plan_setups.yaml marked `fit`; by compute capability,
 # since H100, H200 and H800 differ in memory and links only.
 FITTED: dict[int, Speed] = {
-    80: Speed(0.675, 0.58, 227.5, rows=22),
-    90: Speed(0.60, 0.30, 302.5, rows=20),
+    80: Speed(0.71, 0.59, 277.5, rows=22),
+    90: Speed(0.64, 0.30, 342.5, rows=20),
 }
 # Other devices: no published rows were fitted.
 USUAL = Speed(0.45, 0.45, 0.0)

@@ -36,7 +36,7 @@ def test_nothing_is_recomputed_that_fits_without(model: str, gpus: int, precisio
             plan.shape,
             plan.cluster,
             item.layout,
-            replace(item.settings, checkpointing=False),
+            replace(item.settings, recompute="none"),
             sequence=plan.sequence,
             speed=plan.speed,
             peak_flops=plan.peak_flops,

@@ -14,7 +14,7 @@ def test_every_row_names_its_source() -> None:
 
 
 def test_mfu_of_held_out_runs_is_within_15_percent_in_four_of_five() -> None:
-    assert len(HELD_OUT) >= 50
+    assert len(HELD_OUT) >= 60
     assert within(HELD_OUT) >= 0.9
 
 
@@ -39,8 +39,8 @@ def test_what_ran_fits_but_for_few() -> None:
     assert all(planned(s).memory_bytes < 1.25 * planned(s).capacity_bytes for s in too_large)
 
 
-def test_published_degrees_are_mostly_among_the_first_three() -> None:
-    assert among_first(HELD_OUT) >= 0.6
+def test_published_degrees_are_among_the_first_three_in_four_of_five() -> None:
+    assert among_first(HELD_OUT) >= 0.8
 
 
 def test_the_numbers_are_those_of_the_fit() -> None:

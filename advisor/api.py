@@ -154,17 +154,16 @@ class Run:
         verdict, findings = self.report.verdict, self.report.findings
         todo = [summary.to_paste(step, self.report) for step in verdict.next_steps]
         steps = "".join(f"<li>{step_code(step)}</li>" for step in todo)
-        # Ranks and groups of several recordings have the same names.
-        several = len(self.report.runs) > 1
         rows = [
-            cells("td", [number, *([f.run] if several else []), f.severity.value,
-                         summary.per_step(f), f.rule, summary.place(f)])
+            cells("td", [number, f.severity.value, summary.sure(f), summary.per_step(f),
+                         summary.cause(f, self.report), f.rule, summary.place(f)])
             for number, f in enumerate(findings, 1)
         ]  # fmt: skip
-        columns = [*(["run"] if several else []), "severity", summary.per(self.report)]
-        head = cells("th", ["#", *columns, "finding", "where"])
+        per = summary.per(self.report)
+        head = cells("th", ["#", "severity", "sure", per, "finding", "rule", "where"])
         table = f"<table>{head}{''.join(rows)}</table>" if rows else ""
-        html = f"<p><b>{escape(verdict.headline())}</b><br>{escape(verdict.why)}</p>"
+        said = [summary.state(self.report), verdict.why]
+        html = f"<p><b>{escape(verdict.headline())}</b><br>{'<br>'.join(map(escape, said))}</p>"
         return html + (f"<ol>{steps}</ol>" if steps else "") + table
 
     def close(self) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA_VERSION = 2
-_UPPER_END = 0.2  # of an interval: an estimate in there is nearly the most that can be had
 
 
 class Severity(StrEnum):
@@ -168,16 +167,6 @@ class Finding(_Model):
         if self.savings_ns is None or self.savings_low_ns is None or self.savings_low_ns > 0:
             return None
         return max(self.savings_ns, self.savings_high_ns or 0) or None
-
-    def gain_range_ns(self) -> tuple[int, int] | None:
-        """The interval of the gain where the estimate lies at its upper end, else None.
-
-        A sentence with one number would then promise the most that can be had, not the likely.
-        """
-        low, most, gain = self.savings_low_ns, self.savings_high_ns, self.savings_ns
-        if low is None or most is None or gain is None or not low < gain <= most:
-            return None
-        return (low, most) if most - gain <= _UPPER_END * (most - low) else None
 
 
 class Verdict(_Model):

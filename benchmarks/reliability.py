@@ -1,11 +1,12 @@
 """How often what the tool says with a probability is right, by rule and by probability.
 
-    python -m benchmarks.reliability            print the table of all stored lab scores
-    python -m benchmarks.reliability --write    and set the engine's calibration from them
+    python -m benchmarks.reliability [RESULTS ...]   print the table of these and all stored scores
+    python -m benchmarks.reliability --write         and set the engine's calibration from them
 
-Reads every ``results.json`` of the labs below benchmarks/: what ``diagnose`` named first of each
-injected fault and each control, and whether that was the fault. Of findings said with 90 % nine in
-ten should be right; the engine's calibration.json holds the counts by rule.
+Reads every ``results.json`` of the labs below benchmarks/, and RESULTS that the labs' ``score``
+wrote elsewhere: what ``diagnose`` named first of each injected fault and each control, and whether
+that was the fault. A case that several hold counts once, as it was scored last. Of findings said
+with 90 % nine in ten should be right; the engine's calibration.json holds the counts by rule.
 """
 
 from __future__ import annotations
@@ -13,45 +14,73 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent
 CALIBRATION = ROOT.parent / "advisor" / "engine" / "verdict" / "calibration.json"
 _BINS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
-def named(results: Path) -> Iterator[tuple[str, bool, float | None]]:
-    """(rule named first, whether rightly, with which probability) of one lab's score."""
-    scored: dict[str, Any] = json.loads(results.read_text())
-    for case in scored.get("cases", []):
-        if case["alarms"]:
-            yield case["top"], case["rank_of_truth"] == 1, case.get("probability")
-    for control in scored.get("controls", []):
-        if control["alarms"]:
-            yield control["alarms"][0].split(" ")[0], False, control.get("probability")
+class Named(NamedTuple):
+    """What was named first of a case, whether rightly, and how sure that was said to be."""
+
+    rule: str
+    right: bool
+    probability: float | None
+
+
+def named(files: Sequence[Path]) -> list[Named]:
+    """Of every case of these scores in which something was named, the latest of each case."""
+    found: dict[tuple[object, ...], Named | None] = {}
+    for path in sorted(files, key=lambda path: path.stat().st_mtime):
+        scored: dict[str, Any] = json.loads(path.read_text())
+        for case in scored.get("cases", []):
+            right = case["rank_of_truth"] == 1
+            found[_of(case, scored)] = _named(case, case["top"], right) if case["alarms"] else None
+        for case in scored.get("controls", []):
+            rule = case["alarms"][0].split(" ")[0] if case["alarms"] else ""
+            found[_of(case, scored)] = _named(case, rule, False) if rule else None
+    return [one for one in found.values() if one is not None]
+
+
+def _of(case: dict[str, Any], scored: dict[str, Any]) -> tuple[object, ...]:
+    return case.get("seed", scored.get("seed")), case["id"], case["strategy"], case["ranks"]
+
+
+def _named(case: dict[str, Any], rule: str, right: bool) -> Named:
+    return Named(rule, right, case.get("probability"))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", nargs="*", type=Path, help="further results.json of the labs")
     parser.add_argument("--write", action="store_true", help="write the engine's calibration.json")
     arguments = parser.parse_args()
-    files = sorted(ROOT.glob("*/results.json"))
-    found = [one for file in files for one in named(file)]
-    said = Counter(rule for rule, _, _ in found)
-    right = Counter(rule for rule, good, _ in found if good)
+    files = [*sorted(ROOT.glob("*/results.json")), *arguments.results]
+    found = named(files)
+    said = Counter(one.rule for one in found)
+    right = Counter(one.rule for one in found if one.right)
     print(f"{'rule':34} named  right")
     for rule in sorted(said):
         print(f"{rule:34} {said[rule]:5}  {right[rule]:5}")
     print(f"{'all':34} {sum(said.values()):5}  {sum(right.values()):5}")
-    _by_probability([(good, p) for _, good, p in found if p is not None])
+    _by_probability([(one.right, one.probability) for one in found if one.probability is not None])
     if arguments.write:
         rules = {rule: {"said": said[rule], "right": right[rule]} for rule in sorted(said)}
-        sources = [str(file.relative_to(ROOT.parent)) for file in files]
+        sources = sorted({_source(file) for file in files})
         CALIBRATION.write_text(json.dumps({"from": sources, "rules": rules}, indent=1) + "\n")
         print(f"Wrote {CALIBRATION}")
     return 0
+
+
+def _source(path: Path) -> str:
+    """The lab and seed of a score; where it lay on a disk is nobody's concern."""
+    scored = json.loads(path.read_text())
+    if path.is_relative_to(ROOT):
+        return str(path.relative_to(ROOT.parent))
+    return f"benchmarks.gpulab, seed {scored.get('seed')}"
 
 
 def _by_probability(said: list[tuple[bool, float]]) -> None:

@@ -27,7 +27,8 @@ SENTENCE = re.compile(r"(?<=[.:;]) ")
 
 
 def catalogue() -> Iterator[tuple[str, str]]:
-    for table in ("NOTES", "VERDICTS", "WHYS", "STEPS", "SUMMARY"):
+    for table in ("NOTES", "VERDICTS", "WHYS", "STEPS", "SUMMARY", "TUNED", "TUNED_WHY",
+                  "GAINS", "WHATIF", "STATES", "COMPARED"):  # fmt: skip
         for code, text in getattr(messages, table).items():
             yield f"{table}.{code}", text
 

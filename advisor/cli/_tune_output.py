@@ -103,6 +103,8 @@ def print_result(sweep: Sweep, result: Recommendation) -> None:
     from advisor.vocabulary.words import percent
 
     click.echo(f"RESULT   {result.verdict}")
+    if result.why:
+        click.echo(f"WHY      {result.why}")
     if result.baseline_step_ns is not None:
         emulated = " (compute is emulated)" if sweep.job.is_emulated else ""
         click.echo(f"NOW      {result.baseline_step_ns / 1e6:.2f} ms per step{emulated}")

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from advisor.vocabulary.messages import hinted
 from advisor.vocabulary.words import holds, render
 
 
@@ -72,5 +73,6 @@ def _first(
         if isinstance(one, str):
             return fill(one, values)
         if holds(one.when, values):
-            return fill(one.text, values)
+            text, _, code = fill(one.text, values).partition("\n")
+            return f"{text}\n{hinted(code)}" if code else text
     return ""

@@ -1,4 +1,4 @@
-"""What to record next time, as commands of the tool that made this recording, one per line."""
+"""What to record next time, as commands of the tool that made this recording."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ def more_steps(sandbox: Sandbox, steps: int = 5) -> list[str]:
         return [say(STEPS, "nvtx-steps", {"steps": steps})]
     if _by_profile(sandbox):
         return [say(STEPS, "profile-again", {"steps": steps})]
-    return [say(STEPS, "record", {"steps": steps}), say(STEPS, "diagnose", {})]
+    return [say(STEPS, "record", {"steps": steps})]
 
 
 def all_ranks(sandbox: Sandbox) -> list[str]:
     """How to record every rank over the same steps."""
     if _by_nsys(sandbox):
         return [say(STEPS, "nsys", {}), say(STEPS, "nsys-export", {})]
-    return [say(STEPS, "record", {"steps": 0}), say(STEPS, "diagnose", {})]
+    return [say(STEPS, "record", {"steps": 0})]
 
 
 def groups(sandbox: Sandbox) -> list[str]:

@@ -1,4 +1,4 @@
-"""Five lines for a chat: verdict, why, what to do, what it gives, what was read.
+"""Five lines for a chat: verdict, why, what to do, how sure and what it gives, what was read.
 
 Plain text, a line each, so that Slack, Teams and mail show it alike.
 """
@@ -19,11 +19,12 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     del store, options
     verdict, finding = report.verdict, summary.of_verdict(report)
     steps = [summary.to_paste(step, report) for step in verdict.next_steps]
+    has_gain = finding is not None and bool(finding.savings_ns)
     lines = {
         "Verdict": verdict.headline(),
         "Why": verdict.why,
         "Next": steps[0] if steps else "",
-        "Gives": _gives(report) if finding is not None and finding.savings_ns else "",
+        "Gives" if has_gain else "State": _gives(report) if has_gain else summary.state(report),
         "Read": "; ".join(_read(report)),
     }
     shown = (f"{label}: {_short(text)}" for label, text in lines.items() if text)

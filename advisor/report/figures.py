@@ -42,14 +42,15 @@ class StackedBars:
 
 @dataclass(frozen=True)
 class StepBar:
-    """The average step as one bar, and in it what a finding would give back.
+    """The step as one bar of shares, and in it what a finding would give back.
 
-    The gain (low, middle, high, ns) ends where ``kind`` ends; ``mark`` says what it is.
+    The gain (low, middle, high, shares too) lies in the parts of ``kinds``, the first of them most;
+    ``mark`` says what it is.
     """
 
-    parts_ns: Mapping[str, float]
-    kind: str = ""
-    gain_ns: tuple[float, float, float] | None = None
+    shares: Mapping[str, float]
+    kinds: Sequence[str] = ()
+    gain: tuple[float, float, float] | None = None
     mark: str = ""
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from advisor.findings import Finding, FindingsReport, RunSummary, Severity, VerdictKind
+from advisor.findings import Finding, FindingsReport, RunSummary, VerdictKind
 from advisor.metrics.compare.runs import Comparison
-from advisor.metrics.timeline.parts import by_rank, mean
+from advisor.metrics.timeline.parts import Parts, by_rank, mean
 from advisor.report import comparison as compared
 from advisor.report import numbers, summary
 from advisor.report.figures import Figure, StepBar, legend_for
 from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
-from advisor.vocabulary.messages import STATES, say
+from advisor.vocabulary.messages import SUMMARY, say
 
 _LEAST = 0.005  # of the step: less is not seen in the bar
+_SEEN = 0.05  # of what is named: a difference that a reader sees
+_PART = 0.1  # of what a finding claims: less is not marked
 # What these verdicts would try are the fixes of findings, which the rows have.
 _ROWS_SAY = {"exposed", "healthy"}
-_ABOUT = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,12 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
     run = about.run if about is not None else verdict.run
     if not run and len(report.runs) == 1:
         run = report.runs[0].run
-    matter = about if ranks.is_about_ranks(about) else None
+    read = next((item.ranks_read for item in report.runs if item.run == run), 0)
+    in_turn = verdict.kind is VerdictKind.LOSSY
+    matter = about if ranks.is_about_ranks(about, read, in_turn=in_turn) else None
     return First(
         tone=_tone(report),
-        state=_state(report),
+        state=summary.state(report),
         title=verdict.headline(),
         why=verdict.why,
         next_steps=()
@@ -67,7 +70,7 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
 
 def is_sweep(report: FindingsReport) -> bool:
     """Whether the page is of a sweep, not of its baseline's findings."""
-    return report.verdict.cause in sweep.STATES
+    return report.verdict.cause in sweep.CAUSES
 
 
 def _tone(report: FindingsReport) -> str:
@@ -79,46 +82,75 @@ def _tone(report: FindingsReport) -> str:
     return verdict.severity.value
 
 
-def _state(report: FindingsReport) -> str:
-    verdict = report.verdict
-    if is_sweep(report):
-        return sweep.STATES[verdict.cause]
-    if verdict.cause == "benchmark":
-        return "A benchmark, no training"
-    about = summary.of_verdict(report)
-    values = {"probability": about.probability if about is not None else None}
-    words = say(STATES, verdict.kind.value, values)
-    if verdict.kind in _ABOUT and verdict.severity is not Severity.INFO:
-        return f"{verdict.severity.value.capitalize()} · {words[:1].lower()}{words[1:]}"
-    return words
-
-
 def _step(report: FindingsReport, store: Store, run: str, about: Finding | None) -> Figure | None:
-    """The average step, and in it what the verdict's finding would give back."""
+    """The step as one bar of shares, and in it what the verdict's finding would give back.
+
+    Shares are those of the mean step, as in the words beside it; so is the step's length the one
+    that every view names.
+    """
     measured = by_rank(store.con, run)
     if not measured:
         return None
-    average = mean(measured)
-    gain, mark, kind = None, "", ""
+    blamed = set(about.ranks) if about and report.verdict.kind is not VerdictKind.LOSSY else set()
+    rows, kinds = _where_it_lies(about, measured, blamed)
+    average = mean(rows)
+    step_ns = report.verdict.values.get("step_ns") or average.window_ns
+    gain, mark = None, ""
     if about is not None and about.savings_ns:
-        low, high = about.savings_low_ns, about.savings_high_ns
-        middle = float(about.savings_ns)
-        gain = (middle if low is None else low, middle, middle if high is None else high)
-        kind = max(about.claims, key=lambda part: about.claims[part], default="")
+        middle = about.savings_ns
+        ends = (about.savings_low_ns, about.savings_high_ns)
+        low, high = (middle if end is None else end for end in ends)
+        gain = (low / step_ns, middle / step_ns, high / step_ns)
         number = 1 + report.findings.index(about)
         mark = f"finding {number}: {summary.per_step(about)} could go"
     shares = {kind: ns / average.window_ns for kind, ns in average.ns.items()}
-    whole = not average.steps
-    of = f"{numbers.plural(average.steps, 'step')}, " if average.steps else ""
+    others = len(rows) if blamed and not blamed & {row.of for row in rows} else 0
+    values = {
+        "step_ns": step_ns,
+        "steps": average.steps,
+        "others": others,
+        "ranks": sorted(row.of for row in rows),
+        "all_ranks": len(rows) == len(measured),
+    }
     return Figure(
         id="average-step",
-        title=f"The {'whole trace' if whole else 'average step'}: "
-        f"{numbers.duration(average.window_ns)} "
-        f"({of}{numbers.plural(len(measured), 'rank')})",
-        description="One stacked bar of the mean step over ranks, in ms.",
-        drawing=StepBar(average.ns, kind, gain, mark),
+        title=say(SUMMARY, "step", values),
+        description="One stacked bar: shares of the mean step.",
+        drawing=StepBar(shares, kinds, gain, mark),
         legend=[
             (kind, f"{words} {numbers.share(shares[kind])}")
             for kind, words in legend_for([kind for kind in shares if shares[kind] >= _LEAST])
         ],
+        note=say(SUMMARY, "beside", {}) if _waits_beside(about, kinds, shares, step_ns) else "",
     )
+
+
+def _waits_beside(
+    about: Finding | None, kinds: Sequence[str], shares: Mapping[str, float], step_ns: float
+) -> bool:
+    """Whether more waiting is named than the bar has: beside transfers of other calls."""
+    named = about.evidence.facts.get("waiting_ns") if about is not None else None
+    if not named or kinds[:1] != ["wait"] or not shares["wait"]:
+        return False
+    return bool(named > (1 + _SEEN) * shares["wait"] * step_ns)
+
+
+def _where_it_lies(
+    about: Finding | None, measured: Sequence[Parts], blamed: set[int]
+) -> tuple[Sequence[Parts], Sequence[str]]:
+    """The ranks in whose steps a finding's time shows, and its kinds there, most first.
+
+    Those that wait for a rank are the others; what a rank idles or computes too long is its own.
+    """
+    claims = {} if about is None else about.claims
+    total = sum(claims.values())
+    kinds = sorted((kind for kind, ns in claims.items() if ns > _PART * total),
+                   key=lambda kind: -claims[kind])  # fmt: skip
+    if not kinds or kinds[0] == "transfer":
+        return measured, kinds
+    waits = kinds[0] == "wait"
+    rows = [row for row in measured if (row.of in blamed) != waits]
+    if not blamed or not rows:
+        return measured, kinds
+    # A call may wait while another one of its rank moves data.
+    return rows, ["wait", "transfer"] if waits else [kind for kind in kinds if kind != "wait"]

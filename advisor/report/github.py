@@ -24,6 +24,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             finding.message or finding.title,
             f"{summary.per(report).capitalize()}: {summary.per_step(finding)}",
         ]
+        body += [f"Sure: {sure}"] if (sure := summary.sure(finding)) else []
         body += [f"Fix: {step}" for step in finding.fix[:3]]
         run = summary.run_of(finding, report)
         whose = f"{run}: " if run else ""

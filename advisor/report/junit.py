@@ -74,6 +74,8 @@ def _text(finding: Finding, report: FindingsReport) -> str:
     lines = [finding.title, finding.message, f"{summary.per(report)}: {summary.per_step(finding)}"]
     if share := summary.share(finding):
         lines[-1] += f" ({share})"
+    if sure := summary.sure(finding):
+        lines.append(f"sure: {sure}")
     lines += [f"fix: {step}" for step in finding.fix]
     if finding.verify:
         lines.append(f"verify: {summary.to_paste(finding.verify, report)}")

@@ -18,7 +18,7 @@ _MAX_ROWS = 20
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
     """GitHub-flavoured Markdown; everything from the trace is escaped."""
     del store, options
-    lines = [f"## {_escape(report.verdict.headline())}", ""]
+    lines = [f"## {_escape(report.verdict.headline())}", "", _escape(summary.state(report)), ""]
     if report.verdict.why:
         lines += [_escape(report.verdict.why), ""]
     for text in summary.caveats(report):
@@ -29,17 +29,14 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             lines += _typed(f"{index}. ", step)
         lines.append("")
     if report.findings:
-        several = len(report.runs) > 1
-        heads = ["#", *(["run"] if several else []), "severity", summary.per(report)]
         lines += [
-            f"| {' | '.join(heads)} | finding | where |",
-            "|--:|" + "---|" * (len(heads) + 1),
+            f"| # | severity | sure | {summary.per(report)} | finding | rule | where |",
+            "|--:|---|---|---|---|---|---|",
         ]
-        for number, finding in enumerate(report.findings, 1):
-            cells = [summary.per_step(finding), finding.rule, summary.place(finding)]
-            row = " | ".join(_escape(text) for text in cells)
-            whose = f"{_escape(finding.run)} | " if several else ""
-            lines.append(f"| {number} | {whose}{finding.severity} | {row} |")
+        for number, item in enumerate(report.findings, 1):
+            cells = [summary.sure(item), summary.per_step(item), summary.cause(item, report)]
+            row = " | ".join(_escape(text) for text in [*cells, item.rule, summary.place(item)])
+            lines.append(f"| {number} | {item.severity} | {row} |")
         lines.append("")
         for number, finding in enumerate(report.findings, 1):
             lines += _details(number, finding, report)
@@ -50,9 +47,8 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
 
 
 def _details(number: int, finding: Finding, report: FindingsReport) -> Iterator[str]:
-    run = summary.run_of(finding, report)
-    title = f"{run}: {finding.title}" if run else finding.title
-    yield from (f"<details><summary>{number}. {_escape(title)}</summary>", "")
+    title = _escape(summary.cause(finding, report))
+    yield from (f"<details><summary>{number}. {title}</summary>", "")
     yield from (_escape(finding.message), "")
     sure = summary.confidence(finding)
     gain = summary.gain(finding, summary.per(report))

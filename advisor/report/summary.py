@@ -7,11 +7,18 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from advisor.findings import Confidence, Finding, FindingsReport, OutcomeKind
+from advisor.findings import (
+    Confidence,
+    Finding,
+    FindingsReport,
+    OutcomeKind,
+    Severity,
+    VerdictKind,
+)
 from advisor.report import numbers
 from advisor.report.clean import one_line
-from advisor.vocabulary.messages import SUMMARY, say
-from advisor.vocabulary.words import named_ranks
+from advisor.vocabulary.messages import STATES, SUMMARY, say
+from advisor.vocabulary.words import about, estimate, lower_first, named_ranks, percent
 
 # METRICS section 8: how a saving was found out, in words a newcomer understands.
 CONFIDENCE_WORDS: dict[Confidence, str] = {
@@ -21,6 +28,7 @@ CONFIDENCE_WORDS: dict[Confidence, str] = {
     Confidence.RULE_OF_THUMB: "rule of thumb: the direction is sure, the amount is not",
 }
 
+_ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
 # Options whose value is a place too, but none that was read.
 _WRITES_TO = ("-o", "--output", "--store")
 _MOST_LEFT_OUT = 5
@@ -108,18 +116,40 @@ def of_verdict(report: FindingsReport) -> Finding | None:
     return next((item for item in report.findings if about and item.id == about), None)
 
 
+def state(report: FindingsReport) -> str:
+    """How sure the verdict is, 'Critical · 97 % sure of the cause'; beside its title everywhere."""
+    verdict = report.verdict
+    if verdict.cause in STATES:
+        return say(STATES, verdict.cause, {})
+    found = of_verdict(report)
+    values = {"probability": found.probability if found is not None else None}
+    words = say(STATES, verdict.kind.value, values)
+    if verdict.kind in _ABOUT_FINDINGS and verdict.severity is not Severity.INFO:
+        return f"{verdict.severity.value.capitalize()} · {lower_first(words)}"
+    return words
+
+
+def sure(finding: Finding) -> str:
+    """The probability that the cause is real, '97 %'; '' where a log or dump states it."""
+    return "" if finding.probability is None else percent(finding.probability)
+
+
+def cause(finding: Finding, report: FindingsReport) -> str:
+    """What is wrong, with the run that it is in where there are several."""
+    run = run_of(finding, report)
+    return f"{run}: {finding.title}" if run else finding.title
+
+
 def per_step(finding: Finding) -> str:
     """The recoverable time per step with its interval; a dash where that is nothing or not known.
 
     'up to 12 ms' where the interval reaches down to nothing.
     """
-    if _is_nothing(finding):
+    if finding.savings_ns is None or _is_nothing(finding):
         return "–"
     if (most := finding.at_most_ns()) is not None:
-        return f"up to {numbers.duration(most)}"
-    return numbers.duration_with_spread(
-        finding.savings_ns, finding.savings_low_ns, finding.savings_high_ns
-    )
+        return f"up to {about(most)}"
+    return estimate(finding.savings_ns, finding.savings_low_ns, finding.savings_high_ns)
 
 
 def _is_nothing(finding: Finding) -> bool:

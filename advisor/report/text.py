@@ -18,7 +18,7 @@ from advisor.store.store import Store
 _LABEL = 9
 _ANSI = {Severity.CRITICAL: "31;1", Severity.WARNING: "33", Severity.INFO: "36"}
 _MAX_PLACE = 120
-_LEAST_PLACE = 16
+_LEAST_CAUSE = 16
 
 
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
@@ -44,6 +44,7 @@ def _head(report: FindingsReport, options: Options) -> Iterator[str]:
     verdict = report.verdict
     ansi = "32;1" if verdict.kind is VerdictKind.HEALTHY else _ANSI[verdict.severity]
     yield from _labelled("VERDICT", verdict.headline(), options, ansi=ansi)
+    yield from _labelled("", summary.state(report), options)
     if verdict.why:
         yield from _labelled("WHY", verdict.why, options, ansi="1")
     many = len(verdict.next_steps) > 1
@@ -83,33 +84,22 @@ def _labelled(
 
 
 def _findings_table(report: FindingsReport, options: Options) -> Iterator[str]:
-    several_runs = len({finding.run for finding in report.findings}) > 1
+    """The rows of the page: severity, how sure, gain and cause, below it its rule and location."""
     amounts = [summary.per_step(finding) for finding in report.findings]
     per = summary.per(report)
-    amount_width = max(len(per), *(len(amount) for amount in amounts))
-    # A rule is a name to copy: it is never cut.
-    rule_width = max(len("finding"), *(len(f.rule) for f in report.findings))
-    left = 2 + 2 + 8 + 2 + amount_width + 2
-    beside = options.width - (left + rule_width + 2)
-    below = beside < _LEAST_PLACE
-    room = max(options.width - left - 2, _LEAST_PLACE) if below else beside
-    heads = "finding, and below it where" if below else f"{'finding':<{rule_width}}  where"
-    yield f" #  severity  {per:<{amount_width}}  {heads}"
+    width = max(len(per), *(len(amount) for amount in amounts))
+    left = len(f" #  severity  sure   {'':{width}}  ")
+    room = max(options.width - left, _LEAST_CAUSE)
+    yield f" #  severity  sure   {per:<{width}}  finding"
     for number, (finding, amount) in enumerate(zip(report.findings, amounts, strict=True), 1):
-        where = summary.place(finding)
-        if several_runs:
-            where = f"{finding.run}: {where}"
         severity = _style(f"{finding.severity:<8}", _ANSI[finding.severity], options)
-        line = f"{number:>2}  {severity}  {amount:<{amount_width}}  "
+        line = f"{number:>2}  {severity}  {summary.sure(finding):<5}  {amount:<{width}}  "
         # Folded, not cut: what stands last (a group, an operator) tells two findings apart.
-        places = _wrap(shorten(where, _MAX_PLACE), room)
-        if below:
-            yield line + one_line(finding.rule)
-            yield from (" " * (left + 2) + part for part in places)
-            continue
-        first, *more = places or [""]
-        yield f"{line}{one_line(finding.rule):<{rule_width}}  {first}".rstrip()
-        yield from (" " * (left + rule_width + 2) + part for part in more)
+        where = shorten(summary.place(finding), _MAX_PLACE)
+        below = " · ".join(filter(None, (one_line(finding.rule), where)))
+        first, *more = [*_wrap(summary.cause(finding, report), room), *_wrap(below, room)]
+        yield f"{line}{first}".rstrip()
+        yield from (" " * left + part for part in more)
 
 
 def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
@@ -180,7 +170,7 @@ def _command(lead: str, command: str, width: int) -> Iterator[str]:
 def _details(
     number: int, finding: Finding, report: FindingsReport, options: Options
 ) -> Iterator[str]:
-    title = f"{number}  {finding.severity.upper()}  {one_line(finding.title)}"
+    title = f"{number}  {finding.severity.upper()}  {one_line(summary.cause(finding, report))}"
     for index, line in enumerate(_wrap(title, options.width - 3)):
         yield _style(f"{'   ' if index else ''}{line}", _ANSI[finding.severity], options)
     per = summary.per(report)

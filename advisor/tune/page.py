@@ -18,7 +18,6 @@ from advisor.store import Store
 from advisor.tune.recommend import Recommendation, start_line, trial_rows
 from advisor.tune.sweep import Sweep
 from advisor.tune.verdict import EMULATED
-from advisor.vocabulary.words import percent
 from advisor.whatif import annotate
 
 _KINDS = {
@@ -81,15 +80,14 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
     cause = _cause(sweep, recommendation)
     verdict = report.verdict.model_copy(
         update={
-            "title": f"{recommendation.verdict[:1].upper()}{recommendation.verdict[1:]}",
+            "title": recommendation.verdict,
             "cause": cause,
             "kind": _KINDS.get(cause, VerdictKind.SURE),
             "reason": "sweep",
             "severity": Severity.INFO,
             "finding": None,
             "values": {},
-            "why": f"{_tried(sweep, recommendation)} "
-            f"{_noise(recommendation)}Below the sweep: the diagnosis of the present settings.",
+            "why": " ".join(filter(None, [recommendation.why, _tried(sweep, recommendation)])),
             "next_steps": [start_line(sweep.folder)] if recommendation.recommended else [],
             "savings_ns": _saving(recommendation),
         }
@@ -124,13 +122,6 @@ def _tried(sweep: Sweep, recommendation: Recommendation) -> str:
     return (
         f"{emulated}Tried {recommendation.tried_points - 1} of {recommendation.grid_points - 1} "
         "other combinations, each between two runs of the present settings."
-    )
-
-
-def _noise(recommendation: Recommendation) -> str:
-    share = recommendation.confirmed_resolution_share
-    return (
-        "" if share is None else f"Gains below {percent(share)} of the step cannot be seen here. "
     )
 
 

@@ -17,14 +17,20 @@ from pydantic import BaseModel, ConfigDict
 from advisor import __version__
 from advisor.config.atomic_files import write_atomic
 from advisor.config.sweep import Configuration
-from advisor.tune.budget import CONFIRMATION_ROUNDS
 from advisor.tune.frontier import frontier
 from advisor.tune.job import variables_of
 from advisor.tune.losses import numbers_changed
 from advisor.tune.surrogate import Surrogate, fit
 from advisor.tune.sweep import Sweep
-from advisor.tune.verdict import confidence, describe, leave_it, log_of, measured, not_reached
-from advisor.vocabulary.words import percent
+from advisor.tune.verdict import (
+    confidence,
+    describe,
+    leave_it,
+    log_of,
+    measured,
+    not_reached,
+    won,
+)
 
 
 class Confirmation(BaseModel):
@@ -49,7 +55,9 @@ class Recommendation(BaseModel):
 
     schema_version: int = 1
     advisor_version: str = __version__
-    verdict: str
+    outcome: str  # programs act on it; the words are advisor.vocabulary.messages.TUNED
+    verdict: str  # at most 140 characters
+    why: str = ""
     recommended: bool
     changes: Configuration
     confidence: str
@@ -139,11 +147,13 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         ]
         changed = numbers_changed(sweep, configuration)
         common["assumes"] += [changed] if changed else []
+        came_to = won(sweep, changes, gain)
         return Recommendation(
             predicted_gain_share=_predicted(sweep, configuration),
             how_to_set=sweep.job.how_to_set(changes),
-            verdict=f"set {describe(changes)}: the {_step(sweep)} is {percent(gain.share)} shorter "
-            f"({percent(gain.low)} to {percent(gain.high)}, {CONFIRMATION_ROUNDS} fresh A/B pairs)",
+            outcome=came_to.code,
+            verdict=came_to.title,
+            why=came_to.why,
             recommended=True,
             changes=changes,
             confidence=measured(sweep),
@@ -152,8 +162,11 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
             gain_high=gain.high,
             **common,
         )
+    came_to = leave_it(sweep, step, floor)
     return Recommendation(
-        verdict=leave_it(sweep, step, floor),
+        outcome=came_to.code,
+        verdict=came_to.title,
+        why=came_to.why,
         recommended=False,
         changes={},
         confidence=confidence(sweep, floor),
@@ -164,10 +177,6 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
 def _predicted(sweep: Sweep, configuration: Configuration) -> float | None:
     ratio = sweep.predictions.of(configuration) if sweep.predictions is not None else None
     return None if ratio is None else 1 - ratio
-
-
-def _step(sweep: Sweep) -> str:
-    return "emulated step" if sweep.job.is_emulated else "step"
 
 
 def start_line(folder: Path) -> str:

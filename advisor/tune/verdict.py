@@ -1,18 +1,21 @@
-"""What a sweep that recommends nothing says, and the words that all its results share."""
+"""What a sweep comes to, and the words that all its results share."""
 
 from __future__ import annotations
 
 from collections import Counter
 from math import ceil
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
 from advisor.ingest.trial_end import ENDED
 from advisor.tune.budget import CONFIRMATION_ROUNDS, LEAST_TRIALS, trials_of
 from advisor.tune.search import Tried
+from advisor.tune.statistics import Gain
 from advisor.tune.sweep import Sweep
 from advisor.tune.trial import TrialResult
-from advisor.vocabulary.words import percent
+from advisor.vocabulary.messages import MOST_TITLE, TUNED, TUNED_ALSO, TUNED_WHY, say
+from advisor.vocabulary.words import fitted, percent, render
 
 _KINDS = {"oom": "out of memory"}
 _BLUNT = 0.2
@@ -80,110 +83,108 @@ def _budget_of_trials(sweep: Sweep, others: int) -> str:
     return f"{text}; --budget {trials_of(others, others)} tries all"
 
 
-def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> str:
+class Outcome(NamedTuple):
+    """What a sweep comes to: ``code`` of TUNED in the catalogue, its title, and why."""
+
+    code: str
+    title: str
+    why: str
+
+
+def won(sweep: Sweep, changes: Configuration, gain: Gain) -> Outcome:
+    """The verdict with a winner."""
+    values = {
+        "change": describe(changes),
+        "emulated": sweep.job.is_emulated,
+        "gain": gain.share,
+        "low": gain.low,
+        "high": gain.high,
+        "pairs": CONFIRMATION_ROUNDS,
+    }
+    return _outcome("won", values)
+
+
+def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> Outcome:
     """The verdict without a winner: what was seen, or why nothing could be.
 
     ``step`` is the present settings' median (ns), ``floor`` the resolution of the confirmation.
     """
     if step is None:
         failed = next((r for r in sweep.results if not r.is_timed), None)
-        why = f": {failed.message.splitlines()[0]}" if failed and failed.message else ""
-        return f"the workload itself does not run{why}"
+        return _outcome("does-not-run", {"why": _first_line(failed)})
     if not sweep.axes:
-        return "no setting was measured: gloo ignores all of this space; its ranking is modelled"
+        return _outcome("modelled", {})
     if sweep.all_failed:
         return _none_ran([r for r in sweep.results if r.purpose == "search"], sweep.folder)
     if not sweep.tried() and sweep.is_out_of_time:
         usual = sum(r.seconds for r in sweep.results) / len(sweep.results)
-        return (
-            f"nothing was tried: trials take {usual:.0f} s here, and a comparison with its "
-            f"confirmation takes {LEAST_TRIALS} of them; pass a --budget of "
-            f"{_budget(LEAST_TRIALS * usual)} or more"
-        )
+        values = {"seconds": usual, "trials": LEAST_TRIALS, "budget": _budget(LEAST_TRIALS * usual)}
+        return _outcome("too-short", values)
     if floor is None:
-        return "leave it: too few baseline trials to tell a gain from noise"
-    others = len(sweep.points) - 1
-    part = f" in the {len(sweep.tried())} of {others} other combinations tried"
-    part = part if not_reached(sweep) else ""
+        return _outcome("few-baselines", {})
     if sweep.lacks_confirmation:
-        return (
-            f"leave it for now: {_found_too_late(sweep)}; --resume with a --budget of "
-            f"{_budget(sweep.seconds_to_confirm)} or more confirms it or not"
-        )
-    lost = sweep.failed_confirmations()
-    if lost and len(lost) == len(sweep.candidates()):
-        return (
-            f"nothing was confirmed: {_did_not_run_again(sweep, lost)}. Leave the present "
-            "settings until that is mended"
-        )
+        found = [_in_search(sweep, tried) for tried in sweep.candidates()]
+        return _outcome("too-late", {"found": found, "budget": _budget(sweep.seconds_to_confirm)})
+    also = _also(sweep)
+    if also["lost"] and len(also["lost"]) == len(sweep.candidates()):
+        return _outcome("did-not-run-again", also)
+    values = {
+        **also,
+        "floor": floor,
+        "tried": len(sweep.tried()),
+        "others": len(sweep.points) - 1,
+        "part": bool(not_reached(sweep)),
+    }
+    return _outcome("noisy" if floor > _BLUNT else "no-gain", values)
+
+
+def _outcome(code: str, values: dict[str, Any]) -> Outcome:
+    title = fitted(say(TUNED, code, values), MOST_TITLE)
+    why = [say(TUNED_WHY, code, values)] if code in TUNED_WHY else []
+    also = [render(TUNED_ALSO, values)] if "lost" in values else []
+    return Outcome(code, title, " ".join(text for text in [*why, *also] if text))
+
+
+def _also(sweep: Sweep) -> dict[str, Any]:
+    """What did not win again, what did not run again, and the best single trial."""
     best = min((t.ratio for t in sweep.tried() if t.ratio is not None), default=None)
-    seen = "" if best is None else f"; the best single trial was {faster(best)}"
-    again = _did_not_win_again(sweep)
-    # What the confirmation says of the best says more than the single trial that it repeats.
-    seen = "" if again else seen
-    again = f"; {again}" if again else ""
-    also = f"; not confirmed: {_did_not_run_again(sweep, lost)}" if lost else ""
-    if floor > _BLUNT:
-        return (
-            "leave it for now: steps vary so much here that only gains above "
-            f"{percent(floor)} of the step can be seen{part}{seen}{again}; repeat where "
-            f"nothing else runs, or with more timed_steps{also}"
-        )
-    return (
-        f"leave it: no measurable gain{part} (resolution {percent(floor)} of the step in "
-        f"{CONFIRMATION_ROUNDS} pairs, {percent(sweep.resolution_of(1) or 0.0)} in a single "
-        f"trial{seen}){again}{also}"
-    )
+    return {
+        "best": None if best is None else 1 - best,
+        "again": [
+            {**_in_search(sweep, tried), "pairs": gain.pairs, "share": gain.share,
+             "low": gain.low, "high": gain.high}
+            for tried, gain in sweep.confirmations()
+        ],
+        "lost": [
+            {**_in_search(sweep, tried), "ended": ENDED.get(result.status, result.status),
+             "why": _first_line(result), "log": sweep.folder / log_of(result)}
+            for tried, result in sweep.failed_confirmations()
+        ],
+    }  # fmt: skip
+
+
+def _in_search(sweep: Sweep, tried: Tried) -> dict[str, Any]:
+    changes = {k: v for k, v in tried.configuration.items() if v != sweep.start[k]}
+    return {"change": describe(changes), "search": 1 - (tried.ratio or 1.0)}
+
+
+def _first_line(result: TrialResult | None) -> str:
+    return ((result.message if result is not None else "").splitlines() or ["no message"])[0]
 
 
 def _budget(seconds: float) -> str:
     return f"{ceil(seconds / 60)}m" if seconds > 90 else f"{ceil(seconds)}s"
 
 
-def _did_not_run_again(sweep: Sweep, lost: list[tuple[Tried, TrialResult]]) -> str:
-    said = []
-    for candidate, result in lost:
-        changes = {k: v for k, v in candidate.configuration.items() if v != sweep.start[k]}
-        why = (result.message.splitlines() or ["no message"])[0]
-        said.append(
-            f"{describe(changes)} was {faster(candidate.ratio or 1.0)} in the search, but "
-            f"{ENDED.get(result.status, result.status)} when it was run again ({why}): see "
-            f"{sweep.folder / log_of(result)}"
-        )
-    return "; ".join(said)
-
-
-def _found_too_late(sweep: Sweep) -> str:
-    found = " and ".join(
-        f"{describe({k: v for k, v in tried.configuration.items() if v != sweep.start[k]})} was "
-        f"{faster(tried.ratio or 1.0)} in the search"
-        for tried in sweep.candidates()
-    )
-    return f"{found}, and the time left does not hold the fresh pairs that would confirm it"
-
-
-def _did_not_win_again(sweep: Sweep) -> str:
-    """``X was 16.0% faster in the search; in 4 fresh pairs it was 0.8% faster (...): ...``."""
-    return "; ".join(
-        f"{describe({k: v for k, v in tried.configuration.items() if v != sweep.start[k]})} was "
-        f"{faster(tried.ratio or 1.0)} in the search; in {gain.pairs} fresh pairs it was "
-        f"{faster(1 - gain.share)} ({percent(gain.low)} to {percent(gain.high)}): not confirmed"
-        for tried, gain in sweep.confirmations()
-    )
-
-
-def _none_ran(failed: list[TrialResult], folder: Path) -> str:
+def _none_ran(failed: list[TrialResult], folder: Path) -> Outcome:
     kinds = Counter(_KINDS.get(result.status, result.status) for result in failed)
-    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     started = next((result for result in failed if result.status != "refused"), None)
-    why = failed[0].message.splitlines()[0] if failed[0].message else "no message"
+    why = _first_line(failed[0])
     if started is not None:
         others = " and those after it" if len(failed) > 1 else ""
         why = f"see {folder / log_of(started)}{others}"
-    return (
-        f"none of the {len(failed)} alternatives tried ran to the end ({listed}), so nothing is "
-        f"known about them: {why}"
-    )
+    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    return _outcome("none-ran", {"failed": len(failed), "kinds": listed, "why": why})
 
 
 EMULATED = "emulated"

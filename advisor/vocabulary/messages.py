@@ -6,9 +6,13 @@ Texts are Jinja with the filters of :mod:`advisor.vocabulary.words`. Rules word 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from advisor.vocabulary.words import render_lines
+
+MOST_TITLE = 140
+"""Characters of a verdict, of whatever command."""
 
 NOTES = {
     "benchmark-hardware": (
@@ -99,18 +103,21 @@ NOTES = {
 """What is said of the inputs and of the steps, by ``Note.code``."""
 
 
+_LOST = (
+    "{% if idles_more %}The device idles {{ idle | pct }} of the step, {{ exposed | pct }} is "
+    "exposed communication{% else %}{{ exposed | pct }} of the step is exposed "
+    "communication{% endif %}"
+)
+
 VERDICTS = {
     # 1 sure
-    "sure": "{{ cause }}: {% if at_top %}{{ gain_low_ns | span(gain_high_ns) }}{% else %}"
-    "{{ gain_ns | about }}{% endif %} of {{ step_ns | of_step(whole_trace) }}"
-    " ({% if at_top %}up to {% endif %}{{ share | pct }}).",
+    "sure": "{{ cause }}: {{ gain_ns | about }} of {{ step_ns | of_step(whole_trace) }}"
+    " ({{ share | pct }}{% if is_wide %}; {{ gain_low_ns | span(gain_high_ns) }}{% endif %}).",
     "no-gain": "{{ cause }}.",
     # 2 probable
-    "probable": "Probably {{ cause | lower_first }}: {% if at_top %}"
-    "{{ gain_low_ns | span(gain_high_ns) }}{% else %}{{ gain_ns | about }}{% endif %} of "
-    "{{ step_ns | of_step(whole_trace) }} ({% if at_top %}up to {% endif %}{{ share | pct }}"
-    "{% if gain_low_ns and gain_high_ns and not at_top %}; "
-    "{{ gain_low_ns | span(gain_high_ns) }}{% endif %}).",
+    "probable": "Probably {{ cause | lower_first }}: {{ gain_ns | about }} of "
+    "{{ step_ns | of_step(whole_trace) }} ({{ share | pct }}"
+    "{% if gain_low_ns and gain_high_ns %}; {{ gain_low_ns | span(gain_high_ns) }}{% endif %}).",
     # 3 real, of unknown cost
     "unknown-cost": "{{ cause }}; by how much is uncertain "
     "({{ gain_low_ns | span(gain_high_ns) }} of {{ step_ns | of_step(whole_trace) }})."
@@ -120,29 +127,29 @@ VERDICTS = {
     "that pays.",
     # 5 lossy without a cause
     "jitter": "Ranks hold each other up for {{ gain_ns | about }} of "
-    "{{ step_ns | of_step(whole_trace) }}, no single culprit.",
+    "{{ step_ns | of_step(whole_trace) }} ({{ share | pct }}"
+    "{% if is_wide %}; {{ gain_low_ns | span(gain_high_ns) }}{% endif %}), no single culprit.",
     "exposed-communication": "{{ cause }}: {{ gain_ns | about }} of "
-    "{{ step_ns | of_step(whole_trace) }} could be hidden.",
+    "{{ step_ns | of_step(whole_trace) }} ({{ share | pct }}"
+    "{% if is_wide %}; {{ gain_low_ns | span(gain_high_ns) }}{% endif %}) could be hidden.",
     "exposed": "{{ exposed | pct }} of the step is exposed communication; its cause is unknown.",
     "idle": "The device idles {{ idle | pct }} of the step; communication is not why "
     "({{ exposed | pct }} exposed).",
     # 6 cannot tell
-    "ranks-missing": "{{ exposed | pct }} of the step is exposed communication. Only "
+    "ranks-missing": f"{_LOST}. Only "
     "{{ ranks_read }}{% if world_size %} of {{ world_size }}{% endif %} "
     "rank{{ 's' if (world_size or ranks_read) != 1 }} {{ 'was' if ranks_read == 1 else 'were' }} "
-    "recorded; record all to tell a late "
-    "rank from a slow network.",
-    "ranks-cut": "{{ exposed | pct }} of the step is exposed communication. The recording of "
-    "{{ cut | some_ranks }} is cut; record all to tell a late rank from a slow network.",
-    "ranks-alone": "{{ exposed | pct }} of the step is exposed communication, but only "
+    "recorded; record all to {{ 'see why' if idles_more else "
+    "'tell a late rank from a slow network' }}.",
+    "ranks-cut": f"{_LOST}. The recording of "
+    "{{ cut | some_ranks }} is cut; record all to {{ 'see why' if idles_more else "
+    "'tell a late rank from a slow network' }}.",
+    "ranks-alone": f"{_LOST}, but only "
     "{{ ranks_read }}{% if world_size %} of {{ world_size }}{% endif %} "
     "rank{{ 's' if (world_size or ranks_read) != 1 }} {{ 'was' if ranks_read == 1 else 'were' }} "
-    "recorded: {{ alone | some_ranks }} may "
-    "be the late one.",
-    "groups-missing": "{{ exposed | pct }} of the step is exposed communication. Process groups "
-    "were not recorded, so ranks cannot be compared.",
-    "one-step": "{{ exposed | pct }} of the step is exposed communication. One step was recorded; "
-    "five show what is lost every time.",
+    "recorded: {{ alone | some_ranks }} may be the late one.",
+    "groups-missing": f"{_LOST}. Process groups were not recorded, so ranks cannot be compared.",
+    "one-step": f"{_LOST}. One step was recorded; five show what is lost every time.",
     "clocks": "A slow link may hide behind the clocks: {{ exposed_ns | about }} of "
     "{{ step_ns | of_step(whole_trace) }} is exposed transfer between hosts.",
     "nothing-recorded": "Neither compute nor communication was recorded"
@@ -168,10 +175,11 @@ VERDICTS = {
 """Titles of verdicts by shape or reason: at most 140 characters."""
 
 WHYS = {
-    "step": "A step takes {{ step_ns | about }}: {{ compute | pct }} compute, {{ exposed | pct }} "
-    "exposed communication, {{ idle | pct }} idle ({{ steps }} step{{ 's' if steps != 1 }}).",
+    "step": "A step takes {{ step_ns | about }}: {{ compute | pct }} compute"
+    "{% if not says_exposed %}, {{ exposed | pct }} exposed communication{% endif %}"
+    "{% if not says_idle %}, {{ idle | pct }} idle{% endif %}"
+    " ({{ steps }} step{{ 's' if steps != 1 }}).",
     "noise": "{% if noise_ns %}Differences under {{ noise_ns | about }} are noise.{% endif %}",
-    "option": "Worth a try: {{ option | lower_first }} (up to {{ option_ns | about }} per step).",
     "clocks": "The hosts' clocks differ by {{ differ_ns | about }}, estimated from the same "
     "moments that would show a slow link.",
     "never-met": "Whatever the clocks differ by, calls end on one rank before they begin on "
@@ -196,20 +204,24 @@ WHYS = {
 
 STEPS = {
     "device": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
-    "record": "torchrun --nproc-per-node N -m advisor.record"
-    "{% if steps > 5 %} --steps {{ steps }}{% endif %} train.py",
-    "diagnose": "advisor diagnose advisor-traces/",
+    "record": "Record {% if steps %}{{ steps }} steps or more{% else %}all ranks{% endif %}, and "
+    "diagnose that.\ntorchrun --nproc-per-node N -m advisor.record"
+    "{% if steps > 5 %} --steps {{ steps }}{% endif %} train.py  # N = devices per host\n"
+    "advisor diagnose advisor-traces/",
     "profile-again": "advisor profile --steps {{ steps }} with the same workload",
     "nvtx-steps": 'with torch.cuda.nvtx.range(f"ProfilerStep#{i}"): step()  # at least '
     "{{ steps }} steps",
     "nsys": "nsys profile --trace=cuda,nvtx -o report.%q{RANK} python train.py  # inside torchrun",
     "nsys-export": "nsys export --type sqlite --include-blobs=true REPORT.nsys-rep",
-    "probe": "advisor probe --nnodes N, then advisor diagnose TRACES probe.json",
-    "third-host": "advisor probe --nnodes 3, with a third host of the same kind to compare",
-    "clocks": "chronyc tracking: an offset far below that leaves the link",
+    "probe": "Measure the links between the hosts:\nadvisor probe --nnodes N  # N = hosts\n"
+    "advisor diagnose TRACES probe.json  # TRACES = what was read here",
+    "third-host": "Measure the links, with a third host of the same kind to compare:\n"
+    "advisor probe --nnodes 3\nadvisor diagnose TRACES probe.json  # TRACES = what was read here",
+    "clocks": "Look at the clocks: an offset far below that leaves the link.\nchronyc tracking",
     "one-run": "advisor diagnose FOLDER, with the recordings of one run alone",
     "host": "advisor explain launch-bound",
-    "with-traces": "advisor diagnose THESE_FILES TRACES",
+    "with-traces": "advisor diagnose BENCHMARK TRACES  # BENCHMARK = these files, "
+    "TRACES = of a training job",
     "proof": "Prove it: {{ verify }}",
     "try": "Worth a try, up to {{ gain_ns | about }} per step. {{ fix }}",
 }
@@ -217,6 +229,12 @@ STEPS = {
 
 
 SUMMARY = {
+    "beside": "Waiting while another call moves data counts as transfer here.",
+    "step": "{% if steps %}Where a {{ step_ns | about }} step{% if others %} of the other "
+    "{{ 'rank' if others == 1 else '%d ranks' | format(others) }}{% elif not all_ranks %} of "
+    "{{ ranks | some_ranks }}{% endif %} goes (mean of {{ steps }} step{{ 's' if steps != 1 }}"
+    "{% if all_ranks and ranks | length > 1 %} and {{ ranks | length }} ranks{% endif %})"
+    "{% else %}Where the {{ step_ns | about }} trace goes{% endif %}",
     "confidence": "{{ probability | pct }} sure of the cause; {{ how }}",
     "checks": "{{ findings }} finding{{ 's' if findings != 1 }} · {{ passed }} "
     "check{{ 's' if passed != 1 }} passed"
@@ -261,11 +279,17 @@ STATES = {
     "{% else %}Recorded{% endif %}",
     "probable": "Probable: {{ probability | pct }} sure of the cause",
     "unknown-cost": "{{ probability | pct }} sure of the cause; the cost is uncertain",
-    "healthy": "Healthy",
-    "lossy": "Time is lost{% if not probability %}, its cause is unknown{% endif %}",
+    "healthy": "No action needed",
+    "lossy": "Time is lost{% if probability %}: {{ probability | pct }} sure{% endif %}",
     "inconclusive": "Cannot tell",
+    "benchmark": "A benchmark, no training",
+    "sweep-won": "Proven in this workload",
+    "sweep-won-emulated": "Proven with emulated compute",
+    "sweep-kept": "No measurable gain",
+    "sweep-modelled": "Modelled, not measured",
+    "sweep-inconclusive": "Inconclusive",
 }
-"""How sure a verdict is, by its kind, above the title."""
+"""How sure a verdict is, by its kind or by a cause that is no finding; beside the title."""
 
 COMPARED = {
     "differs": "{{ run }} is {{ share | pct }} {{ 'slower' if slower else 'faster' }} than "
@@ -288,6 +312,71 @@ COMPARED = {
     "idle": "the device idles {{ ns | about }} {{ more }} per step",
 }
 """A comparison: its headline, and what differs by kind of time."""
+
+
+_FASTER = "{{ one.search | pct }} {{ 'faster' if one.search >= 0 else 'slower' }} in the search"
+
+TUNED = {
+    "won": "Set {{ change }}: the {{ 'emulated ' if emulated }}step is {{ gain | pct }} shorter "
+    "({{ low | pct }} to {{ high | pct }}).",
+    "does-not-run": "The job does not run with its present settings.",
+    "modelled": "No setting was measured: gloo ignores all of this space. Its ranking is modelled.",
+    "none-ran": "None of the {{ failed }} alternatives tried ran to the end ({{ kinds }}).",
+    "too-short": "Nothing was tried: pass a --budget of {{ budget }} or more.",
+    "few-baselines": "Leave it: too few baseline trials to tell a gain from noise.",
+    "too-late": "Leave it for now: what was faster in the search is not confirmed.",
+    "did-not-run-again": "Leave it: what was faster in the search did not run again.",
+    "noisy": "Leave it for now: steps vary so much that only gains above {{ floor | pct }} show.",
+    "no-gain": "Leave it: no measurable gain"
+    "{% if part %} in the {{ tried }} of {{ others }} other combinations tried{% endif %}. "
+    "Gains under {{ floor | pct }} cannot be seen here.",
+}
+"""What a sweep comes to: at most 140 characters, its numbers as shares of the step."""
+
+TUNED_WHY = {
+    "won": "It won in {{ pairs }} fresh A/B pairs.",
+    "does-not-run": "{{ why }}",
+    "none-ran": "Nothing is known about them: {{ why }}.",
+    "too-short": "Trials take {{ '%.0f' | format(seconds) }} s here, and a comparison with its "
+    "confirmation takes {{ trials }} of them.",
+    "too-late": "{% for one in found %}{{ one.change }} was " + _FASTER + ". {% endfor %}"
+    "--resume with a --budget of {{ budget }} or more confirms it or not.",
+    "noisy": "Repeat where nothing else runs, or with more timed_steps.",
+}
+"""Why, by what a sweep comes to; then what holds of every one."""
+
+TUNED_ALSO = (
+    "{% for one in again %}{{ one.change }} was " + _FASTER + "; in {{ one.pairs }} fresh pairs it "
+    "was {{ one.share | abs | pct }} {{ 'faster' if one.share >= 0 else 'slower' }} "
+    "({{ one.low | pct }} to {{ one.high | pct }}): not confirmed. {% endfor %}"
+    "{% for one in lost %}{{ one.change }} was "
+    + _FASTER
+    + ", but {{ one.ended }} when it was run "
+    "again ({{ one.why }}): see {{ one.log }}. {% endfor %}"
+    "{% if best is not none and not again %}The best single trial was {{ best | abs | pct }} "
+    "{{ 'faster' if best >= 0 else 'slower' }}.{% endif %}"
+)
+"""What was faster in the search and is no recommendation."""
+
+PLACEHOLDERS = {
+    " NEW": "NEW = a recording after the change",
+    " PID": "PID = the rank's process: pgrep -f train.py",
+    " IFACE": "IFACE = the NIC of the job: ip -br link",
+    "num_workers=N": "N = cores per rank",
+    "--nproc-per-node N": "N = devices per host",
+    "--nnodes N": "N = hosts",
+}
+"""What to put in the place of a capital in code to type."""
+
+
+def hinted(code: str) -> str:
+    """``code`` with a comment behind each line that holds a placeholder."""
+    return "\n".join(map(_hinted, code.split("\n")))
+
+
+def _hinted(line: str) -> str:
+    found = [words for name, words in PLACEHOLDERS.items() if re.search(rf"{name}\b", line)]
+    return f"{line}  # {', '.join(found)}" if found and "#" not in line else line
 
 
 def say(texts: dict[str, str], code: str, values: dict[str, Any]) -> str:

@@ -6,7 +6,8 @@ inserted as text, and a template that names an unknown value is an error, not a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -48,9 +49,31 @@ def about(ns: float) -> str:
 
 
 def span(low_ns: float, high_ns: float) -> str:
-    """An interval of two-digit ends in the unit of its high one: '46–220 ms'."""
+    """An interval of two-digit ends in the unit of its high one: '46–220 ms'.
+
+    Both ends are rounded outwards, so that what lies inside also does so as it is written.
+    """
     factor, unit = _unit(high_ns)
-    return f"{significant(low_ns / factor, 2)}–{significant(high_ns / factor, 2)}{unit}"
+    return f"{_end(low_ns / factor, math.floor)}–{_end(high_ns / factor, math.ceil)}{unit}"
+
+
+def _end(value: float, rounded: Callable[[float], int]) -> str:
+    if not value:
+        return "0"
+    scale = 10.0 ** (1 - math.floor(math.log10(abs(value))))
+    return significant(rounded(round(value * scale, 6)) / scale, 2)
+
+
+def is_wide(low_ns: float | None, high_ns: float | None) -> bool:
+    """Whether one number would promise too much: the ends differ by more than a factor of two."""
+    return low_ns is not None and high_ns is not None and high_ns > 2 * low_ns > 0
+
+
+def estimate(ns: float, low_ns: float | None, high_ns: float | None) -> str:
+    """'76 ms (30–130 ms)', or '76 ms' where the interval is not known or narrower than a tenth."""
+    if low_ns is None or high_ns is None or not low_ns <= ns <= high_ns:
+        return about(ns)
+    return about(ns) if high_ns - low_ns <= 0.1 * ns else f"{about(ns)} ({span(low_ns, high_ns)})"
 
 
 def of_step(step_ns: float, whole_trace: bool = False) -> str:
@@ -160,6 +183,7 @@ def _environment() -> BoundedTemplates:
         ms=duration,
         about=about,
         span=span,
+        estimate=estimate,
         of_step=of_step,
         lower_first=lower_first,
         size=size,

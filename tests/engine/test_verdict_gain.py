@@ -1,4 +1,4 @@
-"""What a headline promises: no single number where it would be the most that can be had."""
+"""What a headline promises: where one number would promise too much, its interval too."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from advisor.engine import diagnose
-from advisor.findings import Finding, FindingsReport, Severity
+from advisor.findings import FindingsReport
 from advisor.report import render
-from advisor.vocabulary.words import group_text
+from advisor.vocabulary.words import estimate, group_text, is_wide, span
 from tests.engine.helpers import store_of
 
 STEPS = {"rank": [0, 1, 2, 3], "step": [*range(8)], "window_ns": 100_000_000}
@@ -23,44 +23,50 @@ def report_of(**settings: Any) -> FindingsReport:
         return diagnose(store, command="advisor diagnose x")
 
 
-def finding(gain: int | None, low: int | None, high: int | None) -> Finding:
-    return Finding(
-        id="x",
-        run="r",
-        rule="x",
-        severity=Severity.INFO,
-        title="x",
-        message="x",
-        savings_ns=gain,
-        savings_low_ns=low,
-        savings_high_ns=high,
-    )
-
-
-def test_an_estimate_at_its_upper_end_is_said_with_both_ends() -> None:
+def test_a_wide_gain_is_said_with_its_interval() -> None:
     report = report_of(ranks=4, steps=8, tables={"step_breakdown": [IDLE], "host_gap": [WAITED]})
-    assert report.findings[0].rule == "blocking-sync"
-    assert report.verdict.values["at_top"]
-    assert "15–30 ms of every 100 ms step" in report.verdict.title
+    found = report.findings[0]
+    assert found.rule == "blocking-sync"
+    assert found.savings_low_ns < found.savings_ns < found.savings_high_ns  # type: ignore[operator]
+    assert report.verdict.values["is_wide"]
+    assert "30 ms of every 100 ms step (30 %; 15–36 ms)" in report.verdict.title
     page = render(report, None, "html").replace("\N{NO-BREAK SPACE}", " ")
-    assert "15–30 ms of every 100 ms step" in page
+    assert "15–36 ms" in page
 
 
 @pytest.mark.parametrize(
-    ("gain", "low", "high", "ends"),
+    ("low", "high", "wide"),
+    [(15, 31, True), (15, 30, False), (0, 27, False), (20, 20, False), (None, 30, False)],
+)
+def test_over_twice_its_low_end_is_wide(low: int | None, high: int | None, wide: bool) -> None:
+    assert is_wide(low, high) is wide
+
+
+@pytest.mark.parametrize(
+    ("middle", "low", "high", "text"),
     [
-        (30, 15, 30, (15, 30)),
-        (27, 0, 27, (0, 27)),
-        (20, 10, 40, None),
-        (20, 20, 20, None),
-        (20, None, None, None),
-        (None, 1, 2, None),
+        (76.3, 32.9, 129.2, "76 ms (32–130 ms)"),
+        (582, 331, 664, "582 ms (330–670 ms)"),
+        (168.9, 168.4, 171.2, "169 ms"),
+        (169, 150, 169, "169 ms (150–170 ms)"),
+        (5, None, None, "5 ms"),
     ],
 )
-def test_only_an_estimate_near_the_top_of_its_interval_is_a_range(
-    gain: int | None, low: int | None, high: int | None, ends: tuple[int, int] | None
+def test_what_lies_inside_an_interval_does_so_as_written(
+    middle: float, low: float | None, high: float | None, text: str
 ) -> None:
-    assert finding(gain, low, high).gain_range_ns() == ends
+    ends = (None if end is None else end * 1e6 for end in (low, high))
+    assert estimate(middle * 1e6, *ends) == text
+
+
+@pytest.mark.parametrize("scale", [1, 17, 317, 1_003, 99_999, 10_000_001])
+def test_an_interval_is_never_narrower_as_written(scale: int) -> None:
+    for low, high in ((1.0, 1.01), (9.95, 9.99), (4.6, 22.0)):
+        ends = span(low * scale, high * scale).rsplit(" ", 1)
+        factor = {"µs": 1e3, "ms": 1e6, "s": 1e9}[ends[1]]
+        first, last = (float(end.replace(",", "")) * factor for end in ends[0].split("–"))
+        assert first <= low * scale * (1 + 1e-9)
+        assert last >= high * scale * (1 - 1e-9)
 
 
 def test_a_group_is_named_with_the_ranks_that_were_read() -> None:

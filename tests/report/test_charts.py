@@ -122,13 +122,24 @@ def test_equal_cells_of_the_heat_map_are_drawn_once_and_culprits_are_named() -> 
     assert all(low + 12 <= high for low, high in itertools.pairwise(ys)), "names over one another"
 
 
-def test_what_could_go_ends_with_its_kind_or_with_the_step() -> None:
-    parts_ns = {"compute": 50.0, "wait": 30.0, "idle": 20.0}
-    for gain, ends_at in ((20.0, 80), (40.0, 100)):
-        scene = draw(StepBar(parts_ns, "wait", (10.0, gain, gain + 5), "mark"))
-        (mark,) = (m for m in scene.marks if isinstance(m, Rect) and m.kind == "could-go")
-        assert mark.x + mark.width == pytest.approx(ends_at)
-        assert mark.width == pytest.approx(gain)
+@pytest.mark.parametrize(
+    ("kinds", "gain", "start", "end"),
+    [
+        (["wait"], 0.2, 60, 80),
+        (["wait"], 0.4, 50, 80),
+        (["wait", "transfer"], 0.35, 50, 85),
+        (["transfer"], 0.05, 85, 90),
+        (["idle"], 0.3, 90, 100),
+        (["compute", "idle"], 0.3, 20, 50),
+    ],
+)
+def test_the_outline_covers_nothing_but_the_kinds_that_would_go(
+    kinds: list[str], gain: float, start: float, end: float
+) -> None:
+    shares = {"compute": 0.5, "wait": 0.3, "transfer": 0.1, "idle": 0.04, "idle-host": 0.06}
+    scene = draw(StepBar(shares, kinds, (gain / 2, gain, gain + 0.05), "mark"))
+    (mark,) = (m for m in scene.marks if isinstance(m, Rect) and m.kind == "could-go")
+    assert (mark.x, mark.x + mark.width) == pytest.approx((start, end))
 
 
 def test_a_gain_that_may_be_nothing_is_not_filled() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,9 +30,8 @@ def test_a_sweep_that_its_time_ended_names_what_it_did_not_reach(tmp_path: Path)
     assert result.not_tried == [
         "1 of the 2 other combinations of the grid: the time of the budget ended"
     ]
-    assert result.verdict.startswith(
-        "leave it: no measurable gain in the 1 of 2 other combinations tried (resolution"
-    )
+    assert result.outcome == "no-gain"
+    assert "1 of 2 other combinations" in result.verdict
 
 
 def test_a_sweep_that_tried_nothing_does_not_say_that_it_tried_everything(tmp_path: Path) -> None:
@@ -43,10 +43,8 @@ def test_a_sweep_that_tried_nothing_does_not_say_that_it_tried_everything(tmp_pa
         "2 of the 2 other combinations of the grid: what was left of the time (4 of 5 s) does not "
         "hold one with what would confirm it"
     ]
-    assert result.verdict == (
-        "nothing was tried: trials take 1 s here, and a comparison with its confirmation takes 13 "
-        "of them; pass a --budget of 13s or more"
-    )
+    assert result.outcome == "too-short"
+    assert "13s" in result.verdict
     assert play(make(tmp_path, seconds=13), NO_GAIN).count("search") == 1
 
 
@@ -89,11 +87,8 @@ def test_what_wins_too_late_to_be_confirmed_is_said_and_a_larger_budget_confirms
     assert sweep.spent_s <= 14
     result = recommend(sweep, [])
     assert not result.recommended
-    assert result.verdict == (
-        "leave it for now: bucket_cap_mb=5.0 was 20 % faster in the search, and the time left "
-        "does not hold the fresh pairs that would confirm it; --resume with a --budget of 15s or "
-        "more confirms it or not"
-    )
+    assert result.outcome == "too-late"
+    assert re.search(r"bucket_cap_mb=5\.0 was 20 % .* --budget of 15s", result.why)
     assert result.confidence == "rule-of-thumb"
     # WHEN the sweep goes on with that budget THEN it is confirmed at once
     sweep.seconds = 15.0
@@ -172,7 +167,8 @@ def test_the_whole_grid_tried_leaves_nothing_out(tmp_path: Path) -> None:
     play(sweep, NO_GAIN)
     result = recommend(sweep, [])
     assert result.not_tried == []
-    assert result.verdict.startswith("leave it: no measurable gain (resolution")
+    assert result.outcome == "no-gain"
+    assert "combinations" not in result.verdict
 
 
 def test_terminal_and_page_count_the_same_combinations(

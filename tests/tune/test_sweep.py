@@ -96,7 +96,7 @@ def test_nothing_helps_means_leave_it(tmp_path: Path) -> None:
     assert sweep.winner() is None
     result = recommend(sweep, [])
     assert not result.recommended
-    assert result.verdict.startswith("leave it: no measurable gain (resolution")
+    assert result.outcome == "no-gain"
     assert _cause(sweep, result) == KEPT
     assert [p.name for p in write_files(sweep, result, tmp_path)] == ["recommendation.json"]
 
@@ -106,8 +106,7 @@ def test_a_machine_too_busy_to_see_a_gain_says_so(tmp_path: Path) -> None:
     play(sweep, {1.0: 100.05, 5.0: 99.9, 25.0: 100}, noise=0.4)
     result = recommend(sweep, [])
     assert not result.recommended
-    assert result.verdict.startswith("leave it for now: steps vary so much here that only gains")
-    assert "repeat where nothing else runs" in result.verdict
+    assert result.outcome == "noisy"
     assert result.confidence != "measured"
     assert _cause(sweep, result) == INCONCLUSIVE
 
@@ -141,7 +140,9 @@ def test_a_workload_that_does_not_run_ends_at_once(tmp_path: Path) -> None:
             )
         )
     assert len(sweep.results) == 2
-    assert "does not run: rank 1 failed: boom" in recommend(sweep, []).verdict
+    result = recommend(sweep, [])
+    assert result.outcome == "does-not-run"
+    assert result.why == "rank 1 failed: boom"
 
 
 def test_alternatives_that_all_failed_are_not_called_no_gain(tmp_path: Path) -> None:
@@ -156,10 +157,9 @@ def test_alternatives_that_all_failed_are_not_called_no_gain(tmp_path: Path) -> 
         assert len(sweep.results) < 100
     result = recommend(sweep, [])
     # THEN the verdict claims no measurement, and says where the reason is
-    assert result.verdict == (
-        "none of the 2 alternatives tried ran to the end (2 out of memory), so nothing is known "
-        f"about them: see {tmp_path}/trials/0003/logs and those after it"
-    )
+    assert result.outcome == "none-ran"
+    assert "2 out of memory" in result.verdict
+    assert f"{tmp_path}/trials/0003/logs and those after it" in result.why
     assert result.confidence != "measured"
     assert _cause(sweep, result) == INCONCLUSIVE
 
@@ -195,9 +195,7 @@ def test_only_clear_losers_of_the_search_are_stopped_and_they_still_count(tmp_pa
 def test_a_budget_too_small_for_any_trial_is_not_called_no_gain(tmp_path: Path) -> None:
     sweep = make(tmp_path, seconds=5)
     assert set(play(sweep, {1.0: 90, 5.0: 80, 25.0: 100})) == {"baseline"}
-    verdict = recommend(sweep, []).verdict
-    assert verdict.startswith("nothing was tried: trials take 1 s here")
-    assert "no measurable gain" not in verdict
+    assert recommend(sweep, []).outcome == "too-short"
     assert _cause(sweep, recommend(sweep, [])) == INCONCLUSIVE
 
 

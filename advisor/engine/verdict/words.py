@@ -15,13 +15,14 @@ from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.facts import Situation
 from advisor.engine.verdict.table import LOST, SMALL, Decision
 from advisor.findings import Finding, Severity, Verdict, VerdictKind
-from advisor.vocabulary.messages import STEPS, VERDICTS, WHYS, say
-from advisor.vocabulary.words import fitted
+from advisor.vocabulary.messages import MOST_TITLE, STEPS, VERDICTS, WHYS, say
+from advisor.vocabulary.words import fitted, is_wide
 
-MOST_TITLE = 140
 MOST_STEPS = 3
 _ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
 _HIDDEN_HOSTS = 4
+# Reasons whose titles say how much of the step is lost.
+_SAYS_SHARES = {"ranks-missing", "ranks-cut", "ranks-alone", "groups-missing", "one-step"}
 
 
 def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
@@ -30,9 +31,9 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
     of_finding = decision.kind in _ABOUT_FINDINGS
     code = _code(decision)
     title = say(VERDICTS, code, values)
-    if len(title) > MOST_TITLE and values.get("of_link"):
-        # What measures it stands under NEXT too.
-        title = say(VERDICTS, code, values | {"probed": True})
+    if len(title) > MOST_TITLE:
+        # What measures a link stands under NEXT too, and the interval in the list.
+        title = say(VERDICTS, code, values | {"probed": True, "is_wide": False})
     title = fitted(title, MOST_TITLE)
     found = decision.finding
     if found is not None and decision.reason != "probe-denies":
@@ -90,6 +91,13 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
         "world_size": facts.world_size,
         **(asdict(it.shares) if it.shares is not None else {}),
     }
+    if it.shares is not None:
+        more = it.shares.idle > it.shares.exposed and it.shares.idle >= LOST
+        values |= {
+            "idles_more": more,
+            "says_exposed": decision.reason in _SAYS_SHARES | {"healthy", "idle", "exposed"},
+            "says_idle": decision.reason == "idle" or (more and decision.reason in _SAYS_SHARES),
+        }
     if (found := decision.finding) is not None:
         if (found.savings_ns or 0) > it.step_ns > 0 and found.savings_share:
             # More than the typical step: it is of the mean one, which it says.
@@ -102,7 +110,7 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
             "gain_ns": found.savings_ns,
             "gain_high_ns": found.savings_high_ns,
             "share": found.savings_share or (0.0 if it.step_ns else None),
-            "at_top": found.gain_range_ns() is not None,
+            "is_wide": is_wide(found.savings_low_ns, found.savings_high_ns),
             "of_link": bool(found.links) or found.rule == "slow-ring-link",
             "probed": bool(found.evidence.facts.get("probe")),
             "probe_names": found.evidence.facts.get("probe_names"),
@@ -154,7 +162,7 @@ def _why(decision: Decision, values: dict[str, Any]) -> list[str]:
     if decision.reason in WHYS:
         said.append(say(WHYS, decision.reason, values))
     elif said:
-        said.append(say(WHYS, "option" if values.get("option") else "noise", values))
+        said.append(say(WHYS, "noise", values))
     return [text for text in said if text]
 
 

@@ -52,9 +52,9 @@ def heat_map(spec: HeatMap) -> Scene:
 def _named(spec: HeatMap, pitch: int) -> set[int]:
     """Rows with room for their names: the strong ones first, then evenly."""
     room = -(-_LABEL // pitch)
-    named = set(spec.strong)
+    named: set[int] = set()
     every = max(room, -(-len(spec.rows) // 16))
-    for index in range(0, len(spec.rows), every):
+    for index in [*sorted(spec.strong), *range(0, len(spec.rows), every)]:
         if all(abs(index - other) >= room for other in named):
             named.add(index)
     return named

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from advisor.report import numbers
 from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis
 from advisor.report.charts.scale import Scale
@@ -24,47 +26,58 @@ def stacked_bars(spec: StackedBars) -> Scene:
         y = index * _PITCH + 2
         emphasis = "label strong" if bar.emphasis else "label"
         scene.row_labels.append(RowLabel(y + _BAR - 5, bar.label, emphasis))
-        _stack(scene, scale, bar.parts_ns, y, _BAR, f"{bar.label}: ")
+        written = {kind: numbers.milliseconds(ns) for kind, ns in bar.parts_ns.items()}
+        _stack(scene, scale, bar.parts_ns, written, y, _BAR, f"{bar.label}: ", " ms")
     return scene
 
 
 def _stack(
-    scene: Scene, scale: Scale, parts_ns: object, y: float, height: float, of: str
-) -> dict[str, float]:
-    """Draw one bar; where each kind ends, in ns."""
-    assert hasattr(parts_ns, "get")
-    ends: dict[str, float] = {}
+    scene: Scene,
+    scale: Scale,
+    parts: Mapping[str, float],
+    written: Mapping[str, str],
+    y: float,
+    height: float,
+    of: str,
+    unit: str,
+) -> dict[str, tuple[float, float]]:
+    """Draw one bar; where each kind begins and ends."""
+    ends: dict[str, tuple[float, float]] = {}
     position = 0.0
     for kind in KINDS:
-        part = parts_ns.get(kind, 0.0)
+        part = parts.get(kind, 0.0)
         if part <= 0:
             continue
-        x, width = scale(position), scale(part)
-        title = f"{of}{KINDS[kind]} {numbers.duration(part)}"
-        scene.marks.append(Rect(x, y, width, height, kind, title))
-        text = numbers.milliseconds(part)
+        x, width, text = scale(position), scale(part), written[kind]
+        scene.marks.append(Rect(x, y, width, height, kind, f"{of}{KINDS[kind]} {text}{unit}"))
         if width > 6:
             fits = "in" if width > 15 else "in wide-only"
             middle = y + height / 2 + 4
             scene.marks.append(Text(x + width / 2, middle, text, f"{fits} on-{kind}", "middle"))
+        ends[kind] = position, position + part
         position += part
-        ends[kind] = position
     return ends
 
 
 def step_bar(spec: StepBar) -> Scene:
-    """One bar as wide as the page; under it what could go, with the interval as a whisker."""
-    total = sum(spec.parts_ns.values()) or 1.0
+    """One bar as wide as the page; under it what could go, with the interval as a whisker.
+
+    The outline covers nothing but the kinds of time that would go.
+    """
+    total = sum(spec.shares.values()) or 1.0
     scale = Scale(0, total)
-    scene = Scene(height=_STEP + (_MARK if spec.gain_ns else 0) + 2, margin=0)
-    ends = _stack(scene, scale, spec.parts_ns, 1, _STEP, "")
-    if spec.gain_ns is None:
+    scene = Scene(height=_STEP + (_MARK if spec.gain else 0) + 2, margin=0)
+    written = {kind: numbers.share(share) for kind, share in spec.shares.items()}
+    found = _stack(scene, scale, spec.shares, written, 1, _STEP, "", " of the step")
+    if spec.gain is None:
         return scene
-    low, middle, high = (min(ns, total) for ns in spec.gain_ns)
-    end = _end(spec, ends, middle, total)
-    left, right = scale(end - middle), scale(end)
-    scene.marks.append(Rect(left, 1, max(right - left, 0.3), _STEP, "could-go", spec.mark))
-    y = _STEP + 8
+    low, middle, high = (min(share, total) for share in spec.gain)
+    start, end = _could_go(spec.kinds, found, middle) or (total - middle, total)
+    right = scale(end)
+    if spec.kinds:
+        left = scale(start)
+        scene.marks.append(Rect(left, 1, max(right - left, 0.3), _STEP, "could-go", spec.mark))
+    y, left = _STEP + 8, scale(max(end - middle, 0))
     first, last = scale(max(end - high, 0)), scale(max(end - low, 0))
     scene.marks.append(Rect(left, y - 3, max(right - left, 0.3), 6, "could-go-bar"))
     for x1, x2, half in ((first, last, 0), (first, first, 4), (last, last, 4)):
@@ -74,11 +87,27 @@ def step_bar(spec: StepBar) -> Scene:
     return scene
 
 
-def _end(spec: StepBar, ends: dict[str, float], gain_ns: float, total_ns: float) -> float:
-    """Where the mark ends: with its kind of time if that holds it, else with the bar."""
-    own = [kind for kind in ends if kind == spec.kind or kind.startswith(f"{spec.kind}-")]
-    holds = sum(spec.parts_ns[kind] for kind in own) >= gain_ns
-    return ends[own[-1]] if spec.kind and own and holds else total_ns
+def _could_go(
+    kinds: Sequence[str], found: Mapping[str, tuple[float, float]], gain: float
+) -> tuple[float, float] | None:
+    """From where to where the gain lies: in the first of these kinds, then in those beside it."""
+    own = [ends for kind, ends in found.items() if _is_of(kind, kinds)]
+    most = next((ends for kind, ends in found.items() if _is_of(kind, kinds[:1])), None)
+    if most is None:
+        return None
+    start, end = most
+    for first, last in own:
+        end = last if first == end else end
+    for first, last in reversed(own):
+        start = first if last == start else start
+    stop = most[1] if gain <= most[1] - most[0] else min(end, most[0] + gain)
+    return max(start, stop - gain), stop
+
+
+def _is_of(kind: str, kinds: Sequence[str]) -> bool:
+    """'idle' has parts by cause; what was not parted into waiting and transfer is both."""
+    of = {kind, kind.partition("-")[0], *(("wait", "transfer") if kind == "comm" else ())}
+    return not of.isdisjoint(kinds)
 
 
 def gain_bar(spec: GainBar) -> Scene:

@@ -28,7 +28,7 @@ class FindingView:
     """One finding with everything a template needs, already in words.
 
     ``is_main``: the verdict is about it, and its evidence is not folded. ``then`` are the fixes
-    after the first, ``run`` is '' where there is one only.
+    after the first.
     """
 
     number: int
@@ -47,7 +47,7 @@ class FindingView:
     see: Sequence[tuple[str, str]]
     open_command: str
     verify: str
-    run: str
+    cause: str
 
 
 def views(report: FindingsReport, store: Store | None) -> list[FindingView]:
@@ -112,7 +112,7 @@ def _view(
         gain=_gain(finding, name, most_ns),
         amount=summary.per_step(finding),
         share=summary.share(finding) if finding.savings_ns else "",
-        sure=numbers.share(finding.probability) if finding.probability is not None else "",
+        sure=summary.sure(finding),
         location=summary.place(finding),
         first_fix=finding.fix[0] if finding.fix else finding.verify,
         then=finding.fix[1:],
@@ -121,7 +121,7 @@ def _view(
         open_command=f"advisor open {shlex.quote(finding.id)} {summary.given(report, finding.run)}",
         verify=summary.to_paste(finding.verify, report) if finding.fix else "",
         see=[(link, _kind(link, rules)) for link in finding.see],
-        run=summary.run_of(finding, report),
+        cause=summary.cause(finding, report),
     )
 
 

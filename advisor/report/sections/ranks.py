@@ -26,9 +26,12 @@ _REASONS = {
 }
 
 
-def is_about_ranks(finding: Finding | None) -> bool:
-    """Whether who waits for whom is what a finding is about."""
-    return finding is not None and "wait" in finding.claims
+def is_about_ranks(finding: Finding | None, ranks_read: int, *, in_turn: bool) -> bool:
+    """Whether who waits for whom is the matter: others for some ranks, or all for all in turn."""
+    if finding is None or not finding.ranks:
+        return False
+    most = max(finding.claims, key=lambda kind: finding.claims[kind], default="")
+    return most == "wait" and (in_turn or len(finding.ranks) < ranks_read)
 
 
 def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> Figure | None:

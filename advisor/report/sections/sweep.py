@@ -22,14 +22,7 @@ WON, KEPT, MODELLED, INCONCLUSIVE = (
     "sweep-inconclusive",
 )
 WON_EMULATED = "sweep-won-emulated"
-STATES = {
-    WON: "Proven in this workload",
-    WON_EMULATED: "Proven with emulated compute",
-    KEPT: "No measurable gain",
-    MODELLED: "Modelled, not measured",
-    INCONCLUSIVE: "Inconclusive",
-}
-"""What stands over a sweep's verdict."""
+CAUSES = (WON, WON_EMULATED, KEPT, MODELLED, INCONCLUSIVE)
 
 
 def build(

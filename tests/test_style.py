@@ -23,7 +23,7 @@ HEDGES = re.compile(r"\b(hardly|perhaps|untold|as far as|by chance|not sure)\b",
 BANNED = re.compile(rf"{HEDGES.pattern}|\b(cannot be told|told)\b", re.IGNORECASE)
 TAG = re.compile(r"\{%.*?%\}", re.DOTALL)
 VALUE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
-SENTENCE = re.compile(r"(?<=[.:;]) ")
+SENTENCE = re.compile(r"(?<=[.:;]) |\n")
 
 
 def catalogue() -> Iterator[tuple[str, str]]:
@@ -72,6 +72,18 @@ def test_sentences_are_short_and_plain(code: str, text: str) -> None:
     for sentence in SENTENCE.split(plain):
         assert len(sentence.split()) <= MOST_WORDS, sentence
     assert not BANNED.search(plain), BANNED.search(plain)
+
+
+def test_whatever_is_to_be_filled_in_is_explained_beside_it() -> None:
+    found = []
+    for rule in load_catalogue()[0]:
+        for text in [*templates(rule.fix), *templates(rule.verify)]:
+            code = "\n".join(text.splitlines()[1:]).replace("OLD NEW", "NEW")
+            for line in messages.hinted(re.sub(r'"[^"]*"', "", VALUE.sub("x", code))).splitlines():
+                said, _, hints = line.partition("  # ")
+                capitals = re.findall(r"(?<= )[A-Z]{2,}(?![\w=,])|(?<=[ =])N\b", said)
+                found += [f"{rule.id}: {line}" for name in capitals if f"{name} = " not in hints]
+    assert not found
 
 
 def test_errors_and_help_do_not_hedge() -> None:

@@ -58,6 +58,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     ],
     "inconclusive": [
         {"facts": FEW, "shares": shares(exposed=0.62, wait_known=False)},
+        {"facts": FEW, "shares": shares(exposed=0.37, idle=0.56, wait_known=False)},
         {"facts": FEW, "alone_ranks": [0]},
         {"cut_ranks": [3]},
         {"groups_known": False},

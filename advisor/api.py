@@ -152,7 +152,7 @@ class Run:
             return f"<tr>{inside}</tr>"
 
         verdict, findings = self.report.verdict, self.report.findings
-        todo = [summary.to_paste(step, self.report) for step in verdict.next_steps]
+        todo = [summary.to_paste(step, self.report, verdict.run) for step in verdict.next_steps]
         steps = "".join(f"<li>{step_code(step)}</li>" for step in todo)
         rows = [
             cells("td", [number, f.severity.value, summary.sure(f), summary.per_step(f),

@@ -18,7 +18,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     """The five lines; those that have nothing to say are left out."""
     del store, options
     verdict, finding = report.verdict, summary.of_verdict(report)
-    steps = [summary.to_paste(step, report) for step in verdict.next_steps]
+    steps = [summary.to_paste(step, report, verdict.run) for step in verdict.next_steps]
     has_gain = finding is not None and bool(finding.savings_ns)
     lines = {
         "Verdict": verdict.headline(),

@@ -61,7 +61,7 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
         why=verdict.why,
         next_steps=()
         if has_row or verdict.reason in _ROWS_SAY
-        else [summary.to_paste(step, report) for step in verdict.next_steps[:3]],
+        else [summary.to_paste(step, report, verdict.run) for step in verdict.next_steps[:3]],
         step=_step(report, store, run, about) if store and run and not is_sweep(report) else None,
         ranks=ranks.heat_map(store, run, matter.ranks) if store and matter else None,
         runs=[item for item in report.runs if item.verdict] if len(report.runs) > 1 else (),
@@ -104,6 +104,8 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
         number = 1 + report.findings.index(about)
         mark = f"finding {number}: {summary.per_step(about)} could go"
     shares = {kind: ns / average.window_ns for kind, ns in average.ns.items()}
+    waits = _waits_beside(about, kinds, shares, step_ns)
+    beside = {"transfer": say(SUMMARY, "beside", {})} if waits else {}
     others = len(rows) if blamed and not blamed & {row.of for row in rows} else 0
     values = {
         "step_ns": step_ns,
@@ -118,10 +120,9 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
         description="One stacked bar: shares of the mean step.",
         drawing=StepBar(shares, kinds, gain, mark),
         legend=[
-            (kind, f"{words} {numbers.share(shares[kind])}")
+            (kind, f"{beside.get(kind, words)} {numbers.share(shares[kind])}")
             for kind, words in legend_for([kind for kind in shares if shares[kind] >= _LEAST])
         ],
-        note=say(SUMMARY, "beside", {}) if _waits_beside(about, kinds, shares, step_ns) else "",
     )
 
 

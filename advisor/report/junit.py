@@ -78,5 +78,5 @@ def _text(finding: Finding, report: FindingsReport) -> str:
         lines.append(f"sure: {sure}")
     lines += [f"fix: {step}" for step in finding.fix]
     if finding.verify:
-        lines.append(f"verify: {summary.to_paste(finding.verify, report)}")
+        lines.append(f"verify: {summary.to_paste(finding.verify, report, finding.run)}")
     return printable("\n".join(lines))

@@ -24,7 +24,8 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     for text in summary.caveats(report):
         lines += [_escape(f"Note: {text}"), ""]
     if report.verdict.next_steps:
-        steps = [summary.to_paste(step, report) for step in report.verdict.next_steps]
+        run = report.verdict.run
+        steps = [summary.to_paste(step, report, run) for step in report.verdict.next_steps]
         for index, step in enumerate(steps, 1):
             lines += _typed(f"{index}. ", step)
         lines.append("")
@@ -62,7 +63,10 @@ def _details(number: int, finding: Finding, report: FindingsReport) -> Iterator[
             yield from _typed(f"{index}. ", step)
         yield ""
     if finding.verify:
-        yield from (*_typed("**Verify** ", summary.to_paste(finding.verify, report)), "")
+        yield from (
+            *_typed("**Verify** ", summary.to_paste(finding.verify, report, finding.run)),
+            "",
+        )
     if finding.wrong_if:
         yield from (f"**Wrong if** {_escape('; '.join(finding.wrong_if))}", "")
     yield from ("</details>", "")

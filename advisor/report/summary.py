@@ -237,14 +237,15 @@ def _within(path: str, place: str) -> bool:
     return PurePath(path).is_relative_to(place)
 
 
-def to_paste(text: str, report: FindingsReport) -> str:
-    """``text`` with what was read in the place of OLD, where one run was.
+def to_paste(text: str, report: FindingsReport, run: str = "") -> str:
+    """``text`` with what was read of ``run`` in the place of OLD; '' is the run where one was.
 
     Of logs and benchmarks beside recordings nothing can be compared: they are left out.
     """
-    if len(report.runs) != 1:
+    runs = [item for item in report.runs if item.run == run] if run else report.runs
+    if len(runs) != 1:
         return text
-    known = _arguments(report, report.runs[0].recordings or report.runs[0].inputs)
+    known = _arguments(report, runs[0].recordings or runs[0].inputs)
     return text if known == "PATH" else text.replace(" OLD NEW", f" {known} NEW")
 
 

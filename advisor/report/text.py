@@ -49,7 +49,7 @@ def _head(report: FindingsReport, options: Options) -> Iterator[str]:
         yield from _labelled("WHY", verdict.why, options, ansi="1")
     many = len(verdict.next_steps) > 1
     for index, step in enumerate(verdict.next_steps):
-        head, *code = summary.to_paste(step, report).splitlines()
+        head, *code = summary.to_paste(step, report, verdict.run).splitlines()
         lead = f"{index + 1}. " if many else ""
         label = "NEXT" if index == 0 else ""
         yield from _labelled(label, head, options, ansi="1", lead=lead)
@@ -187,7 +187,7 @@ def _details(
     for index, fix in enumerate(finding.fix):
         yield from _typed("fix" if index == 0 else "", fix, options)
     if finding.verify:
-        yield from _typed("verify", summary.to_paste(finding.verify, report), options)
+        yield from _typed("verify", summary.to_paste(finding.verify, report, finding.run), options)
     for index, doubt in enumerate(finding.wrong_if):
         yield from _indented("wrong if" if index == 0 else "", doubt, options)
     if finding.merged:

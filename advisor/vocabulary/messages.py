@@ -229,7 +229,7 @@ STEPS = {
 
 
 SUMMARY = {
-    "beside": "Waiting while another call moves data counts as transfer here.",
+    "beside": "transfer, or waiting beside it",
     "step": "{% if steps %}Where a {{ step_ns | about }} step{% if others %} of the other "
     "{{ 'rank' if others == 1 else '%d ranks' | format(others) }}{% elif not all_ranks %} of "
     "{{ ranks | some_ranks }}{% endif %} goes (mean of {{ steps }} step{{ 's' if steps != 1 }}"
@@ -294,8 +294,10 @@ STATES = {
 COMPARED = {
     "differs": "{{ run }} is {{ share | pct }} {{ 'slower' if slower else 'faster' }} than "
     "{{ base }}{% if because %}, because {{ because }}{% endif %}.",
-    "same": "{{ run }} and {{ base }} do not differ beyond noise: {{ other_ns | about }} and "
-    "{{ step_ns | about }} per step.",
+    "same": "{% if share >= 0.05 %}{{ run }} takes {{ other_ns | about }} per step, {{ base }} "
+    "{{ step_ns | about }}: within the noise of {{ steps }} steps. More would tell."
+    "{% else %}{{ run }} and {{ base }} do not differ beyond noise: {{ other_ns | about }} and "
+    "{{ step_ns | about }} per step.{% endif %}",
     "unknown": "{{ run }} against {{ base }}: too few steps to compare "
     "({{ steps }}; {{ needed }} needed).",
     "fastest": "{{ run }} is fastest: {{ step_ns | about }} per step, {{ ratio | num }} times as "

@@ -38,7 +38,7 @@ def test_unknown_option_is_refused() -> None:
 def test_text_fits_80_columns_and_has_verdict_why_next_first() -> None:
     lines = render(make_report(), None, "text", wrote="report.html", verbose=True).splitlines()
     assert lines[0].startswith("VERDICT  rank 2 is slow")
-    assert " sure of the cause" in lines[1]
+    assert lines[1].startswith("         Critical · ")
     assert lines[2].startswith("WHY      ")
     assert lines[3].startswith("NEXT     ")
     assert max(len(line) for line in lines) <= 80
@@ -48,7 +48,7 @@ def test_text_has_one_line_per_finding_worst_first() -> None:
     lines = render(make_report(), None, "text").splitlines()
     numbered = [line for line in lines if re.match(r"^ ?\d+  (critical|warning|info)", line)]
     assert [line.split()[1] for line in numbered] == ["critical", "warning"]
-    assert "20 ms (19–21 ms)" in numbered[0]
+    assert "20 ms" in numbered[0]
     rules = [line.split()[0] for line in lines if " · " in line and " findings" not in line][-2:]
     assert rules == [finding.rule for finding in make_report().findings]
 
@@ -147,7 +147,7 @@ def test_markdown_escapes_names_and_draws_the_table() -> None:
     text = render(make_report(name=HOSTILE), None, "markdown")
     assert "<script>" not in text
     row = next(line for line in text.splitlines() if line.startswith("| 1 |"))
-    assert len(re.findall(r"(?<!\\)\|", row)) == 6
+    assert len(re.findall(r"(?<!\\)\|", row)) == 8
 
 
 def test_a_place_is_folded_and_not_cut() -> None:
@@ -173,7 +173,7 @@ def test_findings_of_several_runs_say_whose_they_are(format: str) -> None:
         rows = re.findall(r'class="cause"><strong>([^:]+): ', shown)
         assert tuple(rows) == names
     elif format == "markdown":
-        assert "| # | run | severity |" in shown
+        assert "| # | severity | sure |" in shown
         assert all(f"| {name} | " in _unescaped(shown) for name in names)
         assert all(f". {name}: " in _unescaped(shown) for name in names)
     elif format == "github":

@@ -135,7 +135,7 @@ def test_timeline_draws_waiting_transfer_and_outlines_the_culprit(page: str) -> 
 def test_healthy_run_says_that_there_is_nothing_to_do() -> None:
     with make_store(late_rank=-1) as store:
         page = render(make_healthy_report(), store, "html")
-    assert '<p class="state">Healthy</p>' in page
+    assert '<p class="state">No action needed</p>' in page
     assert 'class="finding' not in page
     assert 'class="could-go"' not in page
 

@@ -119,7 +119,7 @@ def _view(
         tables=_tables(finding, name),
         timeline=picture,
         open_command=f"advisor open {shlex.quote(finding.id)} {summary.given(report, finding.run)}",
-        verify=summary.to_paste(finding.verify, report) if finding.fix else "",
+        verify=summary.to_paste(finding.verify, report, finding.run) if finding.fix else "",
         see=[(link, _kind(link, rules)) for link in finding.see],
         cause=summary.cause(finding, report),
     )

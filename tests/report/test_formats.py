@@ -174,7 +174,7 @@ def test_findings_of_several_runs_say_whose_they_are(format: str) -> None:
         assert tuple(rows) == names
     elif format == "markdown":
         assert "| # | severity | sure |" in shown
-        assert all(f"| {name} | " in _unescaped(shown) for name in names)
+        assert all(f"| {name}: " in _unescaped(shown) for name in names)
         assert all(f". {name}: " in _unescaped(shown) for name in names)
     elif format == "github":
         assert all(f"title={name}%3A {finding.rule}" in shown for name in names)

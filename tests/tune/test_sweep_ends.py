@@ -118,7 +118,7 @@ def test_the_patched_workload_keeps_the_users_comments_and_order(tmp_path: Path)
     play(sweep, STEPS_MS)
     write_files(sweep, recommend(sweep, []), tmp_path)
     note, text = (tmp_path / "workload.yaml").read_text().split("\n", 1)
-    assert note.startswith("# advisor tune: set bucket_cap_mb=5")
+    assert note.startswith("# advisor tune: Set bucket_cap_mb=5")
     expected = SOURCE.replace("bucket_cap_mb: 0.5 ", "bucket_cap_mb: 5.0 ")
     assert text == expected
     assert load_workload(tmp_path / "workload.yaml").bucket_cap_mb == 5.0

@@ -277,8 +277,8 @@ WHATIF = {
 STATES = {
     "sure": "{% if probability %}{{ probability | pct }} sure of the cause"
     "{% else %}Recorded{% endif %}",
-    "probable": "Probable: {{ probability | pct }} sure of the cause",
-    "unknown-cost": "{{ probability | pct }} sure of the cause; the cost is uncertain",
+    "probable": "{{ probability | pct }} sure of the cause",
+    "unknown-cost": "{{ probability | pct }} sure of the cause",
     "healthy": "No action needed",
     "lossy": "Time is lost{% if probability %}: {{ probability | pct }} sure{% endif %}",
     "inconclusive": "Cannot tell",

@@ -128,7 +128,6 @@ def _read(data: bytes, dropped: Counter[str] | None = None) -> Iterator[dict[str
     repairer = Repairer(
         iter((cutter.last,)),
         DEFAULT_LIMITS,
-        separator=cutter.separator,
         in_object=cutter.in_object,
     )
     yield from repairer.events()

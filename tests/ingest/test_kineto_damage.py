@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from advisor.errors import AdvisorError
-from advisor.ingest.readers.kineto.nesting import is_deeper
+from advisor.ingest.readers.kineto.json_value import is_deeper
 from tests.support import traces
 from tests.support.marks import slow
 from tests.support.traces import (

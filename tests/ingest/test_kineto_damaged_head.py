@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor.errors import AdvisorError
-from advisor.ingest.readers.kineto.damaged_head import damaged_beginning
+from advisor.ingest.readers.kineto.beginning import damaged_beginning
 from tests.support.traces import LAYOUTS, bare, event, kineto, names, notes, one_line, read
 
 _COUNT = 40

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.ingest.readers import kineto
-from advisor.ingest.readers.kineto.event_array import is_list_of_events
+from advisor.ingest.readers.kineto.beginning import is_list_of_events
 from advisor.ingest.source import HEAD_BYTES, Source
 from tests.support.traces import dropped, event, names, read
 

@@ -73,7 +73,7 @@ def _all_events(data: bytes, size: int) -> list[dict[str, Any]]:
     starts.append(cutter.last_start)
 
     def read_on(pieces: list[bytes], start: int = 0) -> Repairer:
-        return Repairer(iter(pieces), DEFAULT_LIMITS, start=start, separator=cutter.separator)
+        return Repairer(iter(pieces), DEFAULT_LIMITS, start=start)
 
     ending, reread = Reread(), Reread()
     last = list(
@@ -167,7 +167,7 @@ def test_nothing_inside_an_event_becomes_one(
     damaged = text[:at] + put + text[at + removed :]
     cutter = Cutter(_pieces(damaged, 1 << 20), DEFAULT_LIMITS)
     assert list(cutter.chunks()) == []
-    repairer = Repairer(iter([cutter.last]), DEFAULT_LIMITS, separator=cutter.separator)
+    repairer = Repairer(iter([cutter.last]), DEFAULT_LIMITS)
     found = [event.get("name") for event in repairer.events()]
     own = [event["name"] for event in events]
     assert not [name for name in found if str(name).startswith("nested") and name not in own]

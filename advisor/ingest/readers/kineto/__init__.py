@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from advisor.ingest.readers.kineto.damaged_head import damaged_beginning
-from advisor.ingest.readers.kineto.event_array import is_list_further_on, is_list_of_events
+from advisor.ingest.readers.kineto.beginning import damaged_beginning, is_list_of_events
+from advisor.ingest.readers.kineto.json_value import KEYS
 from advisor.ingest.readers.kineto.load import load
-from advisor.ingest.readers.kineto.nesting import KEYS
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import HEAD_BYTES, RankHint, ReadContext, Source
 
@@ -39,20 +38,11 @@ def detect(source: Source) -> bool:
         if len(source.head) >= HEAD_BYTES and _events_further_on(source):
             return True
         return damaged_beginning(source.head) is not None
-    if is_list_of_events(head):
-        return True
-    if len(source.head) >= HEAD_BYTES and _list_further_on(source, head):
-        return True
-    return damaged_beginning(source.head) is not None
-
-
-def _list_further_on(source: Source, head: bytes) -> bool:
-    """Whether a bare array is one of events by what stands behind strings longer than the head."""
-    if not head.startswith(b"["):
-        return False
     with source.open() as stream:
         stream.read(len(source.head))
-        return is_list_further_on(head, stream)
+        if is_list_of_events(head, iter(lambda: stream.read(_PIECE), b"")):
+            return True
+    return damaged_beginning(source.head) is not None
 
 
 def _events_further_on(source: Source) -> bool:

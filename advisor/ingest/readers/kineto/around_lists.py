@@ -10,15 +10,16 @@ import re
 from collections import Counter
 
 from advisor.ingest.compression import Limits
-from advisor.ingest.readers.kineto.nesting import KEYS, Nesting, State
-from advisor.ingest.readers.kineto.window import PIECE, Window
+from advisor.ingest.readers.kineto.json_value import KEYS, State, Value, read_value
+from advisor.ingest.readers.kineto.window import Window
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 OUTSIDE = "event outside the list of events"
 _LIST = re.compile(rb'"traceEvents"\s*:\s*\[(?=\s*(?:\]|' + KEYS + rb"))")
 _DOCUMENT = re.compile(rb'\{\s*"|\[\s*' + KEYS)
 _BARE_LIST = re.compile(rb"\[\s*" + KEYS)
-_LIST_KEY, _PHASE_KEY = b'"traceEvents"', b'"ph"'
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
+_PHASE_KEY = b'"ph"'
 _LOOK_BACK = 4096
 
 
@@ -94,30 +95,37 @@ class AroundLists:
     def _field(self, at: int) -> tuple[int, bool] | None:
         """After a key and its value, or after the bracket of a list of events; None if damaged."""
         window = self._window
-        key_end = window.scalar_end(at)
-        if key_end is None:
+        key = self._value(at)
+        colon = window.skip_blank(key.end)
+        if key.state is not State.WHOLE or window.byte(colon) != b":":
             return None
-        colon = window.skip_blank(key_end)
-        if window.byte(colon) != b":":
-            return None
-        value = window.skip_blank(colon + 1)
-        key = window.text(at, key_end)
-        if window.byte(value) == b"[" and key == _LIST_KEY:
+        at = window.skip_blank(colon + 1)
+        if window.byte(at) == b"[" and key.value == "traceEvents":
             self._has_list = True
-            return value + 1, True
-        self._has_phase = self._has_phase or key == _PHASE_KEY
-        end = self._value_end(value)
+            return at + 1, True
+        self._has_phase = self._has_phase or key.value == "ph"
+        found = self._value(at)
+        if found.state is State.LARGE:
+            end = self._end_of_large(at)
+        else:
+            end = found.end if found.state is State.WHOLE else None
         return None if end is None else (end, False)
 
-    def _value_end(self, at: int) -> int | None:
-        window = self._window
-        if window.byte(at) not in (b"{", b"["):
-            return window.scalar_end(at)
-        nesting = Nesting(window, at, self._limits.nesting)
-        state = nesting.run(at + self._limits.event_bytes)
-        while state is State.LARGE:
-            state = nesting.run(nesting.at + PIECE, hold=False)
-        return nesting.at if state is State.CLOSED else None
+    def _value(self, at: int) -> Value:
+        return read_value(self._window, at, self._limits.event_bytes, self._limits.nesting)
+
+    def _end_of_large(self, at: int) -> int | None:
+        """The end of a value that is too large to hold, by its brackets."""
+        window, levels = self._window, 0
+        while True:
+            for token in _TOKEN.finditer(window.data, at - window.base):
+                at = token.end() + window.base
+                levels += (token.group() in b"[{") - (token.group() in b"]}")
+                if not levels:
+                    return at
+            window.drop_before(at)
+            if not window.more():
+                return None
 
     def _search(self, at: int) -> int | None:
         """Where the text is damaged: the next thing that can only be a list of events.

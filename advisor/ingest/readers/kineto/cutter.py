@@ -17,8 +17,8 @@ from itertools import chain
 
 from advisor.ingest.compression import Limits
 from advisor.ingest.readers.kineto.around_lists import AroundLists
-from advisor.ingest.readers.kineto.damaged_head import damaged_beginning
-from advisor.ingest.readers.kineto.nesting import KEYS, Nesting, State
+from advisor.ingest.readers.kineto.beginning import damaged_beginning
+from advisor.ingest.readers.kineto.json_value import KEYS, State, read_value
 from advisor.ingest.readers.kineto.window import Window
 
 _BOM = b"\xef\xbb\xbf"
@@ -167,11 +167,10 @@ def _separator(pending: bytearray, limits: Limits) -> tuple[bool, bytes | None]:
     first = window.skip_blank(1)
     if window.byte(first) != b"{":
         return bool(window.byte(first)), None
-    nesting = Nesting(window, first, limits.nesting)
-    state = nesting.run(len(pending))
-    if state is not State.CLOSED:
-        return state is State.BROKEN, None
-    brace = nesting.at - 1
+    found = read_value(window, first, limits.event_bytes, limits.nesting)
+    if found.state is not State.WHOLE:
+        return found.state is not State.CUT, None
+    brace = found.end - 1
     between = _BETWEEN.match(pending, brace)
     if between is None:
         return window.skip_blank(brace + 1, commas=True) < len(pending), None

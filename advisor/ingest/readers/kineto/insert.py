@@ -14,9 +14,9 @@ from advisor.errors import AdvisorError
 from advisor.ingest.classes import literal
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.cutter import Chunk
+from advisor.ingest.readers.kineto.json_value import is_deeper
 from advisor.ingest.readers.kineto.native.pipeline import Item, Leftover, Scanning
 from advisor.ingest.readers.kineto.native.scanner import COMM_EVENTS, EVENTS, Scanner
-from advisor.ingest.readers.kineto.nesting import is_deeper
 from advisor.ingest.readers.kineto.reread import RepairedChunk
 from advisor.ingest.readers.kineto.trace import Trace, chunk_first_id
 from advisor.ingest.source import ReadContext

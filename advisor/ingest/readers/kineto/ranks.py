@@ -13,8 +13,8 @@ from advisor.errors import AdvisorError
 from advisor.ingest.jobs import Part, split_by_process
 from advisor.ingest.readers._rows import insert
 from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.readers.kineto.beginning import DAMAGED_HEAD
 from advisor.ingest.readers.kineto.contents import Contents, Summary, most, processes
-from advisor.ingest.readers.kineto.damaged_head import NOTE as DAMAGED_HEAD
 from advisor.ingest.readers.kineto.metadata import ProcessGroup, TraceInfo, as_object
 from advisor.ingest.readers.kineto.overlap import why_not_one
 from advisor.ingest.readers.kineto.trace import Trace

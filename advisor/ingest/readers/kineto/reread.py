@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.ingest.readers.kineto.cutter import Chunk
-from advisor.ingest.readers.kineto.event_text import clean
 from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK
+from advisor.ingest.readers.kineto.json_value import clean
 from advisor.ingest.readers.kineto.lost_bytes import LostBytes
 from advisor.ingest.readers.kineto.repair import Normalise, Repairer
 

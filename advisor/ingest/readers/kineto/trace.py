@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.errors import AdvisorError
+from advisor.ingest.readers.kineto.beginning import DAMAGED_HEAD
 from advisor.ingest.readers.kineto.cutter import Chunk, Cutter, NoEventsError
-from advisor.ingest.readers.kineto.damaged_head import NOTE as DAMAGED_HEAD
 from advisor.ingest.readers.kineto.events_sql import IDS_PER_CHUNK, IDS_PER_FILE, LARGEST_NS
 from advisor.ingest.readers.kineto.lost_bytes import ERASED
 from advisor.ingest.readers.kineto.metadata import TraceInfo, trace_info
@@ -58,7 +58,6 @@ class Trace:
     head: bytes = b""
     last: bytes = b""
     last_start: int = 0
-    separator: bytes | None = None
     in_object: bool = True
     digest: str | None = None
     ends_in_chunk: bool = False
@@ -148,7 +147,7 @@ class Trace:
             self.read_bytes, self.undecompressed = raw.produced_bytes, raw.missing_bytes
             self.digest = raw.hexdigest()
             self.last, self.last_start = cutter.last, cutter.last_start
-            self.separator, self.in_object = cutter.separator, cutter.in_object
+            self.in_object = cutter.in_object
             self.ends_in_chunk = cutter.ended_inside
             if raw.damage:
                 self.complete = False
@@ -187,7 +186,6 @@ class Trace:
             pieces,
             self.source.limits,
             start=start,
-            separator=self.separator,
             in_object=self.in_object,
             examples=self._examples,
         )

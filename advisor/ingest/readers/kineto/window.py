@@ -8,9 +8,6 @@ from collections.abc import Iterable
 PIECE = 1024 * 1024
 _BLANK = re.compile(rb"\s*+")
 _BLANK_OR_COMMA = re.compile(rb"[\s,]*+")
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_STRING_END = re.compile(_STRING, re.DOTALL)
-_BARE = re.compile(rb'[^\s,\[\]{}":]++')
 
 
 class Window:
@@ -85,30 +82,3 @@ class Window:
         self.reach(offset + room)
         match = pattern.match(self.data, offset - self.base)
         return match.end() + self.base if match else None
-
-    def scalar_end(self, offset: int) -> int | None:
-        """Offset after the string, number or word at ``offset``; None where there is none."""
-        pattern = _STRING_END if self.byte(offset) == b'"' else _BARE
-        wanted = offset + PIECE
-        while True:
-            match = pattern.match(self.data, offset - self.base)
-            if match and (match.end() < len(self.data) or pattern is _STRING_END):
-                return match.end() + self.base
-            if self.ended:
-                return match.end() + self.base if match else None
-            self.reach(wanted)
-            wanted += len(self.data)
-
-    def find(self, pattern: re.Pattern[bytes], start: int, limit: int) -> re.Match[bytes] | None:
-        """The first match from ``start`` on that begins before ``limit``.
-
-        Its positions are indices of ``data``. A match that spans more than 4 KiB may be missed.
-        """
-        searched = start
-        while True:
-            match = pattern.search(self.data, max(0, searched - self.base))
-            if match:
-                return match if match.start() + self.base < limit else None
-            searched = max(start, self.end - 4096)
-            if searched >= limit or not self.more():
-                return None

@@ -1,0 +1,153 @@
+"""One JSON value at a place of a stream: where it ends, or where that it is damaged is noticed.
+
+The standard decoder reads text whose characters are the file's bytes, so that its offsets are the
+file's. What does not change an event's meaning is repaired: bytes that are not UTF-8, stray
+backslashes, trailing commas and NaN; lone surrogates when it is written (:func:`clean`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from advisor.ingest.readers.kineto.window import Window
+
+KEYS = rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|bp|s|sf|cname|tdur|tts)"\s*:'
+EVENT_START = re.compile(KEYS)
+_ROOM = 4096
+_GROWTH = 8
+_LONGEST_WORD = 12
+"""``-Infinity`` and escapes are cut at most so far from the end of what was read."""
+_ESCAPE = re.compile(r'(\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})|\\')
+_TRAILING_COMMA = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|,(?=\s*[}\]])', re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(code for code in range(256) if code not in b"{}[]")
+
+
+class _Digits(str):
+    """A number kept as its digits: a float would lose nanoseconds of epoch timestamps."""
+
+    __slots__ = ()
+
+
+def _first_wins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of duplicate keys the first counts, as in the database's parser."""
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        result.setdefault(key, value)
+    return result
+
+
+_DECODER = json.JSONDecoder(
+    strict=False,
+    parse_float=_Digits,
+    parse_constant=lambda _: None,
+    object_pairs_hook=_first_wins,
+)
+
+
+class State(Enum):
+    """How far a value could be read."""
+
+    WHOLE = "whole"
+    BROKEN = "broken"
+    CUT = "cut"
+    LARGE = "large"
+    DEEP = "deep"
+
+
+@dataclass(frozen=True)
+class Value:
+    """``end`` is the offset after the value, or where it cannot go on (of CUT and LARGE: of what
+    was looked at).
+    """
+
+    state: State
+    end: int
+    value: Any = None
+
+
+def read_value(window: Window, at: int, most_bytes: int, most_levels: int) -> Value:
+    """The value at offset ``at``, of at most so many bytes and levels of brackets."""
+    room = _ROOM
+    while True:
+        room = min(room, most_bytes)
+        window.reach(at + room)
+        text = window.text(at, at + room).decode("latin-1")
+        is_all = len(text) < room
+        state, end, value = _decode(text, whole=is_all)
+        if state is not State.CUT or is_all:
+            break
+        if room == most_bytes:
+            state = State.LARGE
+            break
+        room *= _GROWTH
+    if state is State.WHOLE:
+        raw = window.text(at, at + end)
+        if is_deeper(raw, most_levels):
+            state = State.DEEP
+        elif value is None or not raw.isascii():
+            value = _decode(_mended(raw.decode(errors="replace"), r"\\"), whole=True)[2]
+    return Value(state, at + end, value)
+
+
+def _decode(text: str, *, whole: bool) -> tuple[State, int, Any]:
+    """State, offset and value; without a value where it can be read once it is mended."""
+    state, end, value = _parsed(text, whole=whole)
+    if state is State.BROKEN and (mended := _mended(text, "/", " ")) != text:
+        state, end, _ = _parsed(mended, whole=whole)
+        value = None
+    return state, end, value
+
+
+def _parsed(text: str, *, whole: bool) -> tuple[State, int, Any]:
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except json.JSONDecodeError as error:
+        cut = error.pos >= len(text) - _LONGEST_WORD or error.msg.startswith("Unterminated")
+        at_end = error.pos >= len(text) or error.msg.startswith("Unterminated")
+        return (State.CUT if (at_end if whole else cut) else State.BROKEN), error.pos, None
+    except RecursionError:
+        return State.DEEP, 1, None
+    if end == len(text) and not whole and text[end - 1] not in '"}]':
+        return State.CUT, end, None
+    return State.WHOLE, end, value
+
+
+def _mended(text: str, backslash: str, comma: str = "") -> str:
+    """The text without trailing commas, and with ``backslash`` for those that escape nothing."""
+    text = _ESCAPE.sub(lambda found: found[1] or backslash, text)
+    return _TRAILING_COMMA.sub(lambda found: found[1] or comma, text)
+
+
+def clean(value: Any) -> Any:
+    """The value with lone surrogates replaced, so that it can be written as UTF-8."""
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [clean(item) for item in value]
+    if isinstance(value, dict):
+        return {clean(key): clean(item) for key, item in value.items()}
+    return value
+
+
+def is_deeper(text: bytes | bytearray, most: int) -> bool:
+    """Whether brackets stand more than ``most`` levels deep."""
+    return _may_be_deeper(text, most) and _may_be_deeper(_STRING.sub(b"", text), most)
+
+
+def _may_be_deeper(text: bytes | bytearray, most: int) -> bool:
+    """As :func:`is_deeper`, but brackets in strings count too."""
+    brackets = bytes(text.translate(_ONE_KIND, _NO_BRACKETS))
+    levels = 0
+    while levels <= most:
+        inner = brackets.replace(b"[]", b"")
+        if len(inner) == len(brackets):  # what is left stands in strings, or is damage
+            break
+        brackets, levels = inner, levels + 1
+    return levels + brackets.count(b"[") > most

@@ -17,12 +17,8 @@ from typing import Any, BinaryIO
 from blake3 import blake3
 
 from advisor.errors import AdvisorError
-from advisor.ingest.compressed import PIECE, READ, Compressed
-from advisor.ingest.gzip_header import GZIP, NOTE, looks_zeroed, mended_header
-from advisor.ingest.inflate import inflate_gzip, inflate_zstd
-from advisor.ingest.zstd_frames import ZSTD, looks_like_zstd, mended_magic
+from advisor.ingest.inflate import PIECE, READ, inflate_gzip, inflate_zstd, is_gzip, is_zstd
 
-_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50..0x5f (RFC 8878 section 3.1.2)
 _UNSUPPORTED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
 
 
@@ -49,7 +45,6 @@ class DecompressedFile(io.RawIOBase):
 
     ``damage`` becomes a sentence when the container is cut or corrupt; the bytes before the
     damage are still delivered. ``skipped`` counts compressed bytes passed over because of it.
-    ``header`` is what should stand at the beginning where that is damaged.
     """
 
     def __init__(self, path: Path, compression: str, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -60,8 +55,6 @@ class DecompressedFile(io.RawIOBase):
         self._limits = limits
         self._file = path.open("rb", buffering=0)
         self.size = os.fstat(self._file.fileno()).st_size
-        self.header = _mended(path, compression)
-        self._mended: dict[int, bytes] = {} if self.header is None else {0: self.header}
         self._chunks = _CHUNKS[compression](self)
         self._ready = memoryview(b"")
         self.consumed_bytes = 0
@@ -131,16 +124,7 @@ class DecompressedFile(io.RawIOBase):
         if self._hash is not None and self.consumed_bytes > self._hashed:
             self._hash.update(data[self._hashed - start :])
             self._hashed = self.consumed_bytes
-        for at, header in self._mended.items():
-            if at < start + len(data) and start < at + len(header):
-                inside = max(at - start, 0)
-                part = header[max(start - at, 0) :][: len(data) - inside]
-                data = data[:inside] + part + data[inside + len(part) :]
         return data
-
-    def mend(self, offset: int, header: bytes) -> None:
-        """Give ``header`` instead of the bytes at ``offset`` on disk from now on."""
-        self._mended[offset] = header
 
     def start_hash(self) -> None:
         """Hash the file on disk as it is read; call before the first read."""
@@ -165,37 +149,10 @@ def _plain(stream: DecompressedFile) -> Any:
         yield data
 
 
-def _gzip(stream: DecompressedFile) -> Any:
-    yield from _told(stream, inflate_gzip, "gzip")
-
-
-def _zstd(stream: DecompressedFile) -> Any:
-    yield from _told(stream, inflate_zstd, "zstd")
-
-
-def _told(stream: DecompressedFile, inflate: Callable[[Compressed], Any], name: str) -> Any:
-    yield from inflate(stream)
-    if stream.header is not None:
-        note = NOTE.format(name=name)
-        stream.damage = "; ".join(part for part in (note, stream.damage) if part)
-
-
-def _mended(path: Path, compression: str) -> bytes | None:
-    """What should stand at the file's beginning; None where it does, or nothing helps."""
-    if compression == "none":
-        return None
-    with path.open("rb") as file:
-        beginning = file.read(READ)
-    if compression == "gzip":
-        return mended_header(beginning)
-    skippable = beginning[1:4] == _ZSTD_SKIPPABLE and beginning[0] & 0xF0 == 0x50
-    return None if skippable else mended_magic(beginning)
-
-
 _CHUNKS: dict[str, Callable[[DecompressedFile], Any]] = {
     "none": _plain,
-    "gzip": _gzip,
-    "zstd": _zstd,
+    "gzip": inflate_gzip,
+    "zstd": inflate_zstd,
 }
 
 
@@ -204,9 +161,9 @@ def compression_of(magic: bytes) -> str:
 
     Raises :class:`AdvisorError` for containers that this tool does not open.
     """
-    if magic.startswith(GZIP):
+    if is_gzip(magic):
         return "gzip"
-    if magic.startswith(ZSTD) or (magic[1:4] == _ZSTD_SKIPPABLE and magic[0] & 0xF0 == 0x50):
+    if is_zstd(magic):
         return "zstd"
     for prefix, name in _UNSUPPORTED.items():
         if magic.startswith(prefix):
@@ -217,18 +174,9 @@ def compression_of(magic: bytes) -> str:
 
 
 def compression_of_file(path: Path) -> str:
-    """As :func:`compression_of`; also where the header is damaged and the rest is not.
-
-    Raises :class:`OSError` too.
-    """
+    """As :func:`compression_of`. Raises :class:`OSError` too."""
     with path.open("rb") as file:
-        beginning = file.read(8)
-    compression = compression_of(beginning)
-    if compression == "none" and looks_zeroed(path.suffix, beginning) and _mended(path, "gzip"):
-        return "gzip"
-    if compression == "none" and looks_like_zstd(path.suffix, beginning) and _mended(path, "zstd"):
-        return "zstd"
-    return compression
+        return compression_of(file.read(8))
 
 
 def open_decompressed(

@@ -1,53 +1,143 @@
 """Gzip members and zstd frames, one after the other; damage costs what it hits.
 
 A decoder that raises keeps what it had decoded in that call to itself, so the stretch before a
-damage is replayed in small steps. Then the next member (or frame) is looked for: a place counts
+damage is replayed byte by byte. Then the next member (or frame) is looked for: a place counts
 only if it can be decompressed from there.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, cast
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
 
-from advisor.ingest.compressed import READ, Compressed, Format, Pieces
+import zstandard
+from isal import isal_zlib
+
 from advisor.ingest.damage import Damage, Lost, share_of
-from advisor.ingest.gzip_members import GZIP_FORMAT
-from advisor.ingest.zstd_frames import ZSTD_FORMAT
 
+READ = PIECE = 256 * 1024
+_GZIP_READ = 64 * 1024
+_SMALL_READ = 16 * 1024
+_FIRST_READ = 1024
+_DENSE = 256  # real traces compress 8 to 50 times
+_MAX_WINDOW = 128 * 1024 * 1024
 _BACK = 1024 * 1024
 """Of a cut member a decoder reads on into the next one, at most so far."""
 _TRIAL_BYTES = 192 * 1024
+_TRIAL_OUTPUT = 4 * 1024
 _MOST_TRIES = 1_000
 _CHECKSUM_BYTES = 8
-_HEADER_BYTES = 64
+_MAGIC_BYTES = 4
 _MOST_FOREIGN = 4 * 1024
 _GAP = b"\x00\n"
 """Stands where data is missing, so that the text around it is not read as one."""
+GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
+_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50..0x5f (RFC 8878 section 3.1.2)
+
+
+class Compressed(Protocol):
+    """A file on disk: ``consumed_bytes`` is the place of the next read, ``size`` is in bytes.
+
+    ``damage`` and ``skipped`` (compressed bytes not read because of it) are told at the end.
+    """
+
+    damage: str | None
+    skipped: int
+    consumed_bytes: int
+    size: int
+
+    def read_compressed(self, size: int = READ) -> bytes:
+        """The next bytes; empty at the end."""
+        ...
+
+    def seek_compressed(self, offset: int) -> None:
+        """Read on at ``offset``, which is no later than what has been read."""
+        ...
+
+
+Pieces = Generator[bytes, None, Damage | None]
+"""Decompressed bytes; in the end the damage, or None at the end of the file."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """How to decompress one format: quickly, and with every byte before a damage."""
+
+    name: str
+    magic: bytes
+    begins: Callable[[bytes], bool]
+    quick: Callable[[], Any]
+    exact: Callable[[], Any]
+    feed: Callable[[Any, bytes], Iterator[bytes]]
+    read_bytes: int
+
+
+def is_gzip(data: bytes) -> bool:
+    """Whether a gzip member begins there."""
+    return data.startswith(GZIP)
+
+
+def is_zstd(data: bytes) -> bool:
+    """Whether a zstd frame begins there, or one to be skipped."""
+    return data.startswith(ZSTD) or (data[1:4] == _SKIPPABLE and data[0] & 0xF0 == 0x50)
+
+
+def _feed_gzip(decoder: Any, data: bytes) -> Iterator[bytes]:
+    piece = b" " * PIECE
+    while len(piece) == PIECE and not decoder.eof:
+        piece = decoder.decompress(data, PIECE)
+        yield piece
+        data = decoder.unconsumed_tail
+
+
+def _feed_zstd(decoder: Any, data: bytes) -> Iterator[bytes]:
+    piece = decoder.decompress(data)
+    # Readers cut their chunks at these pieces, so none may be much larger than a chunk.
+    for at in range(0, len(piece), PIECE):
+        yield piece[at : at + PIECE]
+
+
+def _zstd_decoder() -> Any:
+    return zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).decompressobj(write_size=READ)
+
+
+_ERRORS = (zlib.error, cast(type[Exception], isal_zlib.error), zstandard.ZstdError)
+_GZIP_FORMAT = Format(
+    "gzip",
+    GZIP + b"\x08",
+    is_gzip,
+    lambda: isal_zlib.decompressobj(31),
+    lambda: zlib.decompressobj(31),
+    _feed_gzip,
+    _GZIP_READ,
+)
+# One call gives all that its data hold: of a bomb 32,000 times as much.
+_ZSTD_FORMAT = Format("zstd", ZSTD, is_zstd, _zstd_decoder, _zstd_decoder, _feed_zstd, _SMALL_READ)
 
 
 def inflate_gzip(stream: Compressed) -> Any:
     """The decompressed pieces of a gzip file; ``stream.damage`` says what was wrong."""
-    return _inflate(stream, GZIP_FORMAT)
+    return _inflate(stream, _GZIP_FORMAT)
 
 
 def inflate_zstd(stream: Compressed) -> Any:
     """The decompressed pieces of a zstd file; ``stream.damage`` says what was wrong."""
-    return _inflate(stream, ZSTD_FORMAT)
+    return _inflate(stream, _ZSTD_FORMAT)
 
 
 def _inflate(stream: Compressed, form: Format) -> Any:
     start: int | None = 0
-    lost, tries, headers = Lost(), _MOST_TRIES, 0
+    lost, tries = Lost(), _MOST_TRIES
     while start is not None:
         damage = yield from _segment(stream, form, start)
         if damage is None:
             break
-        if (mended := _mended(stream, form, damage)) is not None:
-            start, headers = mended, headers + 1
-            continue
         start, tries = _next_start(stream, form, damage, tries)
-        if start is None and not damage.error and not _may_be_member(stream, damage.at):
+        few = stream.size - damage.at <= max(_MOST_FOREIGN, stream.size // 8)
+        if start is None and not damage.error and few:  # padding, or a remark
             share = share_of(stream.size - damage.at, stream.size)
             stream.damage = f"bytes after the {form.name} stream were ignored ({share} of the file)"
             break
@@ -61,41 +151,17 @@ def _inflate(stream: Compressed, form: Format) -> Any:
             lost.resumed += 1
             if not damage.is_checksum:
                 yield _GAP
-    if headers:
-        what = "a header" if headers == 1 else f"{headers} headers"
-        are = "is" if headers == 1 else "are"
-        note = (
-            f"{what} inside the {form.name} data {are} damaged; what follows was read all the same"
-        )
-        stream.damage = "; ".join(part for part in (note, stream.damage) if part)
     if lost.places:
         stream.skipped = lost.skipped
         told = lost.told(form.name, stream.size)
         stream.damage = "; ".join(part for part in (told, stream.damage) if part)
 
 
-def _mended(stream: Compressed, form: Format, damage: Damage) -> int | None:
-    """Where a member behind the first one starts whose header is damaged, and is mended now."""
-    at = damage.start if damage.error else damage.at
-    if not at or damage.at - at > _HEADER_BYTES:
-        return None
-    stream.seek_compressed(at)
-    header = form.mended(stream.read_compressed(_TRIAL_BYTES))
-    if header is not None:
-        stream.mend(at, header)
-    return None if header is None else at
-
-
-def _may_be_member(stream: Compressed, at: int) -> bool:
-    """Whether what stands there behind a whole member is too much to be padding or a remark."""
-    return stream.size - at > max(_MOST_FOREIGN, stream.size // 8)
-
-
 def _segment(stream: Compressed, form: Format, start: int) -> Pieces:
     """All members from ``start`` on, up to a damage, which is returned."""
     delivered = 0
     stream.seek_compressed(start)
-    pieces = form.quick(stream, start)
+    pieces = _members(stream, form, start)
     try:
         while True:
             piece = next(pieces)
@@ -103,10 +169,10 @@ def _segment(stream: Compressed, form: Format, start: int) -> Pieces:
             yield piece
     except StopIteration as end:
         return cast(Damage | None, end.value)
-    except form.errors:
-        failed_at = stream.consumed_bytes
+    except _ERRORS:
+        slow_from = stream.consumed_bytes - form.read_bytes - _SMALL_READ
     stream.seek_compressed(start)
-    again, seen = form.exact(stream, start, failed_at), 0
+    again, seen = _members(stream, form, start, slow_from), 0
     while True:
         try:
             piece = next(again)
@@ -116,6 +182,42 @@ def _segment(stream: Compressed, form: Format, start: int) -> Pieces:
         if seen > delivered:
             yield piece[max(0, len(piece) - (seen - delivered)) :]
             delivered = seen
+
+
+def _members(stream: Compressed, form: Format, start: int, slow_from: int | None = None) -> Pieces:
+    """Raises the decoder's error, unless from ``slow_from`` on single bytes are read."""
+    pending = b""
+    while True:
+        decoder, fed, size = (form.quick if slow_from is None else form.exact)(), False, _FIRST_READ
+        while not decoder.eof:
+            pending = pending or stream.read_compressed(size)
+            at = stream.consumed_bytes - len(pending)
+            step = size if slow_from is None or at < slow_from else 1
+            data, pending = pending[:step], pending[step:]
+            if not data:
+                if fed:
+                    stream.damage = f"{form.name} stream ends early: the file was cut"
+                return None
+            fed, out = True, 0
+            try:
+                for piece in form.feed(decoder, data):
+                    out += len(piece)
+                    if piece:
+                        yield piece
+            except _ERRORS as error:
+                if slow_from is None:
+                    raise
+                return Damage(start, at + len(data), str(error))
+            size = _FIRST_READ if out > _DENSE * len(data) else form.read_bytes
+        pending = decoder.unused_data + pending
+        while len(pending) < _MAGIC_BYTES and (more := stream.read_compressed(READ)):
+            pending += more
+        start = stream.consumed_bytes - len(pending)
+        if not form.begins(pending):
+            blank = not pending.strip(b"\x00")
+            while blank and (more := stream.read_compressed(READ)):
+                blank = not more.strip(b"\x00")
+            return None if blank else Damage(start, start, "")
 
 
 def _next_start(
@@ -132,8 +234,7 @@ def _next_start(
             tries -= 1
             base, back_to = stream.consumed_bytes - len(kept), stream.consumed_bytes
             stream.seek_compressed(base + found)
-            sample = stream.read_compressed(_TRIAL_BYTES)
-            if form.opens(sample):
+            if _opens(form, stream.read_compressed(_TRIAL_BYTES)):
                 return base + found, tries
             stream.seek_compressed(back_to)
             found = kept.find(form.magic, found + 1)
@@ -141,3 +242,16 @@ def _next_start(
             return None, 0
         kept = kept[-(len(form.magic) - 1) :]
     return None, tries
+
+
+def _opens(form: Format, sample: bytes) -> bool:
+    """Whether it is no chance that what a member begins with stands there."""
+    decoder, out = form.exact(), 0
+    for at in range(0, len(sample), _FIRST_READ):
+        try:
+            out += sum(map(len, form.feed(decoder, sample[at : at + _FIRST_READ])))
+        except _ERRORS as error:
+            return out >= _TRIAL_OUTPUT or Damage(0, 0, str(error)).is_checksum
+        if decoder.eof or out >= PIECE:
+            return True
+    return out > 0

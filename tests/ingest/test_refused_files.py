@@ -13,8 +13,8 @@ import zstandard
 
 import advisor
 from advisor.errors import AdvisorError
-from advisor.ingest.compressed import PIECE
 from advisor.ingest.compression import DecompressedFile
+from advisor.ingest.inflate import PIECE
 from advisor.ingest.source import Source
 
 

@@ -57,10 +57,6 @@ class LostBytes:
         self.events += 1
         self.event_bytes += size
 
-    def events_in(self, size: int) -> int:
-        """About how many events as those that were read stand in so many bytes, at least one."""
-        return max(1, round(size * self.events / max(self.event_bytes, 1)))
-
     def add(self, other: LostBytes) -> None:
         """Take over what was found in another part of the file."""
         self.places += other.places

@@ -29,7 +29,7 @@ from advisor.ingest.readers.kineto.window import Window
 
 UNKNOWN_DEPTH = "object at an unknown depth after damage"
 _KEY = KEYS.removeprefix(rb'\{\s*"')
-_EVENT_BEHIND = re.compile(rb'\](?:[^"\[{}:]{0,128}|[^"\[{:]{0,128},\s*)(?=' + KEYS + rb")")
+_EVENT_BEHIND = re.compile(rb'\][^"\[{:]{0,128}(?=' + KEYS + rb")")
 _ENDS_FIELD = re.compile(rb'\]\s*(?:\Z|\}|,\s*"(?!' + _KEY + rb"))")
 _ENDS_ARRAY = re.compile(rb"\]\s*(?:\Z|[^,\]\w\"])")
 _ITEM_ENDS = re.compile(rb'\s*(?:\]|,(?!\s*"[^"\\]{0,128}"\s*:))')
@@ -130,8 +130,10 @@ class Repairer:
         """Whether a closing bracket ends the list of events; else it is damage."""
         window, in_object = self.window, self._around.in_object
         event = window.match_end(_EVENT_BEHIND, bracket)
-        if event is not None and (in_object or self._is_item(self._value(event).end)):
-            return False
+        if event is not None:
+            field_goes_on = in_object and b"}" not in window.text(bracket, event)
+            if field_goes_on or self._is_item(self._value(event).end):
+                return False
         return window.matches(_ENDS_FIELD if in_object else _ENDS_ARRAY, bracket)
 
     def _leave_list(self, behind: int) -> bool:

@@ -47,19 +47,28 @@ def cluster_of(hardware: str, gpus: int) -> Cluster:
     return Cluster(machine(hardware), gpus, (2, 18, 5))
 
 
+def of_its_software(setup: dict[str, Any]) -> dict[str, bool]:
+    """What the row's software had: attention, and the loss's memory."""
+    return {
+        "unfused_attention": setup["source"] in document()["unfused_attention"],
+        "fused_loss": setup["source"] not in document()["torch_loss"],
+    }
+
+
 def planned(setup: dict[str, Any], speed: Speed | None = None) -> Estimate:
     """What the plan says of the published layout."""
     cluster = cluster_of(setup["hardware"], setup["gpus"])
-    tensor, pipeline = setup.get("tp", 1), setup.get("pp", 1)
-    data = setup["gpus"] // (tensor * pipeline)
+    tensor, pipeline, context = setup.get("tp", 1), setup.get("pp", 1), setup.get("cp", 1)
+    data = setup["gpus"] // (tensor * pipeline * context)
     layout = Layout(
-        setup["strategy"] if data > 1 else "single",
+        setup["strategy"] if data * context > 1 else "single",
         data,
         tensor,
         pipeline,
         micro_batch=setup["micro_batch"],
         accumulation=setup["batch"] // (data * setup["micro_batch"]),
         interleave=setup.get("interleave", 1),
+        context=context,
     )
     peak = cluster.device.peak_flops("bf16")
     assert peak is not None
@@ -67,10 +76,7 @@ def planned(setup: dict[str, Any], speed: Speed | None = None) -> Estimate:
         shape_of(setup["model"]),
         cluster,
         layout,
-        Settings(
-            recompute=setup["recompute"],
-            unfused_attention=setup["source"] in document()["unfused_attention"],
-        ),
+        Settings(recompute=setup["recompute"], **of_its_software(setup)),
         sequence=setup["sequence"],
         speed=speed or speed_of(cluster.device),
         peak_flops=peak,
@@ -94,7 +100,7 @@ def rank_of_layout(setup: dict[str, Any]) -> int | None:
         nccl=(2, 18, 5),
         global_batch=setup["batch"],
         sequence=setup["sequence"],
-        unfused_attention=setup["source"] in document()["unfused_attention"],
+        **of_its_software(setup),
     )
     for place, row in enumerate(plan.rows, 1):
         layout = row.estimate.layout
@@ -139,6 +145,11 @@ def fit(setups: Sequence[dict[str, Any]]) -> Speed:
     return Speed(*found, rows=len(setups))
 
 
+def memory_ratio(setup: dict[str, Any]) -> float:
+    """Planned over measured bytes; measured is torch's peak of reserved memory."""
+    return float(planned(setup).memory_bytes / (setup["measured_gib"] * 2**30))
+
+
 def within(setups: Sequence[dict[str, Any]]) -> float:
     """Share of rows whose MFU comes out within 15 % of the published."""
     return sum(0.85 <= ratio(setup) <= 1.15 for setup in setups) / len(setups)
@@ -161,6 +172,13 @@ def main() -> None:
         )
     held = [setup for setup in setups if not setup["fit"]]
     print(f"held out: {within(held):.0%} of {len(held)} within 15 %; all: {within(setups):.0%}")
+    for setup in document()["memory"]:
+        found = planned(setup)
+        print(
+            f"{setup['model']:12}{setup['gpus']:6} {found.layout.strategy:12}"
+            f"{setup['sequence']:7} {setup['measured_gib']:.1f} GiB "
+            f"{found.memory_bytes / 2**30:.1f} {memory_ratio(setup):.2f}"
+        )
     fits = sum(planned(setup).fits for setup in setups)
     print(f"{fits} of {len(setups)} fit")
     print(f"published degrees within the first three rows: {among_first(held):.0%} of layouts")

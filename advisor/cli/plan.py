@@ -37,6 +37,10 @@ _SCALES = (8, 16, 32, 64, 128, 256, 512, 1024)
 @click.option("--pp", "pipeline", type=click.IntRange(1), help="Your pipeline stages.")
 @click.option("--micro-batch", type=click.IntRange(1), help="Your sequences per micro-batch.")
 @click.option("--interleave", type=click.IntRange(1), help="Your chunks of layers per stage.")
+@click.option("--cp", "context", type=click.IntRange(1), help="Your context-parallel degree.")
+@click.option(
+    "--fused-loss", is_flag=True, help="A cross-entropy that writes its gradient over the logits."
+)
 @click.option(
     "--unfused-attention", is_flag=True, help="Kernels from before FlashAttention: slower, larger."
 )
@@ -60,6 +64,8 @@ def command(
     pipeline: int | None,
     micro_batch: int | None,
     interleave: int | None,
+    context: int | None,
+    fused_loss: bool,
     unfused_attention: bool,
     fitted: Path | None,
     form: str,
@@ -95,7 +101,8 @@ def command(
                     efficiency=efficiency,
                     precision=precision,
                     calibration=calibration,
-                    own=Own(tensor, pipeline, micro_batch, interleave),
+                    own=Own(tensor, pipeline, micro_batch, interleave, context),
+                    fused_loss=fused_loss,
                     unfused_attention=unfused_attention,
                 )
             )
@@ -153,7 +160,17 @@ def _cells(estimate: Any) -> list[str]:
     fits, recompute = estimate.fits, estimate.settings.recompute
     return [
         layout.strategy,
-        f"{layout.data}x{layout.tensor}x{layout.pipeline}",
+        "x".join(
+            map(
+                str,
+                [
+                    layout.data,
+                    *([layout.context] * (layout.context > 1)),
+                    layout.tensor,
+                    layout.pipeline,
+                ],
+            )
+        ),
         f"{layout.micro_batch}x{layout.accumulation}",
         {"full": "yes", "none": "no"}.get(recompute, recompute),
         f"{estimate.memory_bytes / 1e9:,.1f}",

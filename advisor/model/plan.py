@@ -26,8 +26,8 @@ from advisor.model.plan_speed import Speed, speed_of
 from advisor.model.transformer import Precision, TransformerShape, flops_per_token, parameters
 
 _TIE = 1.03
-# Up to what checkpointing costs a layout of another kind stands before variants of the first.
-_ANOTHER_KIND = 1.25
+# Up to what computing forward again costs a layout of another kind stands before variants.
+_ANOTHER_KIND = 4 / 3
 _TOKENS_PER_STEP = ((3e9, 524_288), (200e9, 4_194_304), (float("inf"), 16_777_216))
 
 
@@ -135,13 +135,15 @@ def make_plan(
     calibration: Calibration | None = None,
     own: Own | None = None,
     unfused_attention: bool = False,
+    fused_loss: bool = False,
 ) -> Plan:
     """Estimate every layout of `shape` on `gpus` GPUs of `hardware` and recommend one.
 
     `efficiency` is the share of the dense peak that everything reaches, by default what published
     runs on such devices did. `own` fixes degrees of the layout; `unfused_attention` is for kernels
-    from before FlashAttention. Raises AdvisorError for
-    unknown hardware, GPUs that do not fill nodes, or a batch that no layout divides.
+    from before FlashAttention, `fused_loss` for a cross-entropy that writes over the logits.
+    Raises AdvisorError for unknown hardware, GPUs that do not fill nodes, or a batch that no
+    layout divides.
     """
     cluster = Cluster(find_machine(hardware), gpus, nccl, calibration)
     length = sequence or min(shape.sequence, 8192)
@@ -166,6 +168,7 @@ def make_plan(
         precision=precision,
         communication_bytes=4 if precision == "fp32" else 2,
         unfused_attention=unfused_attention,
+        fused_loss=fused_loss,
     )
 
     def estimated(layout: Layout, settings: Settings) -> Estimate:
@@ -180,7 +183,8 @@ def make_plan(
         )
 
     best: dict[str, Estimate] = {}
-    for layout in layouts(shape, gpus, cluster.machine.gpus_per_node, batch, own or Own()):
+    per_node = cluster.machine.gpus_per_node
+    for layout in layouts(shape, gpus, per_node, batch, own or Own(), sequence=length):
         for less in settings.spared():  # recomputing is for what does not fit without it
             tried = estimated(layout, less)
             if tried.fits:
@@ -285,6 +289,6 @@ def _assumptions(cluster: Cluster, speed: Speed, dtype: str, peak: float) -> tup
         "FSDP scatters every micro-batch's gradients and keeps them sharded; `advisor profile` "
         "scatters once per step and holds whole ones until then (sync_every_micro_batch=true: as "
         "planned)",
-        "activations by s*b*h*(34 + 5*a*s/h) per layer, without the attention scores (a fused "
-        "attention kernel); 4 GB for context and buffers; 95 % of device memory usable",
+        "activations of a layer by Korthikanti et al. 2022, for its shape; torch's cross-entropy "
+        "(a fused one: --fused-loss); 4 GB for context and buffers; 95 % of device memory usable",
     )

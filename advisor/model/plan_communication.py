@@ -46,9 +46,9 @@ def data_parallel(
     compute: float,
 ) -> Communication:
     result = Communication()
-    if layout.data == 1:
+    if layout.replicas == 1:
         return result
-    whole = cluster.group(layout.data, layout.tensor)
+    whole = cluster.group(layout.replicas, layout.tensor)
     wire = settings.communication_bytes
     gradients = own * wire
     steps = layout.accumulation
@@ -63,7 +63,7 @@ def data_parallel(
             one = cluster.collective_s("reducescatter", bucket, whole)
             after = cluster.collective_s("allgather", own * 2, whole)  # the updated parameters
             total = count * one + after
-        result.move(all_reduce_bytes(gradients, layout.data), whole)
+        result.move(all_reduce_bytes(gradients, layout.replicas), whole)
         hidden = backward_share(settings) * compute / steps
         result.total = total
         result.exposed = max(total - after - hidden, one) + after
@@ -87,7 +87,7 @@ def data_parallel(
     sharded = ShardedStep(units, steps, gather, scatter, forward_s, backward_s)
     result.exposed = sharded.exposed_s(gathers)
     if layout.data_strategy == "hsdp":
-        replicas = layout.data // inner.ranks
+        replicas = layout.replicas // inner.ranks
         across = cluster.group(replicas, layout.tensor * inner.ranks)
         shard = own / inner.ranks * wire
         reduce = cluster.collective_s("allreduce", shard, across)
@@ -107,14 +107,15 @@ def model_parallel(
     result = Communication()
     layers = layout.largest_stage(shape.layers)
     steps = layout.accumulation
-    activations = layout.micro_batch * sequence * shape.hidden * 2
+    own_part = sequence // layout.context
+    activations = layout.micro_batch * own_part * shape.hidden * 2
     if layout.tensor > 1:
         group = cluster.group(layout.tensor)
         calls = 6 if settings.checkpointing else 4
         one = cluster.collective_s("allreduce", activations, group)
         result.total += steps * layers * calls * one
         moved = tensor_parallel_layer_bytes(
-            layout.micro_batch, sequence, shape.hidden, layout.tensor
+            layout.micro_batch, own_part, shape.hidden, layout.tensor
         )
         result.move(steps * layers * moved * calls / 4, group)
     if layout.expert > 1:
@@ -123,15 +124,24 @@ def model_parallel(
         calls = 6 if settings.checkpointing else 4
         result.total += steps * layers * calls * cluster.all_to_all_s(routed, group)
         moved = expert_parallel_layer_bytes(
-            layout.micro_batch, sequence, shape.hidden, shape.experts_per_token, layout.expert
+            layout.micro_batch, own_part, shape.hidden, shape.experts_per_token, layout.expert
         )
         result.move(steps * layers * moved * calls / 4 / layout.tensor, group)
+    if layout.context > 1:
+        group = cluster.group(layout.context, layout.tensor)
+        keys = 4 * shape.kv_heads * shape.head_dim / layout.tensor  # and values, of a token
+        gathered = keys * layout.micro_batch * sequence
+        one = cluster.collective_s("allgather", gathered, group)
+        # Forward, again in backward (and in recomputation), and the gradients scattered.
+        passes = 4 if settings.checkpointing else 3
+        result.total += steps * layers * passes * one
+        result.move(steps * layers * passes * gather_bytes(gathered, layout.context), group)
     if layout.pipeline > 1:
         stage = cluster.gpus // layout.pipeline
         between = stage >= cluster.machine.gpus_per_node
         size = activations / layout.tensor
         result.total += steps * 2 * cluster.point_to_point_s(size, between_nodes=between)
-        moved = pipeline_boundary_bytes(layout.micro_batch, sequence, shape.hidden)
+        moved = pipeline_boundary_bytes(layout.micro_batch, own_part, shape.hidden)
         result.move(steps * moved / layout.tensor, Group(2, 1) if between else Group(1, 2))
     result.exposed = result.total
     return result
@@ -140,4 +150,4 @@ def model_parallel(
 def sharded_over(layout: Layout, cluster: Cluster) -> int:
     if layout.data_strategy == "hsdp":
         return max(1, cluster.machine.gpus_per_node // layout.tensor)
-    return layout.data
+    return layout.replicas

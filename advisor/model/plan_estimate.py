@@ -18,10 +18,11 @@ from advisor.model.plan_speed import Speed
 from advisor.model.plan_traffic import bubble_fraction
 from advisor.model.transformer import (
     ADAM_BYTES,
+    Recompute,
     StateBytes,
     TransformerShape,
-    activation_bytes,
     flops_per_token,
+    layer_activation_bytes,
     layer_parameters,
     output_activation_bytes,
     parameters,
@@ -125,7 +126,7 @@ def estimate(
     step = busy / (1 - bubble) + data.exposed + SLOWED * beside + optimizer
     tokens = layout.data * layout.micro_batch * layout.accumulation * sequence
     flops_total = flops_per_token(shape, sequence) * tokens
-    ranks = layout.data * layout.tensor * layout.pipeline
+    ranks = layout.replicas * layout.tensor * layout.pipeline
     return Estimate(
         layout=layout,
         settings=settings,
@@ -167,20 +168,32 @@ def _activations(
     in_flight: float = min(layout.pipeline, layout.accumulation)  # 1F1B, first stage
     if layout.interleave > 1:  # Korthikanti et al. 2022, section 4.2.3
         in_flight *= 1 + (layout.pipeline - 1) / (layout.pipeline * layout.interleave)
-    body = activation_bytes(
+    own_part = sequence // layout.context
+
+    def of_layer(recompute: Recompute) -> float:
+        return layer_activation_bytes(
+            shape,
+            layout.micro_batch,
+            own_part,
+            recompute=recompute,
+            flash_attention=not settings.unfused_attention,
+            tensor_parallel=layout.tensor,
+            sequence_parallel=layout.tensor > 1,
+        )
+
+    kept = layout.largest_stage(shape.layers) * of_layer(settings.recompute)
+    working = of_layer("none") if settings.checkpointing else 0.0
+    if layout.tensor > 1:  # one layer's input and its gradient, gathered over the tensor ranks
+        working += 4.0 * layout.micro_batch * own_part * shape.hidden
+    logits = output_activation_bytes(
         shape,
         layout.micro_batch,
-        sequence,
-        recompute=settings.recompute,
-        flash_attention=not settings.unfused_attention,
+        own_part,
         tensor_parallel=layout.tensor,
-        sequence_parallel=layout.tensor > 1,
-        layers=layout.largest_stage(shape.layers),
+        fused_loss=settings.fused_loss,
     )
-    logits = output_activation_bytes(
-        shape, layout.micro_batch, sequence, tensor_parallel=layout.tensor
-    )
-    return max(body * in_flight, body + logits) if layout.pipeline > 1 else body + logits
+    # The first stage keeps most micro-batches, the last has the head.
+    return working + (max(kept * in_flight, kept + logits) if in_flight > 1 else kept + logits)
 
 
 def _compute(
@@ -199,7 +212,7 @@ def _compute(
     attention = 12 * shape.layers * shape.heads * shape.head_dim * sequence
     matrices = flops_per_token(shape, sequence) - of_head - attention
     stage = layout.largest_stage(shape.layers) / shape.layers
-    share = tokens / layout.tensor
+    share = tokens / layout.tensor / layout.context
     bandwidth = cluster.device.memory_gbps * 1e9
     of_matrices = matrices * stage / (speed.matrices * peak_flops)
     of_attention = attention * stage / (speed.attention * peak_flops)

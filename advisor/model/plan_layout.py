@@ -19,7 +19,8 @@ class Settings:
     """What a user can change without changing the layout.
 
     `unfused_attention`: kernels from before FlashAttention, which write every score to memory;
-    `recompute` "selective" drops those scores and computes attention alone again.
+    `recompute` "selective" drops those scores and computes attention alone again. `fused_loss`: a
+    cross-entropy that writes its gradient over the logits.
     """
 
     recompute: Recompute = "none"
@@ -27,6 +28,7 @@ class Settings:
     communication_bytes: int = 2
     precision: Precision = "mixed"
     unfused_attention: bool = False
+    fused_loss: bool = False
     bucket_bytes: int = 25 * 1024 * 1024
 
     @property
@@ -44,9 +46,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Layout:
-    """A strategy over the GPUs: data x tensor x pipeline, experts inside the data ranks.
+    """A strategy over the GPUs: data x context x tensor x pipeline, experts inside the data ranks.
 
-    `interleave` is how many chunks of layers each pipeline stage holds (1F1B interleaved above 1).
+    `context` ranks share each sequence (ring attention). `interleave` is how many chunks of layers
+    each pipeline stage holds (1F1B interleaved above 1).
     """
 
     data_strategy: DataStrategy
@@ -57,6 +60,12 @@ class Layout:
     micro_batch: int = 1
     accumulation: int = 1
     interleave: int = 1
+    context: int = 1
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that hold the same parameters, or shards of them, and sum their gradients."""
+        return self.data * self.context
 
     @property
     def strategy(self) -> str:
@@ -68,7 +77,9 @@ class Layout:
             parts.append("tp-sp")
         if self.expert > 1:
             parts.append("ep")
-        if self.data > 1 or not parts:
+        if self.context > 1:
+            parts.append("cp")
+        if self.replicas > 1 or not parts:
             parts.append(self.data_strategy)
         return "+".join(parts)
 
@@ -77,15 +88,16 @@ class Layout:
         return ceil(layers / self.pipeline)
 
     @property
-    def kind(self) -> tuple[bool, bool, bool]:
-        """Which of tensor, pipeline and expert parallelism it needs beside data parallelism."""
-        return self.tensor > 1, self.pipeline > 1, self.expert > 1
+    def kind(self) -> tuple[bool, ...]:
+        """Which of tensor, pipeline, expert and context parallelism it needs beside data's."""
+        return self.tensor > 1, self.pipeline > 1, self.expert > 1, self.context > 1
 
     @property
     def complexity(self) -> int:
         """How much there is to set up and to go wrong; for ties only."""
         order = ("single", *DATA_STRATEGIES).index(self.data_strategy)
-        return order + 10 * (self.tensor > 1) + 10 * (self.expert > 1) + 20 * (self.pipeline > 1)
+        tens = (self.tensor > 1) + (self.expert > 1) + (self.context > 1) + 2 * (self.pipeline > 1)
+        return order + 10 * tens
 
 
 @dataclass(frozen=True)
@@ -96,20 +108,29 @@ class Own:
     pipeline: int | None = None
     micro_batch: int | None = None
     interleave: int | None = None
+    context: int | None = None
 
 
 ANY = Own()
 
 
 def layouts(
-    shape: TransformerShape, gpus: int, gpus_per_node: int, global_batch: int, own: Own = ANY
+    shape: TransformerShape,
+    gpus: int,
+    gpus_per_node: int,
+    global_batch: int,
+    own: Own = ANY,
+    *,
+    sequence: int = 0,
 ) -> Iterator[Layout]:
     """Every layout worth an estimate, with every micro-batch that divides the global batch.
 
     Tensor parallelism stays inside a node and divides the heads; a pipeline has any number of
     stages that divides the GPUs, each of at least a layer, of uneven numbers where they do not
-    divide them, on different nodes or parts of one; experts are spread inside a node.
+    divide them, on different nodes or parts of one; experts are spread inside a node. Sequences
+    are shared inside a node, in pieces of at least 8,192 tokens.
     """
+    contexts = _one(own.context) or tuple(_powers(max(1, min(gpus_per_node, sequence // 8192))))
     for tensor in _one(own.tensor) or _powers(min(gpus, gpus_per_node)):
         if shape.heads % tensor or shape.kv_heads % tensor or gpus % tensor:
             continue
@@ -120,24 +141,39 @@ def layouts(
             least = min(gpus_per_node // 2, shape.kv_heads, gpus)
             if pipeline > 1 and own.pipeline is None and tensor < least:
                 continue
-            data = gpus // (tensor * pipeline)
-            for expert in _experts(shape, data, gpus_per_node // tensor):
-                for strategy in _data_strategies(data, tensor, pipeline, gpus, gpus_per_node):
-                    for micro_batch in _one(own.micro_batch) or _powers(64):
-                        if global_batch % (data * micro_batch):
-                            break
-                        accumulation = global_batch // (data * micro_batch)
-                        for interleave in _chunks(shape.layers, pipeline, accumulation, own):
-                            yield Layout(
-                                data_strategy=strategy,
-                                data=data,
-                                tensor=tensor,
-                                pipeline=pipeline,
-                                expert=expert,
-                                micro_batch=micro_batch,
-                                accumulation=accumulation,
-                                interleave=interleave,
-                            )
+            stage = gpus // (tensor * pipeline)
+            for context in contexts:
+                if stage % context or (own.context is None and context * tensor > gpus_per_node):
+                    continue
+                shared = Layout("single", stage // context, tensor, pipeline, context=context)
+                yield from _of_degrees(shape, shared, gpus, gpus_per_node, global_batch, own)
+
+
+def _of_degrees(
+    shape: TransformerShape,
+    degrees: Layout,
+    gpus: int,
+    gpus_per_node: int,
+    global_batch: int,
+    own: Own,
+) -> Iterator[Layout]:
+    """Every strategy, micro-batch and schedule of these degrees."""
+    data, room = degrees.data, gpus_per_node // (degrees.tensor * degrees.context)
+    for expert in _experts(shape, data, room):
+        for strategy in _data_strategies(degrees, gpus, gpus_per_node):
+            for micro_batch in _one(own.micro_batch) or _powers(64):
+                if global_batch % (data * micro_batch):
+                    break
+                accumulation = global_batch // (data * micro_batch)
+                for interleave in _chunks(shape.layers, degrees.pipeline, accumulation, own):
+                    yield replace(
+                        degrees,
+                        data_strategy=strategy,
+                        expert=expert,
+                        micro_batch=micro_batch,
+                        accumulation=accumulation,
+                        interleave=interleave,
+                    )
 
 
 def _one(value: int | None) -> tuple[int, ...]:
@@ -175,13 +211,12 @@ def _experts(shape: TransformerShape, data: int, room: int) -> tuple[int, ...]:
     return (1, spread) if spread > 1 else (1,)
 
 
-def _data_strategies(
-    data: int, tensor: int, pipeline: int, gpus: int, gpus_per_node: int
-) -> tuple[DataStrategy, ...]:
-    if data == 1:
+def _data_strategies(degrees: Layout, gpus: int, gpus_per_node: int) -> tuple[DataStrategy, ...]:
+    replicas = degrees.replicas
+    if replicas == 1:
         return ("single",)
-    if pipeline > 1:
+    if degrees.pipeline > 1:
         # ZeRO-2 and 3 would communicate for every micro-batch of every stage.
         return ("ddp", "zero1")
-    several = gpus > gpus_per_node and data > gpus_per_node // tensor > 1
+    several = gpus > gpus_per_node and replicas > gpus_per_node // degrees.tensor > 1
     return DATA_STRATEGIES if several else DATA_STRATEGIES[:-1]

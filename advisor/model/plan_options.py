@@ -65,7 +65,16 @@ def single_changes(
             "gradients and weights cross PCIe every step, Adam runs on the CPU",
         )
     )
-    if layout.data > 1:
+    if not settings.fused_loss:
+        trials.append(
+            (
+                "a fused cross-entropy",
+                layout,
+                replace(settings, fused_loss=True),
+                "its gradient is written over the logits (Liger, flash-attn, Megatron)",
+            )
+        )
+    if layout.replicas > 1:
         for size, name, note in (
             (4, "gradients sent in fp32", "exact sums, twice the bytes of bf16"),
             (

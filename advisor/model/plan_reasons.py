@@ -74,7 +74,7 @@ def explain(
             f"a micro-batch of {layout.micro_batch} fits only with activation checkpointing: a "
             "quarter more compute"
         )
-    if layout.data > 1:
+    if layout.replicas > 1:
         reasons.append(_data_regime(item, cluster))
     return tuple(reasons)
 
@@ -84,7 +84,7 @@ def _latency(item: Estimate, cluster: Cluster) -> list[str]:
     layout, bucket = item.layout, item.settings.bucket_bytes
     if layout.data_strategy not in ("ddp", "zero1"):
         return []
-    group = cluster.group(layout.data, layout.tensor)
+    group = cluster.group(layout.replicas, layout.tensor)
     op = "allreduce" if layout.data_strategy == "ddp" else "reducescatter"
     one, large, larger = (cluster.collective_s(op, n * bucket, group) for n in (1, 32, 64))
     latency = max(1 - (larger - large) / 32 / one, 0.0)
@@ -138,7 +138,7 @@ def _data_regime(item: Estimate, cluster: Cluster) -> str:
     the same compute as in the row, and what the row's bytes take at the link's full rate.
     """
     layout = item.layout
-    group = cluster.group(layout.data, layout.tensor)
+    group = cluster.group(layout.replicas, layout.tensor)
     link = cluster.link_gbps(group)
     moved = item.inter_traffic_bytes if group.nodes > 1 else item.intra_traffic_bytes
     where = "network" if group.nodes > 1 else "node links"

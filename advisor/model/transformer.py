@@ -256,24 +256,38 @@ def layer_activation_bytes(
 ) -> float:
     """Bytes one layer keeps for the backward pass, per rank, in 16-bit training [KOR].
 
-    Without parallelism s·b·h·(34 + 5·a·s/h); `recompute="selective"` drops the attention term
-    (a fused attention kernel does the same: `flash_attention`), `"full"` keeps the layer's input
-    only, 2·s·b·h. Tensor parallelism over t ranks leaves 10 of the 34 replicated:
-    s·b·h·(10 + 24/t + 5·a·s/(h·t)); with sequence parallelism everything is divided by t.
-    The 34 was derived for GPT's 4h MLP with dropout; SwiGLU, grouped queries and experts shift
-    it, so treat it as an estimate and compare with the measured peak.
+    Of a GPT without parallelism s·b·h·(34 + 5·a·s/h), of other shapes what `_kept_per_token` says
+    in place of the 34; `recompute="selective"` drops the attention term (a fused attention kernel
+    does the same: `flash_attention`), `"full"` keeps the layer's input only, 2·s·b·h. Tensor
+    parallelism over t ranks leaves 10 of the 34 replicated: s·b·h·(10 + 24/t + 5·a·s/(h·t)); with
+    sequence parallelism everything is divided by t.
     """
     length = shape.sequence if sequence is None else sequence
-    unit = float(length) * batch * shape.hidden
+    tokens = float(length) * batch
     ranks = tensor_parallel
     if recompute == "full":
-        return 2 * unit / (ranks if sequence_parallel else 1)
-    scores = 0.0
+        return 2 * tokens * shape.hidden / (ranks if sequence_parallel else 1)
+    replicated, split = _kept_per_token(shape)
     if recompute == "none" and not flash_attention:
-        scores = 5.0 * shape.heads * length / shape.hidden
-    if sequence_parallel:
-        return unit * (34 + scores) / ranks
-    return unit * (10 + 24 / ranks + scores / ranks)
+        split += 5.0 * shape.heads * length
+    return tokens * (replicated / (ranks if sequence_parallel else 1) + split / ranks)
+
+
+def _kept_per_token(shape: TransformerShape) -> tuple[float, float]:
+    """Bytes that a layer keeps of one token: what tensor parallelism replicates, what it splits.
+
+    [KOR] section 4.1 by part: 2 h each for the inputs of both norms, of attention and of the MLP,
+    h for each dropout's mask; 2 bytes for queries, keys, values, attention's output and what the
+    MLP's nonlinearity takes and gives. That is 10 h + 24 h for a GPT. Models without biases train
+    without dropout; a gated MLP keeps three tensors of its width (its product is fused).
+    """
+    replicated = (8 + (2 if shape.bias else 0)) * shape.hidden
+    query, key_value = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    tensors = 6 if shape.gated_mlp else 4
+    width = shape.ffn_hidden
+    if shape.experts > 1:
+        width = (shape.experts_per_token + shape.shared_experts) * shape.expert_ffn_hidden
+    return float(replicated), float(4 * query + 4 * key_value + tensors * width)
 
 
 def activation_bytes(
@@ -310,8 +324,19 @@ def activation_bytes(
 
 
 def output_activation_bytes(
-    shape: TransformerShape, batch: int, sequence: int | None = None, *, tensor_parallel: int = 1
+    shape: TransformerShape,
+    batch: int,
+    sequence: int | None = None,
+    *,
+    tensor_parallel: int = 1,
+    fused_loss: bool = True,
 ) -> float:
-    """Bytes of the last norm, the head's input and the fp32 logits: 4·s·b·h·(1 + V/h)/t [KOR]."""
+    """Bytes of the last norm, the head's input and the fp32 logits: 4·s·b·h·(1 + V/h)/t [KOR].
+
+    That is of a loss that writes its gradient over the logits (Megatron's, flash-attn's, Liger's).
+    torch's cross_entropy holds three fp32 tensors of their size in backward: log-probabilities,
+    their gradient, and the logits' (LogSoftmax, NLLLoss).
+    """
     length = shape.sequence if sequence is None else sequence
-    return 4.0 * length * batch * (shape.hidden + shape.vocab) / tensor_parallel
+    tensors = 1 if fused_loss else 3
+    return 4.0 * length * batch * (shape.hidden + tensors * shape.vocab) / tensor_parallel

@@ -17,7 +17,7 @@ from advisor.errors import AdvisorError
 from advisor.model.plan import default_global_batch, make_plan
 from advisor.model.plan_cluster import Cluster, Group
 from advisor.model.plan_estimate import SLOWED, Estimate, estimate, recomputed_share
-from advisor.model.plan_layout import Layout, Settings, layouts
+from advisor.model.plan_layout import Layout, Own, Settings, layouts
 from advisor.model.plan_roofline import (
     communication_ratio,
     critical_tokens,
@@ -236,6 +236,18 @@ def test_selective_recomputation_drops_the_scores_and_costs_a_little() -> None:
     )  # fmt: skip
     assert kept.activation_bytes > 2 * selective.activation_bytes > 4 * full.activation_bytes
     assert kept.compute_s < selective.compute_s < full.compute_s
+
+
+def test_context_parallel_ranks_share_sequences_and_shard_together() -> None:
+    whole = of("llama3-8b", "dgx-h100", 8, Layout("fsdp2", data=8), sequence=32768)
+    shared = of("llama3-8b", "dgx-h100", 8, Layout("fsdp2", data=4, context=2), sequence=65536)
+    assert shared.layout.strategy == "cp+fsdp2"
+    # as many tokens a rank and as many shards: as much memory, more attention, keys to gather
+    assert shared.memory_bytes == pytest.approx(whole.memory_bytes)
+    assert shared.compute_s > whole.compute_s
+    assert shared.communication_s > whole.communication_s
+    plan = make_plan(preset("llama3-8b"), "dgx-h100", 8, sequence=65536, own=Own(context=4))
+    assert {row.estimate.layout.context for row in plan.rows} == {4}
 
 
 def test_the_best_of_each_kind_stands_before_its_variants() -> None:

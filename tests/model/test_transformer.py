@@ -175,6 +175,14 @@ def test_tensor_and_sequence_parallel_activations_follow_table_2() -> None:
         assert value == pytest.approx(units * unit)
 
 
+def test_other_shapes_keep_what_their_parts_give() -> None:
+    shape = preset("llama3-8b")  # inputs 8 h; queries, attention 4 h; keys, values h; 6 x 3.5 h
+    unit = 8192 * 4096
+    assert layer_activation_bytes(shape, 1, flash_attention=True) == (8 + 4 + 1 + 21) * unit
+    held = output_activation_bytes(shape, 1, fused_loss=False)
+    assert held == 4 * 8192 * (4096 + 3 * 128256)
+
+
 def test_full_recomputation_keeps_inputs_and_one_working_layer() -> None:
     shape = preset("gpt2-large")
     unit = 1024 * 8 * 1280

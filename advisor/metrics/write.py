@@ -14,7 +14,7 @@ from advisor.metrics.load import RankData, RunData
 from advisor.metrics.timeline.contention import exclusive_ns
 from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.metrics.timeline.timeline import COMPUTE, KINDS
-from advisor.store.columns import insert, insert_rows
+from advisor.store.columns import insert, insert_objects
 
 
 def write_rank(con: Any, run: str, data: RankData) -> None:
@@ -34,26 +34,8 @@ def write_rank(con: Any, run: str, data: RankData) -> None:
             "step": data.activity_step,
         },
     )
-    insert_rows(
-        con,
-        "step",
-        [
-            {
-                "run": run,
-                "rank": line.rank,
-                "step": step.number,
-                "start_ns": step.start,
-                "end_ns": step.end,
-                "host_start_ns": step.host_start,
-                "host_end_ns": step.host_end,
-                "complete": step.complete,
-                "used": step.used,
-                "left_out": step.left_out,
-                "source": step.source,
-            }
-            for step in data.steps.steps
-        ],
-    )
+    steps = data.steps.steps
+    insert_objects(con, "step", steps, {"step": "number"}, run=run, rank=line.rank)
 
 
 def write_clocks(con: Any, data: RunData) -> None:
@@ -72,58 +54,27 @@ def write_clocks(con: Any, data: RunData) -> None:
 
 
 def write_collectives(con: Any, data: RunData) -> None:
-    records = []
+    hidden: list[int] = []
     for rank, calls in sorted(data.calls.items()):
         occupancy = data.ranks[rank].occupancy
         ends = [c.end for c in calls]
-        hidden = occupancy.compute.covered([c.start for c in calls], ends)
+        covered = occupancy.compute.covered([c.start for c in calls], ends)
+        hidden += map(int, covered)
         transfers = [c.start + (c.wait or 0) for c in calls]
         exposed = exclusive_ns(transfers, ends, within=occupancy.exposed_comm)
-        for call, covered, moving in zip(calls, hidden, exposed, strict=True):
+        for call, moving in zip(calls, exposed, strict=True):
             call.exposed_transfer = round(float(moving))
-            records.append(_record(data.run, call, int(covered)))
-    insert_rows(con, "collective", records)
-
-
-def _record(run: str, call: Call, hidden: int) -> dict[str, Any]:
-    return {
-        "run": run,
-        "rank": call.rank,
-        "call_id": call.call_id,
-        "op": call.op,
-        "wire_op": call.wire_op,
-        "library": call.library,
-        "process_group": call.group,
-        "group_size": call.group_size,
-        "seq": call.seq,
-        "dtype": call.dtype,
-        "in_elements": call.in_elements,
-        "out_elements": call.out_elements,
-        "bytes": call.bytes,
-        "peer": call.peer,
-        "start_ns": call.start,
-        "end_ns": call.end,
-        "enqueue_ns": call.enqueue,
-        "stream": call.stream,
-        "event_id": call.event_id,
-        "matched_ranks": call.matched,
-        "wait_ns": call.wait,
-        "transfer_ns": call.transfer,
-        "t_is": call.t_is,
-        "last_rank": call.last_rank,
-        "step": call.step,
-        "phase": call.phase,
-        "module": call.module,
-        "ahead": call.ahead,
-        "exposed_ns": call.end - call.start - hidden,
-        "hidden_ns": hidden,
-        "exposed_transfer_ns": call.exposed_transfer,
-        "algbw_gbps": call.algbw,
-        "busbw_gbps": call.busbw,
-        "fitted_ns": call.fitted,
-        "latency_share": call.latency_share,
-        "split_bytes": None if call.split_bytes is None else json.dumps(call.split_bytes),
-    }
+    records = [call for _, calls in sorted(data.calls.items()) for call in calls]
+    insert_objects(
+        con,
+        "collective",
+        records,
+        {"process_group": "group", "matched_ranks": "matched"},
+        run=data.run,
+        hidden_ns=hidden,
+        exposed_ns=[c.end - c.start - part for c, part in zip(records, hidden, strict=True)],
+        split_bytes=[None if c.split_bytes is None else json.dumps(c.split_bytes) for c in records],
+    )
 
 
 def write_breakdowns(con: Any, data: RunData) -> None:

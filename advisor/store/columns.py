@@ -75,6 +75,31 @@ def insert_rows(con: Any, table: str, records: Sequence[Mapping[str, Any]]) -> N
         insert(con, table, {name: [record[name] for record in records] for name in records[0]})
 
 
+def insert_objects(
+    con: Any,
+    table: str,
+    objects: Sequence[Any],
+    named: Mapping[str, str] | None = None,
+    **columns: Any,
+) -> None:
+    """Append a row for each object, its columns as the schema declares them.
+
+    A column holds the attribute of its own name, or of that without its unit; ``named`` says what
+    others are called. ``columns`` are given instead: lists, or one value that all rows share.
+    Raises AttributeError for a column that is neither.
+    """
+    if not objects:
+        return
+    values = dict(columns)
+    for name, *_ in con.execute(f'SELECT * FROM "{table}" LIMIT 0').description:
+        if name not in values:
+            attribute = (named or {}).get(name, name)
+            if not hasattr(objects[0], attribute):
+                attribute = name.removesuffix("_ns").removesuffix("_gbps")
+            values[name] = [getattr(one, attribute) for one in objects]
+    insert(con, table, values)
+
+
 def _array(values: Any) -> NDArray[Any]:
     """The column as a numpy array that DuckDB reads without guessing at its type."""
     if isinstance(values, np.ndarray):

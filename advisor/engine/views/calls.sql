@@ -100,7 +100,7 @@ WITH ordered AS (
   FROM gradient_call WINDOW w AS (PARTITION BY rank, step, process_group, op ORDER BY start_ns)
 ), per AS (
   SELECT rank, step, process_group, op, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns,
-    sum(hidden_ns) AS hidden_ns,
+    sum(hidden_ns) AS hidden_ns, sum(bytes) AS step_bytes,
     sum(coalesce(gap_ns, 0)) AS gap_ns, sum(exposed_transfer_ns) FILTER (is_last) AS last_exposed_ns,
     max(bytes) FILTER (is_last) AS last_bytes, max(before_ns) FILTER (is_last) AS before_last_ns,
     median(bytes) FILTER (NOT is_last) AS median_bytes, min(bytes) FILTER (NOT is_last) AS least_bytes,
@@ -113,6 +113,7 @@ SELECT process_group, op,
   median(gap_ns) AS gap_ns,                   -- between the end of one call and the start of the next
   median(last_exposed_ns) AS last_exposed_ns, -- of the last call of the step
   median(last_bytes) AS last_bytes,           -- its size
+  median(step_bytes) AS step_bytes,           -- of all of them
   median(before_last_ns) AS before_last_ns,   -- between the end of the call before it and its start
   median(median_bytes) AS median_bytes,       -- of the calls before it; null where there are none
   median(least_bytes) AS least_bytes,         -- of the smallest of them
@@ -155,6 +156,20 @@ SELECT process_group,
   any_value(first_call) AS first_call,
   list(DISTINCT rank ORDER BY rank) AS ranks
 FROM per GROUP BY process_group;
+
+-- Whether all streams of the devices share one hardware queue: nothing overtakes what was launched
+-- before it, and a fifth of the kernels whose stream was free (five at least, as two may meet by
+-- accident) start with the kernel before them, or gathers are asked for ahead and wait all the same.
+CREATE VIEW device_order AS
+SELECT coalesce(bool_and(overtaken = 0 AND (in_order >= greatest(5, 0.2 * waiting)
+    OR ahead AND waiting >= 5)), false) AS one_queue, sum(waiting) AS waiting
+FROM device_queue, (SELECT coalesce(max(ahead), 0) > 0.2 AS ahead FROM gather_gap);
+
+-- Groups that shard parameters: gathers and reductions, and no activations.
+CREATE VIEW sharded_group AS
+SELECT coalesce(process_group, '') AS name FROM call WHERE op IN ('all_gather', 'reduce_scatter')
+  AND coalesce(process_group, '') NOT IN (SELECT coalesce(process_group, '') FROM activation_group)
+GROUP BY name HAVING count(DISTINCT op) = 2;
 
 -- Anything in which the order of collectives on different ranks can be compared.
 CREATE VIEW sequence_evidence AS

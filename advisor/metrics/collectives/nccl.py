@@ -11,6 +11,7 @@ of [1024] from [128] is one over 8 ranks; ``symm_mem::one_shot_all_reduce``; Dee
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,9 @@ from advisor.vocabulary.operations import POINT_TO_POINT, elements_in, operation
 
 # c10d's operators that write into one tensor from one tensor.
 _INTO = re.compile(r"(all_?gather|reduce_scatter|alltoall)_(base|into|tensor)")
+# ProcessGroupNCCL::send and recv: "nccl:send 0->1", "nccl:recv 1<-0", ranks within the group
+# (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp); Src and Dst Rank came with torch 2.5.
+_ENDS = re.compile(r"^nccl:(?:send (\d+)->(\d+)|recv (\d+)<-(\d+))$")
 _METADATA = (
     "collective, dtype, in_elements, out_elements, group_size, process_group, seq, "
     "src_rank, dst_rank, in_split"
@@ -96,6 +100,13 @@ def device_calls(con: Any, run: str, line: Timeline) -> list[Call]:
         for row, e in enumerate(hosts["external_id"])
         if e > 0 and hosts["name"][row] == "record_param_comms"
     }
+    groups = [
+        (str(name), tuple(ranks))
+        for name, ranks in con.execute(
+            "SELECT process_group, ranks FROM process_group WHERE run = ? AND ranks IS NOT NULL",
+            [run],
+        ).fetchall()
+    ]
     calls = []
     for index in range(len(kernels["start_ns"])):
         launch, tid = int(kernels["launch_ns"][index]), int(kernels["launch_tid"][index])
@@ -110,7 +121,10 @@ def device_calls(con: Any, run: str, line: Timeline) -> list[Call]:
         if annotation is None and parameter is None and stream in on_stream:
             annotation = on_stream[stream].at(int(kernels["start_ns"][index]))
         shapes = _Shapes.of(hosts, operator) if operator is not None else None
-        calls.append(_call(rank, kernels, index, hosts, parameter, annotation, shapes))
+        call = _call(rank, kernels, index, hosts, parameter, annotation, shapes)
+        if call.peer is None and call.op in POINT_TO_POINT and annotation is not None:
+            call.peer = named_peer(str(hosts["name"][annotation]), call, groups)
+        calls.append(call)
     return calls
 
 
@@ -231,6 +245,20 @@ def _call(
     )
     call.set_size()
     return call
+
+
+def named_peer(
+    name: str, call: Call, groups: Sequence[tuple[str, tuple[int, ...]]]
+) -> int | None:
+    """The other end by the annotation, whose ranks count within the call's group."""
+    found = _ENDS.match(name)
+    if found is None:
+        return None
+    own, other = (int(end[:9]) for end in found.groups() if end is not None)
+    for group, ranks in groups:
+        if group == call.group and max(own, other) < len(ranks) and ranks[own] == call.rank:
+            return ranks[other] if other != own else None
+    return None
 
 
 def _peer(op: str, rank: int, source: int | None, destination: int | None) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,9 @@ import numpy as np
 from advisor.whatif.buckets import assemble
 from advisor.whatif.cost import ServiceModel
 from advisor.whatif.program import Call, Issue, Item, Mark, Program, Wait, Work, compact
+
+Segment = tuple[str, int]
+"""The work before a rank's 'issue' of or 'wait' for a call, or before the step's 'end'."""
 
 
 def gradient_bytes(program: Program) -> list[int]:
@@ -93,16 +97,25 @@ def without_lateness(program: Program, rank: int, *, alone: bool = False) -> Pro
     """The step as if ``rank`` worked no longer than its peers between their common calls.
 
     The work before each issue and wait of ``rank`` is compared with the median of the ranks that
-    have the same call at the same place. Where it takes longer it becomes shorter, by no more in
+    have a like call at the same place (where none has all of its calls, with those that share each
+    call). Where it takes longer it becomes shorter, by no more in
     all than it takes longer in all: a call that is asked for late has more work before it and less
     behind. That it begins late is what it took longer in the step before, and counts there, unless
     this step is ``alone``.
     """
     mine = _segments(program.items[rank])
     others = [_segments(items) for r, items in program.items.items() if r != rank]
-    longer: dict[tuple[str, int], float] = {}
+    place = _places(program, mine)
+    alike = [
+        {there[key]: ns for key, ns in segments.items()}
+        for segments in others
+        if set((there := _places(program, segments)).values()) == set(place.values())
+    ]
+    longer: dict[Segment, float] = {}
     for key, own in mine.items():
-        peers = [segments[key] for segments in others if key in segments]
+        peers = [segments[place[key]] for segments in alike] or [
+            segments[key] for segments in others if key in segments
+        ]
         if peers:
             longer[key] = own - float(np.median(peers))
     excess, somewhere = sum(longer.values()), sum(max(0.0, ns) for ns in longer.values())
@@ -117,9 +130,22 @@ def without_lateness(program: Program, rank: int, *, alone: bool = False) -> Pro
     return replace(program, items=items, start_ns=start_ns)
 
 
-def _segments(items: list[Item]) -> dict[tuple[str, int], float]:
+def _places(program: Program, segments: Iterable[Segment]) -> dict[Segment, tuple[object, ...]]:
+    """What each segment comes before, and the how manieth of that it is: alike on like ranks."""
+    seen: Counter[tuple[object, ...]] = Counter()
+    places: dict[Segment, tuple[object, ...]] = {}
+    for key in segments:
+        kind, number = key
+        call = program.calls.get(number) if kind != "end" else None
+        what = (kind, *((call.op, len(call.ranks), call.bytes) if call is not None else ()))
+        seen[what] += 1
+        places[key] = (*what, seen[what])
+    return places
+
+
+def _segments(items: list[Item]) -> dict[Segment, float]:
     """Work before each issue and wait, keyed by ('issue' | 'wait' | 'end', call)."""
-    result: dict[tuple[str, int], float] = {}
+    result: dict[Segment, float] = {}
     work = 0.0
     for item in items:
         if isinstance(item, Work):
@@ -131,11 +157,11 @@ def _segments(items: list[Item]) -> dict[tuple[str, int], float]:
     return result
 
 
-def _with_segments(items: list[Item], lengths: dict[tuple[str, int], float]) -> list[Item]:
+def _with_segments(items: list[Item], lengths: dict[Segment, float]) -> list[Item]:
     result: list[Item] = []
     pending: list[Item] = []
 
-    def flush(key: tuple[str, int]) -> None:
+    def flush(key: Segment) -> None:
         total = sum(item.ns for item in pending if isinstance(item, Work))
         factor = lengths.get(key, total) / total if total else 1.0
         result.extend(

@@ -42,9 +42,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """The rank hands a call to the backend and goes on."""
+    """The rank hands a call to the backend and goes on.
+
+    ``after``: the call on another stream whose end this one waits for (HSDP sums over the replicas
+    what the shards have reduced).
+    """
 
     call: int
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class CallRow:
     bytes: int | None
     is_gradient: bool
     phase: str | None
+    after: int | None = None
 
 
 def ranks(con: Any, run: str) -> tuple[dict[int, int], str | None, str]:
@@ -135,7 +136,7 @@ class Recorded:
 
     def calls(self, step: int, backward: Window) -> list[CallRow]:
         """The calls of a step, with when each was issued."""
-        result = []
+        result: list[CallRow] = []
         last_end: dict[int, int] = {}
         last_arrival: dict[int, int] = {}
         for (
@@ -158,6 +159,9 @@ class Recorded:
             if not self._on_host and queued and stream in last_arrival:
                 # Held back by its stream only: it was ready at some time since the one before.
                 arrival = max(last_arrival[stream], min(int(start), int(enqueue or start)))
+            held = None if self._on_host or queued else _held_by(result, int(start), enqueue)
+            if held is not None:
+                arrival = held.arrival
             arrival = min(arrival, int(start))
             last_end[stream], last_arrival[stream] = int(end), arrival
             in_backward = phase == "backward" or (
@@ -168,7 +172,7 @@ class Recorded:
             result.append(
                 CallRow(
                     int(call_id), arrival, int(start), int(end), str(group), str(op), size,
-                    gradient, phase,
+                    gradient, phase, held.call_id if held is not None else None,
                 )
             )  # fmt: skip
         return result
@@ -238,6 +242,13 @@ class Recorded:
         ended = np.maximum.accumulate(self._finished[first:last])
         at = np.searchsorted(self._launched[first:last], host_times, side="right") - 1
         return [int(ended[max(i, 0)]) for i in at]
+
+
+def _held_by(before: Sequence[CallRow], start: int, enqueue: int | None) -> CallRow | None:
+    """The call on another stream that a launched one waited for: it starts when that one ends."""
+    ended = [row for row in before if 0 <= start - row.end < SHORTEST_GAP_NS]
+    latest = max(ended, key=lambda row: row.end, default=None)
+    return latest if latest is not None and enqueue is not None and enqueue < latest.end else None
 
 
 def _tensor_bytes(dims: str | None, types: str | None) -> int | None:

@@ -47,16 +47,27 @@ class _Network:
         self.slowdown: dict[int, float] = {}
         self.done: dict[int, float] = {}
         self.started: dict[int, float] = {}
+        # Calls that ranks have asked for, by the call whose end they wait for.
+        self.held: dict[int, list[int]] = {}
+        self.placed: set[int] = set()
         # By rank, how many of its calls move data; and the ranks for which that has changed.
         self.moving: dict[int, int] = dict.fromkeys(program.items, 0)
         self.changed: set[int] = set()
 
-    def issue(self, call: int, now: float) -> None:
-        queue = self.queues.setdefault(self.calls[call].channel, deque())
-        if self.arrivals[call] == 0:
-            queue.append(call)
+    def issue(self, item: Issue, now: float) -> None:
+        """A rank asks for a call: it has its place in the queue, also while it is held."""
+        queue = self.queues.setdefault(self.calls[item.call].channel, deque())
+        if item.call not in self.placed:
+            self.placed.add(item.call)
+            queue.append(item.call)
+        if item.after in self.calls and item.after not in self.done:
+            self.held.setdefault(item.after, []).append(item.call)
+        else:
+            self._arrive(item.call, now)
+
+    def _arrive(self, call: int, now: float) -> None:
         self.arrivals[call] += 1
-        self._admit(queue, now)
+        self._admit(self.queues[self.calls[call].channel], now)
 
     def _admit(self, queue: deque[int], now: float) -> None:
         changed = False
@@ -107,6 +118,9 @@ class _Network:
             self._reshare()
             for channel in {self.calls[call].channel for call in over}:
                 self._admit(self.queues[channel], now)
+        for call in over:
+            for held in self.held.pop(call, []):
+                self._arrive(held, now)
         return over
 
 
@@ -187,7 +201,7 @@ def simulate(program: Program) -> Replay:
                 ranks.begin(rank, item.ns, now)
                 return
             if isinstance(item, Issue):
-                network.issue(item.call, now)
+                network.issue(item, now)
             elif isinstance(item, Mark):
                 continue
         replay.end_ns[rank] = now

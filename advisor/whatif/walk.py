@@ -56,6 +56,7 @@ class _Walk:
     ends: list[int] = field(default_factory=list)
     issued: set[int] = field(default_factory=set)
     waited: set[int] = field(default_factory=set)
+    after: dict[int, int | None] = field(default_factory=dict)
     cursor: int = 0
     place: int = 0
     owned_place: int = 0
@@ -74,6 +75,7 @@ class _Walk:
         self.points.sort(key=lambda point: point[:2])
         self.by_end = sorted(line.calls, key=lambda row: row.end)
         self.ends = [row.end for row in self.by_end]
+        self.after = {row.call_id: row.after for row in line.calls}
 
     def items(self) -> Iterator[Item]:
         window_end = self.line.window[1]
@@ -86,7 +88,7 @@ class _Walk:
                 yield Wait(row.call_id)
         for row in self.line.calls:
             if row.call_id not in self.issued:
-                yield Issue(row.call_id)
+                yield Issue(row.call_id, row.after)
 
     def _stretches(self) -> list[tuple[int, int]]:
         """What was busy, and the window's end; joined over gaps in which no call ended."""
@@ -167,7 +169,7 @@ class _Walk:
             yield Mark("gradient", index, self.line.gradients[index][1])
         elif kind == _ISSUE:
             self.issued.add(index)
-            yield Issue(index)
+            yield Issue(index, self.after[index])
         elif kind == _NEEDED:
             if self._is_open(index):
                 self.waited.add(index)

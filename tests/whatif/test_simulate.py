@@ -117,3 +117,17 @@ def test_calls_of_other_sizes_advance_by_the_same_fraction() -> None:
     )
     replay = simulate(program)
     assert replay.call_end_ns == {1: pytest.approx(40), 2: pytest.approx(40)}
+
+
+def test_a_call_that_waits_for_another_stream_starts_when_that_one_ends() -> None:
+    """HSDP sums over the replicas (1) what the shards have reduced (0), wherever compute is."""
+    calls = {0: Call((0, 1), "shard", 10), 1: Call((0, 2), "replicas", 10)}
+    late = {
+        0: [Issue(0), Issue(1, after=0), Work(50), Wait(1)],
+        1: [Work(30), Issue(0)],
+        2: [Issue(1), Wait(1)],
+    }
+    program = Program(items=late, calls=calls, start_ns={})
+    assert simulate(program).call_start_ns == {0: 30, 1: 40}
+    on_time = program.with_items({**late, 1: [Issue(0)]})
+    assert simulate(on_time).call_start_ns == {0: 0, 1: 10}

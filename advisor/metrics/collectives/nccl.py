@@ -247,9 +247,7 @@ def _call(
     return call
 
 
-def named_peer(
-    name: str, call: Call, groups: Sequence[tuple[str, tuple[int, ...]]]
-) -> int | None:
+def named_peer(name: str, call: Call, groups: Sequence[tuple[str, tuple[int, ...]]]) -> int | None:
     """The other end by the annotation, whose ranks count within the call's group."""
     found = _ENDS.match(name)
     if found is None:

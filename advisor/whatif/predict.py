@@ -36,8 +36,6 @@ _STEP_UNCERTAINTY = 0.045
 # and 99 % as far as those are known (their two rounds differ).
 _GAIN_UNCERTAINTY = 0.02
 _Z90 = 1.645
-# A step whose replay is off by more than this share says nothing of a change, where others do.
-_REPLAYED = 0.1
 
 
 @dataclass(frozen=True)
@@ -86,21 +84,21 @@ def predict(
     ``identified`` is whether the trace says anything of those. What ``comes_and_goes`` between
     steps (a pause of one rank) counts with its mean over them, else the typical step's change.
     """
-    found: list[tuple[float, float, float]] = []
+    deltas, replays, measured = [], [], []
     for program in programs:
         changed = change(program)
         unchanged = base(program) if base else program
         if changed is None or unchanged is None:
             return None
         try:
-            change_ns = changed.replayed_ns - unchanged.replayed_ns
-            found.append((change_ns, program.replayed_ns, program.measured_ns))
+            before, after = unchanged.replayed_ns, changed.replayed_ns
+            replays.append(program.replayed_ns)
         except AdvisorError:
             continue
-    if not found:
+        deltas.append(after - before)
+        measured.append(program.measured_ns)
+    if not deltas:
         return None
-    true = [step for step in found if abs(step[1] - step[2]) <= _REPLAYED * step[2]]
-    deltas, replays, measured = (list(column) for column in zip(*(true or found), strict=True))
     replayed_of = float(np.median(measured))
     step = float(programs[0].run_step_ns or replayed_of)
     delta = float(np.mean(deltas) if comes_and_goes else np.median(deltas))

@@ -2,7 +2,8 @@
 
     python -m benchmarks.scripts record --out DIR [--only ddp,nano/slow] [--again]
     python -m benchmarks.scripts score --out DIR [--only ...]
-    python -m benchmarks.scripts sweep --out DIR --only ddp/more-work [--budget 12] [--mbit 400]
+    python -m benchmarks.scripts sweep --out DIR --only ddp/more-work [--mbit 400] [--budget 20]
+        [--space FILE]
 
 Each case runs twice: with its fault, and with the first fix applied (without the fault). Its steps
 are timed untraced, then some are recorded. With root every rank is a host of its own behind a
@@ -54,7 +55,7 @@ def record_all(chosen: list[Case], out: Path, *, again: bool) -> None:
             print(f"{case.id:32} {steps[len(steps) // 2] / 1e6:8.1f} ms", flush=True)
 
 
-def sweep_all(chosen: list[Case], out: Path, *, budget: str, mbit: float | None) -> None:
+def sweep_all(chosen: list[Case], out: Path, *, mbit: float | None, asked: list[str]) -> None:
     """``advisor tune --sweep`` of each script; its own output tells the result."""
     with Network(_RANKS) as network:
         for case in {c.healthy.id: c.healthy for c in chosen}.values():
@@ -65,9 +66,9 @@ def sweep_all(chosen: list[Case], out: Path, *, budget: str, mbit: float | None)
             folder.parent.mkdir(parents=True, exist_ok=True)
             namespaces = [network.namespace(host) for host in range(_RANKS)]
             job = [*launcher(namespaces, _RANKS), *case.command(folder / "job"), *_ENDLESS]
-            tune = ["-m", "advisor", "tune", "--sweep", "-o", str(folder), "--budget", budget]
+            tune = ["-m", "advisor", "tune", "--sweep", "-o", str(folder), "--steps", "20", *asked]
             print(f"{case.id} at {rate:g} Mbit/s", flush=True)
-            subprocess.run([sys.executable, *tune, "--steps", "20", "--", *job], check=False)
+            subprocess.run([sys.executable, *tune, "--", *job], check=False)
 
 
 def score_all(chosen: list[Case], out: Path) -> list[Judged]:
@@ -133,13 +134,16 @@ def main() -> None:
         "--only", default="", help="ids that begin with one of these: ddp,nano/slow"
     )
     parser.add_argument("--again", action="store_true", help="record also what is there")
-    parser.add_argument("--budget", default="12", help="of a sweep: trials or time")
+    parser.add_argument("--budget", default="20", help="of a sweep: trials or time")
     parser.add_argument("--mbit", type=float, help="of a sweep's links; else the case's own")
+    parser.add_argument("--space", help="of a sweep: settings to try; else those of the job")
     parser.add_argument("--results", type=Path, help="write the table as JSON")
     options = parser.parse_args()
     chosen = list(cases(options.only))
     if options.action == "sweep":
-        sweep_all(chosen, options.out, budget=options.budget, mbit=options.mbit)
+        space = ["--space", options.space] if options.space else []
+        asked = ["--budget", options.budget, *space]
+        sweep_all(chosen, options.out, mbit=options.mbit, asked=asked)
         return
     if options.action == "record":
         record_all(chosen, options.out, again=options.again)

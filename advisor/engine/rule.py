@@ -185,7 +185,8 @@ class Rule(_Strict):
     )
     proof: str = Field(
         default="examples only",
-        description="the real runs it was seen firing on, or 'examples only: ' and why",
+        description="the real runs it was seen firing on and what its fix then gave, or "
+        "'examples only: ' and why",
     )
     examples: list[Example]
 

@@ -92,6 +92,7 @@ def _of_content(sandbox: Sandbox) -> list[Note]:
             counted=row["counted"],
         )
         for row in edges
+        if row["counted"] or row["kind"] != "profiler-stop"
     ]
     engines = sandbox.records(
         "SELECT DISTINCT engine FROM rank_content WHERE purpose = 'inference'"

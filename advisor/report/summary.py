@@ -18,7 +18,7 @@ from advisor.findings import (
 from advisor.report import numbers
 from advisor.report.clean import one_line
 from advisor.vocabulary.messages import STATES, SUMMARY, say
-from advisor.vocabulary.words import about, estimate, lower_first, named_ranks, percent
+from advisor.vocabulary.words import about, certainty, estimate, lower_first, named_ranks
 
 # METRICS section 8: how a saving was found out, in words a newcomer understands.
 CONFIDENCE_WORDS: dict[Confidence, str] = {
@@ -131,7 +131,7 @@ def state(report: FindingsReport) -> str:
 
 def sure(finding: Finding) -> str:
     """The probability that the cause is real, '97 %'; '' where a log or dump states it."""
-    return "" if finding.probability is None else percent(finding.probability)
+    return "" if finding.probability is None else certainty(finding.probability)
 
 
 def cause(finding: Finding, report: FindingsReport) -> str:

@@ -235,7 +235,7 @@ SUMMARY = {
     "{{ ranks | some_ranks }}{% endif %} goes (mean of {{ steps }} step{{ 's' if steps != 1 }}"
     "{% if all_ranks and ranks | length > 1 %} and {{ ranks | length }} ranks{% endif %})"
     "{% else %}Where the {{ step_ns | about }} trace goes{% endif %}",
-    "confidence": "{{ probability | pct }} sure of the cause; {{ how }}",
+    "confidence": "{{ probability | certainty }} sure of the cause; {{ how }}",
     "checks": "{{ findings }} finding{{ 's' if findings != 1 }} · {{ passed }} "
     "check{{ 's' if passed != 1 }} passed"
     "{% if lacking %} · {{ lacking }} need{{ 's' if lacking == 1 }} more data{{ why_not }}"
@@ -275,12 +275,12 @@ WHATIF = {
 """Predictions: ``would`` only where the interval leaves out zero."""
 
 STATES = {
-    "sure": "{% if probability %}{{ probability | pct }} sure of the cause"
+    "sure": "{% if probability %}{{ probability | certainty }} sure of the cause"
     "{% else %}Recorded{% endif %}",
-    "probable": "{{ probability | pct }} sure of the cause",
-    "unknown-cost": "{{ probability | pct }} sure of the cause",
+    "probable": "{{ probability | certainty }} sure of the cause",
+    "unknown-cost": "{{ probability | certainty }} sure of the cause",
     "healthy": "No action needed",
-    "lossy": "Time is lost{% if probability %}: {{ probability | pct }} sure{% endif %}",
+    "lossy": "Time is lost{% if probability %}: {{ probability | certainty }} sure{% endif %}",
     "inconclusive": "Cannot tell",
     "benchmark": "A benchmark, no training",
     "sweep-won": "Proven in this workload",

@@ -17,6 +17,7 @@ from jinja2.environment import TemplateExpression
 from advisor.vocabulary.bounded_templates import BoundedTemplates
 
 MAX_TEXT = 4000
+_SUREST = 0.99
 _SHORTEST_CUT = 12  # characters of a name that was cut in its middle
 LONGEST_LIST = 60  # characters; beyond that, numbers of ranks say nothing
 
@@ -163,6 +164,11 @@ def percent(share: float) -> str:
     return f"{significant(100 * share, 2)} %"
 
 
+def certainty(probability: float) -> str:
+    """How sure a finding is, '97 %': never all of it."""
+    return percent(min(probability, _SUREST))
+
+
 def lower_first(sentence: str) -> str:
     """``sentence`` as it stands inside another one; names such as 'DDP' and 'all_reduce' stay."""
     if sentence[1:2].isupper():
@@ -190,6 +196,7 @@ def _environment() -> BoundedTemplates:
         num=significant,
         whole="{:,}".format,
         pct=percent,
+        certainty=certainty,
         ranks=ranks_text,
         named_ranks=named_ranks,
         some_ranks=some_ranks,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from advisor.findings import Finding, FindingsReport, VerdictKind
-from advisor.report import numbers, render, summary
+from advisor.report import render, summary
 from advisor.report.sections.findings import SHOWN
 from advisor.vocabulary.messages import STATES
 
@@ -83,7 +83,7 @@ def test_the_first_screen_answers_a_strangers_questions(name: str) -> None:
         return
     assert_row(page[about.id], about)
     if about.probability is not None:
-        assert holds(head, numbers.share(about.probability)) or verdict.kind == VerdictKind.LOSSY
+        assert holds(head, summary.sure(about)) or verdict.kind == VerdictKind.LOSSY
 
 
 def assert_row(row: str, finding: Finding) -> None:

@@ -104,8 +104,8 @@ NOTES = {
 
 
 _LOST = (
-    "{% if idles_more %}The device idles {{ idle | pct }} of the step, {{ exposed | pct }} is "
-    "exposed communication{% else %}{{ exposed | pct }} of the step is exposed "
+    "{% if idles_more %}The device idles {{ idle | pct }} of the {{ unit }}, {{ exposed | pct }} "
+    "is exposed communication{% else %}{{ exposed | pct }} of the {{ unit }} is exposed "
     "communication{% endif %}"
 )
 
@@ -123,8 +123,8 @@ VERDICTS = {
     "({{ gain_low_ns | span(gain_high_ns) }} of {{ step_ns | of_step(whole_trace) }})."
     "{% if of_link and not probed %} `advisor probe` measures it.{% endif %}",
     # 4 healthy
-    "healthy": "Healthy. {{ exposed | pct }} of the step is exposed communication; nothing found "
-    "that pays.",
+    "healthy": "Healthy. {{ exposed | pct }} of the {{ unit }} is exposed communication; nothing "
+    "found that pays.",
     # 5 lossy without a cause
     "jitter": "Ranks hold each other up for {{ gain_ns | about }} of "
     "{{ step_ns | of_step(whole_trace) }} ({{ share | pct }}"
@@ -132,8 +132,9 @@ VERDICTS = {
     "exposed-communication": "{{ cause }}: {{ gain_ns | about }} of "
     "{{ step_ns | of_step(whole_trace) }} ({{ share | pct }}"
     "{% if is_wide %}; {{ gain_low_ns | span(gain_high_ns) }}{% endif %}) could be hidden.",
-    "exposed": "{{ exposed | pct }} of the step is exposed communication; its cause is unknown.",
-    "idle": "The device idles {{ idle | pct }} of the step; communication is not why "
+    "exposed": "{{ exposed | pct }} of the {{ unit }} is exposed communication; its cause "
+    "is unknown.",
+    "idle": "The device idles {{ idle | pct }} of the {{ unit }}; communication is not why "
     "({{ exposed | pct }} exposed).",
     # 6 cannot tell
     "ranks-missing": f"{_LOST}. Only "
@@ -175,10 +176,11 @@ VERDICTS = {
 """Titles of verdicts by shape or reason: at most 140 characters."""
 
 WHYS = {
-    "step": "A step takes {{ step_ns | about }}: {{ compute | pct }} compute"
+    "step": "{{ 'The trace' if whole_trace else 'A step' }} takes {{ step_ns | about }}: "
+    "{{ compute | pct }} compute"
     "{% if not says_exposed %}, {{ exposed | pct }} exposed communication{% endif %}"
     "{% if not says_idle %}, {{ idle | pct }} idle{% endif %}"
-    " ({{ steps }} step{{ 's' if steps != 1 }}).",
+    "{% if not whole_trace %} ({{ steps }} step{{ 's' if steps != 1 }}){% endif %}.",
     "noise": "{% if noise_ns %}Differences under {{ noise_ns | about }} are noise.{% endif %}",
     "clocks": "The hosts' clocks differ by {{ differ_ns | about }}, estimated from the same "
     "moments that would show a slow link.",
@@ -220,8 +222,8 @@ STEPS = {
     "clocks": "Look at the clocks: an offset far below that leaves the link.\nchronyc tracking",
     "one-run": "advisor diagnose FOLDER, with the recordings of one run alone",
     "host": "advisor explain launch-bound",
-    "with-traces": "advisor diagnose BENCHMARK TRACES  # BENCHMARK = these files, "
-    "TRACES = of a training job",
+    "with-traces": "Diagnose it beside the recording of a training job.\n"
+    "advisor diagnose BENCHMARK TRACES  # BENCHMARK = these files, TRACES = that recording",
     "proof": "Prove it: {{ verify }}",
     "try": "Worth a try, up to {{ gain_ns | about }} per step. {{ fix }}",
 }

@@ -85,6 +85,7 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
     values: dict[str, Any] = {
         "step_ns": facts.step_ns,
         "whole_trace": it.whole_trace,
+        "unit": "trace" if it.whole_trace else "step",
         "steps": facts.steps,
         "noise_ns": facts.noise_ns if facts.steps > 1 else None,
         "ranks_read": facts.ranks_read,

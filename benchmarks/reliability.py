@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from advisor.engine.catalogue import load_catalogue
+
 ROOT = Path(__file__).resolve().parent
 CALIBRATION = ROOT.parent / "advisor" / "engine" / "verdict" / "calibration.json"
 _BINS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
@@ -68,7 +70,10 @@ def main() -> int:
     print(f"{'all':34} {sum(said.values()):5}  {sum(right.values()):5}")
     _by_probability([(one.right, one.probability) for one in found if one.probability is not None])
     if arguments.write:
-        rules = {rule: {"said": said[rule], "right": right[rule]} for rule in sorted(said)}
+        # One that says where time goes names no cause that could be wrong.
+        causes = {rule.id for rule in load_catalogue()[0] if rule.says != "where"}
+        rules = {rule: {"said": said[rule], "right": right[rule]} for rule in sorted(said)
+                 if rule in causes}  # fmt: skip
         sources = sorted({_source(file) for file in files})
         CALIBRATION.write_text(json.dumps({"from": sources, "rules": rules}, indent=1) + "\n")
         print(f"Wrote {CALIBRATION}")

@@ -21,13 +21,18 @@ _TRAINER = {
         "DistributedDataParallelKwargs({name}={value}), before trainer.train()"
     ),
 }
-_HOOK_FUNCTION = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks.{value}_compress_hook"
+_HOOKS = "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks; "
+_HOOK = "default_hooks.{value}_compress_hook"
 _COMM_HOOK = {
-    "": "model.register_comm_hook(None, " + _HOOK_FUNCTION + ")",
-    "transformers": "trainer.model_wrapped.register_comm_hook(None, " + _HOOK_FUNCTION + ")",
+    "": _HOOKS + "model.register_comm_hook(None, " + _HOOK + ")",
+    # Before its training begins the Trainer has wrapped nothing.
+    "transformers": _HOOKS
+    + "in a TrainerCallback's on_train_begin: trainer.model_wrapped.register_comm_hook(None, "
+    + _HOOK
+    + ")",
     "accelerate": "Accelerator(kwargs_handlers=[DistributedDataParallelKwargs("
     "comm_hook=DDPCommunicationHookType.{upper})])",
-    "lightning": "Trainer(strategy=DDPStrategy(ddp_comm_hook=" + _HOOK_FUNCTION + "))",
+    "lightning": _HOOKS + "Trainer(strategy=DDPStrategy(ddp_comm_hook=" + _HOOK + "))",
 }
 _ON_A_CPU = "; on a CPU also model._set_unshard_async_op(True)"
 _FSDP2 = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -188,6 +189,14 @@ def test_what_to_write_is_in_the_words_of_the_library_that_builds_the_wrapper(
     lines = how_to_write({"bucket_cap_mb": 5.0, "comm_hook": "bf16"}, built)
     assert lines[0] == start
     assert "bf16_compress_hook" in lines[1]
+
+
+@pytest.mark.slow
+def test_a_hook_is_found_by_a_script_that_imports_torch_alone() -> None:
+    (line,) = how_to_write({"comm_hook": "bf16"}, {"ddp": {**FOUND.built["ddp"], "made_by": ""}})
+    imported, _, _ = line.partition(";")
+    code = f"import torch; {imported}; default_hooks.bf16_compress_hook"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,11 @@ _SCALES = (8, 16, 32, 64, 128, 256, 512, 1024)
 @click.option("--interleave", type=click.IntRange(1), help="Your chunks of layers per stage.")
 @click.option("--cp", "context", type=click.IntRange(1), help="Your context-parallel degree.")
 @click.option(
+    "--recompute",
+    type=click.Choice(["none", "selective", "full"]),
+    help="What your job computes again; shown with its times even where it does not fit.",
+)
+@click.option(
     "--fused-loss", is_flag=True, help="A cross-entropy that writes its gradient over the logits."
 )
 @click.option(
@@ -65,6 +70,7 @@ def command(
     micro_batch: int | None,
     interleave: int | None,
     context: int | None,
+    recompute: Any,
     fused_loss: bool,
     unfused_attention: bool,
     fitted: Path | None,
@@ -101,7 +107,7 @@ def command(
                     efficiency=efficiency,
                     precision=precision,
                     calibration=calibration,
-                    own=Own(tensor, pipeline, micro_batch, interleave, context),
+                    own=Own(tensor, pipeline, micro_batch, interleave, context, recompute),
                     fused_loss=fused_loss,
                     unfused_attention=unfused_attention,
                 )
@@ -114,7 +120,8 @@ def command(
         data = [plan.to_dict() for plan in plans]
         click.echo(json.dumps(data[0] if gpus else data, indent=2))
         return
-    click.echo(_detail(plans[0]) if gpus else _scaling(plans))
+    always = recompute is not None
+    click.echo(_detail(plans[0], always) if gpus else _scaling(plans))
     for line in skipped:
         click.echo(line)
 
@@ -155,9 +162,9 @@ _HEADER = [
 ]
 
 
-def _cells(estimate: Any) -> list[str]:
+def _cells(estimate: Any, always: bool = False) -> list[str]:
     layout = estimate.layout
-    fits, recompute = estimate.fits, estimate.settings.recompute
+    shown, recompute = estimate.fits or always, estimate.settings.recompute
     return [
         layout.strategy,
         "x".join(
@@ -175,21 +182,21 @@ def _cells(estimate: Any) -> list[str]:
         {"full": "yes", "none": "no"}.get(recompute, recompute),
         f"{estimate.memory_bytes / 1e9:,.1f}",
         f"{estimate.traffic_bytes / 1e9:,.1f}",
-        f"{estimate.step_s * 1e3:,.0f}" if fits else "-",
-        f"{estimate.exposed_s / estimate.step_s:.0%}" if fits else "-",
-        f"{estimate.tokens_per_s:,.0f}" if fits else "-",
-        f"{estimate.mfu:.0%}" if fits else "-",
+        f"{estimate.step_s * 1e3:,.0f}" if shown else "-",
+        f"{estimate.exposed_s / estimate.step_s:.0%}" if shown else "-",
+        f"{estimate.tokens_per_s:,.0f}" if shown else "-",
+        f"{estimate.mfu:.0%}" if shown else "-",
     ]
 
 
-def _detail(plan: Plan) -> str:
+def _detail(plan: Plan, always: bool) -> str:
     lines = _head(plan)
     lines.append(
         f"{_gpus(plan)} on {plan.cluster.nodes} node"
         f"{'s' if plan.cluster.nodes > 1 else ''}, {plan.global_batch:,} sequences per step"
     )
     lines += _roofline(plan)
-    table = _table(_HEADER, [_cells(row.estimate) for row in plan.rows])
+    table = _table(_HEADER, [_cells(row.estimate, always) for row in plan.rows])
     lines.append("  " + table[0])
     for row, text in zip(plan.rows, table[1:], strict=True):
         lines.append(("> " if row is plan.recommended else "  ") + text)

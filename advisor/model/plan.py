@@ -184,8 +184,11 @@ def make_plan(
 
     best: dict[str, Estimate] = {}
     per_node = cluster.machine.gpus_per_node
-    for layout in layouts(shape, gpus, per_node, batch, own or Own(), sequence=length):
-        for less in settings.spared():  # recomputing is for what does not fit without it
+    own = own or Own()
+    for layout in layouts(shape, gpus, per_node, batch, own, sequence=length):
+        for less in settings.spared(
+            own.recompute
+        ):  # recomputing is for what does not fit without it
             tried = estimated(layout, less)
             if tried.fits:
                 break
@@ -214,7 +217,10 @@ def make_plan(
             item.step_s,
         )
     )
-    rows = tuple(Row(item, explain(item, chosen, fastest, cluster, shape)) for item in ranked)
+    asked = own.recompute is not None
+    rows = tuple(
+        Row(item, explain(item, chosen, fastest, cluster, shape, asked=asked)) for item in ranked
+    )
     recommended = next((row for row in rows if row.estimate is chosen), None)
     plan = Plan(
         shape=shape,

@@ -36,8 +36,11 @@ class Settings:
         """Whether whole layers are computed again."""
         return self.recompute == "full"
 
-    def spared(self) -> Iterator[Settings]:
-        """The same with less and less kept for backward, this first."""
+    def spared(self, only: Recompute | None = None) -> Iterator[Settings]:
+        """The same with less and less kept for backward, this first; or as `only` says."""
+        if only is not None:
+            yield replace(self, recompute=only)
+            return
         yield self
         if self.unfused_attention:
             yield replace(self, recompute="selective")
@@ -102,13 +105,14 @@ class Layout:
 
 @dataclass(frozen=True)
 class Own:
-    """Degrees the user has chosen; None for those to be tried."""
+    """Degrees the user has chosen, and what is computed again; None for those to be tried."""
 
     tensor: int | None = None
     pipeline: int | None = None
     micro_batch: int | None = None
     interleave: int | None = None
     context: int | None = None
+    recompute: Recompute | None = None
 
 
 ANY = Own()

@@ -51,8 +51,10 @@ def explain(
     fastest: Estimate,
     cluster: Cluster,
     shape: TransformerShape,
+    *,
+    asked: bool = False,
 ) -> tuple[str, ...]:
-    """Reasons, the decisive one first."""
+    """Reasons, the decisive one first; `asked`: the user says what is computed again."""
     reasons = []
     layout = item.layout
     if not item.fits:
@@ -69,7 +71,7 @@ def explain(
         reasons += _latency(item, cluster)
     if item.bubble > 0.1:
         reasons.append(f"pipeline bubble {item.bubble:.0%}; over 10 % calls for more micro-batches")
-    if item.fits and item.settings.checkpointing:
+    if item.fits and item.settings.checkpointing and not asked:
         reasons.append(
             f"a micro-batch of {layout.micro_batch} fits only with activation checkpointing: a "
             "quarter more compute"
@@ -118,6 +120,8 @@ def _does_not_fit(item: Estimate) -> str:
     text = f"needs {item.memory_bytes / _GB:.0f} GB of {room:.0f} GB"
     if item.state.total > item.capacity_bytes:
         return f"{text}: parameters, gradients and optimizer alone take {state:.0f} GB"
+    if not item.settings.checkpointing:
+        return f"{text} without checkpointing"
     return f"{text} even at the smallest micro-batch with checkpointing"
 
 

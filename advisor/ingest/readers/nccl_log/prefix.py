@@ -19,7 +19,8 @@ _SIGNS = re.compile(
     rb"NCCL (?:INFO|WARN) |NCCL version \d|ProcessGroupNCCL\.cpp:\d|NCCL error in: |"
     rb"failed to pass monitoredBarrier|Watchdog caught collective operation timeout|"
     rb"Test (?:NCCL|CUDA|HIP) failure |NCCL failure \S{1,200}:\d|NCCL operation nccl\w|"
-    rb"NCCL Error \d|unhandled (?:cuda|system) error|NET/OFI |ChildFailedError|OutOfMemoryError",
+    rb"NCCL Error \d|unhandled (?:cuda|system) error|NET/OFI |UCX  ERROR|ChildFailedError|"
+    rb"OutOfMemoryError",
     re.IGNORECASE,
 )
 _LEVELS = ("INFO", "WARN", "TRACE", "ABORT")

@@ -1,0 +1,116 @@
+"""Calibrated times against measured ones that the fit has not seen.
+
+    python -m benchmarks.calibration
+
+Tables are those of tests/rules/bench_tables.yaml whose machine has NCCL graphs. Every second size
+of a table is fitted and the others judged; of 8 x A100 each collective is judged by a fit of the
+others; and each machine by a fit of the others with as many nodes, which is what a profile of
+another kind of machine is worth. Printed are rows within 0.8 to 1.25 of what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from advisor.config.hardware import machine
+from advisor.config.loader import read_plain
+from advisor.model.nccl import predict
+from advisor.model.nccl.calibration import Calibration, Measured, fit
+from advisor.model.topology_machine import topology_of
+
+TABLES = Path(__file__).parents[1] / "tests" / "rules" / "bench_tables.yaml"
+SMALL = 64 << 10
+# Table -> machine, nodes and the NCCL of its time; the log of superbenchmark names no release.
+MACHINES = {
+    "a100x8-allreduce": ("dgx-a100", 1, (2, 10, 3)),
+    "a100x8-allgather": ("dgx-a100", 1, (2, 10, 3)),
+    "a100x8-broadcast": ("dgx-a100", 1, (2, 10, 3)),
+    "a100x8-reduce": ("dgx-a100", 1, (2, 10, 3)),
+    "a100x8-reducescatter": ("dgx-a100", 1, (2, 10, 3)),
+    "h100x8-p5": ("aws-p5", 1, (2, 18, 5)),
+    "a100x16-p4d": ("aws-p4d", 2, (2, 10, 3)),
+    "h100x16-a3mega": ("gcp-a3-mega", 2, (2, 18, 5)),
+}
+
+
+@cache
+def rows_of(name: str) -> tuple[Measured, ...]:
+    """The table's rows out of place, from 1 KB to 1 GB, with NCCL's own prediction."""
+    (table,) = [item for item in read_plain(TABLES) if item["id"] == name]
+    hardware, nodes, nccl = MACHINES[name]
+    topology = topology_of(machine(hardware), nodes)
+    op = table["op"].replace("_", "")
+    return tuple(
+        Measured(time, predict(topology, op, size, nccl))
+        for size, time, *_ in table["rows"]
+        if 1024 <= size <= 1 << 30
+    )
+
+
+def ratios(fitted: Calibration, rows: Sequence[Measured]) -> dict[bool, list[float]]:
+    """Calibrated over measured times, of rows up to 64 KB (True) and above."""
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for row in rows:
+        small = row.prediction.bytes <= SMALL
+        found[small].append(fitted.time_us(row.prediction)[0] / row.time_us)
+    return found
+
+
+def _fit(rows: Sequence[Measured]) -> Calibration:
+    return fit(rows, machine="held out", sources=["tables"], nccl="")
+
+
+def held_out() -> Iterator[tuple[str, str, dict[bool, list[float]]]]:
+    """Kind, name and ratios of everything that is judged without having been fitted."""
+    for name in MACHINES:
+        rows = rows_of(name)
+        if len(rows) >= 16:
+            yield "sizes", name, ratios(_fit(rows[::2]), rows[1::2])
+    a100 = [name for name in MACHINES if name.startswith("a100x8")]
+    for name in a100:
+        others = [row for other in a100 if other != name for row in rows_of(other)]
+        yield "collectives", name, ratios(_fit(others), rows_of(name))
+    by_machine: dict[tuple[Any, ...], list[str]] = {}
+    for name, (hardware, nodes, _) in MACHINES.items():
+        by_machine.setdefault((hardware, nodes), []).append(name)
+    for key, names in by_machine.items():
+        others = [
+            row
+            for other, (_, nodes, _) in MACHINES.items()
+            if other not in names and nodes == key[1]
+            for row in rows_of(other)
+        ]
+        judged = [row for name in names for row in rows_of(name)]
+        yield "machines", f"{key[0]} x {key[1]}", ratios(_fit(others), judged)
+
+
+def share(found: Sequence[float]) -> float:
+    """Of ratios those within 0.8 to 1.25."""
+    return sum(0.8 <= ratio <= 1.25 for ratio in found) / len(found)
+
+
+def main() -> None:
+    """Print each table and the sum of each kind."""
+    sums: dict[tuple[str, bool], list[float]] = {}
+    for kind, name, found in held_out():
+        text = f"{kind:12}{name:24}"
+        for small in (True, False):
+            sums.setdefault((kind, small), []).extend(found[small])
+            where = "to 64 KB" if small else "above"
+            text += (
+                f"  {where}: {share(found[small]):4.0%} of {len(found[small]):2}"
+                if found[small]
+                else ""
+            )
+        print(text)
+    for (kind, small), found in sums.items():
+        print(
+            f"all {kind} {'up to 64 KB' if small else 'above'}: {share(found):.0%} of {len(found)}"
+        )
+
+
+if __name__ == "__main__":
+    main()

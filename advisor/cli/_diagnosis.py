@@ -46,7 +46,8 @@ class Diagnosis:
         from advisor import api
 
         started = time.monotonic()
-        with progress_bar(self.inputs, enabled=not self.quiet and not leave_out) as progress:
+        seen = not self.quiet and not leave_out
+        with progress_bar(self.inputs, enabled=seen) as progress:
             run = api.load(
                 *self.inputs,
                 store=self.store,
@@ -59,7 +60,8 @@ class Diagnosis:
                 share=self.share,
             )
         with run:
-            report = run.diagnose(**self.rules)
+            with progress_bar((), enabled=seen):
+                report = run.diagnose(**self.rules)
             if not self.quiet:
                 _note_what_was_read(report, time.monotonic() - started)
             for item in self.outputs:

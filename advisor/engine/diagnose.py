@@ -20,6 +20,7 @@ from advisor.errors import AdvisorError
 from advisor.findings import Finding, FindingsReport, Outcome, RunSummary, Verdict
 from advisor.store import Store
 from advisor.store.columns import insert_rows
+from advisor.vocabulary.phases import announce
 
 _FINDING_COLUMNS = {
     "run", "id", "rule", "title", "savings_ns", "savings_low_ns", "savings_high_ns"
@@ -54,7 +55,11 @@ def diagnose(
     for run in runs:
         with Sandbox(store, run) as sandbox:
             facts = read_facts(sandbox)
-            results = [evaluate(rule, sandbox, facts, overrides.get(rule.id)) for rule in rules]
+            results = []
+            for number, rule in enumerate(rules, 1):
+                announce("rules", number, len(rules))
+                results.append(evaluate(rule, sandbox, facts, overrides.get(rule.id)))
+            announce("verdict")
             run_outcomes = [
                 *(item.model_copy(update={"run": run}) for item in broken),
                 *(result.outcome for result in results),

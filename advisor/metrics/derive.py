@@ -30,6 +30,7 @@ from advisor.metrics.timeline.content import content_rows
 from advisor.metrics.write import write_breakdowns, write_clocks, write_collectives, write_rank
 from advisor.store.columns import insert_rows
 from advisor.store.store import Store
+from advisor.vocabulary.phases import announce
 
 TABLES = (
     "contradiction",
@@ -79,16 +80,19 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     insert_rows(con, "rank_content", content_rows(con, run))
     con.execute(LISTED_GROUPS, [run])
     data = load_run(con, run, step_annotation)
+    announce("tables of calls and steps")
     for rank in data.ranks.values():
         write_rank(con, run, rank)
     write_clocks(con, data)
     insert_rows(con, "contradiction", impossible_bandwidths(con, run, data.calls))
     write_collectives(con, data)
     write_breakdowns(con, data)
+    announce("late ranks")
     insert_rows(
         con, "lateness", lateness_rows(run, data.matched.columns, _lateness_input(con, data))
     )
     _write_summaries(con, data)
+    announce("critical path")
     insert_rows(
         con,
         "critical_path",
@@ -102,6 +106,7 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
             data.clocks,
         ),
     )
+    announce("links")
     of_links = link_input(con, data)
     home, probe = homes(of_links), read_probe(con, run)
     insert_rows(con, "link_excess", link_rows(of_links, probe))
@@ -166,7 +171,8 @@ def link_input(con: Any, data: RunData) -> Inputs:
 
 
 def _write_summaries(con: Any, data: RunData) -> None:
-    for rank, one in sorted(data.ranks.items()):
+    for number, (rank, one) in enumerate(sorted(data.ranks.items()), 1):
+        announce("gaps and copies of ranks", number, len(data.ranks))
         own = data.calls[rank]
         insert_rows(con, "param_bucket", bucket_rows(data.run, rank, own))
         spans = {

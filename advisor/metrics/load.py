@@ -45,6 +45,7 @@ from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.timeline import Timeline, timelines
 from advisor.model.alpha_beta import AlphaBeta
 from advisor.store.columns import MISSING
+from advisor.vocabulary.phases import announce
 
 # c10d's barrier is an all-reduce of one element (ProcessGroupNCCL::barrier: a byte, later a float).
 _ONE_ELEMENT_BYTES = 4
@@ -86,7 +87,8 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     groups = process_groups(con, run)
     ranks: dict[int, RankData] = {}
     calls: dict[int, list[Call]] = {}
-    for line in timelines(con, run):
+    for number, line in enumerate(timelines(con, run), 1):
+        announce("timelines of ranks", number, len(infos))
         info = infos[line.rank]
         marked = annotated_steps(con, run, line.rank, step_annotation)
         steps = device_windows(marked, line) if marked else whole_trace(line)
@@ -112,6 +114,7 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     groups = groups or world_group(calls, infos, on_host)
     assign_groups(calls, groups, infos, on_host)
     stepped = bool(ranks) and all(_annotated(one.steps) for one in ranks.values())
+    announce("matching calls, clocks")
     # Equal calls compete for a partner where some are missing: their times decide.
     offsets = _rough_offsets(ranks) if stepped else {}
     matched = match(calls, groups, stepped, offsets)

@@ -9,6 +9,7 @@ from typing import Any
 
 from advisor.store import Store
 from advisor.store.columns import insert_rows
+from advisor.vocabulary.phases import announce
 from advisor.whatif.annotate_calls import Row, call_rows
 from advisor.whatif.coverage import has_all_ranks
 from advisor.whatif.extract import programs
@@ -30,6 +31,7 @@ def annotate(store: Store) -> None:
     """Fill ``whatif`` for every run that has used steps; rows of earlier calls are replaced."""
     con = store.con
     for (run,) in con.execute("SELECT run FROM run").fetchall():
+        announce("replaying steps")
         steps = programs(store, run)
         whole = bool(steps) and has_all_ranks(store, run, steps)
         rows = _rows(con, run, steps, whole=whole) if steps else ()

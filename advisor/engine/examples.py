@@ -20,10 +20,11 @@ import pyarrow as pa
 from advisor.engine.evaluate import evaluate
 from advisor.engine.facts import read_facts
 from advisor.engine.rule import Example, Rule
-from advisor.engine.sandbox import Column, Sandbox
+from advisor.engine.sandbox import Sandbox
 from advisor.errors import AdvisorError
 from advisor.findings import OutcomeKind
 from advisor.metrics.steps.used import mark_records
+from advisor.store.schema import Column
 
 _RUN = "example"
 _DEFAULTS = {"complete": True, "source": "ProfilerStep"}

@@ -24,8 +24,7 @@ def what_is_missing(
 ) -> str | None:
     """What is missing, in words, or None when the evidence is there."""
     if need.table is not None:
-        where = f" WHERE {need.where}" if need.where else ""
-        found = sandbox.select(f'SELECT 1 FROM "{need.table}"{where} LIMIT 1', values)[1]
+        found = sandbox.holds(need.table, need.where, values)
         return None if found else need.missing or f"nothing in table '{need.table}'"
     if need.ranks is not None and facts.ranks_read < need.ranks:
         return need.missing or (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -89,17 +89,23 @@ _TABLES: dict[str, dict[str, str]] = {
 }
 
 
-def fill_reference_tables(con: Any) -> None:
-    """Create and fill the ``ref_*`` tables, and the function ``setting_issues``."""
+REFERENCE_TABLES = frozenset(_TABLES)
+
+
+def add_functions(con: Any) -> None:
+    """Give SQL the function ``setting_issues``."""
     con.create_function(
         "setting_issues", _setting_issues, [_TEXT, _TEXT, _NUMBER], _TEXT, null_handling="special"
     )
+
+
+def make_reference_table(con: Any, name: str) -> None:
+    """Create and fill one of the ``ref_*`` tables."""
     # As JSON: Arrow imports pandas to look at Python's values, which takes longer than all rules.
-    for name, text in _reference().items():
-        con.execute(
-            f'CREATE TABLE "{name}" AS SELECT row.* FROM (SELECT unnest(from_json(?, ?)) AS row)',
-            [text, json.dumps([_TABLES[name]])],
-        )
+    con.execute(
+        f'CREATE TABLE "{name}" AS SELECT row.* FROM (SELECT unnest(from_json(?, ?)) AS row)',
+        [json.dumps(_reference(name)), json.dumps([_TABLES[name]])],
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -116,18 +122,15 @@ def _setting_issues(settings: str | None, version: str | None, nodes: int | None
     return json.dumps([asdict(issue) for issue in found if issue.severity != "info"])
 
 
-@cache
-def _reference() -> dict[str, str]:
-    return {
-        "ref_bug": json.dumps([_bug_row(bug) for bug in known_bugs()]),
-        "ref_message": json.dumps(
-            [
-                {**item.model_dump(), "message": item.id, "place": place}
-                for place, item in enumerate(messages())
-            ]
-        ),
-        "ref_device": json.dumps([_device_row(device) for device in devices()]),
-    }
+def _reference(name: str) -> list[dict[str, Any]]:
+    if name == "ref_bug":
+        return [_bug_row(bug) for bug in known_bugs()]
+    if name == "ref_device":
+        return [_device_row(device) for device in devices()]
+    return [
+        {**item.model_dump(), "message": item.id, "place": place}
+        for place, item in enumerate(messages())
+    ]
 
 
 def _bug_row(bug: Bug) -> dict[str, Any]:

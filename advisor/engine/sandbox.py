@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from advisor.engine.reference import fill_reference_tables
+from advisor.engine.reference import REFERENCE_TABLES, add_functions, make_reference_table
 from advisor.engine.time_limit import TimeLimit
-from advisor.engine.views import views, views_behind
+from advisor.engine.views import views, words_behind
 from advisor.errors import AdvisorError
 from advisor.store import Store
+from advisor.store.schema import Column, parse_schema
 from advisor.store.store import schema_sql
 
 # Raw events are millions of rows and are summarised by the metrics; rules see the summaries.
@@ -43,13 +44,6 @@ _LOCKDOWN = (
 T = TypeVar("T")
 
 
-class Column(NamedTuple):
-    """A column's type in SQL, and whether it may be null."""
-
-    type: str
-    nullable: bool
-
-
 class RuleSqlError(Exception):
     """A rule's SQL is refused, fails, or takes too long."""
 
@@ -59,7 +53,8 @@ class Sandbox:
 
     Tables are those of schema.sql with the rows of ``run``; views are those of views/, each
     worked out once, as a table, when the first query names it: views upon views, expanded in
-    every query, take the database far longer to plan than to run.
+    every query, take the database far longer to plan than to run. Reference tables, too, are
+    there once a query names them.
     ``formats`` names the readers that took its files ('kineto', 'nsys', ...).
     """
 
@@ -73,11 +68,14 @@ class Sandbox:
         _make_tables(self.con)
         self._types: dict[str, pa.Schema] = {}
         self._rows: dict[str, Sequence[Mapping[str, Any]]] = {}
+        self._filled: set[str] = set()
         self._made: dict[str, str] = {}
+        self._references: set[str] = set()
+        self._reading = False
         self._answers: dict[str, tuple[list[str], list[Sequence[Any]]]] = {}
         if store is not None:
             self._copy(store)
-        fill_reference_tables(self.con)
+        add_functions(self.con)
         for setting in _LOCKDOWN:
             self.con.execute(setting)
 
@@ -90,10 +88,10 @@ class Sandbox:
         )
         # Every table of the schema has this column.
         filled = " UNION ALL ".join(
-            f"(SELECT '{table}' FROM \"{table}\" WHERE run = $run LIMIT 1)"
-            for (table,) in self.con.execute("SHOW TABLES").fetchall()
+            f"(SELECT '{table}' FROM \"{table}\" WHERE run = $run LIMIT 1)" for table in _columns()
         )
         for (table,) in store.con.execute(filled, {"run": self.run}).fetchall():
+            self._filled.add(table)
             rows = store.con.sql(
                 f'SELECT * FROM "{table}" WHERE run = $run ORDER BY ALL', params={"run": self.run}
             )
@@ -113,14 +111,17 @@ class Sandbox:
             if tables.get(table, []) != self._rows.get(table, [])
         }
         self._answers.clear()
+        self._stop_reading()
         for name in [name for name in self._made if views()[name].words & changed]:
             self.con.execute(f'DROP {self._made.pop(name)} "{name}"')
         for table in changed:
             if self._rows.pop(table, []):
                 self.con.execute(f'DELETE FROM "{table}"')
+                self._filled.discard(table)
             if tables.get(table):
                 self._insert(table, tables[table])
                 self._rows[table] = tables[table]
+                self._filled.add(table)
 
     def _insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         names = list(dict.fromkeys(name for row in rows for name in row))
@@ -141,8 +142,16 @@ class Sandbox:
 
     def _make_views(self, sql: str) -> None:
         """Work out what ``sql`` may read. A view that fails fails where it is read, as a view."""
-        for view in views_behind(sql):
-            if view.name in self._made:
+        words = words_behind(sql)
+        references = (REFERENCE_TABLES & words) - self._references
+        missing = (views().keys() & words) - self._made.keys()
+        if references or missing:
+            self._stop_reading()
+        for name in references:
+            make_reference_table(self.con, name)
+            self._references.add(name)
+        for view in views().values() if missing else ():
+            if view.name not in missing:
                 continue
             try:
                 self.con.execute(f'CREATE TABLE "{view.name}" AS {view.select}')
@@ -165,6 +174,13 @@ class Sandbox:
         return dict(
             self.con.execute(f'SELECT column_name, column_type FROM (DESCRIBE "{view}")').fetchall()
         )
+
+    def holds(self, table: str, where: str, values: Mapping[str, Any]) -> bool:
+        """Whether a table or view has a row for which ``where`` holds ('': any row)."""
+        if table in _columns() and (not where or table not in self._filled):
+            return table in self._filled
+        condition = f" WHERE {where}" if where else ""
+        return bool(self.select(f'SELECT 1 FROM "{table}"{condition} LIMIT 1', values)[1])
 
     def select(self, sql: str, values: Mapping[str, Any]) -> tuple[list[str], list[Sequence[Any]]]:
         """Run one SELECT, binding those of ``values`` that it names as ``$name``.
@@ -198,17 +214,27 @@ class Sandbox:
             raise RuleSqlError(f"SQL names ${', $'.join(unknown)}, which is not a parameter")
         bound = {name: values[name] for name in named}
         self._make_views(sql)
-        self.con.execute("BEGIN TRANSACTION READ ONLY")
+        self._start_reading()
         try:
             with self._limit:
                 return fetch(self.con.execute(statements[0], bound or None))
-        except duckdb.InterruptException as error:
-            limit = f"{self._timeout_s:g} s of processor time"
-            raise RuleSqlError(f"took longer than {limit}") from error
         except duckdb.Error as error:
+            self._stop_reading()
+            if isinstance(error, duckdb.InterruptException):
+                limit = f"{self._timeout_s:g} s of processor time"
+                raise RuleSqlError(f"took longer than {limit}") from error
             raise RuleSqlError(_first_line(error)) from error
-        finally:
+
+    def _start_reading(self) -> None:
+        """What runs until :meth:`_stop_reading` can change nothing."""
+        if not self._reading:
+            self.con.execute("BEGIN TRANSACTION READ ONLY")
+            self._reading = True
+
+    def _stop_reading(self) -> None:
+        if self._reading:
             self.con.execute("ROLLBACK")
+            self._reading = False
 
     def records(self, sql: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """The rows of :meth:`select` as dictionaries."""
@@ -240,15 +266,11 @@ def _make_tables(con: duckdb.DuckDBPyConnection) -> None:
 @cache
 def _columns() -> dict[str, dict[str, Column]]:
     """The columns of each table of the schema that rules see."""
-    found: dict[str, dict[str, Column]] = {}
-    with duckdb.connect(":memory:") as con:
-        _make_tables(con)
-        for table, *column in con.execute(
-            "SELECT table_name, column_name, data_type, is_nullable FROM duckdb_columns() "
-            "WHERE NOT internal ORDER BY table_name, column_index"
-        ).fetchall():
-            found.setdefault(table, {})[column[0]] = Column(*column[1:])
-    return found
+    return {
+        table.name: {column.name: column for column in table.columns}
+        for table in parse_schema()
+        if table.name not in HIDDEN_TABLES
+    }
 
 
 def _rows(result: duckdb.DuckDBPyConnection) -> tuple[list[str], list[Sequence[Any]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from advisor.metrics.collectives.gradients import bucket_rows, sync_rows
@@ -171,30 +172,36 @@ def link_input(con: Any, data: RunData) -> Inputs:
 
 
 def _write_summaries(con: Any, data: RunData) -> None:
+    # One statement per table, not per table and rank: small ones cost the database more to plan
+    # than to run.
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for number, (rank, one) in enumerate(sorted(data.ranks.items()), 1):
         announce("gaps and copies of ranks", number, len(data.ranks))
         own = data.calls[rank]
-        insert_rows(con, "param_bucket", bucket_rows(data.run, rank, own))
+        rows["param_bucket"] += bucket_rows(data.run, rank, own)
         spans = {
             s.number: (s.start, s.end)
             if s.host_start is None
             else (s.host_start, s.host_end or s.end)
             for s in one.steps.steps
         }
-        gaps = gap_rows(data.run, one.line, one.occupancy, one.steps, one.activity, one.gaps)
-        insert_rows(con, "host_gap", gaps)
-        copies = copy_rows(con, data.run, one.line, one.occupancy, one.steps)
-        insert_rows(con, "memory_copy", copies)
-        insert_rows(con, "edge_gap", edge_rows(con, data.run, one.line, one.steps))
+        rows["host_gap"] += gap_rows(
+            data.run, one.line, one.occupancy, one.steps, one.activity, one.gaps
+        )
+        rows["memory_copy"] += copy_rows(con, data.run, one.line, one.occupancy, one.steps)
+        rows["edge_gap"] += edge_rows(con, data.run, one.line, one.steps)
         slowdown = overlap_row(con, data.run, one.line, one.occupancy, one.steps)
-        if slowdown is not None:
-            insert_rows(con, "overlap_slowdown", [slowdown])
+        rows["overlap_slowdown"] += [slowdown] if slowdown is not None else []
         queue = queue_row(data.run, one.line)
-        if queue is not None:
-            insert_rows(con, "device_queue", [queue])
-        insert_rows(con, "gradient_sync", sync_rows(data.run, rank, own, one.spans, spans))
+        rows["device_queue"] += [queue] if queue is not None else []
+        rows["gradient_sync"] += sync_rows(data.run, rank, own, one.spans, spans)
+    for table, records in rows.items():
+        insert_rows(con, table, records)
     con.execute(NAME_PAUSES, {"run": data.run})
-    for statement in (TRAFFIC, REDUNDANT, EXPERT_BALANCE):
+    operations = {call.op for calls in data.calls.values() for call in calls}
+    for statement in (TRAFFIC, REDUNDANT) if operations else ():
         con.execute(statement, [data.run])
+    if "all_to_all" in operations:
+        con.execute(EXPERT_BALANCE, [data.run])
     compute = {rank: one.occupancy.compute for rank, one in data.ranks.items()}
     insert_rows(con, "pipeline_stage", pipeline_rows(con, data.run, data.calls, compute))

@@ -1,6 +1,6 @@
 """Which part of the work is under way, said by those who do it to whoever shows it.
 
-The work announces; without a listener nothing happens, so that no function takes a parameter for it.
+The work announces, and without a listener nothing happens: no function takes a parameter for it.
 """
 
 from __future__ import annotations

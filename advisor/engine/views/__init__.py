@@ -82,15 +82,20 @@ def views() -> dict[str, View]:
     return found
 
 
-def views_behind(sql: str) -> list[View]:
-    """The views that a statement may read, directly or through others, in the order to make them.
+def words_behind(sql: str) -> frozenset[str]:
+    """The words of a statement and of the views that it may read, directly or through others.
 
-    Every word of the statement that is the name of a view counts, so that a column of that name
-    costs time and nothing else.
+    Every word that is the name of a view counts, so that a column of that name costs time and
+    nothing else.
     """
     words = frozenset(_WORD.findall(sql.lower()))
-    wanted = words.union(*_words_of(words, views()))
-    return [view for view in views().values() if view.name in wanted]
+    return words.union(*_words_of(words, views()))
+
+
+def views_behind(sql: str) -> list[View]:
+    """The views that a statement may read, in the order to make them."""
+    words = words_behind(sql)
+    return [view for view in views().values() if view.name in words]
 
 
 def _words_of(words: frozenset[str], known: Mapping[str, View]) -> Iterator[frozenset[str]]:

@@ -16,12 +16,6 @@ Segment = tuple[str, int]
 """The work before a rank's 'issue' of or 'wait' for a call, or before the step's 'end'."""
 
 
-def gradient_bytes(program: Program) -> list[int]:
-    """Bytes of each gradient in ready order (of the lowest rank); [] when the trace lacks them."""
-    items = program.items[min(program.items)]
-    return [item.bytes for item in items if isinstance(item, Mark) and item.kind == "gradient"]
-
-
 def bucket_bytes(program: Program) -> list[int]:
     """Bytes of the gradient calls as they were really issued, in order."""
     items = program.items[min(program.items)]
@@ -39,7 +33,7 @@ def with_bucket_cap(
 
     None when the ranks' gradients do not agree or the trace holds no gradient sizes.
     """
-    sizes = gradient_bytes(program)
+    sizes = program.gradient_bytes
     marks = {
         rank: sum(1 for i in items if isinstance(i, Mark) and i.kind == "gradient")
         for rank, items in program.items.items()
@@ -67,7 +61,10 @@ def with_bucket_cap(
 
 
 def _rebucket(items: list[Item], gradients: set[int], closes: dict[int, int]) -> list[Item]:
-    """One rank's items with the old gradient calls replaced by those that ``closes`` names."""
+    """One rank's items with the old gradient calls replaced by those that ``closes`` names.
+
+    The marks of gradients are gone: work that they parted becomes one, which replays sooner.
+    """
     waits = [i for i, item in enumerate(items) if isinstance(item, Wait) and item.call in gradients]
     final = waits[-1] if waits else len(items)
     result: list[Item] = []
@@ -77,11 +74,12 @@ def _rebucket(items: list[Item], gradients: set[int], closes: dict[int, int]) ->
             result += [Wait(call) for call in closes.values()]
         if isinstance(item, Issue | Wait) and item.call in gradients:
             continue
-        result.append(item)
         if isinstance(item, Mark) and item.kind == "gradient":
             if seen in closes:
                 result.append(Issue(closes[seen]))
             seen += 1
+            continue
+        result.append(item)
     if final == len(items):
         result += [Wait(call) for call in closes.values()]
     return compact(result)

@@ -15,7 +15,6 @@ from advisor.errors import AdvisorError
 from advisor.whatif.buckets import assemble, infer_cap_mb
 from advisor.whatif.changes import (
     bucket_bytes,
-    gradient_bytes,
     with_bucket_cap,
     with_service,
     without_lateness,
@@ -159,17 +158,26 @@ class DataParallel:
         self, program: Program, cap_mb: float | None, service: ServiceModel
     ) -> Program | None:
         """:func:`with_bucket_cap`, once for the many settings that form the same buckets."""
-        ends = tuple(max(bucket) for bucket in assemble(gradient_bytes(program), cap_mb))
+        ends = tuple(max(bucket) for bucket in assemble(program.gradient_bytes, cap_mb))
         key = (program.step, ends, service)
         if key not in self._made:
-            self._made[key] = with_bucket_cap(program, cap_mb, service)
+            if service == self.model:
+                self._made[key] = with_bucket_cap(program, cap_mb, service)
+            else:
+                formed = self.with_cap(program, cap_mb, self.model)
+                self._made[key] = formed and with_service(
+                    formed,
+                    lambda _, call: (
+                        service.service_ns(call.bytes or 0) if call.is_gradient else call.service_ns
+                    ),
+                )
         return self._made[key]
 
 
 def data_parallel(programs: Sequence[Program]) -> DataParallel | None:
     """The gradient buckets of a DDP run; None when there are none or sizes are unknown."""
     for program in programs:
-        sizes = gradient_bytes(program)
+        sizes = program.gradient_bytes
         gradients = [row for row in program.calls.values() if row.is_gradient]
         if not sizes or not gradients:
             continue

@@ -118,6 +118,12 @@ class Program:
 
         return simulate(self).step_ns
 
+    @cached_property
+    def gradient_bytes(self) -> list[int]:
+        """Of each gradient in ready order (of the lowest rank); [] when the trace lacks them."""
+        items = self.items[min(self.items)]
+        return [item.bytes for item in items if isinstance(item, Mark) and item.kind == "gradient"]
+
     def with_items(
         self, items: dict[int, list[Item]], calls: dict[int, Call] | None = None
     ) -> Program:
@@ -134,7 +140,7 @@ def compact(items: Iterable[Item]) -> list[Item]:
                 continue
             last = result[-1] if result else None
             if isinstance(last, Work) and last.owner == item.owner:
-                result[-1] = replace(last, ns=last.ns + item.ns)
+                result[-1] = Work(last.ns + item.ns, item.owner)
                 continue
         result.append(item)
     return result

@@ -32,7 +32,7 @@ class Device(BaseModel):
     links; 1 where every board has a switch, None where links are bridges that a card may lack.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str
     match: list[str] = Field(min_length=1)
@@ -68,7 +68,7 @@ class Device(BaseModel):
 
 
 class _Devices(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     devices: list[Device]
 
@@ -76,7 +76,7 @@ class _Devices(BaseModel):
 class Network(BaseModel):
     """What connects the nodes: `nics` per node of `nic_gbps` GB/s each, one direction."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     kind: Literal["infiniband", "roce", "efa", "tcp", "gpudirect-tcpx"]
     nics: int = Field(ge=1)
@@ -93,7 +93,7 @@ class Network(BaseModel):
 class Intra(BaseModel):
     """What connects the GPUs of a node: GB/s per GPU, one direction."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     kind: Literal["nvswitch", "nvlink", "infinity-fabric", "pcie"]
     gpu_gbps: float = Field(gt=0)
@@ -103,7 +103,7 @@ class Intra(BaseModel):
 class GraphSet(BaseModel):
     """NCCL's graphs for full nodes, as a log shows them or as NCCL's own search finds them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     basis: Literal["log", "search"]
     source: str = Field(min_length=5)
@@ -115,7 +115,7 @@ class GraphSet(BaseModel):
 class Machine(BaseModel):
     """A node type: its GPUs, links, NICs, host and, for NCCL, the graphs found on it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str
     description: str

@@ -12,7 +12,7 @@ from advisor.errors import AdvisorError
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class ModelChoice(_Settings):

@@ -27,7 +27,7 @@ from advisor.model.nccl.version import parse_version
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class Bug(_Strict):

@@ -20,7 +20,7 @@ from advisor.vocabulary.operations import operation
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class CommunicationKernel(_Model):

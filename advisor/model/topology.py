@@ -113,7 +113,7 @@ class Graph(BaseModel):
     `latency_inter` (microseconds) is what a network plugin adds; NCCL's own transports add none.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     pattern: Annotated[int, BeforeValidator(_pattern), Field(ge=1, le=6)] | None = None
     channels: int = Field(ge=0, le=64)
@@ -141,7 +141,7 @@ class Graph(BaseModel):
 class Graphs(BaseModel):
     """The graphs under one key, for files that group them."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     ring: Graph | None = None
     tree: Graph | None = None
@@ -157,7 +157,7 @@ class Topology(BaseModel):
     ``coll channels`` line, where known; else they are worked out.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     name: str = ""
     source: str = ""

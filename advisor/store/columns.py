@@ -104,8 +104,10 @@ def _array(values: Any) -> NDArray[Any]:
     """The column as a numpy array that DuckDB reads without guessing at its type."""
     if isinstance(values, np.ndarray):
         return values
-    kinds = {type(value.item() if isinstance(value, np.generic) else value) for value in values}
-    known = kinds - {type(None)}
+    kinds = set(map(type, values))
+    known = {type(kind().item()) if issubclass(kind, np.generic) else kind for kind in kinds} - {
+        type(None)
+    }
     if known and known <= {int}:
         return np.array([MISSING if value is None else value for value in values], dtype=np.int64)
     if known and known <= {int, float}:

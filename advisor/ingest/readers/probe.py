@@ -46,7 +46,7 @@ class _Pair(BaseModel):
 
 
 class _Probe(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", defer_build=True)
 
     world_size: int = Field(ge=1, le=MOST_RANKS)
     hosts: list[str] = []

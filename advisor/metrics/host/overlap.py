@@ -35,10 +35,12 @@ def overlap_row(
     if not len(chosen):
         return None
     start, end = line.start[chosen], line.end[chosen]
-    kernel = _kernels(con, run, line.rank, line.event_id[chosen])
     duration = end - start
     covered = occupancy.comm.covered(start, end)
     under, alone = covered >= _COVERED * duration, covered == 0
+    if under.sum() < _FEWEST or alone.sum() < _FEWEST:
+        return None
+    kernel = _kernels(con, run, line.rank, line.event_id[chosen])
     ratios, weights, calls = [], [], 0
     order = np.argsort(kernel, kind="stable")
     for own in np.split(order, np.flatnonzero(np.diff(kernel[order])) + 1):

@@ -72,17 +72,21 @@ _KERNELS = """
 """
 
 
-# By the kernels' names, or by the types of the operators that ask for them.
+# By the kernels' names, or by the types of the operators that ask for them. The patterns are tried
+# on each distinct text, of which there are few.
 _NARROW_SHARE = """
     WITH kernel AS (
-      SELECT rank, sum(dur_ns) FILTER (regexp_matches(name, $3)) / sum(dur_ns) AS share FROM event
-      WHERE run = $1 AND class = 'compute' AND device IS NOT NULL AND dur_ns > 0
-        AND regexp_matches(name, $2) GROUP BY rank),
+      SELECT rank, sum(ns) FILTER (regexp_matches(name, $3)) / sum(ns) AS share FROM (
+        SELECT rank, name, sum(dur_ns) AS ns FROM event
+        WHERE run = $1 AND class = 'compute' AND device IS NOT NULL AND dur_ns > 0 GROUP BY ALL)
+      WHERE regexp_matches(name, $2) GROUP BY rank),
     operator AS (
-      SELECT rank, avg(regexp_matches(input_types, 'BFloat16|Half')::INTEGER) AS share
-      FROM event JOIN comm_event USING (run, rank, event_id)
-      WHERE run = $1 AND class = 'cpu_op' AND starts_with(name, 'aten::')
-        AND input_types IS NOT NULL GROUP BY rank)
+      SELECT rank, sum(calls) FILTER (regexp_matches(input_types, 'BFloat16|Half')) / sum(calls)
+        AS share
+      FROM (SELECT rank, input_types, count(*) AS calls
+        FROM event JOIN comm_event USING (run, rank, event_id)
+        WHERE run = $1 AND class = 'cpu_op' AND starts_with(name, 'aten::')
+          AND input_types IS NOT NULL GROUP BY ALL) GROUP BY rank)
     SELECT rank, greatest(coalesce(k.share, 0), coalesce(o.share, 0))
     FROM kernel k FULL JOIN operator o USING (rank)
 """

@@ -39,7 +39,7 @@ _RESAMPLINGS = 60
 class Interval(BaseModel):
     """A fitted number and its 90 % interval."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     value: float = Field(ge=0)
     low: float = Field(ge=0)
@@ -52,7 +52,7 @@ class Calibration(BaseModel):
     ``spread`` is measured over calibrated time of the fitted rows, 5th and 95th percentile.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     kind: Literal["nccl calibration"] = "nccl calibration"
     machine: str

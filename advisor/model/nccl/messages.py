@@ -34,7 +34,7 @@ class Message(BaseModel):
     host it does no harm.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
     pattern: str
@@ -47,7 +47,7 @@ class Message(BaseModel):
 
 
 class _Messages(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     messages: list[Message]
 

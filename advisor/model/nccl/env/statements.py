@@ -33,7 +33,7 @@ class Statement(BaseModel):
     ``several_nodes``: it holds only where the job has more than one.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     variable: str
     when: Annotated[str, AfterValidator(_valid_pattern)]
@@ -50,7 +50,7 @@ class Statement(BaseModel):
 class Renamed(BaseModel):
     """A name that another has replaced."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     to: str
     source: str
@@ -60,7 +60,7 @@ class Renamed(BaseModel):
 class Statements(BaseModel):
     """The whole of statements.yaml."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     costs: list[Statement]
     renamed: dict[str, Renamed]

@@ -53,22 +53,29 @@ _KINDS = """
       count(*) FILTER (device IS NOT NULL AND category IS DISTINCT FROM 'gpu_user_annotation') AS device_events
     FROM event WHERE run = $1 GROUP BY rank ORDER BY rank
 """  # noqa: E501
-# A kernel is understood by its own name, or because an operator of PyTorch launched it.
+# A kernel is understood by its own name, or because an operator of PyTorch launched it: operators
+# are looked for only where names say nothing.
 _KERNELS = """
-    WITH kernel AS (
+    WITH kernel AS MATERIALIZED (
       SELECT rank, name, external_id, class, dur_ns FROM event
       WHERE run = $1 AND device IS NOT NULL AND class IN ('compute', 'comm')
         AND category IS DISTINCT FROM 'gpu_user_annotation' AND dur_ns > 0),
     known AS (
-      SELECT name, bool_or(class = 'comm' OR regexp_matches(name, $2)) AS by_name
-      FROM (SELECT DISTINCT name, class FROM kernel) GROUP BY name),
-    aten AS (
-      SELECT DISTINCT rank, external_id FROM event
-      WHERE run = $1 AND class = 'cpu_op' AND external_id > 0 AND starts_with(name, 'aten::'))
+      SELECT name, bool_or(class = 'comm') OR regexp_matches(name, $2) AS by_name
+      FROM kernel GROUP BY name),
+    asked AS MATERIALIZED (
+      SELECT rank, name, external_id FROM kernel JOIN known USING (name)
+      WHERE NOT by_name AND external_id > 0),
+    launched AS (
+      SELECT rank, name, count(*) AS calls FROM asked WHERE (rank, external_id) IN (
+        SELECT (rank, external_id) FROM event
+        WHERE run = $1 AND class = 'cpu_op' AND starts_with(name, 'aten::')
+          AND external_id IN (SELECT external_id FROM asked))
+      GROUP BY rank, name)
     SELECT rank, name, count(*), sum(dur_ns)::BIGINT,
-      coalesce(by_name, false) OR count(*) FILTER (a.external_id IS NOT NULL) * 2 > count(*)
-    FROM kernel JOIN known USING (name) LEFT JOIN aten a USING (rank, external_id)
-    GROUP BY rank, name, by_name ORDER BY rank, 4 DESC, name
+      any_value(by_name) OR coalesce(any_value(l.calls), 0) * 2 > count(*)
+    FROM kernel JOIN known USING (name) LEFT JOIN launched l USING (rank, name)
+    GROUP BY rank, name ORDER BY rank, 4 DESC, name
 """
 
 

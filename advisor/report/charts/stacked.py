@@ -11,6 +11,7 @@ from advisor.report.charts.scene import Line, Rect, RowLabel, Scene, Text
 from advisor.report.figures import KINDS, GainBar, StackedBars, StepBar
 
 _BAR, _PITCH = 22, 28
+_LABEL = 2.0  # half of a label's width, percent
 _STEP, _MARK = 34, 30  # height of the average step's bar, and of the mark under it
 
 
@@ -76,6 +77,10 @@ def step_bar(spec: StepBar) -> Scene:
     right = scale(end)
     if spec.kinds:
         left = scale(start)
+        # A label under an edge of the outline cannot be read; the legend has its number.
+        crossed = [mark for mark in scene.marks if isinstance(mark, Text)
+                   and min(abs(mark.x - left), abs(mark.x - right)) < _LABEL]  # fmt: skip
+        scene.marks = [mark for mark in scene.marks if mark not in crossed]
         scene.marks.append(Rect(left, 1, max(right - left, 0.3), _STEP, "could-go", spec.mark))
     y, left = _STEP + 8, scale(max(end - middle, 0))
     first, last = scale(max(end - high, 0)), scale(max(end - low, 0))

@@ -165,7 +165,9 @@ VERDICTS = {
     "{% if longest %}. Longest unrecognised: {{ longest }}, {{ longest_ns | about }}{% endif %}.",
     "probe-denies": "{{ cause }}.",
     "no-complete-step": "No complete step was recorded.",
-    "benchmark": "{{ op }} reaches {{ best_gbps | num }} GB/s bus bandwidth"
+    "benchmark": "{{ op }} reaches {{ best_gbps | num }}"
+    "{% if limit_gbps %} of {{ limit_gbps | num }}{% endif %} GB/s bus bandwidth"
+    "{% if limit_gbps %} ({{ (best_gbps / limit_gbps) | pct }}){% endif %}"
     "{% if ranks %} on {{ ranks }} ranks{% endif %}. What a training step loses needs a trace.",
     "no-work": "None of the {{ events | whole }} events of {{ ranks }} "
     "rank{{ 's' if ranks != 1 }} is an operator, a kernel or a collective.",
@@ -197,8 +199,8 @@ WHYS = {
     "benchmark": "Best at {{ best_bytes | size }}"
     "{% if half_bytes %}, half of it from {{ half_bytes | size }} on{% endif %}; the smallest call "
     "takes {{ smallest_ns | about }}."
-    "{% if limit_gbps %} {{ limit_by | capitalize if limit_by == 'links' else limit_by }} of "
-    "{{ device }} allow {{ limit_gbps | num }} GB/s by data sheet.{% endif %}",
+    "{% if limit_gbps %} The data sheet of {{ device }} gives {{ limit_gbps | num }} GB/s for its "
+    "{{ limit_by }}.{% endif %}",
     "no-work": "PyTorch's profiler and Nsight Systems write such events; a Python profiler does "
     "not.",
 }

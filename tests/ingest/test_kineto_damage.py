@@ -13,7 +13,10 @@ import pytest
 import zstandard
 
 from advisor.errors import AdvisorError
+from advisor.ingest.compression import DEFAULT_LIMITS
 from advisor.ingest.readers.kineto.json_value import is_deeper
+from advisor.ingest.readers.kineto.repair import Repairer
+from advisor.ingest.readers.kineto.resync import _MOST_FAILED_BYTES
 from tests.support import traces
 from tests.support.marks import slow
 from tests.support.traces import (
@@ -450,3 +453,18 @@ def test_an_event_larger_than_allowed_is_counted(tmp_path: Path) -> None:
         store = read(_write(tmp_path, layout(events)))
         assert names(store) == _expected(_MANY, 1)
         assert list(dropped(store).values()) == [1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"ph":[', '{"ph":"X","l":[{"name":1},{"ph":"X"},', '],"a":1', '{"name":1}],"k":2,'],
+    ids=["open lists", "open events", "ends", "closed lists"],
+)
+def test_text_made_to_be_tried_without_end_is_given_up(text: str) -> None:
+    """GIVEN 200 KB of it THEN what is looked at in vain stays below the bound."""
+    data = (json.dumps(event(0)) + "," + text * (200_000 // len(text))).encode()
+    repairer = Repairer(iter([data]), DEFAULT_LIMITS)
+    assert [found["name"] for found in repairer.events() if "cat" in found] == ["kernel_0"]
+    assert repairer.at_end
+    assert repairer.dropped
+    assert repairer._resync._failed_bytes < _MOST_FAILED_BYTES + 20_000_000

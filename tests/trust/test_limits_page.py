@@ -12,6 +12,7 @@ from advisor.engine.sandbox import _LOCKDOWN, Sandbox
 from advisor.ingest import paths
 from advisor.ingest.compression import DEFAULT_LIMITS
 from advisor.ingest.readers import _json, _text, flight_recorder, nccl_xml, op_table
+from advisor.ingest.readers.kineto import resync
 from advisor.ingest.readers.nccl_inspector import records
 from advisor.ingest.readers.nccl_log import collect
 from advisor.ingest.readers.nccl_tests import text
@@ -37,6 +38,10 @@ def as_bytes(count: int) -> str:
         ("decompressed bytes of a file", as_bytes(DEFAULT_LIMITS.total_bytes)),
         ("decompression ratio, from 64 MiB on", str(DEFAULT_LIMITS.ratio)),
         ("one event of a trace", as_bytes(DEFAULT_LIMITS.event_bytes)),
+        (
+            "damaged text of a trace that is tried as events",
+            f"{as_bytes(resync._MOST_FAILED_BYTES)}, and {resync._OF_READ} times what was read",
+        ),
         ("lists and objects inside each other", str(DEFAULT_LIMITS.nesting)),
         ("ranks of a job", f"{numbers.MOST_RANKS:,}"),
         ("bytes of one message", as_bytes(numbers.MOST_BYTES)),

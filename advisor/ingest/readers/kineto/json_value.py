@@ -99,8 +99,8 @@ def read_value(window: Window, at: int, most_bytes: int, most_levels: int) -> Va
 def _decode(text: str, *, whole: bool) -> tuple[State, int, Any]:
     """State, offset and value; without a value where it can be read once it is mended."""
     state, end, value = _parsed(text, whole=whole)
-    if state is State.BROKEN and (mended := _mended(text, "/", " ")) != text:
-        state, end, _ = _parsed(mended, whole=whole)
+    if state is State.BROKEN and text[end] in "\\,}]":
+        state, end, _ = _parsed(_mended(text, "/", " "), whole=whole)
         value = None
     return state, end, value
 
@@ -109,9 +109,10 @@ def _parsed(text: str, *, whole: bool) -> tuple[State, int, Any]:
     try:
         value, end = _DECODER.raw_decode(text)
     except json.JSONDecodeError as error:
-        cut = error.pos >= len(text) - _LONGEST_WORD or error.msg.startswith("Unterminated")
-        at_end = error.pos >= len(text) or error.msg.startswith("Unterminated")
-        return (State.CUT if (at_end if whole else cut) else State.BROKEN), error.pos, None
+        near = len(text) if whole else len(text) - _LONGEST_WORD
+        if error.pos >= near or error.msg.startswith("Unterminated"):
+            return State.CUT, len(text), None
+        return State.BROKEN, error.pos, None
     except RecursionError:
         return State.DEEP, 1, None
     if end == len(text) and not whole and text[end - 1] not in '"}]':

@@ -110,6 +110,7 @@ class Repairer:
                     self.unread.read(len(text))
                     yield item.value
                     continue
+            self._resync.fail(item, at)
             if found == b"{":
                 self._pass_event(at, item)
             elif item.state is State.WHOLE and self._is_item(item.end):
@@ -191,8 +192,12 @@ class Repairer:
         if others:
             self.dropped[UNKNOWN_DEPTH] += others
         size, base = self._at - start, self.window.base
-        held = start >= base  # else it was one event too large to hold
-        hole = held and has_hole(self.window.data, start - base, self._at - base)
-        alone = not one and self.window.byte(self._at) != b"{"
-        if hole or (alone and has_many(self.window.data, start - base, self._at - base)):
+        data = self.window.data
+        alone = not one and self.window.byte(self._at) != b"{"  # no event was found behind it
+        if start < base:  # too much to hold
+            several = alone
+        else:
+            span = start - base, self._at - base
+            several = has_hole(data, *span) or (alone and has_many(data, *span))
+        if several:
             self.unread.places.append(Gap(reason, size, others))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.ingest.compression import Limits
-from advisor.ingest.readers.kineto.json_value import EVENT_START, State, read_value
+from advisor.ingest.readers.kineto.json_value import EVENT_START, State, Value, read_value
 from advisor.ingest.readers.kineto.lost_bytes import HOLE, MANY
 from advisor.ingest.readers.kineto.window import Window
 
@@ -26,8 +26,11 @@ _LIST_END = re.compile(rb'\](?=\s*(?:\}|\Z|,\s*"))')
 _LIST_KEY = b"traceEvents"
 _WRONG_LETTERS = 2
 _LOOK_BACK = 512
-_SMALL = 64 * 1024
-_MOST_MEMBERS = 10_000
+_MOST_FAILED_BYTES, _OF_READ = 32 * 1024 * 1024, 16
+"""So much may be looked at in vain, and so many times what was read: then the rest is lost."""
+_DEEP_BYTES = 8 * 1024
+_MOST_MEMBERS = 300_000
+"""Of all that is looked at behind lists' ends: hostile text would have it looked at without end."""
 
 Keys = tuple[str, ...]
 
@@ -62,11 +65,13 @@ class Resync:
         self._examples: Callable[[], Iterable[dict[str, Any]]] | None = examples
         self._own: set[Keys] = set()
         self._nested: set[Keys] = set()
+        self._members_left = _MOST_MEMBERS
         self._failed_bytes = 0
         self.unknown = 0
 
     def learn(self, event: dict[str, Any], text: bytes) -> None:
         """Remember the keys of an event that was read from ``text``, and those inside it."""
+        self._failed_bytes -= _OF_READ * len(text)
         self._own.add(tuple(event))
         if _NESTED.search(text):
             self._learn_inside(event)
@@ -78,6 +83,10 @@ class Resync:
             if isinstance(value, list) and isinstance(item, dict):
                 self._nested.add(tuple(item))
 
+    def fail(self, found: Value, at: int) -> None:
+        """Count what was looked at in vain from ``at`` on."""
+        self._failed_bytes += _DEEP_BYTES if found.state is State.DEEP else found.end - at
+
     def next_event(self, start: int) -> int | None:
         """Offset from ``start`` on where an event comes, else the list's end; None without any.
 
@@ -88,23 +97,22 @@ class Resync:
                 self._own.add(tuple(example))
                 self._learn_inside(example)
             self._examples = None
-        self.unknown = self._failed_bytes = 0
+        self.unknown = 0
         held, at = start + self._limits.event_bytes, start
-        ended: int | None = None
         while (found := self._candidate(at, held)) is not None:
+            if self._failed_bytes > _MOST_FAILED_BYTES:
+                while self._window.more():
+                    self._window.drop_before(self._window.end)
+                return None
             run = self.run(found)
             at = max(run.end, found + 1)
-            if not run.items:
-                continue
             listed = self.key_of_list(found) is not None
-            event = self._swallowed(run) if listed else self._event_of(run)
+            event = (self._swallowed if listed else self._event_of)(run) if run.items else None
             if event is not None:
                 return event
             if not listed and not run.closed:
                 self.unknown += len(run.items)
-        if self._window.base <= start:
-            ended = self._list_end(start)
-        return ended
+        return self._list_end(start) if self._window.base <= start else None
 
     def _candidate(self, at: int, held: int) -> int | None:
         """Offset of the next bracket that may open an event; up to ``held`` nothing is dropped."""
@@ -138,12 +146,10 @@ class Resync:
     def run(self, at: int) -> _Run:
         """The objects from ``at`` on, as far as they have to be known."""
         window, limits, run = self._window, self._limits, _Run(at)
-        spent = self._failed_bytes > limits.event_bytes
-        most = _SMALL if spent else limits.event_bytes
         while window.byte(at) == b"{":
-            found = read_value(window, at, most, limits.nesting)
+            found = read_value(window, at, limits.event_bytes, limits.nesting)
             if found.state is not State.WHOLE or HOLE.search(window.text(at, found.end)):
-                self._failed_bytes += found.end - at
+                self.fail(found, at)
                 return run
             keys = tuple(found.value)
             run.items.append((at, keys))
@@ -178,7 +184,8 @@ class Resync:
     def leads_out(self, at: int) -> str | None:
         """What the text behind a list's end tells: ``inside`` an event, ``end`` of the document."""
         window, objects, start = self._window, 0, at
-        for _ in range(_MOST_MEMBERS):
+        while self._members_left > 0:
+            self._members_left -= 1
             at = window.skip_blank(at)
             found = window.byte(at)
             if found == b"}":

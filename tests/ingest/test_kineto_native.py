@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import subprocess
 import weakref
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,9 @@ from advisor.ingest.readers.kineto.native import pipeline
 from advisor.ingest.readers.kineto.native.scanner import Scanner
 from advisor.ingest.scanner_library import library, missing
 from advisor.store.store import Store
+from benchmarks.fuzz import sanitized
 from benchmarks.fuzz.differential import Differential
-from tests.support.traces import LAYOUTS, event, kineto, notes, one_line, read
+from tests.support.traces import event, kineto, notes, one_line, read
 
 NATIVE = Path(pipeline.__file__).parent
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -353,24 +353,7 @@ def test_classes_are_those_of_the_database() -> None:
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_mutations_under_the_address_sanitizer(tmp_path: Path) -> None:
     """GIVEN damaged chunks in buffers of their exact size THEN nothing is read beyond them."""
-    program = tmp_path / "harness"
-    flags = "-std=c11 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all"
-    warnings = "-Wall -Wextra -Werror"
-    source = Path(__file__).with_name("scan_harness.c")
-    subprocess.run(
-        ["cc", *flags.split(), *warnings.split(), f"-I{NATIVE}", "-o", program, source], check=True
-    )
-    seeds = []
-    for name, layout in LAYOUTS.items():
-        text = layout(
-            [event(1), event(2, cat="cpu_op", name="c10d::x", args={"Input Dims": [[2]]})]
-        )
-        seeds.append(tmp_path / f"{name}.json")
-        seeds[-1].write_text(text[text.index("[") : text.rindex("]") + 1])
-    done = subprocess.run(
-        [str(program), "60000", "1", *map(str, seeds)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    accepted, refused = (int(part.split()[0]) for part in done.stdout.split(": ")[1].split(", "))
+    program = sanitized.built(tmp_path, "scanner")
+    accepted, refused = sanitized.scan(program, 60_000, 1, sanitized.chunks(tmp_path))
     assert accepted > 1000
     assert refused > 1000

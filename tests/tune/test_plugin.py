@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import random
 import shutil
 import subprocess
@@ -27,8 +26,8 @@ from advisor.tune.plugin import (
     format_rules,
     parse_rules,
     ranges,
-    source_path,
 )
+from benchmarks.fuzz import sanitized as sanitized_code
 
 NCCL = (2, 29, 7)
 NO_LIMIT = 18446744073709551615
@@ -318,34 +317,12 @@ def test_the_default_file_is_found_beside_the_job(
 @pytest.fixture(scope="session")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The harness with the plugin inside, under AddressSanitizer and UBSan."""
-    compiler = shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
-    out = tmp_path_factory.mktemp("harness") / "harness"
-    command = [
-        str(compiler),
-        *("-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror"),
-        *("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
-        *("-I", str(source_path().parent), "-o", str(out)),
-        str(Path(__file__).with_name("plugin_harness.c")),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if "cannot find" in done.stderr and "asan" in done.stderr:
-        pytest.skip("this compiler has no AddressSanitizer")
-    assert done.returncode == 0, done.stderr
-    return out
-
-
-def _run(harness: Path, files: list[Path]) -> list[tuple[int, int]]:
-    done = subprocess.run(
-        [str(harness), *map(str, files)],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        env={**os.environ, "ASAN_OPTIONS": "detect_leaks=1"},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = done.stdout.split("\n")[:-1]
-    return [(int(line.split()[0]), int(line.split()[1])) for line in lines]
+    try:
+        return sanitized_code.built(tmp_path_factory.mktemp("harness"), "plugin")
+    except subprocess.CalledProcessError as error:
+        if "cannot find" in error.stderr and "asan" in error.stderr:
+            pytest.skip("this compiler has no AddressSanitizer")
+        raise
 
 
 @needs_compiler
@@ -367,7 +344,9 @@ def test_sound_and_broken_files_under_address_sanitizer(sanitized: Path, tmp_pat
         files[-1].write_bytes(content)
     files.append(tmp_path)  # a directory
     files.append(tmp_path / "absent")
-    results = dict(zip([*contents, "directory", "absent"], _run(sanitized, files), strict=True))
+    results = dict(
+        zip([*contents, "directory", "absent"], sanitized_code.tune(sanitized, files), strict=True)
+    )
     assert {name for name, (status, _) in results.items() if status == 0} == {
         "sound.csv",
         "empty.csv",
@@ -379,23 +358,8 @@ def test_sound_and_broken_files_under_address_sanitizer(sanitized: Path, tmp_pat
 
 @needs_compiler
 def test_mangled_files_under_address_sanitizer(sanitized: Path, tmp_path: Path) -> None:
-    generator = random.Random(7)
-    files = []
-    for number in range(300):
-        content = bytearray(SAMPLE.encode())
-        for _ in range(generator.randint(1, 12)):
-            place = generator.randrange(len(content))
-            kind = generator.randrange(3)
-            if kind == 0:
-                content[place] = generator.randrange(256)
-            elif kind == 1:
-                del content[place : place + generator.randint(1, 30)]
-            else:
-                content[place:place] = generator.randbytes(generator.randint(1, 700))
-        files.append(tmp_path / f"{number}.csv")
-        files[-1].write_bytes(bytes(content))
-    results = _run(sanitized, files)
-    assert len(results) == 300
+    results = sanitized_code.tune(sanitized, sanitized_code.rule_files(tmp_path, range(600), 7))
+    assert len(results) == 600
     assert {status for status, _ in results} <= {0, 5}
     assert any(status == 5 for status, _ in results)
 
@@ -418,7 +382,7 @@ def test_the_plugin_takes_exactly_what_the_parser_takes(sanitized: Path, tmp_pat
             accepted.append(len(parse_rules(text)) == 1)
         except AdvisorError:
             accepted.append(False)
-    assert [status == 0 for status, _ in _run(sanitized, files)] == accepted
+    assert [status == 0 for status, _ in sanitized_code.tune(sanitized, files)] == accepted
     assert any(accepted)
     assert not all(accepted)
 
@@ -445,7 +409,7 @@ def test_the_plugin_and_the_parser_take_the_same_odd_files(sanitized: Path, tmp_
     for number, text in enumerate([*sound, *broken]):
         files.append(tmp_path / f"{number}.csv")
         files[-1].write_bytes(text.encode())
-    statuses = [status for status, _ in _run(sanitized, files)]
+    statuses = [status for status, _ in sanitized_code.tune(sanitized, files)]
     assert statuses == [0] * len(sound) + [5] * len(broken)
     for text in sound:
         parse_rules(text)
@@ -466,7 +430,7 @@ def test_a_long_verdict_is_a_comment_that_the_plugin_reads(sanitized: Path, tmp_
     path = tmp_path / "tuner.csv"
     path.write_text(format_rules(rules, NCCL, comments=[verdict]))
     assert "setting_59" in path.read_text()
-    assert [status for status, _ in _run(sanitized, [path])] == [0]
+    assert [status for status, _ in sanitized_code.tune(sanitized, [path])] == [0]
     assert parse_rules(path.read_text()) == rules
 
 

@@ -41,12 +41,31 @@ class EndedBySignalError(KeyboardInterrupt):
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_EXHAUSTED = {
+    errno.EIO: "the disk or the network file system fails: look at dmesg, copy the files elsewhere",
+    errno.EMFILE: "allow more open files: ulimit -n 1024",
+    errno.ENFILE: "the whole machine has no file left to open: end what holds many",
+}
 
 
 def not_written(error: OSError, place: Path | str) -> AdvisorError:
     """What to tell of a file or folder at ``place`` that could not be written."""
     reason = (error.strerror or type(error).__name__).lower()
     return AdvisorError(f"cannot be written: {reason}", where=str(place), hint=_way_out(error))
+
+
+def refused(error: Exception, place: Path | str = "") -> AdvisorError | None:
+    """What to tell of a disk or a limit of the system that ended a command; None of other errors.
+
+    ``place`` is told where the error itself names none.
+    """
+    if not isinstance(error, OSError) or error.errno not in {*_FULL, *_REFUSED, *_EXHAUSTED}:
+        return None
+    if error.errno in _EXHAUSTED:
+        reason = (error.strerror or type(error).__name__).lower()
+        where = str(error.filename or place)
+        return AdvisorError(reason, where=where, hint=_EXHAUSTED[error.errno])
+    return not_written(error, error.filename or place or "a file of this command")
 
 
 def _way_out(error: OSError) -> str:

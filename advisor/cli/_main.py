@@ -17,7 +17,7 @@ from advisor import __version__
 from advisor.cli._closed import open_closed_streams
 from advisor.cli._interrupt import interrupted, watch_for_interrupts
 from advisor.config.settings import FILE_NAME, check_settings, load_settings
-from advisor.errors import AdvisorError, not_written
+from advisor.errors import AdvisorError, not_written, refused
 
 EVERYDAY = ("demo", "profile", "diagnose", "compare", "open", "explain", "tune")
 """What most people need, in the order of need; `python -m advisor.record` records own scripts."""
@@ -183,7 +183,7 @@ def main(args: list[str] | None = None) -> None:
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             click.echo(f"advisor: {str(error.filename)[:80]}…: this name is too long", err=True)
             sys.exit(2)
-        if (known := _damaged_store(error)) is not None:
+        if (known := _damaged_store(error) or refused(error)) is not None:
             click.echo(f"advisor: {known}", err=True)
             sys.exit(2)
         click.echo(

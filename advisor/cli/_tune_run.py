@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from advisor.errors import AdvisorError, EndedBySignalError
+from advisor.errors import AdvisorError, EndedBySignalError, refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,10 @@ def sweep_through(
     except (KeyboardInterrupt, Exception) as error:
         # Ctrl-C between two trials, or while the results are written.
         if not isinstance(error, KeyboardInterrupt) and not was_stopped(error):
-            raise
+            if (known := refused(error, plan.folder)) is None:
+                raise
+            known.hint += "; the same command with --resume goes on from the last whole trial"
+            raise known from error
         number = EndedBySignalError.last
         return _stopped(plan, f"stopped by {signal.Signals(number).name}", number)
     for file in files:

@@ -33,9 +33,9 @@ def command(folder: Path, steps: int, timeout: float, diagnose: bool) -> None:
         err=True,
     )
     deadline = time.monotonic() + timeout
-    while len(_whole(files.traces(place))) < pace.world_size:
+    while len(files.whole(place)) < pace.world_size:
         if time.monotonic() > deadline:
-            there = len(_whole(files.traces(place)))
+            there = len(files.whole(place))
             raise AdvisorError(
                 f"{there} of {pace.world_size} ranks have written their recording",
                 where=str(place),
@@ -49,7 +49,3 @@ def command(folder: Path, steps: int, timeout: float, diagnose: bool) -> None:
 
     with api.load(place, command="advisor capture --diagnose") as run:
         click.echo(run.render("text"))
-
-
-def _whole(traces: list[Path]) -> list[Path]:
-    return [path for path in traces if not path.name.startswith(".partial-")]

@@ -85,7 +85,7 @@ def command(
     status = own.attached(line, asked, dict(os.environ))
     if every or on_demand:
         return status
-    written = files.traces(folder)
+    written = files.whole(folder)
     for path in written:
         click.echo(f"advisor: wrote {path}", err=True)
     if not written:

@@ -12,7 +12,8 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 
-_TRACE_NAME = re.compile(r"(\.partial-)?rank\d+\.json\.gz")
+_PARTIAL = ".partial-"
+_TRACE_NAME = re.compile(rf"({re.escape(_PARTIAL)})?rank\d+\.json\.gz")
 JOB_FILE = "logs/job.json"
 PROFILE_FILE = "profile.json"
 
@@ -25,6 +26,11 @@ def trace(folder: Path, rank: int) -> Path:
 def traces(folder: Path) -> list[Path]:
     """All ranks' traces in a folder, also what is left of one half written."""
     return sorted(path for path in folder.glob("*") if _TRACE_NAME.fullmatch(path.name))
+
+
+def whole(folder: Path) -> list[Path]:
+    """The traces that are written to their end."""
+    return [path for path in traces(folder) if not path.name.startswith(_PARTIAL)]
 
 
 def claim(folder: Path, *, force: bool) -> None:
@@ -94,5 +100,8 @@ def write_json(path: Path, document: Any) -> None:
     """Write a document and rename it into place; several nodes may write the same one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".partial-{platform.node()}-{os.getpid()}-{path.name}")
-    temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_text(json.dumps(document, indent=1), encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -207,7 +207,8 @@ def why_nothing(folder: Path) -> tuple[str, str]:
     """Why a command that ended by itself left nothing, and what to do."""
     if order.loaded(folder).exists():
         return (
-            "it ended before enough steps of a torch optimizer were made",
+            "it ended before enough steps of a torch optimizer were made, or could not write "
+            "(its output says so)",
             "give it more steps, or skip and ask for fewer",
         )
     return (

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -93,11 +94,19 @@ class Recording:
         self._profiler.add_metadata_json(names.METADATA_KEY, text)
 
     def _export(self, profiler: Any) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         # The suffix stays last: torch compresses by it.
         temporary = self.path.with_name(f".partial-{self.path.name}")
-        profiler.export_chrome_trace(str(temporary))
-        temporary.replace(self.path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            profiler.export_chrome_trace(str(temporary))
+            temporary.replace(self.path)
+        except OSError as error:  # a full disk; the job itself may not need it
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            print(
+                f"advisor: {self.path.name} is not recorded, the job goes on: {error}",
+                file=sys.stderr,
+            )
 
 
 @contextmanager

@@ -6,8 +6,11 @@ of another sweep instead of mixing them.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,29 @@ def require_journal(folder: Path) -> None:
             where=str(folder),
             hint="name the sweep's folder with -o, or leave --resume out to begin one",
         )
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep other sweeps out of the folder meanwhile: two journals in one would mix their trials.
+
+    The lock ends with the process, however that ends. Raises AdvisorError where one runs there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise AdvisorError(
+                    "another sweep runs in this folder",
+                    where=str(folder),
+                    hint="let it end first, or name another folder with -o",
+                ) from error
+        yield
+    finally:
+        os.close(handle)
 
 
 class Journal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from advisor.tune.job import Limits
-from advisor.tune.journal import Journal
+from advisor.tune.journal import Journal, alone
 from advisor.tune.search import Predicted
 from advisor.tune.sweep import Plan, Sweep
 from advisor.tune.trial import TrialResult, run_trial
@@ -22,8 +22,19 @@ def run(
 
     On resuming, only a round of the confirmation that was not finished is run again.
     ``predict`` turns the traced baseline into predictions; ``notify`` is called before a trial
-    (plan, None) and after it (None, result). Raises AdvisorError where somebody removed the folder.
+    (plan, None) and after it (None, result). Raises AdvisorError where somebody removed the folder,
+    or another sweep runs there.
     """
+    with alone(sweep.folder):
+        _run(sweep, resume, predict, notify)
+
+
+def _run(
+    sweep: Sweep,
+    resume: bool,
+    predict: Callable[[Sweep, TrialResult], Predicted],
+    notify: Callable[[Plan | None, TrialResult | None], None],
+) -> None:
     header = {
         **sweep.job.document(),
         "axes": [axis.model_dump(mode="json") for axis in sweep.axes],

@@ -10,9 +10,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from advisor.api import load
 
@@ -152,3 +155,27 @@ def send(number: signal.Signals, after_s: float) -> Callable[[subprocess.Popen[s
             process.send_signal(number)
 
     return during
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system: needs root")
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A small file system of its own at ``folder``."""
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("may not mount a file system here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def wait_for(what: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Until it is so, or the command has ended."""
+    while not what() and process.poll() is None:
+        time.sleep(0.01)

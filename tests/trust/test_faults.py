@@ -15,8 +15,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,6 +28,8 @@ from tests.trust.faults import (
     Ended,
     half_written,
     left_in,
+    mounted,
+    needs_root,
     run,
     send,
     write_table,
@@ -49,17 +49,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         assert run(command.line(folder)).status == 0
         made[command.output] = folder
     return made
-
-
-@pytest.fixture(scope="module")
-def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library that makes writes fail."""
-    if shutil.which("cc") is None:
-        pytest.skip("needs a C compiler")
-    place = tmp_path_factory.mktemp("lib") / "fails.so"
-    source = Path(__file__).with_name("fails.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", place, source, "-ldl"], check=True)
-    return place
 
 
 def before(command: Command, results: dict[str, Path], folder: Path) -> list[str]:
@@ -99,24 +88,6 @@ def test_writes_that_fail(
     extra = {"LD_PRELOAD": str(failing), "FAIL_UNDER": str(tmp_path), "FAIL_ERRNO": str(number)}
     ended = run([*command.line(tmp_path), "--force"], extra={**extra, "FAIL_AFTER": "20000"})
     refused(ended, command, tmp_path, files, words)
-
-
-@contextmanager
-def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """A small file system of its own at ``folder``."""
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False
-    )
-    if done.returncode:
-        pytest.skip("may not mount a file system here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", folder], check=True)
-
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system: needs root")
 
 
 @needs_root

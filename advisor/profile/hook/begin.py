@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -23,8 +24,14 @@ def after_import(name: str, module: ModuleType) -> set[str]:
         _CHANGES.get(name, saves.suppress)(module)
         return set()
     marker = order.loaded(Path(asked.folder))
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    marker.touch()
+    try:
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
+    except OSError as error:
+        if asked.ends:
+            raise
+        print(f"advisor: nothing is recorded, the job goes on: {error}", file=sys.stderr)
+        return set()
     construction.wanted.update(asked.settings)
     construction.change_ddp()
     steps.count(asked)

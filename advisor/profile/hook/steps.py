@@ -81,11 +81,18 @@ class Steps:
             self._losses.append(torch.stack([p.float() for p in self._pending]).mean())
         self._backwards, self._pending = 0, []
         self.seen += 1
-        self._show_life()
-        if self.asked.every or self.asked.on_demand:
-            self._keep_watch()
-        else:
-            self._step()
+        try:
+            self._show_life()
+            if self.asked.every or self.asked.on_demand:
+                self._keep_watch()
+            else:
+                self._step()
+        except OSError as error:  # the folder is full, read-only or gone
+            if self.asked.ends:
+                raise
+            # A job that is only recorded goes on, as if nobody had asked.
+            self._handle.remove()
+            print(f"advisor: recording ends here, the job goes on: {error}", file=sys.stderr)
 
     def _keep_watch(self) -> None:
         """A job that is watched as long as it runs: no steps of it are timed."""

@@ -1,0 +1,300 @@
+"""A sweep, its resume and a recording, whatever happens to them: finished trials are kept, nothing
+half-written is taken for whole, a job that is only recorded goes on.
+
+The sweep is the real command with played trials (:mod:`tests.trust.played_sweep`); what a trial's
+own processes do is in test_jobs_end.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.api import load
+from tests.trust.faults import (
+    ROOT,
+    Ended,
+    half_written,
+    mounted,
+    needs_root,
+    run,
+    send,
+    wait_for,
+)
+
+pytestmark = pytest.mark.slow
+
+JOURNAL = "sweep/trials.jsonl"
+RESULTS = ("recommendation.json", "env.sh", "workload.yaml", "run.sh", "report.html")
+_TRIALS = 13
+
+
+def line(folder: Path, *words: str) -> list[str]:
+    return [sys.executable, "-m", "tests.trust.played_sweep", str(folder), *words]
+
+
+def trials(folder: Path) -> list[dict[str, object]]:
+    """The finished trials that the journal holds; a line that is cut is none."""
+    journal = folder / JOURNAL
+    text = journal.read_text() if journal.exists() else ""
+    return [json.loads(one) for one in text.split("\n")[1:-1]]
+
+
+def is_whole(folder: Path) -> None:
+    """Every trial once, in order, and every file of the result to its end."""
+    assert [one["number"] for one in trials(folder)] == list(range(_TRIALS))
+    assert half_written(folder) == []
+    place = folder / "sweep"
+    assert json.loads((place / "recommendation.json").read_text())["recommended"]
+    assert (place / "report.html").read_text().rstrip().endswith("</html>")
+    assert all((place / name).stat().st_size for name in RESULTS)
+    with load(place / "sweep.duckdb") as found:
+        assert len(found.ranks()) == 2
+
+
+def goes_on(folder: Path, before: list[dict[str, object]]) -> None:
+    """Resumed without the fault it ends, and what was finished before is not run again."""
+    # A round of the confirmation that was not finished is run again whole.
+    kept = [one for one in before if not str(one["purpose"]).startswith("confirm")]
+    for path in folder.rglob("*partial*"):
+        os.utime(path, (0, 0))
+    words = ["--resume"] if (folder / JOURNAL).exists() else []
+    ended = run(line(folder, *words))
+    assert ended.status == 0, ended.said
+    assert trials(folder)[: len(kept)] == kept
+    is_whole(folder)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep that ran to its end."""
+    folder = tmp_path_factory.mktemp("sweep")
+    ended = run(line(folder))
+    assert ended.status == 0, ended.said
+    is_whole(folder)
+    return folder
+
+
+def cut(finished: Path, folder: Path, kept: int) -> list[dict[str, object]]:
+    """A copy of the finished sweep as one that ended after so many trials."""
+    shutil.copytree(finished, folder, dirs_exist_ok=True)
+    for name in (*RESULTS, "sweep.duckdb"):
+        (folder / "sweep" / name).unlink()
+    lines = (folder / JOURNAL).read_text().splitlines(keepends=True)
+    (folder / JOURNAL).write_text("".join(lines[: 1 + kept]))
+    for trial in (folder / "sweep" / "trials").iterdir():
+        if int(trial.name) >= kept:
+            shutil.rmtree(trial)
+    return trials(folder)
+
+
+@pytest.mark.parametrize("resumes", [False, True], ids=["sweep", "resume"])
+def test_killed_at_any_moment(resumes: bool, finished: Path, tmp_path: Path) -> None:
+    before = cut(finished, tmp_path, 5) if resumes else []
+    words = ["--resume"] if resumes else []
+    delay_s = random.uniform(1.0, 5.0)
+    ended = run(line(tmp_path, *words), during=send(signal.SIGKILL, delay_s))
+    assert ended.status in (-signal.SIGKILL, 0)
+    left = trials(tmp_path)
+    assert left[: len(before)] == before
+    goes_on(tmp_path, left)
+
+
+@pytest.mark.parametrize(
+    ("number", "after", "words"),
+    [
+        (errno.ENOSPC, 900, "no space left"),
+        (errno.EIO, 30_000, "input/output error"),
+        (errno.EDQUOT, 1_000_000, "quota"),
+    ],
+    ids=["full disk", "EIO", "quota"],
+)
+def test_writes_that_fail(
+    number: int, after: int, words: str, failing: Path, finished: Path, tmp_path: Path
+) -> None:
+    """In the journal, in a trial's files, in the store and the page at the end."""
+    before = cut(finished, tmp_path, 0 if after < 1_000 else 5)
+    extra = {"LD_PRELOAD": str(failing), "FAIL_UNDER": str(tmp_path), "FAIL_ERRNO": str(number)}
+    ended = run(line(tmp_path, "--resume"), extra={**extra, "FAIL_AFTER": str(after)})
+    assert ended.status == 2, ended.said
+    ended.one_clear_error()
+    assert words in ended.said.lower(), ended.said
+    left = trials(tmp_path)
+    assert left[: len(before)] == before
+    goes_on(tmp_path, left)
+
+
+@needs_root
+def test_a_disk_that_is_read_only(finished: Path, tmp_path: Path) -> None:
+    with mounted(tmp_path / "fixed", "size=64m") as folder:
+        before = cut(finished, folder, 5)
+        subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+        ended = run(line(folder, "--resume"))
+        assert ended.status == 2, ended.said
+        ended.one_clear_error()
+        assert "read-only" in ended.said.lower()
+        assert trials(folder) == before
+
+
+def _limit(kind: int, most: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(kind, (most, most))
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "words"),
+    [
+        (resource.RLIMIT_FSIZE, 4_000, "too large"),
+        (resource.RLIMIT_NOFILE, 12, "too many open files"),
+        (resource.RLIMIT_AS, 600 << 20, "memory"),
+    ],
+    ids=["quota of a file", "no descriptors", "no memory"],
+)
+def test_too_little_of_something(
+    kind: int, most: int, words: str, finished: Path, tmp_path: Path
+) -> None:
+    before = cut(finished, tmp_path, 5)
+    ended = run(line(tmp_path, "--resume"), setup=_limit(kind, most))
+    if ended.status == 2:
+        ended.one_clear_error()
+        assert words in ended.said.lower(), ended.said
+    else:  # it was enough, or the libraries themselves end the process, as a kill does
+        assert ended.status in (0, 127) or ended.status < 0, ended.said
+    left = trials(tmp_path)
+    assert left[: len(before)] == before
+    assert half_written(tmp_path / "sweep") == [] or ended.status < 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_asked_to_end(number: signal.Signals, finished: Path, tmp_path: Path) -> None:
+    before = cut(finished, tmp_path, 0)
+
+    def once_it_runs(process: subprocess.Popen[str]) -> None:
+        wait_for(lambda: len(trials(tmp_path)) >= 2, process)
+        process.send_signal(number)
+
+    ended = run(line(tmp_path, "--resume"), during=once_it_runs)
+    assert ended.status == 128 + number, ended.said
+    left = trials(tmp_path)
+    assert left[: len(before)] == before
+    assert half_written(tmp_path) == []
+
+
+def test_two_at_once(finished: Path, tmp_path: Path) -> None:
+    """GIVEN two that go on with one sweep THEN one does, and the other says why not."""
+    before = cut(finished, tmp_path, 5)
+    others: list[subprocess.Popen[str]] = []
+
+    def beside(_: subprocess.Popen[str]) -> None:
+        others.append(
+            subprocess.Popen(line(tmp_path, "--resume"), stderr=subprocess.PIPE, text=True,
+                             env={**os.environ, "PYTHONPATH": str(ROOT)})
+        )  # fmt: skip
+
+    ended = run(line(tmp_path, "--resume"), during=beside)
+    said = others[0].communicate(timeout=240)[1]
+    both = {ended.status: ended, others[0].returncode: Ended(others[0].returncode, said)}
+    assert sorted(both) in ([0, 2], [0])  # where the second began after the first it had no more
+    if 2 in both:
+        both[2].one_clear_error()
+    assert trials(tmp_path)[: len(before)] == before
+    is_whole(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["replaced", "removed"])
+def test_the_journal_changes_meanwhile(how: str, finished: Path, tmp_path: Path) -> None:
+    cut(finished, tmp_path, 0)
+
+    def change(process: subprocess.Popen[str]) -> None:
+        wait_for(lambda: len(trials(tmp_path)) >= 2, process)
+        if how == "removed":
+            (tmp_path / JOURNAL).unlink()
+        else:
+            (tmp_path / JOURNAL).write_text("dear diary\n")
+
+    ended = run(line(tmp_path, "--resume"), during=change)
+    assert ended.status in (0, 2), ended.said
+    assert "Traceback" not in ended.said
+    assert "internal error" not in ended.said
+    assert half_written(tmp_path) == []
+
+
+@pytest.mark.parametrize("redirected", [">&-", ">&- 2>&-"])
+def test_closed_streams(redirected: str, finished: Path, tmp_path: Path) -> None:
+    """Standard output is closed; where it breaks, as with `head`, is in test_faults."""
+    cut(finished, tmp_path, _TRIALS)
+    ended = run(["sh", "-c", f'exec "$@" {redirected}', "sh", *line(tmp_path, "--resume")])
+    assert ended.status == 0, ended.said
+    is_whole(tmp_path)
+
+
+JOB = """
+import pathlib, torch
+m = torch.nn.Linear(4, 4); o = torch.optim.SGD(m.parameters(), 0.1)
+for n in range(12):
+    o.zero_grad(); m(torch.ones(2, 4)).sum().backward(); o.step()
+pathlib.Path(__file__).with_name("done").touch()
+"""
+
+
+def record(tmp_path: Path, traces: Path, **how: Any) -> Ended:
+    """Record two steps of a job of one process."""
+    pytest.importorskip("torch")
+    (tmp_path / "job.py").write_text(JOB)
+    asked = [*("--skip", "2", "--steps", "2", "-o", str(traces)), "--"]
+    job = [sys.executable, str(tmp_path / "job.py")]
+    return run([sys.executable, "-m", "advisor", "record", *asked, *job], **how)
+
+
+def goes_on_without(ended: Ended, tmp_path: Path, traces: Path) -> None:
+    """The job ran to its end, no trace is there, and it is said why."""
+    assert (tmp_path / "done").exists(), ended.said
+    assert ended.status == 2
+    assert "the job goes on" in ended.said
+    assert list(traces.rglob("*.gz")) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO], ids=["full disk", "EIO"])
+def test_a_job_goes_on_whose_trace_cannot_be_written(
+    number: int, failing: Path, tmp_path: Path
+) -> None:
+    traces = tmp_path / "traces"
+    extra = {"LD_PRELOAD": str(failing), "FAIL_UNDER": str(traces), "FAIL_ERRNO": str(number)}
+    ended = record(tmp_path, traces, extra={**extra, "FAIL_AFTER": "400"})
+    goes_on_without(ended, tmp_path, traces)
+
+
+@needs_root
+def test_a_job_goes_on_whose_folder_is_read_only(tmp_path: Path) -> None:
+    with mounted(tmp_path / "fixed", "size=1m") as folder:
+        subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+        ended = record(tmp_path, folder / "traces")
+        goes_on_without(ended, tmp_path, folder / "traces")
+
+
+def test_a_job_that_is_killed_while_it_writes_its_trace(tmp_path: Path) -> None:
+    traces = tmp_path / "traces"
+
+    def kill(process: subprocess.Popen[str]) -> None:
+        wait_for((traces / ".partial-rank0.json.gz").exists, process)
+        for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+
+    ended = record(tmp_path, traces, during=kill)
+    # The rename may have been faster than the kill: then the trace is whole.
+    for trace in traces.glob("rank*.json.gz"):
+        assert json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    assert ("wrote" in ended.said) == any(traces.glob("rank*.json.gz"))
+    assert ended.status in (2, 128 + signal.SIGKILL)

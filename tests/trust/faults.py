@@ -10,9 +10,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,11 @@ class Command:
 
     def line(self, folder: Path) -> list[str]:
         """The command's words, with OUT as ``output`` below the folder."""
-        given = [word.replace("OUT", str(folder / self.output)) for word in self.words]
+        places = {"OUT": str(folder / self.output), "TABLE": str(_table())}
+        given = [
+            next((word.replace(name, at) for name, at in places.items() if name in word), word)
+            for word in self.words
+        ]
         return [sys.executable, "-m", "advisor", *given]
 
 
@@ -77,12 +83,28 @@ def write_table(place: Path) -> Path:
     return place
 
 
+@cache
+def _table() -> Path:
+    """The table that is calibrated with, for as long as the tests run."""
+    return write_table(Path(_folder().name) / "table.log")
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()
+
+
 INGEST = Command(("ingest", str(TRACES), "-o", "OUT"), "run.duckdb", _is_store)
 PARQUET = Command(("ingest", str(TRACES), "-o", "OUT/"), "set", _is_store)
 REPORT = Command(
     ("diagnose", str(TRACES), "--format", "html", "-o", "OUT"), "report.html", _is_page
 )
-COMMANDS = {"store": INGEST, "parquet": PARQUET, "report": REPORT}
+CALIBRATE = Command(
+    ("calibrate", "TABLE", "--hardware", "dgx-h100", "--nccl", "2.21.5", "-o", "OUT"),
+    "machine.yaml",
+    _is_yaml,
+)
+COMMANDS = {"store": INGEST, "parquet": PARQUET, "report": REPORT, "calibrate": CALIBRATE}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ the real ones.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -44,6 +45,7 @@ axes:
 def _played(
     _job: Any, configuration: Configuration, folder: Path, *, number: int, **given: Any
 ) -> TrialResult:
+    shutil.rmtree(folder, ignore_errors=True)  # of a trial that did not end, as the real one does
     folder.mkdir(parents=True)
     write, ranks = documents.FORMATS["kineto"]
     write(ranks(), folder)

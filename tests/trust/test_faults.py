@@ -1,8 +1,8 @@
 """What a command was told to write is there whole or not at all, whatever happens to it.
 
-Each cell: a command that writes (store, Parquet, report) and a fault. Afterwards an earlier result
-is as it was or replaced as a whole, no half-written file, process or port is left, and one clear
-error says what happened. ``pytest tests/trust/test_faults.py -v`` prints the matrix.
+Each cell: a command that writes (store, Parquet, report, calibration) and a fault. Afterwards an
+earlier result is as it was or replaced as a whole, no half-written file, process or port is left,
+and one clear error says what happened (:mod:`tests.trust.matrix`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from tests.trust.faults import (
     needs_root,
     run,
     send,
-    write_table,
 )
 
 pytestmark = pytest.mark.slow
@@ -114,16 +113,12 @@ def test_a_disk_that_is_read_only(
 
 
 @EVERY
-@pytest.mark.parametrize("draw", range(3))
-def test_killed_at_any_moment(
-    command: Command, draw: int, results: dict[str, Path], tmp_path: Path
-) -> None:
+def test_killed_at_any_moment(command: Command, results: dict[str, Path], tmp_path: Path) -> None:
     """GIVEN a result of before WHEN its writer is killed THEN one whole is there, and the next
     writer tidies up."""
     before(command, results, tmp_path)
-    chance = random.Random(f"{command.output}/{draw}")
     again = [*command.line(tmp_path), "--force"]
-    ended = run(again, during=send(signal.SIGKILL, chance.uniform(0.2, 2.0)))
+    ended = run(again, during=send(signal.SIGKILL, random.uniform(0.2, 2.0)))
     assert ended.status in (-signal.SIGKILL, 0)
     assert command.whole(tmp_path / command.output)
     for path in tmp_path.rglob("*partial*"):
@@ -134,7 +129,7 @@ def test_killed_at_any_moment(
 
 
 @EVERY
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_asked_to_end(
     command: Command, number: signal.Signals, results: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -158,7 +153,7 @@ def test_no_descriptors(command: Command, results: dict[str, Path], tmp_path: Pa
 
 
 @EVERY
-@pytest.mark.parametrize("mebibytes", [300, 700, 1100])
+@pytest.mark.parametrize("mebibytes", [300, 700])
 def test_no_memory(
     command: Command, mebibytes: int, results: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -238,25 +233,3 @@ def test_a_file_that_changes_while_it_is_read(how: str, tmp_path: Path) -> None:
     assert "Traceback" not in ended.said
     assert "internal error" not in ended.said
     assert half_written(tmp_path) == []
-
-
-@pytest.mark.parametrize("fault", ["full disk", "killed"])
-def test_calibrate(fault: str, failing: Path, tmp_path: Path) -> None:
-    table = write_table(tmp_path / "table.log")
-    place = tmp_path / "out" / "machine.yaml"
-    place.parent.mkdir()
-    words = ["calibrate", str(table), "--hardware", "dgx-h100", "--nccl", "2.21.5", "-o", "OUT"]
-    from tests.trust.faults import _is_yaml
-
-    command = Command(tuple(words), "machine.yaml", _is_yaml)
-    line = command.line(place.parent)
-    done = run(line)
-    assert done.status == 0, done.said
-    assert command.whole(place)
-    if fault == "killed":
-        run(line, during=send(signal.SIGKILL, 1.2))
-    else:
-        extra = {"LD_PRELOAD": str(failing), "FAIL_UNDER": str(place.parent), "FAIL_AFTER": "10"}
-        ended = run(line, extra={**extra, "FAIL_ERRNO": str(errno.ENOSPC)})
-        refused(ended, command, place.parent, ["machine.yaml"], "no space left")
-    assert command.whole(place)

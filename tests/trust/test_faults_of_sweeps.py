@@ -240,6 +240,19 @@ def test_closed_streams(redirected: str, finished: Path, tmp_path: Path) -> None
     is_whole(tmp_path)
 
 
+def test_nobody_reads_what_is_printed(finished: Path, tmp_path: Path) -> None:
+    cut(finished, tmp_path, _TRIALS)
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        line(tmp_path, "--resume"), stdout=writer, stderr=subprocess.PIPE, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    os.close(writer)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr and "internal error" not in done.stderr
+
+
 JOB = """
 import pathlib, torch
 m = torch.nn.Linear(4, 4); o = torch.optim.SGD(m.parameters(), 0.1)
@@ -266,7 +279,9 @@ def goes_on_without(ended: Ended, tmp_path: Path, traces: Path) -> None:
     assert list(traces.rglob("*.gz")) == []
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO], ids=["full disk", "EIO"])
+@pytest.mark.parametrize(
+    "number", [errno.ENOSPC, errno.EIO, errno.EDQUOT], ids=["full disk", "EIO", "quota"]
+)
 def test_a_job_goes_on_whose_trace_cannot_be_written(
     number: int, failing: Path, tmp_path: Path
 ) -> None:

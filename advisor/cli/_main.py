@@ -202,10 +202,12 @@ def _damaged_store(error: Exception) -> AdvisorError | None:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """Whether the system gave no more memory: to Python, the database, or for a thread's stack."""
+    """Whether the system gave no more memory: to Python, the database, a library or a thread."""
     names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(names & {"MemoryError", "OutOfMemoryException"}) or (
-        isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    return (
+        bool(names & {"MemoryError", "OutOfMemoryException"})
+        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
+        or (isinstance(error, ImportError) and "failed to map segment" in str(error))
     )
 
 

@@ -23,8 +23,8 @@ _TORCH = (
     "— the recorder is a part of the job: the limit is the job's, which meets it as it would alone"
 )
 _SHARED = (
-    "— launchers of one job share a folder on purpose; recordings of two jobs in one are said to be "
-    "two (the verdict `never-met`)"
+    "— launchers of one job share a folder on purpose; recordings of two jobs in one are said to "
+    "be two (the verdict `never-met`)"
 )
 _NO_INPUT = "— reads no file"
 _NO_CLOCK = "— looks at no clock"

@@ -1,22 +1,25 @@
 """What one collective asks of the fabric: latency, bytes on each link, its ceiling, and how far
 apart its ranks end. Nothing here knows of time: the same call always has the same demand.
 
-So how late ranks came changes nothing of how they end. In NCCL's own schedule a rank that comes a
-chunk late finds the ring drained, and its call takes as long after any rank
-(tests/metrics/nccl_rings.py): what a call takes by who came last is evidence here, and is none
-there, so that no diagnosis may rest on it.
+Only the ends of a ring depend on when its ranks came: who comes early has sent what the buffers
+hold. What the call takes after the last of them does not.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 from advisor.model.nccl import parse_version
 from benchmarks.gpulab.fabric import Fabric, ring_orders
 from benchmarks.gpulab.hardware import Chosen, choose
 from benchmarks.gpulab.job import Job, Link
-from benchmarks.gpulab.rings import loops_of, ring_ends
+from benchmarks.gpulab.rings import Slices, added_ns, loops_of, ring_ends
 
 PEER_LATENCY_NS = {"nvlink": 4_000.0, "network": 14_000.0}
 """Ring Simple's latency of a hop by NCCL's tables (src/graph/tuning.cc: 3.4 and 14 us), rounded."""
@@ -24,18 +27,68 @@ SMALL_CALL_NS = 6_000.0
 """What a kernel takes beyond the model: start, flags, end; nccl-tests at 8 bytes shows 8-20 us."""
 
 
+_MOST_RANKS = 64
+"""Of a ring whose late starts are followed: that takes as long as the square of their number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rings:
+    """What the ends of a ring call's ranks follow from; a row per pattern, a column per place."""
+
+    op: str
+    orders: tuple[tuple[int, ...], ...]
+    slice_ns: Slices
+    network: NDArray[np.bool_]
+    delays: Slices
+    loops: int
+
+    @property
+    def added_ns(self) -> float:
+        """What added latency of hosts makes of the call."""
+        if not self.delays.any():
+            return 0.0
+        return added_ns(self.slice_ns, self.network, self.op, self.loops, self.delays)
+
+    @lru_cache(maxsize=256)  # noqa: B019 - one per kind of call, gone with its job
+    def ends(self, starts_us: tuple[int, ...] = ()) -> dict[int, float]:
+        """ns after the first rank's end; ``starts_us`` by rank in ascending order, or at once."""
+        count = len(self.orders[0])
+        starts: Slices | float = 0.0
+        if starts_us and count <= _MOST_RANKS:
+            place = {rank: number for number, rank in enumerate(sorted(self.orders[0]))}
+            starts = np.array([[1e3 * starts_us[place[r]] for r in own] for own in self.orders])
+        sends = 2 * (count - 1) if self.op == "all_reduce" else count - 1
+        offsets = ring_ends(self.slice_ns, self.network, self.op, self.loops, starts, self.delays)
+        whole = self.slice_ns.max(axis=1) * sends * self.loops * 2
+        # A kernel ends with its last channel: patterns that are done earlier add nothing.
+        at = whole[:, None] - offsets.max(axis=1, keepdims=True) + offsets
+        ends: dict[int, float] = {}
+        for order, own in zip(self.orders, at.tolist(), strict=True):
+            for rank, end in zip(order, own, strict=True):
+                ends[rank] = max(ends.get(rank, -math.inf), end)
+        first = min(ends.values())
+        return {rank: end - first for rank, end in ends.items()}
+
+
 @dataclass(frozen=True)
 class Demand:
-    """Of one call. ``pace``: highest share per ns; ``ends``: ns after the first rank's end."""
+    """Of one call. ``pace``: highest share per ns; ``still_ends``: ns after the first rank's end,
+    where no ``rings`` tell it."""
 
     latency_ns: float
     loads: dict[Link, float]
     pace: float
-    ends: dict[int, float]
-    tail_ns: float
-    """The largest of ``ends``."""
+    still_ends: dict[int, float]
     crosses_hosts: bool
     algorithm: str
+    rings: Rings | None = None
+
+    def ends(self, arrived: dict[int, float]) -> dict[int, float]:
+        """When each rank ends, ns after the first does, where they came at these times."""
+        if self.rings is None:
+            return self.still_ends
+        last = max(arrived.values())
+        return self.rings.ends(tuple(round((arrived[r] - last) / 1e3) for r in sorted(arrived)))
 
 
 class Demands:
@@ -86,7 +139,7 @@ class Demands:
         }
         first = min(ends.values(), default=0.0)
         ends = {rank: end - first for rank, end in ends.items()}
-        return Demand(latency, loads, pace, ends, max(ends.values(), default=0.0), crosses, "P2P")
+        return Demand(latency, loads, pace, ends, crosses, "P2P")
 
     def _ceiling(self, link: Link) -> float:
         """Healthy rate of a kind of link."""
@@ -111,7 +164,7 @@ class Demands:
             loads["nvlink-out", rank, 0] = loads["nvlink-in", rank, 0] = wire
         pace = self.fabric.nvlink * 0.85 / max(wire, 1.0)
         ends = {rank: 400.0 * (i % 3) for i, rank in enumerate(ranks)}
-        return Demand(3_500.0, loads, pace, ends, 800.0, False, "direct")
+        return Demand(3_500.0, loads, pace, ends, False, "direct")
 
     def _nccl(self, op: str, ranks: tuple[int, ...], total: int) -> Demand:
         job, n = self.job, len(ranks)
@@ -131,59 +184,52 @@ class Demands:
                 for link in self.fabric.edge(a, b, rail):
                     loads[link] = loads.get(link, 0.0) + wire / len(patterns)
         latency = SMALL_CALL_NS + chosen.latency_ns
-        if nodes > 1:
-            steps = 2 * (nodes - 1) if op == "all_reduce" else nodes - 1
-            if chosen.algorithm != "Ring":
-                steps = 2 * math.ceil(math.log2(nodes))
+        is_ring = op != "broadcast" and chosen.algorithm == "Ring"
+        rings = self._rings(op, patterns, total, chosen) if is_ring else None
+        if rings is not None:
+            latency += rings.added_ns
+        elif nodes > 1:
+            steps = 2 * math.ceil(math.log2(nodes))
             latency += self._added(set(ranks)) * max(1, steps // nodes)
         pace = chosen.rate / max(total, 1)
-        ends = self._ends(op, patterns, total, chosen)
-        tail = max(ends.values())
-        return Demand(latency, loads, pace, ends, tail, nodes > 1, chosen.algorithm)
+        ends = {} if is_ring else self._staggered(op, patterns[0][1])
+        return Demand(latency, loads, pace, ends, nodes > 1, chosen.algorithm, rings)
 
-    def _ends(
+    def _staggered(self, op: str, order: tuple[int, ...]) -> dict[int, float]:
+        if op == "broadcast":
+            return {rank: 1_500.0 * i for i, rank in enumerate(order)}
+        # The broadcast half of a tree reaches the leaves last.
+        hop = 5_000.0 if len({self.job.host_of(r) for r in order}) > 1 else 800.0
+        return {r: hop * int(math.log2(i + 1)) for i, r in enumerate(order)}
+
+    def _rings(
         self,
         op: str,
         patterns: tuple[tuple[int, tuple[int, ...]], ...],
         total: int,
         chosen: Chosen,
-    ) -> dict[int, float]:
-        first_order = patterns[0][1]
-        n = len(first_order)
-        if op == "broadcast":
-            return {rank: 1_500.0 * i for i, rank in enumerate(first_order)}
-        if chosen.algorithm != "Ring":
-            # The broadcast half of a tree reaches the leaves last.
-            hop = 5_000.0 if len({self.job.host_of(r) for r in first_order}) > 1 else 800.0
-            return {r: hop * int(math.log2(i + 1)) for i, r in enumerate(first_order)}
+    ) -> Rings:
+        n = len(patterns[0][1])
         channels = max(1, chosen.channels // len(patterns))
         share = total * chosen.inflation / len(patterns)
         loops = loops_of(total / len(patterns) / channels, n, chosen.protocol)
         slice_bytes = share / (n * loops * 2)
-        ends: dict[int, float] = {}
-        slowest = 0.0
-        finished: list[tuple[float, tuple[int, ...], tuple[float, ...]]] = []
+        costs, network, delays = [], [], []
+        uses = Counter(
+            link
+            for rail, order in patterns
+            for a, b in zip(order, order[1:] + order[:1], strict=True)
+            for link in self.fabric.edge(a, b, rail)
+        )
         for rail, order in patterns:
-            costs, network = [], []
-            for a, b in zip(order, order[1:] + order[:1], strict=True):
-                links = self.fabric.edge(a, b, rail)
-                rates = []
-                for link in links:
-                    rate = self.fabric.rate(link)
-                    if not link[0].startswith("nic"):
-                        rate /= len(patterns)
-                    rates.append(rate)
-                costs.append(round(slice_bytes / min(rates), 1))
-                network.append(self.job.host_of(a) != self.job.host_of(b))
-            sends = 2 * (n - 1) if op == "all_reduce" else n - 1
-            whole = max(costs) * sends * loops * 2
-            slowest = max(slowest, whole)
-            finished.append((whole, order, ring_ends(tuple(costs), tuple(network), op, loops)))
-        # A kernel ends with its last channel: patterns that are done earlier add nothing.
-        for whole, order, offsets in finished:
-            late = max(offsets)
-            for rank, offset in zip(order, offsets, strict=True):
-                at = slowest - (slowest - whole) - (late - offset)
-                ends[rank] = max(ends.get(rank, -math.inf), at)
-        first = min(ends.values())
-        return {rank: end - first for rank, end in ends.items()}
+            edges = list(zip(order, order[1:] + order[:1], strict=True))
+            rates = [
+                min(self.fabric.rate(link) / uses[link] for link in self.fabric.edge(a, b, rail))
+                for a, b in edges
+            ]
+            costs.append([round(slice_bytes / rate, 1) for rate in rates])
+            network.append([self.job.host_of(a) != self.job.host_of(b) for a, b in edges])
+            delays.append([self._added({a, b}) for a, b in edges])
+        orders = tuple(order for _, order in patterns)
+        own = (np.array(costs), np.array(network), np.array(delays))
+        return Rings(op, orders, *own, loops)

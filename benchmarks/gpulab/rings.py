@@ -10,10 +10,12 @@ follows from this; nothing is fitted.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
+
+Slices = NDArray[np.float64]
 
 SIMPLE_CHUNK_BYTES = 2 << 20
 """Of the 4 MiB buffer a channel has per peer, CHUNKSTEPS / NCCL_STEPS (NCCL_BUFFSIZE's default)."""
@@ -29,25 +31,31 @@ def loops_of(per_channel: float, ranks: int, protocol: str) -> int:
     return max(1, ceil(per_channel / (ranks * chunk)))
 
 
-@lru_cache(maxsize=4096)
 def ring_ends(
-    edges: tuple[float, ...], network: tuple[bool, ...], op: str, loops: int
-) -> tuple[float, ...]:
-    """When each position of the ring ends, ns after the first one does.
+    edges: Slices,
+    network: NDArray[np.bool_],
+    op: str,
+    loops: int,
+    starts: Slices | float = 0.0,
+    delays: Slices | float = 0.0,
+) -> Slices:
+    """When each position of rings of one size ends, ns; a row per ring.
 
-    ``edges[i]``: ns that one slice takes from position i to i + 1, through a NIC where
-    ``network[i]``: then a proxy thread sends while the kernel goes on; over NVLink the kernel
-    itself writes into the next GPU. ``op``: all_reduce, all_gather or reduce_scatter.
+    ``edges[.., i]``: ns that one slice takes from position i to i + 1, through a NIC where
+    ``network[.., i]``: then a proxy thread sends while the kernel goes on; over NVLink the kernel
+    itself writes into the next GPU. ``op``: all_reduce, all_gather or reduce_scatter. ``starts``:
+    when each position comes, ns: who comes early has sent what the buffers hold. ``delays``: by how
+    much later what goes over an edge arrives, and the word that its buffer is free again.
     """
-    n = len(edges)
-    cost, proxied = np.array(edges), np.array(network)
-    own_cost = np.where(proxied, 0.0, cost)
+    n = edges.shape[-1]
+    own_cost = np.where(network, 0.0, edges)
+    before = np.roll(np.arange(n), 1)
+    after = np.roll(before, -2)
     sends = 2 * (n - 1) if op == "all_reduce" else n - 1
-    posted = np.zeros(n)  # when a position last finished a primitive's slice
-    arrived = np.zeros(n)  # when the edge out of a position delivered its last slice
-    history: list[np.ndarray] = []  # arrival of each slice on each edge
-    consumed: list[np.ndarray] = []  # when the reader of each edge freed each slice
-    ended = np.zeros(n)
+    posted = np.zeros_like(edges) + starts  # when a position last finished a primitive's slice
+    sent = posted  # when the edge out of a position had carried its last slice
+    history: list[Slices] = []  # arrival of each slice on each edge
+    consumed: list[Slices] = []  # when each edge's sender knows that a slice was freed
     for _ in range(min(loops, _MOST_LOOPS)):
         first = len(history)
         for message in range(sends):
@@ -55,21 +63,31 @@ def ring_ends(
                 ready = posted
                 if message:
                     read = history[first + (message - 1) * _SLICES + part]
-                    ready = np.maximum(ready, np.roll(read, 1))
+                    ready = np.maximum(ready, read[..., before])
                 # The buffer of four slices must have room at the next rank.
-                if len(consumed) >= 4:
-                    back = len(history) - 4
-                    if back < len(consumed):
-                        ready = np.maximum(ready, consumed[back])
+                if 4 <= len(history) < len(consumed) + 4:
+                    ready = np.maximum(ready, consumed[len(history) - 4])
                 posted = ready + own_cost
                 if message:  # it freed what it read
-                    consumed.append(np.roll(posted, -1))
-                arrived = np.where(proxied, np.maximum(posted, arrived) + cost, posted)
-                history.append(arrived)
+                    consumed.append(posted[..., after] + delays)
+                sent = np.where(network, np.maximum(posted, sent) + edges, posted)
+                history.append(sent + delays)
         for part in range(_SLICES):  # the last primitive only receives
             read = history[first + (sends - 1) * _SLICES + part]
-            posted = np.maximum(posted, np.roll(read, 1))
-            consumed.append(np.roll(posted, -1))
-        ended = posted
-    ends = ended - ended.min()
-    return tuple(ends.tolist())
+            posted = np.maximum(posted, read[..., before])
+            consumed.append(posted[..., after] + delays)
+    return posted
+
+
+def added_ns(
+    edges: Slices, network: NDArray[np.bool_], op: str, loops: int, delays: Slices
+) -> float:
+    """By how much longer the call takes for the delays of its edges: what the buffers do not hide,
+    loop after loop."""
+
+    def longer(count: int) -> float:
+        ends = (ring_ends(edges, network, op, count, delays=by) for by in (delays, 0.0))
+        return float(np.subtract(*(own.max() for own in ends)))
+
+    few = min(loops, _MOST_LOOPS)
+    return longer(few) + (loops - few) * max(longer(_MOST_LOOPS) - longer(_MOST_LOOPS - 1), 0.0)

@@ -58,7 +58,8 @@ class Simulation(Devices):
         whole = 1.0 / demand.pace
         for link, load in demand.loads.items():
             whole = max(whole, load / self.fabric.rate(link))
-        kept = max(0.2, 1.0 - demand.tail_ns / whole) / 1.0
+        here.ends = demand.ends(here.arrived)
+        kept = max(0.2, 1.0 - max(here.ends.values(), default=0.0) / whole)
         stretch *= kept
         loads = {link: load * stretch for link, load in demand.loads.items()}
         here.flow = Flow(loads, demand.pace / stretch, owner=here)
@@ -82,10 +83,9 @@ class Simulation(Devices):
         here: CallState = flow.owner
         for other in self.traffic.end(flow, now):
             self.plan(other, now)
-        assert here.demand is not None
         here.done = True
         for rank, state in here.members:
-            offset = here.demand.ends.get(rank.rank, 0.0) + rank.random.expovariate(1 / 900.0)
+            offset = here.ends.get(rank.rank, 0.0) + rank.random.expovariate(1 / 900.0)
             self.at(now + offset, self.part_done, rank, state)
 
     def part_done(self, rank: RankState, state: list[Any], now: float) -> None:

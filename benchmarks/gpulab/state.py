@@ -45,13 +45,14 @@ class Running:
 class CallState:
     """One collective: who has come, and its flow."""
 
-    __slots__ = ("arrived", "demand", "done", "flow", "members", "sends")
+    __slots__ = ("arrived", "demand", "done", "ends", "flow", "members", "sends")
 
     def __init__(self) -> None:
         self.arrived: dict[int, float] = {}
         self.members: list[tuple[RankState, list[Any]]] = []
         self.sends: dict[tuple[int, int], int] = {}
         self.demand: Demand | None = None
+        self.ends: dict[int, float] = {}
         self.flow: Flow | None = None
         self.done = False
 

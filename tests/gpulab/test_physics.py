@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from benchmarks.gpulab import pipeline, run
@@ -92,11 +93,22 @@ def test_bytes_are_conserved_when_flows_come_and_go() -> None:
 
 
 def test_behind_a_slow_edge_the_next_rank_ends_last() -> None:
-    even = ring_ends((10.0,) * 6, (True,) * 6, "all_reduce", 2)
-    assert max(even) == pytest.approx(0.0)
-    slow = ring_ends((10.0, 10.0, 30.0, 10.0, 10.0, 10.0), (True,) * 6, "all_reduce", 2)
-    assert slow.index(max(slow)) == 3
-    assert slow[4] > slow[5] > slow[0]  # then round the ring
+    even, slow = np.full((1, 6), 10.0), np.array([[10.0, 10.0, 30.0, 10.0, 10.0, 10.0]])
+    through_nics = np.full((1, 6), fill_value=True)
+    assert np.ptp(ring_ends(even, through_nics, "all_reduce", 2)) == pytest.approx(0.0)
+    (ends,) = ring_ends(slow, through_nics, "all_reduce", 2)
+    assert ends.argmax() == 3
+    assert ends[4] > ends[5] > ends[0]  # then round the ring
+
+
+def test_the_ends_of_a_ring_depend_on_who_came_late_and_what_it_takes_does_not() -> None:
+    demand = Demands(HOSTS, Fabric(HOSTS)).collective("all_reduce", tuple(range(4)), 64 * MIB)
+    together = demand.ends(dict.fromkeys(range(4), 0.0))
+    late = demand.ends({0: -300_000.0, 1: -300_000.0, 2: 0.0, 3: -300_000.0})
+    assert max(together.values()) < 1_000 < max(late.values())
+    # Nobody waits for more than one slice over its NIC at the end.
+    assert demand.rings is not None
+    assert max(late.values()) <= 4 * demand.rings.slice_ns.max()
 
 
 def test_a_slow_nic_slows_the_calls_that_cross_it_and_no_others() -> None:

@@ -42,18 +42,18 @@ def find_ranks_of_events(traces: Sequence[Trace], context: ReadContext) -> None:
                 f"args.rank names another rank in {others:,} of {sum(counts.values()):,} events: "
                 "too few to go by"
             )
-            _set_rank(trace, context)
+            set_rank(trace, context)
             continue
         trace.guessed = ""
         if len(counts) == 1:
             trace.rank = next(iter(counts))
             trace.notes.append(f"rank {trace.rank} from its events (args.rank)")
-            _set_rank(trace, context)
+            set_rank(trace, context)
         else:
             trace.merged = True
 
 
-def _set_rank(trace: Trace, context: ReadContext) -> None:
+def set_rank(trace: Trace, context: ReadContext) -> None:
     """All of a file's events are of its rank."""
     for table in ("event", "comm_event"):
         context.con.execute(

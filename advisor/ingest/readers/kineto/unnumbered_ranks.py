@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.errors import AdvisorError
+from advisor.ingest.readers.kineto.merged import set_rank
 from advisor.ingest.readers.kineto.ranks import assign_ranks
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
@@ -44,11 +45,7 @@ def number_unnumbered(traces: Sequence[Trace], context: ReadContext) -> None:
     # Downwards in order, so that no two files share a number on the way.
     for trace in left:
         if trace.refused is None and trace.rank != before[trace.number]:
-            for table in ("event", "comm_event"):
-                context.con.execute(
-                    f"UPDATE {table} SET rank = ? WHERE run = ? AND event_id BETWEEN ? AND ?",
-                    [trace.rank, context.run, trace.first_id, trace.last_id],
-                )
+            set_rank(trace, context)
 
 
 def _is_unnumbered(trace: Trace) -> bool:

@@ -66,9 +66,13 @@ def program(e: Emitter) -> None:
             _backward(e, formed if sync else [], accumulate=job.micro_batches > 1)
             e.maybe_item("micro-batch")
         _after_backward(e, formed)
+        if job.optimizer_wait:  # its step() holds the local step and the broadcasts
+            out.begin("Optimizer.step#ZeroRedundancyOptimizer.step", "user_annotation")
         e.optimizer(parameters)
         if job.strategy == "zero1":
             gathers = _gather_parameters(e, formed)
+        if job.optimizer_wait:
+            out.end()
         e.maybe_item("step")
         e.checkpoint(step)
         out.end()

@@ -20,6 +20,8 @@ from benchmarks.gpulab.state import RankState
 BASE_PERIOD_S = 7_889_238
 """Kineto counts from the last multiple of three months (libkineto/src/ChromeTraceBaseTime)."""
 _START_S = 1_741_000_000
+_WITHIN_S = 31_557_600
+"""Jobs start within a year of that."""
 _CBID = {
     "cudaLaunchKernel": 211, "cudaLaunchKernelExC": 430, "cudaMemcpyAsync": 41,
     "cudaStreamSynchronize": 131, "cudaDeviceSynchronize": 165, "cudaEventRecord": 135,
@@ -38,7 +40,8 @@ class Clock:
     def __init__(self, job: Job, rank: int) -> None:
         draw = random.Random(f"{job.seed}/clock/{rank}")
         host = job.host_of(rank)
-        start_ns = (_START_S + job.seed * 9_973) * 1_000_000_000 + job.seed % 1000 * 1_003_007
+        second = _START_S + job.seed * 9_973 % _WITHIN_S
+        start_ns = second * 1_000_000_000 + job.seed % 1000 * 1_003_007
         self.whole = tuple(int(x) for x in job.torch.split(".")) < (2, 4)
         self.base = (
             0

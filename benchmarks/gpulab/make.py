@@ -123,8 +123,10 @@ def _difference(before: Job, after: Job) -> str:
 
 
 def read_case(folder: Path) -> Case:
-    """The truth beside a recording."""
+    """The truth beside a recording; which rules and fixes name its kind is read from the code."""
     record = json.loads((folder / CASE_FILE).read_text())
+    if (kind := FAULTS.get(record["kind"])) is not None and not record["is_control"]:
+        record |= {"rules": list(kind.rules), "fixes": list(kind.fixes)}
     place: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in record.pop("place").items()

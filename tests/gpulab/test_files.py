@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from advisor.findings import Finding, Severity
-from benchmarks.gpulab import cases, compare, edits, make, run
+from benchmarks.gpulab import bases, cases, compare, edits, make, run
 from benchmarks.gpulab.cases import Case
 from benchmarks.gpulab.faults import FAULTS, Place
 from benchmarks.gpulab.job import Job
 from benchmarks.gpulab.judge import judge_fix, judge_place
+from benchmarks.gpulab.kineto import Clock
 from benchmarks.gpulab.score import compare as compare_report
 
 JOB = Job(per_host=2, layers=2, steps=5, torch="2.12", nccl="2.29.7")
@@ -111,6 +114,14 @@ def test_edits_change_what_they_say(kind: str, traces: Path, tmp_path: Path) -> 
         without = [path for path in files
                    if not any(e.get("cat") == "kernel" for e in _events(path))]  # fmt: skip
         assert len(without) == 1
+
+
+@pytest.mark.parametrize("torch", ["2.3", "2.9"])
+def test_jobs_of_every_seed_run_in_this_decade(torch: str) -> None:
+    """Their number once moved the clock on by years, to where no file can be."""
+    job = bases.base("ddp", random.Random(0), 11 * 100_000 + 99_999)
+    clock = Clock(replace(job, torch=torch), 0)
+    assert 1.7e9 < (clock.base + clock.start) / 1e9 < 1.8e9
 
 
 def test_a_seed_has_what_the_issue_asks_for() -> None:

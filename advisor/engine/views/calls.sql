@@ -162,14 +162,16 @@ FROM per GROUP BY process_group;
 -- accident) start with the kernel before them, or gathers are asked for ahead and wait all the same.
 CREATE VIEW device_order AS
 SELECT coalesce(bool_and(overtaken = 0 AND (in_order >= greatest(5, 0.2 * waiting)
-    OR ahead AND waiting >= 5)), false) AS one_queue, sum(waiting) AS waiting
+    OR ahead AND waiting >= 5)), false) AS one_queue, -- nothing was overtaken
+  sum(waiting) AS waiting
 FROM device_queue, (SELECT coalesce(max(ahead), 0) > 0.2 AS ahead FROM gather_gap);
 
 -- What a transfer gives back that compute comes to hide: compute on a device slows beside it, as
 -- far as this recording shows, else by what is ordinary (5 to 25 % in jobs with nothing wrong).
 CREATE VIEW hiding AS
 SELECT CASE WHEN timeline = 'device'
-  THEN 1 / greatest(1, coalesce((SELECT median(slowdown) FROM overlap_slowdown), 1.15)) ELSE 1.0 END AS gained
+  THEN 1 / greatest(1, coalesce((SELECT median(slowdown) FROM overlap_slowdown), 1.15))
+  ELSE 1.0 END AS gained -- share of the transfer
 FROM facts;
 
 -- Groups that shard parameters: gathers and reductions, and no activations.

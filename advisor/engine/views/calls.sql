@@ -176,7 +176,8 @@ FROM facts;
 
 -- Groups that shard parameters: gathers and reductions, and no activations.
 CREATE VIEW sharded_group AS
-SELECT coalesce(process_group, '') AS name FROM call WHERE op IN ('all_gather', 'reduce_scatter')
+SELECT coalesce(process_group, '') AS name -- of the process group
+FROM call WHERE op IN ('all_gather', 'reduce_scatter')
   AND coalesce(process_group, '') NOT IN (SELECT coalesce(process_group, '') FROM activation_group)
 GROUP BY name HAVING count(DISTINCT op) = 2;
 

@@ -145,7 +145,8 @@ def severity_of(rule: Rule, row: Mapping[str, Any], facts: Facts) -> Severity:
     """Critical from 10 %, warning from 3 % of the step (:func:`_step_of`), else info.
 
     A warning must be sure: when the low end of the interval is under the noise floor, the finding
-    is info, unless it costs something for sure and a fifth of the step or more. A column
+    is info, unless it costs something for sure and a fifth of the step or more, or its cause is
+    counted (partly_read.py). A column
     ``severity`` of the rule's SQL comes first: for evidence that has no time per step, such as a
     setting found in a log.
     """
@@ -156,7 +157,8 @@ def severity_of(rule: Rule, row: Mapping[str, Any], facts: Facts) -> Severity:
     savings, low = row.get("savings_ns") or 0, row.get("savings_low_ns")
     graded = Severity.INFO
     step_ns = _step_of(row, facts)
-    if savings and step_ns and (low is None or low > floor_of(rule, facts)):
+    counted = bool(row.get("is_counted"))
+    if savings and step_ns and (counted or low is None or low > floor_of(rule, facts)):
         share = savings / step_ns
         if share >= CRITICAL_SHARE:
             graded = Severity.CRITICAL
@@ -164,7 +166,7 @@ def severity_of(rule: Rule, row: Mapping[str, Any], facts: Facts) -> Severity:
             graded = Severity.WARNING
     elif low is not None and low > 0 and savings >= LOST_SHARE * (step_ns or math.inf):
         graded = Severity.WARNING
-    ceiling = Severity(rule.at_most)
+    ceiling = Severity.WARNING if counted else Severity(rule.at_most)
     return graded if SEVERITY_ORDER[graded] >= SEVERITY_ORDER[ceiling] else ceiling
 
 
@@ -231,7 +233,15 @@ def _evidence(
         if len(rows) > len(shown):
             note = f"{note} First {len(shown)} of {len(rows)} rows.".strip()
         tables.append(Table(title=query.title, columns=columns, rows=shown, note=note))
-    hidden = {*SAVINGS, *_TYPED, "worst_call", "worst_step", "severity", "unread_words"}
+    hidden = {
+        *SAVINGS,
+        *_TYPED,
+        "worst_call",
+        "worst_step",
+        "severity",
+        "unread_words",
+        "is_counted",
+    }
     return Evidence(
         tables=tables,
         sql=rule.sql,

@@ -37,6 +37,11 @@ _MISSING = (
     "FROM process_group g, unnest(g.ranks) AS m(rank) "
     "WHERE g.process_group = $of_group AND m.rank NOT IN (SELECT rank FROM whole_rank) ORDER BY 1"
 )
+_READ = (
+    "SELECT avg((m.rank IN (SELECT rank FROM whole_rank))::INT) AS share "
+    "FROM process_group g, unnest(g.ranks) AS m(rank) WHERE g.process_group = $of_group "
+    "HAVING count(*) > 1"
+)
 _KNOWN = "SELECT 1 AS one FROM process_group WHERE process_group = $of_group AND len(ranks) > 1"
 
 
@@ -44,7 +49,8 @@ def as_far_as_read(rule: Rule, row: Mapping[str, Any], sandbox: Sandbox) -> dict
     """``row`` with ``unread_words``: which ranks its calls lack, as a sentence; '' for none.
 
     Where the rule's gain is time in calls that some of their ranks are missing from, its low end
-    becomes zero and its severity at most info.
+    becomes zero and its severity at most info; of a cause that is counted, in a group of which
+    half was read, only the gain is open (``is_counted``).
     """
     if not rule.savings.in_calls:
         return {**row, "unread_words": ""}
@@ -58,6 +64,8 @@ def as_far_as_read(rule: Rule, row: Mapping[str, Any], sandbox: Sandbox) -> dict
         changed[_LOW_IF_READ] = row["savings_low_ns"]
     if row.get("savings_ns") is not None:
         changed |= {"savings_low_ns": 0, "unread_words": f"{words}, and the gain may be none."}
+    if rule.savings.counted and _half_read(time["groups"], sandbox):
+        return {**changed, "is_counted": True}
     if row.get("severity"):
         changed["severity"] = Severity.INFO.value
     return changed
@@ -84,6 +92,12 @@ def _told_by_the_rest(time: Mapping[str, Any], sandbox: Sandbox) -> bool:
 def _all_read(groups: Sequence[str | None], sandbox: Sandbox) -> bool:
     """Whether every rank of these groups was read whole: their calls lack single events only."""
     return all(map(_is_known, groups, repeat(sandbox))) and not _missing(groups, sandbox)
+
+
+def _half_read(groups: Sequence[str | None], sandbox: Sandbox) -> bool:
+    """Whether half of the ranks of each of these groups was read, at the least."""
+    shares = [sandbox.records(_READ, {"of_group": group}) for group in groups if group is not None]
+    return bool(shares) and all(found and found[0]["share"] >= 0.5 for found in shares)
 
 
 def _is_known(group: str | None, sandbox: Sandbox) -> bool:

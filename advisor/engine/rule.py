@@ -79,6 +79,11 @@ class Savings(_Strict):
         description="the gain is time in collective calls: where a rank of their group was not "
         "read, that may all be waiting for it, so that the gain is not sure and at most info",
     )
+    counted: bool = Field(
+        default=False,
+        description="the cause is counted, not timed (what is sent more often than needed): where "
+        "half of the group's ranks were read it is likely still, and a warning at most",
+    )
 
 
 class EvidenceQuery(_Strict):

@@ -117,3 +117,31 @@ def test_the_low_end_that_a_missing_rank_takes_stays_among_the_facts() -> None:
     low = part.evidence.facts["low_if_all_read_ns"]
     assert low > 0
     assert "low_if_all_read_ns" not in whole.evidence.facts
+
+
+@pytest.mark.parametrize(("ranks", "likely"), [([0, 1, 2], True), ([0], False)])
+def test_what_is_counted_is_likely_where_half_of_the_ranks_were_read(
+    ranks: list[int], likely: bool
+) -> None:
+    """Gradients that are reduced in each of four backward passes are, whoever is missing."""
+    call = {"rank": ranks, "op": "all_reduce", "process_group": "0", "group_size": 4}
+    call |= {"step": 0, "phase": "backward", "bytes": 4_000_000, "wait_ns": 0, "hidden_ns": 0}
+    call |= {"dur_ns": 5_000_000, "exposed_ns": 5_000_000, "t_is": "upper bound"}
+    tables: dict[str, list[dict[str, Any]]] = {
+        "collective": [{**call, "start_ns": [10_000_000, 30_000_000, 50_000_000, 70_000_000]}],
+        "process_group": [{"process_group": "0", "ranks": [0, 1, 2, 3], "size": 4}],
+        "step_breakdown": [
+            {"rank": ranks, "step": 0, "window_ns": 100_000_000, "compute_ns": 80_000_000,
+             "exposed_comm_ns": 20_000_000, "comm_ns": 20_000_000}
+        ],
+        "gradient_sync": [
+            {"rank": ranks, "step": 0, "process_group": "0", "op": "all_reduce",
+             "micro_batches": 4, "syncs": 4, "bytes": 16_000_000, "exposed_ns": 20_000_000}
+        ],
+    }  # fmt: skip
+    with store_of(ranks=len(ranks), world_size=4, steps=1, tables=tables) as store:
+        report = diagnose(store, select=["sync-every-micro-batch"])
+    (finding,) = report.findings
+    assert finding.savings_low_ns == 0
+    assert finding.severity == (Severity.WARNING if likely else Severity.INFO)
+    assert (report.verdict.cause == "sync-every-micro-batch") == likely

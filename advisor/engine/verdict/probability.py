@@ -24,7 +24,8 @@ READ = 0.95
 UNTRIED = 0.85
 """A rule's finding whose least cost stands out of the noise."""
 NOISY = 0.7
-"""One whose least cost does not: its cause is real more often than not."""
+"""One whose least cost does not, or whose cause was counted on half of the ranks: it is real more
+often than not."""
 OPEN = 0.4
 """One that may cost nothing: an option to try."""
 
@@ -37,7 +38,7 @@ def probability_of(rule: Rule, row: Mapping[str, Any], facts: Facts, floor_ns: i
     if cost is None:
         return READ
     if low is not None and low <= 0:
-        return OPEN
+        return NOISY if row.get("is_counted") else OPEN
     if facts.step_ns and low is not None and low <= floor_ns:
         return NOISY
     said, right = _lab().get(rule.id, (0, 0))

@@ -81,8 +81,9 @@ class Savings(_Strict):
     )
     counted: bool = Field(
         default=False,
-        description="the cause is counted, not timed (what is sent more often than needed): where "
-        "half of the group's ranks were read it is likely still, and a warning at most",
+        description="the cause is a count or an order, not a time (what is sent more often than "
+        "needed, or asked for in its own turn): where half of the group's ranks were read it is "
+        "likely still, and a warning at most",
     )
 
 

@@ -59,6 +59,8 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
             if other == index or other in parent or cause.run != item.run or not depth[other]:
                 continue
             share = _share(ordered[index], ordered[other])
+            if _is_beside(item, cause, rules):
+                share = 1.0
             deeper = (-depth[other], other) < (-depth[index], index)
             # A worse finding takes also what lies deeper, as far as its cost is sure, unless that
             # takes it in turn.
@@ -79,6 +81,23 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
         if max(most, covered(ledger, taken)) >= COVERED:
             parent[index] = -place
     return parent
+
+
+def _is_beside(item: Finding, other: Finding, rules: Mapping[str, Rule]) -> bool:
+    """Whether two findings say the same of groups side by side (the replicas of a mesh).
+
+    No rank is in both, and the gains are alike: a step gains them once, by one setting.
+    """
+    rule = rules.get(item.rule)
+    return (
+        rule is not None
+        and (item.rule, rule.says, rule.savings.in_calls) == (other.rule, "why", True)
+        and None not in (item.process_group, other.process_group)
+        and item.process_group != other.process_group
+        and bool(item.ranks and other.ranks)
+        and not set(item.ranks) & set(other.ranks)
+        and _holds(other, item.savings_ns)
+    )
 
 
 def _share(effect: Claimed, cause: Claimed) -> float:

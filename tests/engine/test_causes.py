@@ -179,3 +179,19 @@ def test_a_setting_that_gives_more_comes_first_whatever_it_costs() -> None:
     ]
     elsewhere = gather("prefetch-missing", 134_000_000, 80_000_000, 180_000_000, group="1")
     assert rank_findings([keep, elsewhere], RULES)[0] is keep
+
+
+def test_the_same_of_groups_side_by_side_is_one_finding() -> None:
+    """Not where ranks are in both, where gains differ, or where a rank is accused."""
+
+    def of(rule: str, group: str, ranks: list[int], savings: int = 2_000_000) -> Claimed:
+        fields: dict[str, Any] = {"process_group": group, "ranks": ranks}
+        ends = {"savings_low_ns": 1_500_000, "savings_high_ns": 2_500_000}
+        return claimed(finding(rule, savings, **fields, **ends), 1.0, *ranks)
+
+    one = of("prefetch-missing", "1", [0, 1])
+    assert effects([one, of("prefetch-missing", "2", [2, 3])], RULES) == {1: 0}
+    assert effects([one, of("prefetch-missing", "2", [2, 3], 1_000_000)], RULES) == {}
+    assert effects([one, of("small-buckets", "2", [2, 3])], RULES) == {}
+    late = [of("straggler-rank", "1", [0]), of("straggler-rank", "2", [2])]
+    assert effects(late, RULES) == {}

@@ -50,7 +50,7 @@ def as_far_as_read(rule: Rule, row: Mapping[str, Any], sandbox: Sandbox) -> dict
 
     Where the rule's gain is time in calls that some of their ranks are missing from, its low end
     becomes zero and its severity at most info; of a cause that is counted, in a group of which
-    half was read, only the gain is open (``is_counted``).
+    most ranks were read, only the gain is open (``is_counted``).
     """
     if not rule.savings.in_calls:
         return {**row, "unread_words": ""}
@@ -64,7 +64,7 @@ def as_far_as_read(rule: Rule, row: Mapping[str, Any], sandbox: Sandbox) -> dict
         changed[_LOW_IF_READ] = row["savings_low_ns"]
     if row.get("savings_ns") is not None:
         changed |= {"savings_low_ns": 0, "unread_words": f"{words}, and the gain may be none."}
-    if rule.savings.counted and _half_read(time["groups"], sandbox):
+    if rule.savings.counted and _mostly_read(time["groups"], sandbox):
         return {**changed, "is_counted": True}
     if row.get("severity"):
         changed["severity"] = Severity.INFO.value
@@ -94,10 +94,10 @@ def _all_read(groups: Sequence[str | None], sandbox: Sandbox) -> bool:
     return all(map(_is_known, groups, repeat(sandbox))) and not _missing(groups, sandbox)
 
 
-def _half_read(groups: Sequence[str | None], sandbox: Sandbox) -> bool:
-    """Whether half of the ranks of each of these groups was read, at the least."""
+def _mostly_read(groups: Sequence[str | None], sandbox: Sandbox) -> bool:
+    """Whether most of the ranks of each of these groups were read."""
     shares = [sandbox.records(_READ, {"of_group": group}) for group in groups if group is not None]
-    return bool(shares) and all(found and found[0]["share"] >= 0.5 for found in shares)
+    return bool(shares) and all(found and found[0]["share"] > 0.5 for found in shares)
 
 
 def _is_known(group: str | None, sandbox: Sandbox) -> bool:

@@ -82,7 +82,7 @@ class Savings(_Strict):
     counted: bool = Field(
         default=False,
         description="the cause is a count or an order, not a time (what is sent more often than "
-        "needed, or asked for in its own turn): where half of the group's ranks were read it is "
+        "needed, or asked for in its own turn): where most of the group's ranks were read it is "
         "likely still, and a warning at most",
     )
 

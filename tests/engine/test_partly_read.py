@@ -120,7 +120,7 @@ def test_the_low_end_that_a_missing_rank_takes_stays_among_the_facts() -> None:
 
 
 @pytest.mark.parametrize(("ranks", "likely"), [([0, 1, 2], True), ([0], False)])
-def test_what_is_counted_is_likely_where_half_of_the_ranks_were_read(
+def test_what_is_counted_is_likely_where_most_ranks_were_read(
     ranks: list[int], likely: bool
 ) -> None:
     """Gradients that are reduced in each of four backward passes are, whoever is missing."""

@@ -24,7 +24,7 @@ READ = 0.95
 UNTRIED = 0.85
 """A rule's finding whose least cost stands out of the noise."""
 NOISY = 0.7
-"""One whose least cost does not, or whose cause was counted on half of the ranks: it is real more
+"""One whose least cost does not, or whose cause was counted on most of the ranks: it is real more
 often than not."""
 OPEN = 0.4
 """One that may cost nothing: an option to try."""

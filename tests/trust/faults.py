@@ -33,6 +33,14 @@ class Command:
     words: tuple[str, ...]
     output: str
     whole: Callable[[Path], bool]
+    over: tuple[str, ...] = ("--force",)
+    """What replaces an earlier result."""
+    fails_after_bytes: int = 20_000
+    """In the middle of what it writes."""
+
+    def again(self, folder: Path) -> list[str]:
+        """As :meth:`line`, over an earlier result."""
+        return [*self.line(folder), *self.over]
 
     def line(self, folder: Path) -> list[str]:
         """The command's words, with OUT as ``output`` below the folder."""
@@ -103,6 +111,8 @@ CALIBRATE = Command(
     ("calibrate", "TABLE", "--hardware", "dgx-h100", "--nccl", "2.21.5", "-o", "OUT"),
     "machine.yaml",
     _is_yaml,
+    over=(),
+    fails_after_bytes=100,
 )
 COMMANDS = {"store": INGEST, "parquet": PARQUET, "report": REPORT, "calibrate": CALIBRATE}
 

@@ -122,13 +122,14 @@ def _hidden_link(it: Situation, _: Shares) -> Decision | None:
 def _missing_peers(it: Situation, shares: Shares) -> Decision | None:
     """Communication larger than any finding gives, of which nothing tells what is waiting.
 
-    A likely cause need give back half of it only: the rest may be waiting.
+    A likely cause in these very calls need give back half of it only: the rest may be waiting.
     """
     if shares.wait_known or it.facts.all_ranks or shares.exposed < LOST:
         return None
     top = next((item for item in it.findings if item.savings_ns), None)
     if top is not None:
-        needed = 1.0 if is_option(top) else 0.5
+        in_them = top.savings_low_ns == 0 and not is_option(top)  # partly_read.py
+        needed = 0.5 if in_them else 1.0
         if (top.savings_ns or 0) >= needed * shares.exposed * it.step_ns:
             return None
     return _ranks_missing(it, shares)

@@ -10,8 +10,17 @@ import pytest
 
 from advisor.metrics.derive import derive
 from advisor.metrics.links.named import LIKELY
-from advisor.metrics.rings.nccl import ring_ends
-from tests.metrics.nccl_rings import Ask, Fabric, _ring, across, inside, recording, world
+from advisor.metrics.rings.nccl import paths
+from tests.metrics.nccl_rings import (
+    SLICE_BYTES,
+    Ask,
+    Fabric,
+    _ring,
+    across,
+    inside,
+    recording,
+    world,
+)
 from tests.metrics.support import store_of
 
 MB = 1_000_000
@@ -109,16 +118,16 @@ def test_the_data_sheet_cannot_be_taken_for_a_peer() -> None:
 @pytest.mark.parametrize("loops", [1, 3])
 def test_ends_of_a_ring_as_its_slices_pass_one_by_one(op: str, loops: int) -> None:
     count, slow = 6, 2
-    size = loops * count * float(2 << 20)
+    size = loops * count * 2.0 * SLICE_BYTES
     rates = [1.0] * count
     rates[slow] = 0.4
-    ends = np.array(_ring(op, size, [0.0] * count, rates, 0.0))
-    takes = 1.0 / np.array([rates])
-    found = ring_ends(op, takes, loops=loops)[0]
-    assert found.argmax() == slow + 1
-    passes = 2 if op == "all_reduce" else 1
-    length = size / 0.4 * passes * (count - 1) / count
-    assert found == pytest.approx((ends - ends.max()) / length, abs=1e-9)
+    takes = SLICE_BYTES / np.array([rates])
+    found = paths(op, takes, loops)[0]
+    together = found.max(axis=1)
+    assert together.argmax() == slow + 1
+    for starts in ([0.0] * count, [3e6, 0.0, 0.0, 8e6, 0.0, 1e6]):
+        ends = np.array(_ring(op, size, starts, rates, 0.0))
+        assert (found + np.array(starts)).max(axis=1) == pytest.approx(ends)
 
 
 def test_all_links_under_every_data_sheet_may_be_slow() -> None:

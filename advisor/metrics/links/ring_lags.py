@@ -1,8 +1,8 @@
-"""When ranks leave NCCL's rings, call by call of one kind, and how sure that is.
+"""When ranks come to NCCL's rings and leave them, and how sure that is.
 
-What a rank is late is the stagger of the ring, which grows with the call's time; what its clock is
-off, the same for all ranks of a host; and how late its kernel ends after its data, the same in
-every call. All three are normal variables, so that a location's likelihood is a closed form.
+What a rank leaves late is the ring's doing (ring_patterns.py); what its clock is off, the same for
+all ranks of a host; and how late its kernel ends after its data, the same in every call. The last
+two are normal variables.
 """
 
 from __future__ import annotations
@@ -21,54 +21,50 @@ from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import members_of
 from advisor.metrics.links.locations import Members
 from advisor.metrics.rings.locations import Home
-from advisor.metrics.rings.nccl import PASSES, ring_ends
+from advisor.metrics.rings.nccl import PASSES
 from advisor.metrics.timeline.statistics import Floats, spread
 
-LEFT, LEFT_ERROR = 0.5, 0.35
-"""How much of that stagger a call shows, and its standard deviation: less where it runs many loops,
-where latency takes part of its time, and where channels differ."""
 _MODEL_ERRORS = (0.001, 0.003, 0.01, 0.03, 0.1)
 """Ends are off the pattern by this share of the call's time, alike in like calls of all groups."""
 _FEWEST_CALLS = 3
 """Of which a median leaves out one that is odd."""
-_MOST_RANKS = 64
-"""Of a ring: each place of it is simulated, which costs as the square of their number."""
+_MOST_RANKS = 16
+"""Of a ring: what each late start does is simulated, which costs as the cube of their number."""
 _MOST_KINDS = 3
 """The heaviest: they hold most of the time."""
 _MOST_ENDS = 128  # numbers that are looked at together
+_MOST_CALLS = 5  # of a kind: those whose ranks came nearest together
 _RESOLUTION_NS = 1e3  # of Kineto's older files
 
 
 @dataclass(frozen=True)
 class Block:
-    """One group's calls of one operation and size: what such a call takes, and per rank the ends
-    against their mean, what late starts make of them in one loop, and their noise, ns."""
+    """Some of a group's calls of one operation and size: what such a call takes, and by call and
+    rank the starts against the last (by the clocks as they are, and if all hosts came together),
+    the ends against their mean; the ends' noise, ns."""
 
     members: Members
     op: str
     bytes: int
     time_ns: float
+    starts_ns: tuple[Floats, Floats]
     ends_ns: Floats
-    by_start_ns: Floats
     noise_ns: Floats
     rings: tuple[tuple[int, ...], ...] | None  # from NCCL's log
 
 
 @dataclass(frozen=True)
 class Lags:
-    """Blocks whose hosts' clocks are wrong together, their ends one after another; and what whitens
-    these for each of the model's errors, with the logarithm of its determinant. ``kinds``: a
-    row per kind, 1 at its blocks: those run as many loops over as many channels."""
+    """Blocks whose hosts' clocks are wrong together; and what whitens their ranks' ends, one after
+    another, for each of the model's errors, with the logarithm of its determinant."""
 
     blocks: tuple[Block, ...]
-    ends_ns: Floats
     whitening: tuple[tuple[Floats, float], ...]
-    kinds: Floats
 
     @property
     def slices(self) -> list[slice]:
         """Where each block's ranks are."""
-        stops = np.cumsum([len(one.ends_ns) for one in self.blocks]).tolist()
+        stops = np.cumsum([len(one.noise_ns) for one in self.blocks]).tolist()
         return [slice(a, b) for a, b in zip([0, *stops], stops, strict=False)]
 
 
@@ -96,7 +92,7 @@ def ring_lags(data: Inputs, home: Mapping[int, Home]) -> list[Lags]:
         heaviest = sorted(enough, key=lambda kind: (-kind[1] * len(enough[kind]), kind))
         for kind in heaviest[:_MOST_KINDS]:
             own = frozenset(home[rank] for rank in members.ranks)
-            bundles[own].append(_block(members, kind, enough[kind], data))
+            bundles[own].append(_block(members, kind, enough[kind], data, home))
     return [_lags(own, data, home) for own in bundles.values()]
 
 
@@ -104,20 +100,19 @@ def _lags(blocks: Sequence[Block], data: Inputs, home: Mapping[int, Home]) -> La
     """Blocks of the same hosts, the longest calls' as far as they can be looked at together."""
     chosen: list[Block] = []
     for block in sorted(blocks, key=lambda one: -one.time_ns):
-        if sum(len(one.ends_ns) for one in chosen) + len(block.ends_ns) <= _MOST_ENDS:
+        if sum(len(one.noise_ns) for one in (*chosen, block)) <= _MOST_ENDS:
             chosen.append(block)
     ranks = np.concatenate([one.members.ranks for one in chosen])
     hosts = {host: number for number, host in enumerate(dict.fromkeys(home[r] for r in ranks))}
     host_of = np.array([hosts[home[rank]] for rank in ranks])
-    of_starts = _apart([one.by_start_ns for one in chosen])
-    kinds = _kinds(chosen)
-    by_starts = LEFT * kinds @ of_starts
-    shared = WAKE_NS**2 * np.equal.outer(ranks, ranks) + by_starts.T @ by_starts
+    shared = WAKE_NS**2 * np.equal.outer(ranks, ranks)
     same_host = np.equal.outer(host_of, host_of)
     noise = np.concatenate([one.noise_ns for one in chosen])
-    time_of = np.concatenate([np.full(len(one.ends_ns), one.time_ns) for one in chosen])
-    kind_of = np.repeat(kinds.argmax(axis=0), [len(one.ends_ns) for one in chosen])
-    place_of = np.concatenate([np.arange(len(one.ends_ns)) for one in chosen])
+    sizes = [len(one.noise_ns) for one in chosen]
+    time_of = np.repeat([one.time_ns for one in chosen], sizes)
+    kinds = [(one.op, one.bytes, len(one.noise_ns)) for one in chosen]
+    kind_of = np.repeat([kinds.index(one) for one in kinds], sizes)
+    place_of = np.concatenate([np.arange(size) for size in sizes])
     alike = np.equal.outer(kind_of, kind_of) & np.equal.outer(place_of, place_of)
     off_pattern = alike * np.outer(time_of, time_of)
     whitening = []
@@ -127,24 +122,7 @@ def _lags(blocks: Sequence[Block], data: Inputs, home: Mapping[int, Home]) -> La
             lower = np.linalg.cholesky(shared + clock**2 * same_host + own)
             scale = -float(np.log(np.diag(lower)).sum()) + math.log(chance)
             whitening.append((np.linalg.inv(lower), scale))
-    ends = np.concatenate([one.ends_ns - LEFT * one.by_start_ns for one in chosen])
-    return Lags(tuple(chosen), ends, tuple(whitening), kinds)
-
-
-def _kinds(blocks: Sequence[Block]) -> Floats:
-    """A row per operation, size and number of ranks, 1 at its blocks."""
-    kinds = [(one.op, one.bytes, len(one.members.ranks)) for one in blocks]
-    return np.array([[own == kind for own in kinds] for kind in dict.fromkeys(kinds)], dtype=float)
-
-
-def _apart(rows: Sequence[Floats]) -> Floats:
-    """A row per block, which holds its numbers at its own ranks' columns."""
-    result: Floats = np.zeros((len(rows), sum(map(len, rows))))
-    at = 0
-    for number, row in enumerate(rows):
-        result[number, at : at + len(row)] = row
-        at += len(row)
-    return result
+    return Lags(tuple(chosen), tuple(whitening))
 
 
 def _clock_errors(clocks: Sequence[Clock]) -> list[tuple[float, float]]:
@@ -160,10 +138,14 @@ def _clock_errors(clocks: Sequence[Clock]) -> list[tuple[float, float]]:
 
 
 def _block(
-    members: Members, kind: tuple[str, int], columns: Sequence[Mapping[int, Call]], data: Inputs
+    members: Members,
+    kind: tuple[str, int],
+    columns: Sequence[Mapping[int, Call]],
+    data: Inputs,
+    home: Mapping[int, Home],
 ) -> Block:
     """Of the calls whose ranks came nearest together."""
-    ranks, op = members.ranks, kind[0]
+    ranks = members.ranks
     when = np.array(
         [
             [[aligned(t, r, data.clocks) for t in (c[r].start, c[r].end)] for r in ranks]
@@ -174,19 +156,19 @@ def _block(
     starts = (when[:, :, 0] - when[:, :, 0].max(axis=1, keepdims=True)).astype(np.float64)
     ends = (when[:, :, 1] - when[:, :, 1].max(axis=1, keepdims=True)).astype(np.float64)
     takes = np.array([min(x.end - x.start for x in c.values()) for c in columns], dtype=np.float64)
-    # Of calls that follow one another at once the starts are as staggered as the ends before.
     skew = -starts.min(axis=1)
-    together = skew <= 2 * np.quantile(skew, 0.1)
-    near = np.flatnonzero(together) if together.sum() >= _FEWEST_CALLS else skew.argsort()[:3]
-    starts, ends, takes = starts[near], ends[near], np.maximum(takes[near], 1.0)
-    by_start = ring_ends(op, np.ones_like(starts), starts / takes[:, None]) * takes[:, None]
-    late = ends - ends.mean(axis=1, keepdims=True)
+    near = skew.argsort(kind="stable")[:_MOST_CALLS]
+    late = ends[near] - ends[near].mean(axis=1, keepdims=True)
+    together = starts[near]
+    for host in {home[rank] for rank in ranks}:
+        own = [place for place, rank in enumerate(ranks) if home[rank] == host]
+        together[:, own] -= together[:, own].max(axis=1, keepdims=True)
     return Block(
         members,
         *kind,
-        float(np.median(takes)),
-        np.median(late, axis=0),
-        np.median(by_start - by_start.mean(axis=1, keepdims=True), axis=0),
+        max(float(np.median(takes[near])), 1.0),
+        (starts[near], together),
+        late,
         np.array([1.2533 * spread(own) / np.sqrt(len(late)) for own in late.T]),
         data.ring_orders.get(frozenset(ranks)),
     )

@@ -1,7 +1,7 @@
 """How each slow location would stagger the ends of a group's rings, and how likely that makes them.
 
-NCCL's schedule (rings/nccl.py) gives the pattern; how large it is, which rings there are, and who
-writes over NVLink is not known: all of it is averaged over.
+NCCL's schedule (rings/nccl.py) says when each rank leaves by when all came; how long a slice takes,
+which rings there are, and who writes over NVLink is not known: all of it is averaged over.
 """
 
 from __future__ import annotations
@@ -13,151 +13,136 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.metrics.links.locations import SHARED, Location, Nic
-from advisor.metrics.links.ring_lags import LEFT, LEFT_ERROR, Block, Lags
+from advisor.metrics.links.locations import SHARED, Location, Members, Nic
+from advisor.metrics.links.ring_lags import Block, Lags
 from advisor.metrics.rings.locations import Home
-from advisor.metrics.rings.nccl import MOST_LOOPS, ring_ends
-from advisor.metrics.rings.schedule import GLOO_RINGS
+from advisor.metrics.rings.nccl import MOST_LOOPS, PASSES, SLICES, paths
 from advisor.metrics.timeline.statistics import Floats
 
 FACTORS: Floats = np.array([1.25, 2.0, 4.0])
 """How many times as long the slow edge takes: its pattern depends on that but little."""
-_LOOPS = (1, MOST_LOOPS)
-"""Of one loop the pattern is simulated, and of those after which it repeats."""
-_SHARES: Floats = np.array([1.0, 1 / 3, 1 / 9])
-"""What more loops leave of it. 2 MiB per rank and channel take a loop (src/include/collectives.h):
-4 MB over two ranks and 24 channels take one, 300 MB over four ranks and two channels take 19."""
-_INSIDE = 0.1
-"""NVLink passes a slice on in a tenth of a NIC's time (450 against 50 GB/s on an H100 machine)."""
+_IN_LOOP: Floats = np.exp2(np.arange(19.0, 26.0))
+"""Bytes of a rank that one loop takes: 2 MiB a channel by Simple, 0.3 by LL128, 2 to 32 channels
+(src/include/collectives.h, src/graph/search.cc). The more, the longer a slice."""
+_INSIDE = (0.1, 0.3, 0.7)
+"""How long NVLink takes a slice, in a NIC's time: with one NIC a host (12.5 of an A100's 300 GB/s)
+and with one a GPU, which share it (25 of 300 / 8, 50 of 450 / 8)."""
+
+_HEALTHY = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+"""The same if nothing is slow: what finer steps explain is not to be called a slow link."""
 
 _Channel = tuple[tuple[int, ...], int | None]
 """Ranks in ring order, and the number of the GPU beside the NIC it goes through."""
 _Edges = list[list[tuple[Nic, Nic]]]
-_Seen = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64]]
+_Rings = tuple[_Edges, NDArray[np.bool_], NDArray[np.int64]]
 
 
 class Patterns:
     """How each location staggers the ends of a group's rings, worked out once per shape."""
 
-    def __init__(
-        self, home: Mapping[int, Home], slot: Mapping[int, int], *, gloo: bool = False
-    ) -> None:
-        self.home, self.slot, self.gloo = home, slot, gloo
-        self._known: dict[object, tuple[Floats, Floats]] = {}
-        self._orders: dict[object, list[list[_Channel]]] = {}
-        self._edges_of: dict[object, _Seen | None] = {}
-        self._rings: dict[object, tuple[_Edges, NDArray[np.bool_], NDArray[np.int64]]] = {}
+    def __init__(self, home: Mapping[int, Home], slot: Mapping[int, int]) -> None:
+        self.home, self.slot = home, slot
+        self._paths: dict[object, Floats] = {}
+        self._left: dict[object, Floats] = {}
+        self._orders: dict[Members, list[list[_Channel]]] = {}
+        self._rings: dict[object, _Rings] = {}
 
-    def of(self, lags: Lags, location: Location) -> Floats | None:
-        """Row per kind of ring order, number of loops, who writes over NVLink, and factor: the
-        ends, ns, centred; None where it is in none of these rings."""
-        if not any(location.staggers(one.members, self.home) for one in lags.blocks):
+    def of(self, lags: Lags, location: Location | None) -> Floats | None:
+        """What a location leaves unexplained of the ends, ns: by what is not known (the kind of
+        ring order, who writes over NVLink, how fast that is, whether hosts came together, a loop's
+        bytes), by factor, and by block and rank. None where it is in none of these rings. Without a
+        location, if nothing is slow.
+        """
+        # How fast NVLink is beside the NICs is open anyway: all links alike show in no order.
+        if location and (
+            location.kind == "all"
+            or not any(location.staggers(one.members, self.home) for one in lags.blocks)
+        ):
             return None
-        rows = []
         orders = max(len(self._orders_of(block)) for block in lags.blocks)
-        written = (False, True) if location.inside else (True,)  # NICs hide who writes over NVLink
-        for order, loops, by_sender in product(range(orders), _LOOPS, written):
-            shapes = [self._shape(one, location, order, loops, by_sender) for one in lags.blocks]
-            rows.append(np.concatenate(shapes, axis=1))
+        # NICs that are slow hide who writes over NVLink.
+        written = (True,) if location and not location.inside else (False, True)
+        rows = [
+            np.concatenate([self._of_block(one, location, *some) for one in lags.blocks], axis=2)
+            for some in product(range(orders), written, _INSIDE if location else _HEALTHY, (0, 1))
+        ]
         return np.concatenate(rows)
 
-    def _shape(
-        self, block: Block, location: Location, order: int, loops: int, written: bool
-    ) -> Floats:
-        count = len(block.members.ranks)
-        seen = self._seen(block, location, order)
-        if seen is None:
-            return np.zeros((len(FACTORS), count))
-        slow, inside, positions = seen
-        shape: Floats = block.time_ns * self._ends(
-            block.op, slow, inside, positions, loops, written=written
-        )
-        return shape
-
-    def _seen(self, block: Block, location: Location, order: int) -> _Seen | None:
-        """Which edges of each channel are slow and which within hosts, and each channel's ranks."""
-        key = (block.members, location, order)
-        if key not in self._edges_of:
-            self._edges_of[key] = self._look(block, location, order)
-        return self._edges_of[key]
-
-    def _look(self, block: Block, location: Location, order: int) -> _Seen | None:
-        if not location.staggers(block.members, self.home):
-            return None
-        rings = (block.members, order)
-        if rings not in self._rings:
-            known = self._orders_of(block)
-            channels = known[min(order, len(known) - 1)]
-            ranks = block.members.ranks
-            edges = self._edges(channels)
-            self._rings[rings] = (
-                edges,
-                np.array([[a[0] == b[0] for a, b in ring] for ring in edges]),
-                np.array([[ranks.index(r) for r in ring] for ring, _ in channels]),
-            )
-        edges, inside, positions = self._rings[rings]
-        nics = [(self.home[r], self.slot[r]) for r in location.ranks]
-        slow = np.array([[location.slows_edge(a, b, nics) for a, b in ring] for ring in edges])
-        return (slow, inside, positions) if slow.any() else None
-
-    def _ends(
+    def _of_block(
         self,
-        op: str,
-        is_slow: NDArray[np.bool_],
-        within: NDArray[np.bool_],
-        at: NDArray[np.int64],
-        loops: int,
-        *,
+        block: Block,
+        location: Location | None,
+        order: int,
         written: bool,
+        fast: float,
+        came_together: int,
     ) -> Floats:
-        """A row per factor: ends by rank of the group, of the channel that ends last there."""
-        each = [
-            self._channel(op, slow, inside, loops, written=written)
-            for slow, inside in zip(is_slow, within, strict=True)
-        ]
-        longest = np.max([length for length, _ in each], axis=0)
-        rows: Floats = np.zeros((len(FACTORS), at.shape[1]))
-        for (length, ends), order in zip(each, at, strict=True):
-            ended = (1.0 + ends) * (length / longest)[:, None]
-            rows[:, order] = np.maximum(rows[:, order], ended)
-        rows -= rows.mean(axis=1, keepdims=True)
-        return rows
+        """By a loop's bytes, factor and rank: ends against those of a kernel that ends with its
+        last channel."""
+        edges, inside, positions = self._rings_of(block, order)
+        slow = np.zeros_like(inside)
+        if location is not None and location.staggers(block.members, self.home):
+            nics = [(self.home[r], self.slot[r]) for r in location.ranks]
+            slow = np.array([[location.slows_edge(a, b, nics) for a, b in ring] for ring in edges])
+        key = (id(block), slow.tobytes(), order, written, fast, came_together)
+        if key not in self._left:
+            healthy = np.where(inside & ~inside.all(), fast, 1.0)
+            takes = np.where(slow[:, None], FACTORS[:, None], healthy[:, None])
+            longest = takes.max(axis=2).max(axis=0)
+            count = len(block.members.ranks)
+            loops = np.ceil(block.bytes / count / _IN_LOOP)
+            slices = PASSES[block.op] * (count - 1) * SLICES * loops
+            unit_ns = block.time_ns / (slices[:, None] * longest)
+            ends: Floats = np.full((len(block.ends_ns), *unit_ns.shape, count), -np.inf)
+            for own, within, at in zip(takes, inside, positions, strict=True):
+                tables = self._paths_of(block.op, own, within, written)
+                table = tables[(loops > 1).astype(np.intp)]
+                came = block.starts_ns[came_together][:, None, None, None, at]
+                left = (came + unit_ns[..., None, None] * table).max(axis=4)
+                last = block.time_ns * (own.max(axis=1) / longest)[:, None]
+                left += last - left.max(axis=3, keepdims=True)
+                ends[..., at] = np.maximum(ends[..., at], left)
+            late = block.ends_ns[:, None, None] - ends
+            found: Floats = np.median(late - late.mean(axis=3, keepdims=True), axis=0)
+            self._left[key] = found
+        return self._left[key]
 
-    def _channel(
-        self,
-        op: str,
-        is_slow: NDArray[np.bool_],
-        within: NDArray[np.bool_],
-        loops: int,
-        *,
-        written: bool,
-    ) -> tuple[Floats, Floats]:
-        """By factor, what the slowest edge takes; and the ends by position of one ring."""
-        own = (op, is_slow.tobytes(), within.tobytes(), loops, written)
-        if own in self._known:
-            return self._known[own]
+    def _paths_of(self, op: str, takes: Floats, within: NDArray[np.bool_], written: bool) -> Floats:
+        """Of one loop and of more."""
+        own = (op, takes.tobytes(), within.tobytes(), written)
+        if own in self._paths:
+            return self._paths[own]
         # Rings whose hosts are alike only turn with the location.
         width = len(within) // max(1, int((~within).sum()))
-        turn = int(is_slow.argmax()) // width * width
-        turned = np.roll(is_slow, -turn)
+        turn = int(takes.argmax(axis=1)[0]) // width * width
         if not (np.roll(within, -turn) == within).all():
-            turn, turned = 0, is_slow
-        key = (op, turned.tobytes(), within.tobytes(), loops, written)
-        if key not in self._known:
-            # NVLink shows in rings between hosts only where it is slower than their NICs.
-            fast = np.where(within, _INSIDE, 1.0) if not within.all() else np.ones(len(within))
-            takes = np.where(turned, FACTORS[:, None], fast)
-            found = ring_ends(op, takes, loops=loops, written=within if written else None)
-            self._known[key] = (takes.max(axis=1), found)
-        length, ends = self._known[key]
-        self._known[own] = (length, np.roll(ends, turn, axis=1))
-        return self._known[own]
+            turn = 0
+        turned = np.roll(takes, -turn, axis=1)
+        key = (op, turned.tobytes(), within.tobytes(), written)
+        if key not in self._paths:
+            writes = within if written else None
+            self._paths[key] = np.array([paths(op, turned, n, writes) for n in (1, MOST_LOOPS)])
+        self._paths[own] = np.roll(self._paths[key], (turn, turn), axis=(2, 3))
+        return self._paths[own]
+
+    def _rings_of(self, block: Block, order: int) -> _Rings:
+        """The edges of each channel, which of them are within hosts, and each channel's ranks."""
+        key = (block.members, order)
+        if key not in self._rings:
+            known = self._orders_of(block)
+            channels = known[min(order, len(known) - 1)]
+            edges = self._edges(channels)
+            self._rings[key] = (
+                edges,
+                np.array([[a[0] == b[0] for a, b in ring] for ring in edges]),
+                np.array([[block.members.ranks.index(r) for r in ring] for ring, _ in channels]),
+            )
+        return self._rings[key]
 
     def _orders_of(self, block: Block) -> list[list[_Channel]]:
-        key = (block.members, block.op if self.gloo else None)
-        if key not in self._orders:
-            self._orders[key] = self._find_orders(block)
-        return self._orders[key]
+        if block.members not in self._orders:
+            self._orders[block.members] = self._find_orders(block)
+        return self._orders[block.members]
 
     def _find_orders(self, block: Block) -> list[list[_Channel]]:
         """Per kind of order, the channels.
@@ -167,9 +152,6 @@ class Patterns:
         514 and 1412), the other way, for NICs that one, two or four GPUs share; and one for all.
         """
         ranks = block.members.ranks
-        if self.gloo:  # one ring, each operation its own way around
-            one_ring = ranks[::-1] if GLOO_RINGS.get(block.op, (-1, 1))[0] > 0 else ranks
-            return [[(one_ring, None)]]
         if block.rings:
             return [[(ring, None) for ring in block.rings]]
         hosts: dict[Home, list[int]] = defaultdict(list)
@@ -204,43 +186,25 @@ class Patterns:
         return found
 
 
-def log_likelihoods(lags: Lags, patterns: Sequence[Floats | None]) -> tuple[Floats, float]:
-    """Per location and factor the logarithm of how likely the ends are, and without any stagger.
+def log_likelihoods(
+    lags: Lags, left: Sequence[Floats | None], nothing: Floats
+) -> tuple[Floats, float]:
+    """Per location and factor the logarithm of how likely the ends are, and if nothing is slow, by
+    what each leaves of them unexplained. None is for what does not touch these rings."""
+    healthy = float(_mean_of(_whitened(lags, nothing[:, :1]), 0)[0])
+    result: Floats = np.full((len(left), len(FACTORS)), healthy)
+    for number, rows in enumerate(left):
+        if rows is not None:
+            result[number] = _mean_of(_whitened(lags, rows), 0)
+    return result, healthy
 
-    ``patterns``: None for what does not touch these rings.
-    """
-    many = [pattern for pattern in patterns if pattern is not None]
-    count = len(FACTORS)
-    shapes = np.concatenate(many) if many else np.zeros((0, len(lags.ends_ns)))
-    nothing_by, some_by = [], []
-    for inverse, log_scale in lags.whitening:
-        seen = inverse @ lags.ends_ns
-        nothing_by.append(log_scale - 0.5 * float(seen @ seen))
-        # Each kind of call shows as much of its stagger as it does: N(LEFT, LEFT_ERROR) of it.
-        parts = np.stack([shapes[:, at] @ inverse[:, at].T for at in lags.slices], axis=1)
-        parts = lags.kinds @ parts
-        squares = parts @ parts.transpose(0, 2, 1)
-        along = parts @ seen
-        by_share = []
-        for share in _SHARES:
-            middle, error = LEFT * share, LEFT_ERROR * share
-            cross = error * (along - middle * squares.sum(axis=2))
-            gram = np.eye(len(lags.kinds)) + error**2 * squares
-            left = seen @ seen - 2 * middle * along.sum(axis=1)
-            left += middle**2 * squares.sum(axis=(1, 2))
-            square = left - (cross * np.linalg.solve(gram, cross[..., None])[..., 0]).sum(axis=1)
-            by_share.append(-0.5 * square - 0.5 * np.linalg.slogdet(gram)[1])
-        some_by.append(log_scale + _mean_of(np.array(by_share), 0))
-    nothing = _mean_of(np.array(nothing_by), 0)
-    each = _mean_of(np.array(some_by), 0)
-    result: Floats = np.full((len(patterns), count), float(nothing))
-    place = 0
-    for number, pattern in enumerate(patterns):
-        if pattern is not None:
-            own = each[place : place + len(pattern)].reshape(-1, count)
-            result[number] = _mean_of(own, 0)
-            place += len(pattern)
-    return result, float(nothing)
+
+def _whitened(lags: Lags, rows: Floats) -> Floats:
+    """By row and factor, over all errors of the model and the clocks."""
+    logs = [
+        scale - 0.5 * ((rows @ inverse.T) ** 2).sum(axis=2) for inverse, scale in lags.whitening
+    ]
+    return _mean_of(np.array(logs), 0)
 
 
 def _mean_of(logs: Floats, axis: int) -> Floats:

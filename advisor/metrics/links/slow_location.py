@@ -71,7 +71,7 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
     slows = np.array([[place.slows(own, home) for own in members] for place in places])
     column = {own: number for number, own in enumerate(members)}
     by_time, healthy_time = _by_time(timed, slows, column, assumed)
-    by_ends, healthy_ends = _by_ends(ends, places, Patterns(home, slot, gloo=data.gloo))
+    by_ends, healthy_ends = _by_ends(ends, places, Patterns(home, slot))
     prior = _prior(places)
     logs = by_time + by_ends + prior[:, None] - np.log(len(SLOWDOWNS))
     healthy = healthy_time + healthy_ends + float(np.log(HEALTHY))
@@ -222,23 +222,14 @@ def _likelihood(left: Floats, errors: Floats, common: float) -> Floats:
 def _by_ends(
     ends: Sequence[Lags], places: Sequence[Location], patterns: Patterns
 ) -> tuple[Floats, float]:
-    """The same of the order of ends.
-
-    Where NVLink is faster than the NICs, one ring over healthy hosts staggers its ends as one whose
-    edges between hosts are all slow alike: that is healthy, too.
-    """
+    """The same of the order of ends."""
     nearest = np.abs(np.log(SLOWDOWNS)[:, None] - np.log(FACTORS)[None]).argmin(axis=1)
-    alike = [n for n, place in enumerate(places) if place.kind == "all" and not place.inside]
     result = np.zeros((len(places), len(SLOWDOWNS)))
     healthy = 0.0
     for one in ends:
-        shapes = [patterns.of(one, place) for place in places]
-        some, nothing = log_likelihoods(one, shapes)
-        if alike and shapes[alike[0]] is not None:
-            likelier = some[alike[0]] - nothing
-            by_all = float(np.logaddexp.reduce(likelier) - np.log(len(likelier)))
-            nothing += float(np.logaddexp(0.0, by_all) - np.log(2.0))
-            some[[number for number, shape in enumerate(shapes) if shape is None]] = nothing
+        none = patterns.of(one, None)
+        assert none is not None
+        some, nothing = log_likelihoods(one, [patterns.of(one, place) for place in places], none)
         result += some[:, nearest]
         healthy += nothing
     return result, healthy

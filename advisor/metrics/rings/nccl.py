@@ -1,4 +1,4 @@
-"""When each rank leaves a ring collective of NCCL, if some edges of its rings are slow.
+"""When each rank leaves a ring collective of NCCL, by when ranks come and which edges are slow.
 
 A rank takes a ring collective's operations in order: it sends its own chunk, passes on n - 2 or
 2n - 3 that it receives, and receives the last (all_gather.h, reduce_scatter.h, all_reduce.h of
@@ -19,49 +19,50 @@ from numpy.typing import NDArray
 from advisor.metrics.timeline.statistics import Floats
 
 PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
-_SLICES = 2
+SLICES = 2
+"""Of a chunk (ALLREDUCE_CHUNKSTEPS over SLICESTEPS, src/include/collectives.h)."""
 _IN_FLIGHT = 4
 MOST_LOOPS = 3
-"""Later ones repeat the same pattern, of which more loops leave a smaller share."""
+"""Later ones repeat the same pattern."""
+_LONG_AGO = -1e6  # in times of a slice
 
 
-def ring_ends(
+def paths(
     op: str,
     takes: Floats,
-    starts: Floats | None = None,
     loops: int = 1,
     written: NDArray[np.bool_] | None = None,
 ) -> Floats:
-    """Row per ring: when each position leaves, less when the last does, over the call's time.
+    """Row per ring, position i, position j: from the arrival of j to when i leaves.
 
+    j is so late that all others wait for it. With fixed times on the edges a ring is linear in max
+    and plus: i leaves at the latest of arrival j plus path (i, j), whoever comes when.
     ``takes``: what a slice takes over the edge out of each position, row per ring, in any unit.
-    ``starts``: when each comes, less when the last does, over the call's time from then.
     ``loops``: how often all operations are gone through, chunk by chunk of a large message.
     ``written``: the edges over which the sender's own kernel writes, which takes it that long.
     """
     count = takes.shape[-1]
     sends = PASSES[op] * (count - 1)
-    length = loops * sends * _SLICES * takes.max(axis=-1, keepdims=True)
+    takes = takes[:, None, :]
     busy = takes * written if written is not None else np.zeros_like(takes)
     before = np.roll(np.arange(count), 1)
     after = np.roll(before, -2)
-    now: Floats = np.zeros_like(takes) if starts is None else starts * length
+    long_ago = _LONG_AGO * takes.max() * np.ones_like(takes)
+    now: Floats = np.where(np.eye(count, dtype=bool), 0.0, long_ago)
     wire: Floats = np.array(now)
     arrived: list[Floats] = []  # at the next position, by slice
     used: list[Floats] = []  # by the next position, by slice
-    for number in range(min(loops, MOST_LOOPS) * (sends + 1) * _SLICES):
-        within = number % ((sends + 1) * _SLICES)
-        if within >= _SLICES:  # the first operation only sends
+    for number in range(min(loops, MOST_LOOPS) * (sends + 1) * SLICES):
+        within = number % ((sends + 1) * SLICES)
+        if within >= SLICES:  # the first operation only sends
             now = np.maximum(now, arrived[len(used)][..., before])
-        if within < sends * _SLICES:  # the last only receives
+        if within < sends * SLICES:  # the last only receives
             unread = len(arrived) - _IN_FLIGHT
             if 0 <= unread < len(used):
                 now = np.maximum(now, used[unread])
             now = now + busy
             wire = np.where(busy > 0, now, np.maximum(wire, now) + takes)
             arrived.append(wire)
-        if within >= _SLICES:
+        if within >= SLICES:
             used.append(now[..., after])
-    last = now.max(axis=-1, keepdims=True)
-    result: Floats = (now - last) / length
-    return result
+    return now.swapaxes(1, 2)

@@ -131,13 +131,13 @@ def test_ends_of_a_ring_as_its_slices_pass_one_by_one(op: str, loops: int) -> No
 
 
 def test_all_links_under_every_data_sheet_may_be_slow() -> None:
-    """A100 machines of the table give a GPU 1.2, 12.5 or 25 GB/s between hosts, none 5."""
-    fabric = Fabric(2, 4, nic=5.0)
+    """A100 machines of the table give a GPU at most 6.2, 12.5 or 25 GB/s between hosts, none 9."""
+    fabric = Fabric(2, 4, nic=9.0)
     (found,) = rows(fabric, hsdp(fabric), device="NVIDIA A100-SXM4-80GB")
     assert (found["kind"], found["link"]) == ("candidates", "between")
     assert 0.05 < found["healthy"] < LIKELY
     low, _, high = found["share"]
-    assert low < 1 - 5.0 / 25.0 < high
+    assert low < 1 - 9.0 / 25.0 < high
 
 
 @pytest.mark.slow

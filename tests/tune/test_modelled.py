@@ -66,7 +66,7 @@ def test_a_space_of_nccl_alone_is_ranked_by_the_model_and_nothing_is_called_meas
     # THEN the present settings ran once, for their calls
     assert trials == ["baseline"]
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("RESULT   no setting was measured: gloo ignores")
+    assert lines[0].startswith("RESULT   No setting was measured: gloo ignores")
     assert "MODELLED NCCL 2.29.7 on 4 x dgx-h100, this job's calls; not measured" in lines
     # AND the space's values are ranked, and no others
     ranked = [line.split("  ")[-2:] for line in lines if " us  " in line or " fails  " in line]

@@ -66,7 +66,7 @@ def test_a_workload_that_does_not_run_is_no_success(
     done = CliRunner().invoke(
         command, ["--sweep", "-o", str(tmp_path / "s"), "-q"], standalone_mode=False
     )
-    assert "RESULT   the workload itself does not run: rank 1 failed: boom" in done.stdout
+    assert "WHY      rank 1 failed: boom" in done.stdout
     assert done.return_value == 2
 
 

@@ -26,6 +26,9 @@ from tests.report.test_browser import browser
 pytestmark = pytest.mark.chromium
 __all__ = ["browser"]
 
+_PATIENCE_MS = 5_000
+"""A page that asks for leave waits without end for an answer that nobody gives here."""
+
 
 @contextmanager
 def _serving(body: bytes) -> Iterator[TraceServer]:
@@ -41,7 +44,8 @@ def _serving(body: bytes) -> Iterator[TraceServer]:
 
 def _fetch(browser: Browser, url: str) -> dict[str, Any]:
     script = (
-        f"fetch({json.dumps(url)}).then(async answer => ({{status: answer.status, kind: "
+        f"fetch({json.dumps(url)}, {{signal: AbortSignal.timeout({_PATIENCE_MS})}})"
+        ".then(async answer => ({status: answer.status, kind: "
         "answer.headers.get('content-type'), trace: answer.ok ? await answer.json() : null}), "
         "error => ({error: String(error)}))"
     )

@@ -142,13 +142,20 @@ def run(
     """Run a command to its end; ``during`` does something to it. No process of it is left."""
     token = os.urandom(8).hex()
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT), _MARK: token}
+
+    def prepare() -> None:
+        # A shell ignores it for what it runs in the background, and that is inherited.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if setup is not None:
+            setup()
+
     process = subprocess.Popen(
         list(command),
         env={**env, **(extra or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=setup,  # noqa: PLW1509 - this process has no threads here
+        preexec_fn=prepare,  # noqa: PLW1509 - this process has no threads here
     )
     if during is not None:
         during(process)
@@ -163,6 +170,16 @@ def processes_of(token: str) -> list[int]:
     for place in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if f"{_MARK}={token}".encode() in place.read_bytes():
+                found.append(int(place.parent.name))
+    return found
+
+
+def children_of(process: int) -> list[int]:
+    """Processes that this one started."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(place.read_text().rpartition(")")[2].split()[1]) == process:
                 found.append(int(place.parent.name))
     return found
 

@@ -7,6 +7,7 @@ own processes do is in test_jobs_end.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import json
@@ -27,6 +28,7 @@ from advisor.api import load
 from tests.trust.faults import (
     ROOT,
     Ended,
+    children_of,
     half_written,
     mounted,
     needs_root,
@@ -303,13 +305,17 @@ def test_a_job_that_is_killed_while_it_writes_its_trace(tmp_path: Path) -> None:
     traces = tmp_path / "traces"
 
     def kill(process: subprocess.Popen[str]) -> None:
+        wait_for(lambda: bool(children_of(process.pid)), process)
+        job = children_of(process.pid)
         wait_for((traces / ".partial-rank0.json.gz").exists, process)
-        for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-            os.kill(int(pid), signal.SIGKILL)
+        for pid in job:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     ended = record(tmp_path, traces, during=kill)
     # The rename may have been faster than the kill: then the trace is whole.
     for trace in traces.glob("rank*.json.gz"):
         assert json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
-    assert ("wrote" in ended.said) == any(traces.glob("rank*.json.gz"))
-    assert ended.status in (2, 128 + signal.SIGKILL)
+    whole = any(traces.glob("rank*.json.gz"))
+    assert ("wrote" in ended.said) == whole
+    assert ended.status in (2, 128 + signal.SIGKILL) or (whole and ended.status == 0)

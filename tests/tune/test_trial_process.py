@@ -119,7 +119,7 @@ def test_ctrl_c_loses_the_running_trial_only_and_resume_goes_on(tmp_path: Path) 
         cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "RESULT   nothing was tried" in done.stdout
+    assert "RESULT   Nothing was tried" in done.stdout
     assert journal.read_text().splitlines() == lines
 
 

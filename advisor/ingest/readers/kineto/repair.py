@@ -31,7 +31,7 @@ UNKNOWN_DEPTH = "object at an unknown depth after damage"
 _KEY = KEYS.removeprefix(rb'\{\s*"')
 _EVENT_BEHIND = re.compile(rb'\][^"\[{:]{0,128}(?=' + KEYS + rb")")
 _ENDS_FIELD = re.compile(rb'\]\s*(?:\Z|\}|,\s*"(?!' + _KEY + rb"))")
-_ENDS_ARRAY = re.compile(rb"\]\s*(?:\Z|[^,\]\w\"])")
+_ENDS_ARRAY = re.compile(rb"\]\s*+(?:\Z|[^,\]\w\"])")
 _ITEM_ENDS = re.compile(rb'\s*(?:\]|,(?!\s*"[^"\\]{0,128}"\s*:))')
 _FIELD_BEHIND = re.compile(rb'[^{:\]]{0,64}?(?="(?!' + _KEY + rb')[^"\\{}\[\]:]{1,128}"\s*:)')
 

@@ -29,6 +29,8 @@ class TraceServer(http.server.HTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: TraceServer
+    # Browsers open connections ahead on which they may never ask: the next one is served then.
+    timeout = 1.0
 
     def do_GET(self) -> None:
         """The trace, or 404; 403 for a request under another host name."""
@@ -40,6 +42,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         self._send_policy()
         self.end_headers()
+        self.connection.settimeout(None)
         self.wfile.write(self.server.body)
         self.server.fetched = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -238,3 +239,16 @@ def test_open_refuses_to_overwrite_and_names_missing_inputs(
         assert ended.value.code == 2
         assert expected in capsys.readouterr().err
     assert (tmp_path / "there.json").read_text() == "mine"
+
+
+def test_a_connection_on_which_nothing_is_asked_holds_nobody_up() -> None:
+    with TraceServer(b"{}", 0) as server:
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=10):
+            server.handle_request()
+            thread = threading.Thread(target=server.handle_request)
+            thread.start()
+            client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+            client.request("GET", server.path)
+            assert client.getresponse().read() == b"{}"
+            thread.join(10)
+        assert server.fetched

@@ -37,7 +37,7 @@ def main(cases_file: Path, losses_file: Path, traces: Path | None = None) -> Non
         if traces is not None:
             record = partial(
                 Recording,
-                traces / workload.name / f"rank{rank}.json.gz",
+                traces / workload.name / f"rank{rank}.json",
                 steps=workload.steps,
                 device="cpu",
                 metadata=partial(worker.metadata, job, []),

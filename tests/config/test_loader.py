@@ -27,6 +27,7 @@ def _files() -> list[Path]:
     return sorted(path for folder in folders for path in folder.rglob("*.yaml"))
 
 
+@pytest.mark.slow
 def test_the_quick_reading_of_every_shipped_file_is_the_careful_one() -> None:
     files = _files()
     assert len(files) > 50

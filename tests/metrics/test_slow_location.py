@@ -80,6 +80,7 @@ def test_one_of_eight_groups_across_hosts_is_slow() -> None:
     assert low <= 1 - healthy / slow <= high
 
 
+@pytest.mark.slow
 def test_the_order_of_ends_tells_the_nic_of_the_only_group() -> None:
     fabric = Fabric(4, 4, sends={5: 0.6}, receives={5: 0.6})
     (found,) = rows(fabric, ddp(fabric))
@@ -93,7 +94,7 @@ def test_one_way_the_order_of_ends_tells_the_edge() -> None:
     assert (found["kind"], found["src"], found["dst"]) == ("edge", 5, 9)
 
 
-@pytest.mark.parametrize("plan", [hsdp, fsdp])
+@pytest.mark.parametrize("plan", [hsdp, pytest.param(fsdp, marks=pytest.mark.slow)])
 def test_a_slow_nvlink_pair_is_no_nic(plan: Any) -> None:
     fabric = Fabric(2, 8, pairs={frozenset((1, 2)): 0.4})
     (found,) = rows(fabric, plan(fabric))

@@ -59,7 +59,7 @@ def values_of(variable: str) -> st.SearchStrategy[str | None]:
 
 @needs_compiler
 @settings(
-    max_examples=150,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -49,7 +49,7 @@ COUNTED := build/test.counted
 READ    := advisor rules workloads tests fixtures benchmarks docs $(wildcard *.toml *.txt *.yml *.py *.md) Makefile
 CHANGED = find $(READ) -newer $(COUNTED) -type f ! -path '*/__pycache__/*' ! -name '*.so' -print -quit
 
-test: ## format, lint, types, layers, rule examples, units, a real recording (under 4 minutes)
+test: ## format, lint, types, layers, rule examples, units, a real recording (in minutes)
 	@mkdir -p build && rm -f $(COUNTED) && touch build/test.begun
 	@$(MAKE) --no-print-directory check
 	$(PYTEST) $(COUNT) -m 'not slow and not chromium'

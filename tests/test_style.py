@@ -12,7 +12,7 @@ import pytest
 
 from advisor.engine.catalogue import load_catalogue
 from advisor.engine.fragments import templates
-from advisor.vocabulary import messages
+from advisor.vocabulary import messages, placeholders
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_WORDS = 25
@@ -79,7 +79,9 @@ def test_whatever_is_to_be_filled_in_is_explained_beside_it() -> None:
     for rule in load_catalogue()[0]:
         for text in [*templates(rule.fix), *templates(rule.verify)]:
             code = "\n".join(text.splitlines()[1:]).replace("OLD NEW", "NEW")
-            for line in messages.hinted(re.sub(r'"[^"]*"', "", VALUE.sub("x", code))).splitlines():
+            for line in placeholders.hinted(
+                re.sub(r'"[^"]*"', "", VALUE.sub("x", code))
+            ).splitlines():
                 said, _, hints = line.partition("  # ")
                 capitals = re.findall(r"(?<= )[A-Z]{2,}(?![\w=,])|(?<=[ =])N\b", said)
                 found += [f"{rule.id}: {line}" for name in capitals if f"{name} = " not in hints]

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from advisor.vocabulary.messages import hinted
+from advisor.vocabulary.placeholders import hinted
 from advisor.vocabulary.words import holds, render
 
 

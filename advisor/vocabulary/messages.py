@@ -6,7 +6,6 @@ Texts are Jinja with the filters of :mod:`advisor.vocabulary.words`. Rules word 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from advisor.vocabulary.words import render_lines
@@ -363,30 +362,6 @@ TUNED_ALSO = (
     "{{ 'faster' if best >= 0 else 'slower' }}.{% endif %}"
 )
 """What was faster in the search and is no recommendation."""
-
-PLACEHOLDERS = {
-    " NEW": "NEW = a recording after the change",
-    " PID": "PID = the rank's process: pgrep -f train.py",
-    " IFACE": "IFACE = the NIC of the job: ip -br link",
-    " OUTPUTS": "OUTPUTS = what the benchmarks print",
-    " OUTPUT": "OUTPUT = what the benchmark prints",
-    " COMMAND": "COMMAND = the job's own",
-    " PATH": "PATH = these recordings",
-    "num_workers=N": "N = cores per rank",
-    "--nproc-per-node N": "N = devices per host",
-    "--nnodes N": "N = hosts",
-}
-"""What to put in the place of a capital in code to type."""
-
-
-def hinted(code: str) -> str:
-    """``code`` with a comment behind each line that holds a placeholder."""
-    return "\n".join(map(_hinted, code.split("\n")))
-
-
-def _hinted(line: str) -> str:
-    found = [words for name, words in PLACEHOLDERS.items() if re.search(rf"{name}\b", line)]
-    return f"{line}  # {', '.join(found)}" if found and "#" not in line else line
 
 
 def say(texts: dict[str, str], code: str, values: dict[str, Any]) -> str:

@@ -17,29 +17,11 @@ from advisor.config.sweep import Configuration
 from advisor.tune import run as engine
 from advisor.tune.trial import TrialResult
 from benchmarks.fuzz import documents
+from tests.support.tiny_sweep import JOB, SPACE
 
 TRIALS = 17
 _TRIAL_S = 0.05
 _STEP_MS = {0.01: 90.0, 25.0: 100.0}
-_JOB = """\
-name: tiny
-compute: emulated
-emulated: {layers: 2, forward_ms: 1, backward_ms: 1, gradient_mb: 0.01}
-strategy: ddp
-world_size: 2
-micro_batch: 1
-sequence_length: 16
-warmup_steps: 1
-timed_steps: 15
-steps: 2
-bucket_cap_mb: 25
-"""
-_SPACE = """\
-name: tiny
-axes:
-  - setting: bucket_cap_mb
-    values: [0.01, 25]
-"""
 
 
 def _played(
@@ -63,8 +45,8 @@ def play(folder: Path, *words: str) -> None:
     engine.run_trial = _played
     job, space = folder / "job.yaml", folder / "space.yaml"
     if not job.exists():
-        job.write_text(_JOB)
-        space.write_text(_SPACE)
+        job.write_text(JOB)
+        space.write_text(SPACE)
     main(
         [*("tune", "--sweep", str(job), "--space", str(space), "--budget", str(TRIALS)),
          *("-o", str(folder / "sweep"), *words)]

@@ -22,28 +22,9 @@ from advisor.profile.progress import Board
 from advisor.tune.job import Limits
 from advisor.tune.reference import ReferenceJob
 from advisor.tune.trial import TrialResult, run_trial
+from tests.support.tiny_sweep import JOB, SPACE
 
 pytestmark = pytest.mark.slow
-
-JOB = """\
-name: tiny
-compute: emulated
-emulated: {layers: 2, forward_ms: 1, backward_ms: 1, gradient_mb: 0.01}
-strategy: ddp
-world_size: 2
-micro_batch: 1
-sequence_length: 16
-warmup_steps: 1
-timed_steps: 15
-steps: 2
-bucket_cap_mb: 25
-"""
-SPACE = """\
-name: tiny
-axes:
-  - setting: bucket_cap_mb
-    values: [0.01, 25]
-"""
 
 
 def trial(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,9 +44,10 @@ class Diagnosis:
 
     def run(self, leave_out: frozenset[Path] = frozenset()) -> bool:
         """Write every output; whether a finding is as severe as ``fail_on``."""
+        started = time.monotonic()
+        _load_numpy()
         from advisor import api
 
-        started = time.monotonic()
         seen = not self.quiet and not leave_out
         with progress_bar(self.inputs, enabled=seen) as progress:
             run = api.load(
@@ -106,6 +108,18 @@ def check_store(
     check_store_target(store, force=force)
     if any(item.path is not None and item.path.resolve() == store.resolve() for item in outputs):
         raise AdvisorError("is to be both the store and a report", where=str(store))
+
+
+def _load_numpy() -> None:
+    """Import numpy with one thread for linear algebra: ours is of a few rows, for which OpenBLAS
+    would start a thread per core that spins. Jobs that commands start keep their environment."""
+    name = "OPENBLAS_NUM_THREADS"
+    if name in os.environ:
+        return
+    os.environ[name] = "1"
+    import numpy  # noqa: F401
+
+    del os.environ[name]
 
 
 def _emit(item: Output, text: str, *, quiet: bool, share: bool) -> None:

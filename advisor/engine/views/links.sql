@@ -54,21 +54,23 @@ SELECT p.*, (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_h
   greatest(w.gain_high_ns, excess_high_ns, excess_ns_per_step) AS savings_high_ns,
   CASE kind WHEN 'edge' THEN [src, dst] WHEN 'rank' THEN [src]
     WHEN 'candidates' THEN coalesce(open_ranks, [])
-    WHEN 'host' THEN (SELECT list(r.rank ORDER BY r.rank) FROM rank r WHERE r.host = p.host)
+    WHEN 'host' THEN on_host
     WHEN 'rail' THEN near WHEN 'network' THEN near WHEN 'unsteady' THEN near
       ELSE [] END AS ranks,
-  CASE WHEN kind IN ('rail', 'network', 'unsteady') THEN (SELECT list(DISTINCT r.host) FROM rank r WHERE list_contains(near, r.rank))
-    WHEN kind <> 'candidates' THEN [p.host]
-    ELSE (SELECT list(DISTINCT r.host) FROM rank r WHERE list_contains(open_ranks, r.rank)) END AS hosts,
+  CASE WHEN kind IN ('rail', 'network', 'unsteady', 'candidates') THEN (
+    SELECT list(DISTINCT r.host) FROM rank r
+    WHERE list_contains(CASE kind WHEN 'candidates' THEN open_ranks ELSE near END, r.rank))
+    ELSE [p.host] END AS hosts,
   CASE WHEN kind = 'edge' THEN src || ' -> ' || dst END AS link,
   CASE WHEN kind IN ('edge', 'rank') THEN src END AS culprit_rank,
-  (SELECT any_value(r.host) FROM rank r WHERE r.rank = p.src) AS src_host,
-  (SELECT any_value(r.host) FROM rank r WHERE r.rank = p.dst) AS dst_host,
+  s.host AS src_host, d.host AS dst_host,
   -- Places that only a probe finds slow.
   (SELECT string_agg(o.place_words || ', ' || printf('%.3g', o.probe_gbps)
     || ' GB/s where other links give ' || printf('%.3g', o.probe_expected_gbps) || ' GB/s',
     '; ' ORDER BY o.probe_gbps, o.src, o.dst)
     FROM placed o WHERE o.probe = 'names') AS probe_names
-FROM placed p LEFT JOIN whatif_gain w
+FROM placed p LEFT JOIN rank s ON s.rank = p.src LEFT JOIN rank d ON d.rank = p.dst
+  LEFT JOIN (SELECT host, list(rank ORDER BY rank) AS on_host FROM rank GROUP BY host) h ON h.host = p.host
+  LEFT JOIN whatif_gain w
   ON w.setting = 'restore-link' AND w.value = p.src::VARCHAR AND expected_from IS DISTINCT
   FROM 'stalls' AND probe IS DISTINCT FROM 'names';

@@ -34,19 +34,20 @@ CREATE VIEW facts AS
 WITH spread AS (
   SELECT count(*) AS n, median(step_ns) AS typical_ns, mad(step_ns) AS mad_ns FROM used_step
 )
-SELECT
-  (SELECT count(*) FROM rank) AS ranks_read,                      -- recordings
-  (SELECT max(world_size) FROM rank) AS world_size,               -- ranks of the job; null if unknown
-  (SELECT count(DISTINCT host) FROM rank) AS hosts,               -- host names seen
-  (SELECT max(timeline) FROM rank) AS timeline,                   -- 'device' or 'host'
-  (SELECT max(backend) FROM rank) AS backend,                     -- 'nccl', 'gloo', ...
-  coalesce((SELECT max(clock_residual_ns) FROM rank), 0) AS residual_ns, -- clock error left
+SELECT r.*,
   n AS steps,                                                     -- used steps
   typical_ns::BIGINT AS step_ns,                                  -- their median
   CASE WHEN n >= 4 THEN greatest(0.005 * typical_ns, 1.96 * sqrt(2) * 1.2533 * 1.4826 * mad_ns / sqrt(n))
        ELSE 0.03 * typical_ns END::BIGINT AS noise_ns,            -- smallest change that would show
   (SELECT max(purpose) FROM rank_content) AS purpose              -- 'training', 'inference'; null: unknown
-FROM spread;
+FROM spread, (
+  SELECT count(*) AS ranks_read,                                  -- recordings
+    max(world_size) AS world_size,                                -- ranks of the job; null if unknown
+    count(DISTINCT host) AS hosts,                                -- host names seen
+    max(timeline) AS timeline,                                    -- 'device' or 'host'
+    max(backend) AS backend,                                      -- 'nccl', 'gloo', ...
+    coalesce(max(clock_residual_ns), 0) AS residual_ns            -- clock error left
+  FROM rank) r;
 
 -- Breakdown of used steps only.
 CREATE VIEW rank_step AS

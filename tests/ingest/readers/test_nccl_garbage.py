@@ -12,7 +12,7 @@ import pytest
 from advisor.ingest import ingest
 from advisor.ingest.readers._text import MAX_LINE_BYTES, numbered_lines, without_launcher
 from advisor.ingest.readers.nccl_log.collect import Log
-from advisor.ingest.readers.nccl_log.prefix import is_damaged
+from advisor.ingest.readers.nccl_log.damaged import is_damaged
 from advisor.store.store import Store
 
 LOGS = Path(__file__).resolve().parents[3] / "fixtures" / "nccl-logs"

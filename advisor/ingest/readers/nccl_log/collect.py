@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from advisor.ingest.readers.nccl_log.communicators import Member, Registry, Slot
+from advisor.ingest.readers.nccl_log.damaged import is_damaged
 from advisor.ingest.readers.nccl_log.facts import (
     Choice,
     CommLine,
@@ -22,7 +23,6 @@ from advisor.ingest.readers.nccl_log.prefix import (
     Record,
     Thread,
     is_cut_prefix,
-    is_damaged,
     records,
 )
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, cells_of, parse_choice

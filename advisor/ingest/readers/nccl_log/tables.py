@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from advisor.ingest.readers.nccl_log.damaged import DAMAGED
 from advisor.ingest.readers.nccl_log.facts import Choice, Fact, Parsed, TuningCell
-from advisor.ingest.readers.nccl_log.prefix import DAMAGED
 from advisor.vocabulary.numbers import real
 from advisor.vocabulary.operations import canonical_op
 

@@ -160,9 +160,9 @@ def _is_nothing(finding: Finding) -> bool:
 
 
 def share(finding: Finding) -> str:
-    """The share of the step that :func:`per_step` is, '' where it is not known."""
+    """The share of the step that :func:`per_step` is, '' where it is not known or nothing."""
     fraction, most = finding.savings_share, finding.at_most_ns()
-    if fraction is None:
+    if fraction is None or _is_nothing(finding):
         return ""
     if most is None:
         return numbers.share(fraction)

@@ -110,7 +110,8 @@ def reason_of(
         needed = _EXPLAINED * compute / usual_compute if usual_compute else 0.0
         found = compare(rank, peers) if compare else Compared(None, None)
         evidence |= asdict(found)
-        return Reason(_of_compute(found, needed, more, lines[rank].on_device), evidence)
+        many = surplus / usual_operators if more else 0.0
+        return Reason(_of_compute(found, needed, many, lines[rank].on_device), evidence)
     if not (lines[rank].launch != MISSING).any() and lines[rank].on_device:
         return Reason("unknown", evidence)  # nothing says when the host asked for what came late
     hosts = [paces[peer] for peer in peers if peer in paces]
@@ -137,14 +138,21 @@ def _asked_late(rank: int, item: Arrivals, rows: Int64s, line: Timeline) -> NDAr
     return early
 
 
-def _of_compute(found: Compared, needed: float, more_operators: bool, on_device: bool) -> str:
-    """Why a rank computes longer; ``needed`` is the share of it that a cause has to explain."""
+def _of_compute(found: Compared, needed: float, surplus: float, on_device: bool) -> str:
+    """Why a rank computes longer.
+
+    ``needed`` is the share of it that a cause has to explain, ``surplus`` how many more operators
+    the rank ran than its peers (0.1: a tenth more) where those explain it, else 0.
+    """
     if found.work is not None and found.work - 1 >= max(needed, _MORE_OPERATORS - 1):
         return "more-work"
     if found.pace is not None and found.pace - 1 >= needed:
         return "slow-compute"
-    if more_operators:
-        return "more-work"
+    if surplus > 0:
+        # A slow rank's stretches last longer and so hold more operators, up to its pace and more.
+        pace = found.pace or 1.0
+        slow = pace - 1 >= _EXPLAINED * surplus and pace >= max(found.work or 1, _MORE_OPERATORS)
+        return "slow-compute" if slow else "more-work"
     # A host's operators of equal shapes have no kernels of their own to compare.
     return "slow-compute" if found.work is not None and not on_device else "longer-compute"
 

@@ -87,7 +87,8 @@ def step_bar(spec: StepBar) -> Scene:
     scene.marks.append(Rect(left, y - 3, max(right - left, 0.3), 6, "could-go-bar"))
     for x1, x2, half in ((first, last, 0), (first, first, 4), (last, last, 4)):
         scene.marks.append(Line(x1, y - half, x2, y + half, "whisker"))
-    x, anchor = (right, "end") if right > 50 else (min(left, first), "start")
+    # On a narrow page the label takes three quarters of the width.
+    x, anchor = (max(right, 75), "end") if right > 50 else (min(left, first, 25), "start")
     scene.marks.append(Text(x, y + 18, spec.mark, "label strong", anchor))  # type: ignore[arg-type]
     return scene
 

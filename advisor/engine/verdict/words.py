@@ -158,8 +158,9 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
 
 
 def _why(decision: Decision, values: dict[str, Any]) -> list[str]:
-    compares = decision.reason != "never-met"
-    said = [say(WHYS, "step", values)] if "exposed" in values and compares else []
+    # Shares of a step say nothing across two runs, nor where no device was recorded.
+    has_shares = "exposed" in values and decision.reason not in {"never-met", "no-device"}
+    said = [say(WHYS, "step", values)] if has_shares else []
     if decision.reason in WHYS:
         said.append(say(WHYS, decision.reason, values))
     elif said:

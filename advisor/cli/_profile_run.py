@@ -55,7 +55,7 @@ def jobs(
     names = workload.strategy.split(",")
     is_all = names == ["all"]
     if is_all:
-        names = ["single", *(name for name in strategies.available() if name != "single")]
+        names = ["single", *(name for name in strategies.names() if name != "single")]
     if len(names) > 1 and workload.global_batch is None:
         batch = workload.micro_batch * workload.gradient_accumulation * workload.world_size
         workload = workload.model_copy(update={"global_batch": batch})

@@ -215,4 +215,4 @@ def test_every_setting_of_a_strategy_has_takers_that_exist() -> None:
 
     for name, takers in foreign.TAKEN_BY.items():
         assert name in Workload.model_fields
-        assert set(takers) <= set(strategies.available())
+        assert set(takers) <= set(strategies.names())

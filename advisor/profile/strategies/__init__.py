@@ -41,15 +41,16 @@ _ALIASES = {"dp": "ddp"}
 
 
 @cache
-def available() -> dict[str, ModuleType]:
-    """All strategies by name, in alphabetical order."""
-    folder = str(Path(__file__).parent)
-    found = {}
-    for module in pkgutil.iter_modules([folder]):
-        if module.name not in _SHARED:
-            loaded = importlib.import_module(f"{__name__}.{module.name}")
-            found[str(loaded.NAME)] = loaded
-    return dict(sorted(found.items()))
+def names() -> tuple[str, ...]:
+    """All strategies, in alphabetical order: files by their names, with ``-`` for ``_``."""
+    modules = pkgutil.iter_modules([str(Path(__file__).parent)])
+    return tuple(sorted(one.name.replace("_", "-") for one in modules if one.name not in _SHARED))
+
+
+def _module(name: str) -> ModuleType:
+    """A strategy, imported when somebody uses it: some of torch takes as long to import as all of
+    it, in every rank."""
+    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
 
 
 def resolve(name: str) -> list[ModuleType]:
@@ -57,13 +58,11 @@ def resolve(name: str) -> list[ModuleType]:
 
     Names are joined by ``+``, at most one of each kind. Raises AdvisorError.
     """
-    known = available()
-    modules = []
-    for part in name.split("+"):
-        module = known.get(_ALIASES.get(part, part))
-        if module is None:
-            raise AdvisorError(f"unknown strategy '{part}'", hint=f"known: {', '.join(known)}")
-        modules.append(module)
+    parts = [_ALIASES.get(part, part) for part in name.split("+")]
+    for part in parts:
+        if part not in names():
+            raise AdvisorError(f"unknown strategy '{part}'", hint=f"known: {', '.join(names())}")
+    modules = [_module(part) for part in parts]
     modules.sort(key=lambda module: ORDER.index(module.KIND))
     for first, second in pairwise(modules):
         if first.KIND == second.KIND:
@@ -124,7 +123,7 @@ def cut(job: Job) -> list[ModuleType]:
     job.autocast = job.workload.precision == "bf16"
     around = [module for module in modules if module.KIND == "data"]
     if not around and job.degrees.data > 1:
-        around = [available()["ddp"]]
+        around = [_module("ddp")]
     for module in modules:
         if module not in around:
             module.apply(job)

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.tensor import DTensor
 
 from advisor.config.workload import Workload
 
@@ -102,8 +101,8 @@ def default_optimizer(job: Job) -> torch.optim.Optimizer:
     """
     groups: dict[object, list[nn.Parameter]] = {}
     for parameter in job.parameters():
-        kind = parameter.device_mesh if isinstance(parameter, DTensor) else None
-        groups.setdefault(kind, []).append(parameter)
+        # Of a DTensor, whose class takes half a second to import.
+        groups.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
     kind_of = OPTIMIZERS[job.workload.optimizer]
     optimizer: torch.optim.Optimizer = kind_of(
         [{"params": members} for members in groups.values()], lr=job.workload.learning_rate

@@ -12,7 +12,6 @@ from contextlib import nullcontext
 from typing import Any
 
 from torch import nn
-from torch.distributed.tensor.parallel.ddp import _pre_dp_module_transform
 from torch.nn.parallel import DistributedDataParallel
 
 from advisor.config.workload import Workload
@@ -64,6 +63,8 @@ def wrap(job: Job) -> list[DistributedDataParallel]:
 def _wrap(job: Job, part: nn.Module) -> DistributedDataParallel:
     workload = job.workload
     if job.degrees.tensor > 1:
+        from torch.distributed.tensor.parallel.ddp import _pre_dp_module_transform
+
         # The reducer takes plain tensors: the parameters become those, and DTensors for each pass.
         _pre_dp_module_transform(part)
     ignored = [n for n, p in part.named_parameters() if p in job.ignored_parameters]

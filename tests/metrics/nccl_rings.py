@@ -42,6 +42,7 @@ class Fabric:
     sends: dict[int, float] = field(default_factory=dict)  # rank -> its NIC's share of the rate
     receives: dict[int, float] = field(default_factory=dict)
     pairs: dict[frozenset[int], float] = field(default_factory=dict)  # NVLink pair -> share
+    distant: dict[int, float] = field(default_factory=dict)  # host -> ns more, either way
 
     @property
     def world(self) -> int:
@@ -78,15 +79,21 @@ class Fabric:
         result = dict.fromkeys(ranks, 0.0)
         rings = self.rings(ranks)
         for order, rates in rings:
-            left = _ring(op, size / len(rings), [starts[r] for r in order], rates, self.hop_ns)
+            hosts = [self.host(rank) for rank in order]
+            late = [
+                self.hop_ns + sum(self.distant.get(h, 0.0) for h in pair) * (pair[0] != pair[1])
+                for pair in zip(hosts, [*hosts[1:], hosts[0]], strict=True)
+            ]
+            left = _ring(op, size / len(rings), [starts[r] for r in order], rates, late)
             for rank, end in zip(order, left, strict=True):
                 result[rank] = max(result[rank], end)
         return result
 
 
 def _ring(
-    op: str, size: float, starts: Sequence[float], rates: Sequence[float], hop: float
+    op: str, size: float, starts: Sequence[float], rates: Sequence[float], late: Sequence[float]
 ) -> list[float]:
+    """``late``: what data needs over the edge out of each rank, and the word that it was used."""
     count = len(starts)
     chunk = size / count
     loops = max(1, int(np.ceil(chunk / (2 * SLICE_BYTES))))
@@ -107,14 +114,14 @@ def _ring(
                         ahead = len(arrived[(own + 1) % count])
                         if ahead >= IN_FLIGHT:
                             taken = used[(own + 1) % count]
-                            done[own] = max(done[own], taken[ahead - IN_FLIGHT])
+                            done[own] = max(done[own], taken[ahead - IN_FLIGHT] + late[own])
                 for own in range(count):
                     now[own] = done[own]
                     if step:
                         used[own].append(now[own])
                     if step < last:
                         wire[own] = max(wire[own], now[own]) + piece / rates[own]
-                        arrived[(own + 1) % count].append(wire[own] + hop)
+                        arrived[(own + 1) % count].append(wire[own] + late[own])
     return now
 
 

@@ -117,18 +117,38 @@ def test_the_data_sheet_cannot_be_taken_for_a_peer() -> None:
 
 @pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter"])
 @pytest.mark.parametrize("loops", [1, 3])
-def test_ends_of_a_ring_as_its_slices_pass_one_by_one(op: str, loops: int) -> None:
+@pytest.mark.parametrize("late", [0.0, 5e5, 4e6])
+def test_ends_of_a_ring_as_its_slices_pass_one_by_one(op: str, loops: int, late: float) -> None:
     count, slow = 6, 2
     size = loops * count * 2.0 * SLICE_BYTES
     rates = [1.0] * count
     rates[slow] = 0.4
     takes = SLICE_BYTES / np.array([rates])
-    found = paths(op, takes, loops)[0]
-    together = found.max(axis=1)
-    assert together.argmax() == slow + 1
+    delays = np.array([0.0, 0.0, 0.0, late, late, 0.0])  # of the edges of one host
+    found = paths(op, takes, loops, delays=delays)[0]
+    assert late or found.max(axis=1).argmax() == slow + 1
     for starts in ([0.0] * count, [3e6, 0.0, 0.0, 8e6, 0.0, 1e6]):
-        ends = np.array(_ring(op, size, starts, rates, 0.0))
+        ends = np.array(_ring(op, size, starts, rates, delays.tolist()))
         assert (found + np.array(starts)).max(axis=1) == pytest.approx(ends)
+
+
+def test_a_distant_host_is_told_from_a_slow_one() -> None:
+    fabric = Fabric(4, 1, distant={2: 2e5})
+    plan = [Ask("all_reduce", world(fabric), size) for size in (4 * MB, 8 * MB)]
+    (found,) = rows(fabric, plan, jitter=0.1)
+    assert (found["near"], found["src"]) == ([2], 2)
+    assert "latency" in found["location"]
+    assert found["added_ns"] > 2e5
+
+
+@pytest.mark.parametrize("slow", [{1: 0.4}, {}])
+def test_who_came_late_tells_the_nic_whatever_the_clocks(slow: dict[int, float]) -> None:
+    """Calls of one size, so that no clock can be told from the ring's order."""
+    fabric = Fabric(4, 1, sends=slow, receives=slow)
+    plan = [Ask("all_reduce", world(fabric), 50 * MB)]
+    offsets = {0: 4e5, 1: -9e5, 3: 3e5}
+    found = rows(fabric, plan, offsets=offsets, jitter=0.4, seed=3)
+    assert [row["near"] for row in found] == [[rank] for rank in slow]
 
 
 def test_all_links_under_every_data_sheet_may_be_slow() -> None:

@@ -8,6 +8,7 @@
 --   direction: what is slow of a rank or host: 'send', 'receive', 'both' or null
 --   location: in words, where one posterior told it; else null
 --   probability: that it is slow at all, where one posterior told it; else null
+--   added_ns: by which each pass of a call is longer whatever its size, where latency is the cause
 --   near: ranks beside it
 --   open_ranks: ranks between which the recording cannot decide
 --   way: the direction in words
@@ -36,6 +37,7 @@ WITH placed AS (
     try_cast(candidates AS INTEGER[]) AS open_ranks,
     try_cast(evidence AS JSON) ->> '$.location' AS location, -- in words
     1 - (try_cast(evidence AS JSON) ->> '$.healthy')::DOUBLE AS probability,
+    (try_cast(evidence AS JSON) ->> '$.added_ns')::DOUBLE AS added_ns,
     (try_cast(evidence AS JSON) -> '$.near')::INTEGER[] AS near, -- ranks beside it
     CASE direction WHEN 'send' THEN 'sending' WHEN 'receive' THEN 'receiving'
       WHEN 'both' THEN 'sending and receiving' ELSE 'sending or receiving' END AS way,

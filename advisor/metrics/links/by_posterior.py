@@ -55,6 +55,7 @@ def by_posterior(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
         None,
         {
             "healthy": found.nothing,
+            "added_ns": found.added_ns,
             "locations": [
                 [one.kind, list(one.ranks), one.direction, round(part, 4)]
                 for one, part in zip(found.locations, found.parts, strict=True)

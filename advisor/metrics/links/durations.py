@@ -22,8 +22,6 @@ from advisor.vocabulary.operations import POINT_TO_POINT
 
 _FEWEST_CALLS = 3
 """Of which a median leaves out one that is odd."""
-_LEAST_BANDWIDTH = 0.3
-"""Calls that take most of their time for latency tell little of bandwidth."""
 _SHARED_PATH = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send",
                           "broadcast", "reduce"})  # fmt: skip
 
@@ -83,8 +81,6 @@ def durations(data: Inputs, home: Mapping[int, Home]) -> list[Durations]:
         if not known:
             continue
         bandwidth = np.array([float(np.median(own[:, 1])) for own in known.values()])
-        if bandwidth.max() < _LEAST_BANDWIDTH:
-            continue
         times_ns = [own[:, 0] for own in known.values()]
         logs = [np.log(own) for own in times_ns]
         spreads = np.array([spread(own) for own in logs])

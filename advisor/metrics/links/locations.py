@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.metrics.collectives.groups import RankInfo
 from advisor.metrics.rings.locations import Home
@@ -38,12 +38,13 @@ class Members:
 class Location:
     """``kind``: 'rank', 'edge', 'rail', 'host', 'switch' (several hosts), 'nvlink', 'pair', 'all'.
     ``inside``: of links within hosts. ``ranks`` are those beside it; ``direction``: 'both', 'send'
-    or 'receive'."""
+    or 'receive'. ``latency``: what crosses it arrives later, at the same rate."""
 
     kind: str
     inside: bool
     ranks: tuple[int, ...]
     direction: str = "both"
+    latency: bool = False
 
     def slows(self, call: Members, home: Mapping[int, Home]) -> bool:
         """Whether calls among these ranks go over it."""
@@ -168,7 +169,12 @@ def _networks(
         if size & (size - 1) == 0 or len(hosts) <= _FEW_HOSTS
         for run in (hosts[at : at + size],)
     ]  # fmt: skip
-    return [*found, Location("all", False, tuple(ranks))]
+    distant = [
+        Location("host" if len(own) > 1 else "rank", False, tuple(own), latency=True)
+        for own in hosts
+    ]
+    everything = Location("all", False, tuple(ranks))
+    return [*found, everything, *distant, replace(everything, latency=True)]
 
 
 def _nvlinks(ranks: Sequence[int], home: Mapping[int, Home], within: set[Home]) -> list[Location]:

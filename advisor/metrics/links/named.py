@@ -38,7 +38,7 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
     ranks = tuple(sorted({rank for place in places for rank in place.ranks}))
     slot = slots_of(home, data.infos)
     hosts = {home[rank] for rank in ranks}
-    one = len({(place.ranks, place.inside, place.kind) for place in places}) == 1
+    one = len({(place.ranks, place.inside, place.kind, place.latency) for place in places}) == 1
     direction = first.direction if len(places) == 1 else None
     name = _Name(home, data)
 
@@ -85,7 +85,8 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
                        ranks[0])  # fmt: skip
     if everywhere or len(places) > _MOST_NAMED:
         what = "NVLink" if first.inside else "the network"
-        return culprit("candidates", f"{what} of {name.hosts(ranks)}", ranks[0])
+        way = " (latency)" if all(place.latency for place in places) else ""
+        return culprit("candidates", f"{what} of {name.hosts(ranks)}{way}", ranks[0])
     listed = " or ".join(_single(place, place.direction, name)[1] for place in places)
     return culprit("candidates", listed, ranks[0])
 
@@ -153,6 +154,7 @@ def _single(place: Location, direction: str | None, name: _Name) -> tuple[str, s
     """Kind, words and first rank of one location."""
     ranks = place.ranks
     way = {"send": " (sending)", "receive": " (receiving)"}.get(direction or "", "")
+    way = " (latency)" if place.latency else way
     if place.kind == "rank":
         kind = "rank" if len(ranks) == 1 else "host"
         return kind, f"the NIC of {name.ranks(ranks)}{way}", ranks[0]
@@ -171,7 +173,7 @@ def _single(place: Location, direction: str | None, name: _Name) -> tuple[str, s
     if place.kind == "switch":
         return "rail", f"the network of {name.hosts(ranks)}", ranks[0]
     what = "NVLink" if place.inside else "the network"
-    return "candidates", f"{what} of {name.hosts(ranks)}", ranks[0]
+    return "candidates", f"{what} of {name.hosts(ranks)}{way}", ranks[0]
 
 
 def _uses(

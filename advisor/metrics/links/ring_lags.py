@@ -2,7 +2,8 @@
 
 What a rank leaves late is the ring's doing (ring_patterns.py); what its clock is off, the same for
 all ranks of a host; and how late its kernel ends after its data, the same in every call. The last
-two are normal variables.
+two are normal variables. How a rank leaves from call to call, by who came late, is neither: it
+needs no clocks.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from advisor.metrics.links.durations import members_of
 from advisor.metrics.links.locations import Members
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import PASSES
+from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import Floats, spread
 
 _MODEL_ERRORS = (0.001, 0.003, 0.01, 0.03, 0.1)
@@ -33,23 +35,25 @@ _MOST_RANKS = 16
 _MOST_KINDS = 3
 """The heaviest: they hold most of the time."""
 _MOST_ENDS = 128  # numbers that are looked at together
-_MOST_CALLS = 5  # of a kind: those whose ranks came nearest together
-_RESOLUTION_NS = 1e3  # of Kineto's older files
+_MOST_CALLS = 5  # of a kind: those whose ranks came nearest together, and as many others
+RESOLUTION_NS = 1e3  # of Kineto's older files
 
 
 @dataclass(frozen=True)
 class Block:
     """Some of a group's calls of one operation and size: what such a call takes, and by call and
-    rank the starts against the last (by the clocks as they are, and if all hosts came together),
-    the ends against their mean; the ends' noise, ns."""
+    rank the starts against the last, the ends against their mean; the ends' noise, ns. ``near``:
+    the first of the calls, whose ranks came nearest together. ``hosts``: by rank, in order."""
 
     members: Members
     op: str
     bytes: int
     time_ns: float
-    starts_ns: tuple[Floats, Floats]
+    starts_ns: Floats
     ends_ns: Floats
     noise_ns: Floats
+    near: int
+    hosts: Int64s
     rings: tuple[tuple[int, ...], ...] | None  # from NCCL's log
 
 
@@ -117,7 +121,7 @@ def _lags(blocks: Sequence[Block], data: Inputs, home: Mapping[int, Home]) -> La
     off_pattern = alike * np.outer(time_of, time_of)
     whitening = []
     for error in _MODEL_ERRORS:
-        own = np.diag(noise**2 + _RESOLUTION_NS**2) + error**2 * off_pattern
+        own = np.diag(noise**2 + RESOLUTION_NS**2) + error**2 * off_pattern
         for chance, clock in _clock_errors([data.clocks[r] for r in ranks if r in data.clocks]):
             lower = np.linalg.cholesky(shared + clock**2 * same_host + own)
             scale = -float(np.log(np.diag(lower)).sum()) + math.log(chance)
@@ -133,7 +137,7 @@ def _clock_errors(clocks: Sequence[Clock]) -> list[tuple[float, float]]:
     if least <= sure:
         return [(1.0, sure)]
     rest = (1 - NORMALLY_RIGHT) / 2
-    between = math.sqrt(max(sure, _RESOLUTION_NS) * least)
+    between = math.sqrt(max(sure, RESOLUTION_NS) * least)
     return [(NORMALLY_RIGHT, sure), (rest, between), (rest, least)]
 
 
@@ -144,7 +148,7 @@ def _block(
     data: Inputs,
     home: Mapping[int, Home],
 ) -> Block:
-    """Of the calls whose ranks came nearest together."""
+    """Of the calls whose ranks came nearest together, and of others that span how they came."""
     ranks = members.ranks
     when = np.array(
         [
@@ -156,19 +160,20 @@ def _block(
     starts = (when[:, :, 0] - when[:, :, 0].max(axis=1, keepdims=True)).astype(np.float64)
     ends = (when[:, :, 1] - when[:, :, 1].max(axis=1, keepdims=True)).astype(np.float64)
     takes = np.array([min(x.end - x.start for x in c.values()) for c in columns], dtype=np.float64)
-    skew = -starts.min(axis=1)
-    near = skew.argsort(kind="stable")[:_MOST_CALLS]
-    late = ends[near] - ends[near].mean(axis=1, keepdims=True)
-    together = starts[near]
-    for host in {home[rank] for rank in ranks}:
-        own = [place for place, rank in enumerate(ranks) if home[rank] == host]
-        together[:, own] -= together[:, own].max(axis=1, keepdims=True)
+    order = (-starts.min(axis=1)).argsort(kind="stable")
+    near, others = order[:_MOST_CALLS], order[_MOST_CALLS:]
+    spanning = np.linspace(0, len(others), min(_MOST_CALLS, len(others)), endpoint=False)
+    chosen = np.concatenate([near, others[spanning.astype(np.intp)]])
+    late = ends[chosen] - ends[chosen].mean(axis=1, keepdims=True)
+    hosts = list(dict.fromkeys(home[rank] for rank in ranks))
     return Block(
         members,
         *kind,
         max(float(np.median(takes[near])), 1.0),
-        (starts[near], together),
+        starts[chosen],
         late,
-        np.array([1.2533 * spread(own) / np.sqrt(len(late)) for own in late.T]),
+        np.array([1.2533 * spread(own) / np.sqrt(len(near)) for own in late[: len(near)].T]),
+        len(near),
+        np.array([hosts.index(home[rank]) for rank in ranks]),
         data.ring_orders.get(frozenset(ranks)),
     )

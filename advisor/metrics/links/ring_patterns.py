@@ -1,22 +1,25 @@
 """How each slow location would stagger the ends of a group's rings, and how likely that makes them.
 
 NCCL's schedule (rings/nccl.py) says when each rank leaves by when all came; how long a slice takes,
-which rings there are, and who writes over NVLink is not known: all of it is averaged over.
+which rings there are, and who writes over NVLink is not known: all of it is averaged over. Who
+leaves when by who came late needs no common clock, and tells the sender of a slow edge where the
+usual order could be clocks that are off.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
-from advisor.metrics.links.locations import SHARED, Location, Members, Nic
-from advisor.metrics.links.ring_lags import Block, Lags
+from advisor.metrics.links.locations import Location
+from advisor.metrics.links.ring_lags import RESOLUTION_NS, Block, Lags
+from advisor.metrics.links.ring_orders import Orders
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import MOST_LOOPS, PASSES, SLICES, paths
+from advisor.metrics.timeline.intervals import Bools, Int64s
 from advisor.metrics.timeline.statistics import Floats
 
 FACTORS: Floats = np.array([1.25, 2.0, 4.0])
@@ -31,10 +34,22 @@ and with one a GPU, which share it (25 of 300 / 8, 50 of 450 / 8)."""
 _HEALTHY = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 """The same if nothing is slow: what finer steps explain is not to be called a slow link."""
 
-_Channel = tuple[tuple[int, ...], int | None]
-"""Ranks in ring order, and the number of the GPU beside the NIC it goes through."""
-_Edges = list[list[tuple[Nic, Nic]]]
-_Rings = tuple[_Edges, NDArray[np.bool_], NDArray[np.int64]]
+ADDED_NS: Floats = np.geomspace(2e4, 2e7, 36)
+"""By what a distant host may lengthen each pass of a call over it: from what some km of cable add
+to what TCP's retransmissions do."""
+_DELAYS: Floats = np.append(0.0, np.exp2(np.arange(-3.0, 12.0)))
+"""Of an edge, in times of a slice, between which is interpolated."""
+_MOST_ROUNDS = 4
+"""Until starts and ends agree on the clocks: each moves what is left by what paths leave open."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is unexplained by row and level: ``usual``, the ends' median by block and rank, ns; and
+    the logarithm of how likely that is which varies from call to call."""
+
+    usual: Floats
+    varied: Floats
 
 
 class Patterns:
@@ -42,169 +57,217 @@ class Patterns:
 
     def __init__(self, home: Mapping[int, Home], slot: Mapping[int, int]) -> None:
         self.home, self.slot = home, slot
-        self._paths: dict[object, Floats] = {}
-        self._left: dict[object, Floats] = {}
-        self._orders: dict[Members, list[list[_Channel]]] = {}
-        self._rings: dict[object, _Rings] = {}
+        self._known: dict[object, Floats] = {}
+        self._left: dict[object, Left] = {}
+        self._orders = Orders(home, slot)
 
-    def of(self, lags: Lags, location: Location | None) -> Floats | None:
-        """What a location leaves unexplained of the ends, ns: by what is not known (the kind of
-        ring order, who writes over NVLink, how fast that is, whether hosts came together, a loop's
-        bytes), by factor, and by block and rank. None where it is in none of these rings. Without a
-        location, if nothing is slow.
+    def of(self, lags: Lags, location: Location | None) -> Left | None:
+        """What a location leaves unexplained of the ends, by what is not known (the kind of ring
+        order, who writes over NVLink, how fast that is, a loop's bytes) and level. None where it is
+        in none of these rings. Without a location, if nothing is slow.
         """
         # How fast NVLink is beside the NICs is open anyway: all links alike show in no order.
         if location and (
-            location.kind == "all"
+            (location.kind == "all" and not location.latency)
             or not any(location.staggers(one.members, self.home) for one in lags.blocks)
         ):
             return None
-        orders = max(len(self._orders_of(block)) for block in lags.blocks)
+        orders = max(len(self._orders.of(block)) for block in lags.blocks)
         # NICs that are slow hide who writes over NVLink.
         written = (True,) if location and not location.inside else (False, True)
         rows = [
-            np.concatenate([self._of_block(one, location, *some) for one in lags.blocks], axis=2)
-            for some in product(range(orders), written, _INSIDE if location else _HEALTHY, (0, 1))
+            [self._of_block(one, location, *some) for one in lags.blocks]
+            for some in product(range(orders), written, _INSIDE if location else _HEALTHY)
         ]
-        return np.concatenate(rows)
+        levels = max(one.varied.shape[1] for one in rows[0])
+        found = [_joined([_wide(one, levels) for one in row]) for row in rows]
+        # As likely it is no ring, but a tree, or done in the switch: then nobody's start shows.
+        other = _joined([_wide(_left(one.ends_ns.T[..., None, None], one.near), levels)
+                         for one in lags.blocks])  # fmt: skip
+        weight = np.log(sum(len(one.varied) for one in found))
+        found.append(Left(other.usual, other.varied + weight))
+        return Left(
+            np.concatenate([one.usual for one in found]),
+            np.concatenate([one.varied for one in found]),
+        )
 
     def _of_block(
-        self,
-        block: Block,
-        location: Location | None,
-        order: int,
-        written: bool,
-        fast: float,
-        came_together: int,
-    ) -> Floats:
-        """By a loop's bytes, factor and rank: ends against those of a kernel that ends with its
-        last channel."""
-        edges, inside, positions = self._rings_of(block, order)
+        self, block: Block, location: Location | None, order: int, written: bool, fast: float
+    ) -> Left:
+        """By a loop's bytes and level.
+
+        Clocks that are off shift starts as they shift ends: they are put right, host by host, until
+        both fit.
+        """
+        edges, inside, positions = self._orders.rings_of(block, order)
         slow = np.zeros_like(inside)
         if location is not None and location.staggers(block.members, self.home):
             nics = [(self.home[r], self.slot[r]) for r in location.ranks]
             slow = np.array([[location.slows_edge(a, b, nics) for a, b in ring] for ring in edges])
-        key = (id(block), slow.tobytes(), order, written, fast, came_together)
-        if key not in self._left:
-            healthy = np.where(inside & ~inside.all(), fast, 1.0)
-            takes = np.where(slow[:, None], FACTORS[:, None], healthy[:, None])
-            longest = takes.max(axis=2).max(axis=0)
-            count = len(block.members.ranks)
-            loops = np.ceil(block.bytes / count / _IN_LOOP)
-            slices = PASSES[block.op] * (count - 1) * SLICES * loops
-            unit_ns = block.time_ns / (slices[:, None] * longest)
-            ends: Floats = np.full((len(block.ends_ns), *unit_ns.shape, count), -np.inf)
-            for own, within, at in zip(takes, inside, positions, strict=True):
-                tables = self._paths_of(block.op, own, within, written)
-                table = tables[(loops > 1).astype(np.intp)]
-                came = block.starts_ns[came_together][:, None, None, None, at]
-                left = (came + unit_ns[..., None, None] * table).max(axis=4)
-                last = block.time_ns * (own.max(axis=1) / longest)[:, None]
-                left += last - left.max(axis=3, keepdims=True)
-                ends[..., at] = np.maximum(ends[..., at], left)
-            late = block.ends_ns[:, None, None] - ends
-            found: Floats = np.median(late - late.mean(axis=3, keepdims=True), axis=0)
-            self._left[key] = found
+        latency = location is not None and location.latency and bool(slow.any())
+        key = (id(block), slow.tobytes(), latency, order, written, fast)
+        if key in self._left:
+            return self._left[key]
+        loops, again = np.unique(_loops(block), return_inverse=True)
+        some_slow = bool(slow.any()) and not latency
+        levels = len(ADDED_NS) if latency else len(FACTORS) if some_slow else 1
+        channels = [
+            self._reached(block, tuple(at), own, within, loops, latency, some_slow, written, fast)
+            for own, within, at in zip(slow, inside, positions, strict=True)
+        ]
+        reached = np.stack(channels, axis=2)
+        # Channels that are not slow end early.
+        last = np.full((len(slow), levels), block.time_ns)
+        if some_slow:
+            last[~slow.any(axis=1)] /= FACTORS
+        late = self._settled(block, reached, last)
+        found = _left(late, block.near)
+        if latency:
+            found.varied[:, PASSES[block.op] * ADDED_NS >= block.time_ns] = -np.inf
+        self._left[key] = Left(found.usual[again], found.varied[again])
         return self._left[key]
 
-    def _paths_of(self, op: str, takes: Floats, within: NDArray[np.bool_], written: bool) -> Floats:
-        """Of one loop and of more."""
-        own = (op, takes.tobytes(), within.tobytes(), written)
-        if own in self._paths:
-            return self._paths[own]
+    def _settled(self, block: Block, reached: Floats, last: Floats) -> Floats:
+        """Ends less those of a kernel that ends with its last channel, by rank, call, a loop's
+        bytes and level."""
+        hosts = len(reached)
+        off = np.zeros((hosts, 1, 1, 1, *reached.shape[4:]))
+        measured = block.ends_ns.T[..., None, None]
+        for number in range(_MOST_ROUNDS):
+            left = np.maximum.reduce([own + by for own, by in zip(reached, off, strict=True)])
+            left += last[:, None, None, :] - left.max(axis=0)
+            late: Floats = measured - left.max(axis=1)
+            late -= late.mean(axis=0)
+            if hosts < 2 or number == _MOST_ROUNDS - 1:
+                break
+            usual = np.median(late, axis=1)
+            for host in range(hosts):
+                off[host] = -usual[block.hosts == host].mean(axis=0)
+        return late
+
+    def _reached(
+        self,
+        block: Block,
+        at: tuple[int, ...],
+        slow: Bools,
+        within: Bools,
+        loops: Floats,
+        latency: bool,
+        some_slow: bool,
+        written: bool,
+        fast: float,
+    ) -> Floats:
+        """When each rank leaves one channel at the earliest, by host that it has to wait for, rank,
+        call, loops and level."""
+        key = (id(block), at, slow.tobytes(), latency, some_slow, written, fast)
+        if key not in self._known:
+            count = len(at)
+            table = self._paths_of(block.op, slow, within, latency, written, fast)
+            once = (loops > 1).astype(np.intp)
+            slices = PASSES[block.op] * (count - 1) * SLICES * loops
+            if latency:
+                times = _delayed(block, table, once, slices)
+            else:
+                pace = FACTORS if some_slow else np.ones(1)
+                chosen = table if slow.any() else np.repeat(table, len(pace), axis=1)
+                unit_ns = block.time_ns / (slices[:, None] * pace)
+                times = unit_ns[..., None, None] * chosen[once]
+            left = block.starts_ns[:, None, None, None, at] + times
+            result = np.empty((int(block.hosts.max()) + 1, count, *left.shape[:3]))
+            own = block.hosts[list(at)]
+            for host, row in enumerate(result):
+                row[list(at)] = np.moveaxis(left[..., own == host].max(axis=4), 3, 0)
+            self._known[key] = result
+        return self._known[key]
+
+    def _paths_of(
+        self, op: str, slow: Bools, within: Bools, latency: bool, written: bool, fast: float
+    ) -> Floats:
+        """Of one loop and of more, by level, in what a slice takes over a link that is not slow."""
+        key = (op, slow.tobytes(), within.tobytes(), latency, written, fast)
+        if key in self._known:
+            return self._known[key]
         # Rings whose hosts are alike only turn with the location.
         width = len(within) // max(1, int((~within).sum()))
-        turn = int(takes.argmax(axis=1)[0]) // width * width
-        if not (np.roll(within, -turn) == within).all():
-            turn = 0
-        turned = np.roll(takes, -turn, axis=1)
-        key = (op, turned.tobytes(), within.tobytes(), written)
-        if key not in self._paths:
+        turn = int(slow.argmax()) // width * width
+        turned = np.roll(slow, -turn)
+        if turn and (np.roll(within, -turn) == within).all():
+            first = self._paths_of(op, turned, within, latency, written, fast)
+            found = np.roll(first, (turn, turn), axis=(2, 3))
+        else:
+            healthy = np.where(within & ~within.all(), fast, 1.0)
+            takes, delays = healthy[None], np.zeros((1, len(slow)))
+            if latency:
+                delays = _DELAYS[:, None] * slow
+                takes = np.repeat(takes, len(delays), axis=0)
+            elif slow.any():
+                takes = np.where(slow, FACTORS[:, None], healthy)
             writes = within if written else None
-            self._paths[key] = np.array([paths(op, turned, n, writes) for n in (1, MOST_LOOPS)])
-        self._paths[own] = np.roll(self._paths[key], (turn, turn), axis=(2, 3))
-        return self._paths[own]
-
-    def _rings_of(self, block: Block, order: int) -> _Rings:
-        """The edges of each channel, which of them are within hosts, and each channel's ranks."""
-        key = (block.members, order)
-        if key not in self._rings:
-            known = self._orders_of(block)
-            channels = known[min(order, len(known) - 1)]
-            edges = self._edges(channels)
-            self._rings[key] = (
-                edges,
-                np.array([[a[0] == b[0] for a, b in ring] for ring in edges]),
-                np.array([[block.members.ranks.index(r) for r in ring] for ring, _ in channels]),
-            )
-        return self._rings[key]
-
-    def _orders_of(self, block: Block) -> list[list[_Channel]]:
-        if block.members not in self._orders:
-            self._orders[block.members] = self._find_orders(block)
-        return self._orders[block.members]
-
-    def _find_orders(self, block: Block) -> list[list[_Channel]]:
-        """Per kind of order, the channels.
-
-        Where no log has the rings: one per NIC, in at the first GPU beside it and round the host to
-        the one before that or, as NCCL's logs have it (0 7 6 5 4 3 2 1 8 15 ...: NVIDIA/nccl issues
-        514 and 1412), the other way, for NICs that one, two or four GPUs share; and one for all.
-        """
-        ranks = block.members.ranks
-        if block.rings:
-            return [[(ring, None) for ring in block.rings]]
-        hosts: dict[Home, list[int]] = defaultdict(list)
-        for rank in ranks:
-            hosts[self.home[rank]].append(rank)
-        found: list[list[_Channel]] = []
-        if len(hosts) not in (1, len(ranks)):
-            for width, way in product(SHARED, (1, -1)):
-                channels: list[_Channel] = []
-                for nic in sorted({self.slot[rank] // width for rank in ranks}):
-                    order: list[int] = []
-                    for own in hosts.values():
-                        beside = (
-                            n for n, rank in enumerate(own) if self.slot[rank] // width == nic
-                        )
-                        at = next(beside, 0)
-                        order += [own[(at + way * n) % len(own)] for n in range(len(own))]
-                    channels.append((tuple(order), nic * width))
-                if channels not in found and (len(channels) > 1 or way < 0):
-                    found.append(channels)
-        return [*found, [(tuple(ranks), None)]]
-
-    def _edges(self, channels: Sequence[_Channel]) -> list[list[tuple[Nic, Nic]]]:
-        found = []
-        for ring, number in channels:
-            edges = []
-            for a, b in zip(ring, [*ring[1:], ring[0]], strict=True):
-                own = self.slot[a] if number is None or self.home[a] == self.home[b] else number
-                to = self.slot[b] if number is None or self.home[a] == self.home[b] else number
-                edges.append(((self.home[a], own), (self.home[b], to)))
-            found.append(edges)
+            found = np.array([paths(op, takes, n, writes, delays) for n in (1, MOST_LOOPS)])
+        self._known[key] = found
         return found
 
 
-def log_likelihoods(
-    lags: Lags, left: Sequence[Floats | None], nothing: Floats
-) -> tuple[Floats, float]:
-    """Per location and factor the logarithm of how likely the ends are, and if nothing is slow, by
-    what each leaves of them unexplained. None is for what does not touch these rings."""
-    healthy = float(_mean_of(_whitened(lags, nothing[:, :1]), 0)[0])
-    result: Floats = np.full((len(left), len(FACTORS)), healthy)
-    for number, rows in enumerate(left):
-        if rows is not None:
-            result[number] = _mean_of(_whitened(lags, rows), 0)
-    return result, healthy
+def _left(late: Floats, near: int) -> Left:
+    """Of what is unexplained by rank, call, row and level. The errors of a call's ranks are one
+    error, of a size that is not known."""
+    varied = late - late.mean(axis=1, keepdims=True)
+    spread = (varied**2).mean(axis=(0, 1)) + RESOLUTION_NS**2
+    usual = np.moveaxis(np.median(late[:, :near], axis=1), 0, 2)
+    return Left(usual, -(late.shape[1] - 1) / 2 * np.log(spread))
 
 
-def _whitened(lags: Lags, rows: Floats) -> Floats:
-    """By row and factor, over all errors of the model and the clocks."""
+def _joined(blocks: Sequence[Left]) -> Left:
+    return Left(
+        np.concatenate([one.usual for one in blocks], axis=2),
+        np.sum([one.varied for one in blocks], axis=0),
+    )
+
+
+def _wide(left: Left, levels: int) -> Left:
+    """The same for all levels where a location is in none of a block's rings."""
+    if left.varied.shape[1] == levels:
+        return left
+    return Left(np.repeat(left.usual, levels, axis=1), np.repeat(left.varied, levels, axis=1))
+
+
+def _loops(block: Block) -> Floats:
+    loops: Floats = np.ceil(block.bytes / len(block.members.ranks) / _IN_LOOP)
+    return loops
+
+
+def _delayed(block: Block, table: Floats, once: Int64s, slices: Floats) -> Floats:
+    """ns that the paths take where a call is longer by each of ``ADDED_NS`` in each pass.
+
+    How long a delay that makes in slices is looked up: paths are piecewise linear in it.
+    """
+    longest = table.max(axis=(2, 3))
+    factors = (longest / longest[:, :1])[once]
+    left = np.maximum(block.time_ns - PASSES[block.op] * ADDED_NS, 0.01 * block.time_ns)
+    times = np.empty((len(slices), len(ADDED_NS), *table.shape[2:]))
+    for row, (kind, number) in enumerate(zip(once, slices, strict=True)):
+        at = np.interp(block.time_ns / left, factors[row], np.arange(len(_DELAYS)))
+        low = np.minimum(at.astype(np.intp), len(_DELAYS) - 2)
+        part = (at - low)[:, None, None]
+        own = table[kind]
+        times[row] = (own[low] * (1 - part) + own[low + 1] * part) * (left / number)[:, None, None]
+    return times
+
+
+def log_likelihoods(lags: Lags, left: Left | None, nothing: Left) -> Floats:
+    """By level the logarithm of how likely the ends are, less that if nothing is slow, by what each
+    leaves of them unexplained. None is for what does not touch these rings."""
+    healthy = _mean_of(_whitened(lags, nothing)[:, :1], 0)
+    return _mean_of(_whitened(lags, left), 0) - healthy if left is not None else np.zeros(1)
+
+
+def _whitened(lags: Lags, left: Left) -> Floats:
+    """By row and level, over all errors of the model and the clocks."""
     logs = [
-        scale - 0.5 * ((rows @ inverse.T) ** 2).sum(axis=2) for inverse, scale in lags.whitening
+        scale - 0.5 * ((left.usual @ inverse.T) ** 2).sum(axis=2)
+        for inverse, scale in lags.whitening
     ]
-    return _mean_of(np.array(logs), 0)
+    return _mean_of(np.array(logs), 0) + left.varied
 
 
 def _mean_of(logs: Floats, axis: int) -> Floats:

@@ -19,8 +19,10 @@ from advisor.metrics.links.durations import Durations, all_members, durations
 from advisor.metrics.links.expected import Assumption, assumed_links
 from advisor.metrics.links.locations import Location, Members, locations, slots_of
 from advisor.metrics.links.ring_lags import Lags, ring_lags
-from advisor.metrics.links.ring_patterns import FACTORS, Patterns, log_likelihoods
+from advisor.metrics.links.ring_patterns import ADDED_NS, FACTORS, Patterns, log_likelihoods
 from advisor.metrics.rings.locations import Home
+from advisor.metrics.rings.nccl import PASSES
+from advisor.metrics.timeline.intervals import Bools
 from advisor.metrics.timeline.statistics import Floats
 
 HEALTHY = 0.9
@@ -39,6 +41,7 @@ _UNKNOWN = 3.0
 class Found:
     """``locations`` hold 90 % of what is not healthy, the likeliest first, with their parts of it;
     ``slowdown`` (5 %, middle, 95 %) if one of them is slow; ``nothing``: that none is.
+    ``added_ns``: what each pass of a call takes longer, if that does not grow with its size.
 
     ``by_ends``: the order of ends tells it, not the groups' times. ``in_rings_between``: of NVLink
     only rings between hosts tell it. ``by_sheet``: only what such links should carry tells it.
@@ -50,6 +53,7 @@ class Found:
     locations: tuple[Location, ...]
     parts: tuple[float, ...]
     nothing: float
+    added_ns: float | None
     slowdown: tuple[float, float, float]
     by_ends: bool
     by_sheet: bool
@@ -70,27 +74,28 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
     assumed = assumed_links(data, home)
     slows = np.array([[place.slows(own, home) for own in members] for place in places])
     column = {own: number for number, own in enumerate(members)}
-    by_time, healthy_time = _by_time(timed, slows, column, assumed)
-    by_ends, healthy_ends = _by_ends(ends, places, Patterns(home, slot))
+    distant = np.array([place.latency for place in places])
+    by_time, healthy_time = _by_time(timed, slows, distant, column, assumed)
+    by_ends = _by_ends(ends, places, Patterns(home, slot))
     prior = _prior(places)
     logs = by_time + by_ends + prior[:, None] - np.log(len(SLOWDOWNS))
-    healthy = healthy_time + healthy_ends + float(np.log(HEALTHY))
+    healthy = healthy_time + float(np.log(HEALTHY))
     most = max(float(logs.max()), healthy)
     weights = np.exp(logs - most)
     total = float(weights.sum()) + float(np.exp(healthy - most))
     each = weights.sum(axis=1) / total
     chosen = _likeliest(each)
-    share = weights[chosen].sum(axis=0)
     best = chosen[0]
     level = int(weights[best].argmax())
-    by_ends_most = by_ends[best, level] - healthy_ends > by_time[best, level] - healthy_time
+    by_ends_most = by_ends[best, level] > by_time[best, level] - healthy_time
     beside = [slows[best, column[own]] for one in timed for own in one.groups
               if (one.kind.hosts == 1) == places[best].inside]  # fmt: skip
     return Found(
         tuple(places[number] for number in chosen),
         tuple(float(each[number]) for number in chosen),
         nothing=float(np.exp(healthy - most)) / total,
-        slowdown=_quantiles(share),
+        added_ns=float(ADDED_NS[level]) if distant[best] else None,
+        slowdown=_slowdown(weights[chosen], distant[chosen], timed, slows[best], column),
         by_ends=bool(by_ends_most),
         by_sheet=not by_ends_most and all(beside),
         in_rings_between=places[best].inside and not slows[best].any(),
@@ -138,27 +143,40 @@ def _likeliest(each: Floats) -> list[int]:
     return order[: int(np.searchsorted(reached, 0.9 * reached[-1])) + 1]
 
 
-def _quantiles(weights: Floats) -> tuple[float, float, float]:
-    """5 %, middle and 95 %, where each slowdown stands for those nearer to it than to the next."""
-    logs = np.log(SLOWDOWNS)
-    half = 0.5 * (logs[1] - logs[0])
-    edges = np.append(logs - half, logs[-1] + half)
-    reached = np.append(0.0, np.cumsum(weights) / weights.sum())
-    low, middle, high = (float(np.exp(np.interp(q, reached, edges))) for q in (0.05, 0.5, 0.95))
-    return max(low, 1.0), middle, high
+def _slowdown(
+    weights: Floats,
+    distant: Bools,
+    timed: Sequence[Durations],
+    slow: Bools,
+    column: Mapping[Members, int],
+) -> tuple[float, float, float]:
+    """5 %, middle and 95 % of how many times as long calls over the locations take."""
+    took, passes = 0.0, 0.0
+    for one in timed:
+        touched = [slow[column[group]] for group in one.groups]
+        took += float(np.mean(touched)) * one.total_ns
+        passes += float(np.mean(touched)) * one.calls * PASSES.get(one.kind.op, 1)
+    rest = 1.0 - passes * ADDED_NS / max(took, 1.0)
+    factors = np.concatenate([SLOWDOWNS, 1.0 / np.where(rest > 0, rest, 1.0)])
+    parts = np.concatenate([weights[~distant].sum(axis=0), weights[distant].sum(axis=0)])
+    order = factors.argsort(kind="stable")
+    reached = np.cumsum(parts[order]) - 0.5 * parts[order]
+    low, middle, high = np.exp(
+        np.interp(np.array([0.05, 0.5, 0.95]) * parts.sum(), reached, np.log(factors[order]))
+    )
+    return float(low), float(middle), float(high)
 
 
 def _prior(places: Sequence[Location]) -> Floats:
-    kinds = Counter((one.kind, one.inside) for one in places)
-    result: Floats = np.array(
-        [np.log((1 - HEALTHY) / len(kinds) / kinds[one.kind, one.inside]) for one in places]
-    )
-    return result
+    kinds = Counter((one.kind, one.inside, one.latency) for one in places)
+    each = [kinds[one.kind, one.inside, one.latency] * len(kinds) for one in places]
+    return np.log((1 - HEALTHY) / np.array(each))
 
 
 def _by_time(
     timed: Sequence[Durations],
-    slows: np.ndarray,
+    slows: Bools,
+    distant: Bools,
     column: Mapping[Members, int],
     assumed: Mapping[bool, Sequence[Assumption]],
 ) -> tuple[Floats, float]:
@@ -180,7 +198,7 @@ def _by_time(
             for one in own:
                 part = one.total_ns / whole[one.kind.family, frozenset(one.groups)]
                 touched = slows[:, [column[group] for group in one.groups]]
-                by_location, by_none = _of_kind(one, touched, assumption)
+                by_location, by_none = _of_kind(one, touched, distant, assumption)
                 sums += part * by_location
                 none += part * by_none
             some.append(sums)
@@ -190,15 +208,25 @@ def _by_time(
     return result, healthy
 
 
-def _of_kind(one: Durations, touched: np.ndarray, assumption: Assumption) -> tuple[Floats, float]:
+def _of_kind(
+    one: Durations, touched: Bools, distant: Bools, assumption: Assumption
+) -> tuple[Floats, float]:
     """The same of one kind of call, over links that take what is assumed."""
     base = assumption.takes(one.kind, one.groups[0])
     middle, error = base or (float(np.median(one.log_ns)), _UNKNOWN)
     result = np.empty((len(touched), len(SLOWDOWNS)))
-    for number, slowdown in enumerate(SLOWDOWNS):
-        shift = np.log1p((slowdown - 1) * one.bandwidth)
-        left = one.log_ns - middle - touched.astype(np.float64) * shift
-        result[:, number] = _likelihood(left, one.errors, error)
+    for number, (slowdown, added_ns) in enumerate(zip(SLOWDOWNS, ADDED_NS, strict=True)):
+        rest = 1.0 - PASSES.get(one.kind.op, 1) * added_ns / np.exp(one.log_ns)
+        longer = np.where(
+            distant[:, None],
+            -np.log(np.where(rest > 0, rest, 1.0)),
+            np.log1p((slowdown - 1) * one.bandwidth),
+        )
+        left = one.log_ns - middle - touched * longer
+        impossible = (touched & distant[:, None] & (rest <= 0)).any(axis=1)
+        result[:, number] = _likelihood(left, one.errors, error) + np.where(
+            impossible, -np.inf, 0.0
+        )
     nothing = _likelihood((one.log_ns - middle)[None], one.errors, error)
     return result, float(nothing[0])
 
@@ -219,17 +247,14 @@ def _likelihood(left: Floats, errors: Floats, common: float) -> Floats:
     return result
 
 
-def _by_ends(
-    ends: Sequence[Lags], places: Sequence[Location], patterns: Patterns
-) -> tuple[Floats, float]:
-    """The same of the order of ends."""
+def _by_ends(ends: Sequence[Lags], places: Sequence[Location], patterns: Patterns) -> Floats:
+    """The same of the order of ends, beside what it is if nothing is slow."""
     nearest = np.abs(np.log(SLOWDOWNS)[:, None] - np.log(FACTORS)[None]).argmin(axis=1)
     result = np.zeros((len(places), len(SLOWDOWNS)))
-    healthy = 0.0
     for one in ends:
-        none = patterns.of(one, None)
-        assert none is not None
-        some, nothing = log_likelihoods(one, [patterns.of(one, place) for place in places], none)
-        result += some[:, nearest]
-        healthy += nothing
-    return result, healthy
+        nothing = patterns.of(one, None)
+        assert nothing is not None
+        for number, place in enumerate(places):
+            logs = log_likelihoods(one, patterns.of(one, place), nothing)
+            result[number] += logs[nearest] if len(logs) == len(FACTORS) else logs
+    return result

@@ -32,6 +32,7 @@ def paths(
     takes: Floats,
     loops: int = 1,
     written: NDArray[np.bool_] | None = None,
+    delays: Floats | float = 0.0,
 ) -> Floats:
     """Row per ring, position i, position j: from the arrival of j to when i leaves.
 
@@ -40,10 +41,13 @@ def paths(
     ``takes``: what a slice takes over the edge out of each position, row per ring, in any unit.
     ``loops``: how often all operations are gone through, chunk by chunk of a large message.
     ``written``: the edges over which the sender's own kernel writes, which takes it that long.
+    ``delays``: by how much later what goes over each edge arrives, and the word that its buffer is
+    free again; as ``takes``.
     """
     count = takes.shape[-1]
     sends = PASSES[op] * (count - 1)
     takes = takes[:, None, :]
+    delays = (np.zeros(count) + delays)[..., None, :]
     busy = takes * written if written is not None else np.zeros_like(takes)
     before = np.roll(np.arange(count), 1)
     after = np.roll(before, -2)
@@ -62,7 +66,7 @@ def paths(
                 now = np.maximum(now, used[unread])
             now = now + busy
             wire = np.where(busy > 0, now, np.maximum(wire, now) + takes)
-            arrived.append(wire)
+            arrived.append(wire + delays)
         if within >= SLICES:
-            used.append(now[..., after])
+            used.append(now[..., after] + delays)
     return now.swapaxes(1, 2)

@@ -61,6 +61,7 @@ SELECT g.process_group, g.op, any_value(coalesce(g.wire_op, g.op)) AS wire_op,
   sum(g.bytes)::DOUBLE / count(DISTINCT (g.rank, g.step)) AS bytes,  -- per rank and step
   median(g.bytes) AS median_bytes,                                   -- of a call
   sum(g.exposed_transfer_ns)::DOUBLE / count(DISTINCT (g.rank, g.step)) AS exposed_ns,
+  bool_and(g.op = 'all_reduce' AND g.phase IS DISTINCT FROM 'backward') AS by_hand, -- after backward
   list(DISTINCT g.rank ORDER BY g.rank) AS ranks,
   arg_max(g.call_id, g.exposed_transfer_ns) AS worst_call
 FROM gradient_call g GROUP BY g.process_group, g.op;

@@ -58,8 +58,13 @@ class Call:
         name, width = element(self.dtype)
         if self.op == "all_to_all":
             self.split_bytes = split_bytes(self.in_split, self.in_elements, width)
+        self.bytes = self.count_bytes()
         self.dtype = name
-        self.bytes = message_bytes(
+
+    def count_bytes(self) -> int | None:
+        """Its message size, bytes, as far as is known of its elements, type and group by now."""
+        _, width = element(self.dtype)
+        return message_bytes(
             self.op, self.in_elements, self.out_elements, self.group_size, width
         )
 

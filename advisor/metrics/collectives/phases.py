@@ -129,11 +129,16 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
         for index in map(int, np.flatnonzero(before)):
             if calls[index].phase == "other":
                 calls[index].phase = "forward"
-    accumulating = _inside(
-        spans.select(re.compile(rf"^{_AUTOGRAD}.*AccumulateGrad")), asked, thread, False
+    leaves = spans.select(re.compile(rf"^{_AUTOGRAD}.*AccumulateGrad"))
+    accumulating = _inside(leaves, asked, thread, False)
+    # As many calls as parameters between the backward pass and the optimizer: one of each, so that
+    # small ones are gradients too. Fewer small ones are a norm or a loss.
+    each = 0 < len(leaves.start) <= sum(
+        bool(late) and call.op == "all_reduce" for call, late in zip(calls, after, strict=True)
     )
     for call, in_hook, late in zip(calls, accumulating, after, strict=True):
-        by_hand = bool(late) and call.phase in (None, "other") and (call.bytes or 0) > TINY_BYTES
+        small = not each and (call.count_bytes() or 0) <= TINY_BYTES
+        by_hand = bool(late) and call.phase in (None, "other") and not small
         bucket = (call.module or "").startswith("bucket")
         if call.op == "all_reduce":
             call.is_gradient = bool(in_hook) or bucket or by_hand

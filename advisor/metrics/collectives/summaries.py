@@ -48,7 +48,8 @@ INSERT INTO redundant BY NAME
 ordered AS (
   SELECT *, coalesce(enqueue_ns, start_ns) AS asked_ns,
     op = 'barrier' OR (op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce')
-      AND bytes <= {TINY_BYTES}) AS small,
+      AND bytes <= {TINY_BYTES} AND (rank, call_id) NOT IN (
+        SELECT (rank, call_id) FROM param_bucket WHERE run = $1)) AS small,
     lead(coalesce(enqueue_ns, start_ns)) OVER turn AS next_ns,
     lead(op = 'all_reduce' AND bytes <= {TINY_BYTES}) OVER turn AS next_scalar,
     lead(bytes) OVER turn AS next_bytes,

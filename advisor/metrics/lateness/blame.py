@@ -21,13 +21,14 @@ from advisor.metrics.collectives.match import widest
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.metrics.timeline.timeline import Timeline
+from advisor.vocabulary.operations import ROOTED
 
 _LOOK_BACK = 2048
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The matched synchronising calls of one group in order; arrays are [call, rank], times ns.
+    """The matched calls of one group at which ranks wait, in order; arrays are [call, rank], times ns.
 
     ``lateness`` = arrival (of a CPU's call: when it was asked for) less the ranks' median, of two
     the earlier, on the aligned clock: it serves to find reasons and is shown nowhere. ``excess`` =
@@ -79,6 +80,7 @@ def arrivals(
     blocked = np.empty(shape, dtype=bool)
     for place, rank in enumerate(ranks):
         blocked[:, place] = ~occupancy[rank].compute.contains(end[:, place] - 1)
+    blocked[[next(iter(column.values())).op in ROOTED for column in own]] = False  # some leave early
     release = _releases(arrival, end, blocked)
     begin = np.where(release[:, None] >= 0, end[np.maximum(release, 0)], arrival)
     spent = np.empty(shape, dtype=np.int64)

@@ -22,7 +22,7 @@ from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.metrics.timeline.statistics import binomial_tail, bootstrap
 from advisor.metrics.timeline.timeline import Timeline
-from advisor.vocabulary.operations import SYNCHRONISING
+from advisor.vocabulary.operations import ROOTED, SYNCHRONISING
 
 # A rank is a straggler when chance would make it last this often less than once in twenty runs.
 _SIGNIFICANCE = 0.05
@@ -57,7 +57,8 @@ def lateness_rows(
     by_group: dict[str | None, list[Mapping[int, Call]]] = defaultdict(list)
     for column in columns:
         call = next(iter(column.values()))
-        if call.op in SYNCHRONISING and call.last_rank is not None:
+        waited = call.op in ROOTED and any(c.wait for c in column.values())
+        if (call.op in SYNCHRONISING or waited) and call.last_rank is not None:
             by_group[call.group].append(column)
     lost = lost_time(columns, ranks.clocks)
     found = [

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group
-from advisor.vocabulary.operations import POINT_TO_POINT
+from advisor.vocabulary.operations import POINT_TO_POINT, ROOTED
 
 # Clocks of hosts are known to about this, and so is who of two came last.
 _TOGETHER_NS = 500_000
@@ -66,8 +66,9 @@ def _compare(column: Mapping[int, Call], clocks: Mapping[int, Clock]) -> None:
     )
     for rank, call in column.items():
         duration = call.end - call.start
-        # A rank may be done before the last one comes: a broadcast's root need not wait.
         call.wait = min(came - starts[rank], duration)
+        if call.op in ROOTED and call.wait == duration:
+            call.wait = 0  # it was done before the last one came: a broadcast's root need not wait
         call.transfer = duration - call.wait
         call.t_is = "matched"
         call.last_rank = last_rank

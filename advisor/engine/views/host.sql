@@ -68,13 +68,13 @@ SELECT avg(step_ns) AS of_step_ns, count(*) AS steps_seen FROM all_step
 WHERE complete AND step NOT IN (SELECT step FROM warm_up_step);
 
 -- Per complete step the rank that was kept longest from it by what the others do not do: one stretch
--- in which its host left the device idle (no data loading), or operators beyond those of its other
--- steps (an evaluation by one rank).
+-- in which its host left the device idle (no data loading), and operators beyond those of its other
+-- steps (an evaluation by one rank, copies for a checkpoint).
 --   step: number of the step
 --   rank: whose pause is the longest of all
 --   pause_ns: how much longer than the longest of any other rank
 --   code: the function that fills the stretch, where stacks were recorded
---   works: whether it runs operators
+--   works: whether it mostly runs operators
 CREATE VIEW one_rank_pause AS
 WITH counted AS (
   SELECT k.rank, s.step FROM whole_rank k CROSS JOIN (
@@ -93,7 +93,7 @@ kept AS (
   SELECT l.rank, l.step, l.name,
     -- a slow device takes longer for as many operators
     CASE WHEN w.operators > 1.02 * u.operators THEN w.work_ns - u.work_ns ELSE 0 END AS more_ns,
-    greatest(more_ns, l.idle_ns) AS kept_ns, more_ns > l.idle_ns AS works
+    more_ns + l.idle_ns AS kept_ns, more_ns > l.idle_ns AS works
   FROM longest l LEFT JOIN work w USING (rank, step) LEFT JOIN usual u ON u.rank = l.rank)
 SELECT step, arg_max(rank, kept_ns) AS rank, max(kept_ns) - max(kept_ns, 2)[2] AS pause_ns,
   arg_max(works, kept_ns) AS works,

@@ -64,9 +64,7 @@ class Call:
     def count_bytes(self) -> int | None:
         """Its message size, bytes, as far as is known of its elements, type and group by now."""
         _, width = element(self.dtype)
-        return message_bytes(
-            self.op, self.in_elements, self.out_elements, self.group_size, width
-        )
+        return message_bytes(self.op, self.in_elements, self.out_elements, self.group_size, width)
 
     @property
     def asked(self) -> int:

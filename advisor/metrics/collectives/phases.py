@@ -133,8 +133,12 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     accumulating = _inside(leaves, asked, thread, False)
     # As many calls as parameters between the backward pass and the optimizer: one of each, so that
     # small ones are gradients too. Fewer small ones are a norm or a loss.
-    each = 0 < len(leaves.start) <= sum(
-        bool(late) and call.op == "all_reduce" for call, late in zip(calls, after, strict=True)
+    each = (
+        0
+        < len(leaves.start)
+        <= sum(
+            bool(late) and call.op == "all_reduce" for call, late in zip(calls, after, strict=True)
+        )
     )
     for call, in_hook, late in zip(calls, accumulating, after, strict=True):
         small = not each and (call.count_bytes() or 0) <= TINY_BYTES

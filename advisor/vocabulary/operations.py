@@ -63,7 +63,7 @@ _CANONICAL = {
 
 # After one of these no rank goes on before every rank has come: their ends can be compared.
 SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
-# Here ranks wait for one root, or it for them; who waits for nobody leaves before the last has come.
+# Ranks wait for one root, or it for them; who waits for nobody leaves before the last has come.
 ROOTED = frozenset({"broadcast", "scatter", "reduce", "gather"})
 POINT_TO_POINT = frozenset({"send", "recv"})
 

@@ -28,7 +28,7 @@ _LOOK_BACK = 2048
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The matched calls of one group at which ranks wait, in order; arrays are [call, rank], times ns.
+    """Matched calls of one group at which ranks wait, in order; arrays are [call, rank], times ns.
 
     ``lateness`` = arrival (of a CPU's call: when it was asked for) less the ranks' median, of two
     the earlier, on the aligned clock: it serves to find reasons and is shown nowhere. ``excess`` =

@@ -158,8 +158,8 @@ FORMATS: dict[str, Format] = {
 }
 
 
-def made(name: str, seed: int, number: int) -> bytes | None:
-    """Input ``number`` of a format; None where the changed values cannot be written."""
+def made(name: str, seed: int, number: int) -> bytes:
+    """Input ``number`` of a format; values that cannot be written are drawn again."""
     rng = random.Random(f"{name}/{seed}/{number}")
     if name in GRAMMARS:
         draw, write, _ = GRAMMARS[name]
@@ -168,10 +168,11 @@ def made(name: str, seed: int, number: int) -> bytes | None:
     document, write, _ = FORMATS[name]
     if number % 2:
         return damaged(write(document()), rng)
-    try:
-        return write(mutated(document(), rng))
-    except (TypeError, KeyError, ValueError, AttributeError, OverflowError, UnwritableError):
-        return None
+    while True:
+        try:
+            return write(mutated(document(), rng))
+        except (TypeError, KeyError, ValueError, AttributeError, OverflowError, UnwritableError):
+            continue
 
 
 def _work(name: str, seed: int, numbers: range, failed: Callable[[tuple[int, str]], None]) -> None:
@@ -180,8 +181,6 @@ def _work(name: str, seed: int, numbers: range, failed: Callable[[tuple[int, str
     read = {**FORMATS, **GRAMMARS}[name][2]
     for number in numbers:
         data = made(name, seed, number)
-        if data is None:
-            continue
         signal.setitimer(signal.ITIMER_VIRTUAL, HANG_S)
         try:
             read(data)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.contention import exclusive_ns
-from advisor.metrics.timeline.intervals import Intervals
+from advisor.metrics.timeline.intervals import Intervals, last_holding
 from advisor.metrics.timeline.timeline import Timeline
 
 Pair = tuple[int, int]
@@ -40,6 +40,15 @@ def test_algebra_agrees_with_sets_of_nanoseconds(one: list[Pair], two: list[Pair
 def test_covered_counts_the_part_in_each_window(spans: list[Pair], windows: list[Pair]) -> None:
     found = build(spans).covered([w[0] for w in windows], [w[1] for w in windows])
     assert found.tolist() == [len(moments(spans) & set(range(*w))) for w in windows]
+
+
+@given(pairs, st.lists(st.integers(-5, 70), min_size=1, max_size=8))
+def test_of_windows_that_overlap_the_last_holds_a_time(
+    windows: list[Pair], times: list[int]
+) -> None:
+    found = last_holding([w[0] for w in windows], [w[1] for w in windows], times)
+    holders = [[i for i, (low, high) in enumerate(windows) if low <= t < high] for t in times]
+    assert found.tolist() == [max(held, default=-1) for held in holders]
 
 
 def test_nanoseconds_since_the_epoch_stay_exact() -> None:

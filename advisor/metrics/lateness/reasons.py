@@ -175,16 +175,12 @@ def _parts(
     compute = own.compute.covered(low, high)
     idle = np.maximum(high - low, 0) - busy.covered(low, high)
     starts = line.start[line.kind == COMPUTE]
-    begin_idle = np.zeros(len(rows), dtype=np.int64)
-    for step in steps[rank].steps:
-        begin = step.host_start if step.host_start is not None else step.start
-        first = np.searchsorted(starts, begin)
-        if first == len(starts):
-            continue
-        inside = (low <= starts[first]) & (high > begin)
-        gap_low, gap_high = np.maximum(low, begin), np.minimum(high, starts[first])
-        gap = np.maximum(gap_high - gap_low, 0) - busy.covered(gap_low, gap_high)
-        begin_idle += np.where(inside, gap, 0)
+    begins = np.array(
+        [s.start if s.host_start is None else s.host_start for s in steps[rank].steps], dtype=int
+    )
+    first = np.searchsorted(starts, begins)
+    begins, first = begins[first < len(starts)], first[first < len(starts)]
+    begin_idle = (Intervals.of(begins, starts[first]) - busy).covered(low, high)
     loader = loading[rank].covered(low, high)
     count = np.searchsorted(starts, high) - np.searchsorted(starts, low)
     return np.stack([compute, idle, begin_idle, loader, count]).astype(np.int64)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.timeline.intervals import Int64s, Intervals
+from advisor.metrics.timeline.intervals import Int64s, Intervals, last_holding
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING, rows
 from advisor.vocabulary.numbers import decimal
@@ -67,10 +67,12 @@ class Steps:
         )
 
     def _find(self, times: Int64s, spans: Sequence[tuple[int, int]]) -> Int64s:
-        result = np.full(len(times), MISSING, dtype=np.int64)
-        for step, (low, high) in zip(self.steps, spans, strict=True):
-            result[(times >= low) & (times < high)] = step.number
-        return result
+        if not self.steps:
+            return np.full(len(times), MISSING, dtype=np.int64)
+        low, high = np.array(spans, dtype=np.int64).T
+        numbers = np.array([*(step.number for step in self.steps), MISSING], dtype=np.int64)
+        found: Int64s = numbers[last_holding(low, high, times)]
+        return found
 
 
 def annotated_steps(con: Any, run: str, rank: int, annotation: str | None) -> list[Step]:
@@ -127,24 +129,26 @@ def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
     asked = line.launch
     if not launched.any():  # the trace has no launches: a device event belongs to its time
         launched, asked = np.ones(len(line), dtype=bool), line.start
+    order = np.flatnonzero(launched)
+    order = order[asked[order].argsort()]
+    asked, begun, ended = asked[order], line.start[order], line.end[order]
     firsts: list[int | None] = []
     lasts: list[int | None] = []
     for step in steps:
         assert step.host_start is not None and step.host_end is not None
-        own = launched & (asked >= step.host_start) & (asked <= step.host_end)
-        firsts.append(int(line.start[own].min()) if own.any() else None)
-        lasts.append(int(line.end[own].max()) if own.any() else None)
+        low, high = np.searchsorted(asked, [step.host_start, step.host_end + 1])
+        firsts.append(int(begun[low:high].min()) if low < high else None)
+        lasts.append(int(ended[low:high].max()) if low < high else None)
+    begins = iter([begin for begin in firsts if begin is not None][1:])
     moved = []
-    for index, step in enumerate(steps):
-        first, last = firsts[index], lasts[index]
+    for step, first, last in zip(steps, firsts, lasts, strict=True):
         if first is None or last is None:
             # Nothing of it reached the device: kept, but of no use to statistics.
             moved.append(_moved(step, step.start, step.end, complete=False))
             continue
-        later = [begin for begin in firsts[index + 1 :] if begin is not None]
         assert step.host_start is not None and step.host_end is not None
-        if later:
-            end = later[0]
+        if (following := next(begins, None)) is not None:
+            end = following
         elif moved:
             usual = max(step.host_end - step.host_start, *(s.end - s.start for s in moved))
             end = min(last, first + usual)

@@ -111,3 +111,27 @@ class Intervals:
         points = points[np.append(True, points[1:] != points[:-1])]
         keep = test(self.contains(points[:-1]), other.contains(points[:-1]))
         return Intervals.of(points[:-1][keep], points[1:][keep])
+
+
+def last_holding(low: ArrayLike, high: ArrayLike, times: ArrayLike) -> Int64s:
+    """For each time the index of the last window ``[low, high)`` that holds it; -1: none does.
+
+    The windows may overlap and come in any order: each claims, from the last on, what is still
+    free between two end points, in O(n log n).
+    """
+    lows, highs = np.asarray(low, dtype=np.int64), np.asarray(high, dtype=np.int64)
+    points = np.unique(np.concatenate([lows, highs]))
+    first = np.searchsorted(points, lows).tolist()
+    until = np.searchsorted(points, highs).tolist()
+    free = list(range(len(points) + 1))  # a stretch, or one behind it that may be free
+    holder = np.full(len(points) + 1, -1, dtype=np.int64)
+    for index in range(len(first) - 1, -1, -1):
+        at = first[index]
+        while True:
+            while free[at] != at:
+                free[at] = at = free[free[at]]
+            if at >= until[index]:
+                break
+            holder[at], free[at] = index, at + 1
+    found: Int64s = holder[np.searchsorted(points, np.asarray(times), side="right") - 1]
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -137,6 +137,7 @@ class Recorded:
     def calls(self, step: int, backward: Window) -> list[CallRow]:
         """The calls of a step, with when each was issued."""
         result: list[CallRow] = []
+        ended: list[tuple[int, int]] = []  # (end, -index) of those before, sorted
         last_end: dict[int, int] = {}
         last_arrival: dict[int, int] = {}
         for (
@@ -159,7 +160,9 @@ class Recorded:
             if not self._on_host and queued and stream in last_arrival:
                 # Held back by its stream only: it was ready at some time since the one before.
                 arrival = max(last_arrival[stream], min(int(start), int(enqueue or start)))
-            held = None if self._on_host or queued else _held_by(result, int(start), enqueue)
+            held = None
+            if not self._on_host and not queued:
+                held = _held_by(result, ended, int(start), enqueue)
             if held is not None:
                 arrival = held.arrival
             arrival = min(arrival, int(start))
@@ -169,6 +172,7 @@ class Recorded:
             )
             large = in_backward and (size or 0) > _SCALAR_BYTES
             gradient = op == "all_reduce" and (sums or large)
+            insort(ended, (int(end), -len(result)))
             result.append(
                 CallRow(
                     int(call_id), arrival, int(start), int(end), str(group), str(op), size,
@@ -244,11 +248,15 @@ class Recorded:
         return [int(ended[max(i, 0)]) for i in at]
 
 
-def _held_by(before: Sequence[CallRow], start: int, enqueue: int | None) -> CallRow | None:
+def _held_by(
+    before: Sequence[CallRow], ended: Sequence[tuple[int, int]], start: int, enqueue: int | None
+) -> CallRow | None:
     """The call on another stream that a launched one waited for: it starts when that one ends."""
-    ended = [row for row in before if 0 <= start - row.end < SHORTEST_GAP_NS]
-    latest = max(ended, key=lambda row: row.end, default=None)
-    return latest if latest is not None and enqueue is not None and enqueue < latest.end else None
+    place = bisect_left(ended, (start, 1)) - 1
+    if place < 0 or enqueue is None:
+        return None
+    end, index = ended[place]
+    return before[-index] if start - end < SHORTEST_GAP_NS and enqueue < end else None
 
 
 def _tensor_bytes(dims: str | None, types: str | None) -> int | None:

@@ -9,7 +9,7 @@ import numpy as np
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s
-from advisor.metrics.timeline.statistics import bootstrap
+from advisor.metrics.timeline.statistics import mean_interval
 from advisor.metrics.timeline.timeline import COMPUTE, Timeline
 from advisor.store.columns import read
 
@@ -57,9 +57,8 @@ def overlap_row(
         calls += len(with_comm)
     if not ratios:
         return None
-    pairs = np.stack([ratios, weights], axis=1)
-    slowdown = float(np.average(pairs[:, 0], weights=pairs[:, 1]))
-    low, high = bootstrap(pairs, lambda p: float(np.average(p[:, 0], weights=p[:, 1])))
+    slowdown = float(np.average(ratios, weights=weights))
+    low, high = mean_interval(ratios, weights)
     count = max(sum(s.used for s in steps.steps), 1)
     return {
         "run": run,
@@ -69,7 +68,7 @@ def overlap_row(
         "slowdown": slowdown,
         "slowdown_low": low,
         "slowdown_high": high,
-        "cost_ns_per_step": round((slowdown - 1) * float(pairs[:, 1].sum()) / count),
+        "cost_ns_per_step": round((slowdown - 1) * sum(weights) / count),
     }
 
 

@@ -13,7 +13,7 @@ from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
-from advisor.metrics.timeline.timeline import COMPUTE, Timeline
+from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING
 
 # A rank that runs this many times the others' operators has more of them to do, if that explains
@@ -36,6 +36,7 @@ def reason_of(
     lines: Mapping[int, Timeline],
     occupancy: Mapping[int, Occupancy],
     steps: Mapping[int, Steps],
+    begin_idle: Mapping[int, Intervals],
     loading: Mapping[int, Intervals],
     paces: Mapping[int, float],
     compare: Callable[[int, Sequence[int]], Compared] | None,
@@ -49,7 +50,7 @@ def reason_of(
     nothing holds it up, ns; ``compare`` says of a rank and its peers who has more work (None: it
     is not worth asking).
     """
-    compute = idle = begin_idle = loader = inherited = asked_late = excess = 0.0
+    compute = idle = idle_at_begin_ns = loader = inherited = asked_late = excess = 0.0
     operators, usual_operators, usual_compute = 0.0, 0.0, 0.0
     guilty = 0
     for item in items:
@@ -70,7 +71,7 @@ def reason_of(
         excess += float(own_excess.sum())
         asked_late += float(own_excess[_asked_late(rank, item, mine, lines[rank])].sum())
         parts = {
-            r: _parts(r, p, item, mine, lines, occupancy, steps, loading)
+            r: _parts(r, p, item, mine, lines, occupancy, begin_idle, loading)
             for p, r in enumerate(item.ranks)
         }
         others = [parts[r] for r in item.ranks if r != rank]
@@ -78,7 +79,7 @@ def reason_of(
         difference = (parts[rank] - usual).sum(axis=1)
         compute += difference[0]
         idle += difference[1]
-        begin_idle += difference[2]
+        idle_at_begin_ns += difference[2]
         loader += difference[3]
         operators += parts[rank][4].sum()
         usual_operators += usual[4].sum()
@@ -86,7 +87,7 @@ def reason_of(
     evidence: dict[str, float | str | None] = {
         "compute_excess_ns": round(compute),
         "idle_excess_ns": round(idle),
-        "idle_at_step_begin_excess_ns": round(begin_idle),
+        "idle_at_step_begin_excess_ns": round(idle_at_begin_ns),
         "data_loader_excess_ns": round(loader),
         "inherited_ns": round(inherited),
         "operators_ratio": round(operators / usual_operators, 4) if usual_operators else 1.0,
@@ -122,7 +123,7 @@ def reason_of(
         if behind < _EXPLAINED * max(idle, asked_late) / count:
             return Reason("all-hosts-late", evidence)
         idle = max(idle, behind * count)
-    early = max(begin_idle, loader)
+    early = max(idle_at_begin_ns, loader)
     return Reason("data-loading" if early > 0.5 * idle else "late-launch", evidence)
 
 
@@ -157,6 +158,19 @@ def _of_compute(found: Compared, needed: float, surplus: float, on_device: bool)
     return "slow-compute" if found.work is not None and not on_device else "longer-compute"
 
 
+def idle_at_begin(line: Timeline, busy: Intervals, steps: Steps) -> Intervals:
+    """When a rank idled between the beginning of a step and its first computation from there."""
+    begins = np.array(
+        [s.start if s.host_start is None else s.host_start for s in steps.steps], dtype=np.int64
+    )
+    first = np.searchsorted(line.compute_starts, begins)
+    begins, first = (
+        begins[first < len(line.compute_starts)],
+        first[first < len(line.compute_starts)],
+    )
+    return Intervals.of(begins, line.compute_starts[first]) - busy
+
+
 def _parts(
     rank: int,
     place: int,
@@ -164,7 +178,7 @@ def _parts(
     rows: Int64s,
     lines: Mapping[int, Timeline],
     occupancy: Mapping[int, Occupancy],
-    steps: Mapping[int, Steps],
+    begin_idle: Mapping[int, Intervals],
     loading: Mapping[int, Intervals],
 ) -> Int64s:
     """Per stretch: compute, idle, idle at a step's begin, data loading (ns), compute operators."""
@@ -174,13 +188,8 @@ def _parts(
     busy = own.busy
     compute = own.compute.covered(low, high)
     idle = np.maximum(high - low, 0) - busy.covered(low, high)
-    starts = line.start[line.kind == COMPUTE]
-    begins = np.array(
-        [s.start if s.host_start is None else s.host_start for s in steps[rank].steps], dtype=int
-    )
-    first = np.searchsorted(starts, begins)
-    begins, first = begins[first < len(starts)], first[first < len(starts)]
-    begin_idle = (Intervals.of(begins, starts[first]) - busy).covered(low, high)
+    begun = line.compute_starts
+    at_begin = begin_idle[rank].covered(low, high)
     loader = loading[rank].covered(low, high)
-    count = np.searchsorted(starts, high) - np.searchsorted(starts, low)
-    return np.stack([compute, idle, begin_idle, loader, count]).astype(np.int64)
+    count = np.searchsorted(begun, high) - np.searchsorted(begun, low)
+    return np.stack([compute, idle, at_begin, loader, count]).astype(np.int64)

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,12 @@ from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.lateness.blame import Arrivals, arrivals
 from advisor.metrics.lateness.lost import lost_time
-from advisor.metrics.lateness.reasons import Reason, reason_of
+from advisor.metrics.lateness.reasons import Reason, idle_at_begin, reason_of
 from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.statistics import binomial_tail, bootstrap
+from advisor.metrics.timeline.statistics import binomial_tail, mean_interval
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.vocabulary.operations import ROOTED, SYNCHRONISING
 
@@ -44,6 +45,14 @@ class Ranks:
     loading: Mapping[int, Intervals]  # time in the data loader
     paces: Mapping[int, float]  # what each host takes for a step when nothing holds it up, ns
     compare: Callable[[int, Sequence[int]], Compared]
+
+    @cached_property
+    def begin_idle(self) -> dict[int, Intervals]:
+        """Idle time of each rank between the beginning of a step and its first computation."""
+        return {
+            rank: idle_at_begin(line, self.occupancy[rank].busy, self.steps[rank])
+            for rank, line in self.lines.items()
+        }
 
 
 def lateness_rows(
@@ -123,7 +132,7 @@ def _row(
         # Everybody is last at times; only what exceeds that is this rank's.
         values = values - np.median(np.stack(others), axis=0)
     mean = float(values.mean()) if len(values) else 0.0
-    low, high = bootstrap(values, lambda v: float(v.mean())) if len(values) else (0.0, 0.0)
+    low, high = mean_interval(values)
     if len(values) < 2:
         low, high = 0.5 * mean, 1.5 * mean  # one step shows no spread
     own_excess = float(np.mean(list(signed.values()))) if signed else 0.0
@@ -140,6 +149,7 @@ def _row(
             ranks.lines,
             ranks.occupancy,
             ranks.steps,
+            ranks.begin_idle,
             ranks.loading,
             ranks.paces,
             ranks.compare if cost > _WORTH_COMPARING * _step_ns(ranks.steps[rank]) else None,

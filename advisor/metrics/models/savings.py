@@ -17,7 +17,7 @@ from advisor.metrics.collectives.call import Call
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
-from advisor.metrics.timeline.statistics import bootstrap
+from advisor.metrics.timeline.statistics import mean_interval
 from advisor.store.columns import MISSING
 
 
@@ -53,7 +53,7 @@ def interval(per_step: Mapping[int, float]) -> tuple[float, float, float]:
     values = np.array(list(per_step.values()), dtype=np.float64)
     if not len(values):
         return 0.0, 0.0, 0.0
-    low, high = bootstrap(values, lambda v: float(v.mean()))
+    low, high = mean_interval(values)
     return float(values.mean()), low, high
 
 

@@ -103,10 +103,19 @@ class Intervals:
     def __sub__(self, other: Intervals) -> Intervals:
         return self._where(other, lambda here, there: here & ~there)
 
+    def _meeting(self, other: Intervals) -> Intervals:
+        """Those of ``self`` that meet any of ``other``, found without looking at all of them."""
+        first = np.searchsorted(self.end, other.start, side="right")
+        count = np.searchsorted(self.start, other.end) - first
+        index = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+        index = index[np.append(True, index[1:] != index[:-1])] if len(index) else index
+        return Intervals(self.start[index], self.end[index])
+
     def _where(self, other: Intervals, test: Callable[[Bools, Bools], Bools]) -> Intervals:
+        if not len(self):
+            return self
+        other = other._meeting(self)
         points = np.concatenate([self.start, self.end, other.start, other.end])
-        if len(points) < 2:
-            return Intervals.empty()
         points.sort()
         points = points[np.append(True, points[1:] != points[:-1])]
         keep = test(self.contains(points[:-1]), other.contains(points[:-1]))

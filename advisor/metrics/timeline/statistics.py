@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,7 @@ _HUBER = 1.345  # 95 % efficiency on normal errors (Huber 1981)
 _ROUNDS = 30
 _SEED = 20_26
 _NORMAL_95 = 1.96
+_AT_ONCE = 1 << 20  # values drawn at once when resampling
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,23 @@ def huber(design: Floats, target: Floats) -> Fit:
     return Fit(coefficients, np.sqrt(np.maximum(variance, 0.0)), scale)
 
 
-def bootstrap(
-    values: ArrayLike, statistic: Callable[[Floats], float], *, rounds: int = 400
+def mean_interval(
+    values: ArrayLike, weights: ArrayLike | None = None, *, rounds: int = 400
 ) -> tuple[float, float]:
-    """95 % interval of a statistic by resampling ``values`` (rows); fixed seed, so repeatable."""
+    """95 % interval of a (weighted) mean by resampling ``values``; fixed seed, so repeatable."""
     array = np.asarray(values, dtype=np.float64)
     if len(array) < 2:
-        only = statistic(array) if len(array) else 0.0
+        only = float(array[0]) if len(array) else 0.0
         return only, only
     generator = np.random.default_rng(_SEED)
-    picks = generator.integers(0, len(array), size=(rounds, len(array)))
-    results = [statistic(array[pick]) for pick in picks]
-    low, high = np.quantile(results, [0.025, 0.975])
+    at_once = max(1, _AT_ONCE // len(array))
+    means: list[float] = []
+    for first in range(0, rounds, at_once):
+        size = (min(at_once, rounds - first), len(array))
+        picks = generator.integers(0, len(array), size=size)
+        of_each = None if weights is None else np.asarray(weights, dtype=np.float64)[picks]
+        means += np.average(array[picks], axis=1, weights=of_each).tolist()
+    low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)
 
 

@@ -70,6 +70,12 @@ class Timeline:
             return 0
         return int(np.median((start - launch)[alone])) + _COPY_NS
 
+    @cached_property
+    def compute_starts(self) -> Int64s:
+        """When each span that computes begins."""
+        starts: Int64s = self.start[self.kind == COMPUTE]
+        return starts
+
     def spans(self, *kinds: int) -> Intervals:
         """Union of the spans of the given kinds."""
         chosen = np.isin(self.kind, kinds)

@@ -45,9 +45,7 @@ class Needs:
 
 def total_parameters(workload: Workload) -> int:
     """Parameters of the whole model."""
-    with torch.device("meta"):
-        model = models.build(workload)
-    return sum(parameter.numel() for parameter in model.parameters())
+    return sum(parameter.numel() for parameter in models.outlined(workload).parameters())
 
 
 def needs(workload: Workload) -> Needs:
@@ -88,10 +86,8 @@ def _held(workload: Workload, rank: int) -> dict[str, Any]:
     device = torch.device("meta")
     with _alone(rank, workload.world_size):
         _, degrees = strategies.prepare(workload)
-        with device:
-            model = models.build(workload)
         shape = models.shape_of(workload)
-        job = Job(workload, shape, degrees, device, rank, [model])
+        job = Job(workload, shape, degrees, device, rank, [models.outlined(workload)])
         strategies.cut(job)
     return {**job.details, "rank": rank, "world_size": workload.world_size}
 

@@ -138,12 +138,9 @@ def refusals(workload: Workload, axes: Sequence[Axis], start: Configuration) -> 
 
 def job_identity(workload: Workload) -> Identity:
     """What a combination makes of ``workload``: equal for equal jobs, None where it is refused."""
-    import torch
-
     from advisor.profile import models, strategies
 
-    with torch.device("meta"):
-        model = models.build(workload)
+    model = models.outlined(workload)
     gradient_mb = sum(p.numel() * p.element_size() for p in model.parameters()) / 2**20
 
     def identity(point: Configuration) -> Hashable | None:

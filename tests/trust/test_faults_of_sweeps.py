@@ -107,7 +107,7 @@ def cut(finished: Path, folder: Path, kept: int) -> list[dict[str, object]]:
 def test_killed_at_any_moment(resumes: bool, finished: Path, tmp_path: Path) -> None:
     before = cut(finished, tmp_path, 5) if resumes else []
     words = ["--resume"] if resumes else []
-    delay_s = random.uniform(1.0, 5.0)
+    delay_s = random.uniform(0.5, 3.0)
     ended = run(line(tmp_path, *words), during=send(signal.SIGKILL, delay_s))
     assert ended.status in (-signal.SIGKILL, 0)
     left = trials(tmp_path)

@@ -10,6 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+from torch.overrides import TorchFunctionMode
+
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.profile.models import emulated
@@ -72,3 +75,22 @@ def build(workload: Workload) -> Decoder:
         return emulated.build(shape)
     model: Decoder = family(workload.model.family).build(shape)
     return model
+
+
+def outlined(workload: Workload) -> Decoder:
+    """The model on torch's meta device: shapes without memory or values."""
+    with torch.device("meta"), _NoValues():
+        return build(workload)
+
+
+class _NoValues(TorchFunctionMode):
+    """No parameter gets first values: for random ones on the meta device torch imports its
+    compiler, which takes as long as importing torch."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)

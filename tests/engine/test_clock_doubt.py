@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -24,16 +26,36 @@ ALL_HOSTS = {1: 123_000_000, 2: -77_000_000, 3: 31_000_000}
 USE = "INSERT INTO topology (run, kind, name) SELECT run, 'probe-use', '{}' FROM run"
 
 
+_kept: dict[tuple[str, tuple[tuple[int, int], ...]], Path] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stores_are_derived_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    _kept["folder", ()] = tmp_path_factory.mktemp("stores")
+    yield
+    _kept.clear()
+
+
 def with_clocks(folder: Path, by_ns: Mapping[int, int], *changes: str) -> Store:
     """The recording where the clocks of ranks are ahead by ``by_ns``; ``changes`` come last."""
-    store = Store.create()
-    ingest([folder], store)
-    for rank, ahead in by_ns.items():
-        store.con.execute("UPDATE event SET start_ns = start_ns + ? WHERE rank = ?", [ahead, rank])
-    derive(store)
+    key = folder.name, tuple(by_ns.items())
+    if key not in _kept:
+        path = _kept["folder", ()] / f"{len(_kept)}.duckdb"
+        with Store.create(path) as store:
+            ingest([folder], store)
+            for rank, ahead in by_ns.items():
+                store.con.execute(
+                    "UPDATE event SET start_ns = start_ns + ? WHERE rank = ?", [ahead, rank]
+                )
+            derive(store)
+            store.save()
+        _kept[key] = path
+    copy = _kept[key].with_suffix(f".{uuid4().hex}.duckdb")
+    shutil.copy(_kept[key], copy)
+    changed = Store.open(copy, read_only=False)
     for change in changes:
-        store.con.execute(change)
-    return store
+        changed.con.execute(change)
+    return changed
 
 
 def shifted(folder: Path, by_ns: Mapping[int, int], *changes: str) -> FindingsReport:

@@ -15,10 +15,10 @@ SIGNIFICANT = 4.0
 # Largest message over smallest that lets a slope be told from an intercept.
 _SIZE_RANGE = 2.0
 # A drift needs this much time to show (50 ppm, a poor clock, is 50 us after one second).
-_DRIFT_SPAN_NS = 2_000_000_000
+DRIFT_SPAN_NS = 2_000_000_000
 # No clock drifts by more: NTP and the kernel correct up to 500 ppm, and quartz is off by under 100.
 # Ends that move apart faster do so for another reason.
-_MOST_DRIFT = 500e-6
+MOST_DRIFT = 500e-6
 _MOST_CALLS = 4_000
 
 
@@ -51,7 +51,7 @@ def difference(
     columns_of = [np.ones(len(pairs))]
     if identified:
         columns_of.extend(sizes)
-    with_drift = np.ptp(when) > _DRIFT_SPAN_NS and len(pairs) >= 20
+    with_drift = np.ptp(when) > DRIFT_SPAN_NS and len(pairs) >= 20
     if with_drift:
         columns_of.append(when * 1e-6)
     design = np.stack(columns_of, axis=1)
@@ -62,7 +62,7 @@ def difference(
     coefficients, errors = fit.coefficients / scale, fit.errors / scale
     drift = 0.0
     slope = float(coefficients[-1]) * 1e-6 if with_drift else 0.0  # ns per ns
-    if with_drift and SIGNIFICANT * errors[-1] * 1e-6 < abs(slope) <= _MOST_DRIFT:
+    if with_drift and SIGNIFICANT * errors[-1] * 1e-6 < abs(slope) <= MOST_DRIFT:
         drift = float(coefficients[-1])
     elif with_drift:
         fit = huber(design[:, :-1] / scale[:-1], late)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from advisor.metrics.clocks.ends import SIGNIFICANT
+from advisor.metrics.clocks.ends import DRIFT_SPAN_NS, MOST_DRIFT, SIGNIFICANT
 from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import RankInfo, host_of
@@ -43,7 +43,6 @@ _RANGE_NS = 20e9
 _UNLIKE = 0.03
 """Calls of one kind stagger by this share of their time for other reasons than their rings."""
 _MOST_WRONG = 0.05  # calls that were paired wrongly
-_DRIFT_SPAN_NS, _MOST_DRIFT = 2e9, 500e-6  # as in ends.py
 
 
 @dataclass
@@ -241,11 +240,11 @@ def _regressed(pair: _Pair, origin: int) -> _Offset:
 
 def _drift_ppm(left: Floats, when: Floats) -> float:
     """How much faster the second clock must run, if the ends move apart for sure."""
-    if np.ptp(when) < _DRIFT_SPAN_NS or len(when) < 20:
+    if np.ptp(when) < DRIFT_SPAN_NS or len(when) < 20:
         return 0.0
     fit = huber(np.stack([np.ones(len(when)), when], axis=1), left)
     slope = float(fit.coefficients[1])
-    sure = SIGNIFICANT * fit.errors[1] < abs(slope) <= _MOST_DRIFT
+    sure = SIGNIFICANT * fit.errors[1] < abs(slope) <= MOST_DRIFT
     return 1e6 * slope if sure else 0.0
 
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from advisor.metrics.clocks.offsets import Clock
+from advisor.metrics.clocks.prior import TOLERANCE_NS
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import RankInfo, host_of
 
-# Spans close a little after their message; and some calls are paired wrongly in a cut file.
-_TOLERANCE_NS = 200_000
+# Some calls are paired wrongly in a cut file.
 _MOST_EARLY = 0.1
 
 
@@ -62,7 +62,7 @@ def _ahead(
                 if back is None:
                     continue  # one way only: no bound from below
                 low, high = -back, least[known, other]
-                possible = low - _TOLERANCE_NS <= 0 <= high + _TOLERANCE_NS
+                possible = low - TOLERANCE_NS <= 0 <= high + TOLERANCE_NS
                 ahead[other] = ahead[known] + (0 if possible else (low + high) // 2)
                 width[other] = width[known] + (0 if possible else abs(high - low))
                 queue.append(other)

@@ -11,7 +11,7 @@ STAGGER_SHARE = 0.6
 """A slow edge sets ranks apart by at most half of the transfer (two ranks), less with more."""
 # A rank that leaves a call before another came, by more than this and in more of the calls than
 # spans that were paired wrongly make up, has another clock.
-_TOLERANCE_NS = 200_000
+TOLERANCE_NS = 200_000
 _MOST_EARLY = 0.05
 
 
@@ -32,8 +32,8 @@ def is_zero(away: float, found: Difference, others: Sequence[float]) -> bool:
 def impossible(columns: Sequence[Mapping[int, Call]], rank: int, others: set[int]) -> bool:
     """Whether calls ended before the last rank came, if this rank's clock were the others'."""
     early = [
-        (column[rank].start > column[other].end + _TOLERANCE_NS)
-        or (column[other].start > column[rank].end + _TOLERANCE_NS)
+        (column[rank].start > column[other].end + TOLERANCE_NS)
+        or (column[other].start > column[rank].end + TOLERANCE_NS)
         for column in columns
         if rank in column
         for other in sorted(others & column.keys())

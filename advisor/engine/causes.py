@@ -61,7 +61,9 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
             share = _share(ordered[index], ordered[other])
             if _is_beside(item, cause, rules):
                 share = 1.0
-            deeper = (-depth[other], other) < (-depth[index], index)
+            deeper = (-depth[other], other) < (-depth[index], index) and not (
+                depth[index] and _gives_surely_less(cause, item)
+            )
             # A worse finding takes also what lies deeper, as far as its cost is sure, unless that
             # takes it in turn.
             worse = (
@@ -109,6 +111,12 @@ def _sure_part(finding: Finding) -> float:
     """The low end of a gain as a share of its middle."""
     middle, low = finding.savings_ns, finding.savings_low_ns
     return 1.0 if not middle or low is None else low / middle
+
+
+def _gives_surely_less(cause: Finding, effect: Finding) -> bool:
+    """What gives less than the low end of the other's gain is not why all of that is lost."""
+    most, least = cause.at_most_ns() or cause.savings_high_ns, effect.savings_low_ns
+    return most is not None and least is not None and most < least
 
 
 def _severe_enough(cause: Finding, effect: Finding) -> bool:

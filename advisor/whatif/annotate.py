@@ -85,7 +85,11 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
     other), whether only calls inside or between hosts use it, and how much of a call's time is
     excess: low, middle, high.
     """
-    hosts = dict(con.execute("SELECT rank, host FROM rank WHERE run = ?", [run]).fetchall())
+    hosts = dict(
+        con.execute(
+            "SELECT rank, host FROM rank WHERE run = ? AND host IS NOT NULL", [run]
+        ).fetchall()
+    )
     slow = con.execute(
         "SELECT src, evidence FROM link_excess WHERE run = ? AND src IS NOT NULL ORDER BY src",
         [run],
@@ -104,7 +108,7 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
 
 
 def _uses(
-    near: frozenset[int], far: list[int] | None, link: str | None, hosts: Mapping[int, str | None]
+    near: frozenset[int], far: list[int] | None, link: str | None, hosts: Mapping[int, str]
 ) -> Callable[[tuple[int, ...]], bool]:
     def uses(ranks: tuple[int, ...]) -> bool:
         if link is not None:

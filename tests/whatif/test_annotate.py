@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from advisor import api
+from advisor.metrics.derive import derive
+from advisor.whatif.annotate import annotate
 from advisor.whatif.predict import Prediction
+from tests.metrics.nccl_rings import Ask, Fabric, recording, world
+from tests.metrics.support import store_of
 
 
 def test_a_slow_link_is_restored_in_the_replay(fixtures_dir: Path) -> None:
@@ -19,6 +23,19 @@ def test_a_slow_link_is_restored_in_the_replay(fixtures_dir: Path) -> None:
     assert list(rows["value"]) == [str(src) for src in places["src"]]
     # One host of four had its bandwidth cut: a faster link must shorten the step.
     assert (rows["step_ns"] < rows["measured_step_ns"]).all()
+
+
+def test_a_slow_nic_is_restored_where_no_trace_names_its_host() -> None:
+    """Ranks of unknown hosts may be on different ones."""
+    fabric = Fabric(4, 1, sends={1: 0.4}, receives={1: 0.4})
+    asks = [Ask("all_reduce", world(fabric), 50_000_000)]
+    store = store_of(recording(fabric, asks, jitter=0.4, same_host_names=False))
+    derive(store)
+    annotate(store)
+    rows = store.con.execute(
+        "SELECT value, step_ns < 0.8 * measured_step_ns FROM whatif WHERE setting = 'restore-link'"
+    ).fetchall()
+    assert rows == [("1", True)]
 
 
 def test_without_a_slow_link_nothing_is_restored(fixtures_dir: Path) -> None:

@@ -100,7 +100,7 @@ def line(judged: Judged, *, faulty: bool) -> str:
         )
         said = f"said {_ms(judged.savings_ns)} ({_ms(judged.low_ns)} to {_ms(judged.high_ns)})"
         inside = {True: "inside", False: "OUTSIDE", None: "not said"}[judged.inside]
-        gain = f"{said}, {real}: {inside}"
+        gain = f"{said}, {real}: {inside}" + ("" if judged.costs else "; COSTS NOTHING HERE")
     return f"{judged.id:28} {judged.step_ns / 1e6:7.1f} ms  {marks}: {judged.first}; {gain}"
 
 
@@ -109,12 +109,13 @@ def _ms(value: float | None) -> str:
 
 
 def summary(found: list[Judged], chosen: list[Case]) -> dict[str, float]:
-    """Counts over the faulty and the healthy cases."""
+    """Counts over the healthy cases and over the faults that cost something."""
     ids = {case.id for case in chosen}
-    faulty = [j for j in found if j.id in ids]
+    faulty = [j for j in found if j.id in ids and j.costs]
     healthy = [j for j in found if j.id not in ids]
     gains = [j for j in faulty if j.right_cause and j.inside is not None]
     return {
+        "costs_nothing": sum(j.id in ids and not j.costs for j in found),
         "faults": len(faulty),
         "cause_first": sum(j.right_cause for j in faulty),
         "place": sum(j.right_place for j in faulty),

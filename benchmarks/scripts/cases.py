@@ -33,6 +33,7 @@ class Script(BaseModel):
     arguments: str = ""
     link_mbit: float = 0.0
     records_itself: str = ""
+    also: dict[str, str] = {}
     faults: dict[str, Fault]
 
 

@@ -21,6 +21,9 @@ _TRUE_OF_HEALTHY = {
     "resharding-not-needed", "no-overlap-at-all", "strategy-choice",
 }  # fmt: skip
 _DRAWS = 2_000
+# A fault that costs less of the step than this, or nothing for sure, is none here: naming
+# something larger first is right.
+_LEAST_COST = 0.03
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,13 @@ class Judged:
     alarms: list[str] = field(default_factory=list)
 
     @property
+    def costs(self) -> bool:
+        """Whether the fault costs anything here: its measured gain is above nothing, and 3 %."""
+        if self.real_ns is None or self.real_low_ns is None:
+            return True
+        return self.real_low_ns > 0 and self.real_ns >= _LEAST_COST * self.step_ns
+
+    @property
     def inside(self) -> bool | None:
         """Whether the real gain is in the interval; None where either was not said."""
         if self.real_ns is None or self.low_ns is None or self.high_ns is None:
@@ -51,7 +61,7 @@ class Judged:
 
     def to_json(self) -> dict[str, Any]:
         """For results.json."""
-        return {**asdict(self), "inside": self.inside}
+        return {**asdict(self), "inside": self.inside, "costs": self.costs}
 
 
 def judge(case: Case, out: Path) -> Judged:
@@ -67,19 +77,23 @@ def judge(case: Case, out: Path) -> Judged:
         alarms = [
             finding.rule
             for finding in report.findings
-            if finding.severity != Severity.INFO and finding.rule not in _TRUE_OF_HEALTHY
+            if finding.severity != Severity.INFO
+            and finding.rule not in _TRUE_OF_HEALTHY | case.script.also.keys()
         ]
         return Judged(
             case.id, first.rule if first else "", report.verdict.title, not alarms, True,
             statistics.median(steps), alarms=alarms,
         )  # fmt: skip
+    real = _gain(steps, _steps(out / case.healthy.id), mean=truth.mean)
     if first is None:
-        return Judged(case.id, "", report.verdict.title, False, False, statistics.median(steps))
+        return Judged(
+            case.id, "", report.verdict.title, False, False, statistics.median(steps),
+            real_ns=real[0], real_low_ns=real[1], real_high_ns=real[2],
+        )  # fmt: skip
     reason = str(first.evidence.facts.get("reason", ""))
     right = first.rule in truth.cause
     if first.rule == "straggler-rank" and truth.reason:
         right = right and reason == truth.reason
-    real = _gain(steps, _steps(out / case.healthy.id), mean=truth.mean)
     return Judged(
         case.id, first.rule + (f" ({reason})" if reason else ""), report.verdict.title, right,
         not truth.ranks or first.ranks == truth.ranks, statistics.median(steps), first.fix,

@@ -61,3 +61,33 @@ def test_gathers_of_a_module_are_counted(
 
 def test_buckets_of_other_sizes_than_the_modules_tell_nothing() -> None:
     assert step_of(3, regather=True, reduced=(sum(SIZES),)) is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "gradients"),
+    [
+        ((4, 9216, 4, 3_000_000), [True, True, True, True]),
+        ((9216, 3_000_000, 4), [False, False, False]),
+        ((3_000_000, 4), [True, False]),
+    ],
+    ids=["one call per parameter", "before the backward pass", "one flat tensor and a norm"],
+)
+def test_what_is_reduced_by_hand_between_backward_and_optimizer(
+    sizes: tuple[int, ...], gradients: list[bool]
+) -> None:
+    """Four parameters; small calls are gradients where there is one for each of them."""
+    leaf = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+    early = len(sizes) == 3
+    begin = 10 if early else 100
+    calls = [
+        Call(0, "all_reduce", begin + 2 * i, begin + 2 * i + 1, event_id=i, enqueue=begin + 2 * i,
+             thread=1, dtype="Float", in_elements=size // 4)
+        for i, size in enumerate(sizes)
+    ]  # fmt: skip
+    found = spans(
+        ("Optimizer.zero_grad#SGD.zero_grad", 1, 1, 2),
+        *((leaf, 2, 50 + i, 51 + i) for i in range(4)),
+        ("Optimizer.step#SGD.step", 1, 200, 210),
+    )
+    set_phases(calls, found)
+    assert [call.is_gradient for call in calls] == gradients

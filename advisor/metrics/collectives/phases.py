@@ -141,7 +141,7 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
         )
     )
     for call, in_hook, late in zip(calls, accumulating, after, strict=True):
-        small = not each and (call.count_bytes() or 0) <= TINY_BYTES
+        small = not each and (call.bytes or call.count_bytes() or 0) <= TINY_BYTES
         by_hand = bool(late) and call.phase in (None, "other") and not small
         bucket = (call.module or "").startswith("bucket")
         if call.op == "all_reduce":

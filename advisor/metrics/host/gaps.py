@@ -57,9 +57,11 @@ def gap_rows(
         long = np.sort(long[np.argsort(low[long] - high[long], kind="stable")[:_MOST_GAPS]])
     number = steps.by_window(low[long])
     kinds = _on_host(activity, low, high) if gaps is None else gaps.kind
+    ends = _recorded_until(steps)
     rows = []
     for place, step in zip(long.tolist(), number.tolist(), strict=True):
-        begin, end, kind = int(low[place]), int(high[place]), str(kinds[place])
+        begin, kind = int(low[place]), str(kinds[place])
+        end = min(int(high[place]), ends.get(step, int(high[place])))
         name, event_id = None, None
         if gaps is not None and gaps.span[place] >= 0:
             span = int(gaps.span[place])
@@ -80,6 +82,16 @@ def gap_rows(
             }
         )
     return rows
+
+
+def _recorded_until(steps: Steps) -> dict[int, int]:
+    """Step -> its end, where the next was not recorded: what lies between the two is no gap."""
+    following = [*(step.start for step in steps.steps[1:]), None]
+    return {
+        step.number: step.end
+        for step, begin in zip(steps.steps, following, strict=True)
+        if begin is not None and begin > step.end
+    }
 
 
 def _on_host(activity: HostActivity, low: Int64s, high: Int64s) -> Any:

@@ -66,8 +66,9 @@ def lateness_rows(
     by_group: dict[str | None, list[Mapping[int, Call]]] = defaultdict(list)
     for column in columns:
         call = next(iter(column.values()))
-        waited = call.op in ROOTED and any(c.wait for c in column.values())
-        if (call.op in SYNCHRONISING or waited) and call.last_rank is not None:
+        if call.last_rank is None:
+            continue
+        if call.op in SYNCHRONISING or (call.op in ROOTED and _waits_for_last(column, ranks)):
             by_group[call.group].append(column)
     lost = lost_time(columns, ranks.clocks)
     found = [
@@ -179,6 +180,18 @@ def _row(
             }
         ),
     }
+
+
+def _waits_for_last(column: Mapping[int, Call], ranks: Ranks) -> bool:
+    """Whether somebody was in the call before its last rank came to it.
+
+    On a host a call that was asked for in time and begins late stood behind what the same rank
+    sends or receives in others: a transfer that nobody's lateness explains.
+    """
+    last = column[next(iter(column.values())).last_rank or 0]
+    came = last.start if ranks.lines[last.rank].on_device else last.asked
+    begun = aligned(came, last.rank, ranks.clocks)
+    return any(c.wait and aligned(c.start, r, ranks.clocks) < begun for r, c in column.items())
 
 
 def _step_ns(steps: Steps) -> float:

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call
@@ -30,8 +29,6 @@ _SIGNIFICANCE = 0.05
 
 # Kernels and shapes are compared for ranks that others wait for this share of a step.
 _WORTH_COMPARING = 0.005
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -92,28 +89,30 @@ def lateness_rows(
 def _rows(run: str, items: Sequence[Arrivals], ranks: Ranks) -> list[dict[str, Any]]:
     members = sorted({rank for item in items for rank in item.ranks})
     costs = _costs(items, ranks, members)
-    return [_row(run, rank, items, ranks, costs, members) for rank in members]
+    late = [after_median(item.columns, ranks.clocks) for item in items]
+    return [_row(run, rank, items, late, ranks, costs, members) for rank in members]
 
 
 def _row(
     run: str,
     rank: int,
     items: Sequence[Arrivals],
+    after: Sequence[Mapping[int, Sequence[float]]],
     ranks: Ranks,
     costs: Mapping[int, Mapping[int, float]],
     members: Sequence[int],
 ) -> dict[str, Any]:
     calls = times_last = trials = successes = 0
     chance = 0.0
-    late: list[Floats] = []
+    late: list[float] = []
     signed = dict.fromkeys(costs[rank], 0.0)
-    for item in items:
+    for item, of_item in zip(items, after, strict=True):
         if rank not in item.ranks:
             continue
         place = item.ranks.index(rank)
         calls += len(item.columns)
         times_last += sum(column[rank].last_rank == rank for column in item.columns)
-        late.append(after_median(item.columns, rank, ranks.clocks))
+        late += of_item[rank]
         # Calls of one stretch are late together: the stretch is what counts as one trial.
         lasts = np.append(np.flatnonzero(np.diff(item.segment)), len(item.segment) - 1)
         trials += len(lasts)
@@ -166,7 +165,7 @@ def _row(
         "calls": calls,
         "times_last": times_last,
         "p_value": p_value,
-        "median_lateness_ns": round(float(np.median(np.concatenate(late)))),
+        "median_lateness_ns": round(float(np.median(late))),
         "cost_ns_per_step": cost,
         "cost_low_ns": round(max(low, 0.0)),
         "cost_high_ns": round(max(high, 0.0)),
@@ -200,19 +199,22 @@ def _step_ns(steps: Steps) -> float:
 
 
 def after_median(
-    columns: Sequence[Mapping[int, Call]], rank: int, clocks: Mapping[int, Clock]
-) -> Floats:
-    """Lateness by METRICS section 6: per call start(rank) - median start over its ranks, ns.
+    columns: Sequence[Mapping[int, Call]], clocks: Mapping[int, Clock]
+) -> dict[int, list[float]]:
+    """Each rank's lateness by METRICS section 6: per call start(rank) - median start, ns.
 
     On the aligned clock. With an even number of ranks the median lies midway between the middle
     two, so that of two ranks each is half of what lies between them off.
     """
-    values = np.empty(len(columns), dtype=np.float64)
-    for row, column in enumerate(columns):
-        own = aligned(column[rank].start, rank, clocks)
+    late: dict[int, list[float]] = defaultdict(list)
+    for column in columns:
+        starts = {rank: aligned(call.start, rank, clocks) for rank, call in column.items()}
         # Differences first: nanoseconds since 1970 do not fit a double.
-        values[row] = -np.median([aligned(c.start, r, clocks) - own for r, c in column.items()])
-    return values
+        first = min(starts.values())
+        middle = float(np.median([start - first for start in starts.values()]))
+        for rank, start in starts.items():
+            late[rank].append(start - first - middle)
+    return late
 
 
 def others_per_peer(rank: int, items: Sequence[Arrivals], members: int) -> float:

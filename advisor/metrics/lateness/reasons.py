@@ -123,7 +123,8 @@ def reason_of(
         if behind < _EXPLAINED * max(idle, asked_late) / count:
             return Reason("all-hosts-late", evidence)
         idle = max(idle, behind * count)
-    early = max(idle_at_begin_ns, loader)
+    # Where loaders were recorded they say what they took; elsewhere a step's beginning does.
+    early = loader if len(loading[rank]) else max(idle_at_begin_ns, loader)
     return Reason("data-loading" if early > 0.5 * idle else "late-launch", evidence)
 
 

@@ -80,9 +80,8 @@ def arrivals(
     blocked = np.empty(shape, dtype=bool)
     for place, rank in enumerate(ranks):
         blocked[:, place] = ~occupancy[rank].compute.contains(end[:, place] - 1)
-    blocked[[next(iter(column.values())).op in ROOTED for column in own]] = (
-        False  # some leave early
-    )
+    rooted = [next(iter(column.values())).op in ROOTED for column in own]
+    blocked[rooted] = False  # some leave early
     release = _releases(arrival, end, blocked)
     begin = np.where(release[:, None] >= 0, end[np.maximum(release, 0)], arrival)
     spent = np.empty(shape, dtype=np.int64)

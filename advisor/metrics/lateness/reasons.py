@@ -165,11 +165,8 @@ def idle_at_begin(line: Timeline, busy: Intervals, steps: Steps) -> Intervals:
         [s.start if s.host_start is None else s.host_start for s in steps.steps], dtype=np.int64
     )
     first = np.searchsorted(line.compute_starts, begins)
-    begins, first = (
-        begins[first < len(line.compute_starts)],
-        first[first < len(line.compute_starts)],
-    )
-    return Intervals.of(begins, line.compute_starts[first]) - busy
+    computes = first < len(line.compute_starts)
+    return Intervals.of(begins[computes], line.compute_starts[first[computes]]) - busy
 
 
 def _parts(

@@ -59,9 +59,10 @@ def resolve(name: str) -> list[ModuleType]:
     Names are joined by ``+``, at most one of each kind. Raises AdvisorError.
     """
     parts = [_ALIASES.get(part, part) for part in name.split("+")]
+    known = names()
     for part in parts:
-        if part not in names():
-            raise AdvisorError(f"unknown strategy '{part}'", hint=f"known: {', '.join(names())}")
+        if part not in known:
+            raise AdvisorError(f"unknown strategy '{part}'", hint=f"known: {', '.join(known)}")
     modules = [_module(part) for part in parts]
     modules.sort(key=lambda module: ORDER.index(module.KIND))
     for first, second in pairwise(modules):

@@ -11,6 +11,7 @@ import click
 from advisor.cli._output import Output
 from advisor.cli._targets import check_report_target, refuse_inputs
 from advisor.errors import AdvisorError
+from advisor.vocabulary.numbers import decimal
 
 if TYPE_CHECKING:
     from advisor.findings import Finding, FindingsReport
@@ -83,13 +84,14 @@ _PERFETTO_HINT = "ui.perfetto.dev, a local Perfetto, or chrome://tracing"
 
 def choose(findings: list[Finding], wanted: str) -> Finding:
     """The finding with this number (from 1), id or, if it is the only one, rule."""
-    if wanted.isdecimal() and 1 <= int(wanted) <= len(findings):
-        return findings[int(wanted) - 1]
+    number = decimal(wanted, 1, len(findings))
+    if number is not None:
+        return findings[number - 1]
     named = [item for item in findings if item.id == wanted]
     named = named or [item for item in findings if item.rule == wanted]
     if len(named) == 1:
         return named[0]
-    listed = "; ".join(f"{number} {item.id}" for number, item in enumerate(findings, 1))
+    listed = "; ".join(f"{place} {item.id}" for place, item in enumerate(findings, 1))
     problem = "is the rule of several findings" if named else "is none of the findings"
     raise AdvisorError(f"'{wanted}' {problem}", hint=f"there are: {listed or 'no findings'}")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
+from advisor.vocabulary.numbers import decimal
 
 _PORT = 29500
 
@@ -14,7 +15,7 @@ _PORT = 29500
 def parse_endpoint(endpoint: str) -> tuple[str, str]:
     """Host and port of HOST:PORT. Raises AdvisorError."""
     host, _, port = endpoint.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or decimal(port, 0, 65_535) is None:
         raise AdvisorError(
             f"cannot read '{endpoint}'", where="--rdzv-endpoint", hint=f"e.g. node0:{_PORT}"
         )

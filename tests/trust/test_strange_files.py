@@ -49,7 +49,7 @@ def test_a_recording_in_which_nothing_lasts(layout: str, tmp_path: Path) -> None
     "words",
     [
         ["diagnose", "a" * 5000],
-        ["open", "9" * 400, "here"],
+        ["open", "9" * 5000, "FLIGHT"],
         ["ingest", "FLIGHT", "-o", "OUT/\udcff.duckdb"],
         ["ingest", "FLIGHT", "-o", "OUT/\udcff/"],
         ["--config", "/dev/zero", "explain", "steps"],

@@ -32,7 +32,7 @@ _PATTERN = re.compile(
     rf"(?:bw|speed) (?P<intra>{_FIGURE})/(?P<inter>{_FIGURE}), "
     r"type (?P<type_intra>\w+)/(?P<type_inter>\w+), sameChannels (?P<same>\d)"
 )
-_NODES = re.compile(r"nRanks (\d{1,9}) nNodes (\d{1,9})")
+_NODES = re.compile(r"nRanks (\d{1,9}) nNodes (\d{1,9})(?!\d)")
 _INIT = re.compile(r"nranks (\d{1,9}) .*Init (START|COMPLETE)")
 _CHANNELS = re.compile(
     r"(?<!\d)(\d{1,6}) coll channels, (?:(\d{1,6}) collnet channels, )?"

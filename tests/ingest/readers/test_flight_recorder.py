@@ -219,6 +219,15 @@ def test_the_rank_is_in_every_group() -> None:
     alone = parse_dump({"pg_config": {"9": {"name": "9", "ranks": "[6]"}}})
     assert rank_of(alone, Path("whatever_3")) == 6
     assert rank_of(parse_dump({"rank": 5}), Path("x_3")) == 5
+    assert rank_of(parse_dump({}), Path("dump_20250923120001")) is None
+
+
+@pytest.mark.parametrize("ranks", ["[0, 12345678901]", "[0, ٣]", [0, "1"], [0, -1], "0-3", 7])
+def test_a_group_with_what_is_no_rank_has_unknown_ranks(ranks: object) -> None:
+    """The first nine digits of a longer number would be a rank that nobody named."""
+    dump = parse_dump({"pg_config": {"0": {"name": "0", "ranks": ranks}}})
+    assert [group.ranks for group in dump.groups] == [None]
+    assert dump.dropped == {"ranks of a group that are no ranks": 1}
 
 
 def test_a_rank_out_of_range_is_told_by_the_name(tmp_path: Path) -> None:

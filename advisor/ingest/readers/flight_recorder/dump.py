@@ -6,15 +6,15 @@ Keys after torch/csrc/distributed/c10d/FlightRecorder.hpp (dump versions 1.x to 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from advisor.vocabulary.numbers import INT64_MAX, MOST_RANKS, decimal, within
 from advisor.vocabulary.operations import canonical_op
 
 _MAX_TENSORS, _MAX_DIMENSIONS, _MAX_FRAMES = 256, 32, 32
-_P2P = re.compile(r"^(send|recv) (\d{1,9})(->|<-)(\d{1,9})")
+_P2P = re.compile(r"^(send|recv) (\d{1,9})(->|<-)(\d{1,9})(?!\d)")
 _STATES = {"scheduled", "started", "completed"}
 PROGRESS = ("last_enqueued", "last_started", "last_completed")
 
@@ -65,7 +65,7 @@ class Dump:
 def parse_dump(content: dict[object, object]) -> Dump:
     """Check and convert the dictionary of a dump."""
     dump = Dump(_rank(content.get("rank")), _text(content.get("nccl_version")))
-    dump.groups = _groups(content.get("pg_config"))
+    dump.groups = _groups(content.get("pg_config"), dump)
     names_by_id: dict[int, str] = {}
     entries = content.get("entries")
     for item in entries if isinstance(entries, list) else []:
@@ -92,8 +92,8 @@ def rank_of(dump: Dump, path: PurePath) -> int | None:
     for group in dump.groups:
         if group.ranks is not None:
             shared = set(group.ranks) if shared is None else shared & set(group.ranks)
-    numbers = re.findall(r"\d{1,9}", path.name.split(".")[0])
-    named = int(numbers[-1]) if numbers else None
+    numbers = re.findall(r"\d+", path.name.split(".")[0])
+    named = decimal(numbers[-1], most=MOST_RANKS - 1) if numbers else None
     if shared is not None and len(shared) == 1:
         return next(iter(shared))
     if named is not None and (shared is None or named in shared):
@@ -132,23 +132,27 @@ def _op(title: str) -> str:
     return canonical_op(name) or name
 
 
-def _groups(config: Any) -> list[Group]:
+def _groups(config: Any, dump: Dump) -> list[Group]:
     """``pg_config``: {name: {name, desc, ranks}}, ranks as text ``[0, 1]`` or as a list."""
     out = []
     for key, value in config.items() if isinstance(config, dict) else ():
         if not isinstance(value, dict):
             continue
-        ranks = value.get("ranks")
-        numbers: Iterable[Any] | None = None
-        if isinstance(ranks, str) and re.fullmatch(r"\[[\d,\s]*\]", ranks):
-            numbers = (int(number) for number in re.findall(r"\d{1,9}", ranks))
-        elif isinstance(ranks, list) and all(_rank(rank) is not None for rank in ranks):
-            numbers = ranks
-        name = _text(value.get("name")) or str(key)
-        out.append(
-            Group(name, _text(value.get("desc")), list(numbers) if numbers is not None else None)
-        )
+        ranks = _ranks(value.get("ranks"))
+        dump.drop("ranks of a group that are no ranks", int("ranks" in value and ranks is None))
+        out.append(Group(_text(value.get("name")) or str(key), _text(value.get("desc")), ranks))
     return out
+
+
+def _ranks(value: Any) -> list[int] | None:
+    """All of them, or None where one of them is none: half a number is another rank."""
+    inside = re.fullmatch(r"\[([\d,\s]*)\]", value) if isinstance(value, str) else None
+    if inside:
+        listed = inside[1].replace(",", " ").split()
+        value = [decimal(number, most=MOST_RANKS - 1) for number in listed]
+    if not isinstance(value, list) or any(_rank(rank) is None for rank in value):
+        return None
+    return value
 
 
 def _status(status: Any, names_by_id: dict[int, str], dump: Dump) -> list[tuple[str, str, int]]:
@@ -215,15 +219,11 @@ def _frames(value: Any) -> list[str]:
 
 
 def _int(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if abs(value) < 1 << 63 else None
+    return within(value, -INT64_MAX, INT64_MAX)
 
 
 def _rank(value: Any) -> int | None:
-    """A rank as the store holds it: not negative, 31 bits."""
-    number = _int(value)
-    return number if number is not None and 0 <= number < 1 << 31 else None
+    return within(value, 0, MOST_RANKS - 1)
 
 
 def _text(value: Any) -> str | None:

@@ -15,6 +15,7 @@ from advisor.ingest.readers._text import without_launcher
 from advisor.ingest.readers.nccl_tests.file_name import op_in_name
 from advisor.ingest.readers.nccl_tests.record import Harvest, version_text
 from advisor.ingest.readers.nccl_tests.table import Devices, Row, Table, half_columns
+from advisor.vocabulary.numbers import INT64_MAX, decimal
 from advisor.vocabulary.operations import canonical_op
 
 _TYPE_NAMES = "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 char int"
@@ -49,8 +50,8 @@ _LIBRARY = re.compile(r"nccl-library=(\d+)")
 _LAYOUT = re.compile(r"(?:#\s+)?size\s+count\s+type\b")
 _SETTINGS = re.compile(r"(?:#\s+)?n[Tt]hreads? \d{1,6} n[Gg]pus ")
 MAX_ROWS = 500_000
-_MOST_DIGITS, _FIGURES = 18, 3
-"""Of a size; and how many figures make a line a row although its size is damaged."""
+_FIGURES = 3
+"""So many make a line a row although its size is damaged."""
 _NULL_HALF_SPACES = 25  # writeBenchMarkLineNullBody prints 32 spaces for a half without figures
 
 
@@ -136,13 +137,13 @@ class TableParser:
             return None
         if not tokens[1].isdecimal():
             return None
-        has_size = tokens[0].isdecimal() and len(tokens[0]) <= _MOST_DIGITS
-        if not has_size and sum(map(_is_number, tokens[3:])) < _FIGURES:
+        size = decimal(tokens[0], most=INT64_MAX)
+        if size is None and sum(map(_is_number, tokens[3:])) < _FIGURES:
             return None
         if not self._tables:
             self._harvest.drop("row without a header line")
             return None
-        if not has_size:
+        if size is None:
             self._close_pending()
             self._harvest.drop("row without a size")
             return None
@@ -155,7 +156,7 @@ class TableParser:
             after = after[after.index(rest[0]) + len(rest[0]) :]
             rest = rest[1:]
         gap = len(after) - len(after.lstrip())
-        return Row(int(tokens[0]), tokens[2], rest, bool(rest) and gap >= _NULL_HALF_SPACES)
+        return Row(size, tokens[2], rest, bool(rest) and gap >= _NULL_HALF_SPACES)
 
     def _has_root(self, rest: list[str]) -> bool:
         """Layouts to 2021 print a root only where the operation has one: the header tells."""

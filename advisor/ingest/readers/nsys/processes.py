@@ -106,7 +106,7 @@ def find_processes(database: Database, path: PurePath, nccl: NcclRanges) -> list
         _rank_from_nccl(process, nccl)
     if len(processes) == 1 and processes[0].named_rank is None:
         variable = _environment_rank(database)
-        in_name = re.search(r"rank[_\-.]?(\d{1,6})", path.name, re.IGNORECASE)
+        in_name = re.search(r"rank[_\-.]?(\d{1,6})(?!\d)", path.name, re.IGNORECASE)
         if variable is not None:
             processes[0].named_rank = variable
         elif in_name is not None:

@@ -1,7 +1,13 @@
-"""Files that are there whole or not at all, whenever the process ends, and read by nobody else."""
+"""Files that are there whole or not at all, whenever the process ends, and read by nobody else.
+
+A file is written beside its place and renamed. Its writer holds a lock on it, so that the next one
+can tell what a writer that was killed has left there, and removes it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import stat
 import tempfile
@@ -9,23 +15,44 @@ from pathlib import Path
 
 PRIVATE = 0o600
 """What may name hosts, users, paths or commands is its owner's alone."""
+_HALF_WRITTEN = ".partial"
 
 
 def write_atomic(path: Path, text: str, *, mode: int = PRIVATE) -> Path:
     """Write beside ``path`` and rename into place; a file that is replaced keeps its mode."""
     mode = kept_mode(path, mode)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    _clear_half_written(path)
+    handle, temporary = _locked(path)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        temporary = Path(name)
-        temporary.chmod(mode)
-        temporary.replace(path)
+            os.fchmod(file.fileno(), mode)
+            temporary.replace(path)  # before the lock goes with the handle
     finally:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return path
+
+
+def _clear_half_written(path: Path) -> None:
+    """Remove what writers of ``path`` that were killed left beside it."""
+    for left in path.parent.iterdir() if os.access(path.parent, os.R_OK) else ():
+        if left.name.startswith(f".{path.name}.") and left.name.endswith(_HALF_WRITTEN):
+            with contextlib.suppress(OSError), left.open("r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
+
+
+def _locked(path: Path) -> tuple[int, Path]:
+    """A new file beside ``path`` that nobody takes for left."""
+    while True:
+        handle, name = tempfile.mkstemp(_HALF_WRITTEN, f".{path.name}.", path.parent)
+        with contextlib.suppress(OSError):  # a file system without locks: nobody removes it either
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle, Path(name)
+        os.close(handle)  # removed before it was locked
 
 
 def kept_mode(path: Path, mode: int) -> int:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import count
@@ -147,10 +146,9 @@ def _folder() -> Path | None:
 
 
 def _keep(place: Path, text: str) -> None:
-    handle, name = tempfile.mkstemp(prefix=".", suffix=".partial", dir=place.parent)
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write(text)
-    Path(name).replace(place)
+    from advisor.config.atomic_files import write_atomic  # a build of the wheel has no package
+
+    write_atomic(place, text)
     files = sorted(place.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)
     for old in files[:-_KEPT_FILES]:
         old.unlink(missing_ok=True)

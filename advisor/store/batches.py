@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 import socket
-import tempfile
 import time
 import zlib
 from collections.abc import Collection, Iterator
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from advisor.config.atomic_files import write_atomic
 from advisor.errors import AdvisorError
 
 PER_RANK = ("event", "comm_event", "rank")
@@ -140,17 +140,7 @@ def finish(folder: Path, batch: Batch) -> None:
         "rows_of": batch.rows_of,
         "tables": batch.tables,
     }
-    put(place, json.dumps(content).encode())
-
-
-def put(place: Path, content: bytes) -> None:
-    """Write a small file whole, or replace it."""
-    handle, name = tempfile.mkstemp(prefix=f".{place.stem}.", suffix=".partial", dir=place.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(name).replace(place)
+    write_atomic(place, json.dumps(content))
 
 
 def clear_unfinished(

@@ -17,6 +17,7 @@ from typing import Any
 
 import duckdb
 
+from advisor.config.atomic_files import write_atomic
 from advisor.errors import AdvisorError
 from advisor.store.batches import (
     PER_RANK,
@@ -26,7 +27,6 @@ from advisor.store.batches import (
     clear_unfinished,
     finish,
     new_token,
-    put,
     run_folder,
 )
 
@@ -48,13 +48,15 @@ def prepare_parquet(folder: Path, *, schema_version: int) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     marker = folder / SCHEMA_VERSION_FILE
-    if not marker.exists() and any(folder.iterdir()):
+    # Of a writer that is at work on the marker, or was killed there.
+    others = (file for file in folder.iterdir() if not file.name.startswith(f".{marker.name}."))
+    if not marker.exists() and any(others):
         raise AdvisorError(
             "this folder is not empty and no store", where=str(folder), hint="choose a new one"
         )
     _check_version(folder, schema_version)
     if not marker.exists():
-        put(marker, json.dumps({"schema_version": schema_version, "layout": _LAYOUT}).encode())
+        write_atomic(marker, json.dumps({"schema_version": schema_version, "layout": _LAYOUT}))
 
 
 def write_parquet(

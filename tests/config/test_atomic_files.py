@@ -1,0 +1,73 @@
+"""A file is there whole or not at all, and what a killed writer left goes with the next."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from advisor.config.atomic_files import _locked, write_atomic
+from advisor.store.parquet import prepare_parquet
+
+
+def _killed_before_it_is_whole(write: Callable[[], object]) -> None:
+    child = os.fork()
+    if not child:
+        os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+        write()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def test_what_a_killed_writer_left_goes_with_the_next(tmp_path: Path) -> None:
+    place = tmp_path / "report.html"
+    write_atomic(place, "one")
+    _killed_before_it_is_whole(lambda: write_atomic(place, "two"))
+    assert place.read_text() == "one"
+    assert len(list(tmp_path.iterdir())) == 2
+    write_atomic(place, "three")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("report.html", "three")
+    ]
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+
+
+def test_a_writer_at_work_keeps_its_file(tmp_path: Path) -> None:
+    place = tmp_path / "report.html"
+    handle, at_work = _locked(place)
+    write_atomic(place, "another's")
+    assert at_work.exists()
+    os.close(handle)
+    write_atomic(place, "a third one's")
+    assert not at_work.exists()
+
+
+def test_one_that_is_removed_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first: list[Path] = []
+    real = os.fstat
+
+    def removed(handle: int) -> os.stat_result:
+        if not first:
+            first.extend(tmp_path.iterdir())
+            first[0].unlink()
+        return real(handle)
+
+    monkeypatch.setattr(os, "fstat", removed)
+    write_atomic(tmp_path / "a", "whole")
+    assert first
+    assert (tmp_path / "a").read_text() == "whole"
+
+
+def test_a_store_whose_first_writer_was_killed_at_once_is_empty(tmp_path: Path) -> None:
+    """GIVEN one killed while it said what the folder is THEN the next one may write there."""
+    folder = tmp_path / "set"
+    _killed_before_it_is_whole(lambda: prepare_parquet(folder, schema_version=7))
+    assert len(list(folder.iterdir())) == 1
+    prepare_parquet(folder, schema_version=7)
+    assert [path.name for path in folder.iterdir()] == ["advisor-store.json"]

@@ -8,7 +8,9 @@ BIN    := $(VENV)/bin
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# What is installed and what builds it are pinned; pip from 25.3 on asks for the two apart.
+PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+       $(BIN)/pip install --quiet --disable-pip-version-check
 
 SCANNER := hatch_build.py $(wildcard advisor/ingest/readers/kineto/native/*.[ch])
 

@@ -1,6 +1,6 @@
 """How time and memory grow with each thing an input can have much of.
 
-    python -m benchmarks.growth [--series events ...] [--limit 4] [--doublings 10]
+    python -m benchmarks.growth [--series events ...] [--limit 400] [--doublings 10]
 
 Each series doubles one quantity, up to ten times or until one run takes more than the limit of CPU
 seconds. A run reads, diagnoses and writes the HTML report in a process of its own. Printed are the
@@ -31,7 +31,7 @@ _LEAST_S = 0.15
 _LEAST_MIB = 32.0
 """The same of memory; a child also counts what its parent held when it was forked."""
 _BASE_US = 1_000_000_000_000_000
-_KILL_S = 120
+_KILL_S = 400
 
 
 @dataclass(frozen=True)
@@ -242,26 +242,26 @@ def _op_table(n: int, folder: Path) -> None:
 SERIES: dict[str, Series] = {
     "events": Series("kernels and launches of one rank",
                      lambda n, to: _job(to, 1, 4, n // 8, 2), 2_000),
-    "ranks": Series("ranks, 3 steps of 4 calls each", lambda n, to: _job(to, n, 3, 4, 4), 2, 2_048),
+    "ranks": Series("ranks, 3 steps of 4 calls each", lambda n, to: _job(to, n, 3, 4, 4), 1, 1_024),
     "steps": Series("steps of 2 ranks, 4 kernels and 2 calls each",
                     lambda n, to: _job(to, 2, n, 4, 2), 16),
     "process groups": Series("process groups of 2 ranks, 2 calls each",
-                             lambda n, to: _job(to, 2, 2, 2, n, groups=n), 20, 10_240),
+                             lambda n, to: _job(to, 2, 2, 2, n, groups=n), 10, 10_240),
     "names": Series("distinct names of kernels",
-                    lambda n, to: _job(to, 1, 2, n // 2, 1, names=n), 200, 102_400),
+                    lambda n, to: _job(to, 1, 2, n // 2, 1, names=n), 100, 102_400),
     "calls per step": Series("collectives in each of 3 steps of 2 ranks",
                              lambda n, to: _job(to, 2, 3, 2, n), 32),
     "findings": Series("groups that disagree about a call", _flight, 16),
-    "flight ranks": Series("dumps of ranks that wait for one", _flight_ranks, 8, 4_096),
-    "files": Series("other files in the folder", _other_files, 20, 10_240),
-    "log lines": Series("lines of an NCCL log", _log, 4_000),
-    "log hosts": Series("hosts of one communicator in a log", _hosts, 16),
+    "flight ranks": Series("dumps of ranks that wait for one", _flight_ranks, 2, 2_048),
+    "files": Series("other files in the folder", _other_files, 10, 10_240),
+    "log lines": Series("lines of an NCCL log", _log, 1_000),
+    "log hosts": Series("hosts of one communicator in a log", _hosts, 2),
     "log line": Series("characters of one line of a log", _log_line, 60_000),
-    "name length": Series("characters of one name", _long_name, 60_000),
+    "name length": Series("characters of one name", _long_name, 15_000),
     "nesting": Series("lists inside each other", _nested, 64),
     "call stack": Series("operators inside each other", _nested_spans, 500),
     "streams": Series("streams with a kernel each", _streams, 250),
-    "op table": Series("steps of an op table, 4 ranks", _op_table, 32),
+    "op table": Series("steps of an op table, 4 ranks", _op_table, 8),
 }  # fmt: skip
 
 

@@ -16,12 +16,12 @@ Work = Callable[[range, Callable[[tuple[int, str]], None]], None]
 """Tries inputs of these numbers and tells each failure, as number and traceback."""
 
 
-def in_batches(work: Work, inputs: int, batch: int, wait_s: float) -> Iterator[tuple[int, str]]:
+def in_batches(work: Work, inputs: range, batch: int, wait_s: float) -> Iterator[tuple[int, str]]:
     """All failures; a batch that outlasts ``wait_s`` is killed and is one, as one that dies is."""
     context = multiprocessing.get_context("fork")
-    for start in range(0, inputs, batch):
+    for start in inputs[::batch]:
         found = context.SimpleQueue()
-        numbers = range(start, min(inputs, start + batch))
+        numbers = range(start, min(inputs.stop, start + batch))
         process = context.Process(target=_bounded, args=(work, numbers, found))
         process.start()
         deadline = time.monotonic() + wait_s

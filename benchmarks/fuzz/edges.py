@@ -158,7 +158,9 @@ def fuzz(names: list[str], seed: int, inputs: int, batch: int = 50) -> list[tupl
     return [
         (name, seed, *failure)
         for name in names
-        for failure in in_batches(partial(_work, name, seed), share, batch, HANG_S * 6 + batch)
+        for failure in in_batches(
+            partial(_work, name, seed), range(share), batch, HANG_S * 6 + batch
+        )
     ]
 
 

@@ -1,6 +1,7 @@
 """Parses many damaged files in memory, by the parsers alone: no internal error, no hang.
 
     python -m benchmarks.fuzz.readers --inputs 1000000 --seed 1 [--format nccl_log]
+    python -m benchmarks.fuzz.readers --minutes 60 --seed 2    # as long for each format
 
 Half of the inputs are sound documents with values at the edges of their types, or drawn from a
 grammar; half are their bytes, cut, spliced and garbled. What benchmarks.fuzz.edges diagnoses at
@@ -191,37 +192,60 @@ def _work(name: str, seed: int, numbers: range, failed: Callable[[tuple[int, str
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def fuzz(name: str, seed: int, inputs: int) -> list[tuple[int, str]]:
+def fuzz(name: str, seed: int, inputs: range) -> list[tuple[int, str]]:
     """All failures as (number, traceback); an input that hangs ends its batch, which is one."""
     return list(in_batches(partial(_work, name, seed), inputs, _BATCH, HANG_S + _BATCH))
+
+
+def fuzz_for(name: str, seed: int, cpu_s: float) -> tuple[int, list[tuple[int, str]]]:
+    """As :func:`fuzz`, until so much processor time is used: how many inputs that were."""
+    failures: list[tuple[int, str]] = []
+    end, more, left_s = 0, 100, cpu_s
+    while left_s > 0:
+        before_s = _used_s()
+        failures += fuzz(name, seed, range(end, end + more))
+        took_s = _used_s() - before_s
+        end, left_s = end + more, left_s - took_s
+        more = max(1, min(4 * more, int(more * left_s / max(took_s, 1e-3))))
+    return end, failures
+
+
+def _used_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inputs", type=int, default=60_000)
+    parser.add_argument("--minutes", type=float, help="of processor time, instead of --inputs")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--format", choices=sorted({**FORMATS, **GRAMMARS}), action="append")
     arguments = parser.parse_args()
     names = arguments.format or sorted({**FORMATS, **GRAMMARS})
     share = max(1, arguments.inputs // len(names))
-    bad = 0
+    bad = total = 0
     for name in names:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        before_s = _used_s()
         begun = time.perf_counter()
-        failures = fuzz(name, arguments.seed, share)
-        used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        if arguments.minutes:
+            share, failures = fuzz_for(name, arguments.seed, 60 * arguments.minutes / len(names))
+        else:
+            failures = fuzz(name, arguments.seed, range(share))
         seconds = time.perf_counter() - begun
         print(
-            f"{name}: {share:,} inputs, {share / max(used, 1e-3):,.0f} a CPU second, "
-            f"{seconds:.0f} s, {len(failures)} failures",
+            f"{name}: {share:,} inputs, {share / max(_used_s() - before_s, 1e-3):,.0f} a CPU "
+            f"second, {seconds:.0f} s, {len(failures)} failures",
             flush=True,
         )
+        total += share
         bad += len(failures)
         for kind in {text.strip().splitlines()[-1][:160] for _, text in failures}:
             ones = [one for one in failures if one[1].strip().splitlines()[-1][:160] == kind]
             print(f"  {len(ones)} x {kind}: --seed {arguments.seed}, number {ones[0][0]}")
             print("    " + "\n    ".join(ones[0][1].strip().splitlines()[-7:]))
+    print(f"{total:,} inputs, {bad} failures")
     return 1 if bad else 0
 
 

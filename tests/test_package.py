@@ -7,11 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import advisor
 
@@ -120,6 +123,23 @@ def test_a_wheel_comes_out_bit_for_bit_alike_with_a_compiler_and_without(
     names = zipfile.ZipFile(one).namelist()
     assert any(name.endswith("_scan.so") for name in names) == (compiler == "cc")
     assert one.name.endswith("py3-none-any.whl") == (compiler != "cc")
+
+
+def test_what_is_installed_and_what_builds_has_a_pin() -> None:
+    """GIVEN constraints.txt THEN no requirement but those of DeepSpeed's extra is left open."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
+    pins = {canonicalize_name(name): pin for name, pin in (line.split("==") for line in lines)}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    asked = [
+        *project["build-system"]["requires"],
+        *project["project"]["dependencies"],
+        *(line for extra, lines in extras.items() if extra != "deepspeed" for line in lines),
+        "editables~=0.3",  # hatchling's, for an editable installation
+    ]
+    for requirement in map(Requirement, asked):
+        if requirement.name != "nccl-advisor":
+            assert pins[canonicalize_name(requirement.name)] in requirement.specifier
 
 
 def test_a_release_uses_nothing_that_can_change() -> None:

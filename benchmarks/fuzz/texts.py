@@ -192,6 +192,6 @@ FORMATS: dict[str, Form] = {
         ("tuner", _TUNER, lambda data: parse_rules(data.decode(errors="surrogateescape"))),
         ("workload", _shipped("workloads/gpt2.yaml"), _from_path("job.yaml", load_workload)),
         ("sweep", _shipped("workloads/sweeps/nccl.yaml"), _from_path("s.yaml", load_space)),
-        ("rule", _shipped("rules/small-buckets.yaml"), _from_path("r.yaml", load_rule)),
+        ("rule", _shipped("rules/unsteady-steps.yaml"), _from_path("r.yaml", load_rule)),
     )
 }  # fmt: skip

@@ -256,18 +256,25 @@ def test_nobody_reads_what_is_printed(finished: Path, tmp_path: Path) -> None:
 
 
 JOB = """
-import pathlib, torch
+import os, pathlib, resource, torch
 m = torch.nn.Linear(4, 4); o = torch.optim.SGD(m.parameters(), 0.1)
 for n in range(12):
-    o.zero_grad(); m(torch.ones(2, 4)).sum().backward(); o.step()
+    o.zero_grad(); m(torch.ones(2, 4)).sum().backward()
+    if n == 3:  # the last that is recorded
+        LIMIT
+    o.step()
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 pathlib.Path(__file__).with_name("done").touch()
 """
+NO_DESCRIPTORS = (
+    "resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) - 1, 4096))"
+)
 
 
-def record(tmp_path: Path, traces: Path, **how: Any) -> Ended:
+def record(tmp_path: Path, traces: Path, limit: str = "pass", **how: Any) -> Ended:
     """Record two steps of a job of one process."""
     pytest.importorskip("torch")
-    (tmp_path / "job.py").write_text(JOB)
+    (tmp_path / "job.py").write_text(JOB.replace("LIMIT", limit))
     asked = [*("--skip", "2", "--steps", "2", "-o", str(traces)), "--"]
     job = [sys.executable, str(tmp_path / "job.py")]
     return run([sys.executable, "-m", "advisor", "record", *asked, *job], **how)
@@ -291,6 +298,11 @@ def test_a_job_goes_on_whose_trace_cannot_be_written(
     extra = {"LD_PRELOAD": str(failing), "FAIL_UNDER": str(traces), "FAIL_ERRNO": str(number)}
     ended = record(tmp_path, traces, extra={**extra, "FAIL_AFTER": "400"})
     goes_on_without(ended, tmp_path, traces)
+
+
+def test_a_job_goes_on_that_has_no_descriptor_left_for_its_trace(tmp_path: Path) -> None:
+    ended = record(tmp_path, tmp_path / "traces", NO_DESCRIPTORS)
+    goes_on_without(ended, tmp_path, tmp_path / "traces")
 
 
 @needs_root

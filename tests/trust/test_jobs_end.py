@@ -66,9 +66,12 @@ def test_a_clock_that_jumps_is_no_hang(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_what_ends_record_ends_its_job(tmp_path: Path, number: signal.Signals) -> None:
-    """GIVEN a job under `advisor record` THEN it gets the signal, and may save its work."""
+    """GIVEN a job under `advisor record` THEN it gets the signal, and may save its work.
+
+    Ctrl-C goes to all that run at the terminal; the others to `advisor record` alone.
+    """
     job = (
         "import pathlib, signal, sys, time\n"
         "def save(n, f):\n    pathlib.Path('saved').write_text(str(n)); sys.exit(7)\n"
@@ -80,15 +83,21 @@ def test_what_ends_record_ends_its_job(tmp_path: Path, number: signal.Signals) -
         deadline = time.monotonic() + 60
         while not (tmp_path / "up").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
-        process.send_signal(number)
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+
+    def alone() -> None:
+        os.setsid()
+        # Who runs the tests under nohup lets the signal be ignored.
+        signal.signal(number, signal.SIG_DFL)
 
     line = [sys.executable, "-m", "advisor", "record", "-o", str(tmp_path / "traces"), "--"]
     here = Path.cwd()
     os.chdir(tmp_path)
     try:
-        # Who runs the tests under nohup lets the signal be ignored.
-        heard = lambda: signal.signal(number, signal.SIG_DFL)  # noqa: E731
-        ended = run([*line, sys.executable, "-S", "-c", job], during=end, setup=heard)
+        ended = run([*line, sys.executable, "-S", "-c", job], during=end, setup=alone)
     finally:
         os.chdir(here)
     assert (tmp_path / "saved").read_text() == str(int(number))

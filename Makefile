@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo check check-types check-text check-rules test test-all lab lab-quick docs clean
+.PHONY: help demo check check-types check-text check-rules test test-all fuzz lab lab-quick docs clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,6 +61,13 @@ test-all: ## test, and processes, Chromium, Ray, wheels, strategies, documentati
 	@test -e $(COUNTED) && test -z "$$($(CHANGED))" || $(MAKE) --no-print-directory COVERAGE=1 test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	$(PYTEST) -m 'slow or chromium'
+
+SEED ?= $(shell date +%s)
+
+fuzz: $(VENV)/.installed ## every fuzzer, with another seed each time: ten minutes of processor time
+	$(BIN)/python -m benchmarks.fuzz.kineto --inputs 100000 --seed $(SEED)
+	$(BIN)/python -m benchmarks.fuzz.readers --minutes 8 --seed $(SEED)
+	$(BIN)/python -m benchmarks.fuzz.sanitized --inputs 300000 --seed $(SEED)
 
 lab: $(VENV)/.installed ## root: record faults and healthy runs for real (40 min), score the diagnosis
 	$(BIN)/python -m benchmarks.lab record

@@ -5,6 +5,7 @@ Each case is one that once was an internal error, took more than a minute or gig
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from advisor.errors import AdvisorError
 from advisor.ingest import ingest
+from advisor.ingest.readers.kineto.metadata import as_object
 from advisor.metrics import derive
 from advisor.store import Store
 from advisor.vocabulary.numbers import MOST_RANKS, decimal, within
@@ -98,6 +100,14 @@ def test_an_encoding_that_nobody_reads_is_refused(encoding: str, tmp_path: Path)
     ingest([str(dump)], store)
     found = store.con.execute("SELECT events_read, events_dropped FROM source").fetchall()
     assert found == [(0, 1)]
+
+
+def test_a_literal_in_a_trace_gets_no_warning_of_python() -> None:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert as_object("1if 1else 2") == {}
+        assert as_object("{'a': 1}") == {"a": 1}
+    assert warned == []
 
 
 def test_numbers_at_the_border() -> None:

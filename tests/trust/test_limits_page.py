@@ -7,18 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from advisor.config import loader, parsed
+from advisor.config import loader, parsed, settings
 from advisor.engine.sandbox import _LOCKDOWN, Sandbox
 from advisor.ingest import paths
 from advisor.ingest.compression import DEFAULT_LIMITS
 from advisor.ingest.readers import _json, _text, flight_recorder, nccl_xml, op_table
-from advisor.ingest.readers.kineto import resync
+from advisor.ingest.readers.flight_recorder.unpickle import MAX_INSTRUCTIONS
+from advisor.ingest.readers.kineto import around_lists, metadata_fields, resync
 from advisor.ingest.readers.nccl_inspector import records
 from advisor.ingest.readers.nccl_log import collect
 from advisor.ingest.readers.nccl_tests import text
 from advisor.ingest.readers.nsys import open as nsys
 from advisor.ingest.readers.nsys import processes
+from advisor.ingest.readers.op_table.write import _LONGEST_STEP_S
 from advisor.report import perfetto
+from advisor.tune import env_file
+from advisor.tune.plugin import parse
 from advisor.vocabulary import numbers
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
@@ -42,12 +46,24 @@ def as_bytes(count: int) -> str:
             "damaged text of a trace that is tried as events",
             f"{as_bytes(resync._MOST_FAILED_BYTES)}, and {resync._OF_READ} times what was read",
         ),
+        (
+            "text of a trace before, between and behind its events",
+            as_bytes(around_lists.MAX_TEXT_BYTES),
+        ),
+        (
+            "one field of a trace that says something of the run",
+            as_bytes(metadata_fields._KEPT_CHARACTERS),
+        ),
         ("lists and objects inside each other", str(DEFAULT_LIMITS.nesting)),
         ("ranks of a job", f"{numbers.MOST_RANKS:,}"),
         ("bytes of one message", as_bytes(numbers.MOST_BYTES)),
         ("one line of a log", as_bytes(_text.MAX_LINE_BYTES)),
         ("kept lines of one NCCL log", f"{collect.MAX_KEPT:,}"),
-        ("one flight-recorder dump", as_bytes(flight_recorder.MAX_DUMP_BYTES)),
+        ("warnings of one NCCL log", f"{collect._MAX_WARNINGS:,}"),
+        (
+            "one flight-recorder dump",
+            f"{as_bytes(flight_recorder.MAX_DUMP_BYTES)}; {MAX_INSTRUCTIONS:,} instructions",
+        ),
         ("one line of NCCL's Inspector", as_bytes(records.MAX_LINE_BYTES)),
         ("timed calls of NCCL's Inspector", f"{records.MAX_TIMED:,}"),
         ("one JSON document (nccl-tests, probe)", as_bytes(_json.MAX_DOCUMENT_BYTES)),
@@ -58,6 +74,13 @@ def as_bytes(count: int) -> str:
         ),
         ("rows of one table of nccl-tests", f"{text.MAX_ROWS:,}"),
         ("rows of an op table", f"{op_table.MAX_ROWS:,}"),
+        ("a time within a step of an op table", f"{_LONGEST_STEP_S:,.0f} s"),
+        ("one file of settings (TOML)", as_bytes(settings._MAX_BYTES)),
+        ("one job script or other file with an environment", as_bytes(env_file._MAX_BYTES)),
+        (
+            "rules of a file for NCCL's tuner",
+            f"{parse._MOST_RULES:,}; {parse._LONGEST_LINE} bytes a line, as in the plugin",
+        ),
         (
             "an Nsight Systems export",
             f"{as_bytes(nsys.MAX_DATABASE_BYTES)}; {as_bytes(nsys.MAX_CELL_BYTES)} per cell; "

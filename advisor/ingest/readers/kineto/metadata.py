@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,9 @@ def _unquoted(value: Any) -> Any:
         return value
     for parse in (json.loads, ast.literal_eval):
         try:
-            return parse(value)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Python's, of how a literal is written
+                return parse(value)
         except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
             continue
     return value

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,34 +11,17 @@ from advisor.errors import AdvisorError
 from advisor.ingest.detect import detect
 from advisor.ingest.own_files import is_own
 from advisor.ingest.ray_plan import Item, Look, file_system_of, is_url
+from advisor.ingest.scratch import temporary_folder
 from advisor.ingest.source import Source
 from advisor.ingest.unknown import why_unknown
-from advisor.store.batches import is_dead, new_token
 
 _HEAD_BYTES = 1 << 20
-_LOOK = "advisor-look-"
-INGEST = "advisor-ingest-"
-"""How the folders of tasks that read are called; the others look."""
 
 
 def look_at(items: Sequence[Item]) -> list[Look]:
     """Format and rank of every file; a file that cannot be read has its ``problem`` set."""
-    with scratch_folder(_LOOK) as scratch:
+    with temporary_folder("look") as scratch:
         return [_look(item, scratch / str(item.number)) for item in items]
-
-
-@contextmanager
-def scratch_folder(prefix: str) -> Iterator[Path]:
-    """A folder of this task on its machine's own disk; a killed worker's are removed first.
-
-    ``prefix`` is one of those that this module and :mod:`.ray_task` name.
-    """
-    for left in Path(tempfile.gettempdir()).glob("advisor-*"):
-        begins = next((known for known in (_LOOK, INGEST) if left.name.startswith(known)), None)
-        if begins is not None and is_dead(left.name.removeprefix(begins)):
-            shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"{prefix}{new_token()}-") as scratch:
-        yield Path(scratch)
 
 
 def _look(item: Item, scratch: Path) -> Look:

@@ -17,8 +17,9 @@ from pathlib import Path
 from advisor.errors import AdvisorError
 from advisor.ingest.detect import detect
 from advisor.ingest.pipeline import read_sources
-from advisor.ingest.ray_look import INGEST, fetch, scratch_folder
+from advisor.ingest.ray_look import fetch
 from advisor.ingest.ray_plan import Item, Piece, is_url
+from advisor.ingest.scratch import temporary_folder
 from advisor.ingest.source import ReadContext, Reader, Source
 from advisor.store.batches import Index
 from advisor.store.parquet import is_parquet_store
@@ -268,7 +269,7 @@ def _scratch(job: Job) -> Iterator[Path]:
             where=str(job.folder),
             hint="choose one on a shared file system",
         )
-    with scratch_folder(INGEST) as scratch:
+    with temporary_folder("ingest") as scratch:
         yield scratch
 
 

@@ -27,7 +27,7 @@ _SHARED = (
     "be two (the verdict `never-met`)"
 )
 _NO_INPUT = "— reads no file"
-_NO_CLOCK = "— looks at no clock"
+_NO_CLOCK = "— no clock decides anything: what others left is known by its lock"
 _NO_JOB = "— starts no job"
 _RECORD = f"{_SWEEPS}::test_a_job_goes_on_whose_trace_cannot_be_written"
 
@@ -50,7 +50,9 @@ MATRIX: dict[str, Cells] = {
     ),
     "EIO": _of(f"{_FILES}::test_writes_that_fail", f"{_SWEEPS}::test_writes_that_fail", _RECORD),
     "no descriptors": _of(
-        f"{_FILES}::test_no_descriptors", f"{_SWEEPS}::test_too_little_of_something", _TORCH
+        f"{_FILES}::test_no_descriptors",
+        f"{_SWEEPS}::test_too_little_of_something",
+        f"{_SWEEPS}::test_a_job_goes_on_that_has_no_descriptor_left_for_its_trace",
     ),
     "no memory (ulimit -v)": _of(
         f"{_FILES}::test_no_memory", f"{_SWEEPS}::test_too_little_of_something", _TORCH
@@ -63,12 +65,12 @@ MATRIX: dict[str, Cells] = {
     "SIGINT": _of(
         f"{_FILES}::test_asked_to_end",
         f"{_SWEEPS}::test_asked_to_end",
-        "— Ctrl-C reaches the job itself, which ends as it sees fit",
+        f"{_JOBS}::test_what_ends_record_ends_its_job",
     ),
     "SIGPIPE": _of(
         f"{_FILES}::test_nobody_reads_what_is_printed",
         f"{_SWEEPS}::test_nobody_reads_what_is_printed",
-        "— prints on standard error only",
+        "— prints on standard error only, a report (--diagnose) as diagnose does",
     ),
     "closed streams": _of(
         f"{_STREAMS}::test_diagnose_on_closed_streams_ends_as_on_open_ones",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import tempfile
 import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import Any
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.nsys.pages import MAX_ROW_BYTES
 from advisor.ingest.readers.nsys.salvage import Salvage, is_whole, salvage
+from advisor.ingest.scratch import temporary_folder
 from advisor.ingest.source import Source
 
 MAX_CELL_BYTES = MAX_ROW_BYTES
@@ -111,8 +111,7 @@ def opened(source: Source) -> Iterator[Database]:
             notes += [damage] if damage else []
 
         def salvaged() -> tuple[sqlite3.Connection, Salvage]:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-nsys-"))
-            left = Path(folder) / "salvaged.sqlite"
+            left = stack.enter_context(temporary_folder("nsys")) / "salvaged.sqlite"
             found = salvage(path, left)
             return _connected(left, stack), found
 
@@ -188,8 +187,7 @@ def _lock(connection: sqlite3.Connection) -> None:
 
 
 def _unpacked(source: Source, stack: contextlib.ExitStack) -> tuple[Path, str | None]:
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-nsys-"))
-    path = Path(folder) / "export.sqlite"
+    path = stack.enter_context(temporary_folder("nsys")) / "export.sqlite"
     stream, raw = source.open_raw()
     total = 0
     with stream, path.open("wb") as out:

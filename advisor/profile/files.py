@@ -13,6 +13,8 @@ from typing import Any
 from advisor.errors import AdvisorError
 
 _PARTIAL = ".partial-"
+LOGS_MODE = 0o700
+"""Of a folder ``logs``: what a job prints may be anything."""
 _TRACE_NAME = re.compile(rf"({re.escape(_PARTIAL)})?rank\d+\.json\.gz")
 JOB_FILE = "logs/job.json"
 PROFILE_FILE = "profile.json"

@@ -77,7 +77,7 @@ def launch(
     local_size = local_ranks(workload, nodes)
     await_first(nodes, timeout_s)
     logs = folder / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
+    logs.mkdir(files.LOGS_MODE, parents=True, exist_ok=True)
     write_job(
         workload,
         folder,

@@ -44,7 +44,7 @@ def run(
     """
     folder = Path(asked.folder)
     log = folder / LOG
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log.parent.mkdir(files.LOGS_MODE, parents=True, exist_ok=True)
     full = order.environment(asked, environment)
     arguments = exporting(command, set(full) - set(environment) | {"PYTHONPATH"})
     with log.open("wb") as output:

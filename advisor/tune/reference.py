@@ -140,9 +140,9 @@ def _results(folder: Path, world_size: int) -> list[dict[str, Any]]:
 
 def _torchrun(workload: Workload, folder: Path) -> str:
     """The torchrun line that runs ``workload`` into ``folder``, which is prepared for it."""
-    from advisor.profile import commands, launch
+    from advisor.profile import commands, files, launch
 
-    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    (folder / "logs").mkdir(files.LOGS_MODE, parents=True, exist_ok=True)
     launch.write_job(workload, folder)
     (line,) = commands.torchrun(workload, folder, nodes=1, endpoint="")
     return line

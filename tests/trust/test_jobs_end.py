@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -45,6 +46,7 @@ def test_a_trial_that_ignores_sigterm_and_forks_leaves_nothing(
     while processes_of(token) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_of(token) == []
+    assert stat.S_IMODE((tmp_path / "logs").stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])

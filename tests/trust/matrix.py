@@ -88,7 +88,11 @@ MATRIX: dict[str, Cells] = {
         ),
         "calibrate": "— a table is read at once, in a few milliseconds",
     },
-    "a clock that jumps": _of(_NO_CLOCK, f"{_JOBS}::test_a_clock_that_jumps_is_no_hang", _NO_CLOCK),
+    "a clock that jumps": _of(
+        _NO_CLOCK,
+        f"{_JOBS}::test_a_clock_that_jumps_is_no_hang",
+        "— a clock only tells a recording that was there before, which is refused",
+    ),
     "a job that ignores SIGTERM, and forks": _of(
         _NO_JOB,
         f"{_JOBS}::test_a_trial_that_ignores_sigterm_and_forks_leaves_nothing",

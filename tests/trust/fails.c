@@ -32,6 +32,14 @@ ssize_t write(int fd, const void *data, size_t count) {
     return refused(fd, count) ? -1 : real(fd, data, count);
 }
 
+ssize_t writev(int fd, const struct iovec *parts, int count) {
+    static ssize_t (*real)(int, const struct iovec *, int);
+    if (!real) real = (ssize_t(*)(int, const struct iovec *, int))dlsym(RTLD_NEXT, "writev");
+    size_t bytes = 0;
+    for (int part = 0; part < count; part++) bytes += parts[part].iov_len;
+    return refused(fd, bytes) ? -1 : real(fd, parts, count);
+}
+
 ssize_t pwrite64(int fd, const void *data, size_t count, off64_t at) {
     static ssize_t (*real)(int, const void *, size_t, off64_t);
     if (!real) real = (ssize_t(*)(int, const void *, size_t, off64_t))dlsym(RTLD_NEXT, "pwrite64");

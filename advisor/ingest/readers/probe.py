@@ -7,9 +7,10 @@ host of the job's rank of that number.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -31,18 +32,24 @@ _COLUMNS = (
 )
 
 
+_Microseconds = Annotated[float, Field(ge=1e-3, le=1e12)]  # a nanosecond to eleven days
+
+
 class _Collective(BaseModel):
     op: str = Field(max_length=40)
     ranks: int = Field(ge=1, le=MOST_RANKS)
     bytes: int = Field(ge=0, le=MOST_BYTES)
-    times_us: list[float] = Field(min_length=1)
+    times_us: list[_Microseconds] = Field(min_length=1)
 
 
 class _Pair(BaseModel):
     src: int = Field(ge=0, lt=MOST_RANKS)
     dst: int = Field(ge=0, lt=MOST_RANKS)
     bytes: int = Field(ge=0, le=MOST_BYTES)
-    round_trip_us: float = Field(gt=0)
+    round_trip_us: _Microseconds
+
+
+_Row = TypeVar("_Row", _Collective, _Pair)
 
 
 class _Probe(BaseModel):
@@ -50,8 +57,8 @@ class _Probe(BaseModel):
 
     world_size: int = Field(ge=1, le=MOST_RANKS)
     hosts: list[str] = []
-    collectives: list[_Collective] = []
-    pairs: list[_Pair] = []
+    collectives: list[Any] = []
+    pairs: list[Any] = []
 
 
 def detect(source: Source) -> bool:
@@ -70,22 +77,39 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
                 source, FORMAT, events_dropped=1, drop_reasons={"unreadable": 1}, note=note
             )
             continue
-        count = insert(context.con, "bench", _COLUMNS, _rows(context.run, probe))
+        dropped: Counter[str] = Counter()
+        count = insert(context.con, "bench", _COLUMNS, _rows(context.run, probe, dropped))
         hosts = [(context.run, "probe-rank", *place) for place in enumerate(probe.hosts)]
         insert(context.con, "topology", ("run", "kind", "rank", "host"), hosts)
-        context.report(source, FORMAT, events_read=count)
+        context.report(
+            source,
+            FORMAT,
+            events_read=count,
+            events_dropped=dropped.total(),
+            drop_reasons=dict(dropped),
+        )
 
 
-def _rows(run: str, probe: _Probe) -> Iterator[tuple[Any, ...]]:
-    for row in probe.collectives:
+def _sound(kind: type[_Row], items: list[Any], dropped: Counter[str]) -> Iterator[_Row]:
+    """The items whose fields are what they must be; the others are counted by their first one."""
+    for item in items:
+        try:
+            yield kind.model_validate(item)
+        except ValidationError as error:
+            where = error.errors()[0]["loc"]
+            dropped[f"unusable {where[0]}" if where else "no object"] += 1
+
+
+def _rows(run: str, probe: _Probe, dropped: Counter[str]) -> Iterator[tuple[Any, ...]]:
+    for row in _sound(_Collective, probe.collectives, dropped):
         time_us = median(row.times_us)
-        rate = row.bytes / time_us / 1e3 if time_us > 0 else None
+        rate = row.bytes / time_us / 1e3
         factor = bus_factor(row.op, row.ranks)
         yield (
             *(run, "probe", row.op, row.ranks, None, None, row.bytes, "float32", time_us, rate),
-            None if rate is None or factor is None else rate * factor,
+            None if factor is None else rate * factor,
         )
-    for pair in probe.pairs:
+    for pair in _sound(_Pair, probe.pairs, dropped):
         rate = pair.bytes / pair.round_trip_us / 1e3
         yield (
             *(run, "probe", "send", 2, pair.src, pair.dst, pair.bytes, "float32"),

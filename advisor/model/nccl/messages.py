@@ -26,8 +26,8 @@ _QUOTES = re.compile(
 
 class Message(BaseModel):
     """One entry. ``effect``: the job dies of it; it gave up waiting for a peer, whose own log may
-    tell more; it runs slower; the job died of what stands elsewhere; or it is what others print
-    when one died.
+    tell more; it runs slower; a part of NCCL warned of what is not listed; the job died of what
+    stands elsewhere; or it is what others print when one died.
 
     ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:
     torch, the driver or a scheduler prints it, or NCCL as information. ``between_hosts``: on one
@@ -38,7 +38,7 @@ class Message(BaseModel):
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
     pattern: str
-    effect: Literal["dies", "waits", "degrades", "ended", "follows"]
+    effect: Literal["dies", "waits", "degrades", "unlisted", "ended", "follows"]
     cause: str = Field(min_length=10, max_length=110)
     fix: str = Field(min_length=10, max_length=220)
     source: str = Field(pattern=r"^https://")

@@ -10,17 +10,28 @@ _THREAD = re.compile(r"(?:.*[^\w.\-])?([A-Za-z0-9_][\w.\-]*):(\d{1,10}):(\d{1,10
 _DEVICE = re.compile(r"\[(-?\d{1,4})\]$")
 LONGEST_TOKEN = 512  # a host name has at most 253 characters
 _PLACE = re.compile(r"[\w./\-]{1,200}:\d{1,6}$")
+_FUNCTION = re.compile(r" \(\w{1,100}\)$")  # 2.30.7 on: file:line (function) NCCL WARN
+_SIGNATURE = re.compile(r"\([^()]{0,600}\)(:\d{1,6})$")  # aws-ofi-nccl: function(types):line
 _VERSION = re.compile(r"NCCL version (?=\d)")
 _DATE = re.compile(r"\[\d{4}-\d\d-\d\d[ T][\d:.]+\]\s*$")
 _CUT_DATE = re.compile(r"\[(?:\d{1,4}|\d{4}-[\d\-: T.]*)\]?$")
 _DIGITS = re.compile(r"\d+")
+# One of these words stands in whatever the signs below find: a search for words is ten times faster.
+_WORDS = (
+    b"nccl", b"[c10d]", b"rendezvous", b"monitoredbarrier", b"collective", b"unhandled ",
+    b"test cuda", b"test hip", b"net/ofi", b"libfabric:", b"ucx  error", b"childfailed",
+    b"outofmemory", b"networkerror: ", b"backenderror: ", b"storeerror: ", b"nvrm: ", b"nvml: ",
+    b"slurmstepd: ",
+)  # fmt: skip
 _SIGNS = re.compile(
-    rb"NCCL (?:INFO|WARN) |NCCL version \d|ProcessGroupNCCL\.cpp:\d|NCCL error in: |"
-    rb"failed to pass monitoredBarrier|Watchdog caught collective operation timeout|"
-    rb"Test (?:NCCL|CUDA|HIP) failure |NCCL failure \S{1,200}:\d|NCCL operation nccl\w|"
-    rb"NCCL Error \d|unhandled (?:cuda|system) error|NET/OFI |UCX  ERROR|ChildFailedError|"
-    rb"OutOfMemoryError",
-    re.IGNORECASE,
+    rb"nccl (?:info|warn) |nccl version \d|processgroupnccl\.cpp:\d|nccl error(?: in)?: |"
+    rb"nccl error \d|nccl failure \S{1,200}:\d|nccl operation nccl\w|undefined symbol: nccl\w|"
+    rb"failed to pass monitoredbarrier|watchdog caught collective operation timeout|"
+    rb"detected mismatch between collectives|test (?:nccl|cuda|hip) failure |"
+    rb"unhandled (?:cuda|system) error|net/ofi |libfabric:\d{1,10}:\d|ucx  error|childfailederror|"
+    rb"outofmemoryerror|\[c10d\] |dist(?:network|backend|store)error: \S|"
+    rb"rendezvous\w{1,20}error: \S|nvrm: (?:xid|api mismatch)|failed to initialize nvml: |"
+    rb"slurmstepd: error: "
 )
 
 
@@ -46,7 +57,8 @@ class Record:
 
 def looks_like_log(head: bytes) -> bool:
     """Whether a message of NCCL, or of torch or a benchmark about it, occurs in bytes of a file."""
-    return _SIGNS.search(head) is not None
+    text = head.lower()
+    return any(word in text for word in _WORDS) and _SIGNS.search(text) is not None
 
 
 def is_cut_prefix(line: str, before: str) -> bool:
@@ -95,7 +107,7 @@ def _split_prefix(text: str) -> tuple[str, Thread | None, int | None, str | None
     thread: Thread | None = None
     device: int | None = None
     place: str | None = None
-    rest = text.rstrip()
+    rest = _SIGNATURE.sub(r"\1", _FUNCTION.sub("", text.rstrip()))
     for _ in range(3):
         head, _, last = rest.rpartition(" ")
         if len(last) > LONGEST_TOKEN:  # keeps the patterns' cost linear in the line

@@ -549,7 +549,8 @@ CREATE TABLE bench (
   time_us DOUBLE,                   -- time
   algbw_gbps DOUBLE,                -- algorithm bandwidth
   busbw_gbps DOUBLE,                -- bus bandwidth
-  wrong BIGINT                      -- wrong elements; null if not checked
+  wrong BIGINT,                     -- wrong elements; null if not checked
+  apart INTEGER                     -- processes that measured each by itself, their rows in one table; null if one
 );
 
 -- One table of a benchmark: an operation over sizes, and what it should reach.
@@ -577,6 +578,7 @@ CREATE TABLE bench_curve (
   in_place_ratio DOUBLE,            -- bandwidth in place / out of place, median of the large sizes; null if one is missing
   wrong BIGINT,                     -- wrong elements; null if not checked
   wrong_bytes BIGINT,               -- the smallest size with some
+  apart INTEGER,                    -- as in bench
   like_gbps DOUBLE,                 -- the best of the tables of the same kind of run, at like_bytes
   like_bytes BIGINT,                -- the largest size that they have in common
   own_gbps DOUBLE,                  -- this table's there

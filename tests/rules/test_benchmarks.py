@@ -23,7 +23,8 @@ TABLES: list[dict[str, Any]] = yaml.safe_load(
 )
 RULES = ["bandwidth-below-expected", "benchmark-below-limit", "benchmark-below-others",
          "benchmark-bandwidth-falls", "benchmark-small-messages-slow",
-         "benchmark-in-place-differs", "benchmark-wrong-results"]  # fmt: skip
+         "benchmark-in-place-differs", "benchmark-wrong-results",
+         "benchmark-not-joined"]  # fmt: skip
 SIZES = tuple(2**power for power in range(20, 31))
 
 
@@ -196,3 +197,35 @@ def test_what_no_data_sheet_is_known_for_is_asked_for(tmp_path: Path) -> None:
     assert "benchmark-hardware" in codes("nameless", nameless)
     assert "benchmark-hardware" not in codes("said", nameless, "dgx-h100")
     assert "benchmark-hardware" not in codes("named", printed(of(58, hosts=1)))
+
+
+def _head(hosts: Sequence[str], per_host: int) -> str:
+    """The beginning of nccl-tests' output where every process has ranks of its own."""
+    lines = ["# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)", "# Using devices"]
+    lines *= len(hosts)
+    for pid, host in enumerate(hosts):
+        lines += [
+            f"#  Rank {rank:2} Group  0 Pid {pid} on {host} device {rank} [0x0{rank}] NVIDIA H800"
+            for rank in range(per_host)
+        ]
+    half = "time   algbw   busbw #wrong"
+    return "\n".join([*lines, f"# size count type redop root {half} {half}"]) + "\n"
+
+
+@pytest.mark.parametrize(("per_host", "busbw"), [(8, 229.1), (1, 0.0)])
+def test_processes_that_measured_each_by_itself_are_told(
+    tmp_path: Path, per_host: int, busbw: float
+) -> None:
+    """Reports 213 and 71 of nccl-tests: two hosts, and no MPI in the build."""
+    row = f"1073741824 268435456 float sum -1 8200.1 130.9 {busbw} 0 8190.2 131.1 {busbw} 0\n"
+    more = f"2147483648 536870912 float sum -1 16390.1 131 {busbw} 0 16380.2 131 {busbw} 0\n"
+    findings = found(tmp_path / "t", [_head(["node1", "node2"], per_host) + 2 * row + 2 * more])
+    assert [item.rule for item in findings] == ["benchmark-not-joined"]
+    assert findings[0].evidence.facts["processes"] == 2
+
+
+def test_ranks_of_one_job_are_no_processes_apart(tmp_path: Path) -> None:
+    table = next(item for item in TABLES if item["ranks"] > 8 and item.get("hosts"))
+    assert "benchmark-not-joined" not in {
+        item.rule for item in found(tmp_path / "t", [printed(table)], table.get("hardware"))
+    }

@@ -28,7 +28,8 @@ _MOST_BOARD = 8  # GPUs of one host, in every machine that is no rack
 _TWO = 2
 _SQL = """
 SELECT tool, source, op, ranks, hosts, device, bytes, in_place, min(time_us) AS time_us,
-  max(wrong) AS wrong, max(busbw_gbps / nullif(algbw_gbps, 0)) AS factor FROM bench
+  max(wrong) AS wrong, max(busbw_gbps / nullif(algbw_gbps, 0)) AS factor, max(apart) AS apart
+FROM bench
 WHERE run = ? AND src IS NULL AND bytes > 0 AND time_us > 0
 GROUP BY ALL ORDER BY ALL
 """
@@ -60,6 +61,7 @@ class Curve:
     device_name: str | None
     points: Sequence[Point]
     factor: float
+    apart: int | None
 
     def gbps(self, point: Point) -> float:
         """Bus bandwidth at a size, GB/s."""
@@ -106,13 +108,14 @@ def _curves(con: Any, run: str) -> list[Curve]:
             Point(
                 size,
                 {place: time for place, time, *_ in rows},
-                max((wrong for _, _, wrong, _ in rows if wrong is not None), default=None),
+                max((wrong for _, _, wrong, *_ in rows if wrong is not None), default=None),
             )
             for size, rows in sorted(sizes.items())
         ]
-        printed = [factor for *_, factor in sizes[points[-1].bytes] if factor]
+        largest = sizes[points[-1].bytes]
+        printed = [factor for *_, factor, _ in largest if factor]
         factor = bus_factor(key[2], key[3]) or max(printed, default=1.0)
-        found.append(Curve(*key, points, factor))
+        found.append(Curve(*key, points, factor, max((row[-1] or 0 for row in largest)) or None))
     return found
 
 
@@ -144,6 +147,7 @@ def _row(run: str, curve: Curve, said: Machine | None, alike: Sequence[Curve]) -
         "in_place_ratio": _in_place(curve.points),
         "wrong": sum(checked) if checked else None,
         "wrong_bytes": wrong[0].bytes if wrong else None,
+        "apart": curve.apart,
         **_likes(curve, alike),
     }
 

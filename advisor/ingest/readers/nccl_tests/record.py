@@ -14,7 +14,8 @@ class Measurement:
     ``time_us`` is per call; bandwidths are decimal GB/s as printed; ``wrong`` is None when
     unchecked (layouts to 2021 print a relative difference: 1 where it is over their bound).
     ``table`` counts the tables of the input; ``hosts`` is None where not all are named, ``device``
-    where the GPUs are of several kinds or of none that is named.
+    where the GPUs are of several kinds or of none that is named; ``apart`` counts the processes
+    that measured each by itself under one table.
     """
 
     op: str
@@ -29,6 +30,7 @@ class Measurement:
     table: int = 0
     hosts: tuple[str, ...] | None = None
     device: str | None = None
+    apart: int | None = None
 
 
 @dataclass

@@ -7,6 +7,7 @@ operation and the ranks (doc/PERFORMANCE.md of nccl-tests).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
@@ -39,6 +40,19 @@ class Devices:
     ranks: dict[str, set[int]] = field(default_factory=dict)
     hosts: dict[str, set[str]] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
+    listed: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    def see(self, group: str, rank: int, host: str) -> None:
+        """One line of the list."""
+        self.ranks.setdefault(group, set()).add(rank)
+        self.hosts.setdefault(group, set()).add(host)
+        self.listed[group, rank] += 1
+
+    @property
+    def apart(self) -> int | None:
+        """How many processes list the same rank, each for itself; None where one does."""
+        most = max(self.listed.values(), default=1)
+        return most if most > 1 else None
 
     @property
     def size(self) -> int | None:
@@ -48,9 +62,12 @@ class Devices:
 
     @property
     def listed_hosts(self) -> tuple[str, ...] | None:
-        """The first group's hosts; None where the list leaves ranks out."""
+        """The first group's hosts; None where the list leaves ranks out, or processes have each
+        a list of their own.
+        """
         group, first = next(iter(self.ranks.items()), ("", set[int]()))
-        return tuple(sorted(self.hosts[group])) if first and len(first) == self.size else None
+        whole = first and len(first) == self.size and self.apart is None
+        return tuple(sorted(self.hosts[group])) if whole else None
 
     @property
     def name(self) -> str | None:
@@ -104,6 +121,7 @@ class Table:
                         number,
                         self.devices.listed_hosts,
                         self.devices.name,
+                        self.devices.apart,
                     )
                 )
 

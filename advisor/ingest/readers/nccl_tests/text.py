@@ -37,7 +37,8 @@ _NUMBER = re.compile(
 )
 # Where a header was pasted into a report, the # that begin its lines are often lost.
 _RANK_LINE = re.compile(
-    r"(?:#\s+)?Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?Pid\s+\d{1,10}\s+on\b\s{0,9}(\S{0,255})"
+    r"(?:#\s+)?Rank\s+(\d{1,9})\s+(?:Group\s+(\d{1,9})\s+)?"
+    r"(?:Pid\s+\d{1,10}\s+on\b\s{0,9}(\S{0,255})|on\s{1,9}(\S{1,255})\s{1,9}device\b)"
 )
 _DEVICE = re.compile(
     r"\bdevice\s{1,9}\d{1,9}\s{1,9}\[[0-9a-fA-Fx:.]{1,32}\]\s{1,9}(\S(?:.{0,98}\S)?)\s{0,9}$"
@@ -117,8 +118,7 @@ class TableParser:
             if not self._devices_open:
                 self._devices, self._devices_open = Devices(), True
             group = found[2] or "0"
-            self._devices.ranks.setdefault(group, set()).add(int(found[1]))
-            self._devices.hosts.setdefault(group, set()).add(found[3])
+            self._devices.see(group, int(found[1]), found[3] or found[4] or "")
             if device := _DEVICE.search(text):
                 self._devices.names.add(device[1])
             return True

@@ -10,7 +10,7 @@ from advisor.ingest.source import ReadContext, Source
 
 _BENCH = (
     *("run", "tool", "source", "op", "ranks", "hosts", "device", "bytes", "dtype", "in_place"),
-    *("time_us", "algbw_gbps", "busbw_gbps", "wrong"),
+    *("time_us", "algbw_gbps", "busbw_gbps", "wrong", "apart"),
 )
 
 
@@ -33,7 +33,7 @@ def write_harvest(
             (
                 *(context.run, tool, table_name(source.path, m.table), m.op, m.ranks),
                 *(None if m.hosts is None else list(m.hosts), m.device, m.size_bytes, m.dtype),
-                *(m.in_place, m.time_us, m.algbw_gbps, m.busbw_gbps, m.wrong),
+                *(m.in_place, m.time_us, m.algbw_gbps, m.busbw_gbps, m.wrong, m.apart),
             )
             for m in harvest.measurements
         ),

@@ -383,7 +383,7 @@ RECIPES = YAML(typ="safe").load(Path(__file__).with_name("nccl_recipes.yaml"))
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=[recipe["name"] for recipe in RECIPES])
-@pytest.mark.parametrize("version", [None, "2.18.5", "2.21.5", "2.26.2", "2.29.7"])
+@pytest.mark.parametrize("version", [None, "2.18.5", "2.21.5", "2.26.2", "2.30.7"])
 def test_published_recipes_give_no_error(recipe: dict[str, Any], version: str | None) -> None:
     wrong = [i for i in check_env(recipe["env"], version) if i.severity == "error"]
     assert wrong == []

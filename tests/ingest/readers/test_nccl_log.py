@@ -340,6 +340,26 @@ def test_prefixes(line: str) -> None:
     assert parse_line(record.text) == [Fact("net", "network", "IB")]
 
 
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("nodea:1:2 [0] nccl/src/allocator.cc:229 (ncclSpaceAlloc) NCCL WARN Allocation failed.",
+         "nccl/src/allocator.cc:229"),
+        ("[2026-08-24 17:57:25] nodea:1:2 [0] init.cc:89 (ncclMemAlloc) NCCL WARN Cuda failure 205",
+         "init.cc:89"),
+        ("nodea:1:2 [1] accept(domain_t*, comm_t*, comm_t**):4909 NCCL WARN NET/OFI Unexpected",
+         "accept:4909"),
+        ("nodea:1:2 [1] misc/socket.cc:49 NCCL WARN socketProgress: closed", "misc/socket.cc:49"),
+    ],
+    ids=["2.30.7", "2.30.7 with its time", "aws-ofi-nccl", "before"],
+)  # fmt: skip
+def test_a_warnings_host_and_place_in_every_form(line: str, place: str) -> None:
+    """NCCL's debug.cc at 2.30.7; issues 2331 of NCCL and 990 of aws-ofi-nccl."""
+    (record,) = records(line)
+    assert record.thread is not None
+    assert (record.thread.host, record.place, record.level) == ("nodea", place, "WARN")
+
+
 def test_two_messages_that_collided_on_one_line() -> None:
     line = (
         "a:1:1 [0] NCCL INFO globalNicFused 0 b:2:2 [1] NCCL INFO NCCL_ALGO set by environment to x"

@@ -104,6 +104,21 @@ def test_a_row_broken_by_nccls_own_lines_is_put_together(cut_after: str) -> None
     assert harvest.dropped == {}
 
 
+def test_tags_of_the_rank_inside_a_row_change_nothing() -> None:
+    """Issue 1453 of NCCL: the launcher put [0] before each piece of a row."""
+    head = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
+    tagged = parse(
+        f"[0]# {head}\n"
+        "[0]     33554432       8388608     float     sum      -1[0]    2180.1   15.39   29.50      "
+        "0[0]    2285.2   14.68   28.14      0\n"
+    )
+    plain = parse(
+        f"# {head}\n33554432 8388608 float sum -1 2180.1 15.39 29.50 0 2285.2 14.68 28.14 0\n"
+    )
+    assert tagged.measurements == plain.measurements
+    assert [item.busbw_gbps for item in plain.measurements] == [29.5, 28.14]
+
+
 def test_a_cut_row_keeps_its_finished_half_and_counts_the_other() -> None:
     harvest = parse(HEADER + ROW + "\n" + ROW[: ROW.index("26.01") + 3])
     assert figures(harvest) == [*BOTH, BOTH[0]]

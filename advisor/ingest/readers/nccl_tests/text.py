@@ -31,6 +31,7 @@ _FOREIGN = re.compile(
     + _PREFIX
     + r"|NCCL version .*"
 )
+_TAG = re.compile(r"\[\d{1,6}\](?:\s|$)")  # of the rank, before each piece that a launcher passed on
 _TIMESTAMP = re.compile(r"\s\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s{0,9}$")
 _NUMBER = re.compile(
     r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|inf)|N/A", re.IGNORECASE
@@ -132,6 +133,7 @@ class TableParser:
         return settings or text.startswith(("# nccl-tests", "# Collective test"))
 
     def _row_start(self, text: str) -> Row | None:
+        text = _TAG.sub(" ", text)
         tokens = text.split()
         if len(tokens) < 3 or tokens[2] not in TYPES:
             return None

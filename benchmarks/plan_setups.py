@@ -100,7 +100,7 @@ def rank_of_layout(setup: dict[str, Any]) -> int | None:
         nccl=(2, 18, 5),
         global_batch=setup["batch"],
         sequence=setup["sequence"],
-        **of_its_software(setup),
+        settings=Settings(**of_its_software(setup)),
     )
     for place, row in enumerate(plan.rows, 1):
         layout = row.estimate.layout

@@ -50,6 +50,12 @@ _SCALES = (8, 16, 32, 64, 128, 256, 512, 1024)
     "--unfused-attention", is_flag=True, help="Kernels from before FlashAttention: slower, larger."
 )
 @click.option(
+    "--overlap-tp",
+    "overlap_tensor",
+    is_flag=True,
+    help="Tensor parallelism sends beside compute (--tp-comm-overlap, async TP).",
+)
+@click.option(
     "--calibration",
     "fitted",
     type=click.Path(path_type=Path),
@@ -73,6 +79,7 @@ def command(
     recompute: Any,
     fused_loss: bool,
     unfused_attention: bool,
+    overlap_tensor: bool,
     fitted: Path | None,
     form: str,
 ) -> None:
@@ -87,12 +94,18 @@ def command(
     from advisor.model.nccl.calibration import load_calibration
     from advisor.model.nccl.version import parse_covered
     from advisor.model.plan import make_plan
-    from advisor.model.plan_layout import Own
+    from advisor.model.plan_layout import Own, Settings
     from advisor.model.presets import read_model
 
     release = parse_covered(nccl)
     calibration = load_calibration(fitted) if fitted is not None else None
     given = read_model(model)
+    settings = Settings(
+        precision=precision,
+        unfused_attention=unfused_attention,
+        fused_loss=fused_loss,
+        overlap_tensor=overlap_tensor,
+    )
     plans, skipped = [], []
     for count in (gpus,) if gpus else _SCALES:
         try:
@@ -105,11 +118,9 @@ def command(
                     global_batch=global_batch or given.global_batch,
                     sequence=sequence or given.sequence,
                     efficiency=efficiency,
-                    precision=precision,
                     calibration=calibration,
                     own=Own(tensor, pipeline, micro_batch, interleave, context, recompute),
-                    fused_loss=fused_loss,
-                    unfused_attention=unfused_attention,
+                    settings=settings,
                 )
             )
         except AdvisorError as error:

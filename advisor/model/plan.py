@@ -19,11 +19,11 @@ from advisor.model.nccl.calibration import Calibration
 from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster
 from advisor.model.plan_estimate import SLOWED, Estimate, estimate
-from advisor.model.plan_layout import Layout, Own, Settings, layouts
+from advisor.model.plan_layout import DEFAULTS, Layout, Own, Settings, layouts
 from advisor.model.plan_options import Option, single_changes
 from advisor.model.plan_reasons import explain, level_roofline
 from advisor.model.plan_speed import Speed, speed_of
-from advisor.model.transformer import Precision, TransformerShape, flops_per_token, parameters
+from advisor.model.transformer import TransformerShape, flops_per_token, parameters
 
 _TIE = 1.03
 # Up to what computing forward again costs a layout of another kind stands before variants.
@@ -131,17 +131,15 @@ def make_plan(
     global_batch: int | None = None,
     sequence: int | None = None,
     efficiency: float | None = None,
-    precision: Precision = "mixed",
     calibration: Calibration | None = None,
     own: Own | None = None,
-    unfused_attention: bool = False,
-    fused_loss: bool = False,
+    settings: Settings = DEFAULTS,
 ) -> Plan:
     """Estimate every layout of `shape` on `gpus` GPUs of `hardware` and recommend one.
 
     `efficiency` is the share of the dense peak that everything reaches, by default what published
-    runs on such devices did. `own` fixes degrees of the layout; `unfused_attention` is for kernels
-    from before FlashAttention, `fused_loss` for a cross-entropy that writes over the logits.
+    runs on such devices did. `own` fixes degrees of the layout, `settings` what the user's software
+    does whatever the layout.
     Raises AdvisorError for unknown hardware, GPUs that do not fill nodes, or a batch that no
     layout divides.
     """
@@ -157,19 +155,14 @@ def make_plan(
         )
     if efficiency is not None and not 0 < efficiency <= 1:
         raise AdvisorError(f"efficiency is {efficiency}: it is a share of the peak, over 0 to 1")
-    dtype = "fp32" if precision == "fp32" else "bf16"
+    dtype = "fp32" if settings.precision == "fp32" else "bf16"
     if dtype not in cluster.device.peak_tflops:
         dtype = "fp16"  # Volta and Turing have no bf16
     peak = cluster.device.peak_flops(dtype)
     if peak is None:
         raise AdvisorError(f"{cluster.device.name} has no {dtype} peak in the table")
     speed = speed_of(cluster.device, efficiency)
-    settings = Settings(
-        precision=precision,
-        communication_bytes=4 if precision == "fp32" else 2,
-        unfused_attention=unfused_attention,
-        fused_loss=fused_loss,
-    )
+    settings = replace(settings, communication_bytes=4 if settings.precision == "fp32" else 2)
 
     def estimated(layout: Layout, settings: Settings) -> Estimate:
         return estimate(
@@ -291,7 +284,8 @@ def _assumptions(cluster: Cluster, speed: Speed, dtype: str, peak: float) -> tup
         source,
         "small micro-batches (below some 4,000 tokens) run slower than that share: not modelled",
         "data-parallel communication hides under compute except its first or last piece, and "
-        f"slows it by {SLOWED:.0%} of its own time; tensor- and expert-parallel does not hide",
+        f"slows it by {SLOWED:.0%} of its own time; expert-parallel does not hide, tensor-parallel "
+        "with --overlap-tp only",
         "FSDP scatters every micro-batch's gradients and keeps them sharded; `advisor profile` "
         "scatters once per step and holds whole ones until then (sync_every_micro_batch=true: as "
         "planned)",

@@ -103,8 +103,11 @@ def model_parallel(
     layout: Layout,
     settings: Settings,
     sequence: int,
+    compute: float,
 ) -> Communication:
+    """``compute``: the rank's seconds of it per step, beside which tensor parallelism may send."""
     result = Communication()
+    hidden = 0.0
     layers = layout.largest_stage(shape.layers)
     steps = layout.accumulation
     own_part = sequence // layout.context
@@ -114,6 +117,9 @@ def model_parallel(
         calls = 6 if settings.checkpointing else 4
         one = cluster.collective_s("allreduce", activations, group)
         result.total += steps * layers * calls * one
+        if settings.overlap_tensor:
+            # Each matrix is cut into as many pieces as ranks: the first has nothing beside it.
+            hidden = min(result.total * (1 - 1 / layout.tensor), compute)
         moved = tensor_parallel_layer_bytes(
             layout.micro_batch, own_part, shape.hidden, layout.tensor
         )
@@ -143,7 +149,7 @@ def model_parallel(
         result.total += steps * 2 * cluster.point_to_point_s(size, between_nodes=between)
         moved = pipeline_boundary_bytes(layout.micro_batch, own_part, shape.hidden)
         result.move(steps * moved / layout.tensor, Group(2, 1) if between else Group(1, 2))
-    result.exposed = result.total
+    result.exposed = result.total - hidden
     return result
 
 

@@ -3,7 +3,8 @@
 Assumptions, stated in every plan: compute runs as on published runs (plan_speed); data-parallel
 communication hides under the compute it can run beside (DDP and ZeRO-1 under the backward of the
 last micro-batch, FSDP under the micro-batch it belongs to) except the first or last piece, and
-slows it; tensor- and expert-parallel communication hides under nothing. Of uneven pipeline stages
+slows it; tensor-parallel communication does where it is asked to (``overlap_tensor``),
+expert-parallel hides under nothing. Of uneven pipeline stages
 the largest counts, for time and for memory.
 """
 
@@ -117,11 +118,11 @@ def estimate(
         working = (2 * weights + gradients) * layer_parameters(shape) / layout.tensor
     compute = _compute(shape, cluster, layout, settings, sequence, speed, peak_flops)
     data = data_parallel(shape, cluster, layout, settings, own, compute)
-    model = model_parallel(shape, cluster, layout, settings, sequence)
+    model = model_parallel(shape, cluster, layout, settings, sequence, compute)
     bubble = bubble_fraction(layout.pipeline, layout.accumulation, layout.interleave)
     replicated = layout.data_strategy in ("single", "ddp")
     optimizer = _optimizer(cluster, settings, own if replicated else own / shards)
-    busy = compute + model.exposed
+    busy = compute + model.exposed + SLOWED * (model.total - model.exposed)
     beside = max(data.total - data.exposed, 0.0)
     step = busy / (1 - bubble) + data.exposed + SLOWED * beside + optimizer
     tokens = layout.data * layout.micro_batch * layout.accumulation * sequence

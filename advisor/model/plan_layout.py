@@ -20,7 +20,9 @@ class Settings:
 
     `unfused_attention`: kernels from before FlashAttention, which write every score to memory;
     `recompute` "selective" drops those scores and computes attention alone again. `fused_loss`: a
-    cross-entropy that writes its gradient over the logits.
+    cross-entropy that writes its gradient over the logits. `overlap_tensor`: matrices are cut, and
+    tensor-parallel communication of a piece runs beside the next (Transformer Engine's userbuffers
+    under Megatron's ``--tp-comm-overlap``, torch's async tensor parallelism).
     """
 
     recompute: Recompute = "none"
@@ -29,6 +31,7 @@ class Settings:
     precision: Precision = "mixed"
     unfused_attention: bool = False
     fused_loss: bool = False
+    overlap_tensor: bool = False
     bucket_bytes: int = 25 * 1024 * 1024
 
     @property
@@ -45,6 +48,9 @@ class Settings:
         if self.unfused_attention:
             yield replace(self, recompute="selective")
         yield replace(self, recompute="full")
+
+
+DEFAULTS = Settings()
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,15 @@ def single_changes(
                 "its gradient is written over the logits (Liger, flash-attn, Megatron)",
             )
         )
+    if layout.tensor > 1 and not settings.overlap_tensor:
+        trials.append(
+            (
+                "tensor parallelism beside compute",
+                layout,
+                replace(settings, overlap_tensor=True),
+                "matrices in pieces (Megatron's --tp-comm-overlap, torch's async TP)",
+            )
+        )
     if layout.replicas > 1:
         for size, name, note in (
             (4, "gradients sent in fp32", "exact sums, twice the bytes of bf16"),

@@ -13,7 +13,7 @@ from advisor.cli.plan import command
 from advisor.errors import AdvisorError
 from advisor.model.plan import make_plan
 from advisor.model.plan_estimate import estimate
-from advisor.model.plan_layout import Own
+from advisor.model.plan_layout import Own, Settings
 from advisor.model.presets import preset
 from advisor.model.transformer import TransformerShape
 
@@ -29,7 +29,7 @@ from advisor.model.transformer import TransformerShape
     ],
 )
 def test_nothing_is_recomputed_that_fits_without(model: str, gpus: int, precision: Any) -> None:
-    plan = make_plan(preset(model), "dgx-h100", gpus, precision=precision)
+    plan = make_plan(preset(model), "dgx-h100", gpus, settings=Settings(precision=precision))
     assert plan.recommended is not None
     for row in plan.rows:
         item = row.estimate

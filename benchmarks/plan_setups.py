@@ -91,7 +91,7 @@ def ratio(setup: dict[str, Any], speed: Speed | None = None) -> float:
 def rank_of_layout(setup: dict[str, Any]) -> int | None:
     """Where the published layout stands among the plan's rows, 1 the first; None: not among them.
 
-    Rows are strategies; a row is the published one if tensor and pipeline degrees agree too.
+    A row is the published one if its tensor and pipeline degrees agree.
     """
     plan = make_plan(
         shape_of(setup["model"]),

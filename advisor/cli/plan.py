@@ -26,7 +26,7 @@ _SCALES = (8, 16, 32, 64, 128, 256, 512, 1024)
     type=click.Choice(["mixed", "fp32", "bf16"]),
     default="mixed",
     show_default=True,
-    help="What is kept per parameter (mixed: 16 bytes).",
+    help="What is kept per parameter (mixed: 16 bytes, 18 with tensor or pipeline parallelism).",
 )
 @click.option(
     "--efficiency",

@@ -1,9 +1,7 @@
 """Which strategy for which model on which machine, before anything is run.
 
-Every layout is estimated (plan_estimate), those that do not fit are kept with what they lack, and
-the fastest of the rest is recommended; within 3 % one that leaves memory free, then the simpler.
-Behind it stand the fastest of each other kind (data, tensor, pipeline, expert) that is not much
-slower, then the rest.
+Every layout is estimated (plan_estimate) and one recommended (plan_choice); those that do not fit
+are kept with what they lack.
 All figures are modelled: they rank layouts and name what limits them, and the first profile of
 the real job replaces them.
 """
@@ -17,6 +15,7 @@ from advisor.config.hardware import machine as find_machine
 from advisor.errors import AdvisorError
 from advisor.model.nccl.calibration import Calibration
 from advisor.model.nccl.version import NcclVersion, format_version
+from advisor.model.plan_choice import in_order
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster
 from advisor.model.plan_estimate import SLOWED, Estimate, estimate
 from advisor.model.plan_layout import DEFAULTS, Layout, Own, Settings, layouts
@@ -25,9 +24,6 @@ from advisor.model.plan_reasons import explain, level_roofline
 from advisor.model.plan_speed import Speed, speed_of
 from advisor.model.transformer import TransformerShape, flops_per_token, parameters
 
-_TIE = 1.03
-# Up to what computing forward again costs a layout of another kind stands before variants.
-_ANOTHER_KIND = 4 / 3
 _TOKENS_PER_STEP = ((3e9, 524_288), (200e9, 4_194_304), (float("inf"), 16_777_216))
 
 
@@ -162,7 +158,6 @@ def make_plan(
     if peak is None:
         raise AdvisorError(f"{cluster.device.name} has no {dtype} peak in the table")
     speed = speed_of(cluster.device, efficiency)
-    settings = replace(settings, communication_bytes=4 if settings.precision == "fp32" else 2)
 
     def estimated(layout: Layout, settings: Settings) -> Estimate:
         return estimate(
@@ -175,41 +170,23 @@ def make_plan(
             peak_flops=peak,
         )
 
-    best: dict[str, Estimate] = {}
-    per_node = cluster.machine.gpus_per_node
+    tried: list[Estimate] = []
     own = own or Own()
+    per_node = cluster.machine.gpus_per_node
     for layout in layouts(shape, gpus, per_node, batch, own, sequence=length):
         for less in settings.spared(
             own.recompute
         ):  # recomputing is for what does not fit without it
-            tried = estimated(layout, less)
-            if tried.fits:
+            one = estimated(layout, less)
+            if one.fits:
                 break
-        if layout.strategy not in best or _better(tried, best[layout.strategy]):
-            best[layout.strategy] = tried
-    if not best:
+        tried.append(one)
+    if not tried:
         raise AdvisorError(
             f"no layout divides a global batch of {batch} sequences over {gpus} GPUs",
             hint="give --global-batch a multiple of the number of GPUs",
         )
-    ranked = sorted(best.values(), key=lambda item: (not item.fits, item.step_s))
-    chosen = _choose(ranked)
-    fastest = ranked[0]
-    best_of_kind = {
-        item.layout.kind: item
-        for item in reversed(ranked)
-        if item.step_s <= _ANOTHER_KIND * fastest.step_s
-    }
-    if chosen is not None:
-        best_of_kind[chosen.layout.kind] = chosen
-    ranked.sort(
-        key=lambda item: (
-            item is not chosen,
-            not item.fits,
-            item is not best_of_kind.get(item.layout.kind),
-            item.step_s,
-        )
-    )
+    ranked, chosen, fastest = in_order(tried)
     asked = own.recompute is not None
     rows = tuple(
         Row(item, explain(item, chosen, fastest, cluster, shape, asked=asked)) for item in ranked
@@ -229,35 +206,6 @@ def make_plan(
         assumptions=moved + _assumptions(cluster, speed, dtype, peak),
     )
     return replace(plan, options=single_changes(plan.nearest.estimate, estimated))
-
-
-def _better(one: Estimate, other: Estimate) -> bool:
-    """Fitting first, then faster; with equal times the one that recomputes nothing, then the
-    larger micro-batch that leaves room.
-
-    Of those that do not fit the one that needs least.
-    """
-    if one.fits != other.fits:
-        return one.fits
-    if not one.fits:
-        return one.memory_bytes < other.memory_bytes
-    if abs(one.step_s - other.step_s) > 0.002 * other.step_s:
-        return one.step_s < other.step_s
-    if one.settings.checkpointing != other.settings.checkpointing:
-        return other.settings.checkpointing
-    if one.is_roomy != other.is_roomy:
-        return one.is_roomy
-    larger = one.layout.micro_batch > other.layout.micro_batch
-    return larger if one.is_roomy else not larger
-
-
-def _choose(ranked: list[Estimate]) -> Estimate | None:
-    fitting = [item for item in ranked if item.fits]
-    if not fitting:
-        return None
-    fastest = min(item.step_s for item in fitting)
-    close = [item for item in fitting if item.step_s <= _TIE * fastest]
-    return min(close, key=lambda i: (not i.is_roomy, i.layout.complexity, i.step_s))
 
 
 def _speed_text(speed: Speed) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from advisor.model.plan_cluster import Cluster, Group
-from advisor.model.plan_layout import Layout, Settings
+from advisor.model.plan_layout import Layout, Settings, wire_bytes
 from advisor.model.plan_sharded import ShardedStep
 from advisor.model.plan_traffic import (
     all_reduce_bytes,
@@ -49,7 +49,7 @@ def data_parallel(
     if layout.replicas == 1:
         return result
     whole = cluster.group(layout.replicas, layout.tensor)
-    wire = settings.communication_bytes
+    wire = wire_bytes(layout, settings)
     gradients = own * wire
     steps = layout.accumulation
     if layout.data_strategy in ("ddp", "zero1"):
@@ -146,9 +146,11 @@ def model_parallel(
         stage = cluster.gpus // layout.pipeline
         between = stage >= cluster.machine.gpus_per_node
         size = activations / layout.tensor
-        result.total += steps * 2 * cluster.point_to_point_s(size, between_nodes=between)
+        # Every chunk of a stage hands on: forward, and its gradient back.
+        crossings = steps * layout.interleave
+        result.total += crossings * 2 * cluster.point_to_point_s(size, between_nodes=between)
         moved = pipeline_boundary_bytes(layout.micro_batch, own_part, shape.hidden)
-        result.move(steps * moved / layout.tensor, Group(2, 1) if between else Group(1, 2))
+        result.move(crossings * moved / layout.tensor, Group(2, 1) if between else Group(1, 2))
     result.exposed = result.total - hidden
     return result
 

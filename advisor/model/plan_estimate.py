@@ -25,6 +25,7 @@ from advisor.model.transformer import (
     flops_per_token,
     layer_activation_bytes,
     layer_parameters,
+    mlp_gradient_bytes,
     output_activation_bytes,
     parameters,
     state_bytes,
@@ -106,7 +107,13 @@ def estimate(
     """Memory, traffic and time of `layout` with `settings`."""
     own = _own_parameters(shape, layout)
     shards = sharded_over(layout, cluster)
-    state = state_bytes(own, _STAGES[layout.data_strategy], shards, precision=settings.precision)
+    state = state_bytes(
+        own,
+        _STAGES[layout.data_strategy],
+        shards,
+        precision=settings.precision,
+        fp32_gradients=layout.sums_in_fp32,
+    )
     activations = _activations(shape, layout, settings, sequence)
     host = 0.0
     if settings.offload_optimizer:
@@ -184,8 +191,11 @@ def _activations(
 
     kept = layout.largest_stage(shape.layers) * of_layer(settings.recompute)
     working = of_layer("none") if settings.checkpointing else 0.0
-    if layout.tensor > 1:  # one layer's input and its gradient, gathered over the tensor ranks
-        working += 4.0 * layout.micro_batch * own_part * shape.hidden
+    working += mlp_gradient_bytes(shape, layout.micro_batch * own_part) / layout.tensor
+    if layout.tensor > 1:
+        # A layer's input, gathered over the tensor ranks, and its gradient from each matrix.
+        whole = 3 if shape.gated_mlp else 2
+        working += 2.0 * whole * layout.micro_batch * own_part * shape.hidden
     logits = output_activation_bytes(
         shape,
         layout.micro_batch,

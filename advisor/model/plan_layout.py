@@ -22,12 +22,13 @@ class Settings:
     `recompute` "selective" drops those scores and computes attention alone again. `fused_loss`: a
     cross-entropy that writes its gradient over the logits. `overlap_tensor`: matrices are cut, and
     tensor-parallel communication of a piece runs beside the next (Transformer Engine's userbuffers
-    under Megatron's ``--tp-comm-overlap``, torch's async tensor parallelism).
+    under Megatron's ``--tp-comm-overlap``, torch's async tensor parallelism). `communication_bytes`
+    of a gradient on the wire; 0: as `wire_bytes` says.
     """
 
     recompute: Recompute = "none"
     offload_optimizer: bool = False
-    communication_bytes: int = 2
+    communication_bytes: int = 0
     precision: Precision = "mixed"
     unfused_attention: bool = False
     fused_loss: bool = False
@@ -77,6 +78,16 @@ class Layout:
         return self.data * self.context
 
     @property
+    def sums_in_fp32(self) -> bool:
+        """Whether gradients are kept and summed in fp32 beside 16-bit weights.
+
+        Megatron-LM does (docs/api-guide/dist_optimizer.md: 18 bytes per parameter, 6 + 12/d
+        sharded), and DeepSpeed's pipelines of bf16.
+        """
+        split = self.tensor > 1 or self.pipeline > 1
+        return split and self.data_strategy in ("single", "ddp", "zero1")
+
+    @property
     def strategy(self) -> str:
         """Its name as `advisor profile --strategy` takes it, parts joined by '+'."""
         parts = []
@@ -107,6 +118,12 @@ class Layout:
         order = ("single", *DATA_STRATEGIES).index(self.data_strategy)
         tens = (self.tensor > 1) + (self.expert > 1) + (self.context > 1) + 2 * (self.pipeline > 1)
         return order + 10 * tens
+
+
+def wire_bytes(layout: Layout, settings: Settings) -> int:
+    """Bytes of one gradient on the wire: as the settings say, else as it is summed."""
+    whole = settings.precision == "fp32" or (settings.precision == "mixed" and layout.sums_in_fp32)
+    return settings.communication_bytes or (4 if whole else 2)
 
 
 @dataclass(frozen=True)

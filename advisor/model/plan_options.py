@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from advisor.model.plan_estimate import Estimate
-from advisor.model.plan_layout import Layout, Settings
+from advisor.model.plan_layout import Layout, Settings, wire_bytes
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def single_changes(
                 "avoids them)",
             ),
         ):
-            if size != settings.communication_bytes:
+            if size != wire_bytes(layout, settings):
                 changed = replace(settings, communication_bytes=size)
                 trials.append((name, layout, changed, note))
     return tuple(

@@ -225,18 +225,21 @@ def state_bytes(
     shards: int = 1,
     *,
     precision: Precision = "mixed",
+    fp32_gradients: bool = False,
 ) -> StateBytes:
     """Adam training state per rank under ZeRO `zero_stage` over `shards` ranks [ZeRO].
 
     Stage 1 shards the optimizer, 2 the gradients too, 3 (FSDP full sharding) everything.
     `parameter_count` is what the rank would hold unsharded (divide by tensor, pipeline and expert
-    degrees first). Raises ValueError on an unknown stage or `shards` below 1.
+    degrees first). `fp32_gradients`: those of 16-bit weights take 4 bytes. Raises ValueError on an unknown stage or `shards` below 1.
     """
     if zero_stage not in (0, 1, 2, 3):
         raise ValueError(f"zero_stage is {zero_stage}: it must be 0, 1, 2 or 3")
     if shards < 1:
         raise ValueError(f"shards is {shards}: it must be at least 1")
     weights, gradients, optimizer = (size * parameter_count for size in ADAM_BYTES[precision])
+    if fp32_gradients and precision == "mixed":
+        gradients = 4 * parameter_count
     return StateBytes(
         parameters=weights / shards if zero_stage >= 3 else weights,
         gradients=gradients / shards if zero_stage >= 2 else gradients,
@@ -288,6 +291,19 @@ def _kept_per_token(shape: TransformerShape) -> tuple[float, float]:
     if shape.experts > 1:
         width = (shape.experts_per_token + shape.shared_experts) * shape.expert_ffn_hidden
     return float(replicated), float(4 * query + 4 * key_value + tensors * width)
+
+
+def mlp_gradient_bytes(shape: TransformerShape, tokens: float) -> float:
+    """Bytes of the gradients that the backward of one MLP holds beside what forward kept.
+
+    Those of its second matrix's input and of what the first gives (two of it where gated), in 16
+    bits: the largest that one layer's backward needs at a time.
+    """
+    tensors = 3 if shape.gated_mlp else 2
+    width = shape.ffn_hidden
+    if shape.experts > 1:
+        width = (shape.experts_per_token + shape.shared_experts) * shape.expert_ffn_hidden
+    return 2.0 * tensors * width * tokens
 
 
 def activation_bytes(

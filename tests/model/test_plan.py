@@ -184,9 +184,9 @@ def test_memory_decides_where_it_must() -> None:
 def test_tensor_and_pipeline_degrees_divide_the_state() -> None:
     whole = of("llama2-70b", "dgx-h100", 64, Layout("ddp", data=64))
     split = of("llama2-70b", "dgx-h100", 64, Layout("ddp", data=8, tensor=8))
-    assert split.state.total == pytest.approx(whole.state.total / 8)
+    assert split.state.total == pytest.approx(whole.state.total / 8 * 18 / 16)  # fp32 gradients
     staged = of("llama2-70b", "dgx-h100", 64, Layout("ddp", data=1, tensor=8, pipeline=8))
-    assert whole.state.total / 64 <= staged.state.total < whole.state.total / 60
+    assert whole.state.total / 64 <= staged.state.total * 16 / 18 < whole.state.total / 60
 
 
 def test_offload_moves_the_optimizer_to_a_host_that_can_hold_it() -> None:
@@ -225,6 +225,35 @@ def test_communication_beside_compute_slows_it() -> None:
     assert beside > 0.1 * found.step_s
     alone = found.compute_s + found.exposed_s + found.optimizer_s
     assert found.step_s == pytest.approx(alone + SLOWED * beside)
+
+
+def test_tensor_parallelism_hides_all_but_its_first_piece_where_it_is_asked_to() -> None:
+    layout = Layout("single", data=1, tensor=8)
+    plain = of("llama2-70b", "dgx-h100", 8, layout)
+    beside = of("llama2-70b", "dgx-h100", 8, layout, overlap_tensor=True)
+    assert plain.exposed_s == plain.communication_s == beside.communication_s
+    assert beside.exposed_s == pytest.approx(plain.exposed_s / 8)
+    hidden = plain.exposed_s - beside.exposed_s
+    assert plain.step_s - beside.step_s == pytest.approx((1 - SLOWED) * hidden)
+
+
+def test_a_pipeline_shows_other_degrees_that_are_as_fast() -> None:
+    """MegaScale's layout on 1,024 GPUs is not the fastest by less than the model's error."""
+    plan = make_plan(preset("gpt3-175b"), "dgx-a100", 1024, global_batch=768, nccl=(2, 18, 5))
+    first, *others = [row.estimate for row in plan.rows[:3]]
+    assert first is plan.recommended.estimate if plan.recommended else False
+    assert {item.layout.strategy for item in others} == {first.layout.strategy}
+    degrees = [(item.layout.tensor, item.layout.pipeline) for item in (first, *others)]
+    assert len(set(degrees)) == len(degrees)
+    assert all(item.fits and item.step_s <= 1.05 * first.step_s for item in others)
+
+
+def test_every_chunk_of_a_stage_hands_on() -> None:
+    layout = Layout("single", data=1, tensor=8, pipeline=8, accumulation=64)
+    plain = of("gpt3-175b", "dgx-a100", 64, layout)
+    chunks = of("gpt3-175b", "dgx-a100", 64, replace(layout, interleave=6))
+    extra = chunks.inter_traffic_bytes - plain.inter_traffic_bytes
+    assert extra == pytest.approx(5 * plain.inter_traffic_bytes)
 
 
 def test_selective_recomputation_drops_the_scores_and_costs_a_little() -> None:

@@ -48,7 +48,7 @@ def test_nothing_is_recomputed_that_fits_without(model: str, gpus: int, precisio
 
 
 def test_the_change_back_from_checkpointing_is_described_as_itself() -> None:
-    plan = make_plan(preset("llama-7b"), "pcie-rtx4090", 16)
+    plan = make_plan(preset("llama2-13b"), "pcie-l40s", 16)
     assert plan.recommended is not None
     assert plan.recommended.estimate.settings.checkpointing
     layout = plan.recommended.estimate.layout

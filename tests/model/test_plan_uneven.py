@@ -43,7 +43,7 @@ def test_layers_that_no_power_of_two_divides_are_planned_in_uneven_stages() -> N
 
 
 def test_a_step_whose_communication_is_hidden_is_not_called_bound_by_it() -> None:
-    plan = make_plan(preset("gpt3-175b"), "dgx-a100", 1024)
+    plan = make_plan(preset("gpt3-175b"), "dgx-a100", 256)
     assert plan.recommended is not None
     found = plan.recommended.estimate
     assert found.exposed_s < 0.1 * found.step_s

@@ -201,7 +201,10 @@ def test_what_no_data_sheet_is_known_for_is_asked_for(tmp_path: Path) -> None:
 
 def _head(hosts: Sequence[str], per_host: int) -> str:
     """The beginning of nccl-tests' output where every process has ranks of its own."""
-    lines = ["# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)", "# Using devices"]
+    lines = [
+        "# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)",
+        "# Using devices",
+    ]
     lines *= len(hosts)
     for pid, host in enumerate(hosts):
         lines += [

@@ -31,7 +31,9 @@ _FOREIGN = re.compile(
     + _PREFIX
     + r"|NCCL version .*"
 )
-_TAG = re.compile(r"\[\d{1,6}\](?:\s|$)")  # of the rank, before each piece that a launcher passed on
+_TAG = re.compile(
+    r"\[\d{1,6}\](?:\s|$)"
+)  # of the rank, before each piece that a launcher passed on
 _TIMESTAMP = re.compile(r"\s\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s{0,9}$")
 _NUMBER = re.compile(
     r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|inf)|N/A", re.IGNORECASE

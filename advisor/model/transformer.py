@@ -231,7 +231,8 @@ def state_bytes(
 
     Stage 1 shards the optimizer, 2 the gradients too, 3 (FSDP full sharding) everything.
     `parameter_count` is what the rank would hold unsharded (divide by tensor, pipeline and expert
-    degrees first). `fp32_gradients`: those of 16-bit weights take 4 bytes. Raises ValueError on an unknown stage or `shards` below 1.
+    degrees first). `fp32_gradients`: those of 16-bit weights take 4 bytes. Raises ValueError on an
+    unknown stage or `shards` below 1.
     """
     if zero_stage not in (0, 1, 2, 3):
         raise ValueError(f"zero_stage is {zero_stage}: it must be 0, 1, 2 or 3")

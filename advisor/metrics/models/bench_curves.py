@@ -115,7 +115,7 @@ def _curves(con: Any, run: str) -> list[Curve]:
         largest = sizes[points[-1].bytes]
         printed = [factor for *_, factor, _ in largest if factor]
         factor = bus_factor(key[2], key[3]) or max(printed, default=1.0)
-        found.append(Curve(*key, points, factor, max((row[-1] or 0 for row in largest)) or None))
+        found.append(Curve(*key, points, factor, max(row[-1] or 0 for row in largest) or None))
     return found
 
 

@@ -16,7 +16,7 @@ _VERSION = re.compile(r"NCCL version (?=\d)")
 _DATE = re.compile(r"\[\d{4}-\d\d-\d\d[ T][\d:.]+\]\s*$")
 _CUT_DATE = re.compile(r"\[(?:\d{1,4}|\d{4}-[\d\-: T.]*)\]?$")
 _DIGITS = re.compile(r"\d+")
-# One of these words stands in whatever the signs below find: a search for words is ten times faster.
+# One of these stands in whatever the signs below find; words are found ten times faster.
 _WORDS = (
     b"nccl", b"[c10d]", b"rendezvous", b"monitoredbarrier", b"collective", b"unhandled ",
     b"test cuda", b"test hip", b"net/ofi", b"libfabric:", b"ucx  error", b"childfailed",

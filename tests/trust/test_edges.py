@@ -67,6 +67,8 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
         lambda dump: dump.update(pg_config={"²": {"name": "²", "desc": "x", "ranks": "[0,²]"}}),
     ),
     "names without a key": ("nsys", _nsys_without_key),
+    "world of a log": ("nccl_log", lambda log: log["rows"][0].__setitem__(3, 999_999_999)),
+    "sequence of the Inspector": ("nccl_inspector", _nested("coll_perf", coll_sn=2**62)),
 }
 
 
@@ -88,6 +90,21 @@ def test_an_op_table_of_impossible_ranks_is_refused(tmp_path: Path) -> None:
     rows = [row | {"rank": _INT32, "stage": _INT32, "dp_rank": _INT32} for row in sound()]
     with pytest.raises(AdvisorError, match="no usable operation"):
         ingest([str(write(rows, tmp_path))], Store.create())
+
+
+@pytest.mark.parametrize("times", [[float("nan")], [1e-320], [float("inf")], [0.0], ["²"], []])
+def test_a_time_that_cannot_have_been_measured_drops_its_row(
+    times: list[Any], tmp_path: Path
+) -> None:
+    write, sound = documents.FORMATS["probe"]
+    document = sound()
+    document["collectives"][0]["times_us"] = times
+    document["pairs"].append(7)
+    store = Store.create()
+    ingest([str(write(document, tmp_path))], store)
+    derive(store)
+    found = store.con.execute("SELECT events_read, drop_reasons FROM source").fetchall()
+    assert found == [(4, '{"no object": 1, "unusable times_us": 1}')]
 
 
 @pytest.mark.parametrize("encoding", ["klingon", "utf-7", "idna", "rot13"])

@@ -27,6 +27,7 @@ from advisor.ingest.readers.nccl_log.prefix import (
 )
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, cells_of, parse_choice
 from advisor.model.nccl.messages import named
+from advisor.vocabulary.numbers import MOST_RANKS
 
 MAX_KEPT = 1_000_000
 """Records kept of one run: about 0.5 GB. A log of 8,192 ranks has about 400,000 connections."""
@@ -40,6 +41,7 @@ _LAST_ERROR = "Last error:"  # torch's NCCLUtils.cpp quotes NCCL's last warning 
 _BLOCK_STARTS = frozenset(" +=PCRTGN")  # of system trees, paths, patterns, rings and trees
 _NOBODY = Thread("", 0, 0)
 _TORN = "message broken by another writer"
+_RANKS = "communicator of more ranks than any job has"
 _DAMAGED = "message with damaged bytes"
 _CUT = "message cut at the end of the file"
 _CELL = "cell of a broken row of a tuning table"
@@ -193,7 +195,10 @@ class Log:
                 blocks.headless = False
                 self.counts.drop(_NO_HEAD)
         if not found:
-            found = parse_line(text)
+            parsed = parse_line(text)
+            found = [item for item in parsed if not _is_impossible(item)]
+            if len(found) < len(parsed):
+                self.counts.drop(_RANKS)
         if not found and "|" in text:
             found = self._cells(self._tuning.setdefault(thread, Tuning()), text)
         told = self._of_file(where[0])
@@ -283,3 +288,7 @@ def channel_orders(
                 ring = walked
         out[channel] = (ring, len(ring) == size and len(set(ring)) == size)
     return out
+
+
+def _is_impossible(item: Parsed) -> bool:
+    return isinstance(item, CommLine) and item.ranks > MOST_RANKS

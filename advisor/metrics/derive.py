@@ -28,7 +28,7 @@ from advisor.metrics.models.fits import fit_record
 from advisor.metrics.models.pipeline import pipeline_rows
 from advisor.metrics.rings.from_log import logged_rings, ring_orders
 from advisor.metrics.timeline.content import content_rows
-from advisor.metrics.write import write_breakdowns, write_clocks, write_collectives, write_rank
+from advisor.metrics.write import write_breakdowns, write_clocks, write_collectives, write_ranks
 from advisor.store.columns import insert_rows
 from advisor.store.store import Store
 from advisor.vocabulary.phases import announce
@@ -82,8 +82,7 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     con.execute(LISTED_GROUPS, [run])
     data = load_run(con, run, step_annotation)
     announce("tables of calls and steps")
-    for rank in data.ranks.values():
-        write_rank(con, run, rank)
+    write_ranks(con, data)
     write_clocks(con, data)
     insert_rows(con, "contradiction", impossible_bandwidths(con, run, data.calls))
     write_collectives(con, data)

@@ -44,7 +44,7 @@ from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.timeline import Timeline, timelines
 from advisor.model.alpha_beta import AlphaBeta
-from advisor.store.columns import MISSING
+from advisor.store.columns import MISSING, rows
 from advisor.vocabulary.phases import announce
 
 # c10d's barrier is an all-reduce of one element (ProcessGroupNCCL::barrier: a byte, later a float).
@@ -87,9 +87,18 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     groups = process_groups(con, run)
     ranks: dict[int, RankData] = {}
     calls: dict[int, list[Call]] = {}
-    for number, line in enumerate(timelines(con, run), 1):
+    # Ranks of logs and dumps: asked once for all of them, as each question costs milliseconds.
+    recorded = {
+        rank for (rank,) in rows(con, "SELECT DISTINCT rank FROM event WHERE run = ?", [run])
+    }
+    silent: dict[bool, RankData] = {}
+    for number, line in enumerate(timelines(con, run, recorded), 1):
         announce("timelines of ranks", number, len(infos))
         info = infos[line.rank]
+        if line.rank not in recorded and line.on_device in silent:
+            ranks[line.rank] = replace(silent[line.on_device], info=info, line=line)
+            calls[line.rank] = []
+            continue
         marked = annotated_steps(con, run, line.rank, step_annotation)
         steps = device_windows(marked, line) if marked else whole_trace(line)
         own, lost = _calls(con, run, line, complete=info.complete)
@@ -110,6 +119,8 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
             activity,
             device_gaps(line, occupancy, activity, _barriers(own)),
         )
+        if line.rank not in recorded:
+            silent[line.on_device] = ranks[line.rank]
     on_host = {rank for rank, one in ranks.items() if not one.line.on_device}
     groups = groups or world_group(calls, infos, on_host)
     assign_groups(calls, groups, infos, on_host)

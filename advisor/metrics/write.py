@@ -14,28 +14,37 @@ from advisor.metrics.load import RankData, RunData
 from advisor.metrics.timeline.contention import exclusive_ns
 from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.metrics.timeline.timeline import COMPUTE, KINDS
-from advisor.store.columns import insert, insert_objects
+from advisor.store.columns import Pieces, insert_objects
 
 
-def write_rank(con: Any, run: str, data: RankData) -> None:
-    line = data.line
-    insert(
+def write_ranks(con: Any, data: RunData) -> None:
+    """What each rank's device did, and its steps."""
+    activity = Pieces(con, "activity")
+    for rank, one in data.ranks.items():
+        line = one.line
+        activity.add(
+            {
+                "run": data.run,
+                "rank": rank,
+                "kind": np.array(KINDS, dtype=object)[line.kind],
+                "start_ns": line.start,
+                "end_ns": line.end,
+                "stream": line.stream,
+                "event_id": line.event_id,
+                "launch_ns": line.launch,
+                "step": one.activity_step,
+            }
+        )
+    activity.flush()
+    steps = [(rank, step) for rank, one in data.ranks.items() for step in one.steps.steps]
+    insert_objects(
         con,
-        "activity",
-        {
-            "run": run,
-            "rank": line.rank,
-            "kind": np.array(KINDS, dtype=object)[line.kind],
-            "start_ns": line.start,
-            "end_ns": line.end,
-            "stream": line.stream,
-            "event_id": line.event_id,
-            "launch_ns": line.launch,
-            "step": data.activity_step,
-        },
+        "step",
+        [step for _, step in steps],
+        {"step": "number"},
+        run=data.run,
+        rank=[rank for rank, _ in steps],
     )
-    steps = data.steps.steps
-    insert_objects(con, "step", steps, {"step": "number"}, run=run, rank=line.rank)
 
 
 def write_clocks(con: Any, data: RunData) -> None:
@@ -78,6 +87,7 @@ def write_collectives(con: Any, data: RunData) -> None:
 
 
 def write_breakdowns(con: Any, data: RunData) -> None:
+    of_run, of_steps = Pieces(con, "run_breakdown"), Pieces(con, "step_breakdown")
     for rank, one in sorted(data.ranks.items()):
         line = one.line
         if not len(line):
@@ -85,11 +95,13 @@ def write_breakdowns(con: Any, data: RunData) -> None:
         # A rank whose calls are all alone cannot tell waiting from transferring.
         transfers = _transfers(data.calls[rank])
         idle = split_idle(one.gaps) if one.gaps is not None else None
-        windows = one.occupancy.split([line.start.min()], [line.end.max()])
-        _insert_breakdown(con, "run_breakdown", data.run, rank, windows, one, transfers, idle, {})
+        low, high = [int(line.start.min())], [int(line.end.max())]
+        windows = one.occupancy.split(low, high)
+        of_run.add(_breakdown(data.run, rank, low, high, windows, one, transfers, idle))
         steps = one.steps.steps
         if steps:
-            windows = one.occupancy.split([s.start for s in steps], [s.end for s in steps])
+            low, high = [s.start for s in steps], [s.end for s in steps]
+            windows = one.occupancy.split(low, high)
             extra: dict[str, Any] = {
                 "step": [s.number for s in steps],
                 "complete": [s.complete for s in steps],
@@ -98,13 +110,17 @@ def write_breakdowns(con: Any, data: RunData) -> None:
             }
             if one.gaps is not None:
                 late = asked_late(data.calls[rank], line, one.gaps)
-                low, high = [s.start for s in steps], [s.end for s in steps]
                 exposed = one.occupancy.exposed_comm
                 extra["late_comm_host_ns"] = (exposed & late.by_pace).covered(low, high)
                 extra["late_comm_sync_ns"] = (exposed & late.by_wait).covered(low, high)
-            _insert_breakdown(
-                con, "step_breakdown", data.run, rank, windows, one, transfers, idle, extra
+            of_steps.add(
+                {
+                    **_breakdown(data.run, rank, low, high, windows, one, transfers, idle),
+                    **extra,
+                }
             )
+    of_run.flush()
+    of_steps.flush()
 
 
 def _operators(one: RankData) -> list[int]:
@@ -123,23 +139,17 @@ def _transfers(calls: list[Call]) -> Intervals | None:
     )
 
 
-def _insert_breakdown(
-    con: Any,
-    table: str,
+def _breakdown(
     run: str,
     rank: int,
+    low: list[int],
+    high: list[int],
     windows: Mapping[str, Int64s],
     one: RankData,
     transfers: Intervals | None,
     idle: IdleSplit | None,
-    extra: Mapping[str, Any],
-) -> None:
-    columns: dict[str, Any] = {"run": run, "rank": rank, **extra, **windows}
-    if table == "run_breakdown":
-        low, high = [one.line.start.min()], [one.line.end.max()]
-    else:
-        low = [s.start for s in one.steps.steps]
-        high = [s.end for s in one.steps.steps]
+) -> dict[str, Any]:
+    columns: dict[str, Any] = {"run": run, "rank": rank, **windows}
     if idle is not None:
         columns["idle_host_ns"] = idle.host.covered(low, high)
         columns["idle_launch_gap_ns"] = idle.launch_gap.covered(low, high)
@@ -148,4 +158,4 @@ def _insert_breakdown(
         moving = (transfers - one.occupancy.compute).covered(low, high)
         columns["exposed_transfer_ns"] = moving
         columns["exposed_wait_ns"] = windows["exposed_comm_ns"] - moving
-    insert(con, table, columns)
+    return columns

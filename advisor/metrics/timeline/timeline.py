@@ -8,8 +8,8 @@ compute is the outermost operators. An operator that waits for a collective some
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -82,18 +82,25 @@ class Timeline:
         return Intervals.of(self.start[chosen], self.end[chosen])
 
 
-def timelines(con: Any, run: str) -> Iterator[Timeline]:
-    """The timeline of every rank of a run, by rank."""
+def timelines(con: Any, run: str, recorded: Collection[int] | None = None) -> Iterator[Timeline]:
+    """The timeline of every rank of a run, by rank; ``recorded`` are those that have events."""
     ranks = con.execute(
         "SELECT rank, timeline FROM rank WHERE run = ? ORDER BY rank", [run]
     ).fetchall()
+    silent: dict[str, Timeline] = {}
     for rank, kind in ranks:
+        is_silent = recorded is not None and rank not in recorded
+        if is_silent and kind in silent:
+            yield replace(silent[kind], rank=rank)
+            continue
         line = _device(con, run, rank) if kind != "host" else None
         if line is None and _launches(con, run, rank):
             # Work went to a device of which nothing was recorded: the host's time is not its time.
             line = _device(con, run, rank)
         elif line is None or (not len(line) and kind != "device"):
             line = _host(con, run, rank)
+        if is_silent:
+            silent[kind] = line
         yield line
 
 

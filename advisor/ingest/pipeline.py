@@ -17,7 +17,7 @@ from advisor.ingest.broken import ReaderFailedError, find_broken
 from advisor.ingest.detect import detect, readers
 from advisor.ingest.jobs import SeveralJobsError, refuse_several, with_neighbours
 from advisor.ingest.join import join_sources
-from advisor.ingest.own_files import is_own, log_folders
+from advisor.ingest.own_files import is_own, own_folders
 from advisor.ingest.paths import Found, expand
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
 from advisor.ingest.trial_end import refuse_failed_trial
@@ -156,7 +156,7 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
     chosen: list[tuple[Source, Reader]] = []
     skipped: list[tuple[Source, str]] = []
     damaged: dict[str, str] = {}
-    our_logs = log_folders(item.path for item in found)
+    ours = own_folders(item.path for item in found)
     for number, item in enumerate(found):
         try:
             source = replace(Source.of(item.path, number), named=item.named)
@@ -173,7 +173,7 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
                     where=str(item.path),
                     hint="the job was killed before it wrote, or the disk is full: record again",
                 )
-            if not is_own(item.path, b"", our_logs):
+            if not is_own(item.path, b"", ours):
                 skipped.append((source, "empty file"))
             continue
         reader = detect(source)
@@ -181,7 +181,7 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
             unknown = why_unknown(source)
             if item.named:
                 raise AdvisorError(unknown.reason, where=str(item.path), hint=unknown.hint)
-            if not unknown.damaged and is_own(item.path, source.head, our_logs):
+            if not unknown.damaged and is_own(item.path, source.head, ours):
                 continue
             skipped.append((source, unknown.reason if unknown.damaged else NOT_READ))
             if unknown.damaged:

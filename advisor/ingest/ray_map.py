@@ -19,7 +19,7 @@ import duckdb
 
 from advisor.errors import AdvisorError
 from advisor.ingest import ray_look, ray_task
-from advisor.ingest.own_files import is_own, log_folders
+from advisor.ingest.own_files import is_own, own_folders
 from advisor.ingest.ray_plan import Item, Look, Piece, batches, is_url, list_inputs, pieces
 from advisor.ingest.ray_task import Done, Job
 from advisor.ingest.unknown import NOT_READ
@@ -277,12 +277,12 @@ def _check_written(ranks: Iterable[int], job: Job) -> None:
 
 def _unread(looks: Sequence[Look]) -> tuple[list[tuple[Item, str]], list[Item]]:
     """Files that could not be read, and those of no known format; none that advisor wrote."""
-    logs = log_folders(look.item.place for look in looks)
+    ours = own_folders(look.item.place for look in looks)
     unread = [
         look
         for look in looks
         if (look.problem or not look.format)
-        and (look.item.named or not (look.own or is_own(look.item.place, b"", logs)))
+        and (look.item.named or not (look.own or is_own(look.item.place, b"", ours)))
     ]
     failed = [(look.item, look.problem) for look in unread if look.problem]
     return failed, [look.item for look in unread if not look.problem]

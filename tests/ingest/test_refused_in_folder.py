@@ -149,8 +149,26 @@ def test_what_this_tool_wrote_beside_the_traces_is_not_called_unreadable(tmp_pat
     (logs / "job.json").write_text('{"workload": {}}')
     (logs / "attempt_0" / "stderr.log").write_text("")
     (logs / "launcher-0.log").write_text("started\n")
+    sweep = tmp_path / "sweep"
+    for name in ("trials.jsonl", "survey.json", "run.sh", "trials/0000/trial.json",
+                 "trials/0000/logs/rank0.result.json", "survey/logs/command.log",
+                 "survey/logs/rank0.result.json"):  # fmt: skip
+        (sweep / name).parent.mkdir(parents=True, exist_ok=True)
+        (sweep / name).write_text('{"rank": 0}\n')
     (tmp_path / "notes.txt").write_text("of the user\n")
     with Store.create() as store:
         ingest([tmp_path], store)
         read = store.con.execute("SELECT path FROM source ORDER BY path").fetchall()
     assert [Path(path).name for (path,) in read] == ["notes.txt", "rank0.json"]
+
+
+def test_the_logs_of_a_sweep_s_survey_and_trial_are_ours_when_given_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "trials" / "0003"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "rank0.json").write_text(kineto([event(n) for n in range(20)]))
+    for name in ("trial.json", "logs/command.log", "logs/rank0.result.json"):
+        (folder / name).write_text('{"rank": 0}\n')
+    with Store.create() as store:
+        ingest([folder], store)
+        read = store.con.execute("SELECT path FROM source").fetchall()
+    assert [Path(path).name for (path,) in read] == ["rank0.json"]

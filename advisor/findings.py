@@ -38,6 +38,23 @@ class Confidence(StrEnum):
     RULE_OF_THUMB = "rule-of-thumb"
 
 
+class Basis(StrEnum):
+    """What a finding's probability rests on (advisor.engine.verdict.probability)."""
+
+    RECORDED = "recorded"
+    """A log or dump states it, or it costs no time of its own: no probability."""
+    RULE = "rule"
+    """How often the rule was right in the labs."""
+    UNTRIED = "untried"
+    """How often rules were right when no lab had tried them."""
+    NOISY = "noisy"
+    """How often findings were whose least cost is in the noise."""
+    OPEN = "open"
+    """How often findings were that may cost nothing: options to try."""
+    EVIDENCE = "evidence"
+    """The recording's own evidence, weighed against everything else that it could be."""
+
+
 class VerdictKind(StrEnum):
     """The six shapes of a verdict (docs/reading.md)."""
 
@@ -134,6 +151,7 @@ class Finding(_Model):
     probability: float | None = Field(
         default=None, description="that the cause is real, as the labs found it (0 to 1)"
     )
+    basis: Basis | None = Field(default=None, description="what the probability rests on")
     category: str = ""
     ranks: list[int] = Field(default_factory=list)
     hosts: list[str] = Field(default_factory=list)

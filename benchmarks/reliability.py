@@ -1,12 +1,13 @@
-"""How often what the tool says with a probability is right, by rule and by probability.
+"""How often what the tool says with a probability is right: by rule, basis and probability.
 
     python -m benchmarks.reliability [RESULTS ...]   print the table of these and all stored scores
     python -m benchmarks.reliability --write         and set the engine's calibration from them
 
 Reads every ``results.json`` of the labs below benchmarks/, and RESULTS that the labs' ``score``
 wrote elsewhere: what ``diagnose`` named first of each injected fault and each control, and whether
-that was the fault. A case that several hold counts once, as it was scored last. Of findings said
-with 90 % nine in ten should be right; the engine's calibration.json holds the counts by rule.
+that was the fault. A case that several hold counts once, as it was scored last. Of findings whose
+least cost is nothing or in the noise, ``gpulab/remedies.json`` says what their fix gave. Of
+findings said with 90 % nine in ten should be right; the engine's calibration.json holds the counts.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Sequence
+from math import lgamma
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from advisor.engine.catalogue import load_catalogue
+from advisor.findings import Basis
 
 ROOT = Path(__file__).resolve().parent
 CALIBRATION = ROOT.parent / "advisor" / "engine" / "verdict" / "calibration.json"
+REMEDIES = ROOT / "gpulab" / "remedies.json"
+_MAY_GIVE_LITTLE = (Basis.NOISY, Basis.OPEN)
+_COUNTED = (Basis.UNTRIED, *_MAY_GIVE_LITTLE)
+_WEIGHTS = range(1, 51)
 _BINS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
@@ -31,6 +38,7 @@ class Named(NamedTuple):
     rule: str
     right: bool
     probability: float | None
+    basis: str | None
 
 
 def named(files: Sequence[Path]) -> list[Named]:
@@ -52,7 +60,30 @@ def _of(case: dict[str, Any], scored: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _named(case: dict[str, Any], rule: str, right: bool) -> Named:
-    return Named(rule, right, case.get("probability"))
+    return Named(rule, right, case.get("probability"), case.get("basis"))
+
+
+def tried() -> list[Named]:
+    """Of findings whose fix was tried, whether it gave anything."""
+    rows = json.loads(REMEDIES.read_text())["tried"]
+    return [Named(row["rule"], row["right"], row["probability"], row["basis"]) for row in rows]
+
+
+def weight_of(counts: Sequence[tuple[int, int]], mean: float) -> int:
+    """Cases that ``mean`` counts for beside a rule's own (said, right), by maximum likelihood.
+
+    The rules' true rates are taken for draws of a beta distribution with this mean.
+    """
+
+    def likelihood(weight: int) -> float:
+        a, b = mean * weight, (1 - mean) * weight
+        return sum(
+            lgamma(right + a) + lgamma(said - right + b) - lgamma(said + weight)
+            - lgamma(a) - lgamma(b) + lgamma(weight)
+            for said, right in counts
+        )  # fmt: skip
+
+    return max(_WEIGHTS, key=likelihood)
 
 
 def main() -> int:
@@ -61,23 +92,34 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write the engine's calibration.json")
     arguments = parser.parse_args()
     files = [*sorted(ROOT.glob("*/results.json")), *arguments.results]
-    found = named(files)
-    said = Counter(one.rule for one in found)
-    right = Counter(one.rule for one in found if one.right)
-    print(f"{'rule':34} named  right")
-    for rule in sorted(said):
-        print(f"{rule:34} {said[rule]:5}  {right[rule]:5}")
-    print(f"{'all':34} {sum(said.values()):5}  {sum(right.values()):5}")
-    _by_probability([(one.right, one.probability) for one in found if one.probability is not None])
+    first, options = named(files), tried()
+    # One that says where time goes names no cause that could be wrong.
+    causes = {rule.id for rule in load_catalogue()[0] if rule.says != "where"}
+    by_basis = [(one.basis or "", one.right) for one in [*first, *options]]
+    bases = _counts([row for row in by_basis if row[0] in _COUNTED])
+    rules = _counts([(one.rule, one.right) for one in first
+                     if one.rule in causes and one.basis not in _MAY_GIVE_LITTLE])  # fmt: skip
+    for title, counts in (("rule", rules), ("basis", bases)):
+        print(f"{title:34} named  right")
+        for name, count in counts.items():
+            print(f"{name:34} {count['said']:5}  {count['right']:5}")
+    _by_probability([(one.right, one.probability) for one in [*first, *options]
+                     if one.probability is not None])  # fmt: skip
     if arguments.write:
-        # One that says where time goes names no cause that could be wrong.
-        causes = {rule.id for rule in load_catalogue()[0] if rule.says != "where"}
-        rules = {rule: {"said": said[rule], "right": right[rule]} for rule in sorted(said)
-                 if rule in causes}  # fmt: skip
-        sources = sorted({_source(file) for file in files})
-        CALIBRATION.write_text(json.dumps({"from": sources, "rules": rules}, indent=1) + "\n")
+        untried = bases["untried"]
+        mean = (untried["right"] + 0.5) / (untried["said"] + 1)
+        weight = weight_of([(n["said"], n["right"]) for n in rules.values()], mean)
+        sources = [*sorted({_source(file) for file in files}), "benchmarks/gpulab/remedies.json"]
+        document = {"from": sources, "weight": weight, "bases": bases, "rules": rules}
+        CALIBRATION.write_text(json.dumps(document, indent=1) + "\n")
         print(f"Wrote {CALIBRATION}")
     return 0
+
+
+def _counts(rows: Sequence[tuple[str, bool]]) -> dict[str, dict[str, int]]:
+    said = Counter(name for name, _ in rows)
+    right = Counter(name for name, good in rows if good)
+    return {name: {"said": said[name], "right": right[name]} for name in sorted(said)}
 
 
 def _source(path: Path) -> str:

@@ -19,8 +19,8 @@ from advisor.cli._interrupt import end_process, interrupted, watch_for_interrupt
 from advisor.config.settings import FILE_NAME, check_settings, load_settings
 from advisor.errors import AdvisorError, not_written, refused
 
-EVERYDAY = ("demo", "profile", "diagnose", "compare", "open", "explain", "tune")
-"""What most people need, in the order of need; `python -m advisor.record` records own scripts."""
+EVERYDAY = ("demo", "record", "diagnose", "compare", "open", "explain", "tune")
+"""What most people need, in the order of need."""
 
 
 class _NobodyReadsError(Exception):

@@ -18,7 +18,7 @@ _LOOK_S = 0.5
 @click.option("--timeout", default=600.0, show_default=True, help="Seconds to wait for it.")
 @click.option("--diagnose", is_flag=True, help="Diagnose the recording.")
 def command(folder: Path, steps: int, timeout: float, diagnose: bool) -> None:
-    """Record some steps of the running job whose `advisor record --on-demand` has FOLDER.
+    """Record some steps of a job that runs already, under `advisor record --on-demand -o FOLDER`.
 
     Every rank begins at the same step. The job goes on; the profiler runs in these steps only.
     """

@@ -12,6 +12,7 @@ import click
 
 from advisor.cli._complete import rule_names
 from advisor.errors import AdvisorError
+from advisor.vocabulary.placeholders import hinted
 
 if TYPE_CHECKING:
     from advisor.engine import Rule
@@ -72,6 +73,12 @@ def explain_rule(rule: Rule, *, show_sql: bool = False) -> str:
         textwrap.fill(f"category {rule.category}; severity {graded}", width=80),
         "",
         _section("Why", [rule.why]),
+        _section(
+            "Fix: a finding names those that fit, in this order",
+            [static_text(fix) for fix in templates(rule.fix)],
+        ),
+        _section("Verify", [static_text(text) for text in templates(rule.verify)]),
+        _section("Wrong if", [static_text(alarm) for alarm in rule.false_alarms]),
         _section("Needs", [_need_text(need) for need in rule.needs]),
         _section(
             "Parameters",
@@ -87,14 +94,11 @@ def explain_rule(rule: Rule, *, show_sql: bool = False) -> str:
                 f"assumes: {static_text(rule.savings.assumes)}" if rule.savings.assumes else "",
             ],
         ),
-        _section("Fix, in this order", [static_text(fix) for fix in templates(rule.fix)]),
-        _section("Verify", [static_text(text) for text in templates(rule.verify)]),
-        _section("Wrong if", [static_text(alarm) for alarm in rule.false_alarms]),
-        _section("Claims", [f"{claim.part}: {claim.of}" for claim in rule.claims]),
         _section("See", [", ".join(rule.see)] if rule.see else []),
         _section("Seen firing on", [rule.proof]),
     ]
     if show_sql:
+        parts.append(_section("Claims", [f"{claim.part}: {claim.of}" for claim in rule.claims]))
         parts.append(f"SQL\n{textwrap.indent(rule.sql, '  ')}\n")
     return "\n".join(part for part in parts if part is not None).rstrip()
 
@@ -104,17 +108,22 @@ def _section(title: str, lines: list[str]) -> str | None:
     if not shown:
         return None
     mark = "- " if len(shown) > 1 else ""
-    body = "\n".join(
-        textwrap.fill(
-            " ".join(line.split()),
-            width=80,
-            break_on_hyphens=False,
-            initial_indent=f"  {mark}",
-            subsequent_indent=" " * (2 + len(mark)),
-        )
-        for line in shown
-    )
+    body = "\n".join(_item(line, mark) for line in shown)
     return f"{title}\n{body}\n"
+
+
+def _item(text: str, mark: str) -> str:
+    """Words folded, what to type below them as it is typed."""
+    words, _, code = text.partition("\n")
+    inside = " " * (2 + len(mark))
+    said = textwrap.fill(
+        " ".join(words.split()),
+        width=80,
+        break_on_hyphens=False,
+        initial_indent=f"  {mark}",
+        subsequent_indent=inside,
+    )
+    return f"{said}\n{textwrap.indent(hinted(code.rstrip()), inside + '  ')}" if code else said
 
 
 def _need_text(need: object) -> str:

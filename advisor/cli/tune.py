@@ -31,9 +31,9 @@ _NCCL = "2.29.7"  # what torch 2.12 and 2.13 ship
 @click.option(
     "--objective",
     metavar="REGEX",
-    help="Judge a COMMAND by a number in its output: one group, larger is better.",
+    help="Judge a COMMAND by a number in its output (the group in REGEX): larger is better.",
 )
-@click.option("--lower-is-better", is_flag=True, help="... smaller is better.")
+@click.option("--lower-is-better", is_flag=True, help="With --objective: smaller is better.")
 @click.option(
     "--to-the-end", is_flag=True, help="Never end a COMMAND early: it is a short run by itself."
 )
@@ -52,7 +52,7 @@ _NCCL = "2.29.7"  # what torch 2.12 and 2.13 ship
     default=120.0,
     type=click.FloatRange(min=0, min_open=True),
     show_default=True,
-    help="Seconds without progress.",
+    help="Seconds without progress after which a trial is ended.",
 )
 @click.option(
     "--topology",
@@ -91,11 +91,11 @@ def command(
     resume: bool,
     quiet: bool,
 ) -> int:
-    """Recommend settings that won inside a job: COMMAND, as you start it, or a WORKLOAD.
+    """Try settings inside a job (COMMAND as you start it, or a WORKLOAD); recommend what won.
 
-    A COMMAND's script stays as it is: variables are set around it, settings of DDP and FSDP where
-    it builds them. WORKLOAD is a file with `command:`, or a reference workload (default: the tiny
-    GPT-2). Trials alternate with the present settings; the winner is confirmed in fresh pairs
+    The script of COMMAND stays as it is: variables are set around it, settings of DDP and FSDP
+    where it builds them. WORKLOAD is a file with `command:`, or a reference workload (default: the
+    tiny GPT-2). Trials alternate with the present settings; the winner is confirmed in fresh pairs
     before it is recommended, and where nothing wins the answer is to leave the settings alone.
     """
     if check_env:

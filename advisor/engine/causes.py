@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from advisor.engine.claims import Ledger, covered
 from advisor.engine.rule import PAIRED_FLOOR, Rule
-from advisor.findings import SEVERITY_ORDER, Finding, Severity
+from advisor.findings import SEVERITY_ORDER, Basis, Finding, Severity
 
 # A finding is an effect of what takes away this part of the time it claims.
 COVERED = 0.5
@@ -20,7 +20,7 @@ COVERED = 0.5
 _NEARLY = 0.8
 # Gains that differ by less are no ground to prefer the setting that costs more.
 _TIE = 0.8
-LIKELY = 0.5
+LIKELY = 0.5  # probability: below, something else is likelier
 # What a rule says of the time it claims: where it goes, who holds it up, or why.
 _DEPTH = {"where": 0, "who": 1, "why": 2}
 
@@ -190,8 +190,9 @@ def _holds(finding: Finding, gain_ns: int | None) -> bool:
 
 
 def is_option(finding: Finding) -> bool:
-    """Whether a change more likely gives nothing: worth a try, and no cause of a loss."""
-    return (finding.probability or 0.0) < LIKELY
+    """Whether a change may give nothing: worth a try, and no cause of a loss."""
+    sure = finding.probability
+    return finding.basis is Basis.OPEN or (sure is not None and sure < LIKELY)
 
 
 def expected_ns(finding: Finding) -> float:

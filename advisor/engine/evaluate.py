@@ -22,7 +22,7 @@ from advisor.engine.rule import PAIRED_FLOOR, Rule
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.engine.savings_bounds import COLUMNS as SAVINGS
 from advisor.engine.savings_bounds import bounded
-from advisor.engine.verdict.probability import probability_of
+from advisor.engine.verdict.probability import judged
 from advisor.findings import (
     SEVERITY_ORDER,
     Evidence,
@@ -148,8 +148,12 @@ def severity_of(rule: Rule, row: Mapping[str, Any], facts: Facts) -> Severity:
     is info, unless it costs something for sure and a fifth of the step or more, or its cause is
     counted (partly_read.py). A column
     ``severity`` of the rule's SQL comes first: for evidence that has no time per step, such as a
-    setting found in a log.
+    setting found in a log; ``by-expected-gain`` counts the middle times its probability.
     """
+    if row.get("severity") == "by-expected-gain":
+        expected = (judged(rule, row, facts, 0)[1] or 0) * (row.get("savings_ns") or 0)
+        worth = expected >= WARNING_SHARE * (_step_of(row, facts) or math.inf)
+        return Severity.WARNING if worth else Severity.INFO
     if row.get("severity"):
         return Severity(row["severity"])
     if rule.severity != "by-savings":
@@ -191,6 +195,7 @@ def _finding(
     gain = numbers["savings_ns"]
     step_ns = _step_of(row, facts)
     share = gain / step_ns if gain is not None and step_ns else None
+    basis, probability = judged(rule, row, facts, floor_of(rule, facts))
     return Finding(
         id=finding_id,
         run=sandbox.run,
@@ -199,7 +204,8 @@ def _finding(
         title=render(rule.headline, known),
         because=said(rule.because, known),
         message=" ".join(filter(None, (*said(rule.message, known), row["unread_words"]))),
-        probability=probability_of(rule, row, facts, floor_of(rule, facts)),
+        probability=probability,
+        basis=basis,
         category=rule.category,
         ranks=[int(rank) for rank in ranks],
         hosts=[str(host) for host in _list(row.get("hosts", row.get("host")))],
@@ -239,6 +245,7 @@ def _evidence(
         "worst_call",
         "worst_step",
         "severity",
+        "basis",
         "unread_words",
         "is_counted",
     }

@@ -53,6 +53,8 @@ class Score:
     error: str = ""
     probability: float | None = None
     """That the first alarm's cause is real, as it was said."""
+    basis: str | None = None
+    """What that rests on."""
 
     @property
     def inside(self) -> bool | None:
@@ -135,6 +137,7 @@ def compare(case: Case, report: FindingsReport | None, error: str = "") -> Score
         changed=case.faulty[:160],
         error=error,
         probability=first.probability if first else None,
+        basis=first.basis if first else None,
     )
 
 

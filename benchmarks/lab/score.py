@@ -63,6 +63,8 @@ class Score:
     error: str = ""
     probability: float | None = None
     """That the first alarm's cause is real, as it was said."""
+    basis: str | None = None
+    """What that rests on."""
 
     @property
     def gain_within_interval(self) -> bool | None:
@@ -172,6 +174,7 @@ def _result(
         alarms=tuple(f"{finding.rule} ({finding.where})" for finding in alarms),
         error=error,
         probability=alarms[0].probability if alarms else None,
+        basis=alarms[0].basis if alarms else None,
     )
 
 
@@ -215,7 +218,7 @@ def summarise(scores: Iterable[Score]) -> dict[str, Any]:
             {
                 "id": score.id, "kind": score.kind, "strategy": score.strategy,
                 "ranks": score.ranks, "alarms": list(score.alarms), "error": score.error,
-                "probability": score.probability,
+                "probability": score.probability, "basis": score.basis,
             }
             for score in controls
         ],

@@ -96,7 +96,7 @@ def about(finding: Finding) -> Decision:
         return Decision(VerdictKind.LOSSY, finding.rule, finding)
     if finding.evidence.facts.get("probe") == "denies":
         return Decision(VerdictKind.INCONCLUSIVE, "probe-denies", finding)
-    if (finding.probability or 0.0) < SURE:
+    if finding.probability is not None and finding.probability < SURE:
         return Decision(VerdictKind.PROBABLE, "finding", finding)
     low, high = finding.savings_low_ns, finding.savings_high_ns
     if low is not None and high is not None and high > WIDE * low:

@@ -65,11 +65,15 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
                 depth[index] and _gives_surely_less(cause, item)
             )
             # A worse finding takes also what lies deeper, as far as its cost is sure, unless that
-            # takes it in turn.
+            # claims all of it in turn and is another loss: no one gain stands twice.
             worse = (
                 other < index
                 and share * _sure_part(cause) >= COVERED
-                and _share(ordered[other], ordered[index]) < COVERED
+                and (
+                    _share(ordered[other], ordered[index]) < COVERED
+                    or _holds(cause, item.savings_ns)
+                    or _holds(item, cause.savings_ns)
+                )
             )
             # What may give nothing takes the place of no other remedy.
             weighs = depth[index] < depth[other] or not is_option(cause) or cause.rule == item.rule

@@ -82,7 +82,8 @@ def diagnose(
             summaries.append(summary)
             outcomes += sorted(run_outcomes, key=lambda outcome: outcome.rule)
             findings += merged
-    findings = number_findings(rank_findings(findings, {rule.id: rule for rule in rules}))
+    ranked = rank_findings(findings, {rule.id: rule for rule in rules})
+    findings = number_findings(_led(ranked, runs, verdicts))
     verdicts = [
         number_verdict(verdict, run, findings) for run, verdict in zip(runs, verdicts, strict=True)
     ]
@@ -97,6 +98,19 @@ def diagnose(
     )
     _remember(store, report)
     return report
+
+
+def _led(
+    ranked: Sequence[Finding], runs: Sequence[str], verdicts: Sequence[Verdict]
+) -> list[Finding]:
+    """Findings with the one that a run's verdict is about before the others of that run."""
+    about = {run: verdict.finding for run, verdict in zip(runs, verdicts, strict=True)}
+    by_run: dict[str, list[Finding]] = {run: [] for run in runs}
+    for finding in ranked:
+        by_run[finding.run].append(finding)
+    for run, own in by_run.items():
+        own.sort(key=lambda finding: finding.id != about[run])
+    return [by_run[finding.run].pop(0) for finding in ranked]
 
 
 def _worst(

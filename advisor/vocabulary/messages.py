@@ -110,26 +110,26 @@ _LOST = (
 
 VERDICTS = {
     # 1 sure
-    "sure": "{{ cause }}: {{ gain_ns | about }} of {{ step_ns | of_step(whole_trace) }}"
+    "sure": "{{ cause }}: {{ gain_ns | about }} of {{ step_ns | of_step(whole_trace, is_mean) }}"
     " ({{ share | pct }}{% if is_wide %}; {{ gain_low_ns | span(gain_high_ns) }}{% endif %}).",
     "no-gain": "{{ cause }}.",
     # 2 probable
     "probable": "Probably {{ cause | lower_first }}: {{ gain_ns | about }} of "
-    "{{ step_ns | of_step(whole_trace) }} ({{ share | pct }}"
+    "{{ step_ns | of_step(whole_trace, is_mean) }} ({{ share | pct }}"
     "{% if gain_low_ns and gain_high_ns %}; {{ gain_low_ns | span(gain_high_ns) }}{% endif %}).",
     # 3 real, of unknown cost
     "unknown-cost": "{{ cause }}; by how much is uncertain "
-    "({{ gain_low_ns | span(gain_high_ns) }} of {{ step_ns | of_step(whole_trace) }})."
+    "({{ gain_low_ns | span(gain_high_ns) }} of {{ step_ns | of_step(whole_trace, is_mean) }})."
     "{% if of_link and not probed %} `advisor probe` measures it.{% endif %}",
     # 4 healthy
     "healthy": "Healthy. {{ exposed | pct }} of the {{ unit }} is exposed communication; nothing "
     "found that pays.",
     # 5 lossy without a cause
     "jitter": "Ranks hold each other up for {{ gain_ns | about }} of "
-    "{{ step_ns | of_step(whole_trace) }} ({{ share | pct }}"
+    "{{ step_ns | of_step(whole_trace, is_mean) }} ({{ share | pct }}"
     "{% if is_wide %}; {{ gain_low_ns | span(gain_high_ns) }}{% endif %}), no single culprit.",
     "exposed-communication": "{{ cause }}: {{ gain_ns | about }} of "
-    "{{ step_ns | of_step(whole_trace) }} ({{ share | pct }}"
+    "{{ step_ns | of_step(whole_trace, is_mean) }} ({{ share | pct }}"
     "{% if is_wide %}; {{ gain_low_ns | span(gain_high_ns) }}{% endif %}) could be hidden.",
     "exposed": "{{ exposed | pct }} of the {{ unit }} is exposed communication; its cause "
     "is unknown.",

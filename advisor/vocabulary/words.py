@@ -77,9 +77,14 @@ def estimate(ns: float, low_ns: float | None, high_ns: float | None) -> str:
     return about(ns) if high_ns - low_ns <= 0.1 * ns else f"{about(ns)} ({span(low_ns, high_ns)})"
 
 
-def of_step(step_ns: float, whole_trace: bool = False) -> str:
-    """'every 273 ms step', or 'the 273 ms trace' where all of it was taken as one step."""
-    return f"the {about(step_ns)} trace" if whole_trace else f"every {about(step_ns)} step"
+def of_step(step_ns: float, whole_trace: bool = False, is_mean: bool = False) -> str:
+    """'every 273 ms step', or 'the 273 ms trace' where all of it was taken as one step.
+
+    ``is_mean``: of what happens in some steps only, 'the mean step of 273 ms'.
+    """
+    if whole_trace:
+        return f"the {about(step_ns)} trace"
+    return f"the mean step of {about(step_ns)}" if is_mean else f"every {about(step_ns)} step"
 
 
 def _unit(ns: float) -> tuple[float, str]:

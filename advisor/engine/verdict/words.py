@@ -5,6 +5,7 @@ The words stand in :mod:`advisor.vocabulary.messages`; what they say is in ``Ver
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -21,6 +22,8 @@ from advisor.vocabulary.words import fitted, is_wide
 MOST_STEPS = 3
 _ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
 _HIDDEN_HOSTS = 4
+# A finding's share is of a step so many times the typical one: it is of the mean step.
+_IS_MEAN = 1.02
 # Reasons whose titles say how much of the step is lost.
 _SAYS_SHARES = {"ranks-missing", "ranks-cut", "ranks-alone", "groups-missing", "one-step"}
 
@@ -85,6 +88,7 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
     values: dict[str, Any] = {
         "step_ns": facts.step_ns,
         "whole_trace": it.whole_trace,
+        "is_mean": False,
         "unit": "trace" if it.whole_trace else "step",
         "steps": facts.steps,
         "noise_ns": facts.noise_ns if facts.steps > 1 else None,
@@ -100,9 +104,9 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
             "says_idle": decision.reason == "idle" or (more and decision.reason in _SAYS_SHARES),
         }
     if (found := decision.finding) is not None:
-        if (found.savings_ns or 0) > it.step_ns > 0 and found.savings_share:
-            # More than the typical step: it is of the mean one, which it says.
-            values["step_ns"] = round((found.savings_ns or 0) / found.savings_share)
+        of_ns = (found.savings_ns or 0) / (found.savings_share or math.inf)
+        if of_ns > _IS_MEAN * it.step_ns:
+            values |= {"step_ns": round(of_ns), "is_mean": True}
         values |= {
             "cause": found.title.rstrip("."),
             "rule": found.rule,

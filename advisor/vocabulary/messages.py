@@ -225,7 +225,7 @@ STEPS = {
     "host": "advisor explain launch-bound",
     "with-traces": "Diagnose it beside the recording of a training job.\n"
     "advisor diagnose BENCHMARK TRACES  # BENCHMARK = these files, TRACES = that recording",
-    "proof": "Prove it: {{ verify }}",
+    "proof": "Prove it: {{ verify | lower_first }}",
     "try": "Worth a try, up to {{ gain_ns | about }} per step. {{ fix }}",
 }
 """Commands and edits under NEXT, each on its line."""

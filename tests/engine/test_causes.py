@@ -7,7 +7,7 @@ from typing import Any
 from advisor.engine import load_catalogue
 from advisor.engine.causes import Claimed, effects, merge, rank_findings
 from advisor.engine.claims import ledger_of
-from advisor.findings import Finding, Severity
+from advisor.findings import Basis, Finding, Severity
 
 RULES = {rule.id: rule for rule in load_catalogue()[0]}
 
@@ -209,3 +209,18 @@ def test_the_same_of_groups_side_by_side_is_one_finding() -> None:
     assert effects([one, of("small-buckets", "2", [2, 3])], RULES) == {}
     late = [of("straggler-rank", "1", [0]), of("straggler-rank", "2", [2])]
     assert effects(late, RULES) == {}
+
+
+def test_a_late_rank_and_what_may_be_why_are_one_gain() -> None:
+    """Its loader's stall is the same time as its peers' waiting, and less sure."""
+    late = claimed(
+        finding("straggler-rank", 4_500_000, savings_low_ns=4_000_000, savings_high_ns=5_000_000),
+        1.0, *range(4),
+    )  # fmt: skip
+    stall = claimed(
+        finding("data-loader-stall", 4_700_000, "info", savings_low_ns=0, savings_high_ns=5_200_000,
+                basis=Basis.OPEN),
+        1.0, *range(4),
+    )  # fmt: skip
+    (kept,) = merge([late, stall], RULES)
+    assert (kept.rule, kept.merged) == ("straggler-rank", ["data-loader-stall (here)"])

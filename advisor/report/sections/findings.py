@@ -12,6 +12,7 @@ from advisor.report import crop, humanise, numbers, summary
 from advisor.report.figures import DataTable, Figure, GainBar
 from advisor.report.sections.section import slug
 from advisor.store.store import Store
+from advisor.vocabulary.words import lower_first
 
 SHOWN = 5
 """Rows of the first screen; further ones are folded."""
@@ -119,7 +120,9 @@ def _view(
         tables=_tables(finding, name),
         timeline=picture,
         open_command=f"advisor open {shlex.quote(finding.id)} {summary.given(report, finding.run)}",
-        verify=summary.to_paste(finding.verify, report, finding.run) if finding.fix else "",
+        verify=lower_first(summary.to_paste(finding.verify, report, finding.run))
+        if finding.fix
+        else "",
         see=[(link, _kind(link, rules)) for link in finding.see],
         cause=summary.cause(finding, report),
     )

@@ -159,7 +159,8 @@ VERDICTS = {
     "no-device": "No device events were recorded: nothing can be said of what the devices do.",
     "no-communication": "No communication kernels found"
     "{% if world_size %} in a {{ world_size }}-rank job{% endif %}"
-    "{% if idle >= 0.01 %}; the device idles {{ idle | pct }} of the step{% endif %}.",
+    "{% if idle >= 0.01 %}; the device idles {{ idle | pct }} of the step{% if leading_ns %}, "
+    "{{ leading_ns | about }} of that before its first kernel{% endif %}{% endif %}.",
     "unrecognised": "Only {{ share | pct }} of the device's busy time is recognised"
     "{% if longest %}. Longest unrecognised: {{ longest }}, {{ longest_ns | about }}{% endif %}.",
     "probe-denies": "{{ cause }}.",
@@ -188,7 +189,8 @@ WHYS = {
     "never-met": "Whatever the clocks differ by, calls end on one rank before they begin on "
     "another. A clock that jumped while recording looks alike.",
     "no-device": "Recorded were {{ recorded | counts }}.",
-    "no-communication": "{% if lacks_kernels %}The export lacks kernels or their names.{% endif %}",
+    "no-communication": "{% if lacks_kernels %}The export lacks kernels or their names.{% endif %}"
+    "{% if leading_ns %}One step was recorded: five show whether each begins like that.{% endif %}",
     "unrecognised": "A collective that is not recognised counts as compute.",
     "ranks-alone": "A late rank waits for nobody, so its own recording looks healthy.",
     "probe-denies": "Recording and probe were made at different times, or over different paths."
@@ -222,7 +224,7 @@ STEPS = {
     "advisor probe --nnodes 3\nadvisor diagnose TRACES probe.json  # TRACES = what was read here",
     "clocks": "Look at the clocks: an offset far below that leaves the link.\nchronyc tracking",
     "one-run": "advisor diagnose FOLDER, with the recordings of one run alone",
-    "host": "advisor explain launch-bound",
+    "host": "What makes a device wait for its host:\nadvisor explain launch-bound",
     "with-traces": "Diagnose it beside the recording of a training job.\n"
     "advisor diagnose BENCHMARK TRACES  # BENCHMARK = these files, TRACES = that recording",
     "proof": "Prove it: {{ verify | lower_first }}",

@@ -28,6 +28,12 @@ _EMPTY = (
 _COMMUNICATES = (
     "SELECT 1 AS one FROM collective UNION ALL SELECT 1 FROM rank_step WHERE comm_ns > 0 LIMIT 1"
 )
+# Of the only step, what lies before the device's first work.
+_LEADING = (
+    "SELECT max(g.end_ns - greatest(g.start_ns, s.start_ns)) AS ns "
+    "FROM edge_gap g JOIN (FROM step SEMI JOIN used_step USING (step)) s USING (rank) "
+    "WHERE g.edge = 'leading' AND g.end_ns > s.start_ns AND g.start_ns < s.end_ns"
+)
 _SHARES = (
     "SELECT sum(exposed_comm_ns)::DOUBLE / sum(window_ns) AS exposed, "
     "sum(compute_ns)::DOUBLE / sum(window_ns) AS compute, "
@@ -69,6 +75,7 @@ class Situation:
     communicates: bool
     groups_known: bool
     partly_read: float
+    leading_ns: int
     lacks_kernels: bool
     losses: Sequence[str]
     clocks: Clocks | None
@@ -112,6 +119,7 @@ def read_situation(
         communicates=bool(sandbox.records(_COMMUNICATES)),
         groups_known=not any(note.code == "groups-not-recorded" for note in notes),
         partly_read=partly_read_share(sandbox, facts),
+        leading_ns=_leading(sandbox) if facts.steps == 1 else 0,
         lacks_kernels=any(NOT_RECORDED in note.values.get("codes", ()) for note in notes),
         losses=[note.text for note in notes if note.code in _LOSSES],
         clocks=read_clocks(findings, sandbox, facts) if shares is not None else None,
@@ -128,6 +136,11 @@ def _shares(sandbox: Sandbox, facts: Facts) -> Shares | None:
         return None
     (row,) = sandbox.records(_SHARES)
     return None if row["exposed"] is None else Shares(**row)
+
+
+def _leading(sandbox: Sandbox) -> int:
+    (row,) = sandbox.records(_LEADING)
+    return int(row["ns"] or 0)
 
 
 def _is_blind(sandbox: Sandbox, facts: Facts) -> bool:

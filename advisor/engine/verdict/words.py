@@ -26,6 +26,7 @@ _HIDDEN_HOSTS = 4
 _IS_MEAN = 1.02
 # Reasons whose titles say how much of the step is lost.
 _SAYS_SHARES = {"ranks-missing", "ranks-cut", "ranks-alone", "groups-missing", "one-step"}
+_SAYS_IDLE = {"idle", "no-communication"}
 
 
 def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
@@ -100,8 +101,9 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
         more = it.shares.idle > it.shares.exposed and it.shares.idle >= LOST
         values |= {
             "idles_more": more,
-            "says_exposed": decision.reason in _SAYS_SHARES | {"healthy", "idle", "exposed"},
-            "says_idle": decision.reason == "idle" or (more and decision.reason in _SAYS_SHARES),
+            "says_exposed": decision.reason in _SAYS_SHARES | _SAYS_IDLE | {"healthy", "exposed"},
+            "says_idle": decision.reason in _SAYS_IDLE
+            or (more and decision.reason in _SAYS_SHARES),
         }
     if (found := decision.finding) is not None:
         of_ns = (found.savings_ns or 0) / (found.savings_share or math.inf)
@@ -144,7 +146,7 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
         case "no-device":
             return {"recorded": dict(it.instead)}
         case "no-communication":
-            return {"lacks_kernels": it.lacks_kernels}
+            return {"lacks_kernels": it.lacks_kernels, "leading_ns": it.leading_ns}
         case "unrecognised":
             return asdict(it.coverage) if it.coverage is not None else {}
         case "clocks":
@@ -181,6 +183,8 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
         case "no-communication":
             idles = it.shares is not None and it.shares.idle >= LOST
             host = [say(STEPS, "host", {})] if idles else []
+            if it.facts.steps < 2:
+                return [*how_to_record.more_steps(sandbox), *host]
             return [*host, *how_to_record.all_ranks(sandbox)]
         case "never-met":
             return [say(STEPS, "one-run", {})]

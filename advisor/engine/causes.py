@@ -64,17 +64,12 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
             deeper = (-depth[other], other) < (-depth[index], index) and not (
                 depth[index] and _gives_surely_less(cause, item)
             )
-            # A worse finding takes also what lies deeper, as far as its cost is sure, unless that
-            # claims all of it in turn and is another loss: no one gain stands twice.
-            worse = (
-                other < index
-                and share * _sure_part(cause) >= COVERED
-                and (
-                    _share(ordered[other], ordered[index]) < COVERED
-                    or _holds(cause, item.savings_ns)
-                    or _holds(item, cause.savings_ns)
-                )
-            )
+            # A worse finding takes also what lies deeper: as far as its cost is sure, unless that
+            # takes it in turn; and what is the same gain, which must not stand twice.
+            mutual = share >= COVERED and _share(ordered[other], ordered[index]) >= COVERED
+            same = _holds(cause, item.savings_ns) or _holds(item, cause.savings_ns)
+            sure = share * _sure_part(cause) >= COVERED
+            worse = other < index and (same if mutual else sure)
             # What may give nothing takes the place of no other remedy.
             weighs = depth[index] < depth[other] or not is_option(cause) or cause.rule == item.rule
             if share and (deeper or worse) and weighs and _severe_enough(cause, item):

@@ -227,6 +227,8 @@ STEPS = {
     "host": "What makes a device wait for its host:\nadvisor explain launch-bound",
     "with-traces": "Diagnose it beside the recording of a training job.\n"
     "advisor diagnose BENCHMARK TRACES  # BENCHMARK = these files, TRACES = that recording",
+    "sweep": "Try settings in the job, and keep what wins:\n"
+    "advisor tune --sweep -- COMMAND  # COMMAND = what starts the job",
     "proof": "Prove it: {{ verify | lower_first }}",
     "try": "Worth a try, up to {{ gain_ns | about }} per step. {{ fix }}",
 }
@@ -281,7 +283,7 @@ WHATIF = {
 
 STATES = {
     "sure": "{% if probability %}{{ probability | certainty }} sure of the cause"
-    "{% else %}Recorded{% endif %}",
+    "{% else %}Read from the recording{% endif %}",
     "probable": "{{ probability | certainty }} sure of the cause",
     "unknown-cost": "{{ probability | certainty }} sure of the cause",
     "healthy": "No action needed",

@@ -197,6 +197,8 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
         case "clocks":
             few = it.clocks is not None and len(it.clocks.hosts) <= 2
             return [say(STEPS, "third-host" if few else "probe", {}), say(STEPS, "clocks", {})]
+        case "exposed":
+            return [*_tries(it), say(STEPS, "sweep", {})]
         case "idle":
             return [say(STEPS, "host", {}), *_tries(it)]
         case "probe-denies":

@@ -47,10 +47,8 @@ class Basis(StrEnum):
     """How often the rule was right in the labs."""
     UNTRIED = "untried"
     """How often rules were right when no lab had tried them."""
-    NOISY = "noisy"
-    """How often findings were whose least cost is in the noise."""
-    OPEN = "open"
-    """How often findings were that may cost nothing: options to try."""
+    OPTION = "option"
+    """The same, of a change that may give nothing: an option to try, and no cause of a loss."""
     EVIDENCE = "evidence"
     """The recording's own evidence, weighed against everything else that it could be."""
 

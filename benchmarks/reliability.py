@@ -1,13 +1,13 @@
-"""How often what the tool says with a probability is right: by rule, basis and probability.
+"""How often what the tool says with a probability is right: by rule and by probability.
 
     python -m benchmarks.reliability [RESULTS ...]   print the table of these and all stored scores
     python -m benchmarks.reliability --write         and set the engine's calibration from them
 
 Reads every ``results.json`` of the labs below benchmarks/, and RESULTS that the labs' ``score``
 wrote elsewhere: what ``diagnose`` named first of each injected fault and each control, and whether
-that was the fault. A case that several hold counts once, as it was scored last. Of findings whose
-least cost is nothing or in the noise, ``gpulab/remedies.json`` says what their fix gave. Of
-findings said with 90 % nine in ten should be right; the engine's calibration.json holds the counts.
+that was the fault. A case that several hold counts once, as it was scored last. Of findings said
+with 90 % nine in ten should be right; the engine's calibration.json holds the counts by rule. Below
+it: how often a predicted gain whose interval reaches into the noise was one (lab/predictions.json).
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 from math import lgamma
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from advisor.engine.catalogue import load_catalogue
+from advisor.engine.rule import PAIRED_FLOOR
+from advisor.engine.verdict.probability import shown_share
 from advisor.findings import Basis
 
 ROOT = Path(__file__).resolve().parent
 CALIBRATION = ROOT.parent / "advisor" / "engine" / "verdict" / "calibration.json"
-REMEDIES = ROOT / "gpulab" / "remedies.json"
-_MAY_GIVE_LITTLE = (Basis.NOISY, Basis.OPEN)
-_COUNTED = (Basis.UNTRIED, *_MAY_GIVE_LITTLE)
-_WEIGHTS = range(1, 51)
+PREDICTIONS = ROOT / "lab" / "predictions.json"
+_LEAST_GAIN = 0.01  # of the step: smaller predictions are of no gain
+_MEANS, _WEIGHTS = [n / 100 for n in range(50, 100)], range(1, 51)
 _BINS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
@@ -63,19 +65,25 @@ def _named(case: dict[str, Any], rule: str, right: bool) -> Named:
     return Named(rule, right, case.get("probability"), case.get("basis"))
 
 
-def tried() -> list[Named]:
-    """Of findings whose fix was tried, whether it gave anything."""
-    rows = json.loads(REMEDIES.read_text())["tried"]
-    return [Named(row["rule"], row["right"], row["probability"], row["basis"]) for row in rows]
+def shown() -> list[tuple[float, bool]]:
+    """Of predicted gains that may lie in the noise: how probably they do not, and whether so."""
+    found = []
+    for one in json.loads(PREDICTIONS.read_text())["predictions"]:
+        step_ns, floor = one["traced_step_ns"], max(PAIRED_FLOOR, one["noise"])
+        middle, low = (1 - one[name] / step_ns for name in ("predicted_ns", "high_ns"))
+        real = 1 - one["real_ns"] / one["start_ns"]
+        if middle >= _LEAST_GAIN and low <= floor:
+            found.append((shown_share(middle, low, floor), real > floor))
+    return found
 
 
-def weight_of(counts: Sequence[tuple[int, int]], mean: float) -> int:
-    """Cases that ``mean`` counts for beside a rule's own (said, right), by maximum likelihood.
+def weight_of(counts: Sequence[tuple[int, int]]) -> int:
+    """Cases that all rules' rate counts for beside one rule's own (said, right).
 
-    The rules' true rates are taken for draws of a beta distribution with this mean.
+    By maximum likelihood, where the rules' true rates are draws of one beta distribution.
     """
 
-    def likelihood(weight: int) -> float:
+    def likelihood(mean: float, weight: int) -> float:
         a, b = mean * weight, (1 - mean) * weight
         return sum(
             lgamma(right + a) + lgamma(said - right + b) - lgamma(said + weight)
@@ -83,7 +91,7 @@ def weight_of(counts: Sequence[tuple[int, int]], mean: float) -> int:
             for said, right in counts
         )  # fmt: skip
 
-    return max(_WEIGHTS, key=likelihood)
+    return max(product(_MEANS, _WEIGHTS), key=lambda pair: likelihood(*pair))[1]
 
 
 def main() -> int:
@@ -92,25 +100,27 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write the engine's calibration.json")
     arguments = parser.parse_args()
     files = [*sorted(ROOT.glob("*/results.json")), *arguments.results]
-    first, options = named(files), tried()
-    # One that says where time goes names no cause that could be wrong.
+    first = named(files)
+    # One that says where time goes names no cause that could be wrong; an option accuses nobody.
     causes = {rule.id for rule in load_catalogue()[0] if rule.says != "where"}
-    by_basis = [(one.basis or "", one.right) for one in [*first, *options]]
-    bases = _counts([row for row in by_basis if row[0] in _COUNTED])
-    rules = _counts([(one.rule, one.right) for one in first
-                     if one.rule in causes and one.basis not in _MAY_GIVE_LITTLE])  # fmt: skip
-    for title, counts in (("rule", rules), ("basis", bases)):
-        print(f"{title:34} named  right")
-        for name, count in counts.items():
-            print(f"{name:34} {count['said']:5}  {count['right']:5}")
-    _by_probability([(one.right, one.probability) for one in [*first, *options]
-                     if one.probability is not None])  # fmt: skip
+    counted = [one for one in first if one.rule in causes and one.basis != Basis.OPTION]
+    rules = _counts([(one.rule, one.right) for one in counted])
+    untried = _counts([(one.basis or "", one.right) for one in first])[Basis.UNTRIED]
+    print(f"{'rule':34} named  right")
+    for name, count in [*rules.items(), ("rules not tried before", untried)]:
+        print(f"{name:34} {count['said']:5}  {count['right']:5}")
+    _by_probability([(one.right, one.probability) for one in first if one.probability is not None])
+    gains = shown()
+    mean_said = sum(probability for probability, _ in gains) / len(gains)
+    print(f"\ngains that may lie in the noise: {len(gains)}, said to be above it with "
+          f"{mean_said:.2f} on average, above it {sum(above for _, above in gains)}")  # fmt: skip
     if arguments.write:
-        untried = bases["untried"]
-        mean = (untried["right"] + 0.5) / (untried["said"] + 1)
-        weight = weight_of([(n["said"], n["right"]) for n in rules.values()], mean)
-        sources = [*sorted({_source(file) for file in files}), "benchmarks/gpulab/remedies.json"]
-        document = {"from": sources, "weight": weight, "bases": bases, "rules": rules}
+        document = {
+            "from": sorted({_source(file) for file in files}),
+            "weight": weight_of([(n["said"], n["right"]) for n in rules.values()]),
+            "untried": untried,
+            "rules": rules,
+        }
         CALIBRATION.write_text(json.dumps(document, indent=1) + "\n")
         print(f"Wrote {CALIBRATION}")
     return 0

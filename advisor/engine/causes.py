@@ -191,7 +191,7 @@ def _holds(finding: Finding, gain_ns: int | None) -> bool:
 def is_option(finding: Finding) -> bool:
     """Whether a change may give nothing: worth a try, and no cause of a loss."""
     sure = finding.probability
-    return finding.basis is Basis.OPEN or (sure is not None and sure < LIKELY)
+    return finding.basis is Basis.OPTION or (sure is not None and sure < LIKELY)
 
 
 def expected_ns(finding: Finding) -> float:

@@ -148,12 +148,8 @@ def severity_of(rule: Rule, row: Mapping[str, Any], facts: Facts) -> Severity:
     is info, unless it costs something for sure and a fifth of the step or more, or its cause is
     counted (partly_read.py). A column
     ``severity`` of the rule's SQL comes first: for evidence that has no time per step, such as a
-    setting found in a log; ``by-expected-gain`` counts the middle times its probability.
+    setting found in a log.
     """
-    if row.get("severity") == "by-expected-gain":
-        expected = (judged(rule, row, facts, 0)[1] or 0) * (row.get("savings_ns") or 0)
-        worth = expected >= WARNING_SHARE * (_step_of(row, facts) or math.inf)
-        return Severity.WARNING if worth else Severity.INFO
     if row.get("severity"):
         return Severity(row["severity"])
     if rule.severity != "by-savings":
@@ -195,7 +191,7 @@ def _finding(
     gain = numbers["savings_ns"]
     step_ns = _step_of(row, facts)
     share = gain / step_ns if gain is not None and step_ns else None
-    basis, probability = judged(rule, row, facts, floor_of(rule, facts))
+    basis, probability = judged(rule, row, floor_of(rule, facts))
     return Finding(
         id=finding_id,
         run=sandbox.run,
@@ -245,7 +241,8 @@ def _evidence(
         "worst_call",
         "worst_step",
         "severity",
-        "basis",
+        "is_option",
+        "floor_ns",
         "unread_words",
         "is_counted",
     }

@@ -18,15 +18,13 @@ from advisor.vocabulary.messages import SUMMARY, say
 _LEAST = 0.005  # of the step: less is not seen in the bar
 _SEEN = 0.05  # of what is named: a difference that a reader sees
 _PART = 0.1  # of what a finding claims: less is not marked
-# What these verdicts would try are the fixes of findings, which the rows have.
-_ROWS_SAY = {"exposed", "healthy"}
 
 
 @dataclass(frozen=True)
 class First:
     """``tone`` is a severity or a state, for colour; ``state`` says how sure the title is.
 
-    ``next_steps`` are empty where the first row of the findings has them. ``figures``: the average
+    ``next_steps`` are without what the rows of findings say. ``figures``: the average
     step or the runs compared, and the ranks where they are the matter.
     """
 
@@ -47,7 +45,6 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
                      comparison.bars(found), None, ())  # fmt: skip
     verdict = report.verdict
     about = summary.of_verdict(report)
-    has_row = about is not None
     run = about.run if about is not None else verdict.run
     if not run and len(report.runs) == 1:
         run = report.runs[0].run
@@ -59,13 +56,19 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
         state=summary.state(report),
         title=verdict.headline(),
         why=verdict.why,
-        next_steps=()
-        if has_row or verdict.reason in _ROWS_SAY
-        else [summary.to_paste(step, report, verdict.run) for step in verdict.next_steps[:3]],
+        next_steps=() if about is not None else _next(report),
         step=_step(report, store, run, about) if store and run and not is_sweep(report) else None,
         ranks=ranks.heat_map(store, run, matter.ranks) if store and matter else None,
         runs=[item for item in report.runs if item.verdict] if len(report.runs) > 1 else (),
     )
+
+
+def _next(report: FindingsReport) -> list[str]:
+    """What the verdict advises beside the fixes of findings, which have their rows."""
+    fixes = [finding.fix[0] for finding in report.findings if finding.fix]
+    steps = report.verdict.next_steps[:3]
+    own = [step for step in steps if not any(fix in step for fix in fixes)]
+    return [summary.to_paste(step, report, report.verdict.run) for step in own]
 
 
 def is_sweep(report: FindingsReport) -> bool:

@@ -69,11 +69,10 @@ def rules_line(report: FindingsReport, why_not: str = "", run: str | None = None
         findings = [item for item in report.findings if item.run == run]
         report = report.model_copy(update={"findings": findings})
     counts = outcome_counts(report)
-    lacking = {name for _, _, names in missing_evidence(report) for name in names}
     values = {
         "findings": len(report.findings),
         "passed": counts[OutcomeKind.PASSED],
-        "lacking": len(lacking),
+        "lacking": len(lacking_evidence(report)),
         "failed": counts[OutcomeKind.ERROR],
         "why_not": why_not,
     }
@@ -257,6 +256,11 @@ def what_was_read(inputs: Sequence[str]) -> str:
     # The folder that holds all others and a file of its own: that one was given, or might be.
     around = (top for top in folders if all(one.is_relative_to(top) for one in folders))
     return str(next(around, ""))
+
+
+def lacking_evidence(report: FindingsReport) -> set[str]:
+    """The rules that could not look."""
+    return {name for _, _, names in missing_evidence(report) for name in names}
 
 
 def missing_evidence(report: FindingsReport) -> list[tuple[str, str, list[str]]]:

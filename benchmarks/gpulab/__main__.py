@@ -1,14 +1,13 @@
-"""``python -m benchmarks.gpulab make|score|remedies|compare``: NCCL jobs with known truth."""
+"""``python -m benchmarks.gpulab make|score|compare``: simulated NCCL jobs with known truth."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import time
-from functools import partial
 from pathlib import Path
 
-from benchmarks.gpulab import compare, make, remedies, score, table
+from benchmarks.gpulab import compare, make, score, table
 
 ROOT = Path(__file__).resolve().parent
 
@@ -27,11 +26,6 @@ def main() -> int:
     scorer.add_argument("--only", default="")
     scorer.add_argument("--resume", action="store_true", help="keep what was scored before")
     scorer.add_argument("--misses", type=Path, help="write the misses as a Markdown table too")
-    trier = commands.add_parser("remedies", help="what findings give that may give little")
-    trier.add_argument("folder", type=Path)
-    trier.add_argument("--seed", type=int, required=True)
-    trier.add_argument("--only", default="")
-    trier.add_argument("--out", type=Path, default=ROOT / "remedies.json")
     comparer = commands.add_parser("compare", help="fields of a real and a simulated trace")
     comparer.add_argument("real", type=Path)
     comparer.add_argument("simulated", type=Path)
@@ -40,12 +34,6 @@ def main() -> int:
     if arguments.command == "compare":
         pair = (compare.read(arguments.real), compare.read(arguments.simulated))
         print("\n".join(compare.differences(*pair)))
-        return 0
-    if arguments.command == "remedies":
-        tried = remedies.try_all(
-            arguments.folder, arguments.seed, only=arguments.only, say=partial(print, flush=True)
-        )
-        remedies.write(tried, arguments.out, arguments.seed)
         return 0
     if arguments.command == "make":
         count = make.make_seed(

@@ -79,11 +79,6 @@ def make_case(plan: Plan, folder: Path) -> Case:
     return case
 
 
-def job_of(plan: Plan) -> Job:
-    """The job that the recording of ``plan`` is of, with its fault."""
-    return _settle(plan)[0].faulty
-
-
 def _settle(plan: Plan) -> tuple[Made, float, float, _Ran]:
     """The fault at a size that costs something: what was made, the healthy step and the cost in
     ns, and the simulation with the fault."""

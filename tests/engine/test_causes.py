@@ -219,7 +219,7 @@ def test_a_late_rank_and_what_may_be_why_are_one_gain() -> None:
     )  # fmt: skip
     stall = claimed(
         finding("data-loader-stall", 4_700_000, "info", savings_low_ns=0, savings_high_ns=5_200_000,
-                basis=Basis.OPEN),
+                basis=Basis.OPTION),
         1.0, *range(4),
     )  # fmt: skip
     (kept,) = merge([late, stall], RULES)

@@ -22,7 +22,7 @@ def test_no_finding_is_called_healthy_only_where_most_rules_could_look() -> None
     looked = render(_with_outcomes(passed=3, blind=1), None, "html")
     assert "No rule found anything that costs time in what was recorded." in looked
     blind = render(_with_outcomes(passed=1, blind=3), None, "html")
-    assert "The one rule that could look found nothing; 3 others could not look" in blind
+    assert "The one check that could look found nothing; 3 others could not look" in blind
 
 
 def test_where_no_rule_could_look_there_is_no_section_of_findings() -> None:

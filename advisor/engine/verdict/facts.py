@@ -75,13 +75,14 @@ class Situation:
     communicates: bool
     groups_known: bool
     partly_read: float
-    leading_ns: int
     lacks_kernels: bool
     losses: Sequence[str]
     clocks: Clocks | None
     coverage: Coverage | None
     benchmark: Benchmark | None
     formats: frozenset[str]
+    leading_ns: int = 0
+    """Of a single step, what lies before the device's first work."""
     strangers: Sequence[int] = ()
     """Ranks whose calls cannot have met those of the others."""
     instead: Mapping[str, int] = field(default_factory=dict)

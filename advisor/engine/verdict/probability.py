@@ -1,9 +1,10 @@
-"""The probability that a finding's cause is real, from how often such findings were right.
+"""The probability that a finding's cause is real: how often such findings were right in the labs.
 
-The labs inject known faults, and calibration.json counts what was named and what of it rightly
-(``python -m benchmarks.reliability --write``): by rule, of rules when no lab had tried them yet,
-and of findings whose least cost shows little or nothing. A rule's rate is drawn towards that of
-untried ones by as many cases as the rules' rates differ. A row may know better (``probability``).
+The labs inject known faults; calibration.json counts what was named, by rule, and of rules that no
+lab had tried before (``python -m benchmarks.reliability --write``). A rule's rate is drawn towards
+that of untried ones by as many cases as the rules' rates differ. Where the interval of the gain
+reaches into the noise, the rate is multiplied with the part of it that lies above. A row may know
+better: a column ``probability`` of the rule's SQL comes first.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from statistics import NormalDist
 from typing import Any
 
-from advisor.engine.facts import Facts
 from advisor.engine.rule import Rule
 from advisor.findings import Basis
+
+_HALF_WIDTH = NormalDist().inv_cdf(0.975)
+"""Standard deviations from the middle of a 95 % interval to its end."""
 
 
 @dataclass(frozen=True)
@@ -25,45 +29,43 @@ class Calibration:
     """Counts of calibration.json as (said, right); ``weight`` in cases."""
 
     weight: float
-    bases: Mapping[Basis, tuple[int, int]]
+    untried: tuple[int, int]
     rules: Mapping[str, tuple[int, int]]
 
-    def rate(self, basis: Basis, rule: str) -> float | None:
-        """How often findings of this basis are right; None where a log or dump states them."""
-        if basis is Basis.RECORDED:
-            return None
-        if basis is not Basis.RULE:
-            # Jeffreys' prior: half a case for each.
-            said, right = self.bases[basis]
-            return (right + 0.5) / (said + 1)
-        said, right = self.rules[rule]
-        untried = self.rate(Basis.UNTRIED, rule) or 0.0
+    def rate(self, rule: str) -> float:
+        """How often findings of this rule are right."""
+        said, right = self.untried
+        untried = (right + 0.5) / (said + 1)  # Jeffreys' prior
+        said, right = self.rules.get(rule, (0, 0))
         return (right + self.weight * untried) / (said + self.weight)
 
 
-def judged(
-    rule: Rule, row: Mapping[str, Any], facts: Facts, floor_ns: int
-) -> tuple[Basis, float | None]:
+def judged(rule: Rule, row: Mapping[str, Any], floor_ns: int) -> tuple[Basis, float | None]:
     """What is known of the cause being real, and the probability that it is, 0 to 1.
 
-    ``floor_ns`` is the least cost that this rule's evidence can show.
+    ``floor_ns`` is the least gain that this rule's evidence can show; a row's own comes first.
     """
     if row.get("probability") is not None:
         return Basis.EVIDENCE, float(row["probability"])
-    known = calibration()
-    basis = Basis(row["basis"]) if row.get("basis") else _basis(rule, row, facts, floor_ns)
-    return basis, known.rate(basis, rule.id)
-
-
-def _basis(rule: Rule, row: Mapping[str, Any], facts: Facts, floor_ns: int) -> Basis:
-    low = row.get("savings_low_ns")
     if row.get("savings_ns") is None:
-        return Basis.RECORDED
-    if low is not None and low <= 0 and not row.get("is_counted"):
-        return Basis.OPEN
-    if low is not None and (low <= 0 or (facts.step_ns and low <= floor_ns)):
-        return Basis.NOISY
-    return Basis.RULE if rule.id in calibration().rules else Basis.UNTRIED
+        return Basis.RECORDED, None
+    known, low = calibration(), row.get("savings_low_ns")
+    basis = Basis.RULE if rule.id in known.rules else Basis.UNTRIED
+    if row.get("is_option") or (low is not None and low <= 0 and not row.get("is_counted")):
+        basis = Basis.OPTION
+    shown = shown_share(float(row["savings_ns"]), low, row.get("floor_ns") or floor_ns)
+    return basis, known.rate(rule.id) * shown
+
+
+def shown_share(middle_ns: float, low_ns: float | None, floor_ns: float) -> float:
+    """The probability that a gain is above ``floor_ns``; 1 where its whole interval is.
+
+    ``low_ns`` is the end of a 95 % interval, whose lower half is taken for a normal distribution's.
+    """
+    if low_ns is None or low_ns > floor_ns or middle_ns <= low_ns:
+        return 1.0
+    spread_ns = (middle_ns - low_ns) / _HALF_WIDTH
+    return NormalDist(middle_ns, spread_ns).cdf(2 * middle_ns - floor_ns)
 
 
 @cache
@@ -73,6 +75,6 @@ def calibration() -> Calibration:
     found = json.loads(text)
     return Calibration(
         weight=found["weight"],
-        bases={Basis(name): (n["said"], n["right"]) for name, n in found["bases"].items()},
+        untried=(found["untried"]["said"], found["untried"]["right"]),
         rules={name: (n["said"], n["right"]) for name, n in found["rules"].items()},
     )

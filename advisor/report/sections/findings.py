@@ -70,12 +70,12 @@ def views(report: FindingsReport, store: Store | None) -> list[FindingView]:
 def nothing_found(report: FindingsReport) -> str:
     """No finding is no proof of health where most rules could not look; '' where none did."""
     ended = summary.outcome_counts(report)
-    passed, blind = ended[OutcomeKind.PASSED], ended[OutcomeKind.NOT_APPLICABLE]
+    passed, blind = ended[OutcomeKind.PASSED], len(summary.lacking_evidence(report))
     if report.findings or not passed:
         return ""
     if blind <= passed:
         return "No rule found anything that costs time in what was recorded."
-    looked = "The one rule" if passed == 1 else f"The {passed} rules"
+    looked = "The one check" if passed == 1 else f"The {passed} checks"
     return (
         f"{looked} that could look found nothing; {numbers.plural(blind, 'other')} could not look: "
         "what they lack stands at the end."

@@ -110,9 +110,11 @@ def floor_of(rule: Rule, facts: Facts) -> int:
     ranks or calls of the same steps differ by is not blurred by that; what stays is the least that
     an A/B of practical length resolves.
     """
-    if rule.paired:
-        return round(PAIRED_FLOOR * (facts.step_ns or 0))
-    return facts.noise_ns or 0
+    return _paired_floor(facts) if rule.paired else facts.noise_ns or 0
+
+
+def _paired_floor(facts: Facts) -> int:
+    return round(PAIRED_FLOOR * (facts.step_ns or 0))
 
 
 def _check_savings(rule: Rule, rows: list[dict[str, Any]]) -> None:
@@ -191,7 +193,8 @@ def _finding(
     gain = numbers["savings_ns"]
     step_ns = _step_of(row, facts)
     share = gain / step_ns if gain is not None and step_ns else None
-    basis, probability = judged(rule, row, floor_of(rule, facts))
+    floor_ns = floor_of(rule, facts) if rule.noise_floor else _paired_floor(facts)
+    basis, probability = judged(rule, row, floor_ns)
     return Finding(
         id=finding_id,
         run=sandbox.run,

@@ -74,13 +74,11 @@ def _budget_of_time(sweep: Sweep, seconds: float) -> str:
 
 
 def _budget_of_trials(sweep: Sweep, others: int) -> str:
-    """Why a budget of trials leaves some out: what it keeps for the confirmation may go unused."""
-    most, used = trials_of(sweep.limit, others), len(sweep.results)
-    kept = most - used
-    text = f"the budget of trials allows for {sweep.limit} beside the confirmation"
-    if kept > 0:
-        text += f", of which {kept} trials were not needed"
-    return f"{text}; --budget {trials_of(others, others)} tries all"
+    """Why a budget of trials leaves some out: it keeps trials for the confirmation."""
+    return (
+        f"the budget has trials for {sweep.limit} and a confirmation; "
+        f"--budget {trials_of(others, others)} tries all"
+    )
 
 
 class Outcome(NamedTuple):

@@ -305,8 +305,8 @@ COMPARED = {
     "{{ step_ns | about }}: within the noise of {{ steps }} steps. More would tell."
     "{% else %}{{ run }} and {{ base }} do not differ beyond noise: {{ other_ns | about }} and "
     "{{ step_ns | about }} per step.{% endif %}",
-    "unknown": "{{ run }} against {{ base }}: too few steps to compare "
-    "({{ steps }}; {{ needed }} needed).",
+    "unknown": "{{ run }} takes {{ other_ns | about }} per step, {{ base }} {{ step_ns | about }}: "
+    "too few steps to be sure ({{ steps }}; {{ needed }} needed).",
     "fastest": "{{ run }} is fastest: {{ step_ns | about }} per step, {{ ratio | num }} times as "
     "fast as {{ last }}.",
     "none-fastest": "No run is fastest beyond noise: {{ run }} takes {{ step_ns | about }} per "

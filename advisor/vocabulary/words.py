@@ -170,8 +170,8 @@ def percent(share: float) -> str:
 
 
 def certainty(probability: float) -> str:
-    """How sure a finding is, '97 %': never all of it."""
-    return percent(min(probability, _SUREST))
+    """How sure a finding is, '97 %': never all of it, and never nothing."""
+    return percent(min(max(probability, 1 - _SUREST), _SUREST))
 
 
 def lower_first(sentence: str) -> str:

@@ -143,8 +143,8 @@ def test_a_budget_of_trials_that_leaves_one_out_says_so(tmp_path: Path) -> None:
     # Three baselines, a try with a baseline after it, and one candidate of at most two confirmed.
     assert len(sweep.results) == 5 + 8
     assert recommend(sweep, []).not_tried == [
-        "1 of the 2 other combinations of the grid: the budget of trials allows for 1 beside the "
-        "confirmation, of which 4 trials were not needed; --budget 19 tries all"
+        "1 of the 2 other combinations of the grid: the budget has trials for 1 and a "
+        "confirmation; --budget 19 tries all"
     ]
 
 

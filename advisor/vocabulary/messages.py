@@ -165,7 +165,8 @@ VERDICTS = {
     "{% if longest %}. Longest unrecognised: {{ longest }}, {{ longest_ns | about }}{% endif %}.",
     "probe-denies": "{{ cause }}.",
     "no-complete-step": "No complete step was recorded.",
-    "benchmark": "{{ op }} reaches {{ best_gbps | num }}"
+    "benchmark": "{{ 'An unnamed operation' if op == 'unknown' else op }} reaches "
+    "{{ best_gbps | num }}"
     "{% if limit_gbps %} of {{ limit_gbps | num }}{% endif %} GB/s bus bandwidth"
     "{% if limit_gbps %} ({{ (best_gbps / limit_gbps) | pct }}){% endif %}"
     "{% if ranks %} on {{ ranks }} ranks{% endif %}. What a training step loses needs a trace.",

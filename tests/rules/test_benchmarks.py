@@ -232,3 +232,31 @@ def test_ranks_of_one_job_are_no_processes_apart(tmp_path: Path) -> None:
     assert "benchmark-not-joined" not in {
         item.rule for item in found(tmp_path / "t", [printed(table)], table.get("hardware"))
     }
+
+
+def _curve(folder: Path, text: str) -> dict[str, Any]:
+    (folder / "t.log").write_text(text)
+    with advisor.load(folder / "t.log") as run:
+        (row,) = run.store.con.table("bench_curve").fetchall()
+        names = run.store.con.table("bench_curve").columns
+    return dict(zip(names, row, strict=True))
+
+
+def test_of_several_falls_the_one_that_costs_most_is_told(tmp_path: Path) -> None:
+    """Report 1453 of NCCL: a dip at 1 MB, and from 64 MB on a seventh of what 32 MB reach."""
+    times = {19: 366.5, 20: 1626.5, 21: 2325.3, 22: 622.6, 23: 992.6, 24: 1334.9, 25: 2180.1,
+             26: 24410.0, 27: 49264.0, 28: 125807.0}  # fmt: skip
+    table = {"op": "all_reduce", "ranks": 24, "hosts": 3, "device": "NVIDIA A100-SXM4-80GB",
+             "rows": [(2**power, time) for power, time in times.items()]}  # fmt: skip
+    found = _curve(tmp_path, printed(table))
+    assert (found["drop_bytes"], found["drop_until_bytes"]) == (2**26, None)
+
+
+def test_trays_of_a_rack_are_joined_by_nvlink(tmp_path: Path) -> None:
+    """72 GPUs on 18 hosts at 847 GB/s (coreweave/nccl-tests, pull request 43)."""
+    times = {29: 1806.7, 30: 2924.7, 31: 5474.6, 32: 10094.0, 33: 20006.0}
+    table = {"op": "all_reduce", "ranks": 72, "hosts": 18, "device": "NVIDIA GB200",
+             "rows": [(2**power, time) for power, time in times.items()]}  # fmt: skip
+    found = _curve(tmp_path, printed(table))
+    assert found["limit_by"] == "links"
+    assert 0.9 < found["best_gbps"] / found["limit_gbps"] < 1

@@ -153,20 +153,29 @@ def _row(run: str, curve: Curve, said: Machine | None, alike: Sequence[Curve]) -
 
 
 def _fall(curve: Curve) -> dict[str, Any]:
-    """Where the bandwidth first falls below what a smaller size had, and until where."""
+    """Where the bandwidth falls below what a smaller size had, and until where: of several falls
+    the one that costs the most time.
+    """
     top = 0.0
-    fall: list[Point] = []
+    falls: list[tuple[float, list[Point]]] = []
+    falling = False
     for point in curve.points:
         gbps = curve.gbps(point)
         low = point.bytes >= _LEAST_FALL_BYTES and gbps < _FALL * top
+        if low and not falling:
+            falls.append((top, []))
         if low:
-            fall.append(point)
-        elif fall:
-            break
+            falls[-1][1].append(point)
         else:
             top = max(top, gbps)
-    if not fall:
+        falling = low
+    if not falls:
         return dict.fromkeys(("drop_bytes", "drop_gbps", "drop_from_gbps", "drop_until_bytes"))
+
+    def lost_us(fall: tuple[float, list[Point]]) -> float:
+        return sum(point.time_us * (1 - curve.gbps(point) / fall[0]) for point in fall[1])
+
+    top, fall = max(falls, key=lost_us)
     lasts = fall[-1] is curve.points[-1]
     return {
         "drop_bytes": fall[0].bytes,
@@ -215,18 +224,24 @@ def _device(curve: Curve, said: Machine | None) -> Device | None:
 def _limit(curve: Curve, device: Device, said: Machine | None) -> Ceiling | None:
     of_device = [machine(name) for name in _machines_of(device.name)]
     board = said.gpus_per_node if said else next((m.gpus_per_node for m in of_device), None)
-    if curve.ranks is None:
+    ranks = curve.ranks
+    if ranks is None:
         return None
-    hosts = len(curve.hosts) if curve.hosts else _hosts(curve.ranks, board)
+    hosts = len(curve.hosts) if curve.hosts else _hosts(ranks, board)
     if hosts is None:
         return None
-    if said is not None:
-        return ceiling(curve.op, curve.ranks, hosts, device, said)
     # Nothing names the NICs: what the slowest machine with RDMA and this GPU has, at least.
-    machines: list[Machine | None] = [*of_device] or [None]
-    limits = [ceiling(curve.op, curve.ranks, hosts, device, one) for one in machines]
-    known = [limit for limit in limits if limit is not None]
-    return min(known, key=lambda limit: limit.gbps, default=None)
+    machines: list[Machine | None] = [said] if said is not None else [*of_device] or [None]
+
+    def least(hosts: int) -> Ceiling | None:
+        limits = [ceiling(curve.op, ranks, hosts, device, one) for one in machines]
+        known = [limit for limit in limits if limit is not None]
+        return min(known, key=lambda limit: limit.gbps, default=None)
+
+    limit = least(hosts)
+    if board and board > _MOST_BOARD and limit is not None and curve.reach_gbps > limit.gbps:
+        return least(-(-ranks // board))  # the hosts are trays of a rack, joined by NVLink
+    return limit
 
 
 def _hosts(ranks: int, board: int | None) -> int | None:

@@ -4,8 +4,9 @@
 
 Tables are those of tests/rules/bench_tables.yaml whose machine has NCCL graphs. Every second size
 of a table is fitted and the others judged; of 8 x A100 each collective is judged by a fit of the
-others; and each machine by a fit of the others with as many nodes, which is what a profile of
-another kind of machine is worth. Printed are rows within 0.8 to 1.25 of what was measured.
+others; each cluster by a fit of the other clusters of its kind; and each kind of machine by a fit
+of the others with as many nodes, which is what a profile of another kind of machine is worth.
+Printed are rows within 0.8 to 1.25 of what was measured.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from typing import Any
 from advisor.config.hardware import machine
 from advisor.config.loader import read_plain
 from advisor.model.nccl import predict
-from advisor.model.nccl.calibration import Calibration, Measured, fit
+from advisor.model.nccl.calibration import LEAST_ROWS, Calibration, Measured, fit
 from advisor.model.topology_machine import topology_of
 
 TABLES = Path(__file__).parents[1] / "tests" / "rules" / "bench_tables.yaml"
 SMALL = 64 << 10
-# Table -> machine, nodes and the NCCL of its time; the log of superbenchmark names no release.
+# Table -> machine, nodes and NCCL: the one it names, else one of its time.
 MACHINES = {
     "a100x8-allreduce": ("dgx-a100", 1, (2, 10, 3)),
     "a100x8-allgather": ("dgx-a100", 1, (2, 10, 3)),
@@ -33,7 +34,20 @@ MACHINES = {
     "h100x8-p5": ("aws-p5", 1, (2, 18, 5)),
     "a100x16-p4d": ("aws-p4d", 2, (2, 10, 3)),
     "h100x16-a3mega": ("gcp-a3-mega", 2, (2, 18, 5)),
+    "a100x8-oci": ("dgx-a100", 1, (2, 14, 3)),
+    "a100x8-galvatron": ("dgx-a100", 1, (2, 14, 3)),
+    "h100x8-host": ("aws-p5", 1, (2, 20, 5)),
+    "a100x16-p4d-dlami": ("aws-p4d", 2, (2, 23, 4)),
+    "h100x16-ib": ("dgx-h100", 2, (2, 26, 2)),
+    "h100x16-bond": ("dgx-h100", 2, (2, 20, 5)),
+    "h200x16-bf3": ("dgx-h200", 2, (2, 30, 4)),
+    "b200x16-a4-west": ("dgx-b200", 2, (2, 26, 6)),
+    "b200x16-a4-gke": ("dgx-b200", 2, (2, 26, 6)),
 }
+# Tables of one cluster; every other table is of its own.
+SUPERBENCH = tuple(
+    f"a100x8-{op}" for op in ("allreduce", "allgather", "broadcast", "reduce", "reducescatter")
+)
 
 
 @cache
@@ -44,7 +58,7 @@ def rows_of(name: str) -> tuple[Measured, ...]:
     topology = topology_of(machine(hardware), nodes)
     op = table["op"].replace("_", "")
     return tuple(
-        Measured(time, predict(topology, op, size, nccl))
+        Measured(time, predict(topology, op, size, nccl, algo=table.get("algo")))
         for size, time, *_ in table["rows"]
         if 1024 <= size <= 1 << 30
     )
@@ -59,6 +73,10 @@ def ratios(fitted: Calibration, rows: Sequence[Measured]) -> dict[bool, list[flo
     return found
 
 
+def _cluster(name: str) -> str:
+    return "superbenchmark" if name in SUPERBENCH else name
+
+
 def _fit(rows: Sequence[Measured]) -> Calibration:
     return fit(rows, machine="held out", sources=["tables"], nccl="")
 
@@ -69,10 +87,19 @@ def held_out() -> Iterator[tuple[str, str, dict[bool, list[float]]]]:
         rows = rows_of(name)
         if len(rows) >= 16:
             yield "sizes", name, ratios(_fit(rows[::2]), rows[1::2])
-    a100 = [name for name in MACHINES if name.startswith("a100x8")]
-    for name in a100:
-        others = [row for other in a100 if other != name for row in rows_of(other)]
+    for name in SUPERBENCH:
+        others = [row for other in SUPERBENCH if other != name for row in rows_of(other)]
         yield "collectives", name, ratios(_fit(others), rows_of(name))
+    for name in MACHINES:
+        others = [
+            row
+            for other in MACHINES
+            if MACHINES[other][:2] == MACHINES[name][:2] and _cluster(other) != _cluster(name)
+            for row in rows_of(other)
+        ]
+        # The other operations of a cluster that others measured one operation of say nothing new.
+        if len(others) >= LEAST_ROWS and name not in SUPERBENCH[1:]:
+            yield "clusters", name, ratios(_fit(others), rows_of(name))
     by_machine: dict[tuple[Any, ...], list[str]] = {}
     for name, (hardware, nodes, _) in MACHINES.items():
         by_machine.setdefault((hardware, nodes), []).append(name)
@@ -106,9 +133,9 @@ def main() -> None:
                 else ""
             )
         print(text)
-    for (kind, small), found in sums.items():
+    for (kind, small), values in sums.items():
         print(
-            f"all {kind} {'up to 64 KB' if small else 'above'}: {share(found):.0%} of {len(found)}"
+            f"all {kind} {'up to 64 KB' if small else 'above'}: {share(values):.0%} of {len(values)}"
         )
 
 

@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from advisor.model.nccl.calibration import Calibration, Measured
     from advisor.model.nccl.version import NcclVersion
     from advisor.model.topology import Topology
 
+# What the measured calls were told to take, by the NCCL lines in the results.
+_FORCED = """
+SELECT name, list(DISTINCT value ORDER BY value) FROM topology
+WHERE kind = 'env' AND name IN ('NCCL_ALGO', 'NCCL_PROTO') GROUP BY name
+"""
 # Medians: in place and out of place, and the calls of a trace, are one row per size.
 _ROWS = """
 SELECT op, ranks, bytes, median(time_us) AS time_us FROM (
@@ -31,6 +38,8 @@ GROUP BY ALL ORDER BY ALL
 @click.option("--topology", type=click.Path(path_type=Path), help="Topology file (YAML).")
 @click.option("--nodes", type=click.IntRange(1), help="Nodes of --hardware.  [default: 1]")
 @click.option("--nccl", metavar="VERSION", help="NCCL release, where the results do not name it.")
+@click.option("--algo", metavar="VALUE", help="NCCL_ALGO of the measured calls, where it was set.")
+@click.option("--proto", metavar="VALUE", help="NCCL_PROTO of the measured calls, likewise.")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path))
 def command(
     results: tuple[str, ...],
@@ -38,12 +47,14 @@ def command(
     topology: Path | None,
     nodes: int | None,
     nccl: str | None,
+    algo: str | None,
+    proto: str | None,
     output: Path,
 ) -> None:
     """Fit what NCCL's model leaves out to measured collectives of a machine.
 
     RESULTS are nccl-tests tables, traces or files of advisor probe. The file serves nccl-model,
-    plan and tune with --calibration.
+    plan and tune with --calibration. Measure with a process per GPU (-g 1), as jobs run.
 
     Example:  advisor calibrate tables/ --hardware dgx-h100 -o my-cluster.yaml
     """
@@ -64,6 +75,7 @@ def command(
         named = run.store.con.execute(
             "SELECT max(value) FROM topology WHERE kind = 'version' AND name = 'nccl'"
         ).fetchone()
+        printed = dict(run.store.con.execute(_FORCED).fetchall())
     release = nccl or (named and named[0])
     if release is None:
         raise click.UsageError("give --nccl VERSION (the results do not name the release)")
@@ -73,7 +85,8 @@ def command(
     else:
         assert topology is not None
         shape = load_topology(topology)
-    measured, dropped = _measured(rows, shape, version)
+    forced = _forced(printed, {"NCCL_ALGO": algo, "NCCL_PROTO": proto})
+    measured, dropped = _measured(rows, shape, version, forced)
     try:
         calibration = fit(
             measured, machine=shape.name, sources=results, nccl=format_version(version)
@@ -86,39 +99,66 @@ def command(
         save_calibration(calibration, output)
     except OSError as error:
         raise not_written(error, output) from error
-    _say(calibration, dropped, output)
+    _say(calibration, forced, dropped, output)
+
+
+def _forced(printed: Mapping[str, list[str]], given: Mapping[str, str | None]) -> dict[str, str]:
+    """NCCL_ALGO and NCCL_PROTO of the measured calls: as given, else as the results print them."""
+    forced = {}
+    for name, value in given.items():
+        values = [value] if value is not None else printed.get(name, [])
+        if len(values) > 1:
+            option = "--algo" if name == "NCCL_ALGO" else "--proto"
+            raise click.UsageError(
+                f"the results were measured with {name} of {' and '.join(values)}: "
+                f"fit them apart, or say {option}"
+            )
+        if values:
+            forced[name] = values[0]
+    return forced
 
 
 def _measured(
-    rows: list[Any], shape: Topology, version: NcclVersion
+    rows: list[Any], shape: Topology, version: NcclVersion, forced: Mapping[str, str]
 ) -> tuple[list[Measured], list[str]]:
     """The rows of this machine's size that NCCL's model covers, and what was left out and why."""
     from advisor.errors import AdvisorError
     from advisor.model.nccl import predict
     from advisor.model.nccl.calibration import Measured
+    from advisor.model.nccl.filters import parse_algorithms, parse_protocols
 
-    measured, uncovered, other = [], 0, set()
+    algo, proto = forced.get("NCCL_ALGO"), forced.get("NCCL_PROTO")
+    parse_algorithms(algo, version)
+    parse_protocols(proto, version)
+    measured, uncovered, without, other = [], 0, 0, set()
     for op, ranks, size, time_us in rows:
         if ranks is not None and ranks != shape.ranks:
             other.add(ranks)
             continue
         try:
-            prediction = predict(shape, op, size, version)
+            prediction = predict(shape, op, size, version, algo=algo, proto=proto)
         except AdvisorError:
             uncovered += 1
             continue
-        if prediction.choice is not None:
+        if prediction.choice is None:
+            without += 1
+        else:
             measured.append(Measured(time_us, prediction))
     dropped = []
     if uncovered:
         dropped.append(f"{uncovered} rows of operations that NCCL's model does not cover")
+    if without:
+        told = "".join(f" with {name}={value}" for name, value in forced.items())
+        dropped.append(f"{without} rows for which NCCL has no algorithm{told}")
     if other:
         seen = ", ".join(str(count) for count in sorted(other))
         dropped.append(f"rows of {seen} ranks, where the machine has {shape.ranks}")
     return measured, dropped
 
 
-def _say(calibration: Calibration, dropped: list[str], output: Path) -> None:
+def _say(
+    calibration: Calibration, forced: Mapping[str, str], dropped: list[str], output: Path
+) -> None:
     def text(name: str, interval: Any, unit: str = "") -> str:
         return f"  {name}: {interval.value:.3g}{unit} ({interval.low:.3g} to {interval.high:.3g})"
 
@@ -128,6 +168,8 @@ def _say(calibration: Calibration, dropped: list[str], output: Path) -> None:
         f"{calibration.rows} sizes from {calibration.least_bytes:,} to "
         f"{calibration.most_bytes:,} bytes"
     )
+    if forced:
+        click.echo(f"  measured with {', '.join(f'{k}={v}' for k, v in forced.items())}")
     click.echo(text("floor per call", calibration.floor_us, " us"))
     for name, interval in calibration.latency.items():
         click.echo(text(f"latency factor, {name}", interval))

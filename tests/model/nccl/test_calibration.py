@@ -25,7 +25,9 @@ from advisor.model.nccl.calibration import (
     save_calibration,
 )
 from advisor.model.topology_machine import topology_of
+from benchmarks.calibration import held_out, share
 from tests.model.nccl.test_measured import measured
+from tests.rules.test_benchmarks import TABLES, printed
 
 OPS = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
 # Bytes and microseconds, out of place.
@@ -125,3 +127,34 @@ def test_the_command_fits_and_the_model_uses_it(shared_data: Path, tmp_path: Pat
     none = CliRunner().invoke(command, [*arguments, "--nodes", "2"], standalone_mode=False)
     assert isinstance(none.exception, AdvisorError)
     assert "rows of 8 ranks" in none.exception.message
+
+
+def test_calls_of_another_cluster_of_the_kind_come_out_right() -> None:
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for kind, _, ratios in held_out():
+        if kind == "clusters":
+            for small, values in ratios.items():
+                found[small] += values
+    assert share(found[False]) >= 0.85
+    assert share(found[True]) >= 0.7
+
+
+def test_what_the_calls_were_told_to_take_is_fitted_as_such(tmp_path: Path) -> None:
+    """Two p4d over EFA with NCCL_ALGO=RING: the bandwidth is that of rings, half of trees'."""
+    (table,) = [table for table in TABLES if table["id"] == "a100x16-p4d"]
+    log = tmp_path / "t.log"
+    log.write_text("a:1:1 [0] NCCL INFO NCCL_ALGO set by environment to RING\n" + printed(table))
+    line = [str(log), "--hardware", "aws-p4d", "--nodes", "2", "--nccl", "2.10.3"]
+    line += ["-o", str(tmp_path / "c.yaml")]
+    assert "measured with NCCL_ALGO=RING" in CliRunner().invoke(command, line).output
+    ring = load_calibration(tmp_path / "c.yaml")
+    assert list(ring.latency) == ["Ring"]
+    assert 0.9 < ring.transfer.value < 1.2
+    CliRunner().invoke(command, [*line, "--algo", "Tree"])
+    tree = load_calibration(tmp_path / "c.yaml")
+    assert tree.transfer.value > 1.5
+    none = CliRunner().invoke(command, [*line, "--algo", "none"], standalone_mode=False)
+    assert "no algorithm with NCCL_ALGO=none" in str(none.exception)
+    (tmp_path / "u.log").write_text(log.read_text().replace("RING", "TREE"))
+    both = CliRunner().invoke(command, [str(tmp_path), *line[1:]])
+    assert "NCCL_ALGO of RING and TREE" in both.output

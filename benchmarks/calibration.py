@@ -134,9 +134,8 @@ def main() -> None:
             )
         print(text)
     for (kind, small), values in sums.items():
-        print(
-            f"all {kind} {'up to 64 KB' if small else 'above'}: {share(values):.0%} of {len(values)}"
-        )
+        where = "up to 64 KB" if small else "above"
+        print(f"all {kind} {where}: {share(values):.0%} of {len(values)}")
 
 
 if __name__ == "__main__":

@@ -19,15 +19,16 @@ _DIGITS = re.compile(r"\d+")
 # One of these stands in whatever the signs below find; words are found ten times faster.
 _WORDS = (
     b"nccl", b"[c10d]", b"rendezvous", b"monitoredbarrier", b"collective", b"unhandled ",
-    b"test cuda", b"test hip", b"net/ofi", b"libfabric:", b"ucx  error", b"childfailed",
+    b"test cuda", b"hip failure", b"net/ofi", b"libfabric:", b"ucx  error", b"childfailed",
     b"outofmemory", b"networkerror: ", b"backenderror: ", b"storeerror: ", b"nvrm: ", b"nvml: ",
     b"slurmstepd: ",
 )  # fmt: skip
 _SIGNS = re.compile(
     rb"nccl (?:info|warn) |nccl version \d|processgroupnccl\.cpp:\d|nccl error(?: in)?: |"
-    rb"nccl error \d|nccl failure \S{1,200}:\d|nccl operation nccl\w|undefined symbol: nccl\w|"
+    rb"nccl error \d|nccl (?:error|failure) \S{1,200}:\d|nccl_error_\w{1,40}: |"
+    rb"nccl operation nccl\w|undefined symbol: nccl\w|"
     rb"failed to pass monitoredbarrier|watchdog caught collective operation timeout|"
-    rb"detected mismatch between collectives|test (?:nccl|cuda|hip) failure |"
+    rb"detected mismatch between collectives|test (?:nccl|cuda|hip) failure |hip failure: '|"
     rb"unhandled (?:cuda|system) error|net/ofi |libfabric:\d{1,10}:\d|ucx  error|childfailederror|"
     rb"outofmemoryerror|\[c10d\] |dist(?:network|backend|store)error: \S|"
     rb"rendezvous\w{1,20}error: \S|nvrm: (?:xid|api mismatch)|failed to initialize nvml: |"

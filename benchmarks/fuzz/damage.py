@@ -210,18 +210,20 @@ OF_RECORDS: tuple[Damage, ...] = (
 OF_FILES: tuple[Callable[[Path, random.Random], str], ...] = (_cut, _garble)
 
 
-def accused(place: Path, *, hints: bool = False) -> Accused | None:
-    """Whom the diagnosis of a folder's files accuses; None where it refuses them.
+def accused(place: Path) -> tuple[Accused, Accused] | None:
+    """Whom the diagnosis of a folder's files accuses, and whom it names at all (severity info too).
 
-    With ``hints`` also whom it only names in passing (severity info).
+    None where it refuses the files.
     """
     import advisor
 
     try:
         with advisor.load(*sorted(place.iterdir())) as run:
-            return frozenset(_accusations(run.report, hints=hints))
+            report = run.report
     except AdvisorError:
         return None
+    sure = frozenset(_accusations(report, hints=False))
+    return sure, frozenset(_accusations(report, hints=True))
 
 
 def _accusations(report: FindingsReport, *, hints: bool) -> Iterator[tuple[str, str]]:
@@ -242,8 +244,9 @@ def of_the_whole(name: str) -> tuple[Recording, Accused, frozenset[str]]:
     recording = known()[name]()
     with tempfile.TemporaryDirectory() as folder:
         recording.write(recording.parts, Path(folder))
-        found, named = accused(Path(folder)), accused(Path(folder), hints=True)
-    assert found is not None and named is not None, name
+        both = accused(Path(folder))
+    assert both is not None, name
+    found, named = both
     return recording, found, frozenset(whom for _, whom in named)
 
 
@@ -275,11 +278,12 @@ def judge(name: str, seed: int, number: int) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         said = damaged(recording, Path(folder), seed, number)
         try:
-            after = accused(Path(folder))
+            both = accused(Path(folder))
         except Exception:  # noqa: BLE001 - whatever it is, it is the finding
             return Result("internal error", said + "\n" + traceback.format_exc())
-    if after is None:
+    if both is None:
         return Result("refused", said)
+    after, _ = both
     new = tuple(sorted(after - before))
     if any(one not in {*named, ""} for _, one in new):
         return Result("NEW ACCUSATION", said, new)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.api import load
+from advisor.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACES = ROOT / "fixtures" / "gpt2-tiny-ddp-2"
@@ -53,8 +53,15 @@ class Command:
 
 
 def _is_store(place: Path) -> bool:
-    with load(place) as run:
-        return len(run.ranks()) == 2 and int(run.ranks().events_read.min()) > 10_000
+    """Every event of both ranks can be read, with all that it holds."""
+    with Store.open(place) as store:
+        ((ranks, read),) = store.con.execute(
+            "SELECT count(*), sum(events_read) FROM rank"
+        ).fetchall()
+        ((events, _),) = store.con.execute(
+            "SELECT count(*), sum(hash(event)) FROM event"
+        ).fetchall()
+        return ranks == 2 and read > 20_000 and events == read
 
 
 def _is_page(place: Path) -> bool:

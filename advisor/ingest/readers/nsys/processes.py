@@ -22,7 +22,7 @@ DEVICE_TABLES = (
 )
 _HOST_TABLES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS")
 STRAY = "event of a process or GPU that hardly occurs"
-MOST_PROCESSES = 1_024
+MOST_PROCESSES = 256
 _STRAY_ROWS, _STRAY_SHARE = 10, 20
 _RANK_VARIABLES = (
     *(
@@ -92,7 +92,7 @@ def find_processes(database: Database, path: PurePath, nccl: NcclRanges) -> list
                 else:
                     database.drop(STRAY, count)
     total = rows.total()
-    # The busiest: a report is of one host, which has no thousand processes on its GPUs.
+    # The busiest: a report is of one host, which has a few processes on each GPU.
     rows = Counter(dict(rows.most_common(MOST_PROCESSES)))
     found = _believed(rows, _pids_on_the_host(database))
     database.drop(STRAY, total - sum(rows[pair] for pair in found))

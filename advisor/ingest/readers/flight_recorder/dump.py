@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from advisor.ingest.readers._alike import one_copy
 from advisor.vocabulary.numbers import INT64_MAX, MOST_RANKS, decimal, within
 from advisor.vocabulary.operations import canonical_op
 
@@ -152,7 +153,7 @@ def _ranks(value: Any) -> list[int] | None:
         value = [decimal(number, most=MOST_RANKS - 1) for number in listed]
     if not isinstance(value, list) or any(_rank(rank) is None for rank in value):
         return None
-    return value
+    return one_copy(tuple(value))
 
 
 def _status(status: Any, names_by_id: dict[int, str], dump: Dump) -> list[tuple[str, str, int]]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from advisor.ingest.readers._alike import one_copy
 from advisor.ingest.readers.kineto.metadata_fields import allowed_fields
 from advisor.vocabulary.numbers import MOST_RANKS, whole
 
@@ -164,6 +165,9 @@ def _groups(config: Any) -> list[ProcessGroup]:
         known = [number for number in numbers if number is not None]
         size = whole(entry.get("pg_size"), MOST_RANKS - 1)
         complete = bool(known) and len(known) == len(numbers) and size in (None, len(known))
+        known = one_copy(tuple(known))
+        if entry.get("ranks") == known:
+            entry["ranks"] = known
         found.append(
             ProcessGroup(
                 name=str(entry["pg_name"]),

@@ -15,6 +15,9 @@ SLOW = [
     *("text/nccl-logs/v2.27-groups.log", "text/nccl_tests/nccl_allreduce.log"),
 ]
 
+FOUND = [("flight/fr_lock_gil_2nd", 31, 10)]
+"""By benchmarks.fuzz.damage run at length."""
+
 
 def _check(name: str, inputs: int) -> None:
     if name not in damage.known():
@@ -33,6 +36,15 @@ def test_damage_accuses_nobody_else(name: str) -> None:
 @pytest.mark.parametrize("name", SLOW)
 def test_damage_accuses_nobody_else_at_length(name: str) -> None:
     _check(name, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "seed", "number"), FOUND)
+def test_damage_that_once_accused_somebody_else(name: str, seed: int, number: int) -> None:
+    if name not in damage.known():
+        pytest.skip(f"{name} is not beside this checkout")
+    result = damage.judge(name, seed, number)
+    assert result.kind != "NEW ACCUSATION", (result.said, result.new)
 
 
 def test_every_kind_of_damage_changes_the_files(tmp_path: Path) -> None:

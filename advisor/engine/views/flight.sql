@@ -42,9 +42,16 @@ SELECT process_group, max(enqueued) AS most, min(enqueued) AS least, max(complet
 FROM flight_progress WHERE process_group NOT IN (SELECT process_group FROM flight_message)
 GROUP BY process_group HAVING max(completed) <= min(enqueued);
 
+-- Groups of a rank whose counters say that more calls are open than its dump holds: some were lost,
+-- or fell out of the recorder's ring.
+CREATE VIEW flight_lost AS
+SELECT process_group, rank FROM flight_whole GROUP BY process_group, rank
+HAVING max(seq) FILTER (state = 'last_enqueued') - max(seq) FILTER (state = 'last_completed')
+  > count(*) FILTER (op IS NOT NULL AND state <> 'completed');
+
 -- Who waits for whom by messages: of a pair's open sends (receives) the peer has asked for fewer
 -- receives (sends). A dump that also holds messages which ended says nothing here: they may be
--- the counterparts.
+-- the counterparts. Nor does one that lost open calls of the group.
 --   peer: the rank that is waited for
 --   missing_calls: calls that it has not asked for
 CREATE VIEW flight_message_wait AS
@@ -55,6 +62,7 @@ SELECT m.process_group, m.rank, m.peer, m.calls - coalesce(p.calls, 0) AS missin
 FROM open_message m LEFT JOIN open_message p
   ON p.process_group = m.process_group AND p.rank = m.peer AND p.peer = m.rank AND p.kind <> m.kind
 WHERE m.calls > coalesce(p.calls, 0) AND m.peer IN (SELECT rank FROM flight_whole)
+  AND (m.process_group, m.peer) NOT IN (SELECT (process_group, rank) FROM flight_lost)
   AND NOT EXISTS (SELECT 1 FROM flight_message d WHERE d.state = 'completed' AND d.rank = m.peer
     AND d.peer = m.rank AND d.process_group = m.process_group);
 

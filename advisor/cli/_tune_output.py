@@ -98,7 +98,7 @@ def announce(sweep: Sweep, unheeded: list[str], model: NcclModel | None) -> None
 
 def print_result(sweep: Sweep, result: Recommendation) -> None:
     """The verdict, the noise, and the five best of the search."""
-    from advisor.tune.recommend import start_line
+    from advisor.tune.recommend import predicted_gain, start_line
     from advisor.tune.verdict import describe, faster, not_reached
     from advisor.vocabulary.words import percent
 
@@ -131,7 +131,9 @@ def print_result(sweep: Sweep, result: Recommendation) -> None:
     for ratio, configuration in ranked[:5]:
         changes = {k: v for k, v in configuration.items() if v != sweep.start[k]}
         hidden = noise is not None and abs(1 - ratio) <= noise
-        note = " (within the noise)" if hidden else ""
+        gain = predicted_gain(sweep, configuration)
+        said = "" if gain is None else f"; replay: {faster(1 - gain)}"
+        note = f"{said} (within the noise)" if hidden else said
         click.echo(f"         {faster(ratio):>14s}  {describe(changes)}{note}")
     if result.predicted_gain_share is not None:
         click.echo(f"MODEL    predicted from the trace: {faster(1 - result.predicted_gain_share)}")

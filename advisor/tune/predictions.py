@@ -1,7 +1,8 @@
 """What the models say about a sweep from the trace of its baseline: ranks to try, never results.
 
-Bucket caps of data-parallel runs, and of FSDP2 resharding, wrapping and prefetch, are replayed;
-settings that a replay covers are predicted in combination, since their gains do not add up.
+Bucket caps of data-parallel runs and 16-bit gradients, and of FSDP2 resharding, wrapping and
+prefetch, are replayed; settings that a replay covers are predicted in combination, since their
+gains do not add up.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
+from advisor.config.combinations import values_of
 from advisor.config.sweep import Axis, Configuration, Value
 from advisor.errors import AdvisorError
 from advisor.ingest import ingest
@@ -17,6 +19,7 @@ from advisor.metrics import derive
 from advisor.store import Store
 from advisor.tune.points import Key, key_of
 from advisor.tune.search import Predicted
+from advisor.vocabulary.dtypes import element
 from advisor.whatif import sharded
 from advisor.whatif.buckets import DEFAULT_BUCKET_CAP_MB
 from advisor.whatif.cost import ServiceModel
@@ -42,26 +45,39 @@ def from_trace(folder: Path, axes: Sequence[Axis], start: Configuration) -> Pred
         ingest(traces, store, run="baseline")
         derive(store)
         steps = programs(store, "baseline")
-    known = _bucket_caps(steps, axes) if steps else {}
-    covered = {"bucket_cap_mb"}
+        (width,) = store.con.execute(
+            "SELECT arg_max(dtype, bytes) FROM collective WHERE op = 'all_reduce'"
+        ).fetchone()
+    known, covered = _data_parallel(steps, axes, start, wide=element(width or "")[1] == 4)
     if not known and steps:
         known, covered = _sharded(steps, axes, start)
     return Predicted(frozenset(covered if known else ()), known)
 
 
-def _bucket_caps(steps: list[Program], axes: Sequence[Axis]) -> dict[Key, float]:
-    caps = next((axis for axis in axes if axis.setting == "bucket_cap_mb"), None)
-    ddp = data_parallel(steps) if caps is not None else None
-    if caps is None or ddp is None:
-        return {}
-    known = {}
-    for value in caps.values:
-        cap = DEFAULT_BUCKET_CAP_MB if value is None else float(value)
-        prediction = predict_bucket_cap(steps, ddp, cap)
-        if prediction is not None and prediction.measured_ns > 0:
-            ratio = prediction.step_ns / prediction.measured_ns
-            known[key_of({"bucket_cap_mb": value})] = ratio
-    return known
+def _data_parallel(
+    steps: list[Program], axes: Sequence[Axis], start: Configuration, *, wide: bool
+) -> tuple[dict[Key, float], set[str]]:
+    """Every combination of bucket caps and, of 32-bit gradients, hooks that send them in 16."""
+    heeded = {"bucket_cap_mb"}
+    if wide and start.get("comm_hook") == "none":
+        heeded.add("comm_hook")
+    chosen = [axis for axis in axes if axis.setting in heeded]
+    ddp = data_parallel(steps) if chosen else None
+    if ddp is None:
+        return {}, set()
+    known: dict[Key, float] = {}
+    for values in product(*(values_of(axis, start) for axis in chosen)):
+        point = {axis.setting: value for axis, value in zip(chosen, values, strict=True)}
+        cap = point.get("bucket_cap_mb", start.get("bucket_cap_mb"))
+        found = predict_bucket_cap(
+            steps,
+            ddp,
+            DEFAULT_BUCKET_CAP_MB if cap is None else float(cap),
+            halved=point.get("comm_hook", "none") != "none",
+        )
+        if found is not None and found.measured_ns > 0:
+            known[key_of(point)] = found.step_ns / found.measured_ns
+    return known, {axis.setting for axis in chosen}
 
 
 def _sharded(

@@ -113,7 +113,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
             Confirmation(
                 changes=_changes(sweep, candidate.configuration),
                 search_gain_share=1 - (candidate.ratio or 1.0),
-                predicted_gain_share=_predicted(sweep, candidate.configuration),
+                predicted_gain_share=predicted_gain(sweep, candidate.configuration),
                 gain_share=gain.share,
                 gain_low=gain.low,
                 gain_high=gain.high,
@@ -149,7 +149,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         common["assumes"] += [changed] if changed else []
         came_to = won(sweep, changes, gain)
         return Recommendation(
-            predicted_gain_share=_predicted(sweep, configuration),
+            predicted_gain_share=predicted_gain(sweep, configuration),
             how_to_set=sweep.job.how_to_set(changes),
             outcome=came_to.code,
             verdict=came_to.title,
@@ -174,8 +174,12 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
     )
 
 
-def _predicted(sweep: Sweep, configuration: Configuration) -> float | None:
-    ratio = sweep.predictions.of(configuration) if sweep.predictions is not None else None
+def predicted_gain(sweep: Sweep, configuration: Configuration) -> float | None:
+    """Share of the step that a replay gives back for what changes; None where it covers none."""
+    known = sweep.predictions
+    if known is None or all(configuration[name] == sweep.start[name] for name in known.settings):
+        return None
+    ratio = known.of(configuration)
     return None if ratio is None else 1 - ratio
 
 

@@ -10,7 +10,7 @@ from advisor.whatif.cost import ServiceModel
 from advisor.whatif.predict import Prediction, predict, service_models
 from advisor.whatif.program import Program
 from advisor.whatif.removed import with_half_the_bytes, without_calls
-from advisor.whatif.sharded import without_resharding
+from advisor.whatif.sharded import with_prefetch, without_resharding
 
 # Calls that are exposed for less than this share of the step are not worth a replay.
 _LEAST_SHARE = 0.005
@@ -22,7 +22,8 @@ def call_rows(con: Any, run: str, steps: Sequence[Program]) -> Iterator[Row]:
     """(setting, value, is_current, prediction) of each change that the run gives reason for.
 
     ``without-calls``: KIND OP GROUP as in ``redundant``; ``gradient-sync`` and ``gradient-bits``:
-    OP GROUP of the gradients; ``reshard_after_forward``: false.
+    OP GROUP of the gradients; ``reshard_after_forward``: false; ``prefetch``: units ahead, where
+    a CPU's calls stop their rank (a device's own order of launches says more than a replay).
     """
     least = _LEAST_SHARE * max(step.measured_ns for step in steps)
     for values, calls in _needless(con, run, least):
@@ -35,6 +36,16 @@ def call_rows(con: Any, run: str, steps: Sequence[Program]) -> Iterator[Row]:
         yield from _narrow(con, run, steps, least)
     if _regathers(con, run, least):
         yield from _named("reshard_after_forward", "false", predict(steps, without_resharding))
+    if steps[0].timeline == "host" and _exposed_gathers(con, run, least):
+        yield from _named("prefetch", "1", predict(steps, _prefetched))
+
+
+def _prefetched(program: Program) -> Program | None:
+    """Every gather asked for one unit ahead, in both passes."""
+    changed: Program | None = None
+    for phase in ("forward", "backward"):
+        changed = with_prefetch(changed or program, phase, 1) or changed
+    return changed
 
 
 def _without(steps: Sequence[Program], calls: frozenset[int]) -> Prediction | None:
@@ -173,6 +184,17 @@ def _regathers(con: Any, run: str, least_ns: float) -> bool:
         [run],
     ).fetchone()
     return row is not None and row[0] > least_ns
+
+
+def _exposed_gathers(con: Any, run: str, least_ns: float) -> bool:
+    """Whether the gathers of one group are exposed; those of several wait for one another."""
+    groups = con.execute(
+        "SELECT sum(exposed_transfer_ns) / count(DISTINCT (rank, step)) FROM collective "
+        "WHERE run = ? AND op = 'all_gather' AND phase IN ('forward', 'backward') "
+        "GROUP BY process_group",
+        [run],
+    ).fetchall()
+    return len(groups) == 1 and (groups[0][0] or 0) > least_ns
 
 
 def _calls(con: Any, condition: str, values: Sequence[Any]) -> frozenset[int]:

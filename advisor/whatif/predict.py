@@ -21,6 +21,7 @@ from advisor.whatif.changes import (
 )
 from advisor.whatif.cost import ServiceModel, fit_service
 from advisor.whatif.program import Call, Program
+from advisor.whatif.removed import with_half_the_bytes
 
 # 90 % half-widths. Of a prediction's change, this share is uncertain: second-order effects (host
 # overhead, cache, memory bandwidth, bursts that a link lets through) that no replay of a trace
@@ -189,14 +190,23 @@ def data_parallel(programs: Sequence[Program]) -> DataParallel | None:
 
 
 def predict_bucket_cap(
-    programs: Sequence[Program], ddp: DataParallel, cap_mb: float | None
+    programs: Sequence[Program], ddp: DataParallel, cap_mb: float | None, *, halved: bool = False
 ) -> Prediction | None:
-    """The step with another ``bucket_cap_mb`` (None = torch's default of 1 MiB then 25 MiB)."""
+    """The step with another ``bucket_cap_mb`` (None = torch's default of 1 MiB then 25 MiB).
+
+    ``halved``: with a hook that sends the gradients in half of their bytes.
+    """
     current = ddp.current_cap_mb
     model = ddp.model
 
     def pair(service: ServiceModel) -> tuple[Change, Change | None]:
-        changed: Change = lambda program: ddp.with_cap(program, cap_mb, service)  # noqa: E731
+        def changed(program: Program) -> Program | None:
+            formed = ddp.with_cap(program, cap_mb, service)
+            if formed is None or not halved:
+                return formed
+            gradients = [key for key, call in formed.calls.items() if call.is_gradient]
+            return with_half_the_bytes(formed, gradients, service)
+
         if isinstance(current, str):
             return changed, None
         return changed, lambda program: ddp.with_cap(program, current, service)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -95,7 +96,8 @@ class _Walk:
         begin, end = self.line.window
         starts, ends = (np.append(edge, end) for edge in self.line.busy)
         before = np.concatenate(([begin], ends[:-1]))
-        ended = np.searchsorted(self.ends, starts + WAKE_NS, side="right")
+        near = _near(starts - before)
+        ended = np.searchsorted(self.ends, starts + near, side="right")
         apart = ended > np.searchsorted(self.ends, before, side="right")
         first = np.flatnonzero(apart & (starts - before > SHORTEST_GAP_NS))
         first = np.union1d(first, [0])
@@ -104,17 +106,17 @@ class _Walk:
 
     def _gap(self, until: int) -> Iterator[Item]:
         """A gap that calls in flight explain becomes waiting for them; any other one stays."""
+        near = int(_near(until - self.cursor))
         ended = slice(
             bisect.bisect_right(self.ends, self.cursor),
-            bisect.bisect_right(self.ends, until + WAKE_NS),
+            bisect.bisect_right(self.ends, until + near),
         )
         ending = [
             row
             for row in self.by_end[ended]
             if row.call_id not in self.waited and row.start < until
         ]
-        woken_within = max(WAKE_NS, (until - self.cursor) // 5)
-        blocking = [row for row in ending if until - row.end <= woken_within]
+        blocking = [row for row in ending if until - row.end <= near]
         if not blocking:
             return
         last = max(row.end for row in blocking)
@@ -184,3 +186,12 @@ class _Walk:
 
     def _is_open(self, call: int) -> bool:
         return call in self.issued and call not in self.waited
+
+
+def _near(gap_ns: Any) -> Any:
+    """How far from a gap's end the call may end that it was spent waiting for.
+
+    A thread wakes late where cores are busy, and so does the one that ends the call's record: then
+    the rank has gone on before.
+    """
+    return np.maximum(WAKE_NS, gap_ns // 5)

@@ -44,7 +44,8 @@ def _line(rank: int, operators: int, each_ms: int) -> Timeline:
         (30, 6, Compared(None, None), "more-work"),
         (20, 9, Compared(None, None), "longer-compute"),  # no shapes: cannot tell
         (20, 9, Compared(1.8, 1.0), "more-work"),
-        (20, 9, Compared(1.1, 1.0), "slow-compute"),  # a tenth more work explains no 80 %
+        (20, 9, Compared(1.1, None), "slow-compute"),  # a tenth more work explains no 80 %
+        (20, 9, Compared(1.1, 1.0), "longer-compute"),  # nor does a device as quick as the others
     ],
 )
 def test_more_work_or_slower(operators: int, each_ms: int, compared: Compared, reason: str) -> None:

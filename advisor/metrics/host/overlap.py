@@ -29,7 +29,7 @@ def overlap_row(
     con: Any, run: str, line: Timeline, occupancy: Occupancy, steps: Steps
 ) -> dict[str, Any] | None:
     """The row of ``overlap_slowdown`` of one GPU; None without kernels seen both ways."""
-    if not line.on_device or not len(occupancy.comm):
+    if not len(occupancy.comm):
         return None
     chosen = np.flatnonzero((line.kind == COMPUTE) & (line.end - line.start >= _SHORTEST_NS))
     if not len(chosen):
@@ -40,7 +40,7 @@ def overlap_row(
     under, alone = covered >= _COVERED * duration, covered == 0
     if under.sum() < _FEWEST or alone.sum() < _FEWEST:
         return None
-    kernel = _kernels(con, run, line.rank, line.event_id[chosen])
+    kernel = _kernels(con, run, line.rank, line.event_id[chosen], on_device=line.on_device)
     ratios, weights, calls = [], [], 0
     order = np.argsort(kernel, kind="stable")
     for own in np.split(order, np.flatnonzero(np.diff(kernel[order])) + 1):
@@ -72,7 +72,7 @@ def overlap_row(
     }
 
 
-def _kernels(con: Any, run: str, rank: int, events: Int64s) -> Int64s:
+def _kernels(con: Any, run: str, rank: int, events: Int64s, *, on_device: bool) -> Int64s:
     """For each of some kernels a number for what it does, in the order of what is compared.
 
     That is its name, and the shapes of the operator that launched it where they were recorded.
@@ -87,11 +87,14 @@ def _kernels(con: Any, run: str, rank: int, events: Int64s) -> Int64s:
           GROUP BY external_id),
         kernel AS MATERIALIZED (
           SELECT event_id, external_id, name FROM event
-          WHERE run = $1 AND rank = $2 AND class = 'compute' AND device IS NOT NULL)
-        SELECT event_id, dense_rank() OVER (ORDER BY name, dims) AS number
+          WHERE run = $1 AND rank = $2 AND (class = 'compute' AND device IS NOT NULL
+            OR class = 'cpu_op' AND $3))
+        SELECT event_id, dense_rank() OVER (ORDER BY name, coalesce(dims, own)) AS number
         FROM kernel LEFT JOIN shape USING (external_id)
+          LEFT JOIN (SELECT event_id, input_dims AS own FROM comm_event
+            WHERE run = $1 AND rank = $2 AND $3) USING (event_id)
         """,
-        [run, rank],
+        [run, rank, not on_device],
     )
     order = np.argsort(found["event_id"], kind="stable")
     places = np.searchsorted(found["event_id"], events, sorter=order)

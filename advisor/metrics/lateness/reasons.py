@@ -155,8 +155,9 @@ def _of_compute(found: Compared, needed: float, surplus: float, on_device: bool)
         pace = found.pace or 1.0
         slow = pace - 1 >= _EXPLAINED * surplus and pace >= max(found.work or 1, _MORE_OPERATORS)
         return "slow-compute" if slow else "more-work"
-    # A host's operators of equal shapes have no kernels of their own to compare.
-    return "slow-compute" if found.work is not None and not on_device else "longer-compute"
+    # Without operators of equal shapes on both, equal FLOPs say that the work is the same.
+    same = found.work is not None and found.pace is None and not on_device
+    return "slow-compute" if same else "longer-compute"
 
 
 def idle_at_begin(line: Timeline, busy: Intervals, steps: Steps) -> Intervals:

@@ -1,7 +1,9 @@
 """Whether a rank is given more work than its peers, or the same work takes it longer.
 
 Shapes tell: FLOPs per call of the same operators say how much a rank has to do, and the same
-kernels launched by operators of the same shapes say how long its device takes for it.
+kernels launched by operators of the same shapes say how long its device takes for it. On a host
+operators of the same shapes tell its pace, and an operator that takes longer than that, or that no
+other rank runs, is more to do.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,12 @@ import numpy as np
 from advisor.model.operator_flops import NAME, flops_of_shapes
 from advisor.store.columns import rows
 
+# What stands before the name of an operator's backward in torch's traces.
+_BACKWARD = "autograd::engine::evaluate_function: "
 # A kernel's median says something from so many calls on.
 _FEWEST = 3
+# A slow host slows all it runs: one operator that holds this share of the excess is more work.
+_MOSTLY = 0.5
 # Peers that a rank is compared with: the median of so many does not hang on one.
 _MOST_PEERS = 8
 
@@ -28,7 +34,8 @@ class Compared:
     """A rank over the median of its peers: FLOPs of its calls, time of equal kernels.
 
     Ratios are None where shapes were not recorded. ``own`` and ``usual`` are shapes of one
-    operator on the rank and on its peers, where they differ.
+    operator on the rank and on its peers, where they differ; ``own_ns`` and ``usual_ns`` what it
+    takes per step, where its time tells more than its shapes.
     """
 
     work: float | None
@@ -36,11 +43,60 @@ class Compared:
     operator: str | None = None
     own: str | None = None
     usual: str | None = None
+    own_ns: int | None = None
+    usual_ns: int | None = None
 
 
 def compare_work(con: Any, run: str, rank: int, peers: Sequence[int]) -> Compared:
     """How a rank's work and pace compare with those of ``peers``."""
     chosen = [rank, *peers[:_MOST_PEERS]]
+    by_shape = _by_shape(con, run, rank, chosen)
+    return _by_time(con, run, rank, chosen, by_shape)
+
+
+def _by_time(con: Any, run: str, rank: int, chosen: Sequence[int], by_shape: Compared) -> Compared:
+    """On a host: its pace by operators of equal shapes, and the operator that it does not tell."""
+    found = rows(
+        con,
+        """
+        WITH operator AS MATERIALIZED (
+          SELECT rank, name, input_dims AS dims, count(*) AS calls,
+            sum(a.end_ns - a.start_ns) AS ns, median(a.end_ns - a.start_ns) AS each_ns
+          FROM activity a JOIN event USING (run, rank, event_id)
+            LEFT JOIN comm_event USING (run, rank, event_id)
+          WHERE run = $1 AND list_contains($2::INTEGER[], rank) AND kind = 'compute'
+            AND a.step IS NOT NULL AND device IS NULL GROUP BY ALL),
+        steps AS (SELECT rank, count(DISTINCT step) AS steps FROM activity
+          WHERE run = $1 AND step IS NOT NULL GROUP BY rank),
+        pace AS (
+          SELECT sum(own.each_ns * own.calls) / sum(other.each_ns * own.calls) AS pace
+          FROM operator own JOIN operator other USING (name, dims)
+          WHERE own.rank = $3 AND other.rank <> $3 AND least(own.calls, other.calls) >= $4)
+        SELECT any_value(pace), name,
+          coalesce(sum(ns / steps) FILTER (rank = $3), 0) AS own_ns,
+          coalesce(sum(ns / steps) FILTER (rank <> $3), 0) / ($5 - 1) AS usual_ns
+        FROM operator JOIN steps USING (rank), pace GROUP BY name ORDER BY name
+        """,
+        [run, list(chosen), rank, _FEWEST, len(chosen)],
+    )
+    pace = float(found[0][0]) if found and found[0][0] else None
+    usual = sum(float(peers) for *_, peers in found)
+    if pace is None or not usual or len(chosen) < 2:
+        return by_shape
+    told = max(pace, 1.0)
+    excess = sum(float(own - peers) for *_, own, peers in found)
+    beyond = sum(float(own) - told * float(peers) for *_, own, peers in found)
+    _, name, own, peers = max(found, key=lambda row: row[2] - told * row[3])
+    work = 1 + beyond / usual
+    by_shape = replace(by_shape, pace=pace)
+    if float(own) - told * float(peers) < _MOSTLY * excess or work <= (by_shape.work or 1.0):
+        return by_shape
+    name = name.removeprefix(_BACKWARD)
+    return Compared(work, pace, name, own_ns=round(own), usual_ns=round(peers))
+
+
+def _by_shape(con: Any, run: str, rank: int, chosen: Sequence[int]) -> Compared:
+    """By the FLOPs of recorded shapes, and on a device by kernels of equal ones."""
     flops, shapes = _flops(con, run, chosen)
     others = [peer for peer in chosen[1:] if peer in flops]
     if rank not in flops or not others:

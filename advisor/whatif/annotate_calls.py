@@ -22,8 +22,9 @@ def call_rows(con: Any, run: str, steps: Sequence[Program]) -> Iterator[Row]:
     """(setting, value, is_current, prediction) of each change that the run gives reason for.
 
     ``without-calls``: KIND OP GROUP as in ``redundant``; ``gradient-sync`` and ``gradient-bits``:
-    OP GROUP of the gradients; ``reshard_after_forward``: false; ``prefetch``: units ahead, where
-    a CPU's calls stop their rank (a device's own order of launches says more than a replay).
+    OP GROUP of the gradients; ``reshard_after_forward``: false; where a CPU's calls stop their
+    rank (a device's own order of launches says more than a replay) ``prefetch``: units ahead, and
+    ``gathers``: of each unit per step.
     """
     least = _LEAST_SHARE * max(step.measured_ns for step in steps)
     for values, calls in _needless(con, run, least):
@@ -38,6 +39,9 @@ def call_rows(con: Any, run: str, steps: Sequence[Program]) -> Iterator[Row]:
         yield from _named("reshard_after_forward", "false", predict(steps, without_resharding))
     if steps[0].timeline == "host" and _exposed_gathers(con, run, least):
         yield from _named("prefetch", "1", predict(steps, _prefetched))
+        repeated = _repeated_gathers(con, run)
+        if repeated:
+            yield from _named("gathers", "1", _without(steps, repeated))
 
 
 def _prefetched(program: Program) -> Program | None:
@@ -195,6 +199,22 @@ def _exposed_gathers(con: Any, run: str, least_ns: float) -> bool:
         [run],
     ).fetchall()
     return len(groups) == 1 and (groups[0][0] or 0) > least_ns
+
+
+def _repeated_gathers(con: Any, run: str) -> frozenset[int]:
+    """All gathers of a unit in a step but its first, where micro-batches repeat them (FSDP2)."""
+    rows = con.execute(
+        "WITH accumulates AS (SELECT process_group FROM gradient_sync WHERE run = $1 "
+        "  GROUP BY ALL HAVING median(micro_batches) >= 2 AND median(gathers) >= 3), "
+        "unit AS (SELECT call_id, row_number() OVER w AS place, "
+        "    count(module) OVER (PARTITION BY rank, step) AS named "
+        "  FROM collective SEMI JOIN accumulates USING (process_group) WHERE run = $1 "
+        "    AND op = 'all_gather' AND step IS NOT NULL "
+        "  WINDOW w AS (PARTITION BY rank, step, module ORDER BY start_ns)) "
+        "SELECT DISTINCT call_id FROM unit WHERE place > 1 AND named > 0",
+        [run],
+    ).fetchall()
+    return frozenset(int(call) for (call,) in rows)
 
 
 def _calls(con: Any, condition: str, values: Sequence[Any]) -> frozenset[int]:

@@ -24,7 +24,13 @@ from advisor.whatif import sharded
 from advisor.whatif.buckets import DEFAULT_BUCKET_CAP_MB
 from advisor.whatif.cost import ServiceModel
 from advisor.whatif.extract import programs
-from advisor.whatif.predict import data_parallel, predict, predict_bucket_cap, service_models
+from advisor.whatif.predict import (
+    DataParallel,
+    data_parallel,
+    predict,
+    predict_bucket_cap,
+    service_models,
+)
 from advisor.whatif.program import Program
 
 _RESHARDS, _KEEPS = "fsdp2", "fsdp2-zero2"
@@ -68,16 +74,19 @@ def _data_parallel(
     known: dict[Key, float] = {}
     for values in product(*(values_of(axis, start) for axis in chosen)):
         point = {axis.setting: value for axis, value in zip(chosen, values, strict=True)}
-        cap = point.get("bucket_cap_mb", start.get("bucket_cap_mb"))
-        found = predict_bucket_cap(
-            steps,
-            ddp,
-            DEFAULT_BUCKET_CAP_MB if cap is None else float(cap),
-            halved=point.get("comm_hook", "none") != "none",
-        )
+        halved = point.get("comm_hook", "none") != "none"
+        found = predict_bucket_cap(steps, ddp, _cap(point, start, ddp), halved=halved)
         if found is not None and found.measured_ns > 0:
             known[key_of(point)] = found.step_ns / found.measured_ns
     return known, {axis.setting for axis in chosen}
+
+
+def _cap(point: Configuration, start: Configuration, ddp: DataParallel) -> float | None:
+    """The cap of a point; the present one as the trace's own buckets show it."""
+    cap = point.get("bucket_cap_mb", start.get("bucket_cap_mb"))
+    if cap == start.get("bucket_cap_mb") and not isinstance(ddp.current_cap_mb, str):
+        return ddp.current_cap_mb
+    return DEFAULT_BUCKET_CAP_MB if cap is None else float(cap)
 
 
 def _sharded(

@@ -28,6 +28,7 @@ OTHER_GROUNDS = {
     "network-bound",
     "one-rank-pauses",
     "packet-loss",
+    "pause-in-every-step",
     "pipeline-bubble",
     "rate-limited-all-gathers",
     "slow-rank-in-stage",

@@ -194,6 +194,8 @@ def _finding(
     step_ns = _step_of(row, facts)
     share = gain / step_ns if gain is not None and step_ns else None
     floor_ns = floor_of(rule, facts) if rule.noise_floor else _paired_floor(facts)
+    if rule.says == "where":
+        floor_ns = 0  # that time goes there is seen, whatever hiding it gives
     basis, probability = judged(rule, row, floor_ns)
     return Finding(
         id=finding_id,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _ELSE = re.compile(r"\{%-?\s*el(?:se|if)(?:(?!\{%|%\}).)*+%\}", re.DOTALL)
 _TAG = re.compile(r"\{%(?:(?!\{%|%\}).)*+%\}", re.DOTALL)
 _SHOWN = re.compile(r"\{\{((?:(?!\{\{|\}\}).)*+)\}\}", re.DOTALL)
+_CODE = " " * 6
 _CHOICE = re.compile(r"\s*'([^']*)' if [^']+ else '([^']*)'\s*")
 
 
@@ -123,7 +124,7 @@ def _item(text: str, mark: str) -> str:
         initial_indent=f"  {mark}",
         subsequent_indent=inside,
     )
-    return f"{said}\n{textwrap.indent(hinted(code.rstrip()), inside + '  ')}" if code else said
+    return f"{said}\n{textwrap.indent(hinted(code.rstrip()), _CODE)}" if code else said
 
 
 def _need_text(need: object) -> str:

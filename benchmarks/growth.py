@@ -259,7 +259,7 @@ SERIES: dict[str, Series] = {
     "log line": Series("characters of one line of a log", _log_line, 60_000),
     "name length": Series("characters of one name", _long_name, 15_000),
     "nesting": Series("lists inside each other", _nested, 64),
-    "call stack": Series("operators inside each other", _nested_spans, 500),
+    "call stack": Series("operators inside each other", _nested_spans, 2_000),
     "streams": Series("streams with a kernel each", _streams, 250),
     "op table": Series("steps of an op table, 4 ranks", _op_table, 8),
 }  # fmt: skip

@@ -92,6 +92,10 @@ class Table:
 
     def measured(self, number: int, named: str | None, harvest: Harvest) -> None:
         """Add the table's measurements to ``harvest``; ``named``: what its file is called after."""
+        sound = [row for row in self.rows if not self._is_shifted(row)]
+        if len(sound) < len(self.rows):
+            harvest.drop("row with more figures than columns", len(self.rows) - len(sound))
+            self.rows = sound
         factor = self._factor()
         op = self.op or self._op(named, factor)
         if op is None:
@@ -124,6 +128,11 @@ class Table:
                         self.devices.apart,
                     )
                 )
+
+    def _is_shifted(self, row: Row) -> bool:
+        """A figure too many: those behind it stand below the headings of others."""
+        width = len(self.figures) * (1 if row.starts_in_place else 2)
+        return any(text == "N/A" or real(text) is not None for text in row.values[width:])
 
     def _halves(self, row: Row) -> list[dict[str, str]]:
         width = len(self.figures)

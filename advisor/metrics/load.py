@@ -25,6 +25,7 @@ from advisor.metrics.collectives.groups import (
 from advisor.metrics.collectives.hosts import with_hosts
 from advisor.metrics.collectives.match import Matched, match, torn
 from advisor.metrics.collectives.nccl import device_calls
+from advisor.metrics.collectives.open_groups import leave_open, pipeline_groups
 from advisor.metrics.collectives.phases import Spans, host_spans, set_phases
 from advisor.metrics.host.activity import HostActivity, host_activity
 from advisor.metrics.host.lead import Gaps, device_gaps
@@ -123,12 +124,16 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
             silent[line.on_device] = ranks[line.rank]
     on_host = {rank for rank, one in ranks.items() if not one.line.on_device}
     groups = groups or world_group(calls, infos, on_host)
+    pipelines = {} if groups else pipeline_groups(calls)
     assign_groups(calls, groups, infos, on_host)
+    groups = groups | pipelines
     stepped = bool(ranks) and all(_annotated(one.steps) for one in ranks.values())
     announce("matching calls, clocks")
     # Equal calls compete for a partner where some are missing: their times decide.
     offsets = _rough_offsets(ranks) if stepped else {}
     matched = match(calls, groups, stepped, offsets)
+    if leave_open(calls, matched.columns):
+        matched = match(calls, groups, stepped, offsets)
     gloo = len(on_host) == len(ranks) and _only_gloo(con, run)
     found = _clocks(matched, infos, gloo)
     if any(reason == "missing event" for _, _, reason in matched.unmatched):

@@ -139,7 +139,8 @@ CREATE TABLE rank_content (
   narrow_share DOUBLE,              -- of the time of matrix products, convolutions and attention: share in 16 bits or fewer; null without any
   largest_gradient_bytes BIGINT,    -- the largest single gradient: DDP splits none; null if shapes were not recorded
   purpose VARCHAR,                  -- 'training' 'inference'; null if nothing tells
-  engine VARCHAR                    -- the engine of inference: 'vLLM', 'SGLang' ...
+  engine VARCHAR,                   -- the engine of inference ('vLLM', 'SGLang' ...) or the framework of training ('DeepSpeed')
+  alone BOOLEAN                     -- whether nothing in the recording is of a job of several ranks
 );
 
 -- Steps per rank. Every figure per step, in every command, rests on those that are used.

@@ -136,6 +136,8 @@ VERDICTS = {
     "idle": "The device idles {{ idle | pct }} of the {{ unit }}; communication is not why "
     "({{ exposed | pct }} exposed).",
     # 6 cannot tell
+    "captured": "A CUDA graph is captured: the device idles {{ idle | pct }} of the {{ unit }}, "
+    "and that says nothing of its replays.",
     "ranks-missing": f"{_LOST}. Only "
     "{{ ranks_read }}{% if world_size %} of {{ world_size }}{% endif %} "
     "rank{{ 's' if (world_size or ranks_read) != 1 }} {{ 'was' if ranks_read == 1 else 'were' }} "
@@ -184,6 +186,11 @@ WHYS = {
     "{% if not says_exposed %}, {{ exposed | pct }} exposed communication{% endif %}"
     "{% if not says_idle %}, {{ idle | pct }} idle{% endif %}"
     "{% if not whole_trace %} ({{ steps }} step{{ 's' if steps != 1 }}){% endif %}.",
+    "idle": "{% if idling_ns > 0.1 * idle * step_ns and idling_kind in doing %}"
+    "For {{ idling_ns | about }} of it the host {{ doing[idling_kind] }}"
+    "{% if idling_name %} ({{ idling_name }}){% endif %}."
+    "{% elif noise_ns %}Differences under {{ noise_ns | about }} are noise.{% endif %}",
+    "captured": "What is launched during a capture runs in later replays.",
     "noise": "{% if noise_ns %}Differences under {{ noise_ns | about }} are noise.{% endif %}",
     "clocks": "The hosts' clocks differ by {{ differ_ns | about }}, estimated from the same "
     "moments that would show a slow link.",
@@ -208,6 +215,19 @@ WHYS = {
 }
 """Why, by reason; ``step`` comes first wherever a step was recorded."""
 
+DOING = {
+    "garbage-collection": "collects garbage",
+    "data-loading": "loads data",
+    "unused-parameter-scan": "looks for unused parameters",
+    "allocator": "allocates or frees memory",
+    "synchronisation": "catches up after a synchronisation",
+    "blocking-copy": "catches up after a blocking copy",
+    "barrier": "catches up after a barrier",
+    "graph-capture": "captures a graph",
+    "loading": "loads what it uses for the first time",
+}
+"""What a host does while a device idles, by kind of gap; where that is known."""
+
 STEPS = {
     "device": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
     "record": "Record {% if steps %}{{ steps }} steps or more{% else %}all ranks{% endif %}, and "
@@ -225,7 +245,9 @@ STEPS = {
     "advisor probe --nnodes 3\nadvisor diagnose TRACES probe.json  # TRACES = what was read here",
     "clocks": "Look at the clocks: an offset far below that leaves the link.\nchronyc tracking",
     "one-run": "advisor diagnose FOLDER, with the recordings of one run alone",
-    "host": "What makes a device wait for its host:\nadvisor explain launch-bound",
+    "host": "What makes a device wait for its host:\nadvisor explain {{ rule }}",
+    "replay": "Record after the warm-up, while requests are served.",
+    "after-start": "Record after the warm-up: first calls load kernels and make the context.",
     "with-traces": "Diagnose it beside the recording of a training job.\n"
     "advisor diagnose BENCHMARK TRACES  # BENCHMARK = these files, TRACES = that recording",
     "sweep": "Try settings in the job, and keep what wins:\n"

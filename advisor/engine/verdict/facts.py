@@ -34,6 +34,14 @@ _LEADING = (
     "FROM edge_gap g JOIN (FROM step SEMI JOIN used_step USING (step)) s USING (rank) "
     "WHERE g.edge = 'leading' AND g.end_ns > s.start_ns AND g.start_ns < s.end_ns"
 )
+# Idle time of the devices by what their hosts do meanwhile, per step and rank: the most first.
+# A step alone is its host's whole span, so that what lies at its edges idles in it too.
+_IDLING = (
+    "SELECT kind, sum(idle_ns)::BIGINT AS idle_ns, any_value(name) AS name FROM ("
+    "SELECT kind, idle_ns, name FROM gap_kind WHERE kind NOT IN ('launch', 'other') UNION ALL "
+    "SELECT kind, end_ns - start_ns, NULL FROM edge_gap WHERE kind = 'graph-capture' "
+    "AND (SELECT steps = 1 FROM facts)) GROUP BY kind ORDER BY 2 DESC LIMIT 1"
+)
 _SHARES = (
     "SELECT sum(exposed_comm_ns)::DOUBLE / sum(window_ns) AS exposed, "
     "sum(compute_ns)::DOUBLE / sum(window_ns) AS compute, "
@@ -85,6 +93,8 @@ class Situation:
     """Of a single step, what lies before the device's first work."""
     strangers: Sequence[int] = ()
     """Ranks whose calls cannot have met those of the others."""
+    idling: Mapping[str, Any] = field(default_factory=dict)
+    """What hosts do while most of the idle time passes: kind, idle_ns, name; empty if unknown."""
     instead: Mapping[str, int] = field(default_factory=dict)
     """What was recorded where nothing of a device was, by kind; empty where something was."""
 
@@ -128,6 +138,7 @@ def read_situation(
         benchmark=read_benchmark(sandbox) if shares is None else None,
         formats=sandbox.formats,
         strangers=strangers(sandbox),
+        idling=next(iter(sandbox.records(_IDLING)), {}),
         instead=recorded_instead(sandbox) if _is_blind(sandbox, facts) else {},
     )
 

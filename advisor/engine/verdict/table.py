@@ -146,8 +146,8 @@ def _blind(it: Situation, _: Shares) -> Decision | None:
         return Decision(VerdictKind.INCONCLUSIVE, "nothing-recorded")
     if it.facts.world_size != 1 and not it.communicates:
         return Decision(VerdictKind.INCONCLUSIVE, "no-communication")
-    several = (it.facts.world_size or 2) > 1
-    if it.coverage is not None and several and it.coverage.share < LEAST_COVERED:
+    needed = LEAST_KNOWN if it.facts.world_size == 1 else LEAST_COVERED
+    if it.coverage is not None and it.coverage.share < needed:
         return Decision(VerdictKind.INCONCLUSIVE, "unrecognised")
     return None
 
@@ -182,6 +182,9 @@ def _clocks(it: Situation, _: Shares) -> Decision | None:
 def _lossy(it: Situation, shares: Shares) -> Decision | None:
     if max(shares.exposed, shares.idle) < LOST:
         return None
+    captured_ns = it.idling.get("idle_ns", 0) if it.idling.get("kind") == "graph-capture" else 0
+    if captured_ns and 2 * captured_ns >= shares.idle * it.step_ns:
+        return Decision(VerdictKind.INCONCLUSIVE, "captured")
     return Decision(VerdictKind.LOSSY, "idle" if shares.idle > shares.exposed else "exposed")
 
 

@@ -16,10 +16,20 @@ from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.facts import Situation
 from advisor.engine.verdict.table import LOST, SMALL, Decision
 from advisor.findings import Finding, Severity, Verdict, VerdictKind
-from advisor.vocabulary.messages import MOST_TITLE, STEPS, VERDICTS, WHYS, say
+from advisor.vocabulary.messages import DOING, MOST_TITLE, STEPS, VERDICTS, WHYS, say
 from advisor.vocabulary.words import fitted, is_wide
 
 MOST_STEPS = 3
+_STARTS = {"loading", "allocator"}
+_OF_KIND = {
+    "data-loading": "data-loader-stall",
+    "allocator": "allocator-retries",
+    "synchronisation": "blocking-sync",
+    "blocking-copy": "blocking-sync",
+    "unused-parameter-scan": "unused-parameter-scan",
+}
+"""The rule that tells of what a host does while a device idles."""
+_MOST_NAME = 60  # characters of what a host did
 _ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
 _HIDDEN_HOSTS = 4
 # A finding's share is of a step so many times the typical one: it is of the mean step.
@@ -132,6 +142,13 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
 def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
     """What one reason's words need beside the step."""
     match decision.reason:
+        case "idle" | "captured":
+            return {
+                "idling_kind": it.idling.get("kind"),
+                "idling_ns": it.idling.get("idle_ns", 0),
+                "idling_name": str(it.idling.get("name") or "")[:_MOST_NAME],
+                "doing": DOING,
+            }
         case "ranks-cut":
             return {"cut": list(it.cut_ranks)}
         case "ranks-alone":
@@ -182,7 +199,7 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
             return how_to_record.all_ranks(sandbox)
         case "no-communication":
             idles = it.shares is not None and it.shares.idle >= LOST
-            host = [say(STEPS, "host", {})] if idles else []
+            host = [_of_host(it)] if idles else []
             if it.facts.steps < 2:
                 return [*how_to_record.more_steps(sandbox), *host]
             return [*host, *how_to_record.all_ranks(sandbox)]
@@ -200,13 +217,23 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
         case "exposed":
             return [*_tries(it), say(STEPS, "sweep", {})]
         case "idle":
-            return [say(STEPS, "host", {}), *_tries(it)]
+            return [_of_host(it), *_tries(it)]
+        case "captured":
+            return [say(STEPS, "replay", {})]
         case "probe-denies":
             assert decision.finding is not None
             return _of_finding(decision.finding)
         case "benchmark":
             return [say(STEPS, "with-traces", {})]
     return _tries(it)
+
+
+def _of_host(it: Situation) -> str:
+    """What to read of the host's part in the idle time; a start is no measurement of what follows."""
+    kind = it.idling.get("kind")
+    if it.facts.steps < 2 and kind in _STARTS and it.idling["idle_ns"] >= LOST * it.step_ns:
+        return say(STEPS, "after-start", {})
+    return say(STEPS, "host", {"rule": _OF_KIND.get(str(kind), "launch-bound")})
 
 
 def _of_finding(found: Finding) -> list[str]:

@@ -42,7 +42,9 @@ SELECT r.*,
   (SELECT max(purpose) FROM rank_content) AS purpose              -- 'training', 'inference'; null: unknown
 FROM spread, (
   SELECT count(*) AS ranks_read,                                  -- recordings
-    max(world_size) AS world_size,                                -- ranks of the job; null if unknown
+    -- ranks of the job; null if unknown. torch's profiler notes a job of several, and so do its calls.
+    coalesce(max(world_size), CASE WHEN count(*) = 1 AND max(rank) = 0 AND max(timeline) = 'device'
+      AND (SELECT bool_and(alone) FROM rank_content) THEN 1 END) AS world_size,
     count(DISTINCT host) AS hosts,                                -- host names seen
     max(timeline) AS timeline,                                    -- 'device' or 'host'
     max(backend) AS backend,                                      -- 'nccl', 'gloo', ...

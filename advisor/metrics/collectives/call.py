@@ -28,6 +28,8 @@ class Call:
     out_elements: int | None = None
     bytes: int | None = None
     peer: int | None = None
+    ends: tuple[tuple[str, int], ...] = ()
+    """Sends and receives that one kernel holds, with the peer's place in the group, as asked for."""
     enqueue: int | None = None
     thread: int | None = None  # thread that asked for it
     stream: int | None = None

@@ -22,7 +22,7 @@ from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.timeline import COMM, Timeline
 from advisor.model.communication import asks_pattern, known_kernel
 from advisor.store.columns import MISSING, read
-from advisor.vocabulary.numbers import MOST_RANKS, within
+from advisor.vocabulary.numbers import MOST_RANKS, decimal, within
 from advisor.vocabulary.operations import POINT_TO_POINT, elements_in, operation, parse_json
 
 # c10d's operators that write into one tensor from one tensor.
@@ -79,7 +79,7 @@ def device_calls(con: Any, run: str, line: Timeline) -> list[Call]:
         con,
         f"""
         SELECT name, category, start_ns, start_ns + dur_ns AS end_ns, tid, stream, external_id,
-               input_dims, input_types, {_METADATA}
+               input_dims, input_types, concrete_inputs, {_METADATA}
         FROM event LEFT JOIN comm_event USING (run, rank, event_id)
         WHERE run = ? AND rank = ? AND start_ns IS NOT NULL
           AND (name = 'record_param_comms' OR starts_with(name, 'nccl:')
@@ -107,6 +107,7 @@ def device_calls(con: Any, run: str, line: Timeline) -> list[Call]:
             [run],
         ).fetchall()
     ]
+    batches = _Batches(hosts)
     calls = []
     for index in range(len(kernels["start_ns"])):
         launch, tid = int(kernels["launch_ns"][index]), int(kernels["launch_tid"][index])
@@ -122,10 +123,55 @@ def device_calls(con: Any, run: str, line: Timeline) -> list[Call]:
             annotation = on_stream[stream].at(int(kernels["start_ns"][index]))
         shapes = _Shapes.of(hosts, operator) if operator is not None else None
         call = _call(rank, kernels, index, hosts, parameter, annotation, shapes)
+        if call.op == "other" and call.group is None and launch != MISSING:
+            batches.fill(call, tid, launch)
         if call.peer is None and call.op in POINT_TO_POINT and annotation is not None:
             call.peer = named_peer(str(hosts["name"][annotation]), call, groups)
         calls.append(call)
     return calls
+
+
+class _Batches:
+    """Sends and receives that a kernel launched after them holds (c10d's batch_isend_irecv).
+
+    ``c10d::send`` takes tensors, group, destination in the group and tag; ``c10d::recv_`` alike
+    (torch/csrc/distributed/c10d/Ops.cpp). The range ``nccl:send`` in it has the tensor's shape.
+    """
+
+    def __init__(self, hosts: dict[str, Any]) -> None:
+        self._hosts = hosts
+        names = hosts["name"]
+        self._asked = np.isin(names, ("c10d::send", "c10d::recv_"))
+        self._shaped = np.isin(names, ("nccl:send", "nccl:recv"))
+        self._from: dict[int, int] = {}
+
+    def fill(self, call: Call, tid: int, launch: int) -> None:
+        """Give a call its ``ends``; its operation and size where it holds one kind alone."""
+        start, threads = self._hosts["start_ns"], self._hosts["tid"]
+        recent = (start <= launch) & (start > self._from.get(tid, -1)) & (threads == tid)
+        ends = []
+        for row in np.flatnonzero(recent & self._asked):
+            inputs = parse_json(self._hosts["concrete_inputs"][row])
+            place = (
+                decimal(str(inputs[2])) if isinstance(inputs, list) and len(inputs) > 2 else None
+            )
+            if place is not None and place <= MOST_RANKS:
+                kind = "send" if self._hosts["name"][row] == "c10d::send" else "recv"
+                ends.append((kind, place))
+        self._from[tid] = launch
+        if not ends:
+            return
+        call.ends = tuple(ends)
+        if len({kind for kind, _ in ends}) == 1:
+            call.op = ends[0][0]
+            rows_ = np.flatnonzero(recent & self._shaped)
+            if len(rows_) == 1 and call.in_elements is None:
+                types = parse_json(self._hosts["input_types"][rows_[0]])
+                dims = parse_json(self._hosts["input_dims"][rows_[0]])
+                call.in_elements = elements_in(dims, types)
+                call.dtype = str(types[0]) if isinstance(types, list) and types else None
+            call.group_size = 2
+            call.set_size()
 
 
 @dataclass(frozen=True)

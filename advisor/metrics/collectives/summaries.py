@@ -97,9 +97,11 @@ needless AS (
   SELECT 'tiny', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
   FROM timed WHERE small AND NOT barrier AND NOT logged
   UNION ALL
-  -- DistributedDataParallel hands out the first rank's buffers before each forward pass.
+  -- DistributedDataParallel hands out the first rank's buffers before each forward pass. Megatron
+  -- hands out token ids to its tensor-parallel ranks: not buffers.
   SELECT 'buffers', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true
   FROM timed WHERE op = 'broadcast' AND phase = 'forward' AND NOT small
+    AND NOT coalesce(dtype IN ('int64', 'int32'), false)
   UNION ALL
   SELECT 'repeated-gather', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true
   FROM gathered WHERE turn > 1),

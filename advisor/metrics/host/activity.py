@@ -24,6 +24,10 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("synchronisation", r"^(cuda|hip)(Device|Stream|Event)Synchronize|^cu(Ctx|Stream|Event)Synch"
                         r"|^aten::(item|_local_scalar_dense|is_nonzero)$"),
     ("blocking-copy", r"^(cuda|hip)(Memcpy|Memset)$|^(cuda|hip)Memcpy(DtoH|HtoD)$"),
+    # The span from one to the other: what is launched between them runs later.
+    ("graph-capture", r"^(cuda|hip)StreamBeginCapture"),
+    # Any other call of the runtime that takes so long (_FIRST_USE).
+    ("loading", r"^cu(da)?(Module|Library)(Load|Get)|^hipModuleLoad"),
 )  # fmt: skip
 TELLING = tuple(pattern for _, pattern in KINDS)
 """Names of host events that explain why a device waits."""
@@ -36,6 +40,22 @@ FROM event c JOIN event d USING (run, rank, correlation)
 WHERE run = $1 AND rank = $2 AND correlation > 0 AND c.class = 'runtime' AND c.dur_ns >= 20000
   AND regexp_matches(c.name, '^(cuda|hip)MemcpyAsync') AND d.class = 'memory'
   AND d.device IS NOT NULL AND d.start_ns + d.dur_ns <= c.start_ns + c.dur_ns
+"""
+_NUMBER = {name: number for number, (name, _) in enumerate(KINDS)}
+# The first use of a kernel, a library or a stream loads it within the call: CUDA loads modules
+# lazily, and the first call of all makes the context (CUDA C++ Programming Guide, "Lazy Loading").
+_FIRST_USE = f"""
+SELECT {_NUMBER["loading"]}, name, tid, start_ns, start_ns + dur_ns, event_id FROM event
+WHERE run = $1 AND rank = $2 AND class = 'runtime' AND device IS NULL AND dur_ns >= 2000000
+  AND NOT regexp_matches(name, '{"|".join(p for n, p in KINDS if n != "loading")}|Memcpy|Wait')
+"""
+_CAPTURES = f"""
+SELECT {_NUMBER["graph-capture"]}, b.name, b.tid, b.start_ns, min(e.start_ns + e.dur_ns), b.event_id
+FROM event b JOIN event e USING (run, rank, tid)
+WHERE run = $1 AND rank = $2 AND b.class = 'runtime' AND e.class = 'runtime'
+  AND regexp_matches(b.name, 'StreamBeginCapture') AND regexp_matches(e.name, 'StreamEndCapture')
+  AND e.start_ns >= b.start_ns
+GROUP BY ALL
 """
 
 
@@ -75,6 +95,8 @@ def host_activity(con: Any, run: str, rank: int) -> HostActivity:
         WHERE run = $1 AND rank = $2 AND device IS NULL AND start_ns IS NOT NULL AND dur_ns > 0
           AND class IN ('annotation', 'cpu_op', 'runtime', 'python') AND kind IS NOT NULL
         UNION ALL {_WAITING_COPIES}
+        UNION ALL {_FIRST_USE}
+        UNION ALL {_CAPTURES}
         ORDER BY start_ns, event_id
         """,
         [run, rank, *(pattern for _, pattern in KINDS)],

@@ -24,7 +24,10 @@ from advisor.metrics.timeline.intervals import Bools, Int64s, Intervals
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING
 
-_NAMED = ("garbage-collection", "data-loading", "unused-parameter-scan", "allocator")
+_NAMED = (
+    "garbage-collection", "data-loading", "unused-parameter-scan", "allocator", "graph-capture",
+    "loading",
+)  # fmt: skip
 _WAITS = ("synchronisation", "blocking-copy")
 BARRIER = "barrier"
 
@@ -78,8 +81,8 @@ def device_gaps(
         return None
     low, high = busy.end[:-1], busy.start[1:]
     following = np.minimum(np.searchsorted(line.start, high, side="left"), len(line) - 1)
-    launch = line.launch[following]
-    known = launch != MISSING
+    known = line.launch[following] != MISSING
+    launch = _enqueued(line.launch[following], high, activity.union("loading"))
     # From a launch to the device on an idle stream; what takes longer waits for something else.
     late = known & (launch > low)
     usual = int(np.median((high - launch)[late])) if late.any() else 0
@@ -108,6 +111,15 @@ def device_gaps(
         kinds = np.where(2 * covered[kind] >= high - low, kind, kinds)
         span = np.where(2 * covered[kind] >= high - low, -1, span)
     return Gaps(low, high, until, regained, kinds, span, held, lost - ahead)
+
+
+def _enqueued(launch: Int64s, start: Int64s, loading: Intervals) -> Int64s:
+    """When the device got each launch: a call that loads the kernel first hands it over last."""
+    if not len(loading):
+        return launch
+    place = np.maximum(np.searchsorted(loading.start, launch, side="right") - 1, 0)
+    inside = (launch >= loading.start[place]) & (launch < loading.end[place])
+    return np.where(inside, np.minimum(loading.end[place], start), launch)
 
 
 def host_pace(line: Timeline, steps: Steps, gaps: Gaps | None) -> float | None:

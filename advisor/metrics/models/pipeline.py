@@ -69,7 +69,7 @@ def _figures(
         con,
         """
         SELECT b.rank, s.start_ns, s.end_ns, b.window_ns, b.compute_ns,
-          b.idle_ns + coalesce(b.exposed_wait_ns, b.exposed_comm_ns), b.exposed_wait_ns IS NOT NULL
+          b.idle_ns + coalesce(b.exposed_wait_ns, 0), b.exposed_wait_ns IS NOT NULL
         FROM step_breakdown b JOIN step s USING (run, rank, step)
         WHERE b.run = ? AND b.used ORDER BY b.rank, b.step
         """,
@@ -77,9 +77,11 @@ def _figures(
     )
     steps: dict[int, list[list[float]]] = defaultdict(list)
     hidden = {rank: _held_while_sending(own, compute[rank]) for rank, own in calls.items()}
+    messages = {rank: _messages(own) - compute[rank] for rank, own in calls.items()}
     for rank, start, end, window, computed, bubble, waits_known in found:
-        if waits_known and rank in hidden:
-            bubble += int(hidden[rank].covered([start], [end])[0])
+        beside = hidden if waits_known else messages
+        if rank in beside:
+            bubble += int(beside[rank].covered([start], [end])[0])
         steps[rank].append([window, computed, bubble])
     return {rank: tuple(np.median(own, axis=0).tolist()) for rank, own in steps.items()}
 
@@ -90,6 +92,13 @@ def _held_while_sending(calls: Sequence[Call], compute: Intervals) -> Intervals:
     waits = [c for c in calls if c.op == "recv" and c.wait]
     held = Intervals.of([c.start for c in waits], [c.start + (c.wait or 0) for c in waits])
     return (held & moving) - compute
+
+
+def _messages(calls: Sequence[Call]) -> Intervals:
+    """When messages from stage to stage are on their way or waited for."""
+    groups = {c.group for c in calls if c.op in POINT_TO_POINT}
+    found = [c for c in calls if c.op in POINT_TO_POINT or (c.op == "other" and c.group in groups)]
+    return Intervals.of([c.start for c in found], [c.end for c in found])
 
 
 def _chains(calls: Mapping[int, Sequence[Call]]) -> list[list[int]]:

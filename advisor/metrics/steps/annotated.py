@@ -109,7 +109,9 @@ def host_annotations(con: Any, run: str, rank: int, pattern: str) -> list[tuple[
     return rows(
         con,
         "SELECT name, start_ns, start_ns + dur_ns FROM event WHERE run = ? AND rank = ? "
-        "AND class = 'annotation' AND category IS DISTINCT FROM 'gpu_user_annotation' "
+        # Kineto called every host range 'Operator' before 2022.
+        "AND (class = 'annotation' OR category = 'Operator') "
+        "AND category IS DISTINCT FROM 'gpu_user_annotation' "
         "AND device IS NULL AND name LIKE ? AND start_ns IS NOT NULL ORDER BY start_ns, event_id",
         [run, rank, pattern],
     )

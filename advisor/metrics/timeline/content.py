@@ -33,6 +33,15 @@ TRAINING = (
     r"|DistributedDataParallel\.forward|^## backward|^backward-compute$|^grads-"
     r"|(?i:_bwd|_backward|wgrad|dgrad|multi_tensor_apply.*(adam|lamb|sgd))"
 )
+# Frameworks of training that have settings of their own for what others write by hand, by the paths
+# of their Python files and the ranges that they open.
+TRAINERS: tuple[tuple[str, str], ...] = (("DeepSpeed", r"\bdeepspeed/runtime/|^DeepSpeedEngine"),)
+# What a process of a job of several ranks leaves: c10d's operators and ranges, backends' kernels,
+# wrappers' ranges (pytorch/pytorch torch/csrc/distributed/c10d, torch/nn/parallel, torch/distributed).
+_OF_SEVERAL = (
+    r"(?i:nccl|rccl|gloo|hccl|xccl|oneccl|nvshmem|all_?reduce|all_?gather|reduce_?scatter)"
+    r"|^_?c10d|^record_param_comms$|^FSDP::|DistributedDataParallel"
+)
 _MOST_NAMED = 5
 # Matrix products, convolutions and attention, and which of them work on 16 bits or fewer, by their
 # names: cuBLAS (bf16_s16816gemm, h884gemm, hgemm), CUTLASS (cutlass::bfloat16_t), cuBLASLt's nvjet
@@ -117,7 +126,7 @@ def _largest_gradients(con: Any, run: str) -> dict[int, int]:
 def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
     """Rows of ``rank_content``."""
     kernels = _kernels(con, run)
-    purpose, engine = _purpose(con, run)
+    purpose, engine, communicates = _purpose(con, run)
     narrow = dict(rows(con, _NARROW_SHARE, [run, _MATRIX, _NARROW]))
     gradients = _largest_gradients(con, run)
     found = []
@@ -141,6 +150,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
                 "largest_gradient_bytes": gradients.get(rank),
                 "purpose": purpose,
                 "engine": engine,
+                "alone": not communicates,
             }
         )
     return found
@@ -157,13 +167,16 @@ def _kernels(con: Any, run: str) -> Mapping[int, tuple[int, int, list[dict[str, 
     return result
 
 
-def _purpose(con: Any, run: str) -> tuple[str | None, str | None]:
-    """'training', 'inference' or None, and the engine's name."""
+def _purpose(con: Any, run: str) -> tuple[str | None, str | None, bool]:
+    """'training', 'inference' or None, the engine's name, and whether several ranks work."""
     names = "(SELECT DISTINCT name FROM event WHERE run = $1 AND name IS NOT NULL)"
-    tests = ", ".join(f"bool_or(regexp_matches(name, ${at + 2}))" for at in range(len(ENGINES) + 1))
-    patterns = [TRAINING, *(pattern for _, pattern in ENGINES)]
-    ((trains, *engines),) = rows(con, f"SELECT {tests} FROM {names}", [run, *patterns])
+    engines = (*ENGINES, *TRAINERS)
+    patterns = [TRAINING, _OF_SEVERAL, *(pattern for _, pattern in engines)]
+    tests = ", ".join(f"bool_or(regexp_matches(name, ${at + 2}))" for at in range(len(patterns)))
+    ((trains, several, *seen),) = rows(con, f"SELECT {tests} FROM {names}", [run, *patterns])
+    found = [engine for (engine, _), one in zip(engines, seen, strict=True) if one]
     if trains:
-        return "training", None
-    engine = next((name for (name, _), seen in zip(ENGINES, engines, strict=True) if seen), None)
-    return ("inference", engine) if engine else (None, None)
+        trainers = {name for name, _ in TRAINERS}
+        return "training", next((one for one in found if one in trainers), None), bool(several)
+    engine = next((one for one in found if one in dict(ENGINES)), None)
+    return ("inference" if engine else None), engine, bool(several)

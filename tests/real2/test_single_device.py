@@ -1,0 +1,124 @@
+"""Generated recordings of one device by itself, of the shapes that public ones have: a step or a
+few, no ``distributedInfo``, a capture, a start, names of 2021."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from advisor.api import Run
+from advisor.findings import VerdictKind
+from tests.real2.test_generated import GEMM, Trace, _loaded, _steps
+
+pytestmark = pytest.mark.slow
+
+
+def _alone() -> Trace:
+    trace = Trace()
+    del trace.head["distributedInfo"]
+    return trace
+
+
+def _rules(run: Run) -> set[str]:
+    return {item.rule for item in run.report.findings}
+
+
+def _short_kernels(trace: Trace, begin: float, count: int) -> None:
+    """Kernels of 8 µs, one every 50 µs: as the host launches them."""
+    for at in range(count):
+        trace.kernel(GEMM, begin + 50 * at + 10, 8, begin + 50 * at)
+
+
+def test_one_step_of_one_device_is_judged(tmp_path: Path) -> None:
+    """A model served by itself: ProfilerStep#6, 84 % of it idle between short kernels."""
+    trace = _alone()
+    trace.host("ProfilerStep#6", 0, 8000, cat="user_annotation")
+    _short_kernels(trace, 10, 158)
+    with _loaded(tmp_path, trace) as run:
+        assert run.report.runs[0].world_size == 1
+        assert run.report.verdict.cause == "launch-bound"
+        assert run.report.verdict.kind == VerdictKind.PROBABLE
+        assert run.report.findings[0].savings_ns == pytest.approx(42_000 * 157, rel=0.05)
+
+
+def test_a_range_of_nccl_tells_of_other_ranks(tmp_path: Path) -> None:
+    """Neither distributedInfo nor a kernel of NCCL, but its range: this was one rank of several."""
+    trace = _alone()
+    trace.host("ProfilerStep#6", 0, 8000, cat="user_annotation")
+    trace.host("nccl:all_reduce", 100, 20, cat="user_annotation")
+    _short_kernels(trace, 10, 158)
+    with _loaded(tmp_path, trace) as run:
+        assert run.report.runs[0].world_size is None
+        assert run.report.verdict.reason == "no-communication"
+        assert "launch-bound" not in _rules(run)
+
+
+def test_ranges_were_operators_before_2022(tmp_path: Path) -> None:
+    """ResNet-50, num_workers=0: 60 of 160 ms in the loader, all host ranges called 'Operator'."""
+    trace = _alone()
+    for number, begin in enumerate(_steps(trace, 6, 160_000)):
+        loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+        trace.host(loader, begin + 100, 60_000)
+        for at in range(100):
+            trace.kernel(GEMM, begin + 60_200 + 990 * at, 985, begin + 60_110 + 20 * at)
+        trace.host(f"Optimizer.step#SGD.step {number}", begin + 150_000, 100)
+    for event in trace.events:
+        if event["cat"] in ("user_annotation", "cpu_op"):
+            event["cat"] = "Operator"
+        event["cat"] = {"kernel": "Kernel", "cuda_runtime": "Runtime"}.get(
+            event["cat"], event["cat"]
+        )
+    with _loaded(tmp_path, trace) as run:
+        assert run.report.runs[0].step_source == "ProfilerStep"
+        assert run.report.verdict.cause == "data-loader-stall"
+        assert run.report.findings[0].savings_ns == pytest.approx(60_000_000, rel=0.05)
+
+
+def test_first_launches_load_their_kernels(tmp_path: Path) -> None:
+    """hipLaunchKernel takes 6.5 ms: nothing was queued, and no launch is late every time."""
+    trace = _alone()
+    trace.host("ProfilerStep#1", 0, 9300, cat="user_annotation")
+    for at in (100.0, 200.0):
+        trace.kernel(GEMM, at + 10, 80, at)
+    trace.host("cudaLaunchKernel", 300, 6500, cat="cuda_runtime", correlation=9001)
+    trace.kernel(GEMM, 6805, 90, 0, launch=9001)
+    for at in range(6900, 9200, 100):
+        trace.kernel(GEMM, at, 99, at - 150)
+    with _loaded(tmp_path, trace) as run:
+        kinds = run.sql("SELECT kind, idle_ns FROM host_gap ORDER BY idle_ns DESC LIMIT 1")
+        assert kinds["kind"][0] == "loading"
+        assert not {"idle-with-queued-work", "launch-bound"} & _rules(run)
+        assert run.report.verdict.values["idling_kind"] == "loading"
+
+
+def test_a_capture_is_no_lost_time(tmp_path: Path) -> None:
+    """A graph is captured for 50 of 58 ms; two kernels run, at the ends."""
+    trace = _alone()
+    trace.kernel(GEMM, 110, 100, 100)
+    trace.host("cudaStreamBeginCapture", 300, 5, cat="cuda_runtime")
+    for at in range(400, 50_000, 50):
+        trace.host("cudaLaunchKernel", at, 5, cat="cuda_runtime", correlation=20_000 + at)
+    trace.host("cudaStreamEndCapture", 50_200, 100, cat="cuda_runtime")
+    trace.kernel(GEMM, 57_900, 100, 57_880)
+    with _loaded(tmp_path, trace) as run:
+        verdict = run.report.verdict
+        assert (verdict.kind, verdict.reason) == (VerdictKind.INCONCLUSIVE, "captured")
+        assert "launch-bound" not in _rules(run)
+
+
+def test_a_loader_that_stalls_some_steps_is_of_the_mean_step(tmp_path: Path) -> None:
+    """Every third step waits 600 ms for its batch: never all of a step."""
+    trace = _alone()
+    begin = 1000.0
+    for number in range(12):
+        wait = 600_000 if number % 3 == 2 else 100
+        trace.host(f"ProfilerStep#{number}", begin, wait + 170_000, cat="user_annotation")
+        trace.host("enumerate(DataLoader)#_Iter.__next__", begin + 50, wait)
+        for at in range(170):
+            trace.kernel(GEMM, begin + wait + 200 + 990 * at, 985, begin + wait + 60 + 20 * at)
+        begin += wait + 170_010
+    with _loaded(tmp_path, trace) as run:
+        found = next(it for it in run.report.findings if it.rule == "data-loader-stall")
+        assert found.savings_ns == pytest.approx(200_000_000, rel=0.15)
+        assert found.savings_share == pytest.approx(200 / 370, rel=0.15)

@@ -407,7 +407,7 @@ CREATE TABLE host_gap (
   run VARCHAR NOT NULL,             -- run
   rank INTEGER NOT NULL,            -- rank
   step INTEGER,                     -- step; null outside steps
-  kind VARCHAR NOT NULL,            -- 'data-loading' 'garbage-collection' 'unused-parameter-scan' 'allocator' 'synchronisation' 'blocking-copy' 'barrier' (the host catches up after waiting there) 'launch' 'graph' 'other'
+  kind VARCHAR NOT NULL,            -- 'data-loading' 'garbage-collection' 'unused-parameter-scan' 'allocator' 'synchronisation' 'blocking-copy' 'barrier' (the host catches up after waiting there) 'graph-capture' 'loading' (first use) 'launch' 'graph' 'other'
   start_ns BIGINT NOT NULL,         -- start of the stretch
   end_ns BIGINT NOT NULL,           -- end of the stretch
   idle_ns BIGINT NOT NULL,          -- time of it in which the device did nothing

@@ -229,7 +229,7 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
 
 
 def _of_host(it: Situation) -> str:
-    """What to read of the host's part in the idle time; a start is no measurement of what follows."""
+    """What to read of the host's part in the idle time; a start does not measure what follows."""
     kind = it.idling.get("kind")
     if it.facts.steps < 2 and kind in _STARTS and it.idling["idle_ns"] >= LOST * it.step_ns:
         return say(STEPS, "after-start", {})

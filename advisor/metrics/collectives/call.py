@@ -29,7 +29,7 @@ class Call:
     bytes: int | None = None
     peer: int | None = None
     ends: tuple[tuple[str, int], ...] = ()
-    """Sends and receives that one kernel holds, with the peer's place in the group, as asked for."""
+    """Sends and receives that one kernel holds, in order, with the peer's place in the group."""
     enqueue: int | None = None
     thread: int | None = None  # thread that asked for it
     stream: int | None = None

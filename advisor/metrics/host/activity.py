@@ -25,7 +25,7 @@ KINDS: tuple[tuple[str, str], ...] = (
                         r"|^aten::(item|_local_scalar_dense|is_nonzero)$"),
     ("blocking-copy", r"^(cuda|hip)(Memcpy|Memset)$|^(cuda|hip)Memcpy(DtoH|HtoD)$"),
     # The span from one to the other: what is launched between them runs later.
-    ("graph-capture", r"^(cuda|hip)StreamBeginCapture"),
+    ("graph-capture", r"^(cuda|hip)Stream(Begin|End)Capture"),
     # Any other call of the runtime that takes so long (_FIRST_USE).
     ("loading", r"^cu(da)?(Module|Library)(Load|Get)|^hipModuleLoad"),
 )  # fmt: skip

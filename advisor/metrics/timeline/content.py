@@ -37,7 +37,7 @@ TRAINING = (
 # of their Python files and the ranges that they open.
 TRAINERS: tuple[tuple[str, str], ...] = (("DeepSpeed", r"\bdeepspeed/runtime/|^DeepSpeedEngine"),)
 # What a process of a job of several ranks leaves: c10d's operators and ranges, backends' kernels,
-# wrappers' ranges (pytorch/pytorch torch/csrc/distributed/c10d, torch/nn/parallel, torch/distributed).
+# wrappers' ranges (pytorch/pytorch torch/csrc/distributed/c10d, torch/nn/parallel).
 _OF_SEVERAL = (
     r"(?i:nccl|rccl|gloo|hccl|xccl|oneccl|nvshmem|all_?reduce|all_?gather|reduce_?scatter)"
     r"|^_?c10d|^record_param_comms$|^FSDP::|DistributedDataParallel"

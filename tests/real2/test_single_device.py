@@ -122,3 +122,17 @@ def test_a_loader_that_stalls_some_steps_is_of_the_mean_step(tmp_path: Path) -> 
         found = next(it for it in run.report.findings if it.rule == "data-loader-stall")
         assert found.savings_ns == pytest.approx(200_000_000, rel=0.15)
         assert found.savings_share == pytest.approx(200 / 370, rel=0.15)
+
+
+def test_another_accelerators_launches_are_not_known(tmp_path: Path) -> None:
+    """An MTIA's runtime calls are none of CUDA's: no graphs are advised there."""
+    trace = _alone()
+    for begin in _steps(trace, 4, 8000):
+        _short_kernels(trace, begin, 150)
+    for event in trace.events:
+        if event["cat"] == "cuda_runtime":
+            event |= {"cat": "mtia_runtime", "name": "run_kernel"}
+        elif event["cat"] == "kernel":
+            event |= {"cat": "mtia_ccp_events", "name": "fc-dtype_Float"}
+    with _loaded(tmp_path, trace) as run:
+        assert not {"launch-bound", "idle-with-queued-work"} & _rules(run)

@@ -130,7 +130,9 @@ def _missing_peers(it: Situation, shares: Shares) -> Decision | None:
     if top is not None:
         in_them = top.savings_low_ns == 0 and not is_option(top)  # partly_read.py
         needed = 0.5 if in_them else 1.0
-        if (top.savings_ns or 0) >= needed * shares.exposed * it.step_ns:
+        # Causes beside each other count together: none of them is an effect of another.
+        likely = sum(item.savings_ns or 0 for item in it.findings if not is_option(item))
+        if max(top.savings_ns or 0, likely) >= needed * shares.exposed * it.step_ns:
             return None
     return _ranks_missing(it, shares)
 

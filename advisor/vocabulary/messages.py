@@ -122,8 +122,8 @@ VERDICTS = {
     "({{ gain_low_ns | span(gain_high_ns) }} of {{ step_ns | of_step(whole_trace, is_mean) }})."
     "{% if of_link and not probed %} `advisor probe` measures it.{% endif %}",
     # 4 healthy
-    "healthy": "Healthy. {{ exposed | pct }} of the {{ unit }} is exposed communication; nothing "
-    "found that pays.",
+    "healthy": "Healthy. {% if world_size == 1 %}Nothing{% else %}{{ exposed | pct }} of the "
+    "{{ unit }} is exposed communication; nothing{% endif %} found that pays.",
     # 5 lossy without a cause
     "jitter": "Ranks hold each other up for {{ gain_ns | about }} of "
     "{{ step_ns | of_step(whole_trace, is_mean) }} ({{ share | pct }}"
@@ -133,8 +133,8 @@ VERDICTS = {
     "{% if is_wide %}; {{ gain_low_ns | span(gain_high_ns) }}{% endif %}) could be hidden.",
     "exposed": "{{ exposed | pct }} of the {{ unit }} is exposed communication; its cause "
     "is unknown.",
-    "idle": "The device idles {{ idle | pct }} of the {{ unit }}; communication is not why "
-    "({{ exposed | pct }} exposed).",
+    "idle": "The device idles {{ idle | pct }} of the {{ unit }}{% if world_size != 1 %}; "
+    "communication is not why ({{ exposed | pct }} exposed){% endif %}.",
     # 6 cannot tell
     "captured": "A CUDA graph is captured: the device idles {{ idle | pct }} of the {{ unit }}, "
     "and that says nothing of its replays.",

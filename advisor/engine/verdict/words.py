@@ -111,7 +111,8 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
         more = it.shares.idle > it.shares.exposed and it.shares.idle >= LOST
         values |= {
             "idles_more": more,
-            "says_exposed": decision.reason in _SAYS_SHARES | _SAYS_IDLE | {"healthy", "exposed"},
+            "says_exposed": facts.world_size == 1
+            or decision.reason in _SAYS_SHARES | _SAYS_IDLE | {"healthy", "exposed"},
             "says_idle": decision.reason in _SAYS_IDLE
             or (more and decision.reason in _SAYS_SHARES),
         }

@@ -134,7 +134,8 @@ VERDICTS = {
     "exposed": "{{ exposed | pct }} of the {{ unit }} is exposed communication; its cause "
     "is unknown.",
     "idle": "The device idles {{ idle | pct }} of the {{ unit }}{% if world_size != 1 %}; "
-    "communication is not why ({{ exposed | pct }} exposed){% endif %}.",
+    "communication is not why ({{ exposed | pct }} exposed)"
+    "{% elif leading_ns %}, {{ leading_ns | about }} of that before its first kernel{% endif %}.",
     # 6 cannot tell
     "captured": "A CUDA graph is captured: the device idles {{ idle | pct }} of the {{ unit }}, "
     "and that says nothing of its replays.",

@@ -149,6 +149,7 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
                 "idling_ns": it.idling.get("idle_ns", 0),
                 "idling_name": str(it.idling.get("name") or "")[:_MOST_NAME],
                 "doing": DOING,
+                "leading_ns": it.leading_ns,
             }
         case "ranks-cut":
             return {"cut": list(it.cut_ranks)}

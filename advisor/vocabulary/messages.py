@@ -251,8 +251,7 @@ STEPS = {
     "after-start": "Record after the warm-up: first calls load kernels and make the context.",
     "with-traces": "Diagnose it beside the recording of a training job.\n"
     "advisor diagnose BENCHMARK TRACES  # BENCHMARK = these files, TRACES = that recording",
-    "sweep": "Try settings in the job, and keep what wins:\n"
-    "advisor tune --sweep -- COMMAND  # COMMAND = what starts the job",
+    "sweep": "Try settings in the job, which COMMAND starts:\nadvisor tune --sweep -- COMMAND",
     "proof": "Prove it: {{ verify | lower_first }}",
     "try": "Worth a try, up to {{ gain_ns | about }} per step. {{ fix }}",
 }

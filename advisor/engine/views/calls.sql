@@ -182,6 +182,13 @@ FROM call WHERE op IN ('all_gather', 'reduce_scatter')
   AND coalesce(process_group, '') NOT IN (SELECT coalesce(process_group, '') FROM activation_group)
 GROUP BY name HAVING count(DISTINCT op) = 2;
 
+-- One row: what wraps the model, as far as calls show. FSDP2 alone names its units.
+--   sharded: gradients are reduced and scattered: FSDP, ZeRO
+--   named_units: gathers carry the name of the unit that they are for
+CREATE VIEW wrapper AS
+SELECT EXISTS (SELECT 1 FROM gradient_call WHERE op = 'reduce_scatter') AS sharded,
+  EXISTS (SELECT 1 FROM call WHERE op = 'all_gather' AND module IS NOT NULL) AS named_units;
+
 -- Anything in which the order of collectives on different ranks can be compared.
 CREATE VIEW sequence_evidence AS
 SELECT rank FROM flight WHERE op IS NOT NULL

@@ -293,9 +293,9 @@ def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
 
 
 def _list(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list | tuple) else [value]
+    """What is known of a column: a rank whose file is missing has no host."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return [item for item in values if item is not None]
 
 
 def _plain(value: Any) -> Any:

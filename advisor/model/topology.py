@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from advisor.config.loader import load_model
-from advisor.vocabulary.numbers import decimal
+from advisor.vocabulary.numbers import decimal, real
 
 
 class PathType(IntEnum):
@@ -71,10 +71,9 @@ def _pattern(value: Any) -> Any:
 def compute_capability(value: Any) -> Any:
     """90 from 90, 9.0, '9.0', 'sm90' or 'sm_90a': major times ten plus minor."""
     text = re.sub(r"^(sm|compute)_?", "", str(value).strip().lower()).rstrip("af")
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError("expected a compute capability such as 90 or 9.0") from None
+    number = real(text)
+    if number is None:
+        raise ValueError("expected a compute capability such as 90 or 9.0")
     return round(number * 10) if number < 20 else round(number)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from advisor.engine.catalogue import load_rule
-from advisor.engine.evaluate import Result, evaluate
+from advisor.engine.evaluate import Result, _list, evaluate
 from advisor.engine.facts import read_facts
 from advisor.engine.rule import Need
 from advisor.engine.sandbox import Sandbox
@@ -200,3 +200,11 @@ def test_a_time_that_is_no_number_names_rule_and_column(
 def test_a_decimal_is_a_number(tmp_path: Path) -> None:
     (finding,) = run_rule(tmp_path, "SELECT 20000000.0::DECIMAL(18, 1) AS savings_ns").findings
     assert finding.savings_ns == 20_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "known"), [(None, []), ([None], []), (["a", None], ["a"]), ("a", ["a"]), (0, [0])]
+)
+def test_a_host_that_is_not_known_has_no_name(value: object, known: list[object]) -> None:
+    """GIVEN a slow link of a rank whose trace is missing THEN its host is not called None."""
+    assert _list(value) == known

@@ -29,6 +29,7 @@ FOUND = {
     "size 0 over a bandwidth": ("osu", b"# OSU MPI-CUDA Bandwidth Test v7.0\n0  24012.10\n"),
     "a figure with two points": ("model_log", _PATTERN.format(2, "20.0.5").encode()),
     "a count of 5,000 digits": ("model_log", _PATTERN.format("9" * 5000, "20.0").encode()),
+    "an endless compute capability": ("topology", b"name: x\ncompute_capability: 1e999\n"),
     "a list as a key": ("topology", b"? [[1]]\n: 2\nname: x\n"),
     "a key like a union's tag": ("workload", b'"[x": 1\n'),
     "a process that is a list": (

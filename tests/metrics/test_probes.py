@@ -8,11 +8,12 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from advisor import api
+from advisor.findings import Finding, RunSummary
 from advisor.metrics.links.cost import Culprit, of_host
 from advisor.metrics.links.probes import Probed
 
@@ -71,7 +72,7 @@ WAYS = {
 )
 def test_a_probe_tells_which_way_a_host_is_slow(tmp_path: Path, way: str) -> None:
     slow, direction = WAYS[way]
-    row, finding = place(FIXTURE, directed(tmp_path / "probe.json", slow, HOSTS))
+    row, finding, _ = place(FIXTURE, directed(tmp_path / "probe.json", slow, HOSTS))
     assert (row["evidence"]["probe"], row["evidence"]["direction"]) == ("confirms", direction)
     assert f"of {HOSTS[1]} ({way}):" in finding.fix[0]
     assert "advisor probe" not in finding.verify
@@ -79,8 +80,8 @@ def test_a_probe_tells_which_way_a_host_is_slow(tmp_path: Path, way: str) -> Non
 
 
 @pytest.mark.slow
-def test_the_ends_of_two_operations_tell_the_direction_without_a_probe() -> None:
-    row, finding = place(FIXTURE)
+def test_the_ends_of_two_operations_tell_the_direction_without_a_probe(alone: Placed) -> None:
+    row, finding, _ = alone
     assert row["evidence"]["direction"] == "both"
     assert f"of {HOSTS[1]} (sending and receiving):" in finding.fix[0]
     assert "advisor probe" in finding.verify
@@ -148,31 +149,43 @@ def test_a_slow_place_of_a_probe_is_named_beside_a_verdict_on_something_else(
     assert any(f"rank 1 on {hosts[1]} (receiving)" in note.text for note in summary.caveats)
 
 
-def place(*paths: Path) -> tuple[dict[str, Any], Any]:
+class Placed(NamedTuple):
+    row: dict[str, Any]
+    finding: Finding
+    summary: RunSummary
+
+
+def place(*paths: Path) -> Placed:
     with api.load(*paths) as run:
         (row,) = run.sql("SELECT * FROM link_excess").to_dict("records")
         finding = next(f for f in run.report.findings if f.rule == "slow-ring-link")
         fits = run.sql("SELECT * FROM alpha_beta WHERE origin = 'probe'").to_dict("records")
+        (summary,) = run.report.runs
     row["evidence"] = json.loads(row["evidence"])
     row["fits"] = fits
-    return {str(key): value for key, value in row.items()}, finding
+    return Placed({str(key): value for key, value in row.items()}, finding, summary)
+
+
+@pytest.fixture(scope="module")
+def alone() -> Placed:
+    """The recording without a probe."""
+    return place(FIXTURE)
 
 
 @pytest.mark.slow
-def test_a_probe_that_agrees_settles_the_share(tmp_path: Path) -> None:
-    alone, _ = place(FIXTURE)
-    row, finding = place(FIXTURE, probe(tmp_path / "probe.json", 1, HOSTS))
+def test_a_probe_that_agrees_settles_the_share(tmp_path: Path, alone: Placed) -> None:
+    row, finding, _ = place(FIXTURE, probe(tmp_path / "probe.json", 1, HOSTS))
     assert (row["kind"], row["src"], row["expected_from"]) == ("rank", 1, "probe")
     assert row["evidence"]["probe"] == "confirms"
     assert row["evidence"]["share"][1] == pytest.approx(1 - 1 / 7, abs=0.01)
-    before, after = (r["evidence"]["share"] for r in (alone, row))
+    before, after = (r["evidence"]["share"] for r in (alone.row, row))
     assert after[2] - after[0] < 0.5 * (before[2] - before[0])
     assert finding.severity == "critical"
     assert "confirms" in finding.message
 
 
 def test_a_probe_that_finds_links_alike_takes_the_alarm_back(tmp_path: Path) -> None:
-    row, finding = place(FIXTURE, probe(tmp_path / "probe.json", None, HOSTS))
+    row, finding, _ = place(FIXTURE, probe(tmp_path / "probe.json", None, HOSTS))
     assert row["evidence"]["probe"] == "denies"
     assert finding.severity == "info"
 
@@ -185,25 +198,21 @@ def test_a_probe_that_finds_links_alike_takes_the_alarm_back(tmp_path: Path) -> 
 )
 @pytest.mark.parametrize("slow", [None, 1, 2])
 def test_a_probe_of_other_hosts_changes_no_finding_and_is_said_to_be_unused(
-    tmp_path: Path, hosts: list[str], slow: int | None
+    tmp_path: Path, alone: Placed, hosts: list[str], slow: int | None
 ) -> None:
-    alone, without = place(FIXTURE)
-    path = probe(tmp_path / "probe.json", slow, hosts)
-    row, finding = place(FIXTURE, path)
+    row, finding, summary = place(FIXTURE, probe(tmp_path / "probe.json", slow, hosts))
     assert row["fits"], "its figures stay to be seen"
-    assert {**row, "fits": []} == {**alone, "fits": []}
-    assert (finding.severity, finding.message) == (without.severity, without.message)
-    with api.load(FIXTURE, path) as run:
-        (summary,) = run.report.runs
-        (said,) = [note for note in summary.caveats if "of other hosts" in note.text]
-        assert said in summary.notes
-        assert said.code == "probe"
-        assert hosts[-1] in said.text and HOSTS[0] in said.text
+    assert {**row, "fits": []} == {**alone.row, "fits": []}
+    assert (finding.severity, finding.message) == (alone.finding.severity, alone.finding.message)
+    (said,) = [note for note in summary.caveats if "of other hosts" in note.text]
+    assert said in summary.notes
+    assert said.code == "probe"
+    assert hosts[-1] in said.text and HOSTS[0] in said.text
 
 
 @pytest.mark.slow
 def test_a_probe_of_one_of_the_hosts_denies_nothing(tmp_path: Path) -> None:
-    row, finding = place(FIXTURE, probe(tmp_path / "probe.json", None, [HOSTS[0]] * 4))
+    row, finding, _ = place(FIXTURE, probe(tmp_path / "probe.json", None, [HOSTS[0]] * 4))
     assert row["evidence"]["probe"] is None
     assert finding.severity == "critical"
 
@@ -212,17 +221,14 @@ def test_a_probe_of_one_of_the_hosts_denies_nothing(tmp_path: Path) -> None:
 def test_a_host_that_was_not_probed_is_not_denied(tmp_path: Path) -> None:
     """Rank 1's host is slow in the traces; the probe was of the three others."""
     hosts = [HOSTS[0], HOSTS[0], HOSTS[2], HOSTS[3]]
-    path = probe(tmp_path / "probe.json", None, hosts)
-    row, finding = place(FIXTURE, path)
+    row, finding, summary = place(FIXTURE, probe(tmp_path / "probe.json", None, hosts))
     assert row["evidence"]["probe"] is None
     assert finding.severity == "critical"
-    with api.load(FIXTURE, path) as run:
-        (summary,) = run.report.runs
-        assert any("covers only some" in note.text for note in summary.caveats)
+    assert any("covers only some" in note.text for note in summary.caveats)
 
 
 def test_fits_of_the_probe_are_kept_beside_those_of_the_trace(tmp_path: Path) -> None:
-    row, _ = place(FIXTURE, probe(tmp_path / "probe.json", 1, HOSTS))
+    row = place(FIXTURE, probe(tmp_path / "probe.json", 1, HOSTS)).row
     (fit,) = row["fits"]
     assert fit["link_kind"] == "inter"
     assert fit["alpha_ns"] == pytest.approx(50_000, rel=0.05)

@@ -62,6 +62,14 @@ def decide(situation: Situation) -> Decision:
     raise AssertionError("the last row of the table always holds")
 
 
+def _captured(it: Situation, shares: Shares) -> Decision | None:
+    """What a device does beside a capture is no part of what the graph does later."""
+    captured_ns = it.idling.get("idle_ns", 0) if it.idling.get("kind") == "graph-capture" else 0
+    if shares.idle < LOST or 2 * captured_ns < shares.idle * it.step_ns:
+        return None
+    return Decision(VerdictKind.INCONCLUSIVE, "captured")
+
+
 def _large(it: Situation, _: Shares) -> Decision | None:
     return _best(it, LARGE)
 
@@ -184,9 +192,6 @@ def _clocks(it: Situation, _: Shares) -> Decision | None:
 def _lossy(it: Situation, shares: Shares) -> Decision | None:
     if max(shares.exposed, shares.idle) < LOST:
         return None
-    captured_ns = it.idling.get("idle_ns", 0) if it.idling.get("kind") == "graph-capture" else 0
-    if captured_ns and 2 * captured_ns >= shares.idle * it.step_ns:
-        return Decision(VerdictKind.INCONCLUSIVE, "captured")
     return Decision(VerdictKind.LOSSY, "idle" if shares.idle > shares.exposed else "exposed")
 
 
@@ -202,6 +207,7 @@ def _healthy(_: Situation, __: Shares) -> Decision | None:
 
 
 TABLE = (
+    Row("a graph was captured", _captured),
     Row("clocks may hide more than any finding gives", _hidden_link),
     Row("missing ranks may explain more than any finding gives", _missing_peers),
     Row("a large expected gain", _large),

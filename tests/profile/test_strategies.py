@@ -24,7 +24,7 @@ from advisor.errors import AdvisorError
 from advisor.ingest import ingest
 from advisor.metrics.load import load_run
 from advisor.metrics.models.theory import Theory, theory
-from advisor.metrics.write import write_collectives, write_rank
+from advisor.metrics.write import write_collectives, write_ranks
 from advisor.profile import strategies
 from advisor.store import Store
 
@@ -203,8 +203,7 @@ def theories(
             ingest([str(path)], store, run=path.name)
             # Not derive: theory asks for steps and calls alone.
             data = load_run(store.con, path.name, None)
-            for rank in data.ranks.values():
-                write_rank(store.con, path.name, rank)
+            write_ranks(store.con, data)
             write_collectives(store.con, data)
         return {path.name: theory(store.con, path.name) for path in paths}
 

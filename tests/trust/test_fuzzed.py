@@ -27,6 +27,10 @@ _PATTERN = (
 )
 FOUND = {
     "size 0 over a bandwidth": ("osu", b"# OSU MPI-CUDA Bandwidth Test v7.0\n0  24012.10\n"),
+    "no ranks over a bandwidth": (
+        "osu",
+        b"srun -n 0 x\n# OSU NCCL-CUDA All-to-All Bandwidth Test v7\n8 24.0\n",
+    ),
     "a figure with two points": ("model_log", _PATTERN.format(2, "20.0.5").encode()),
     "a count of 5,000 digits": ("model_log", _PATTERN.format("9" * 5000, "20.0").encode()),
     "an endless compute capability": ("topology", b"name: x\ncompute_capability: 1e999\n"),

@@ -17,6 +17,7 @@ from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
 from advisor.ingest.readers.nccl_tests.write import write_harvest
 from advisor.ingest.source import ReadContext, Source
 from advisor.vocabulary.bandwidth import bus_factor
+from advisor.vocabulary.numbers import MOST_RANKS, decimal
 
 FORMAT = "osu"
 SUMMARY = "OSU Micro-Benchmarks: collectives and point-to-point, MPI, NCCL or RCCL"
@@ -80,7 +81,7 @@ def parse(lines: Sequence[str], harvest: Harvest) -> None:
     ranks, using, number, of_time = None, 0, -1, True
     for line in lines:
         if found := _LAUNCH.search(line):
-            ranks, using = int(found[1]), 0
+            ranks, using = decimal(found[1], 1, MOST_RANKS), 0
         elif _USING.match(line.strip()):
             using += 1
         elif found := _TITLE.search(line):

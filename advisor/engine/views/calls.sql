@@ -141,6 +141,11 @@ WITH ordered AS (
     sum(exposed_transfer_ns) FILTER (is_first) AS first_exposed_ns,
     sum(exposed_transfer_ns) FILTER (phase = 'forward') AS forward_ns,
     sum(exposed_transfer_ns) FILTER (phase = 'backward') AS backward_ns,
+    sum(exposed_all_ns) FILTER (phase = 'backward') AS backward_stopped_ns,
+    sum(hidden_ns) FILTER (phase = 'backward') AS backward_hidden_ns,
+    sum(coalesce(gap_ns, 0)) FILTER (phase = 'backward') AS backward_gap_ns,
+    avg(coalesce(ahead, false)::INT) FILTER (phase = 'backward') AS backward_ahead,
+    count(*) FILTER (phase = 'backward') AS backward_calls,
     arg_max(call_id, exposed_transfer_ns) AS worst_call, max(call_id) FILTER (is_first) AS first_call
   FROM ordered GROUP BY rank, step, process_group)
 SELECT process_group,
@@ -153,6 +158,11 @@ SELECT process_group,
   median(first_exposed_ns) AS first_exposed_ns, -- of the first gather of the step
   coalesce(median(forward_ns), 0) AS forward_ns,   -- exposed in the forward pass
   coalesce(median(backward_ns), 0) AS backward_ns, -- exposed in the backward pass
+  median(backward_stopped_ns) AS backward_stopped_ns, -- the others, of the backward pass alone
+  median(backward_hidden_ns) AS backward_hidden_ns,
+  median(backward_gap_ns) AS backward_gap_ns,
+  median(backward_ahead) AS backward_ahead,
+  median(backward_calls) AS backward_calls,
   any_value(worst_call) AS worst_call,
   any_value(first_call) AS first_call,
   list(DISTINCT rank ORDER BY rank) AS ranks

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from decimal import Decimal
 from typing import Any
 
 from jinja2 import TemplateError
@@ -122,7 +121,7 @@ def _check_savings(rule: Rule, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         for name in SAVINGS:
             value = row.get(name)
-            is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not (is_number and math.isfinite(value)):
                 raise ValueError(
                     f"rule {rule.id}: column {name} must be a number of ns per step or null, "

@@ -8,6 +8,7 @@ loading and a locked configuration, and that is interrupted when its processor t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from functools import cache
 from types import TracebackType
 from typing import Any, TypeVar
@@ -274,7 +275,19 @@ def _columns() -> dict[str, dict[str, Column]]:
 
 
 def _rows(result: duckdb.DuckDBPyConnection) -> tuple[list[str], list[Sequence[Any]]]:
-    return [column[0] for column in result.description or ()], result.fetchall()
+    """Names and rows; SQL's 0.5 is a decimal, which Python adds to no float: a float here."""
+    columns = result.description or []
+    exact = {number for number, column in enumerate(columns) if "DECIMAL" in str(column[1])}
+    rows: list[Sequence[Any]] = result.fetchall()
+    if exact:
+        rows = [[_real(v) if n in exact else v for n, v in enumerate(row)] for row in rows]
+    return [column[0] for column in columns], rows
+
+
+def _real(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_real(item) for item in value]
+    return float(value) if isinstance(value, Decimal) else value
 
 
 def _arrays(result: duckdb.DuckDBPyConnection) -> dict[str, NDArray[Any]]:

@@ -32,6 +32,12 @@ def test_binds_only_what_the_text_names(sandbox: Sandbox) -> None:
     assert sandbox.records("SELECT rank FROM rank WHERE rank = $wanted", values) == [{"rank": 1}]
 
 
+def test_decimals_are_numbers_that_python_adds(sandbox: Sandbox) -> None:
+    (row,) = sandbox.records("SELECT 0.5 AS part, [0.5, NULL] AS parts, 0.25::DOUBLE AS real")
+    assert row["part"] + row["real"] == 0.75
+    assert row["parts"][0] + row["real"] == 0.75
+
+
 @pytest.mark.parametrize(
     "sql",
     [

@@ -92,7 +92,7 @@ def test_values_that_aliases_write_out_are_limited(
 def test_sizes_that_no_message_has_are_counted() -> None:
     of_osu, of_torch = Harvest(), Harvest()
     osu.parse(
-        ["srun -n 1048577 x", "# OSU MPI-CUDA Alltoall Latency Test v7", f"{10**14} 1.0"], of_osu
+        ["srun -n 1048576 x", "# OSU MPI-CUDA Alltoall Latency Test v7", f"{10**14} 1.0"], of_osu
     )
     torch_bench.parse(
         ["average bandwidth of all_reduce over 4 ranks", "| 9999999TiB | 1.0GBps | 1.0GBps |"],

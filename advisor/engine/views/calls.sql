@@ -158,11 +158,11 @@ SELECT process_group,
   median(first_exposed_ns) AS first_exposed_ns, -- of the first gather of the step
   coalesce(median(forward_ns), 0) AS forward_ns,   -- exposed in the forward pass
   coalesce(median(backward_ns), 0) AS backward_ns, -- exposed in the backward pass
-  median(backward_stopped_ns) AS backward_stopped_ns, -- the others, of the backward pass alone
-  median(backward_hidden_ns) AS backward_hidden_ns,
-  median(backward_gap_ns) AS backward_gap_ns,
-  median(backward_ahead) AS backward_ahead,
-  median(backward_calls) AS backward_calls,
+  median(backward_stopped_ns) AS backward_stopped_ns, -- exposed in the backward pass, with waiting
+  median(backward_hidden_ns) AS backward_hidden_ns,   -- under compute in the backward pass
+  median(backward_gap_ns) AS backward_gap_ns,         -- between gathers of the backward pass
+  median(backward_ahead) AS backward_ahead,           -- share asked for ahead in the backward pass
+  median(backward_calls) AS backward_calls,           -- in the backward pass, per rank and step
   any_value(worst_call) AS worst_call,
   any_value(first_call) AS first_call,
   list(DISTINCT rank ORDER BY rank) AS ranks

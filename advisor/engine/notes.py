@@ -78,8 +78,12 @@ def _of_content(sandbox: Sandbox) -> list[Note]:
     ]
     edges = sandbox.records(
         "SELECT g.rank, edge, kind, g.end_ns - g.start_ns AS gap_ns, "
-        "coalesce(bool_or(s.start_ns < g.end_ns AND s.end_ns > g.start_ns), false) AS counted "
-        "FROM edge_gap g LEFT JOIN step s ON s.rank = g.rank GROUP BY 1, 2, 3, 4 "
+        "coalesce(sum(least(s.end_ns, g.end_ns) - greatest(s.start_ns, g.start_ns)), 0) "
+        ">= 0.01 * (SELECT step_ns FROM facts) AS counted "
+        "FROM edge_gap g LEFT JOIN step s ON s.rank = g.rank AND s.used "
+        "AND s.start_ns < g.end_ns AND s.end_ns > g.start_ns "
+        # While the profiler stops the device works off its queue, or the recording is over.
+        "WHERE kind <> 'profiler-stop' GROUP BY 1, 2, 3, 4 "
         "QUALIFY row_number() OVER (PARTITION BY edge ORDER BY gap_ns DESC, g.rank) = 1 ORDER BY 2"
     )
     found += [
@@ -92,7 +96,6 @@ def _of_content(sandbox: Sandbox) -> list[Note]:
             counted=row["counted"],
         )
         for row in edges
-        if row["counted"] or row["kind"] != "profiler-stop"
     ]
     engines = sandbox.records(
         "SELECT DISTINCT engine FROM rank_content WHERE purpose = 'inference'"

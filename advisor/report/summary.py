@@ -116,7 +116,7 @@ def of_verdict(report: FindingsReport) -> Finding | None:
 
 
 def state(report: FindingsReport) -> str:
-    """How sure the verdict is, 'Critical · 97 % sure of the cause'; beside its title everywhere."""
+    """How sure the verdict is, 'Critical · 97 % sure'; beside its title everywhere."""
     verdict = report.verdict
     if verdict.cause in STATES:
         return say(STATES, verdict.cause, {})

@@ -36,10 +36,10 @@ NOTES = {
     "edge-gap": (
         "the device of rank {{ rank }} waits {{ gap_ns | ms }} {{ 'before its work begins' "
         "if edge == 'leading' else 'after its work' }}"
-        "{% if kind == 'graph-capture' %} (a CUDA graph is captured){% elif kind == 'profiler-stop'"
-        " %} (the profiler stops){% elif kind == 'loading' %} (memory and modules are set up)"
+        "{% if kind == 'graph-capture' %} (a CUDA graph is captured){% elif kind == 'loading' %}"
+        " (memory and modules are set up)"
         "{% elif kind == 'synchronisation' %} (the host waits for the device){% endif %}"
-        "{% if not counted %}: in no figure per step{% endif %}"
+        "{% if not counted %}: not counted{% endif %}"
     ),
     "inference": (
         "this is inference{% if engine %} ({{ engine }}){% endif %}: what is said of training does "
@@ -87,7 +87,7 @@ NOTES = {
     "outside-steps": (
         "{{ outside_ns | ms }} of communication on rank {{ rank }} ({{ share | pct }} of it"
         "{% if stray_calls %}, {{ stray_calls }} of {{ calls }} calls{% endif %}) belong to no "
-        "step and are in no figure per step: launched outside all steps, or before the recording"
+        "step and are not counted: launched outside all steps, or before the recording"
     ),
     "link-may-hide": (
         "a slow link may hide behind the hosts' clocks, which differ by {{ differ_ns | about }}: "
@@ -265,7 +265,7 @@ SUMMARY = {
     "{{ ranks | some_ranks }}{% endif %} goes (mean of {{ steps }} step{{ 's' if steps != 1 }}"
     "{% if all_ranks and ranks | length > 1 %} and {{ ranks | length }} ranks{% endif %})"
     "{% else %}Where the {{ step_ns | about }} trace goes{% endif %}",
-    "confidence": "{{ probability | certainty }} sure of the cause; {{ how }}",
+    "confidence": "{{ probability | certainty }} sure; {{ how }}",
     "checks": "{{ findings }} finding{{ 's' if findings != 1 }} · {{ passed }} "
     "check{{ 's' if passed != 1 }} passed"
     "{% if lacking %} · {{ lacking }} need{{ 's' if lacking == 1 }} more data{{ why_not }}"
@@ -305,12 +305,13 @@ WHATIF = {
 """Predictions: ``would`` only where the interval leaves out zero."""
 
 STATES = {
-    "sure": "{% if probability %}{{ probability | certainty }} sure of the cause"
+    "sure": "{% if probability %}{{ probability | certainty }} sure"
     "{% else %}Read from the recording{% endif %}",
-    "probable": "{{ probability | certainty }} sure of the cause",
-    "unknown-cost": "{{ probability | certainty }} sure of the cause",
+    "probable": "{{ probability | certainty }} sure",
+    "unknown-cost": "{{ probability | certainty }} sure",
     "healthy": "No action needed",
-    "lossy": "Time is lost{% if probability %}: {{ probability | certainty }} sure{% endif %}",
+    "lossy": "{% if probability %}{{ probability | certainty }} sure{% else %}No cause found"
+    "{% endif %}",
     "inconclusive": "Cannot tell",
     "benchmark": "A benchmark, no training",
     "sweep-won": "Proven in this workload",

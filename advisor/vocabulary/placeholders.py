@@ -14,6 +14,7 @@ PLACEHOLDERS = {
     " PATH": "PATH = these recordings",
     "num_workers=N": "N = cores per rank",
     "--nproc-per-node N": "N = devices per host",
+    "--nproc N": "N = devices per host",
     "--nnodes N": "N = hosts",
 }
 """What to put in the place of a capital in code to type."""

@@ -219,7 +219,9 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
         case "exposed":
             return [*_tries(it), say(STEPS, "sweep", {})]
         case "idle":
-            return [_of_host(it), *_tries(it)]
+            # Whether each step begins like the only one, more steps show.
+            first = how_to_record.more_steps(sandbox) if it.leading_ns else []
+            return [*first, _of_host(it), *_tries(it)]
         case "captured":
             return [say(STEPS, "replay", {})]
         case "probe-denies":

@@ -68,7 +68,9 @@ def _check(rule: Rule, example: Example, sandbox: Sandbox) -> str:
         return ""
     finding = result.findings[0].model_dump(mode="json")
     for name, expected in example.finding.items():
-        actual = finding.get(name)
+        if name not in finding:
+            return f"a finding has no field {name!r}; it has {', '.join(finding)}"
+        actual = finding[name]
         close = (
             isinstance(expected, int | float)
             and isinstance(actual, int | float)

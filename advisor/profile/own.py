@@ -14,7 +14,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -226,20 +226,35 @@ def attached(command: Sequence[str], asked: order.Order, environment: Mapping[st
     """
     full = order.environment(asked, environment)
     arguments = exporting(command, set(full) - set(environment) | {"PYTHONPATH"})
-    try:
-        process = subprocess.Popen(arguments, env=full)
-    except OSError as error:
-        raise AdvisorError(
-            f"cannot start {command[0]}: {error.strerror}", hint="name the command after --"
-        ) from error
-    while True:
+    with _left_to_the_job(signal.SIGINT):
         try:
-            status = process.wait()
-            return 128 - status if status < 0 else status
-        except EndedBySignalError as ended:
-            process.send_signal(ended.number)
-        except KeyboardInterrupt:
-            continue  # it got the signal too, and ends as it sees fit
+            process = subprocess.Popen(arguments, env=full)
+        except OSError as error:
+            raise AdvisorError(
+                f"cannot start {command[0]}: {error.strerror}", hint="name the command after --"
+            ) from error
+        while True:
+            try:
+                status = process.wait()
+                return 128 - status if status < 0 else status
+            except EndedBySignalError as ended:
+                process.send_signal(ended.number)
+
+
+@contextlib.contextmanager
+def _left_to_the_job(number: signal.Signals) -> Iterator[None]:
+    """The terminal sends it to the job too, which ends as it sees fit.
+
+    Nothing is raised here: between a process's end and its note an exception loses the exit status.
+    """
+    before = signal.getsignal(number)
+    if before is not signal.SIG_IGN:  # what a program starts ignores it too, and else by default
+        signal.signal(number, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        if before is not signal.SIG_IGN:
+            signal.signal(number, before or signal.SIG_DFL)
 
 
 def written(command: Sequence[str]) -> str:

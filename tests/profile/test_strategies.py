@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 pytest.importorskip("torch")
 
@@ -143,7 +144,15 @@ def file_name(name: str) -> str:
 def train(cases: list[dict[str, Any]], ranks: int, folder: Path) -> dict[str, Any]:
     """Results by case name."""
     inputs, outputs = folder / f"cases{ranks}.json", folder / f"losses{ranks}.json"
-    inputs.write_text(json.dumps(cases))
+    with FileLock(folder / f"lock{ranks}"):  # once, whichever of the workers comes first
+        if not outputs.exists():
+            inputs.write_text(json.dumps(cases))
+            start(inputs, outputs, ranks, folder)
+    result: dict[str, Any] = json.loads(outputs.read_text())
+    return result
+
+
+def start(inputs: Path, outputs: Path, ranks: int, folder: Path) -> None:
     command = [
         sys.executable, str(Path(__file__).parent / "run_cases.py"), str(ranks),
         str(inputs), str(outputs), str(folder / f"traces{ranks}"),
@@ -153,8 +162,6 @@ def train(cases: list[dict[str, Any]], ranks: int, folder: Path) -> dict[str, An
         command, capture_output=True, text=True, timeout=600, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    result: dict[str, Any] = json.loads(outputs.read_text())
-    return result
 
 
 def by_name(groups: list[dict[str, Any]], world_size: int) -> list[dict[str, Any]]:
@@ -167,7 +174,11 @@ def by_name(groups: list[dict[str, Any]], world_size: int) -> list[dict[str, Any
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("strategies")
+    """One of all workers."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    (shared / "strategies").mkdir(exist_ok=True)
+    return shared / "strategies"
 
 
 @pytest.fixture(scope="module")

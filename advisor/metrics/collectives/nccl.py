@@ -131,6 +131,9 @@ def device_calls(con: Any, run: str, line: Timeline) -> list[Call]:
     return calls
 
 
+_ASKED, _SHAPED = ("c10d::send", "c10d::recv_"), ("nccl:send", "nccl:recv")
+
+
 class _Batches:
     """Sends and receives that a kernel launched after them holds (c10d's batch_isend_irecv).
 
@@ -140,23 +143,25 @@ class _Batches:
 
     def __init__(self, hosts: dict[str, Any]) -> None:
         self._hosts = hosts
-        names = hosts["name"]
-        self._asked = np.isin(names, ("c10d::send", "c10d::recv_"))
-        self._shaped = np.isin(names, ("nccl:send", "nccl:recv"))
+        names = np.array([*_ASKED, *_SHAPED], dtype=object)
+        own = np.flatnonzero(np.isin(hosts["name"], names))
+        self._rows = own[np.argsort(hosts["start_ns"][own], kind="stable")]
+        self._starts = hosts["start_ns"][self._rows]
         self._from: dict[int, int] = {}
 
     def fill(self, call: Call, tid: int, launch: int) -> None:
         """Give a call its ``ends``; its operation and size where it holds one kind alone."""
-        start, threads = self._hosts["start_ns"], self._hosts["tid"]
-        recent = (start <= launch) & (start > self._from.get(tid, -1)) & (threads == tid)
+        names, threads = self._hosts["name"], self._hosts["tid"]
+        first, last = np.searchsorted(self._starts, (self._from.get(tid, -1), launch), "right")
+        recent = [row for row in self._rows[first:last] if threads[row] == tid]
         ends = []
-        for row in np.flatnonzero(recent & self._asked):
+        for row in (row for row in recent if names[row] in _ASKED):
             inputs = parse_json(self._hosts["concrete_inputs"][row])
             place = (
                 decimal(str(inputs[2])) if isinstance(inputs, list) and len(inputs) > 2 else None
             )
             if place is not None and place <= MOST_RANKS:
-                kind = "send" if self._hosts["name"][row] == "c10d::send" else "recv"
+                kind = "send" if names[row] == "c10d::send" else "recv"
                 ends.append((kind, place))
         self._from[tid] = launch
         if not ends:
@@ -164,10 +169,10 @@ class _Batches:
         call.ends = tuple(ends)
         if len({kind for kind, _ in ends}) == 1:
             call.op = ends[0][0]
-            rows_ = np.flatnonzero(recent & self._shaped)
-            if len(rows_) == 1 and call.in_elements is None:
-                types = parse_json(self._hosts["input_types"][rows_[0]])
-                dims = parse_json(self._hosts["input_dims"][rows_[0]])
+            shaped = [row for row in recent if names[row] in _SHAPED]
+            if len(shaped) == 1 and call.in_elements is None:
+                types = parse_json(self._hosts["input_types"][shaped[0]])
+                dims = parse_json(self._hosts["input_dims"][shaped[0]])
                 call.in_elements = elements_in(dims, types)
                 call.dtype = str(types[0]) if isinstance(types, list) and types else None
             call.group_size = 2

@@ -7,11 +7,13 @@ gives the same tables and views as a DuckDB file: events stay on disk, small tab
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +107,18 @@ def write_parquet(
         )
         _write_batch(con, folder, written)
         if alone:
-            clear_unfinished(folder, run, ranks=mine, names=[written.name])
+            with _alone_in(folder):
+                clear_unfinished(folder, run, ranks=mine, names=[written.name])
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """One process at a time says what is finished, or removes what is not: what one has looked at
+    before another finishes it would be removed after."""
+    with (folder / SCHEMA_VERSION_FILE).open("rb") as marker:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(marker, fcntl.LOCK_EX)
+        yield
 
 
 def _has_rows(con: Any, table: str, run: str) -> bool:
@@ -129,13 +142,14 @@ def _write_batch(con: Any, folder: Path, batch: Batch) -> None:
             places.append(batch.of_run(folder, table))
             query = f"SELECT * FROM {table} WHERE run = $run"
             _copy(con, query, {"run": batch.run}, places[-1])
-        if any(not place.exists() for place in places):
-            raise AdvisorError(
-                "another process removed files that were just written",
-                where=str(folder),
-                hint="let one process at a time write a rank",
-            )
-        finish(folder, batch)
+        with _alone_in(folder):
+            if any(not place.exists() for place in places):
+                raise AdvisorError(
+                    "another process removed files that were just written",
+                    where=str(folder),
+                    hint="let one process at a time write a rank",
+                )
+            finish(folder, batch)
     except BaseException:
         for place in places:
             place.unlink(missing_ok=True)

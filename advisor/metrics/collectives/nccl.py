@@ -157,12 +157,11 @@ class _Batches:
         ends = []
         for row in (row for row in recent if names[row] in _ASKED):
             inputs = parse_json(self._hosts["concrete_inputs"][row])
-            place = (
-                decimal(str(inputs[2])) if isinstance(inputs, list) and len(inputs) > 2 else None
-            )
-            if place is not None and place <= MOST_RANKS:
-                kind = "send" if names[row] == "c10d::send" else "recv"
-                ends.append((kind, place))
+            if not isinstance(inputs, list) or len(inputs) <= 2:
+                continue
+            place = decimal(str(inputs[2]), most=MOST_RANKS)
+            if place is not None:
+                ends.append(("send" if names[row] == "c10d::send" else "recv", place))
         self._from[tid] = launch
         if not ends:
             return

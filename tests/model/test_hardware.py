@@ -18,7 +18,8 @@ from advisor.config.hardware import (
     peak_flops,
 )
 from advisor.errors import AdvisorError
-from advisor.model.nccl import parse_version, predict
+from advisor.model.nccl.cost import predict
+from advisor.model.nccl.version import parse_version
 from advisor.model.plan_cluster import Cluster, Group
 from advisor.model.topology_machine import topology_of
 

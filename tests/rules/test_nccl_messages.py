@@ -111,13 +111,14 @@ UNMARKED = [
      "milliseconds before timing out."),
     ("ibverbs-missing", "node1:1:2 [6] NCCL INFO Failed to open libibverbs.so[.1]"),
     ("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+    # The program's own exception, and not that shared memory is full.
+    ("exception", "OSError: [Errno 28] No space left on device: 'checkpoint.pt'"),
 ]  # fmt: skip
 HARMLESS = [
     "node1:1:2 [0] NCCL INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2 : "
     "libnccl-net.so: cannot open shared object file: No such file or directory",
     "node1:1:2 [0] NCCL INFO NET/Plugin : No plugin found, using internal implementation",
     "node1:1:2 [0] NCCL INFO Call to connect returned Connection refused, retrying",
-    "OSError: [Errno 28] No space left on device: 'checkpoint.pt'",
     "node1:1:2 [0] NCCL INFO NVLS multicast support is not available on dev 5",
 ]
 
@@ -132,6 +133,55 @@ def test_lines_that_are_no_warnings_are_named_where_they_tell_of_an_error() -> N
     for cause, line in UNMARKED:
         assert named(line, is_warning=False) == cause
     assert not any(named(line, is_warning=False) for line in HARMLESS)
+
+
+# How launchers write that a process was killed or crashed.
+ENDS = {
+    "segmentation-fault": [
+        "  exitcode  : -11 (pid: 6421)",
+        "subprocess.CalledProcessError: Command '['python']' died with <Signals.SIGSEGV: 11>.",
+        "exited on signal 11 (Segmentation fault).",
+        "srun: error: gpu01: task 3: Segmentation fault (core dumped)",
+        "srun: error: gpu01: task 3: Exited with exit code 139",
+        "ProcessExitedException: process 3 terminated with signal SIGSEGV",
+        "['python', '-u'] exits with return code = -11",
+        "run.sh: line 12: 3456 Segmentation fault      (core dumped) python train.py",
+        "*** SIGSEGV received at time=1700000000 on cpu 3 ***",
+        "command terminated with exit code 139",
+    ],
+    "rank-killed": [
+        "  exitcode  : -9 (pid: 6421)",
+        "died with <Signals.SIGKILL: 9>.",
+        "exited on signal 9 (Killed).",
+        "srun: error: gpu01: task 3: Killed",
+        "srun: error: gpu01: task 3: Exited with exit code 137",
+        "ProcessExitedException: process 3 terminated with signal SIGKILL",
+        "run.sh: line 12: 3456 Killed                  python train.py",
+        "command terminated with exit code 137",
+    ],
+    "loader-shared-memory": [
+        "  exitcode  : -7 (pid: 6421)",
+        "died with <Signals.SIGBUS: 7>.",
+        "srun: error: gpu01: task 3: Bus error (core dumped)",
+        "process 3 terminated with signal SIGBUS",
+        "exited on signal 7 (Bus error)",
+        "run.sh: line 3: 77 Bus error               (core dumped) python",
+    ],
+    "child-failed": [
+        "  exitcode  : -6 (pid: 6421)",
+        "died with <Signals.SIGABRT: 6>.",
+        "srun: error: gpu01: task 3: Aborted (core dumped)",
+        "exits with return code = 1",
+        "process 0 terminated with exit code 1",
+        "Primary job  terminated normally, but 1 process returned",
+    ],
+}
+
+
+def test_the_ends_that_launchers_write_are_told_apart() -> None:
+    assert {line: named(line, is_warning=False) for lines in ENDS.values() for line in lines} == {
+        line: cause for cause, lines in ENDS.items() for line in lines
+    }
 
 
 LOGS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("nccl_logs.yaml").read_text())

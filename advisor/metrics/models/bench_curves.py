@@ -24,6 +24,7 @@ _FALL = 0.7
 """Where NCCL goes from one algorithm or protocol to the next, healthy tables lose up to a fifth."""
 _LEAST_FALL_BYTES = 32 * 1024  # below, a call is mostly latency
 _LEAST_GROWTH = 1.2  # of the time from one size to the next, to measure a slope
+_LATENCY_SHARE = 0.1  # of the table's bandwidth: a call that reaches less is mostly latency
 _MOST_BOARD = 8  # GPUs of one host, in every machine that is no rack
 _TWO = 2
 _SQL = """
@@ -123,7 +124,7 @@ def _row(run: str, curve: Curve, said: Machine | None, alike: Sequence[Curve]) -
     best = max(curve.points, key=curve.gbps)
     device = _device(curve, said)
     limit = None if device is None else _limit(curve, device, said)
-    small = [time for p in curve.points if p.bytes <= SMALL_BYTES for time in p.times_us.values()]
+    small = [time for point in _small(curve) for time in point.times_us.values()]
     wrong = [p for p in curve.points if p.wrong]
     checked = [p.wrong for p in curve.points if p.wrong is not None]
     return {
@@ -150,6 +151,17 @@ def _row(run: str, curve: Curve, said: Machine | None, alike: Sequence[Curve]) -
         "apart": curve.apart,
         **_likes(curve, alike),
     }
+
+
+def _small(curve: Curve) -> Sequence[Point]:
+    """Calls that take their latency: of 4 KiB or less. In a table without them the smallest, where
+    its bytes at the table's bandwidth would take less than a tenth of its time.
+    """
+    small = [point for point in curve.points if point.bytes <= SMALL_BYTES]
+    least = curve.points[0]
+    if small or curve.gbps(least) > _LATENCY_SHARE * curve.reach_gbps:
+        return small
+    return [least]
 
 
 def _fall(curve: Curve) -> dict[str, Any]:

@@ -17,17 +17,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from advisor.config.loader import load_model
 
 _LONGEST = 2_000
-# What nccl-tests, its predecessors and XLA print around the reason that NCCL or CUDA gave them.
+# What nccl-tests, XLA, torch and the first aws-ofi-nccl print around the reason given to them.
 _QUOTES = re.compile(
-    r"Test (?:NCCL|CUDA|HIP) failure |NCCL failure \S{1,200}:\d|"
-    r"Last NCCL warning\(error\) log entry"
+    r"Test (?:NCCL|CUDA|HIP) failure |NCCL failure \S{1,200}:\d|(?:CUDA|HIP) error: |"
+    r"WARN: Function: \w{1,80} Line: "
+    r"|Last NCCL warning\(error\) log entry"
 )
 
 
 class Message(BaseModel):
-    """One entry. ``effect``: the job dies of it; it gave up waiting for a peer, whose own log may
-    tell more; it runs slower; a part of NCCL warned of what is not listed; the job died of what
-    stands elsewhere; or it is what others print when one died.
+    """One entry. ``effect``: the job dies of it; the program raised it; it gave up waiting for a
+    peer, whose own log may tell more; it runs slower; a part of NCCL warned of what is not listed;
+    the job died of what stands elsewhere; or it is what others print when one died.
 
     ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:
     torch, the driver or a scheduler prints it, or NCCL as information. ``between_hosts``: on one
@@ -38,7 +39,7 @@ class Message(BaseModel):
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
     pattern: str
-    effect: Literal["dies", "waits", "degrades", "unlisted", "ended", "follows"]
+    effect: Literal["dies", "raised", "waits", "degrades", "unlisted", "ended", "follows"]
     cause: str = Field(min_length=10, max_length=110)
     fix: str = Field(min_length=10, max_length=220)
     source: str = Field(pattern=r"^https://")
@@ -73,6 +74,20 @@ def named(text: str, *, is_warning: bool) -> str | None:
         if asked and pattern.search(text, 0, _LONGEST):
             return item.id
     return None
+
+
+def is_reason(text: str, *, of_several: bool) -> bool:
+    """Whether a line that is no warning of NCCL's says by itself what a job died of.
+
+    In the output of several processes that it died is enough.
+    """
+    return named(text, is_warning=False) in _reasons(of_several)
+
+
+@cache
+def _reasons(of_several: bool) -> frozenset[str]:
+    effects = {"dies", "waits", "ended"} if of_several else {"dies", "waits"}
+    return frozenset(item.id for item in messages() if item.effect in effects)
 
 
 @cache

@@ -58,6 +58,7 @@ up to 2.23, count × element size (per rank for all_gather and reduce_scatter) f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from advisor.ingest.readers.nccl_log.prefix import looks_like_log
@@ -68,18 +69,51 @@ SUMMARY = "NCCL debug logs (NCCL_DEBUG=INFO, 2.8 to 2.30): topology, transports,
 PRIORITY = 45
 _LATEST = 256 * 1024 * 1024
 _LONGEST_SIGN = 64
+# Pages and sources speak of errors that no job of theirs had.
+_QUOTES_OUTPUTS = frozenset((".md", ".rst", ".html", ".py", ".sh", ".yaml", ".yml", ".toml"))
+
+# A program of several processes raised an exception.
+_TRACEBACK = b"Traceback (most recent call last)"
+_OF_SEVERAL = re.compile(
+    rb"torch[./]distributed|c10d::|init_process_group|deepspeed|torchrun|\[rank\d|"
+    rb"accelerate[ /]launch|horovod|megatron|lightning/"
+)
+_OF_A_RANK = re.compile(
+    rb"\[rank\d{1,7}\]: {1,8}(?:raise |[\w.]{1,80}[.])?[A-Z]\w{0,60}(?:Error|Exception)\b"
+)
+
+# A time, rank or worker in brackets with words behind it, where data have a comma or their end.
+_BRACKETED = re.compile(
+    rb"(?:\[[^\]\[{}\"\n]{1,80}\]|\([A-Za-z][^()\n]{1,80}\))[ \t:]{0,8}[^\s,\])]"
+)
 
 
 def detect(source: Source) -> bool:
-    """Lines with NCCL's own prefix, which a job's output may print late."""
-    return looks_like_log(source.head) or (
-        len(source.head) >= HEAD_BYTES and _is_output(source.head) and _starts_late(source)
-    )
+    """Lines with NCCL's own prefix, which a job's output may print late, or a known reason."""
+    if looks_like_log(source.head):
+        return True
+    if not _is_output(source.head) or source.path.suffix.lower() in _QUOTES_OUTPUTS:
+        return False
+    return _names_a_reason(source.head) or (len(source.head) >= HEAD_BYTES and _starts_late(source))
+
+
+def _names_a_reason(head: bytes) -> bool:
+    """Whether an output without a line of NCCL's says what its job died of."""
+    of_several = _OF_SEVERAL.search(head) is not None
+    if (_TRACEBACK in head and of_several) or _OF_A_RANK.search(head):
+        return True
+    from advisor.model.nccl.messages import is_reason
+
+    lines = head.decode(errors="replace").splitlines()
+    return any(is_reason(line, of_several=of_several) for line in lines)
 
 
 def _is_output(head: bytes) -> bool:
     """Text of a program, neither data nor a document of another format."""
-    return b"\0" not in head and head.lstrip()[:1] not in (b"{", b"[", b"<", b"(", b"")
+    text = head.lstrip()
+    if b"\0" in head or (text[:1] in (b"{", b"<", b"") and text[:2] != b"{'"):  # a printed dict
+        return False
+    return text[:1] not in (b"[", b"(") or _BRACKETED.match(text) is not None
 
 
 def _starts_late(source: Source) -> bool:

@@ -84,7 +84,9 @@ def records(line: str) -> list[Record]:
     found = list(_LEVEL.finditer(line)) if "NCCL " in line else []
     if not found:
         if match := _VERSION.search(line):
-            return [Record(None, None, "INFO", None, line[match.start() :].strip())]
+            version = Record(None, None, "INFO", None, line[match.start() :].strip())
+            before = line[: match.start()]  # torch puts the version behind an error
+            return [*([Record(None, None, "", None, before)] if before.strip() else []), version]
         return [Record(None, None, "", None, line)] if line.strip() else []
     out: list[Record] = []
     start = 0

@@ -18,8 +18,8 @@ from typing import Any
 
 from advisor.config.hardware import machine
 from advisor.config.loader import read_plain
-from advisor.model.nccl import predict
 from advisor.model.nccl.calibration import LEAST_ROWS, Calibration, Measured, fit
+from advisor.model.nccl.cost import predict
 from advisor.model.topology_machine import topology_of
 
 TABLES = Path(__file__).parents[1] / "tests" / "rules" / "bench_tables.yaml"

@@ -52,6 +52,7 @@ def of_its_software(setup: dict[str, Any]) -> dict[str, bool]:
     return {
         "unfused_attention": setup["source"] in document()["unfused_attention"],
         "fused_loss": setup["source"] not in document()["torch_loss"],
+        "fused_mlp": setup["source"] in document()["fused_mlp"],
     }
 
 

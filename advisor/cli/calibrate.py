@@ -123,8 +123,8 @@ def _measured(
 ) -> tuple[list[Measured], list[str]]:
     """The rows of this machine's size that NCCL's model covers, and what was left out and why."""
     from advisor.errors import AdvisorError
-    from advisor.model.nccl import predict
     from advisor.model.nccl.calibration import Measured
+    from advisor.model.nccl.cost import predict
     from advisor.model.nccl.filters import parse_algorithms, parse_protocols
 
     algo, proto = forced.get("NCCL_ALGO"), forced.get("NCCL_PROTO")

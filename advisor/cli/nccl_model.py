@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from advisor.model.nccl import Prediction
+    from advisor.model.nccl.cost import Prediction
 
 
 _CALIBRATED = ("time", "low", "high")
@@ -88,8 +88,8 @@ def command(
 
     Example:  advisor nccl-model --hardware dgx-h100 --nccl 2.29.7 --op allreduce --bytes 64M
     """
-    from advisor.model.nccl import predict
     from advisor.model.nccl.calibration import load_calibration
+    from advisor.model.nccl.cost import predict
     from advisor.model.nccl.graph_dump import read_graph
     from advisor.model.nccl.inputs import Read, parse_capability, read_log
     from advisor.model.nccl.names import element_type
@@ -143,7 +143,13 @@ def command(
         dtype=dtype,
         printed=read.printed,
     )
-    calibrated = load_calibration(fitted).time_us(prediction) if fitted is not None else None
+    calibrated = None
+    if fitted is not None:
+        calibration = load_calibration(fitted)
+        # What a log or a dumped graph is of is the user's word.
+        of = calibration.machine if source in ("log", "graph") else read.topology.name
+        calibration.check(of, read.topology.nodes)
+        calibrated = calibration.time_us(prediction)
     if form == "json":
         check = asdict(read.check) if read.check else None
         extra: dict[str, Any] = {"assumptions": read.assumptions, "printed_table": check}

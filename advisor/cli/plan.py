@@ -47,6 +47,9 @@ _SCALES = (8, 16, 32, 64, 128, 256, 512, 1024)
     "--fused-loss", is_flag=True, help="A cross-entropy that writes its gradient over the logits."
 )
 @click.option(
+    "--fused-mlp", is_flag=True, help="A gated MLP's product is computed again (torch.compile)."
+)
+@click.option(
     "--unfused-attention", is_flag=True, help="Kernels from before FlashAttention: slower, larger."
 )
 @click.option(
@@ -78,6 +81,7 @@ def command(
     context: int | None,
     recompute: Any,
     fused_loss: bool,
+    fused_mlp: bool,
     unfused_attention: bool,
     overlap_tensor: bool,
     fitted: Path | None,
@@ -104,6 +108,7 @@ def command(
         precision=precision,
         unfused_attention=unfused_attention,
         fused_loss=fused_loss,
+        fused_mlp=fused_mlp,
         overlap_tensor=overlap_tensor,
     )
     plans, skipped = [], []

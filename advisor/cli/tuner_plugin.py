@@ -47,8 +47,7 @@ def check(file: Path, nccl: str) -> int:
     to check: no such file, or a release that is none.
     """
     from advisor.errors import AdvisorError
-    from advisor.model.nccl import parse_version
-    from advisor.model.nccl.version import format_version
+    from advisor.model.nccl.version import format_version, parse_version
     from advisor.tune.plugin import TUNERS_SINCE, check_rules, parse_rules
 
     try:

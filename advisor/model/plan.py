@@ -140,6 +140,8 @@ def make_plan(
     layout divides.
     """
     cluster = Cluster(find_machine(hardware), gpus, nccl, calibration)
+    if calibration is not None:
+        calibration.check(cluster.machine.name, calibration.nodes)
     length = sequence or min(shape.sequence, 8192)
     batch = global_batch or default_global_batch(shape, length, gpus)
     usual = _usual_batch(shape, length, gpus)
@@ -225,6 +227,9 @@ def _assumptions(cluster: Cluster, speed: Speed, dtype: str, peak: float) -> tup
         if cluster.modelled_by_nccl
         else "collective times: 80 % of the link's bandwidth and a flat latency (no NCCL model)"
     )
+    if (measured := cluster.calibration) is not None:
+        here = "between nodes" if measured.nodes > 1 else "inside a node"
+        source += f"; {here} as measured on {measured.nodes} of them ({measured.rows} calls)"
     return (
         "everything is modelled: profile the job before believing a number",
         f"dense {dtype} peak {peak / 1e12:,.0f} TFLOP/s: {cluster.device.peak_source}",

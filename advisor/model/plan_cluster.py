@@ -11,8 +11,9 @@ from math import ceil
 
 from advisor.config.hardware import Device, Machine, device_of
 from advisor.errors import AdvisorError
-from advisor.model.nccl import NcclVersion, predict
 from advisor.model.nccl.calibration import Calibration
+from advisor.model.nccl.cost import predict
+from advisor.model.nccl.version import NcclVersion
 from advisor.model.topology import Topology
 from advisor.model.topology_machine import topology_of
 
@@ -96,7 +97,7 @@ class Cluster:
         prediction = predict(topology, op, total_bytes, self.nccl, dtype="bfloat16")
         if prediction.choice is None:
             raise AdvisorError(f"NCCL has no algorithm for {op} here", where=self.machine.name)
-        if self.calibration is not None:
+        if self.calibration is not None and self.calibration.covers(group.nodes):
             return self.calibration.time_us(prediction)[0] * 1e-6
         return (prediction.choice.time_us + CALL_OVERHEAD_US) * 1e-6
 

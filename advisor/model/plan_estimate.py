@@ -174,8 +174,9 @@ def _activations(
     shape: TransformerShape, layout: Layout, settings: Settings, sequence: int
 ) -> float:
     in_flight: float = min(layout.pipeline, layout.accumulation)  # 1F1B, first stage
-    if layout.interleave > 1:  # Korthikanti et al. 2022, section 4.2.3
+    if layout.interleave > 1:  # Korthikanti et al. 2022, section 4.2.3; of all there are at most
         in_flight *= 1 + (layout.pipeline - 1) / (layout.pipeline * layout.interleave)
+        in_flight = min(in_flight, layout.accumulation)
     own_part = sequence // layout.context
 
     def of_layer(recompute: Recompute) -> float:
@@ -187,6 +188,7 @@ def _activations(
             flash_attention=not settings.unfused_attention,
             tensor_parallel=layout.tensor,
             sequence_parallel=layout.tensor > 1,
+            fused_mlp=settings.fused_mlp,
         )
 
     kept = layout.largest_stage(shape.layers) * of_layer(settings.recompute)

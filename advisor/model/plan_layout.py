@@ -20,7 +20,8 @@ class Settings:
 
     `unfused_attention`: kernels from before FlashAttention, which write every score to memory;
     `recompute` "selective" drops those scores and computes attention alone again. `fused_loss`: a
-    cross-entropy that writes its gradient over the logits. `overlap_tensor`: matrices are cut, and
+    cross-entropy that writes its gradient over the logits, `fused_mlp`: a gated MLP that computes
+    its product again. `overlap_tensor`: matrices are cut, and
     tensor-parallel communication of a piece runs beside the next (Transformer Engine's userbuffers
     under Megatron's ``--tp-comm-overlap``, torch's async tensor parallelism). `communication_bytes`
     of a gradient on the wire; 0: as `wire_bytes` says.
@@ -32,6 +33,7 @@ class Settings:
     precision: Precision = "mixed"
     unfused_attention: bool = False
     fused_loss: bool = False
+    fused_mlp: bool = False
     overlap_tensor: bool = False
     bucket_bytes: int = 25 * 1024 * 1024
 

@@ -20,6 +20,11 @@ class Option:
     fits: bool
     note: str
 
+    @property
+    def changes_anything(self) -> bool:
+        """Whether memory, traffic or time become others."""
+        return any((self.memory_delta_bytes, self.traffic_delta_bytes, self.step_delta_s))
+
 
 def single_changes(
     base: Estimate, estimated: Callable[[Layout, Settings], Estimate]
@@ -74,6 +79,15 @@ def single_changes(
                 "its gradient is written over the logits (Liger, flash-attn, Megatron)",
             )
         )
+    if not settings.fused_mlp:
+        trials.append(
+            (
+                "a gated MLP whose product is computed again",
+                layout,
+                replace(settings, fused_mlp=True),
+                "two tensors of its width are kept, not three (xFormers' SwiGLU, torch.compile)",
+            )
+        )
     if layout.tensor > 1 and not settings.overlap_tensor:
         trials.append(
             (
@@ -101,10 +115,11 @@ def single_changes(
             if size != wire_bytes(layout, settings):
                 changed = replace(settings, communication_bytes=size)
                 trials.append((name, layout, changed, note))
-    return tuple(
+    options = (
         _option(base, estimated(layout, settings), name, note)
         for name, layout, settings, note in trials
     )
+    return tuple(option for option in options if option.changes_anything)
 
 
 def _option(base: Estimate, tried: Estimate, name: str, note: str) -> Option:

@@ -257,6 +257,7 @@ def layer_activation_bytes(
     flash_attention: bool = False,
     tensor_parallel: int = 1,
     sequence_parallel: bool = False,
+    fused_mlp: bool = False,
 ) -> float:
     """Bytes one layer keeps for the backward pass, per rank, in 16-bit training [KOR].
 
@@ -264,30 +265,32 @@ def layer_activation_bytes(
     in place of the 34; `recompute="selective"` drops the attention term (a fused attention kernel
     does the same: `flash_attention`), `"full"` keeps the layer's input only, 2·s·b·h. Tensor
     parallelism over t ranks leaves 10 of the 34 replicated: s·b·h·(10 + 24/t + 5·a·s/(h·t)); with
-    sequence parallelism everything is divided by t.
+    sequence parallelism everything is divided by t. `fused_mlp`: a gated MLP's product is computed
+    again (xFormers' SwiGLU, torch.compile).
     """
     length = shape.sequence if sequence is None else sequence
     tokens = float(length) * batch
     ranks = tensor_parallel
     if recompute == "full":
         return 2 * tokens * shape.hidden / (ranks if sequence_parallel else 1)
-    replicated, split = _kept_per_token(shape)
+    replicated, split = _kept_per_token(shape, fused_mlp=fused_mlp)
     if recompute == "none" and not flash_attention:
         split += 5.0 * shape.heads * length
     return tokens * (replicated / (ranks if sequence_parallel else 1) + split / ranks)
 
 
-def _kept_per_token(shape: TransformerShape) -> tuple[float, float]:
+def _kept_per_token(shape: TransformerShape, *, fused_mlp: bool) -> tuple[float, float]:
     """Bytes that a layer keeps of one token: what tensor parallelism replicates, what it splits.
 
     [KOR] section 4.1 by part: 2 h each for the inputs of both norms, of attention and of the MLP,
     h for each dropout's mask; 2 bytes for queries, keys, values, attention's output and what the
     MLP's nonlinearity takes and gives. That is 10 h + 24 h for a GPT. Models without biases train
-    without dropout; a gated MLP keeps three tensors of its width (its product is fused).
+    without dropout; a gated MLP keeps three tensors of its width (its SiLU is fused), or the two
+    that its product is made of.
     """
     replicated = (8 + (2 if shape.bias else 0)) * shape.hidden
     query, key_value = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    tensors = 6 if shape.gated_mlp else 4
+    tensors = 6 if shape.gated_mlp and not fused_mlp else 4
     width = shape.ffn_hidden
     if shape.experts > 1:
         width = (shape.experts_per_token + shape.shared_experts) * shape.expert_ffn_hidden

@@ -87,6 +87,8 @@ class NcclModel:
         unknown machine, one without NCCL's graphs, a value that this release refuses.
         """
         topology = topology_of(machine(name), nodes)
+        if calibration is not None:
+            calibration.check(topology.name, nodes)
         settings, left_out = [], []
         ignored = list(axes)
         without = [

@@ -15,7 +15,7 @@ from advisor.model.plan import make_plan
 from advisor.model.plan_estimate import estimate
 from advisor.model.plan_layout import Own, Settings
 from advisor.model.presets import preset
-from advisor.model.transformer import TransformerShape
+from advisor.model.transformer import TransformerShape, layer_activation_bytes
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,35 @@ def test_the_interleaved_schedule_shortens_the_bubble() -> None:
     plain, interleaved = (plan.rows[0].estimate for plan in plans)
     assert plain.bubble == pytest.approx(15 / 31)
     assert interleaved.bubble == pytest.approx(15 / (16 * 8 + 15))
-    assert interleaved.activation_bytes > plain.activation_bytes
+    assert interleaved.activation_bytes == plain.activation_bytes  # all 16 micro-batches are kept
     assert interleaved.mfu > 1.5 * plain.mfu
+
+
+@pytest.mark.parametrize(("batch", "more"), [(2048, 1.0), (4096, 1 + 15 / 128)])
+def test_a_stage_keeps_no_more_micro_batches_than_there_are(batch: int, more: float) -> None:
+    # GIVEN 16 and 32 micro-batches over 16 stages of 8 chunks
+    shape = preset("llama3-405b")
+    own = Own(tensor=8, pipeline=16, micro_batch=1, recompute="none")
+    kept = {
+        chunks: make_plan(
+            shape, "dgx-h100", 16384, global_batch=batch, own=replace(own, interleave=chunks)
+        )
+        .rows[0]
+        .estimate.activation_bytes
+        for chunks in (1, 8)
+    }
+    # THEN the interleaved schedule keeps more only where there are more
+    assert kept[8] / kept[1] == pytest.approx(more, rel=0.03)
+
+
+def test_a_fused_mlp_keeps_two_tensors_of_its_width() -> None:
+    shape = preset("llama3-405b")
+    three = layer_activation_bytes(shape, 1, 8192)
+    two = layer_activation_bytes(shape, 1, 8192, fused_mlp=True)
+    assert three - two == 2 * 8192 * shape.ffn_hidden
+    gelu = preset("gpt3-175b")
+    same = [layer_activation_bytes(gelu, 1, 2048, fused_mlp=fused) for fused in (False, True)]
+    assert same[0] == same[1]
 
 
 def test_a_layout_of_ones_own_is_estimated_as_it_runs() -> None:

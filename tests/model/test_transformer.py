@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError
-from advisor.model.presets import PRESETS, preset
+from advisor.model.presets import preset, presets
 from advisor.model.transformer import (
     TransformerShape,
     activation_bytes,
@@ -49,7 +49,7 @@ def test_gpt3_count_is_the_papers_174_6_billion() -> None:
 
 
 def test_untying_the_head_adds_one_embedding() -> None:
-    tied = PRESETS["gpt2-large"]
+    tied = presets()["gpt2-large"]
     untied = TransformerShape(**{**vars(tied), "tied_embeddings": False})
     extra = parameters(untied).total - parameters(tied).total
     assert extra == 50257 * 1280
@@ -65,7 +65,7 @@ def test_mixtral_uses_12_9_billion_parameters_per_token() -> None:
 
 
 def test_layers_and_the_rest_sum_to_the_whole() -> None:
-    for shape in PRESETS.values():
+    for shape in presets().values():
         count = parameters(shape)
         rest = count.token_embedding + count.position_embedding + count.output_head
         final_norm = shape.norm_tensors * shape.hidden
@@ -200,11 +200,11 @@ def test_a_misspelt_preset_suggests_the_right_one() -> None:
     with pytest.raises(AdvisorError) as caught:
         preset("gpt2-lrage")
     assert "gpt2-large" in caught.value.hint
-    assert preset("GPT2_Large") is PRESETS["gpt2-large"]
+    assert preset("GPT2_Large") is presets()["gpt2-large"]
 
 
 def test_shapes_that_cannot_exist_say_which_settings_clash() -> None:
-    base = vars(PRESETS["gpt2"]) | {"head_dim": 0}
+    base = vars(presets()["gpt2"]) | {"head_dim": 0}
     with pytest.raises(ValueError, match=r"hidden=770.*heads=12"):
         TransformerShape(**{**base, "hidden": 770})
     with pytest.raises(ValueError, match=r"kv_heads=5"):

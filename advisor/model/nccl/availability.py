@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from advisor.model.nccl.bandwidth import graph_of
+from advisor.model.nccl.cell import Cell
 from advisor.model.nccl.filters import Selection
-from advisor.model.nccl.version import NcclVersion
-from advisor.model.topology import PathType, Topology
+from advisor.model.topology import PathType
 
 _NVLS_DTYPES = {"float16", "bfloat16", "float32", "float64", "int32", "uint32", "int64", "uint64"}
 
 
-def ll128_by_default(
-    topology: Topology, function: str, algorithm: str, version: NcclVersion, *, cuda_11_8: bool
-) -> bool:
+def ll128_by_default(cell: Cell, *, cuda_11_8: bool) -> bool:
     """Whether NCCL trusts LL128 (128-byte stores seen in order) on these links."""
-    graph = graph_of(topology, algorithm, version)
+    topology, version, graph = cell.topology, cell.version, cell.graph
     if graph is None:
         return False
     low, high = topology.compute_capability, topology.highest_compute_capability
@@ -28,21 +25,14 @@ def ll128_by_default(
     trusted = (70, 80, 90) if version >= (2, 15, 0) else (70, 80)
     if version < (2, 25, 0) and low not in trusted:
         return False
-    pair = function == "AllReduce" and algorithm == "Ring" and topology.ranks == 2
+    pair = (cell.function, cell.algorithm, topology.ranks) == ("AllReduce", "Ring", 2)
     return low >= 70 and not (low == 90 and cuda_11_8 and pair)
 
 
-def machine_reason(
-    topology: Topology,
-    function: str,
-    algorithm: str,
-    version: NcclVersion,
-    *,
-    dtype: str,
-    reduce_op: str,
-) -> str:
+def machine_reason(cell: Cell, dtype: str, reduce_op: str) -> str:
     """Why the machine or the call rules an algorithm out; empty when it does not."""
-    if graph_of(topology, algorithm, version) is None:
+    topology, version, algorithm = cell.topology, cell.version, cell.algorithm
+    if cell.graph is None:
         kind = {"Tree": "tree", "PAT": "tree", "Ring": "ring"}.get(
             algorithm, "nvls" if algorithm.startswith("NVLS") else "collnet"
         )
@@ -53,14 +43,13 @@ def machine_reason(
             return "PAT needs one rank per node"
         return "" if topology.compute_capability >= 60 else "PAT needs sm60"
     collnet = topology.collnet is not None and topology.collnet.channels > 0
-    gather = function in ("AllGather", "ReduceScatter")
     if algorithm.startswith("CollNet"):
         if algorithm == "CollNetDirect" and version >= (2, 14, 0):
             if not topology.nvswitch:
                 return "CollNetDirect needs NVSwitch"
             if ranks / nodes > 8:
                 return "CollNetDirect covers at most 8 ranks per node"
-        if gather and nodes > 1 and not topology.collnet_gather:
+        if cell.gathers and nodes > 1 and not topology.collnet_gather:
             return "the CollNet plugin offers no all-gather or reduce-scatter"
     if algorithm in ("NVLS", "NVLSTree"):
         if topology.compute_capability < 90:
@@ -71,9 +60,9 @@ def machine_reason(
             return "NVLS of 2.17 covers one node"
         if algorithm == "NVLS" and nodes > 1 and not collnet:
             return "NVLS over several nodes needs CollNet"
-        if gather and nodes > 1 and not topology.collnet_gather and version >= (2, 27, 0):
+        if cell.gathers and nodes > 1 and not topology.collnet_gather and version >= (2, 27, 0):
             return "the CollNet plugin offers no all-gather or reduce-scatter"
-        if function != "AllGather" and not _nvls_reduces(dtype, reduce_op):
+        if cell.function != "AllGather" and not _nvls_reduces(dtype, reduce_op):
             return f"NVLS does not do {reduce_op} of {dtype}"
     return ""
 
@@ -85,26 +74,16 @@ def _nvls_reduces(dtype: str, reduce_op: str) -> bool:
 
 
 def filter_reason(
-    topology: Topology,
-    function: str,
-    algorithm: str,
-    protocol: str,
-    version: NcclVersion,
-    chosen_algorithms: Selection,
-    chosen_protocols: Selection,
-    *,
-    cuda_11_8: bool,
+    cell: Cell, chosen_algorithms: Selection, chosen_protocols: Selection, *, cuda_11_8: bool
 ) -> str:
     """Why environment or NCCL's LL128 rule rules it out; empty when they do not."""
     # Until 2.18 NCCL_ALGO was applied to AllReduce alone.
-    filtered = function == "AllReduce" or version >= (2, 19, 0)
-    if filtered and not chosen_algorithms.allows(function, algorithm):
+    filtered = cell.function == "AllReduce" or cell.version >= (2, 19, 0)
+    if filtered and not chosen_algorithms.allows(cell.function, cell.algorithm):
         return "excluded by NCCL_ALGO"
-    named = chosen_protocols.names(function)
+    named = chosen_protocols.names(cell.function)
     if named is not None:
-        return "" if protocol in named else "excluded by NCCL_PROTO"
-    if protocol == "LL128" and not ll128_by_default(
-        topology, function, algorithm, version, cuda_11_8=cuda_11_8
-    ):
+        return "" if cell.protocol in named else "excluded by NCCL_PROTO"
+    if cell.protocol == "LL128" and not ll128_by_default(cell, cuda_11_8=cuda_11_8):
         return "LL128 is off by default on these links"
     return ""

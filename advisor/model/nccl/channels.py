@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from advisor.model.nccl.bandwidth import graph_of, searched_channels
+from advisor.model.nccl.cell import Cell, searched_channels
 from advisor.model.nccl.version import NcclVersion
 from advisor.model.topology import Topology
 
@@ -42,39 +42,32 @@ def nvls_channels(topology: Topology, version: NcclVersion) -> int:
     return 16
 
 
-def max_threads(topology: Topology, algorithm: str, protocol: str, version: NcclVersion) -> int:
+def max_threads(cell: Cell) -> int:
     """Threads per channel before shrinking: the log's ``Max NThreads``."""
-    if algorithm not in ("Tree", "Ring"):
+    if cell.algorithm not in ("Tree", "Ring") or cell.protocol == "LL128":
         return 640
-    if protocol == "LL128":
-        return 640
-    if (algorithm, protocol) == ("Ring", "Simple"):
-        graph = graph_of(topology, "Ring", version)
-        slow = graph is not None and (
-            graph.bw_intra * searched_channels(topology, graph) <= _PCI_GBPS
-        )
-        return 256 if slow else 512
-    return 512
-
-
-def threshold(algorithm: str, protocol: str, ranks: int) -> int:
-    """Bytes per thread under which a channel or half the threads are dropped."""
-    if algorithm.startswith("CollNet"):
+    graph = cell.graph if (cell.algorithm, cell.protocol) == ("Ring", "Simple") else None
+    if graph is None:
         return 512
-    if protocol == "Simple":
+    return 256 if graph.bw_intra * searched_channels(cell.topology, graph) <= _PCI_GBPS else 512
+
+
+def threshold(cell: Cell) -> int:
+    """Bytes per thread under which a channel or half the threads are dropped."""
+    if cell.algorithm.startswith("CollNet"):
+        return 512
+    if cell.protocol == "Simple":
         return 64
-    return 8 * ranks if (algorithm, protocol) == ("Ring", "LL") else 8
+    return 8 * cell.topology.ranks if (cell.algorithm, cell.protocol) == ("Ring", "LL") else 8
 
 
-def channels_and_threads(
-    topology: Topology, algorithm: str, protocol: str, total_bytes: int, version: NcclVersion
-) -> tuple[int, int]:
+def channels_and_threads(cell: Cell, total_bytes: int) -> tuple[int, int]:
     """Channels allowed and threads per channel for a message of `total_bytes`."""
-    threads = max_threads(topology, algorithm, protocol, version)
+    algorithm, threads = cell.algorithm, max_threads(cell)
     if algorithm in ("NVLS", "NVLSTree"):
-        return nvls_channels(topology, version), threads
-    channels = communicator_channels(topology, version)
-    per_thread = threshold(algorithm, protocol, topology.ranks)
+        return nvls_channels(cell.topology, cell.version), threads
+    channels = communicator_channels(cell.topology, cell.version)
+    per_thread = threshold(cell)
     while channels > 1 and total_bytes < channels * threads * per_thread:
         channels -= 1
     if algorithm != "CollNetDirect":
@@ -82,36 +75,28 @@ def channels_and_threads(
             threads //= 2
     if algorithm in ("Tree", "PAT"):
         return channels, 640
-    if (algorithm, protocol) == ("Ring", "Simple"):
+    if (algorithm, cell.protocol) == ("Ring", "Simple"):
         threads += _WARP
     return channels, max(threads, 3 * _WARP)
 
 
-def scheduled_channels(
-    topology: Topology,
-    function: str,
-    protocol: str,
-    own_bytes: int,
-    allowed: int,
-    version: NcclVersion,
-) -> int:
+def scheduled_channels(cell: Cell, own_bytes: int, allowed: int) -> int:
     """Channels a lone call occupies: the size of the log's ``channel{Lo..Hi}`` (2.22+).
 
     `own_bytes` is the call's own count in bytes: per rank for AllGather and ReduceScatter.
     """
+    version = cell.version
     if version < (2, 22, 0) or own_bytes <= 0:
         return allowed
-    traffic = {"AllReduce": 2, "AllGather": topology.ranks, "ReduceScatter": topology.ranks}.get(
-        function, 1
-    )
-    if protocol == "LL" and version >= (2, 26, 0):
+    traffic = 2 if cell.function == "AllReduce" else cell.topology.ranks if cell.gathers else 1
+    if cell.protocol == "LL" and version >= (2, 26, 0):
         traffic *= 4
     least = 512 if version < (2, 23, 0) else 16384 if version < (2, 29, 0) else 32768
-    cell = _round_up(ceil(least / traffic))
-    cells = ceil(own_bytes / cell)
+    unit = _round_up(ceil(least / traffic))
+    units = ceil(own_bytes / unit)
     per_channel = _round_up(ceil(max(least, own_bytes * traffic) / allowed))
-    cells_per_channel = min(cells, ceil(per_channel / (cell * traffic)))
-    return min(allowed, ceil(cells / cells_per_channel))
+    units_per_channel = min(units, ceil(per_channel / (unit * traffic)))
+    return min(allowed, ceil(units / units_per_channel))
 
 
 def _round_up(value: int) -> int:

@@ -7,7 +7,7 @@ for small messages launch and host time dominate and are not in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
@@ -15,12 +15,13 @@ from typing import Any
 from advisor.errors import AdvisorError
 from advisor.model.nccl.availability import filter_reason, machine_reason
 from advisor.model.nccl.bandwidth import bandwidth_gbps
+from advisor.model.nccl.cell import Cell
 from advisor.model.nccl.channels import (
     channels_and_threads,
     communicator_channels,
     scheduled_channels,
 )
-from advisor.model.nccl.constants import Constants, constants_for
+from advisor.model.nccl.constants import constants_for
 from advisor.model.nccl.filters import parse_algorithms, parse_protocols
 from advisor.model.nccl.latency import latency_us
 from advisor.model.nccl.names import PROTOCOLS, algorithms, function_name, legal
@@ -28,8 +29,8 @@ from advisor.model.nccl.timing import slow_fp8, time_us
 from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.model.topology import Topology
 
-Cell = tuple[str, str, str]
-"""Function, algorithm, protocol."""
+Printed = Mapping[tuple[str, str, str], tuple[float, float]]
+"""By function, algorithm and protocol the latency (us) and bandwidth (GB/s) of a log's table."""
 
 # 2.19 to 2.23 kept rings of every protocol for when filters leave nothing.
 _BACKUP = "ring backup: the filters left nothing"
@@ -105,39 +106,55 @@ def predict(
     calls: int = 1,
     net_overhead_us: float | None = None,
     cuda_11_8: bool = False,
-    printed: Mapping[Cell, tuple[float, float]] | None = None,
+    printed: Printed | None = None,
 ) -> Prediction:
     """NCCL's cost table for `op` on `total_bytes`.
 
     `algo` and `proto` are values of NCCL_ALGO and NCCL_PROTO; `calls` is how many equal calls one
-    group aggregates (the size is theirs together). `printed` are the latencies (us) and bandwidths
-    (GB/s) of a log's own table, in the place of those that follow from the graphs. Raises
-    AdvisorError on an op without a cost
-    model, a release before 2.8, or a value NCCL itself refuses.
+    group aggregates (the size is theirs together). `printed` takes the place of what follows from
+    the graphs. Raises AdvisorError on an op without a cost model, a release before 2.8, or a value
+    NCCL itself refuses.
     """
     function = function_name(op)
     if total_bytes < 0:
         raise AdvisorError(f"bytes is {total_bytes}: a size cannot be negative")
     constants = constants_for(version)
+    cells = [
+        Cell(topology, version, constants, function, algorithm, protocol)
+        for algorithm in algorithms(version)
+        for protocol in PROTOCOLS
+        if legal(function, algorithm, protocol, version)
+    ]
+    chosen = parse_algorithms(algo, version), parse_protocols(proto, version)
+    # What the log's own settings rule out has no bandwidth in its table.
+    filters = printed is None or algo is not None or proto is not None
+    rows: list[Row] = []
+    rings: list[Row] = []
+    for cell in cells if topology.ranks > 1 else ():
+        if printed is not None:
+            key = (function, cell.algorithm, cell.protocol)
+            latency, bandwidth = printed.get(key, (0.0, 0.0))
+            reason = "" if bandwidth > 0 else "not in the printed table"
+        else:
+            latency, bandwidth = latency_us(cell, net_overhead_us), bandwidth_gbps(cell)
+            no_bandwidth = "no bandwidth" if bandwidth == 0 else ""
+            reason = machine_reason(cell, dtype, reduce_op) or no_bandwidth
+        if filters:
+            reason = reason or filter_reason(cell, *chosen, cuda_11_8=cuda_11_8)
+        time = None
+        if not reason:
+            pipe_ops = ceil(calls / communicator_channels(topology, version))
+            time = time_us(cell, total_bytes, latency, bandwidth, pipe_ops)
+            time *= 1024 if slow_fp8(cell, dtype) else 1
+        figures = (cell.algorithm, cell.protocol, latency)
+        rows.append(Row(*figures, 0.0 if reason else bandwidth, time, not reason, reason))
+        if cell.algorithm == "Ring":
+            backup = latency + total_bytes / (1000 * bandwidth) if bandwidth else None
+            rings.append(Row(*figures, bandwidth, backup, bandwidth > 0, _BACKUP))
+    if (2, 19, 0) <= version < (2, 24, 0) and not any(row.available for row in rows):
+        rows = [row for row in rows if row.algo != "Ring"] + rings
     if topology.ranks == 1:
-        only = Row("Ring", "Simple", 0.0, 0.0, 0.0, True)
-        rows: tuple[Row, ...] = (only,)
-    else:
-        rows = _rows(
-            topology,
-            function,
-            total_bytes,
-            version,
-            constants,
-            algo=algo,
-            proto=proto,
-            dtype=dtype,
-            reduce_op=reduce_op,
-            calls=calls,
-            net_overhead_us=net_overhead_us,
-            cuda_11_8=cuda_11_8,
-            printed=printed,
-        )
+        rows = [Row("Ring", "Simple", 0.0, 0.0, 0.0, True)]
     return Prediction(
         op=function.lower(),
         bytes=total_bytes,
@@ -146,110 +163,22 @@ def predict(
         nccl=format_version(version),
         constants_version=format_version(constants.version),
         basis="modelled" if printed is None else "printed",
-        rows=rows,
-        choice=_choose(topology, function, total_bytes, version, rows),
+        rows=tuple(rows),
+        choice=_choose(cells, total_bytes, rows),
     )
 
 
-def _rows(
-    topology: Topology,
-    function: str,
-    total_bytes: int,
-    version: NcclVersion,
-    constants: Constants,
-    *,
-    algo: str | None,
-    proto: str | None,
-    dtype: str,
-    reduce_op: str,
-    calls: int,
-    net_overhead_us: float | None,
-    cuda_11_8: bool,
-    printed: Mapping[Cell, tuple[float, float]] | None,
-) -> tuple[Row, ...]:
-    chosen_algorithms = parse_algorithms(algo, version)
-    chosen_protocols = parse_protocols(proto, version)
-    pipe_ops = ceil(calls / communicator_channels(topology, version))
-    rows: list[Row] = []
-    rings: list[Row] = []
-    for algorithm in algorithms(version):
-        for protocol in PROTOCOLS:
-            if not legal(function, algorithm, protocol, version):
-                continue
-            if printed is not None:
-                latency, bandwidth = printed.get((function, algorithm, protocol), (0.0, 0.0))
-                reason = "" if bandwidth > 0 else "not in the printed table"
-            else:
-                bandwidth = bandwidth_gbps(
-                    topology, function, algorithm, protocol, version, constants
-                )
-                latency = latency_us(
-                    topology, function, algorithm, protocol, version, constants, net_overhead_us
-                )
-                reason = machine_reason(
-                    topology, function, algorithm, version, dtype=dtype, reduce_op=reduce_op
-                ) or ("no bandwidth" if bandwidth == 0 else "")
-            # What the log's own settings rule out has no bandwidth in its table.
-            if printed is None or algo is not None or proto is not None:
-                reason = reason or filter_reason(
-                    topology,
-                    function,
-                    algorithm,
-                    protocol,
-                    version,
-                    chosen_algorithms,
-                    chosen_protocols,
-                    cuda_11_8=cuda_11_8,
-                )
-            time = None
-            if not reason:
-                time = time_us(
-                    topology,
-                    function,
-                    algorithm,
-                    protocol,
-                    total_bytes,
-                    version,
-                    constants,
-                    latency,
-                    bandwidth,
-                    pipe_ops,
-                )
-                if slow_fp8(topology, function, algorithm, dtype, version):
-                    time *= 1024
-            shown = 0.0 if reason else bandwidth
-            rows.append(Row(algorithm, protocol, latency, shown, time, not reason, reason))
-            if algorithm == "Ring":
-                backup = latency + total_bytes / (1000 * bandwidth) if bandwidth else None
-                rings.append(
-                    Row(algorithm, protocol, latency, bandwidth, backup, bandwidth > 0, _BACKUP)
-                )
-    if (2, 19, 0) <= version < (2, 24, 0) and not any(row.available for row in rows):
-        rows = [row for row in rows if row.algo != "Ring"] + rings
-    return tuple(rows)
-
-
-def _choose(
-    topology: Topology,
-    function: str,
-    total_bytes: int,
-    version: NcclVersion,
-    rows: tuple[Row, ...],
-) -> Choice | None:
-    best: Row | None = None
-    for row in rows:
-        if row.time_us is not None and (
-            best is None or best.time_us is None or row.time_us < best.time_us
-        ):
-            best = row
-    if best is None or best.time_us is None:
+def _choose(cells: Sequence[Cell], total_bytes: int, rows: Sequence[Row]) -> Choice | None:
+    timed = [(row.time_us, row) for row in rows if row.time_us is not None]
+    if not timed:
         return None
-    if topology.ranks == 1:
-        return Choice(best.algo, best.proto, 1, 0, best.time_us)
-    channels, threads = channels_and_threads(topology, best.algo, best.proto, total_bytes, version)
+    time, best = min(timed, key=lambda pair: pair[0])  # ties keep the earlier
+    cell = next(c for c in cells if (c.algorithm, c.protocol) == (best.algo, best.proto))
+    ranks = cell.topology.ranks
+    if ranks == 1:
+        return Choice(best.algo, best.proto, 1, 0, time)
+    channels, threads = channels_and_threads(cell, total_bytes)
     if not best.algo.startswith("CollNet"):
-        own = total_bytes
-        if function in ("AllGather", "ReduceScatter"):
-            own = total_bytes // topology.ranks
-        channels = scheduled_channels(topology, function, best.proto, own, channels, version)
-    return Choice(best.algo, best.proto, channels, threads, best.time_us)
+        own = total_bytes // ranks if cell.gathers else total_bytes
+        channels = scheduled_channels(cell, own, channels)
+    return Choice(best.algo, best.proto, channels, threads, time)

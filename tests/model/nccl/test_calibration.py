@@ -16,7 +16,6 @@ from advisor.cli.calibrate import command
 from advisor.cli.nccl_model import command as nccl_model
 from advisor.config.hardware import machine
 from advisor.errors import AdvisorError
-from advisor.model.nccl import predict
 from advisor.model.nccl.calibration import (
     Calibration,
     Measured,
@@ -24,6 +23,7 @@ from advisor.model.nccl.calibration import (
     load_calibration,
     save_calibration,
 )
+from advisor.model.nccl.cost import predict
 from advisor.model.topology_machine import topology_of
 from benchmarks.calibration import held_out, share
 from tests.model.nccl.test_measured import measured
@@ -120,6 +120,12 @@ def test_the_command_fits_and_the_model_uses_it(shared_data: Path, tmp_path: Pat
     line = ["--hardware", "dgx-a100", "--nccl", "2.10.3", "--op", "allreduce", "--bytes", "1M"]
     with_it = CliRunner().invoke(nccl_model, [*line, "--calibration", str(path)])
     assert "calibrated: " in with_it.output
+    for other in (["--hardware", "dgx-h100", *line[2:]], [*line, "--nodes", "2"]):
+        refused = CliRunner().invoke(
+            nccl_model, [*other, "--calibration", str(path)], standalone_mode=False
+        )
+        assert isinstance(refused.exception, AdvisorError)
+        assert "no calibration for" in refused.exception.message
     plain = CliRunner().invoke(nccl_model, line)
     assert "NCCL's own estimate" in plain.output
     wrong = CliRunner().invoke(command, [*arguments[:2], "dgx-h100", *arguments[3:]])

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from nccl_machines import a100_four, build, h100_node, h100_three_nodes, rtx5090_socket
 
 from advisor.errors import AdvisorError
-from advisor.model.nccl import ALGORITHMS, FUNCTIONS, PROTOCOLS, parse_version, predict
 from advisor.model.nccl.constants import known_versions
+from advisor.model.nccl.cost import predict
+from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS
+from advisor.model.nccl.version import parse_version
 
 V2_29_7 = parse_version("2.29.7")
 MIB = 1 << 20

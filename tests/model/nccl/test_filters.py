@@ -6,8 +6,10 @@ import pytest
 from nccl_machines import a100_four, h100_node
 
 from advisor.errors import AdvisorError
-from advisor.model.nccl import FUNCTIONS, parse_version, predict
+from advisor.model.nccl.cost import predict
 from advisor.model.nccl.filters import parse_algorithms, parse_protocols
+from advisor.model.nccl.names import FUNCTIONS
+from advisor.model.nccl.version import parse_version
 
 NEW, OLD = (2, 29, 7), (2, 20, 5)
 MIB = 1 << 20

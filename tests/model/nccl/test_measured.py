@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from advisor.config.hardware import machine
-from advisor.model.nccl import FUNCTIONS, predict
+from advisor.model.nccl.cost import predict
+from advisor.model.nccl.names import FUNCTIONS
 from advisor.model.topology_machine import topology_of
 
 _ROW = re.compile(r"\s+(\d+)\s+\d+\s+float\s+(?:sum\s+)?(?:\d+\s+)?([\d.e+]+)\s+[\d.]+\s+[\d.]+")

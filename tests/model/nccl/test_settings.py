@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from nccl_machines import a100_four, h100_node, h100_three_nodes, rtx5090_socket
 
 from advisor.errors import AdvisorError
-from advisor.model.nccl import FUNCTIONS, predict
 from advisor.model.nccl.constants import known_versions
+from advisor.model.nccl.cost import predict
+from advisor.model.nccl.names import FUNCTIONS
 from advisor.model.nccl.settings import Call, rank_settings
 
 MIB = 1 << 20

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from nccl_machines import build
 
-from advisor.model.nccl import predict
 from advisor.model.nccl.constants import constants_for
+from advisor.model.nccl.cost import predict
 from advisor.model.nccl.names import FUNCTIONS
 from advisor.model.nccl.version import parse_version
 from advisor.model.topology import Topology

@@ -9,9 +9,10 @@ import pytest
 from nccl_machines import a100_four, build, h100_node, h100_three_nodes, rtx5090_socket
 
 from advisor.errors import AdvisorError
-from advisor.model.nccl import parse_version, predict
 from advisor.model.nccl.constants import constants_for, known_versions
+from advisor.model.nccl.cost import predict
 from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS, legal
+from advisor.model.nccl.version import parse_version
 
 MIB = 1 << 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from advisor.errors import AdvisorError
-from advisor.ingest.pipeline import RUN_TABLES
+from advisor.store.batches import INGESTED
 from advisor.store.store import Store
 from advisor.store.stored import reading_stored
 
@@ -31,7 +31,7 @@ def take(path: Path, into: Store, *, run: str | None = None) -> None:
                 where=str(path),
                 hint="pass stores of one run each",
             )
-        for table in RUN_TABLES:
+        for table in INGESTED:
             reader = source.con.sql(f"SELECT * FROM {table}").to_arrow_reader()
             into.con.register("taken", reader)
             try:

@@ -19,6 +19,7 @@ from advisor.ingest.source import ReadContext
 from advisor.metrics.collectives.phases import TELLS_PHASE
 from advisor.metrics.host.activity import TELLING
 from advisor.metrics.timeline.timeline import LAUNCH_PREFIXES, timelines
+from advisor.store.events import Events
 
 _KEPT = "event_kept"
 _NAMES = (
@@ -125,7 +126,7 @@ def _replace_events(con: Any, run: str) -> None:
 
 def _work_without_device(con: Any, run: str) -> pa.Table:
     """(rank, event_id) of what the timeline of each CPU-only rank is made of."""
-    lines = [line for line in timelines(con, run) if not line.on_device]
+    lines = [line for line in timelines(Events(con, run)) if not line.on_device]
     ranks = [np.full(len(line), line.rank, dtype=np.int32) for line in lines]
     events = [line.event_id for line in lines]
     return pa.table(

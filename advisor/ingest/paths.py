@@ -49,7 +49,7 @@ def expand(paths: Iterable[str | Path], leave_out: Collection[Path] = ()) -> lis
 
 def _expand_one(path: Path) -> list[Found]:
     if path.is_dir():
-        inside = [item for item in path.rglob("*") if not item.is_dir() and not _hidden(item, path)]
+        inside = _files_in(path)
         if not inside:
             raise AdvisorError(
                 "this folder holds no files",
@@ -75,29 +75,70 @@ def _expand_one(path: Path) -> list[Found]:
     raise AdvisorError("no such file", where=str(path), hint="check the path")
 
 
+def _files_in(folder: Path) -> list[Path]:
+    """What a folder holds at any depth, links to folders not followed.
+
+    A folder within that cannot be searched is among them: whoever reads it tells why.
+    """
+    found: list[Path] = []
+    left = [folder]
+    while left and len(found) <= _MAX_FILES:
+        place = left.pop()
+        try:
+            with os.scandir(place) as entries:
+                inside = [entry for entry in entries if not entry.name.startswith(".")]
+        except OSError as error:
+            if place == folder:
+                raise AdvisorError(
+                    f"cannot be read: {error.strerror}",
+                    where=str(folder),
+                    hint="have its permissions changed",
+                ) from error
+            found.append(place)
+            continue
+        for entry in inside:
+            if entry.is_dir(follow_symlinks=False):
+                left.append(Path(entry))
+            elif not (entry.is_symlink() and os.path.isdir(entry)):  # noqa: PTH112 - never raises
+                found.append(Path(entry))
+    return found
+
+
 def real_path(path: Path) -> Path:
-    """Where links lead; of links in a circle one of them (Path.resolve raises RuntimeError)."""
-    return Path(os.path.realpath(path))
+    """Where links lead; of links in a circle one of them (Path.resolve raises RuntimeError).
+
+    Of a link that may not be read, where it stands.
+    """
+    try:
+        return Path(os.path.realpath(path))
+    except OSError:
+        return path.absolute()
 
 
 def is_dangling(path: Path) -> bool:
     """Whether it is a link to a file that is not there, or to itself."""
-    return path.is_symlink() and not path.exists()
+    return path.is_symlink() and not os.path.exists(path)  # noqa: PTH110 - never raises
 
 
 def why_dangling(path: Path) -> str:
     """What to tell of such a link."""
     try:
+        target = path.readlink()
+    except OSError as error:
+        return f"is a link that cannot be read: {error.strerror}"
+    try:
         path.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return f"is a link to {path.readlink()}, which leads back to itself"
-    return f"is a link to {path.readlink()}, which is missing"
+            return f"is a link to {target}, which leads back to itself"
+    return f"is a link to {target}, which is missing"
 
 
 def refuse_irregular(path: Path) -> None:
     """Raise AdvisorError for pipes and devices, which may never end, or never begin."""
     mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        os.scandir(path).close()  # raises why it was not searched
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
         raise AdvisorError(
             "is a pipe, and files are read in several passes",
@@ -106,10 +147,6 @@ def refuse_irregular(path: Path) -> None:
         )
     if not stat.S_ISREG(mode):
         raise AdvisorError("is a device, no file", where=str(path), hint="pass a file or folder")
-
-
-def _hidden(path: Path, root: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
 def natural_key(path: Path) -> list[tuple[int, int, str]]:

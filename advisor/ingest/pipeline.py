@@ -22,15 +22,11 @@ from advisor.ingest.paths import Found, expand
 from advisor.ingest.source import Progress, ReadContext, Reader, Source
 from advisor.ingest.trial_end import refuse_failed_trial
 from advisor.ingest.unknown import KNOWN, NOT_READ, why_unknown
+from advisor.store.batches import INGESTED
 from advisor.store.notes import OTHER_FORMAT
 from advisor.store.running import was_stopped
 from advisor.store.store import Store, is_store
 from advisor.store.target import database_error, database_writing
-
-RUN_TABLES = (
-    *("run", "source", "rank", "process_group", "event", "comm_event"),
-    *("topology", "link", "nccl_choice", "bench", "flight"),
-)
 
 
 def ingest(
@@ -253,5 +249,5 @@ def _describe_run(context: ReadContext) -> None:
 
 def forget(con: Any, run: str) -> None:
     """Take what was read of ``run`` out of the base tables."""
-    for table in RUN_TABLES:
+    for table in INGESTED:
         con.execute(f"DELETE FROM {table} WHERE run = ?", [run])

@@ -33,7 +33,6 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "advisor_begin": (None, [_P, _P, _P, _I64, _I32, _I64, _I64]),
     "advisor_scan": (_I32, [_P, _P]),
     "advisor_undo": (None, [_P, _P]),
-    "advisor_no_duration": (_I64, [_P]),
     "advisor_question": (_I32, [_P, ctypes.POINTER(_P), ctypes.POINTER(_I64)]),
     "advisor_answer": (_I32, [_P, _I32, _I32, _I32, _I32, _I32]),
     "advisor_counts": (None, [_P, ctypes.POINTER(_I32)]),

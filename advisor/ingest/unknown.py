@@ -35,6 +35,17 @@ _WIDE_BRACKETS = {
     b"\x00{": "UTF-16BE",
     b"\x00[": "UTF-16BE",
 }
+# What others write, by how it begins.
+_FOREIGN = (
+    # pytorch/pytorch torch/csrc/profiler/standalone/execution_trace_observer.cpp; mlcommons/chakra
+    (rb'^\{\s*"schema":\s*"[\d.]+-chakra', "is an execution trace (Chakra), which has no times",
+     "pass the profiler's trace of the same steps (export_chrome_trace)"),
+    (rb"speedscope\.app/file-format-schema", "is a speedscope profile of Python's stacks",
+     "record the steps with PyTorch's profiler or Nsight Systems"),
+    (rb"^==\d+== NVPROF", "is nvprof's text", "record with Nsight Systems, nvprof's successor"),
+    (rb"^\x80[\x02-\x05]", "is a Python pickle (a memory snapshot?), which is never loaded",
+     "for torch's flight recorder pass the dumps of all ranks; a memory snapshot has no times"),
+)  # fmt: skip
 # "[W1122 10:16:08 …", "[rank0]: …", "[2026-11-22 …": a line of a log, not a list.
 _LOG_LINE = re.compile(rb"\[(?!(?:true|false|null|NaN|Infinity)\b)(?:[A-Za-z_]|\d+[-:/])")
 
@@ -70,6 +81,9 @@ def why_unknown(source: Source) -> Unknown:
         return Unknown(f"is text in {wide}; only UTF-8 is read", hint, damaged=True)
     if text.startswith(b"<"):
         return _xml(text)
+    for begins, reason, hint in _FOREIGN:
+        if re.search(begins, text[:4096]):
+            return Unknown(reason, hint)
     if text[:1] in (b"{", b"[") and not _LOG_LINE.match(text):
         return _json(source, text)
     if not text and source.compression != "none":

@@ -30,35 +30,9 @@ from advisor.metrics.rings.from_log import logged_rings, ring_orders
 from advisor.metrics.timeline.content import content_rows
 from advisor.metrics.write import write_breakdowns, write_clocks, write_collectives, write_ranks
 from advisor.store.columns import insert_rows
+from advisor.store.schema import analysed_tables
 from advisor.store.store import Store
 from advisor.vocabulary.phases import announce
-
-TABLES = (
-    "contradiction",
-    "rank_content",
-    "activity",
-    "step",
-    "collective",
-    "run_breakdown",
-    "step_breakdown",
-    "unmatched",
-    "alpha_beta",
-    "lateness",
-    "link_excess",
-    "param_bucket",
-    "gradient_sync",
-    "traffic",
-    "redundant",
-    "pipeline_stage",
-    "expert_balance",
-    "host_gap",
-    "edge_gap",
-    "memory_copy",
-    "overlap_slowdown",
-    "device_queue",
-    "critical_path",
-    "bench_curve",
-)
 
 
 def derive(
@@ -70,7 +44,7 @@ def derive(
     ``hardware`` the machine that benchmarks ran on. Raises AdvisorError for an unknown machine.
     """
     con = store.con
-    con.execute("; ".join(f"DELETE FROM {table}" for table in TABLES))
+    con.execute("; ".join(f"DELETE FROM {table}" for table in analysed_tables()))
     for (run,) in con.execute("SELECT run FROM run ORDER BY run").fetchall():
         if hardware is not None:
             keep_machine(con, run, hardware)
@@ -142,6 +116,15 @@ def _lateness_input(con: Any, data: RunData) -> Ranks:
             if (pace := host_pace(one.line, one.steps, one.gaps)) is not None
         },
         compare=lambda rank, peers: compare_work(con, data.run, rank, peers),
+        hosts={r: one.info.host for r, one in data.ranks.items() if one.info.host is not None},
+        recorded={
+            rank: count / len(data.ranks[rank].steps.steps)
+            for rank, count in con.execute(
+                "SELECT rank, count(*) FROM event WHERE run = ? AND class = 'cpu_op' GROUP BY rank",
+                [data.run],
+            ).fetchall()
+            if rank in data.ranks and data.ranks[rank].steps.steps
+        },
     )
 
 
@@ -187,9 +170,9 @@ def _write_summaries(con: Any, data: RunData) -> None:
         rows["host_gap"] += gap_rows(
             data.run, one.line, one.occupancy, one.steps, one.activity, one.gaps
         )
-        rows["memory_copy"] += copy_rows(con, data.run, one.line, one.occupancy, one.steps)
-        rows["edge_gap"] += edge_rows(con, data.run, one.line, one.steps)
-        slowdown = overlap_row(con, data.run, one.line, one.occupancy, one.steps)
+        rows["memory_copy"] += copy_rows(data.events, one.line, one.occupancy, one.steps)
+        rows["edge_gap"] += edge_rows(data.events, one.line, one.steps)
+        slowdown = overlap_row(data.events, one.line, one.occupancy, one.steps)
         rows["overlap_slowdown"] += [slowdown] if slowdown is not None else []
         queue = queue_row(data.run, one.line)
         rows["device_queue"] += [queue] if queue is not None else []

@@ -24,7 +24,7 @@ from advisor.metrics.collectives.groups import (
 )
 from advisor.metrics.collectives.hosts import with_hosts
 from advisor.metrics.collectives.match import Matched, match, torn
-from advisor.metrics.collectives.nccl import device_calls
+from advisor.metrics.collectives.nccl import device_calls, members
 from advisor.metrics.collectives.open_groups import leave_open, pipeline_groups
 from advisor.metrics.collectives.phases import Spans, host_spans, set_phases
 from advisor.metrics.host.activity import HostActivity, host_activity
@@ -40,12 +40,14 @@ from advisor.metrics.steps.annotated import (
 )
 from advisor.metrics.steps.optimizer import optimizer_steps
 from advisor.metrics.steps.periods import period_steps
+from advisor.metrics.steps.untimed import without_untimed
 from advisor.metrics.steps.used import mark_used
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.timeline import Timeline, timelines
 from advisor.model.alpha_beta import AlphaBeta
-from advisor.store.columns import MISSING, rows
+from advisor.store.columns import MISSING
+from advisor.store.events import Events
 from advisor.vocabulary.phases import announce
 
 # c10d's barrier is an all-reduce of one element (ProcessGroupNCCL::barrier: a byte, later a float).
@@ -71,6 +73,7 @@ class RunData:
     """Everything of one run."""
 
     run: str
+    events: Events
     ranks: dict[int, RankData]
     groups: dict[str, Group]
     calls: dict[int, list[Call]]
@@ -85,31 +88,32 @@ class RunData:
 def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     """Read one run's events and match its collectives."""
     infos = with_hosts(rank_infos(con, run))
-    groups = process_groups(con, run)
+    groups, listed = process_groups(con, run), members(con, run)
     ranks: dict[int, RankData] = {}
     calls: dict[int, list[Call]] = {}
-    # Ranks of logs and dumps: asked once for all of them, as each question costs milliseconds.
-    recorded = {
-        rank for (rank,) in rows(con, "SELECT DISTINCT rank FROM event WHERE run = ?", [run])
-    }
+    events = Events(con, run)
     silent: dict[bool, RankData] = {}
-    for number, line in enumerate(timelines(con, run, recorded), 1):
+    for number, line in enumerate(timelines(events), 1):
         announce("timelines of ranks", number, len(infos))
         info = infos[line.rank]
-        if line.rank not in recorded and line.on_device in silent:
+        if line.rank not in events and line.on_device in silent:
             ranks[line.rank] = replace(silent[line.on_device], info=info, line=line)
             calls[line.rank] = []
             continue
-        marked = annotated_steps(con, run, line.rank, step_annotation)
+        marked = annotated_steps(events, line.rank, step_annotation)
         steps = device_windows(marked, line) if marked else whole_trace(line)
-        own, lost = _calls(con, run, line, complete=info.complete)
+        if line.on_device:
+            own, lost = device_calls(events, line, listed), list[int]()
+        else:  # and when it asked for others that its recording lost
+            own, lost = host_calls(events, line.rank, complete=info.complete)
         if not info.complete and marked:
             steps = last_incomplete(steps.without(lost))
+        steps = without_untimed(events, line, steps)
         _set_steps(own, steps)
-        spans = host_spans(con, run, line.rank)
+        spans = host_spans(events, line.rank)
         set_phases(own, spans)
         calls[line.rank] = own
-        occupancy, activity = Occupancy.of(line), host_activity(con, run, line.rank)
+        occupancy, activity = Occupancy.of(line), host_activity(events, line.rank)
         ranks[line.rank] = RankData(
             info,
             line,
@@ -120,7 +124,7 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
             activity,
             device_gaps(line, occupancy, activity, _barriers(own)),
         )
-        if line.rank not in recorded:
+        if line.rank not in events:
             silent[line.on_device] = ranks[line.rank]
     on_host = {rank for rank, one in ranks.items() if not one.line.on_device}
     groups = groups or world_group(calls, infos, on_host)
@@ -145,7 +149,7 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         matched = match(calls, groups, stepped, offsets, strict=True)
         found = _clocks(matched, infos, gloo)
     if not any(_annotated(one.steps) for one in ranks.values()):
-        _tell_steps_apart(con, run, ranks, calls)
+        _tell_steps_apart(events, ranks, calls)
     cut = {rank for rank, one in ranks.items() if not one.info.complete}
     marked_steps = mark_used({rank: one.steps for rank, one in ranks.items()}, cut)
     ranks = {rank: replace(one, steps=marked_steps[rank]) for rank, one in ranks.items()}
@@ -154,6 +158,7 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     fits = fit_all(matched.columns, exclusive, groups, infos)
     return RunData(
         run,
+        events,
         ranks,
         groups,
         calls,
@@ -184,13 +189,6 @@ def _only_gloo(con: Any, run: str) -> bool:
         [run, run],
     ).fetchall()
     return all(name is None or "gloo" in name for (name,) in backends)
-
-
-def _calls(con: Any, run: str, line: Timeline, *, complete: bool) -> tuple[list[Call], list[int]]:
-    """A rank's calls, and when it asked for others that its recording lost."""
-    if line.on_device:
-        return device_calls(con, run, line), []
-    return host_calls(con, run, line.rank, complete=complete)
 
 
 def _clocks(matched: Matched, infos: dict[int, RankInfo], gloo: bool) -> Clocks:
@@ -226,17 +224,18 @@ def _on_host(steps: Steps) -> bool:
 
 
 def _tell_steps_apart(
-    con: Any, run: str, ranks: dict[int, RankData], calls: dict[int, list[Call]]
+    events: Events, ranks: dict[int, RankData], calls: dict[int, list[Call]]
 ) -> None:
     """Replace the whole trace as one step by optimizer steps or the collectives' period, if any."""
     lines = {rank: one.line for rank, one in ranks.items()}
-    found = optimizer_steps(con, run, lines) or period_steps(calls, lines)
+    found = optimizer_steps(events, lines) or period_steps(calls, lines)
     for rank, steps in (found or {}).items():
         if not steps.steps:
             continue
         one = ranks[rank]
         if not one.info.complete:
             steps = last_incomplete(steps)
+        steps = without_untimed(events, one.line, steps)
         ranks[rank] = replace(one, steps=steps, activity_step=_activity_steps(one.line, steps))
         _set_steps(calls[rank], steps)
 

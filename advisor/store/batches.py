@@ -26,6 +26,8 @@ from advisor.errors import AdvisorError
 
 PER_RANK = ("event", "comm_event", "rank")
 PER_RUN = ("run", "process_group", "topology", "link", "nccl_choice", "bench", "flight", "source")
+INGESTED = (*PER_RUN, *PER_RANK)
+"""The tables that hold what was read."""
 _FOLDER = "batch"
 _DUCKDBS = "tmp_"
 """How DuckDB calls a file until it is whole, unless told not to."""

@@ -45,6 +45,9 @@ _BETWEEN = re.compile(r"([._-])")
 _ADDRESS = re.compile(
     r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])|(?<![\w.:])[0-9A-Fa-f:]{3,39}+(?![\w:])"
 )
+# An option or a variable of a command line that is quoted, with what it is set to.
+_SET = re.compile(r"(?<![\w-])(-[\w-]{1,60}+[ =]|\w{1,60}+=)[^\s\"']++")
+_SECRET = re.compile(r"passw|token|secret|api.?key|credential", re.IGNORECASE)
 _USER = re.compile(r"/(?:home|Users)/([^/\s]{1,64})")
 _ENDINGS = frozenset(
     ("json", "jsonl", "sqlite", "db", "parquet", "log", "txt", "csv", "xml", "gz", "zst", "xz")
@@ -95,6 +98,7 @@ class Pseudonyms:
         if text[:1] in ("{", "["):
             with contextlib.suppress(ValueError, RecursionError):
                 return json.dumps(self._hidden_in(json.loads(text)), ensure_ascii=False)
+        text = _SET.sub(lambda it: f"{it[1]}…" if _SECRET.search(it[1]) else it[0], text)
         text = _FOLDERS.sub(self._folder, text)
         text = _ADDRESS.sub(self._address, text)
         return _WORD.sub(self._word, text)
@@ -178,6 +182,14 @@ def hide_names(store: Store, key: bytes) -> None:
 def _hosts(store: Store) -> Iterator[str]:
     for table in _HOSTS:
         yield from _distinct(store, table, "host")
+    # The variables whose value is a host's name: NCCL's own, and torchrun's.
+    yield from (
+        name
+        for (name,) in store.con.execute(
+            "SELECT DISTINCT value FROM topology WHERE kind = 'env' AND value IS NOT NULL "
+            "AND name IN ('NCCL_HOSTID', 'MASTER_ADDR')"
+        ).fetchall()
+    )
     for hosts in _distinct(store, "bench", "hosts"):
         yield from hosts
     for (text,) in store.con.execute("SELECT DISTINCT metadata FROM rank").fetchall():

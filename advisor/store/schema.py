@@ -6,6 +6,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from advisor.store.batches import INGESTED
 from advisor.store.store import schema_sql
 
 _TABLE = re.compile(r"^CREATE TABLE (\w+) \($")
@@ -29,6 +30,12 @@ class Table:
     name: str
     comment: str
     columns: tuple[Column, ...]
+
+    @property
+    def definition(self) -> str:
+        """The statement that makes it."""
+        columns = (f"{c.name} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in self.columns)
+        return f"CREATE TABLE {self.name} ({', '.join(columns)})"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionaries, for JSON."""
@@ -57,3 +64,9 @@ def parse_schema(text: str | None = None) -> list[Table]:
         elif not line:
             comment = []
     return tables
+
+
+def analysed_tables() -> list[str]:
+    """The tables that hold what was worked out: neither read from files nor measured by a sweep."""
+    others = {*INGESTED, "trial", "sweep"}
+    return [table.name for table in parse_schema() if table.name not in others]

@@ -77,7 +77,7 @@ CREATE TABLE event (
   pid BIGINT,                       -- process id as recorded; null if not a number
   tid BIGINT,                       -- thread id as recorded; null if not a number
   start_ns BIGINT,                  -- start
-  dur_ns BIGINT,                    -- duration; 0 for instants
+  dur_ns BIGINT,                    -- duration; 0 for instants, NULL where a device's or a backend's is not usable
   correlation BIGINT,               -- links a runtime launch and its device event
   external_id BIGINT,               -- links a cpu_op and what it launched
   bytes BIGINT                      -- 'bytes' of a memcpy/memset/allocation event
@@ -138,7 +138,7 @@ CREATE TABLE rank_content (
   unknown_kernels VARCHAR,          -- JSON of the longest others: name, calls, ns
   narrow_share DOUBLE,              -- of the time of matrix products, convolutions and attention: share in 16 bits or fewer; null without any
   largest_gradient_bytes BIGINT,    -- the largest single gradient: DDP splits none; null if shapes were not recorded
-  purpose VARCHAR,                  -- 'training' 'inference'; null if nothing tells
+  purpose VARCHAR,                  -- 'training' 'inference' (an engine's) 'forward' (a model's operators, none of training); null if nothing tells
   engine VARCHAR,                   -- the engine of inference ('vLLM', 'SGLang' ...) or the framework of training ('DeepSpeed')
   alone BOOLEAN                     -- whether nothing in the recording is of a job of several ranks
 );
@@ -407,10 +407,11 @@ CREATE TABLE host_gap (
   run VARCHAR NOT NULL,             -- run
   rank INTEGER NOT NULL,            -- rank
   step INTEGER,                     -- step; null outside steps
-  kind VARCHAR NOT NULL,            -- 'data-loading' 'garbage-collection' 'unused-parameter-scan' 'allocator' 'synchronisation' 'blocking-copy' 'barrier' (the host catches up after waiting there) 'graph-capture' 'loading' (first use) 'launch' 'graph' 'other'
+  kind VARCHAR NOT NULL,            -- 'data-loading' 'garbage-collection' 'unused-parameter-scan' 'allocator' 'synchronisation' 'blocking-copy' 'barrier' (the host catches up after waiting there) 'graph-capture' 'loading' (first use) 'launch' 'pause' (the host did other work for 20 ms or more) 'graph' 'other'
   start_ns BIGINT NOT NULL,         -- start of the stretch
   end_ns BIGINT NOT NULL,           -- end of the stretch
   idle_ns BIGINT NOT NULL,          -- time of it in which the device did nothing
+  host_ns BIGINT,                   -- of that, until the host launched what ends it; null where no launch is recorded
   name VARCHAR,                     -- the host's operation, as recorded
   event_id BIGINT                   -- its event
 );
@@ -571,7 +572,7 @@ CREATE TABLE bench_curve (
   limit_gbps DOUBLE,                -- bus bandwidth that links or NICs allow by data sheet; null if unknown
   limit_by VARCHAR,                 -- 'links' or 'NICs'
   limit_source VARCHAR,             -- where that figure is from
-  small_us DOUBLE,                  -- median time of calls of 4 KiB or less
+  small_us DOUBLE,                  -- median time of calls of 4 KiB or less, or of the smallest if only latency takes so long
   drop_bytes BIGINT,                -- the first size at which the bandwidth falls; null if none
   drop_gbps DOUBLE,                 -- there
   drop_from_gbps DOUBLE,            -- what a smaller size reached

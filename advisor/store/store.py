@@ -24,6 +24,7 @@ from advisor.store.target import check_store_target, check_text, database_writin
 
 SCHEMA_VERSION = 7
 _FREE_SHARE = 0.25
+_FEW_EVENTS = 200_000
 _DUCKDB = b"DUCK"  # after a checksum of 8 bytes
 
 
@@ -149,6 +150,12 @@ class Store:
                 rows_only=rows_only,
                 alone=alone,
             )
+
+    def use_threads_sparingly(self) -> None:
+        """One thread where there are few events: to share out their queries takes longer."""
+        (events,) = self.con.execute("SELECT count(*) FROM event").fetchone()
+        if events <= _FEW_EVENTS:
+            self.con.execute("SET threads = 1")
 
     def lock_down(self) -> None:
         """From here on queries can reach nothing but this store, and cannot undo that."""

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.model.nccl import parse_version
+from advisor.model.nccl.version import parse_version
 from benchmarks.gpulab.fabric import Fabric, ring_orders
 from benchmarks.gpulab.hardware import Chosen, choose
 from benchmarks.gpulab.job import Job, Link

@@ -71,6 +71,17 @@ def _throttled(job: Job, size: float, step: float, rng: random.Random) -> Made:
     )
 
 
+@fault("throttled-host", "straggler-rank", "devices; nvidia-smi; cooling",
+        ("ddp", "fsdp2", "hsdp"), hosts=2)  # fmt: skip
+def _throttled_host(job: Job, size: float, step: float, rng: random.Random) -> Made:
+    host = rng.randrange(job.hosts)
+    factor = 1.0 + size * rng.uniform(1.1, 1.4)
+    own = range(host * job.per_host, (host + 1) * job.per_host)
+    return Made(
+        replace(job, compute_factor=tuple((rank, factor) for rank in own)), Place(hosts=(host,))
+    )
+
+
 @fault("slow-switch", _NIC, "NIC; cable; switch; probe",
         hosts=4)  # fmt: skip
 def _slow_switch(job: Job, size: float, step: float, rng: random.Random) -> Made:

@@ -12,7 +12,8 @@ from functools import cache
 from typing import Any
 
 from advisor.config.hardware import Machine, device_of, machine
-from advisor.model.nccl import NcclVersion, predict
+from advisor.model.nccl.cost import predict
+from advisor.model.nccl.version import NcclVersion
 from advisor.model.topology import Topology
 
 MATMUL_EFFICIENCY = 0.55

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 import zlib
 from pathlib import Path
 from typing import Any
@@ -172,3 +174,48 @@ def test_the_logs_of_a_sweep_s_survey_and_trial_are_ours_when_given_alone(tmp_pa
         ingest([folder], store)
         read = store.con.execute("SELECT path FROM source").fetchall()
     assert [Path(path).name for (path,) in read] == ["rank0.json"]
+
+
+def test_a_folder_within_that_cannot_be_searched_costs_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN a folder without permission, one 400 levels deep, links in circles, hidden ones."""
+    place = _folder(tmp_path / "traces")
+    for name in ("closed", ".hidden"):
+        (place / name).mkdir()
+        (place / name / "rank1.json").write_text("[]")
+    (place / "up").symlink_to("..")
+    (place / "circle").symlink_to("circle")
+    here = os.open(place, os.O_RDONLY)
+    for _ in range(400):
+        os.mkdir("d", dir_fd=here)
+        here, above = os.open("d", os.O_RDONLY, dir_fd=here), here
+        os.close(above)
+    os.close(here)
+    scan = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if Path(path).name == "closed":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with Store.create() as store:
+        ingest([place], store)
+        found = _sources(store)
+    monkeypatch.undo()
+    assert found["rank0.json"][1] == 9
+    assert "ermission denied" in found["closed"][-1]
+    assert "leads back to itself" in found["circle"][-1]
+    assert len(found) == 3
+
+
+def test_a_folder_that_cannot_be_searched_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scandir(path: Any) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(AdvisorError, match="cannot be read: Permission denied"):
+        advisor.load(tmp_path)

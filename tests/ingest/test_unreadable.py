@@ -206,3 +206,19 @@ def test_a_log_whose_lines_begin_with_a_bracket_is_no_damaged_json(
     assert not why_unknown(Source.of(path, 1)).damaged
     path.write_text("[null, 1")
     assert why_unknown(Source.of(path, 1)).damaged
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('{"schema": "1.0.2-chakra.0.0.4", "nodes": []}', "Chakra"),
+        ('{"$schema":"https://www.speedscope.app/file-format-schema.json"}', "speedscope"),
+        ("==18148== NVPROF is profiling process 18148, command: python train.py", "nvprof"),
+    ],
+)
+def test_files_of_other_tools_are_called_what_they_are(
+    tmp_path: Path, text: str, named: str
+) -> None:
+    path = tmp_path / "rank0.json"
+    path.write_text(text)
+    assert named in why_unknown(Source.of(path, 0)).reason

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -129,3 +131,33 @@ def test_a_group_that_scatters_activations_in_forward_reduces_no_gradients_in_ba
              sized("reduce_scatter", 30, 1 << 20, "2")]  # fmt: skip
     set_phases(calls, marks)
     assert [one.is_gradient for one in calls] == [False, False, True]
+
+
+def test_without_a_wrapper_an_operator_between_two_nodes_is_of_a_forward_pass() -> None:
+    plain = spans((NODE, 1, 10, 14), (NODE, 1, 15, 19), (NODE, 1, 30, 34), (NODE, 1, 36, 39))
+    assert list(backward_passes(plain).start) == [10]  # type: ignore[union-attr]
+    ran = replace(plain, operators=np.array([2, 5, 21, 25, 40], dtype=np.int64))
+    found = backward_passes(ran)
+    assert found is not None
+    assert list(found.start) == [10, 30]
+    assert list(found.end) == [19, 39]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "gradients"),
+    [((9_000, 64, 64, 9_000, 64), [True, True, True, True, False]), ((64, 9_000), [False, True])],
+)
+def test_small_ones_amid_the_gradients_are_gradients(
+    sizes: tuple[int, ...], gradients: list[bool]
+) -> None:
+    """Reduced by hand between the backward pass and the optimizer; a loss is summed behind."""
+    leaves = [
+        (f"{NODE.partition(':')[0]}::engine::evaluate_function: torch::autograd::AccumulateGrad",
+         1, n, n + 1) for n in range(10)
+    ]  # fmt: skip
+    calls = [
+        Call(0, "all_reduce", 100 + 10 * n, 105 + 10 * n, event_id=n, bytes=size, thread=1)
+        for n, size in enumerate(sizes)
+    ]
+    set_phases(calls, spans(*leaves, ("Optimizer.step#Adam.step", 1, 200, 210)))
+    assert [call.is_gradient for call in calls] == gradients

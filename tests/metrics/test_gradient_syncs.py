@@ -91,3 +91,21 @@ def test_what_is_reduced_by_hand_between_backward_and_optimizer(
     )
     set_phases(calls, found)
     assert [call.is_gradient for call in calls] == gradients
+
+
+def test_lora_gathers_frozen_weights_that_nothing_reduces() -> None:
+    # FSDP2 names its units but the root, and reduces the adapters alone.
+    units = [None, "layers.0", "layers.1"]
+    calls = [
+        Call(0, "all_gather", now, now + 1, event_id=now, enqueue=now, thread=1, bytes=size,
+             group="0", step=1, module=unit, ahead=None if unit is None else False)
+        for micro in range(3)
+        for place, (unit, size) in enumerate(zip(units, SIZES, strict=True))
+        for now in (20 * micro + 2 * place, 20 * micro + 8 + 2 * place)
+    ]  # fmt: skip
+    reduced = Call(0, "reduce_scatter", 57, 58, event_id=99, thread=1, bytes=9, group="0", step=1)
+    reduced.is_gradient = True
+    marks = spans(*((FORWARD, 1, 20 * m, 20 * m + 7) for m in range(3)),
+                  *((NODE, 1, 20 * m + 8, 20 * m + 19) for m in range(3)))  # fmt: skip
+    (row,) = sync_rows("run", 0, [*calls, reduced], marks, {1: (0, 60)})
+    assert (row["micro_batches"], row["gathers"]) == (3, 6)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
+import advisor
 from advisor.metrics.host.gaps import _recorded_until
 from advisor.metrics.steps.annotated import Step, Steps
+from benchmarks.fuzz import labelled
 
 MS = 1_000_000
 
@@ -15,3 +19,22 @@ def test_what_was_not_recorded_between_two_steps_is_no_gap_of_either() -> None:
     steps = Steps(tuple(Step(n, a * MS, b * MS, None, None, True, "x") for n, a, b in windows))
     assert _recorded_until(steps) == {2: 200 * MS}
     assert steps.by_window(np.array([199 * MS])).tolist() == [2]
+
+
+def test_lost_kernels_are_no_pause_of_the_host(tmp_path: Path) -> None:
+    """GIVEN kernels of a rank whose records were lost in some steps THEN nobody is said to pause.
+
+    What ends such a stretch was launched long before.
+    """
+    rows = labelled.nsys_rows()
+    kernels = [row for row in rows["rank0"] if row[0] == "CUPTI_ACTIVITY_KIND_KERNEL"]
+    per_step = len(kernels) // labelled.STEPS
+    lost = {id(kernels[step * per_step + at]) for step in (1, 3, 5) for at in (1, 5)}
+    rows["rank0"] = [row for row in rows["rank0"] if id(row) not in lost]
+    labelled.write_nsys(rows, tmp_path)
+    with advisor.load(tmp_path) as run:
+        assert run.report.findings[0].rule == "straggler-rank"
+        assert "one-rank-pauses" not in {finding.rule for finding in run.report.findings}
+        idle = "SELECT count(*) FROM host_gap WHERE rank = 0 AND idle_ns > 900000"
+        assert run.store.con.execute(idle).fetchall() == [(6,)]
+        assert run.store.con.execute(f"{idle} AND host_ns > 100000").fetchall() == [(0,)]

@@ -24,6 +24,8 @@ def call(group: str, size: int, ranks: str) -> dict[str, object]:
         (3, "[0, 4]", None),  # contradicts itself
         (1, "[]", None),  # the wait for a call
         (2, "[0, x]", None),
+        (2, "[0, 4294967296]", None),
+        (2, "[0, 2147483647]", None),
     ],
 )
 def test_members_are_those_that_the_calls_give(

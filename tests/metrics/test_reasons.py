@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from advisor.metrics.collectives.call import Call
 from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.lateness.reasons import reason_of
 from advisor.metrics.lateness.work import Compared
-from advisor.metrics.steps.annotated import Steps
+from advisor.metrics.steps.annotated import Step, Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.metrics.timeline.timeline import COMPUTE, Timeline
@@ -100,3 +101,66 @@ def test_what_a_transfer_left_behind_hides_no_excess_that_comes_again_and_again(
     assert found is not None
     assert found.name == reason
     assert found.evidence["inherited_ns"] == _STRETCHES * 920 * _MS
+
+
+def test_operators_inside_a_data_loader_load() -> None:
+    """Rank 1 augments its images by operators, in the loader, before the same work as rank 0's."""
+    lines = {0: _line(0, 20, 5), 1: _line(1, 36, 5)}
+    begin = np.repeat(np.arange(_STRETCHES)[:, None] * 1000 * _MS, 2, axis=1)
+    spent = np.array([100, 180]) * _MS
+    excess = np.tile(np.array([0, 80]) * _MS, (_STRETCHES, 1))
+    loads = np.arange(_STRETCHES) * 1000 * _MS
+    found = reason_of(
+        1,
+        [Arrivals(None, (0, 1), ({},) * _STRETCHES, begin + spent, begin, excess, excess,
+                  np.arange(_STRETCHES))],
+        lines,
+        {rank: Occupancy.of(line) for rank, line in lines.items()},
+        {rank: Steps(()) for rank in lines},
+        dict.fromkeys(lines, Intervals.empty()),
+        {0: Intervals.empty(), 1: Intervals.of(loads, loads + 80 * _MS)},
+        {}, None, systematic=True,
+    )  # fmt: skip
+    assert found is not None
+    assert found.name == "data-loading"
+    assert found.evidence["idle_excess_ns"] == _STRETCHES * 80 * _MS
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "reason"),
+    [(80, "slow-transfer-before"), (0, "longer-compute")],
+)
+def test_a_device_that_computes_no_longer_over_its_steps_was_kept_waiting(
+    late_ms: int, reason: str
+) -> None:
+    """Rank 1 computes 80 ms more before one call; where the step's rest has less, by as much."""
+    none = np.full(2 * _STRETCHES, -1, dtype=np.int64)
+    lines = {}
+    for rank, lengths in ((0, (100, 280)), (1, (180, 280 - late_ms))):
+        start = np.array([s * 1000 + at for s in range(_STRETCHES) for at in (0, 500)]) * _MS
+        end = start + np.tile(np.array(lengths), _STRETCHES) * _MS
+        lines[rank] = Timeline(
+            rank=rank, on_device=True, kind=np.full(len(start), COMPUTE), start=start, end=end,
+            stream=none, event_id=np.arange(len(start)), launch=none, thread=none,
+        )  # fmt: skip
+    begin = np.repeat(np.arange(_STRETCHES)[:, None] * 1000 * _MS, 2, axis=1)
+    excess = np.tile(np.array([0, 80]) * _MS, (_STRETCHES, 1))
+    call = Call(rank=0, op="all_reduce", start=0, end=1, event_id=0)
+    steps = Steps(tuple(
+        Step(n, n * 1000 * _MS, (n + 1) * 1000 * _MS, None, None, complete=True, source="profiler")
+        for n in range(_STRETCHES)
+    ))  # fmt: skip
+    found = reason_of(
+        1,
+        [Arrivals(None, (0, 1), ({0: call, 1: call},) * _STRETCHES,
+                  begin + np.array([100, 180]) * _MS, begin, excess, excess,
+                  np.arange(_STRETCHES))],
+        lines,
+        {rank: Occupancy.of(line) for rank, line in lines.items()},
+        dict.fromkeys(lines, steps),
+        dict.fromkeys(lines, Intervals.empty()),
+        dict.fromkeys(lines, Intervals.empty()),
+        {}, None, systematic=True, cost_ns=80 * _MS,
+    )  # fmt: skip
+    assert found is not None
+    assert found.name == reason

@@ -41,6 +41,7 @@ def ring_of(
         lags=lags - lags.mean(axis=1, keepdims=True),
         errors=np.full(len(ranks), 0.015),
         units_ns=(),
+        independent=float(len(lags)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.match import match
 from advisor.metrics.lateness.waiting import split_waiting
 
 MS = 1_000_000
@@ -37,3 +38,20 @@ def test_a_root_waits_for_the_last_and_who_sent_goes_on(op: str) -> None:
 
 def test_all_wait_where_all_hand_in_something() -> None:
     assert waits("all_reduce", (0, 22), (20, 22)) == [20, 0]
+
+
+def test_a_scatter_whose_size_its_root_alone_recorded_shifts_nothing() -> None:
+    # gloo: torch.distributed.nn's all_gather goes back by one scatter for each rank as the root.
+    calls = {
+        rank: [
+            Call(rank, "scatter", at, at + 1, event_id=at, group="0", group_size=2,
+                 dtype="float" if root == rank else None, bytes=8192 if root == rank else None)
+            for at, root in ((0, 0), (10, 1), (20, 0), (30, 1))
+        ]
+        for rank in (0, 1)
+    }  # fmt: skip
+    found = match(calls, {}, stepped=False)
+    assert not found.unmatched
+    assert [{c.start for c in column.values()} for column in found.columns] == [
+        {at} for at in (0, 10, 20, 30)
+    ]

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from advisor.metrics.derive import derive
+from advisor.metrics.links import ring_lags, slow_location
 from advisor.metrics.links.named import LIKELY
-from advisor.metrics.rings.nccl import paths
+from advisor.metrics.rings.nccl import LOW_LATENCY, SIMPLE, paths
 from tests.metrics.nccl_rings import (
     SLICE_BYTES,
     Ask,
@@ -85,6 +86,30 @@ def test_the_order_of_ends_tells_the_nic_of_the_only_group() -> None:
     fabric = Fabric(4, 4, sends={5: 0.6}, receives={5: 0.6})
     (found,) = rows(fabric, ddp(fabric))
     assert (found["kind"], found["src"], found["direction"]) == ("rank", 5, "both")
+
+
+@pytest.mark.slow
+def test_a_first_look_by_a_few_calls_leaves_the_right_location(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ring_lags, "_MOST_AT_ONCE", 4)
+    monkeypatch.setattr(slow_location, "_FULL_LOOK", 8)  # of 99
+    fabric = Fabric(4, 4, sends={5: 0.6}, receives={5: 0.6})
+    (found,) = rows(fabric, ddp(fabric))
+    assert (found["kind"], found["src"], found["direction"]) == ("rank", 5, "both")
+
+
+def test_low_latency_protocols_hold_four_times_as_many_chunks_between_two_ranks() -> None:
+    """Behind a slow edge its sender is done as much earlier as lies unread between the two."""
+    count, slow, times = 24, 3, 8.0
+    takes = np.ones((1, count))
+    takes[0, slow] = times
+    chunks = {}
+    for protocol in (SIMPLE, LOW_LATENCY):
+        left = paths("all_gather", takes, protocol=protocol)[0].max(axis=1)
+        assert left.argmax() == slow + 1
+        chunks[protocol] = (left[slow + 1] - left[slow]) / (protocol.slices * times)
+    assert chunks[LOW_LATENCY] == pytest.approx(4 * chunks[SIMPLE], rel=0.1)
 
 
 @pytest.mark.slow

@@ -16,34 +16,46 @@ _SHAPES = "[[64,64],[64,64]]"
 _PEER: Operators = {"aten::linear": (6, 5, _SHAPES), "aten::embedding_bag": (6, 5, None)}
 
 
-def _compared(late: Operators) -> Compared:
-    """Rank 0 runs ``late`` in its one step, ranks 1 and 2 run _PEER."""
+def _compared(late: Operators, peer: Operators = _PEER, *, steps: int = 1) -> Compared:
+    """Rank 0 runs ``late`` in each of its steps, ranks 1 and 2 run ``peer``."""
     with Store.create() as store:
         con = store.con
         con.execute("INSERT INTO run (run, created_at, advisor_version) VALUES ('run', '', 'test')")
-        for rank, operators in enumerate([late, _PEER, _PEER]):
-            number, now = 0, 0
-            for name, (calls, each, shapes) in operators.items():
-                for _ in range(calls):
-                    values = [rank, number, now * _MS, each * _MS, name]
-                    con.execute(
-                        "INSERT INTO event BY NAME SELECT 'run' AS run, $1::INTEGER AS rank, "
-                        "$2::BIGINT AS event_id, $3::BIGINT AS start_ns, $4::BIGINT AS dur_ns, "
-                        "$5 AS name, 'cpu_op' AS class",
-                        values,
-                    )
-                    con.execute(
-                        "INSERT INTO activity BY NAME SELECT 'run' AS run, $1::INTEGER AS rank, "
-                        "'compute' AS kind, $3::BIGINT AS start_ns, ($3 + $4)::BIGINT AS end_ns, "
-                        "$2::BIGINT AS event_id, 1 AS step",
-                        values[:4],
-                    )
-                    con.execute(
-                        "INSERT INTO comm_event BY NAME SELECT 'run' AS run, $1::INTEGER AS rank, "
-                        "$2::BIGINT AS event_id, $3 AS input_dims",
-                        [rank, number, shapes],
-                    )
-                    number, now = number + 1, now + each
+        for rank, operators in enumerate([late, peer, peer]):
+            now = 0
+            calls = [
+                (step, name, each, shapes)
+                for step in range(steps)
+                for name, (count, each, shapes) in operators.items()
+                for _ in range(count)
+            ]
+            for number, (step, name, each, shapes) in enumerate(calls):
+                values = [rank, number, now * _MS, each * _MS]
+                con.execute(
+                    "INSERT INTO event BY NAME SELECT 'run' AS run, $1::INTEGER AS rank, "
+                    "$2::BIGINT AS event_id, $3::BIGINT AS start_ns, $4::BIGINT AS dur_ns, "
+                    "$5 AS name, 'cpu_op' AS class",
+                    [*values, name],
+                )
+                con.execute(
+                    "INSERT INTO activity BY NAME SELECT 'run' AS run, $1::INTEGER AS rank, "
+                    "'compute' AS kind, $3::BIGINT AS start_ns, ($3 + $4)::BIGINT AS end_ns, "
+                    "$2::BIGINT AS event_id, $5 AS step",
+                    [*values, step],
+                )
+                con.execute(
+                    "INSERT INTO comm_event BY NAME SELECT 'run' AS run, $1::INTEGER AS rank, "
+                    "$2::BIGINT AS event_id, $3 AS input_dims",
+                    [rank, number, shapes],
+                )
+                now += each
+            for step in range(steps):
+                con.execute(
+                    "INSERT INTO step BY NAME SELECT 'run' AS run, $1::INTEGER AS rank, "
+                    "$2 AS step, $3::BIGINT AS start_ns, $4::BIGINT AS end_ns, "
+                    "true AS complete, true AS used, '' AS source",
+                    [rank, step, step * now // steps * _MS, (step + 1) * now // steps * _MS],
+                )
         return compare_work(con, "run", 0, [1, 2])
 
 
@@ -66,3 +78,23 @@ def test_a_host_on_which_all_takes_longer_has_no_more_to_do() -> None:
     assert found.pace == pytest.approx(3.0)
     assert found.operator is None
     assert found.work == pytest.approx(1.0)
+
+
+def test_long_operators_that_all_take_longer_are_no_more_work() -> None:
+    """A CPU under a quota: operators shorter than its period run as they do elsewhere."""
+    peer: Operators = {**_PEER, "forward": (6, 20, None), "backward": (6, 40, None)}
+    late: Operators = {**peer, "forward": (6, 38, None), "backward": (6, 83, None)}
+    found = _compared(late, peer)
+    assert found.pace == pytest.approx(1.0)
+    assert found.operator is None
+
+
+def test_more_calls_in_step_after_step_are_more_work_and_no_chance() -> None:
+    """As a rank that evaluates beside its training: calls of a size, more of them."""
+    found = _compared({**_PEER, "aten::linear": (9, 5, _SHAPES)}, steps=8)
+    assert found.work == pytest.approx(1.5)
+    assert found.cause_p_value == pytest.approx(3 / 2**8)
+
+
+def test_as_much_work_is_nobodys_cause() -> None:
+    assert _compared(_PEER, steps=8).cause_p_value == 1.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.api import Run
+from advisor.api import Run, load
 from advisor.findings import VerdictKind
 from tests.real2.test_generated import GEMM, Trace, _loaded, _steps
 
@@ -135,3 +135,45 @@ def test_another_accelerators_launches_are_not_known(tmp_path: Path) -> None:
             event |= {"cat": "mtia_ccp_events", "name": "fc-dtype_Float"}
     with _loaded(tmp_path, trace) as run:
         assert not {"launch-bound", "idle-with-queued-work"} & _rules(run)
+
+
+@pytest.mark.parametrize("name", ["forward_pass_batch_size_2.json", "trace_2024_11_27_1116.json"])
+def test_a_count_or_a_date_in_a_files_name_is_no_rank(tmp_path: Path, name: str) -> None:
+    trace = _alone()
+    _short_kernels(trace, 10, 158)
+    trace.write(tmp_path)
+    (tmp_path / "rank0.json").rename(tmp_path / name)
+    with load(tmp_path / name) as run:
+        assert run.report.runs[0].world_size == 1
+        assert run.report.verdict.cause == "launch-bound"
+
+
+def test_what_is_loaded_once_is_no_fault_of_a_step(tmp_path: Path) -> None:
+    """A forward pass: 300 ms of the first launches load kernels, 40 ms are launches as usual."""
+    trace = _alone()
+    trace.host("ProfilerStep#6", 0, 350_000, cat="user_annotation")
+    trace.kernel(GEMM, 60, 8, 40)
+    trace.kernel(GEMM, 300_100, 8, 100)
+    trace.events[-2]["dur"] = 300_000
+    _short_kernels(trace, 301_000, 800)
+    with _loaded(tmp_path, trace) as run:
+        assert (run.report.verdict.kind, run.report.verdict.reason) == (VerdictKind.LOSSY, "idle")
+        assert "launch-bound" in _rules(run)
+
+
+def test_a_transposed_convolution_is_no_training(tmp_path: Path) -> None:
+    trace = _alone()
+    for begin in _steps(trace, 6, 8000):
+        trace.host("aten::convolution", begin, 5)
+        trace.kernel("sm80_xmma_dgrad_implicit_gemm_tf32", begin + 20, 7000, begin + 10)
+    with _loaded(tmp_path, trace) as run:
+        assert set(run.sql("SELECT purpose FROM rank_content")["purpose"]) == {"forward"}
+
+
+def test_a_cpu_job_alone_is_not_asked_for_more_ranks(tmp_path: Path) -> None:
+    trace = _alone()
+    for at in range(20):
+        trace.host("aten::addmm", 100.0 * at, 90)
+    with _loaded(tmp_path, trace) as run:
+        assert run.report.verdict.reason == "no-device"
+        assert len(run.report.verdict.next_steps) == 1

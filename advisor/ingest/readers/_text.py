@@ -24,6 +24,9 @@ _LAUNCHER = re.compile(
     | \[(?:default|rank)\d+\]:\s?                     # torchrun --tee, torch's own
     | \((?:[^()\s]+\s)?pid=\d+(?:,\sip=[^()\s]+)?\)\s # Ray
     | \[pod/[^\]\s]+\]\s                              # kubectl logs --prefix
+    | \d{4}-\d\d-\d\dT[\d:.]{8,18}Z\s                 # kubectl logs --timestamps
+    | (?:\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.\-]{0,62}\d):\s  # pdsh
+    | (?:ERROR|WARNING|INFO)\s\d\d-\d\d\s[\d:]{8}\s\[?[\w/.]{1,80}:\d{1,6}\]\s  # vLLM
     )""",
     re.VERBOSE,
 )

@@ -77,12 +77,14 @@ class Call:
     def signature(self) -> tuple[str, str | None, int | None]:
         """What must agree between the ranks of one call when there is no sequence number.
 
-        all_to_all may be uneven, so that its size differs between ranks; a send is its peer's
-        receive.
+        all_to_all may be uneven, so that its size differs between ranks; of a gather or scatter
+        gloo records the root's tensors alone, so that size and dtype tell only who the root is; a
+        send is its peer's receive.
         """
-        size = None if self.op in ("all_to_all", "gather", "scatter") else self.bytes
+        if self.op in ("gather", "scatter"):
+            return self.op, None, None
         op = "send" if self.op == "recv" else self.op
-        return op, self.dtype, size
+        return op, self.dtype, None if op == "all_to_all" else self.bytes
 
     @property
     def factor(self) -> float | None:

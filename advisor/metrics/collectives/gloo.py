@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,8 @@ import numpy as np
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.gloo_requests import serve
 from advisor.metrics.timeline.timeline import BACKEND_SPAN
-from advisor.store.columns import MISSING, read
+from advisor.store.columns import MISSING
+from advisor.store.events import Events
 from advisor.vocabulary.operations import POINT_TO_POINT, elements_in, operation, parse_json
 
 # Operators whose first argument is the output and second the input.
@@ -40,30 +41,27 @@ class _Request:
     in_split: str | None
 
 
-def host_calls(
-    con: Any, run: str, rank: int, *, complete: bool = True
-) -> tuple[list[Call], list[int]]:
+def host_calls(events: Events, rank: int, *, complete: bool = True) -> tuple[list[Call], list[int]]:
     """Every collective span of a CPU-only rank as a call, by start; groups are set later.
 
     The second part is when collectives were asked for of which no span was recorded. A recording
     that is not ``complete`` was cut, the threads that ask at another time than the others.
     """
-    found = read(
-        con,
+    found = events.read(
+        rank,
         f"""
-        SELECT name, coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns, event_id,
-               input_dims, input_types, concrete_inputs, src_rank, dst_rank,
+        SELECT rank, name, coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns,
+               event_id, input_dims, input_types, concrete_inputs, src_rank, dst_rank,
                regexp_matches(name, '{BACKEND_SPAN}') AS is_span
         FROM event LEFT JOIN comm_event USING (run, rank, event_id)
-        WHERE run = ? AND rank = ? AND start_ns IS NOT NULL AND dur_ns >= 0
+        WHERE run = $1 AND rank BETWEEN $2 AND $3 AND start_ns IS NOT NULL AND dur_ns >= 0
           AND (regexp_matches(name, '{BACKEND_SPAN}') OR starts_with(name, 'c10d::'))
-        ORDER BY start_ns, event_id
+        ORDER BY rank, start_ns, event_id
         """,
-        [run, rank],
     )
     requests = [_request(found, int(row)) for row in np.flatnonzero(~found["is_span"].astype(bool))]
     spans = [int(row) for row in np.flatnonzero(found["is_span"].astype(bool))]
-    until = _last_seen(con, run, rank, sorted({r.thread for r in requests if r.thread is not None}))
+    until = _last_seen(events, rank, {r.thread for r in requests})
     of_span = _assign(found, spans, requests, until, complete=complete)
     served = {id(request) for request in of_span.values()}
     lost = [request.start for request in requests if id(request) not in served]
@@ -94,14 +92,15 @@ def _alike(
     return {key: known[0] for key, known in kinds.items() if len(known) == 1}
 
 
-def _last_seen(con: Any, run: str, rank: int, threads: Sequence[int]) -> int:
+def _last_seen(events: Events, rank: int, threads: Collection[int | None]) -> int:
     """When the last event began on the threads that ask for collectives."""
-    (last,) = con.execute(
-        "SELECT max(start_ns) FROM event WHERE run = ? AND rank = ? AND coalesce(tid, -1) IN "
-        "(SELECT unnest(?::BIGINT[])) AND class = 'cpu_op'",
-        [run, rank, list(threads)],
-    ).fetchone()
-    return MISSING if last is None else int(last)
+    found = events.rows(
+        rank,
+        "SELECT rank, coalesce(tid, -1), max(start_ns) FROM event WHERE run = $1 "
+        "AND rank BETWEEN $2 AND $3 AND class = 'cpu_op' GROUP BY ALL ORDER BY rank",
+    )
+    begun = [last for thread, last in found if thread in threads and last is not None]
+    return max(begun, default=MISSING)
 
 
 def _assign(

@@ -86,13 +86,15 @@ def sync_rows(
 def _gathers(gathered: Sequence[Call], reduced: Sequence[Call], passes: int) -> int | None:
     """How often a step gathers the same parameters; None where that is not known.
 
-    Without names (FSDP1) a module is gathered and reduced in calls of one size: how many such
-    calls are gathers, over those of one backward pass that reduce.
+    FSDP2 names its units but the root. Without names (FSDP1) a module is gathered and reduced in
+    calls of one size: how many such calls are gathers, over those of one backward pass that reduce.
     """
     if not gathered:
         return None
-    if all(call.module for call in gathered):
-        return max(Counter(call.module for call in gathered).values())
+    names = Counter(call.module for call in gathered if call.module)
+    units = Counter(call.module for call in gathered if call.module and call.ahead is not None)
+    if units or names.total() == len(gathered):
+        return max((units or names).values())
     modules, gathers = _sizes(reduced), _sizes(gathered)
     alike = gathers.keys() & modules.keys()
     if sum(n * gathers[n] for n in alike) < _LEAST_ALIKE * sum(n * gathers[n] for n in gathers):

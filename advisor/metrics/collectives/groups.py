@@ -19,7 +19,7 @@ from advisor.metrics.collectives.gloo_groups import (
     may_have_wrapped,
     threads_by_consistency,
 )
-from advisor.vocabulary.numbers import INT64_MAX, decimal
+from advisor.vocabulary.numbers import INT64_MAX, MOST_RANKS, decimal
 from advisor.vocabulary.operations import POINT_TO_POINT, parse_json
 
 NOT_TOLD = "not recorded"
@@ -48,17 +48,18 @@ class RankInfo:
     gloo_threads: Mapping[int, str]
 
 
-LISTED_GROUPS = r"""
+LISTED_GROUPS = rf"""
 INSERT INTO process_group BY NAME
 SELECT run, process_group, any_value(group_description) AS description, ranks, len(ranks) AS size
 FROM (SELECT *, TRY_CAST(group_ranks AS INTEGER[]) AS ranks FROM comm_event
   WHERE run = $1 AND regexp_full_match(group_ranks, '\[\d+(, ?\d+)*\]'))
-WHERE len(ranks) = coalesce(group_size, len(ranks))
+WHERE list_count(ranks) = len(ranks) AND list_max(ranks) < {MOST_RANKS}
+  AND len(ranks) = coalesce(group_size, len(ranks))
   AND process_group NOT IN (SELECT process_group FROM process_group WHERE run = $1)
 GROUP BY run, process_group, ranks
 """
 """Members that c10d gives with each call, of groups that no file's ``distributedInfo`` lists (torch
-before 2.4). A list that was cut is no list."""
+before 2.4). A list that was cut is no list, nor one with a number that no rank has."""
 
 
 def process_groups(con: Any, run: str) -> dict[str, Group]:

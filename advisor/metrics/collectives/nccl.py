@@ -21,7 +21,8 @@ from advisor.metrics.collectives.call import Call
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.timeline import COMM, Timeline
 from advisor.model.communication import asks_pattern, known_kernel
-from advisor.store.columns import MISSING, read
+from advisor.store.columns import MISSING, rows
+from advisor.store.events import Events
 from advisor.vocabulary.numbers import MOST_RANKS, decimal, within
 from advisor.vocabulary.operations import POINT_TO_POINT, elements_in, operation, parse_json
 
@@ -54,40 +55,51 @@ class _Spans:
         return None
 
 
-def device_calls(con: Any, run: str, line: Timeline) -> list[Call]:
+Members = Sequence[tuple[str, Sequence[int]]]
+
+
+def members(con: Any, run: str) -> Members:
+    """Groups of which the ranks are known, each with them; one name can stand for several."""
+    return rows(
+        con,
+        "SELECT process_group, ranks FROM process_group WHERE run = ? AND ranks IS NOT NULL",
+        [run],
+    )
+
+
+def device_calls(events: Events, line: Timeline, groups: Members) -> list[Call]:
     """Every communication kernel of one rank as a call, by start."""
     rank = line.rank
-    kernels = read(
-        con,
+    kernels = events.read(
+        rank,
         f"""
-        SELECT name, start_ns, start_ns + dur_ns AS end_ns, stream, event_id, external_id,
+        SELECT rank, name, start_ns, start_ns + dur_ns AS end_ns, stream, event_id, external_id,
                {_METADATA}
         FROM event LEFT JOIN comm_event USING (run, rank, event_id)
-        WHERE run = $1 AND rank = $2 AND class = 'comm' AND device IS NOT NULL
+        WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'comm' AND device IS NOT NULL
           AND category IS DISTINCT FROM 'gpu_user_annotation'
           AND start_ns IS NOT NULL AND dur_ns >= 0
-        ORDER BY start_ns, event_id
+        ORDER BY rank, start_ns, event_id
         """,
-        [run, rank],
     )
     if not len(kernels["start_ns"]):
         return []
     # The timeline holds the same events in the same order, with their launches.
     kernels["launch_ns"] = line.launch[line.kind == COMM]
     kernels["launch_tid"] = line.thread[line.kind == COMM]
-    hosts = read(
-        con,
+    hosts = events.read(
+        rank,
         f"""
-        SELECT name, category, start_ns, start_ns + dur_ns AS end_ns, tid, stream, external_id,
-               input_dims, input_types, concrete_inputs, {_METADATA}
+        SELECT rank, name, category, start_ns, start_ns + dur_ns AS end_ns, tid, stream,
+               external_id, input_dims, input_types, concrete_inputs, {_METADATA}
         FROM event LEFT JOIN comm_event USING (run, rank, event_id)
-        WHERE run = ? AND rank = ? AND start_ns IS NOT NULL
+        WHERE run = $1 AND rank BETWEEN $2 AND $3 AND start_ns IS NOT NULL
           AND (name = 'record_param_comms' OR starts_with(name, 'nccl:')
                OR (input_dims IS NOT NULL AND (starts_with(name, 'c10d::')
-                   OR starts_with(name, '_c10d_functional') OR regexp_matches(name, ?))))
-        ORDER BY start_ns, event_id
+                   OR starts_with(name, '_c10d_functional') OR regexp_matches(name, $4))))
+        ORDER BY rank, start_ns, event_id
         """,
-        [run, rank, asks_pattern()],
+        [asks_pattern()],
     )
     parameters = _by(hosts, "tid", hosts["name"] == "record_param_comms")
     named = np.array([str(name).startswith("nccl:") for name in hosts["name"]], dtype=bool)
@@ -100,13 +112,6 @@ def device_calls(con: Any, run: str, line: Timeline) -> list[Call]:
         for row, e in enumerate(hosts["external_id"])
         if e > 0 and hosts["name"][row] == "record_param_comms"
     }
-    groups = [
-        (str(name), tuple(ranks))
-        for name, ranks in con.execute(
-            "SELECT process_group, ranks FROM process_group WHERE run = ? AND ranks IS NOT NULL",
-            [run],
-        ).fetchall()
-    ]
     batches = _Batches(hosts)
     calls = []
     for index in range(len(kernels["start_ns"])):
@@ -297,7 +302,7 @@ def _call(
     return call
 
 
-def named_peer(name: str, call: Call, groups: Sequence[tuple[str, tuple[int, ...]]]) -> int | None:
+def named_peer(name: str, call: Call, groups: Members) -> int | None:
     """The other end by the annotation, whose ranks count within the call's group."""
     found = _ENDS.match(name)
     if found is None:

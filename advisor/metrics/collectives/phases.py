@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.summaries import TINY_BYTES
 from advisor.metrics.timeline.intervals import Int64s, Intervals
-from advisor.store.columns import read
+from advisor.store.events import Events
 
 _AUTOGRAD = "autograd::engine::evaluate_function"
 TELLS_PHASE = " OR ".join(
@@ -35,13 +35,15 @@ _FSDP_GATHER = re.compile(r"^FSDP::all_gather \(.+\)$")
 _FORWARD = re.compile(r"^FSDP::\w*forward|(DataParallel|FullyShardedDataParallel)\.forward$")
 _MARKED_FORWARD = re.compile(rf"^## forward ##$|{_FORWARD.pattern}")
 _OPTIMIZER = re.compile(r"^## optimizer ##$|^Optimizer\.(step|zero_grad)#")
+_STEP = re.compile(r"^## optimizer ##$|^Optimizer\.step#")
+_NODE = re.compile(rf"^{_AUTOGRAD}")
 # Explicit ranges first; then names of torch. (pattern, phase, on any thread)
 _PHASES: tuple[tuple[re.Pattern[str], str, bool], ...] = (
     (re.compile(r"^## backward ##$"), "backward", True),
     (re.compile(r"^## forward ##$"), "forward", True),
     (_OPTIMIZER, "optimizer", True),
     (re.compile(r"^FSDP::\w*backward"), "backward", False),
-    (re.compile(rf"^{_AUTOGRAD}"), "backward", False),
+    (_NODE, "backward", False),
     (_FORWARD, "forward", False),
 )  # fmt: skip
 
@@ -55,6 +57,9 @@ class Spans:
     tid: Int64s
     start: Int64s
     end: Int64s
+    operators: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Where no wrapper marks a forward pass: when operators outside of autograd's nodes start, on
+    the threads that run the optimizer."""
 
     def select(self, pattern: re.Pattern[str]) -> Spans:
         """Those whose name fits."""
@@ -74,28 +79,41 @@ class Spans:
         return Intervals.of(self.start, self.end)
 
 
-def host_spans(con: Any, run: str, rank: int) -> Spans:
+def host_spans(events: Events, rank: int) -> Spans:
     """The spans that phases and modules are told from."""
-    found = read(
-        con,
+    found = events.read(
+        rank,
         f"""
-        SELECT name, coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns FROM event
-        WHERE run = ? AND rank = ? AND class IN ('annotation', 'cpu_op') AND device IS NULL
-          AND category IS DISTINCT FROM 'gpu_user_annotation' AND start_ns IS NOT NULL
-          AND ({TELLS_PHASE})
-        ORDER BY start_ns, end_ns DESC, event_id
+        SELECT rank, name, coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns
+        FROM event WHERE run = $1 AND rank BETWEEN $2 AND $3
+          AND class IN ('annotation', 'cpu_op') AND device IS NULL AND category IS DISTINCT FROM
+          'gpu_user_annotation' AND start_ns IS NOT NULL AND ({TELLS_PHASE})
+        ORDER BY rank, start_ns, end_ns DESC, event_id
         """,
-        [run, rank],
     )
     codes: dict[str, int] = {}
     code = [codes.setdefault(name, len(codes)) for name in found["name"]]
-    return Spans(
+    spans = Spans(
         names=list(codes),
         code=np.array(code, dtype=np.int64),
         tid=found["tid"],
         start=found["start_ns"],
         end=found["end_ns"],
     )
+    nodes = spans.select(_NODE)
+    if not len(nodes.start) or len(spans.select(_MARKED_FORWARD).start):
+        return spans
+    ran = events.read(
+        rank,
+        """
+        SELECT rank, coalesce(tid, -1) AS tid, start_ns FROM event
+        WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'cpu_op' AND device IS NULL
+          AND starts_with(name, 'aten::') AND start_ns IS NOT NULL ORDER BY rank, start_ns
+        """,
+    )
+    own = np.isin(ran["tid"], spans.select(_STEP).tid)
+    starts: Int64s = ran["start_ns"][own & ~nodes.intervals().contains(ran["start_ns"])]
+    return replace(spans, operators=starts)
 
 
 def set_phases(calls: Sequence[Call], spans: Spans) -> None:
@@ -108,7 +126,7 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     for pattern, phase, any_thread in _PHASES:
         chosen = spans.select(pattern)
         if pattern is _OPTIMIZER:
-            chosen = _after_closures(chosen, spans.select(re.compile(rf"^{_AUTOGRAD}")))
+            chosen = _after_closures(chosen, spans.select(_NODE))
         if not len(chosen.start):
             continue
         inside = _inside(chosen, asked, thread, any_thread)
@@ -140,8 +158,12 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
             bool(late) and call.op == "all_reduce" for call, late in zip(calls, after, strict=True)
         )
     )
-    for call, in_hook, late in zip(calls, accumulating, after, strict=True):
-        small = not each and (call.bytes or call.count_bytes() or 0) <= TINY_BYTES
+    small_ones = [(call.bytes or call.count_bytes() or 0) <= TINY_BYTES for call in calls]
+    between = _between(small_ones, after, [call.op == "all_reduce" for call in calls])
+    for call, in_hook, late, tiny, amid in zip(
+        calls, accumulating, after, small_ones, between, strict=True
+    ):
+        small = tiny and not each and not amid
         by_hand = bool(late) and call.phase in (None, "other") and not small
         bucket = (call.module or "").startswith("bucket")
         if call.op == "all_reduce":
@@ -151,6 +173,23 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
             call.is_gradient = (unit or by_hand) and call.group not in summed
 
 
+def _between(small: Sequence[bool], after: Any, reduces: Sequence[bool]) -> list[bool]:
+    """Whether larger reductions of the same run behind a backward pass are on both sides of a call.
+
+    A norm or a loss is summed before or after the gradients, a bias's gradient amid them.
+    """
+    found = [False] * len(small)
+    last = None
+    for index, (tiny, late) in enumerate(zip(small, after, strict=True)):
+        if not late:
+            last = None
+        elif reduces[index] and not tiny:
+            if last is not None:
+                found[last:index] = [True] * (index - last)
+            last = index
+    return found
+
+
 def _around_backward(spans: Spans, times: Int64s) -> tuple[Any, Any]:
     """Whether a backward pass ran last before each time and the optimizer's step runs next; and
     whether a backward pass runs next.
@@ -158,7 +197,7 @@ def _around_backward(spans: Spans, times: Int64s) -> tuple[Any, Any]:
     What a script reduces by hand in the former is its gradients. Outside of a backward pass the
     latter is a forward pass, and a group that reduces there sums activations.
     """
-    step = spans.select(re.compile(r"^## optimizer ##$|^Optimizer\.step#")).start
+    step = spans.select(_STEP).start
     node = spans.select(re.compile(rf"^{_AUTOGRAD}|^## backward ##$")).start
     forward = spans.select(_FORWARD).start
     after, before = [], []
@@ -239,18 +278,19 @@ def backward_passes(spans: Spans) -> Intervals | None:
     """The backward passes as separate intervals; None when the trace shows none.
 
     Marked in our own recordings. Elsewhere autograd's nodes tell them: between the last node of a
-    pass and the first of the next one runs a forward pass, which DDP and FSDP mark. One inside a
-    node is the recomputation of a checkpointed part, not the next pass.
+    pass and the first of the next one runs a forward pass, which DDP and FSDP mark; without them
+    any operator outside of the nodes is of it. One inside a node is the recomputation of a
+    checkpointed part, not the next pass.
     """
     marked = spans.select(re.compile(r"^## backward ##$"))
     if len(marked.start):
         return marked.intervals()
-    nodes = spans.select(re.compile(rf"^{_AUTOGRAD}"))
+    nodes = spans.select(_NODE)
     if not len(nodes.start):
         return None
     busy = nodes.intervals()
     forward = spans.select(_FORWARD).start
-    forward = np.unique(forward[~busy.contains(forward)])
+    forward = np.unique(forward[~busy.contains(forward)]) if len(forward) else spans.operators
     passes = np.searchsorted(forward, nodes.start, side="right")
     first = np.flatnonzero(np.diff(passes, prepend=-1))
     return Intervals.of(nodes.start[first], np.maximum.reduceat(nodes.end, first))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from advisor.metrics.timeline.intervals import Int64s, Intervals
-from advisor.store.columns import read
+from advisor.store.events import Events
 
 # torch.utils.data names its iterator's spans so; '## data ##' is our own recordings' range.
 DATA_LOADING = r"^enumerate\(DataLoader\)#|^## data ##$|DataLoaderIter\.__next__"
@@ -29,15 +30,17 @@ KINDS: tuple[tuple[str, str], ...] = (
     # Any other call of the runtime that takes so long (_FIRST_USE).
     ("loading", r"^cu(da)?(Module|Library)(Load|Get)|^hipModuleLoad"),
 )  # fmt: skip
+_FREES = re.compile(r"(cuda|hip)(Free|FreeHost)\b|cuMem(Unmap|Release)")
 TELLING = tuple(pattern for _, pattern in KINDS)
 """Names of host events that explain why a device waits."""
 # Copies that are asynchronous by name and returned only once the device had done them: to and from
 # pageable memory.
 _WAITING_COPIES = f"""
-SELECT {[name for name, _ in KINDS].index("blocking-copy")}, c.name, c.tid, c.start_ns,
+SELECT rank, {[name for name, _ in KINDS].index("blocking-copy")}, c.name, c.tid, c.start_ns,
   c.start_ns + c.dur_ns, c.event_id
 FROM event c JOIN event d USING (run, rank, correlation)
-WHERE run = $1 AND rank = $2 AND correlation > 0 AND c.class = 'runtime' AND c.dur_ns >= 20000
+WHERE run = $1 AND rank BETWEEN $2 AND $3 AND correlation > 0
+  AND c.class = 'runtime' AND c.dur_ns >= 20000
   AND regexp_matches(c.name, '^(cuda|hip)MemcpyAsync') AND d.class = 'memory'
   AND d.device IS NOT NULL AND d.start_ns + d.dur_ns <= c.start_ns + c.dur_ns
 """
@@ -45,14 +48,16 @@ _NUMBER = {name: number for number, (name, _) in enumerate(KINDS)}
 # The first use of a kernel, a library or a stream loads it within the call: CUDA loads modules
 # lazily, and the first call of all makes the context (CUDA C++ Programming Guide, "Lazy Loading").
 _FIRST_USE = f"""
-SELECT {_NUMBER["loading"]}, name, tid, start_ns, start_ns + dur_ns, event_id FROM event
-WHERE run = $1 AND rank = $2 AND class = 'runtime' AND device IS NULL AND dur_ns >= 2000000
+SELECT rank, {_NUMBER["loading"]}, name, tid, start_ns, start_ns + dur_ns, event_id FROM event
+WHERE run = $1 AND rank BETWEEN $2 AND $3
+  AND class = 'runtime' AND device IS NULL AND dur_ns >= 2000000
   AND NOT regexp_matches(name, '{"|".join(p for n, p in KINDS if n != "loading")}|Memcpy|Wait')
 """
 _CAPTURES = f"""
-SELECT {_NUMBER["graph-capture"]}, b.name, b.tid, b.start_ns, min(e.start_ns + e.dur_ns), b.event_id
+SELECT rank, {_NUMBER["graph-capture"]}, b.name, b.tid, b.start_ns, min(e.start_ns + e.dur_ns),
+  b.event_id
 FROM event b JOIN event e USING (run, rank, tid)
-WHERE run = $1 AND rank = $2 AND b.class = 'runtime' AND e.class = 'runtime'
+WHERE run = $1 AND rank BETWEEN $2 AND $3 AND b.class = 'runtime' AND e.class = 'runtime'
   AND regexp_matches(b.name, 'StreamBeginCapture') AND regexp_matches(e.name, 'StreamEndCapture')
   AND e.start_ns >= b.start_ns
 GROUP BY ALL
@@ -77,29 +82,47 @@ class HostActivity:
         chosen = self.kind == [name for name, _ in KINDS].index(kind)
         return Intervals.of(self.start[chosen], self.end[chosen])
 
+    def freeing(self, launches: Int64s) -> Intervals:
+        """When the host freed device memory, which returns once all queued work is done.
 
-def host_activity(con: Any, run: str, rank: int) -> HostActivity:
+        Paszke et al., "PyTorch" (NeurIPS 2019), section 5.3, on cudaFree. Where a cudaMalloc failed
+        torch's allocator waits before it frees (release_cached_blocks), in cudaEventSynchronize,
+        which Kineto did not record from #543 (2022) to #808 (2023). ``launches``: times, in order.
+        """
+        rows = np.flatnonzero(self.kind == _NUMBER["allocator"])
+        rows = rows[np.lexsort((self.start[rows], self.thread[rows]))]
+        begin, before = self.start[rows], self.end[rows[:-1]]
+        same = self.thread[rows[1:]] == self.thread[rows[:-1]]
+        same &= np.searchsorted(launches, begin[1:]) == np.searchsorted(launches, before)
+        begin[1:][same] = before[same]
+        frees = np.array([bool(_FREES.match(name)) for name in self.name[rows]], dtype=bool)
+        return Intervals.of(begin[frees], self.end[rows[frees]])
+
+
+def host_activity(events: Events, rank: int) -> HostActivity:
     """Spans of one rank's host threads that have a kind."""
     cases = " ".join(
-        f"WHEN regexp_matches(name, ${index + 3}) THEN {index}" for index in range(len(KINDS))
+        f"WHEN regexp_matches(name, ${index + 4}) THEN {index}" for index in range(len(KINDS))
     )
     # The patterns are tried on each distinct name, of which there are few, not on each event.
-    found = read(
-        con,
+    found = events.read(
+        rank,
         f"""
         WITH name AS MATERIALIZED (
-          SELECT DISTINCT name FROM event WHERE run = $1 AND rank = $2 AND device IS NULL),
+          SELECT DISTINCT name FROM event
+          WHERE run = $1 AND rank BETWEEN $2 AND $3 AND device IS NULL),
         told AS MATERIALIZED (SELECT name, CASE {cases} END AS kind FROM name)
-        SELECT kind, name, tid, start_ns, start_ns + dur_ns AS end_ns, event_id
+        SELECT rank, kind, name, tid, start_ns, start_ns + dur_ns AS end_ns, event_id
         FROM event JOIN told USING (name)
-        WHERE run = $1 AND rank = $2 AND device IS NULL AND start_ns IS NOT NULL AND dur_ns > 0
-          AND class IN ('annotation', 'cpu_op', 'runtime', 'python') AND kind IS NOT NULL
+        WHERE run = $1 AND rank BETWEEN $2 AND $3 AND device IS NULL
+          AND start_ns IS NOT NULL AND dur_ns > 0 AND kind IS NOT NULL
+          AND class IN ('annotation', 'cpu_op', 'runtime', 'python')
         UNION ALL {_WAITING_COPIES}
         UNION ALL {_FIRST_USE}
         UNION ALL {_CAPTURES}
-        ORDER BY start_ns, event_id
+        ORDER BY rank, start_ns, event_id
         """,
-        [run, rank, *(pattern for _, pattern in KINDS)],
+        [*(pattern for _, pattern in KINDS)],
     )
     return HostActivity(
         found["kind"].astype(np.int64),
@@ -108,22 +131,22 @@ def host_activity(con: Any, run: str, rank: int) -> HostActivity:
         found["start_ns"],
         found["end_ns"],
         found["event_id"],
-        _queue_full(con, run, rank),
+        _queue_full(events, rank),
     )
 
 
-def _queue_full(con: Any, run: str, rank: int) -> Intervals:
+def _queue_full(events: Events, rank: int) -> Intervals:
     """Launches that took many times the usual, and long enough to be no hiccup of the host."""
-    found = read(
-        con,
+    found = events.read(
+        rank,
         """
         WITH launch AS (
-          SELECT start_ns, dur_ns, median(dur_ns) OVER () AS usual_ns FROM event
-          WHERE run = ? AND rank = ? AND class = 'runtime' AND contains(name, 'LaunchKernel'))
-        SELECT start_ns, start_ns + dur_ns AS end_ns FROM launch
-        WHERE dur_ns >= 200000 AND dur_ns >= 10 * usual_ns
+          SELECT rank, start_ns, dur_ns, median(dur_ns) OVER (PARTITION BY rank) AS usual_ns
+          FROM event WHERE run = $1 AND rank BETWEEN $2 AND $3
+            AND class = 'runtime' AND contains(name, 'LaunchKernel'))
+        SELECT rank, start_ns, start_ns + dur_ns AS end_ns FROM launch
+        WHERE dur_ns >= 200000 AND dur_ns >= 10 * usual_ns ORDER BY rank
         """,
-        [run, rank],
     )
     return Intervals.of(found["start_ns"], found["end_ns"])
 

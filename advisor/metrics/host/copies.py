@@ -11,7 +11,7 @@ from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.contention import exclusive_ns
 from advisor.metrics.timeline.timeline import MEMORY, Timeline
-from advisor.store.columns import read
+from advisor.store.events import Events
 
 TINY_BYTES = 64 * 1024
 """Copies of no more are all latency: a launch costs more than their bytes."""
@@ -27,7 +27,7 @@ _KINDS = (
 
 
 def copy_rows(
-    con: Any, run: str, line: Timeline, occupancy: Occupancy, steps: Steps
+    events: Events, line: Timeline, occupancy: Occupancy, steps: Steps
 ) -> list[dict[str, Any]]:
     """Rows of ``memory_copy`` of one device: per step, direction and kind of host memory.
 
@@ -36,11 +36,10 @@ def copy_rows(
     chosen = np.flatnonzero(line.kind == MEMORY)
     if not line.on_device or not len(chosen):
         return []
-    found = read(
-        con,
-        "SELECT event_id, name, bytes FROM event WHERE run = ? AND rank = ? AND class = 'memory' "
-        "AND device IS NOT NULL ORDER BY event_id",
-        [run, line.rank],
+    found = events.read(
+        line.rank,
+        "SELECT rank, event_id, name, bytes FROM event WHERE run = $1 AND rank BETWEEN $2 AND $3 "
+        "AND class = 'memory' AND device IS NOT NULL ORDER BY rank, event_id",
     )
     place = np.searchsorted(found["event_id"], line.event_id[chosen])
     names, sizes = found["name"][place], np.maximum(found["bytes"][place], 0)
@@ -55,7 +54,7 @@ def copy_rows(
             own = (step == number) & (kinds[:, 0] == kind) & (kinds[:, 1] == memory)
             rows.append(
                 {
-                    "run": run,
+                    "run": events.run,
                     "rank": line.rank,
                     "step": int(number),
                     "direction": kind,

@@ -10,7 +10,7 @@ from typing import Any
 
 from advisor.metrics.steps.annotated import Steps, main_work
 from advisor.metrics.timeline.timeline import Timeline
-from advisor.store.columns import rows
+from advisor.store.events import Events
 
 # What the host does in such a stretch tells what it is for. Names are those of the CUDA and HIP
 # runtimes as Kineto and CUPTI record them; the first kind that fills half of the stretch counts,
@@ -18,21 +18,31 @@ from advisor.store.columns import rows
 _CAPTURE = r"^(cuda|hip)(StreamBeginCapture|StreamEndCapture|Graph(Instantiate|Create|AddK))"
 _STOPS = r"^(cuda|hip)DeviceSynchronize$|^cuCtxSynchronize$"
 _LOADS = r"^cu(da)?(Module|Library)(Load|Get)|^(cuda|hip)(Malloc|HostAlloc|MallocHost|MemCreate)"
+_CALLS = """
+    SELECT rank, CASE WHEN regexp_matches(name, $4) THEN 0 WHEN regexp_matches(name, $5) THEN 1
+      ELSE 2 END, start_ns, start_ns + dur_ns
+    FROM event WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'runtime'
+      AND start_ns IS NOT NULL AND dur_ns IS NOT NULL
+      AND (regexp_matches(name, $4) OR regexp_matches(name, $5) OR regexp_matches(name, $6))
+    ORDER BY rank
+"""
 _SHORTEST_NS = 1_000_000
 _SHARE = 0.02
 
 
-def edge_rows(con: Any, run: str, line: Timeline, steps: Steps) -> list[dict[str, Any]]:
+def edge_rows(events: Events, line: Timeline, steps: Steps) -> list[dict[str, Any]]:
     """Rows of ``edge_gap`` of one device: stretches of 2 % of the recording or more, and 1 ms."""
     work = main_work(line)
     if not line.on_device or work is None:
         return []
-    ((low, high),) = rows(
-        con,
-        "SELECT min(start_ns), max(start_ns + dur_ns) FROM event WHERE run = ? AND rank = ? "
-        "AND class IN ('cpu_op', 'runtime', 'annotation') AND device IS NULL AND dur_ns > 0",
-        [run, line.rank],
+    seen = events.rows(
+        line.rank,
+        "SELECT rank, min(start_ns), max(start_ns + dur_ns) FROM event "
+        "WHERE run = $1 AND rank BETWEEN $2 AND $3 "
+        "AND class IN ('cpu_op', 'runtime', 'annotation') AND device IS NULL AND dur_ns > 0 "
+        "GROUP BY rank ORDER BY rank",
     )
+    low, high = seen[0] if seen else (None, None)
     first, last = work
     hosts = [s for s in steps.steps if s.host_start is not None and s.host_end is not None]
     begin = min([first, *(s.host_start for s in hosts if s.host_start), *([low] if low else [])])
@@ -42,18 +52,18 @@ def edge_rows(con: Any, run: str, line: Timeline, steps: Steps) -> list[dict[str
     for edge, start, stop in (("leading", begin, first), ("trailing", last, end)):
         if stop - start < max(_SHORTEST_NS, _SHARE * (end - begin)):
             continue
-        kind = _kind(con, run, line.rank, edge, start, stop)
+        kind = _kind(events, line.rank, edge, start, stop)
         found.append((edge, kind, start, stop))
     if host_end is not None and last > host_end:
         # What is still queued when the last step ends: the profiler waits for it, nobody else does.
-        stopped = _kind(con, run, line.rank, "trailing", host_end, last)
+        stopped = _kind(events, line.rank, "trailing", host_end, last)
         if stopped == "profiler-stop" and last - host_end >= max(
             _SHORTEST_NS, 0.02 * (end - begin)
         ):
             found.append(("trailing", stopped, host_end, last))
     return [
         {
-            "run": run,
+            "run": events.run,
             "rank": line.rank,
             "edge": edge,
             "kind": kind,
@@ -64,22 +74,17 @@ def edge_rows(con: Any, run: str, line: Timeline, steps: Steps) -> list[dict[str
     ]
 
 
-def _kind(con: Any, run: str, rank: int, edge: str, start: int, stop: int) -> str:
-    ((captures, syncs, loads),) = rows(
-        con,
-        "SELECT count(*) FILTER (regexp_matches(name, $5)), "
-        "coalesce(sum(least(start_ns + dur_ns, $4) - greatest(start_ns, $3)) "
-        "FILTER (regexp_matches(name, $6)), 0), "
-        "coalesce(sum(least(start_ns + dur_ns, $4) - greatest(start_ns, $3)) "
-        "FILTER (regexp_matches(name, $7)), 0) "
-        "FROM event WHERE run = $1 AND rank = $2 AND class = 'runtime' "
-        "AND start_ns < $4 AND start_ns + dur_ns > $3",
-        [run, rank, start, stop, _CAPTURE, _STOPS, _LOADS],
-    )
-    if captures:
+def _kind(events: Events, rank: int, edge: str, start: int, stop: int) -> str:
+    calls = events.rows(rank, _CALLS, [_CAPTURE, _STOPS, _LOADS])
+    inside = [
+        (kind, min(end, stop) - max(begin, start))
+        for kind, begin, end in calls
+        if begin < stop and end > start
+    ]
+    if any(kind == 0 for kind, _ in inside):
         return "graph-capture"
-    if 2 * syncs >= stop - start:
+    if 2 * sum(ns for kind, ns in inside if kind == 1) >= stop - start:
         return "profiler-stop" if edge == "trailing" else "synchronisation"
-    if 2 * loads >= stop - start:
+    if 2 * sum(ns for kind, ns in inside if kind == 2) >= stop - start:
         return "loading"
     return "before-work" if edge == "leading" else "after-work"

@@ -12,6 +12,7 @@ from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.timeline import Timeline
+from advisor.store.columns import MISSING
 
 # Gaps under this are not worth a row; they are in the breakdown's idle columns all the same.
 _SHORTEST_GAP_NS = 50_000
@@ -20,19 +21,21 @@ _SHORTEST_WAIT_NS = 10_000
 _MOST_GAPS = 20_000
 _PLACES = {name: place for place, (name, _) in enumerate(KINDS)}
 
-# A pause that no kind names, by the outermost Python function that fills it (at least half of
-# it, and at most a tenth of it beyond its ends), where the recording has stacks.
+# A pause that no kind names, by what fills at least half of it and reaches at most a tenth of it
+# beyond its ends: the outermost Python function where the recording has stacks, else the operator
+# or range that takes longest.
 NAME_PAUSES = """
 UPDATE host_gap SET name = code.name FROM (
-  SELECT g.rank, g.start_ns, arg_max(e.name, e.dur_ns) AS name
+  SELECT g.rank, g.start_ns, arg_max(e.name, (e.class = 'python', e.dur_ns)) AS name
   FROM host_gap g JOIN event e ON e.run = g.run AND e.rank = g.rank
     AND e.start_ns >= g.start_ns - g.idle_ns // 10
     AND e.start_ns + e.dur_ns <= g.end_ns + g.idle_ns // 10 AND e.dur_ns >= g.idle_ns // 2
-  WHERE g.run = $run AND g.kind = 'other' AND g.name IS NULL AND g.idle_ns >= 5000000
-    AND e.class = 'python' AND contains(e.name, '.py(')
+  WHERE g.run = $run AND g.kind IN ('other', 'pause') AND g.name IS NULL AND g.idle_ns >= 5000000
+    AND (e.class = 'python' AND contains(e.name, '.py(') OR e.class IN ('cpu_op', 'annotation')
+      AND e.device IS NULL AND NOT starts_with(e.name, 'ProfilerStep#'))
   GROUP BY g.rank, g.start_ns) code
 WHERE host_gap.run = $run AND host_gap.rank = code.rank AND host_gap.start_ns = code.start_ns
-  AND host_gap.kind = 'other'
+  AND host_gap.kind IN ('other', 'pause')
 """
 
 
@@ -58,6 +61,7 @@ def gap_rows(
     number = steps.by_window(low[long])
     kinds = _on_host(activity, low, high) if gaps is None else gaps.kind
     ends = _recorded_until(steps)
+    until = gaps.until if gaps is not None and (line.launch != MISSING).any() else None
     rows = []
     for place, step in zip(long.tolist(), number.tolist(), strict=True):
         begin, kind = int(low[place]), str(kinds[place])
@@ -77,6 +81,7 @@ def gap_rows(
                 "start_ns": begin,
                 "end_ns": end,
                 "idle_ns": end - begin,
+                "host_ns": None if until is None else min(int(until[place]), end) - begin,
                 "name": name,
                 "event_id": event_id,
             }

@@ -29,6 +29,8 @@ _NAMED = (
     "loading",
 )  # fmt: skip
 _WAITS = ("synchronisation", "blocking-copy")
+# A launch takes microseconds, with Python around it a millisecond: this is other work of the host.
+_PAUSE_NS = 20_000_000
 BARRIER = "barrier"
 
 
@@ -97,19 +99,27 @@ def device_gaps(
     in_graph = np.zeros(len(low), dtype=bool) if line.in_graph is None else line.in_graph[following]
     kinds[in_graph] = "graph"
     kinds[late] = "launch"
+    kinds[late & (until - low >= _PAUSE_NS)] = "pause"
     span = np.full(len(low), -1, dtype=np.int64)
     regained = np.diff(ahead, prepend=0)
     by_wait = 2 * regained >= np.maximum(high - low, 1)
+    needless = np.zeros(len(low), dtype=bool)
     if len(waits):
         ends = activity.end[waits]
         last = waits[np.maximum(np.searchsorted(ends, launch, side="right") - 1, 0)]
         of_barrier = _is_barrier(line, activity, last, barriers)
         names = np.array([name for name, _ in KINDS], dtype=object)[activity.kind[last]]
         kinds = np.where(by_wait, np.where(of_barrier, BARRIER, names), kinds)
+        needless = by_wait & of_barrier
         span = np.where(by_wait, last, span)
     for kind in reversed(_NAMED):
-        kinds = np.where(2 * covered[kind] >= high - low, kind, kinds)
-        span = np.where(2 * covered[kind] >= high - low, -1, span)
+        own = 2 * covered[kind] >= high - low
+        if kind == "data-loading":  # a host that no barrier stops loads while its device works
+            own &= ~needless
+        kinds = np.where(own, kind, kinds)
+        span = np.where(own, -1, span)
+    # Freeing device memory waits for the device too; the gap after it has a name of its own.
+    held |= activity.freeing(np.sort(line.launch[line.launch != MISSING])) & busy
     return Gaps(low, high, until, regained, kinds, span, held, lost - ahead)
 
 

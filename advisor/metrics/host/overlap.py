@@ -11,7 +11,7 @@ from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import mean_interval
 from advisor.metrics.timeline.timeline import COMPUTE, Timeline
-from advisor.store.columns import read
+from advisor.store.events import Events
 
 # Seen this often each way, a kernel's medians can be compared.
 _FEWEST = 3
@@ -26,7 +26,7 @@ _COVERED = 0.9
 
 
 def overlap_row(
-    con: Any, run: str, line: Timeline, occupancy: Occupancy, steps: Steps
+    events: Events, line: Timeline, occupancy: Occupancy, steps: Steps
 ) -> dict[str, Any] | None:
     """The row of ``overlap_slowdown`` of one GPU; None without kernels seen both ways."""
     if not len(occupancy.comm):
@@ -40,7 +40,7 @@ def overlap_row(
     under, alone = covered >= _COVERED * duration, covered == 0
     if under.sum() < _FEWEST or alone.sum() < _FEWEST:
         return None
-    kernel = _kernels(con, run, line.rank, line.event_id[chosen], on_device=line.on_device)
+    kernel = _kernels(events, line.rank, line.event_id[chosen], on_device=line.on_device)
     ratios, weights, calls = [], [], 0
     order = np.argsort(kernel, kind="stable")
     for own in np.split(order, np.flatnonzero(np.diff(kernel[order])) + 1):
@@ -61,7 +61,7 @@ def overlap_row(
     low, high = mean_interval(ratios, weights)
     count = max(sum(s.used for s in steps.steps), 1)
     return {
-        "run": run,
+        "run": events.run,
         "rank": line.rank,
         "kernels": len(ratios),
         "calls_under": calls,
@@ -72,30 +72,30 @@ def overlap_row(
     }
 
 
-def _kernels(con: Any, run: str, rank: int, events: Int64s, *, on_device: bool) -> Int64s:
+def _kernels(events: Events, rank: int, chosen: Int64s, *, on_device: bool) -> Int64s:
     """For each of some kernels a number for what it does, in the order of what is compared.
 
     That is its name, and the shapes of the operator that launched it where they were recorded.
     """
-    found = read(
-        con,
+    found = events.read(
+        rank,
         """
         WITH shape AS MATERIALIZED (
-          SELECT external_id, any_value(input_dims) AS dims FROM event
+          SELECT rank, external_id, any_value(input_dims) AS dims FROM event
           JOIN comm_event USING (run, rank, event_id)
-          WHERE run = $1 AND rank = $2 AND external_id > 0 AND class = 'cpu_op'
-          GROUP BY external_id),
+          WHERE run = $1 AND rank BETWEEN $2 AND $3 AND external_id > 0 AND class = 'cpu_op'
+          GROUP BY ALL),
         kernel AS MATERIALIZED (
-          SELECT event_id, external_id, name FROM event
-          WHERE run = $1 AND rank = $2 AND (class = 'compute' AND device IS NOT NULL
-            OR class = 'cpu_op' AND $3))
-        SELECT event_id, dense_rank() OVER (ORDER BY name, coalesce(dims, own)) AS number
-        FROM kernel LEFT JOIN shape USING (external_id)
-          LEFT JOIN (SELECT event_id, input_dims AS own FROM comm_event
-            WHERE run = $1 AND rank = $2 AND $3) USING (event_id)
+          SELECT rank, event_id, external_id, name FROM event
+          WHERE run = $1 AND rank BETWEEN $2 AND $3 AND (class = 'compute' AND device IS NOT NULL
+            OR class = 'cpu_op' AND $4))
+        SELECT rank, event_id, dense_rank() OVER (ORDER BY name, coalesce(dims, own)) AS number
+        FROM kernel LEFT JOIN shape USING (rank, external_id)
+          LEFT JOIN (SELECT rank, event_id, input_dims AS own FROM comm_event
+            WHERE run = $1 AND rank BETWEEN $2 AND $3 AND $4) USING (rank, event_id)
+        ORDER BY rank, event_id
         """,
-        [run, rank, not on_device],
+        [not on_device],
     )
-    order = np.argsort(found["event_id"], kind="stable")
-    places = np.searchsorted(found["event_id"], events, sorter=order)
-    return np.asarray(found["number"][order[places]], dtype=np.int64)
+    places = np.searchsorted(found["event_id"], chosen)
+    return np.asarray(found["number"][places], dtype=np.int64)

@@ -13,6 +13,7 @@ from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s, Intervals
+from advisor.metrics.timeline.statistics import sign_flip_tail
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING
 
@@ -20,6 +21,10 @@ from advisor.store.columns import MISSING
 # this share of the time that it computes longer: one more on a slow rank does not.
 _MORE_OPERATORS = 1.02
 _EXPLAINED = 0.5
+# A host this share of what its device idles slower than its peers' hosts is late by itself: theirs
+# lose time of their own meanwhile, which the replay takes out of what its delay costs. So is a
+# device that computes longer over its steps, by this share of what the others wait for it.
+_BEHIND = 0.25
 
 
 @dataclass(frozen=True)
@@ -42,13 +47,14 @@ def reason_of(
     compare: Callable[[int, Sequence[int]], Compared] | None,
     *,
     systematic: bool,
+    cost_ns: float = 0.0,
 ) -> Reason | None:
     """The reason of one rank's own excess; None when it is never the slowest.
 
     Stretches in which the rank's own time exceeds the median are compared, part by part, with the
     median of the others in the same stretches. ``paces``: what each host takes for a step when
     nothing holds it up, ns; ``compare`` says of a rank and its peers who has more work (None: it
-    is not worth asking).
+    is not worth asking). ``cost_ns``: what the others wait for it per step.
     """
     compute = idle = idle_at_begin_ns = loader = inherited = asked_late = excess = 0.0
     operators, usual_operators, usual_compute = 0.0, 0.0, 0.0
@@ -104,6 +110,11 @@ def reason_of(
     # A call that starts as soon as it is asked for waited for its host, whatever ran meanwhile.
     by_host = 2 * asked_late > excess
     if compute >= idle and not by_host:
+        longer_ns = _computes_longer(rank, items, occupancy, steps)
+        evidence["computes_longer_ns_per_step"] = round(longer_ns)
+        # Who waits for another computes later there and less elsewhere (a stage of a pipeline).
+        if lines[rank].on_device and longer_ns < _BEHIND * cost_ns:
+            return Reason("slow-transfer-before", evidence)
         surplus = operators - usual_operators
         more = surplus > (_MORE_OPERATORS - 1) * usual_operators and (
             surplus * usual_compute >= _EXPLAINED * compute * usual_operators
@@ -120,12 +131,52 @@ def reason_of(
         behind = paces[rank] - float(np.median(hosts))
         count = max(sum(step.used for step in steps[rank].steps), 1)
         evidence["host_slower_ns_per_step"] = round(behind)
-        if behind < _EXPLAINED * max(idle, asked_late) / count:
+        if behind < _BEHIND * max(idle, asked_late) / count:
             return Reason("all-hosts-late", evidence)
         idle = max(idle, behind * count)
     # Where loaders were recorded they say what they took; elsewhere a step's beginning does.
     early = loader if len(loading[rank]) else max(idle_at_begin_ns, loader)
+    evidence["cause_p_value"] = _loads_by_chance(rank, peers, steps, loading)
     return Reason("data-loading" if early > 0.5 * idle else "late-launch", evidence)
+
+
+def _computes_longer(
+    rank: int,
+    items: Sequence[Arrivals],
+    occupancy: Mapping[int, Occupancy],
+    steps: Mapping[int, Steps],
+) -> float:
+    """How much longer a rank computes per used step than the median of a group's others, ns."""
+
+    def per_step(r: int) -> float:
+        used = [s for s in steps[r].steps if s.used]
+        spans = [s.start for s in used], [s.end for s in used]
+        return float(occupancy[r].compute.covered(*spans).mean()) if used else 0.0
+
+    groups = {item.ranks for item in items if rank in item.ranks and len(item.ranks) > 1}
+    own = {r: per_step(r) for r in set().union(*groups)}
+    return max(
+        (own[rank] - float(np.median([own[r] for r in group if r != rank])) for group in groups),
+        default=0.0,
+    )
+
+
+def _loads_by_chance(
+    rank: int,
+    peers: Sequence[int],
+    steps: Mapping[int, Steps],
+    loading: Mapping[int, Intervals],
+) -> float:
+    """How often ranks with equal loaders would differ as much over the steps; 1 without any."""
+    loads = {
+        r: loading[r].covered([s.start for s in used], [s.end for s in used])
+        for r in (rank, *peers)
+        if (used := [s for s in steps[r].steps if s.used])
+    }
+    if len(loads) <= len(peers) or len({len(own) for own in loads.values()}) > 1:
+        return 1.0
+    most = np.max(np.stack([loads[r] for r in peers]), axis=0)
+    return min(1.0, len(loads) * sign_flip_tail(loads[rank] - most))
 
 
 def _asked_late(rank: int, item: Arrivals, rows: Int64s, line: Timeline) -> NDArray[np.bool_]:
@@ -180,15 +231,22 @@ def _parts(
     begin_idle: Mapping[int, Intervals],
     loading: Mapping[int, Intervals],
 ) -> Int64s:
-    """Per stretch: compute, idle, idle at a step's begin, data loading (ns), compute operators."""
+    """Per stretch: compute, idle, idle at a step's begin, data loading (ns), compute operators.
+
+    A host computes for its model; operators inside its data loader load.
+    """
     low, high = item.begin[rows, place], item.arrival[rows, place]
     own = occupancy[rank]
     line = lines[rank]
     busy = own.busy
+    loads = loading[rank]
     compute = own.compute.covered(low, high)
     idle = np.maximum(high - low, 0) - busy.covered(low, high)
+    if not line.on_device and len(loads):
+        inside = (own.compute & loads).covered(low, high)
+        compute, idle = compute - inside, idle + inside
     begun = line.compute_starts
     at_begin = begin_idle[rank].covered(low, high)
-    loader = loading[rank].covered(low, high)
+    loader = loads.covered(low, high)
     count = np.searchsorted(begun, high) - np.searchsorted(begun, low)
     return np.stack([compute, idle, at_begin, loader, count]).astype(np.int64)

@@ -14,13 +14,15 @@ import numpy as np
 from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.lateness.blame import Arrivals, arrivals
+from advisor.metrics.lateness.cost import cost_of, costs_by_step
+from advisor.metrics.lateness.hosts import by_host
 from advisor.metrics.lateness.lost import lost_time
 from advisor.metrics.lateness.reasons import Reason, idle_at_begin, reason_of
 from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.statistics import binomial_tail, mean_interval
+from advisor.metrics.timeline.statistics import binomial_tail, sign_flip_tail
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.vocabulary.operations import ROOTED, SYNCHRONISING
 
@@ -42,6 +44,8 @@ class Ranks:
     loading: Mapping[int, Intervals]  # time in the data loader
     paces: Mapping[int, float]  # what each host takes for a step when nothing holds it up, ns
     compare: Callable[[int, Sequence[int]], Compared]
+    hosts: Mapping[int, str]  # where they are known
+    recorded: Mapping[int, float]  # operators that the profiler wrote down, per step
 
     @cached_property
     def begin_idle(self) -> dict[int, Intervals]:
@@ -83,12 +87,35 @@ def lateness_rows(
         if item.group is not None:
             own = of_all if len(found) == 1 else _rows(run, [item], ranks)
             records += [{**row, "process_group": item.group} for row in own]
-    return records + of_all
+    return records + _with_hosts(run, found, ranks, of_all)
+
+
+def _with_hosts(
+    run: str, items: Sequence[Arrivals], ranks: Ranks, of_all: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The rows with those of hosts that are late as a whole in place of their ranks'.
+
+    A rank stands for its host; who is late with it is in its evidence, as ``with``.
+    """
+    whole = by_host(items, ranks.hosts)
+    result = {row["rank"]: row for row in of_all}
+    for row in _rows(run, whole, ranks) if whole else ():
+        own = sorted(rank for rank, host in ranks.hosts.items() if host == ranks.hosts[row["rank"]])
+        alone = [result[rank] for rank in own if rank in result and result[rank]["systematic"]]
+        most = max((one["cost_ns_per_step"] for one in alone), default=0)
+        if not row["systematic"] or row["cost_ns_per_step"] <= most:
+            continue
+        for rank in own:
+            if rank in result:  # its lateness is its host's
+                result[rank] = {**result[rank], "systematic": False, "cost_ns_per_step": 0}
+        evidence = {**json.loads(row["reason_evidence"]), "with": own}
+        result[row["rank"]] = {**row, "reason_evidence": json.dumps(evidence)}
+    return list(result.values())
 
 
 def _rows(run: str, items: Sequence[Arrivals], ranks: Ranks) -> list[dict[str, Any]]:
     members = sorted({rank for item in items for rank in item.ranks})
-    costs = _costs(items, ranks, members)
+    costs = costs_by_step(items, ranks.steps, ranks.occupancy, members)
     late = [after_median(item.columns, ranks.clocks) for item in items]
     return [_row(run, rank, items, late, ranks, costs, members) for rank in members]
 
@@ -105,7 +132,6 @@ def _row(
     calls = times_last = trials = successes = 0
     chance = 0.0
     late: list[float] = []
-    signed = dict.fromkeys(costs[rank], 0.0)
     for item, of_item in zip(items, after, strict=True):
         if rank not in item.ranks:
             continue
@@ -118,29 +144,22 @@ def _row(
         trials += len(lasts)
         chance += len(lasts) / len(item.ranks)
         worst = item.excess[lasts].argmax(axis=1)
-        own = item.excess[lasts, place]
-        for row, value in zip(lasts, own, strict=True):
-            step = item.columns[int(row)][rank].step
-            if step in signed:
-                signed[step] += float(value)
-        successes += int(((worst == place) & (own > 0)).sum())
-    p_value = min(1.0, len(members) * binomial_tail(successes, trials, chance / max(trials, 1)))
+        successes += int(((worst == place) & (item.excess[lasts, place] > 0)).sum())
     values = np.array(list(costs[rank].values()), dtype=np.float64)
-    others = [np.array(list(costs[r].values()), dtype=np.float64) for r in members if r != rank]
+    others = [np.array([*costs[r].values()], dtype=np.float64) for r in members if r != rank]
+    # Often the last; or seldom, but what it costs outweighs the next worst rank's over the steps.
+    much = sign_flip_tail(values - np.max(others, axis=0)) if others else 1.0
+    # A test that no outcome of so few steps makes significant corrects for nothing (Tarone 1990);
+    # of two ranks in one stretch per step both would weigh the same signs.
+    weighs = len(members) * 0.5 ** len(values) < _SIGNIFICANCE / 2
+    tests = [much] if weighs else []
+    if not weighs or len(members) > 2 or trials > len(values):
+        tests.append(binomial_tail(successes, trials, chance / max(trials, 1)))
+    p_value = min(1.0, len(tests) * len(members) * min(tests))
+    usual = [_own_ns(r, ranks) for r in members if r != rank] or [0.0]
+    own_excess = _own_ns(rank, ranks) - float(np.median(usual))
     significant = p_value < _SIGNIFICANCE and len(values) > 0
-    if significant and others:
-        # Everybody is last at times; only what exceeds that is this rank's.
-        values = values - np.median(np.stack(others), axis=0)
-    mean = float(values.mean()) if len(values) else 0.0
-    low, high = mean_interval(values)
-    if len(values) < 2:
-        low, high = 0.5 * mean, 1.5 * mean  # one step shows no spread
-    own_excess = float(np.mean(list(signed.values()))) if signed else 0.0
-    if significant:
-        # Noise of the others hides part of the waiting; its whole excess bounds what can be won.
-        high = max(high, own_excess)
-    cost = round(max(mean, 0.0))
-    systematic = significant and mean > 0 and low > 0
+    cost, low, high = cost_of(values, others, own_excess, significant=significant)
     # Who keeps nobody waiting is not late: what came before its calls is nobody's reason.
     reason = (
         reason_of(
@@ -153,11 +172,18 @@ def _row(
             ranks.loading,
             ranks.paces,
             ranks.compare if cost > _WORTH_COMPARING * _step_ns(ranks.steps[rank]) else None,
-            systematic=systematic,
+            systematic=significant and low > 0,
+            cost_ns=cost,
         )
         if cost
         else None
     )
+    if reason and not significant and len(values):
+        # Who arrives last may vary where who has more to do does not.
+        cause = float(reason.evidence.get("cause_p_value") or 1.0)
+        significant = reason.name in ("more-work", "data-loading") and cause < _SIGNIFICANCE
+        if significant:
+            cost, low, high = cost_of(values, others, own_excess, significant=True)
     return {
         "run": run,
         "rank": rank,
@@ -169,16 +195,23 @@ def _row(
         "cost_ns_per_step": cost,
         "cost_low_ns": round(max(low, 0.0)),
         "cost_high_ns": round(max(high, 0.0)),
-        "systematic": systematic,
+        "systematic": significant and low > 0,
         "reason": reason.name if reason else None,
         "reason_evidence": json.dumps(
             {
                 **_evidence(reason, trials, successes),
+                "recorded_more": _recorded_more(rank, members, ranks.recorded),
                 "own_excess_ns_per_step": round(own_excess),
                 "others_per_peer": others_per_peer(rank, items, len(members)),
             }
         ),
     }
+
+
+def _recorded_more(rank: int, members: Sequence[int], recorded: Mapping[int, float]) -> int:
+    """How many operators more than its peers the rank has in the recording, per step."""
+    peers = [recorded[r] for r in members if r != rank and r in recorded]
+    return round(recorded[rank] - float(np.median(peers))) if rank in recorded and peers else 0
 
 
 def _waits_for_last(column: Mapping[int, Call], ranks: Ranks) -> bool:
@@ -193,8 +226,18 @@ def _waits_for_last(column: Mapping[int, Call], ranks: Ranks) -> bool:
     return any(c.wait and aligned(c.start, r, ranks.clocks) < begun for r, c in column.items())
 
 
+def _own_ns(rank: int, ranks: Ranks) -> float:
+    """What a rank's used steps last but for its communication, on average; see Arrivals.excess."""
+    own, steps = ranks.occupancy[rank], [s for s in ranks.steps[rank].steps if s.used]
+    start, end = [s.start for s in steps], [s.end for s in steps]
+    waited = own.exposed_comm.covered(start, end)
+    known = ranks.lines[rank].gaps_are_idle
+    spent = np.subtract(end, start) - waited if known else own.compute.covered(start, end)
+    return float(np.mean(spent)) if steps else 0.0
+
+
 def _step_ns(steps: Steps) -> float:
-    lengths = [step.end - step.start for step in steps.steps if step.used]
+    lengths = [s.end - s.start for s in steps.steps if s.used]
     return float(np.median(lengths)) if lengths else 0.0
 
 
@@ -226,42 +269,3 @@ def others_per_peer(rank: int, items: Sequence[Arrivals], members: int) -> float
 def _evidence(reason: Reason | None, trials: int, successes: int) -> dict[str, Any]:
     numbers = dict(reason.evidence) if reason is not None else {}
     return {"stretches": trials, "stretches_slowest": successes, **numbers}
-
-
-def _costs(
-    items: Sequence[Arrivals], ranks: Ranks, members: Sequence[int]
-) -> dict[int, dict[int, float]]:
-    """late rank -> {step: exposed waiting that its own excess causes, mean over the others, ns}.
-
-    Of a call's waiting, the last rank's own excess is what it is to blame for, at most. That is
-    what a step may gain; METRICS' cost, the sum of all waits, is in view ``late_rank``.
-    """
-    spans: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for item in items:
-        excess = {rank: item.excess[:, place] for place, rank in enumerate(item.ranks)}
-        for row, column in enumerate(item.columns):
-            last = column[item.ranks[0]].last_rank
-            if last not in excess:
-                continue  # a rank that was left out, because its file is cut
-            guilt = int(excess[last][row])
-            for rank, call in column.items():
-                if rank == last or not call.wait or guilt <= 0:
-                    continue
-                arrived = call.start + call.wait
-                spans[last, rank].append((arrived - min(call.wait, guilt), arrived))
-    steps = {rank: [s for s in ranks.steps[rank].steps if s.used] for rank in members}
-    numbers = sorted({s.number for own in steps.values() for s in own})
-    costs: dict[int, dict[int, float]] = {rank: dict.fromkeys(numbers, 0.0) for rank in members}
-    shared = dict.fromkeys(numbers, 0)
-    for rank in members:
-        for step in steps[rank]:
-            shared[step.number] += 1
-    for (last, rank), found in spans.items():
-        own = Intervals.of([s for s, _ in found], [e for _, e in found])
-        exposed = own - ranks.occupancy[rank].compute
-        windows = steps[rank]
-        waited = exposed.covered([s.start for s in windows], [s.end for s in windows])
-        for step, value in zip(windows, waited, strict=True):
-            others = max(shared[step.number] - 1, 1)
-            costs[last][step.number] += float(value) / others
-    return costs

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from advisor.metrics.timeline.statistics import sign_flip_tail
 from advisor.model.operator_flops import NAME, flops_of_shapes
 from advisor.store.columns import rows
 
@@ -28,14 +29,17 @@ _MOSTLY = 0.5
 # Peers that a rank is compared with: the median of so many does not hang on one.
 _MOST_PEERS = 8
 
+_BySteps = dict[int, dict[str, float]]  # step -> operator -> FLOPs
+
 
 @dataclass(frozen=True)
 class Compared:
-    """A rank over the median of its peers: FLOPs of its calls, time of equal kernels.
+    """A rank over the median of its peers: its FLOPs per step, time of equal kernels.
 
     Ratios are None where shapes were not recorded. ``own`` and ``usual`` are shapes of one
     operator on the rank and on its peers, where they differ; ``own_ns`` and ``usual_ns`` what it
-    takes per step, where its time tells more than its shapes.
+    takes per step, where its time tells more than its shapes. ``cause_p_value``: of its having
+    more FLOPs than each peer in step after step, by chance.
     """
 
     work: float | None
@@ -45,6 +49,7 @@ class Compared:
     usual: str | None = None
     own_ns: int | None = None
     usual_ns: int | None = None
+    cause_p_value: float = 1.0
 
 
 def compare_work(con: Any, run: str, rank: int, peers: Sequence[int]) -> Compared:
@@ -91,8 +96,16 @@ def _by_time(con: Any, run: str, rank: int, chosen: Sequence[int], by_shape: Com
     by_shape = replace(by_shape, pace=pace)
     if float(own) - told * float(peers) < _MOSTLY * excess or work <= (by_shape.work or 1.0):
         return by_shape
+    # Where all else takes longer alike, the largest operator holds most of it in any case: a CPU
+    # under a quota stops long operators and lets those pass that are short of its period.
+    others, usual_others = sum(float(row[2]) for row in found) - own, usual - peers
+    if peers and usual_others and others / usual_others - 1 > _MOSTLY * (own / peers - 1):
+        return by_shape
     name = name.removeprefix(_BACKWARD)
-    return Compared(work, pace, name, own_ns=round(own), usual_ns=round(peers))
+    return Compared(
+        work, pace, name, own_ns=round(own), usual_ns=round(peers),
+        cause_p_value=by_shape.cause_p_value,
+    )  # fmt: skip
 
 
 def _by_shape(con: Any, run: str, rank: int, chosen: Sequence[int]) -> Compared:
@@ -101,60 +114,70 @@ def _by_shape(con: Any, run: str, rank: int, chosen: Sequence[int]) -> Compared:
     others = [peer for peer in chosen[1:] if peer in flops]
     if rank not in flops or not others:
         return Compared(None, None)
-    own, usual = flops[rank], {}
+    means = {r: _mean(by_step) for r, by_step in flops.items()}
+    own, usual = means[rank], {}
     for operator in own:
-        found = [flops[peer][operator] for peer in others if operator in flops[peer]]
+        found = [means[peer][operator] for peer in others if operator in means[peer]]
         if found:
             usual[operator] = float(np.median(found))
     total = sum(usual.values())
     work = sum(own[name] for name in usual) / total if total else None
-    pace = _pace(con, run, rank, others)
+    compared = Compared(work, _pace(con, run, rank, others))
     if work is None or abs(work - 1) < 0.005:
-        return Compared(work, pace)
+        return compared
+    compared = replace(compared, cause_p_value=_by_chance(rank, others, flops))
     name = max(usual, key=lambda it: abs(own[it] - usual[it]))
     mine = shapes[rank][name]
     theirs = next((shapes[p][name] for p in others if name in shapes[p]), None)
-    if theirs == mine:
-        return Compared(work, pace)
-    return Compared(work, pace, name, mine, theirs)
+    return compared if theirs == mine else replace(compared, operator=name, own=mine, usual=theirs)
+
+
+def _by_chance(rank: int, others: Sequence[int], flops: Mapping[int, _BySteps]) -> float:
+    """How often equal ranks would differ as much over the steps that all of them recorded."""
+    totals = {r: {step: sum(of.values()) for step, of in flops[r].items()} for r in (rank, *others)}
+    steps = set.intersection(*(set(own) for own in totals.values()))
+    more = [totals[rank][step] - max(totals[r][step] for r in others) for step in sorted(steps)]
+    return min(1.0, len(totals) * sign_flip_tail(more))
+
+
+def _mean(by_step: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
+    """Operator -> its FLOPs per step."""
+    sums: dict[str, float] = defaultdict(float)
+    for of_step in by_step.values():
+        for name, value in of_step.items():
+            sums[name] += value / len(by_step)
+    return sums
 
 
 def _flops(
     con: Any, run: str, ranks: Sequence[int]
-) -> tuple[dict[int, dict[str, float]], dict[int, dict[str, str]]]:
-    """rank -> operator -> FLOPs of its mean call times its calls per call of all; its main shape.
-
-    Means per call do not depend on how many steps a rank recorded.
-    """
+) -> tuple[dict[int, _BySteps], dict[int, dict[str, str]]]:
+    """rank -> complete step -> operator -> its FLOPs; rank -> operator -> its main shape."""
     found = rows(
         con,
-        "SELECT rank, name, input_dims, concrete_inputs, count(*) FROM event "
-        "JOIN comm_event USING (run, rank, event_id) WHERE run = ? AND class = 'cpu_op' "
-        "AND list_contains(?::INTEGER[], rank) AND input_dims IS NOT NULL "
+        "SELECT e.rank, s.step, name, input_dims, concrete_inputs, count(*) FROM event e "
+        "JOIN comm_event c USING (run, rank, event_id) JOIN step s ON s.run = e.run "
+        "AND s.rank = e.rank AND e.start_ns >= coalesce(s.host_start_ns, s.start_ns) "
+        "AND e.start_ns < coalesce(s.host_end_ns, s.end_ns) "
+        "WHERE e.run = ? AND class = 'cpu_op' AND s.complete "
+        "AND list_contains(?::INTEGER[], e.rank) AND input_dims IS NOT NULL "
         "AND regexp_full_match(name, ?) GROUP BY ALL ORDER BY ALL",
         [run, list(ranks), NAME],
     )
-    sums: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    counts: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    largest: dict[int, dict[str, tuple[float, str]]] = defaultdict(dict)
-    for rank, name, dims, concrete, count in found:
+    sums: dict[int, _BySteps] = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
+    of_shape: dict[int, dict[str, dict[str, float]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(float))
+    )
+    for rank, step, name, dims, concrete, count in found:
         flops = flops_of_shapes(name, dims, concrete)
-        if not flops:
-            continue
-        sums[rank][name] += flops * count
-        counts[rank][name] += count
-        largest[rank][name] = max(largest[rank].get(name, (0.0, "")), (flops * count, dims))
-    total = {name: sum(own.get(name, 0) for own in counts.values()) for own in counts.values()
-             for name in own}  # fmt: skip
-    means = {
-        rank: {name: value / counts[rank][name] * total[name] for name, value in own.items()}
-        for rank, own in sums.items()
+        if flops:
+            sums[rank][step][name] += flops * count
+            of_shape[rank][name][dims] += flops * count
+    main = {
+        rank: {name: _first(max(own, key=lambda dims: own[dims])) for name, own in names.items()}
+        for rank, names in of_shape.items()
     }
-    shapes = {
-        rank: {name: _first(dims) for name, (_, dims) in own.items()}
-        for rank, own in largest.items()
-    }
-    return means, shapes
+    return sums, main
 
 
 def _first(dims: str) -> str:

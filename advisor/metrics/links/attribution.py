@@ -20,8 +20,7 @@ from advisor.metrics.clocks.offsets import with_one_freed
 from advisor.metrics.clocks.posterior import weigh
 from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.groups import link_kind
-from advisor.metrics.links.by_posterior import Seen, by_posterior
-from advisor.metrics.links.cost import Culprit, Inputs, Share, link_row, of_host
+from advisor.metrics.links.cost import Culprit, Inputs, Seen, Share, link_row, of_host
 from advisor.metrics.links.evidence import Ring, observe
 from advisor.metrics.links.peers import PeerExcess, pair_direction, peer_excess
 from advisor.metrics.links.probes import Probe, probe_rows
@@ -49,7 +48,7 @@ def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
     links are alike by now.
     """
     home = homes(data)
-    seen = _by_gloo(data, home) if data.gloo else by_posterior(data, home)
+    seen = _by_gloo(data, home) if data.gloo else _by_nccl(data, home)
     probed = probe.places(home) if probe is not None else None
     if seen is None:
         return probe_rows(data, probed or (), alone=True)
@@ -70,6 +69,12 @@ def link_rows(data: Inputs, probe: Probe | None = None) -> list[dict[str, Any]]:
     )
     others = [one for one in probed or () if one is not same]
     return [row, *probe_rows(data, others, alone=False)]
+
+
+def _by_nccl(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
+    from advisor.metrics.links.by_posterior import by_posterior  # with NCCL's cost model: large
+
+    return by_posterior(data, home)
 
 
 def _by_gloo(data: Inputs, home: Mapping[int, Home]) -> Seen | None:

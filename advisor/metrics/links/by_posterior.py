@@ -7,33 +7,20 @@ slow or those of a smaller machine, or calls vary from one to the next, the netw
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from advisor.metrics.links.cost import Culprit, Inputs, Share
+from advisor.metrics.links.cost import Inputs, Seen
 from advisor.metrics.links.named import LIKELY, SURE, culprit_of, network_culprit
 from advisor.metrics.links.slow_location import Found, slow_location
 from advisor.metrics.rings.locations import Home
 
 # A machine's network is faster than the recorded one beyond what efficiencies differ by.
 _CLEARLY_FASTER = 1.35
-# Standard deviation of the logarithm of like calls' times between hosts: the middle half differ by
-# a half and more; on quiet networks it is under 0.1, whatever overlaps.
-_UNSTEADY = 0.3
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What the calls alone say: a location, the share of its calls' time that is excess, why."""
-
-    culprit: Culprit
-    share: Share
-    calls: int
-    expected_from: str
-    p_value: float | None
-    evidence: Mapping[str, Any]
+# Standard deviation of the logarithm of like calls' times between hosts: twice that of quiet
+# networks, where it is under 0.1, whatever overlaps.
+_UNSTEADY = 0.2
 
 
 def by_posterior(data: Inputs, home: Mapping[int, Home]) -> Seen | None:

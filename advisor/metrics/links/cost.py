@@ -74,6 +74,18 @@ class Culprit:
         return bool(others) and not self.near.isdisjoint(ranks)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What the calls alone say: a location, the share of its calls' time that is excess, why."""
+
+    culprit: Culprit
+    share: Share
+    calls: int
+    expected_from: str
+    p_value: float | None
+    evidence: Mapping[str, Any]
+
+
 def of_host(ranks: Sequence[int], direction: str | None = None) -> Culprit:
     """The link of a host, by its ranks."""
     kind = "rank" if len(ranks) == 1 else "host"

@@ -65,8 +65,8 @@ def durations(data: Inputs, home: Mapping[int, Home]) -> list[Durations]:
     )
     for column in data.columns:
         call = next(iter(column.values()))
-        name = wire_name(call)
         members = members_of(call, column, data)
+        name = "send" if members is not None and members.message else wire_name(call)
         if members is None or call.t_is != "matched" or not call.bytes or name not in _SHARED_PATH:
             continue
         hosts = len({home[rank] for rank in members.ranks})

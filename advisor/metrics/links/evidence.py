@@ -13,6 +13,7 @@ from advisor.metrics.collectives.match import widest
 from advisor.metrics.rings.informative_calls import informative_kinds, kind_of
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.schedule import GLOO_RINGS
+from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import Floats, spread
 
 _FEWEST_CALLS = 5
@@ -40,6 +41,9 @@ class Ring:
     lags: Floats
     errors: Floats
     units_ns: tuple[float, ...]
+    independent: float
+    """How many calls the rows are worth: in a step, who came late to one call comes late to the
+    next, and ends late because it came late."""
 
 
 def observe(
@@ -72,6 +76,7 @@ def observe(
         [[aligned(c[rank].end, rank, clocks) for rank in known] for c in usable], dtype=np.int64
     ).reshape(len(usable), len(known))
     times = np.array([max(c[rank].transfer or 0 for rank in known) for c in usable], dtype=float)
+    steps = np.array([next(iter(c.values())).step or 0 for c in usable])[times > 0]
     last, times = last[times > 0], times[times > 0]
     if len(last) < _FEWEST_CALLS:
         return None
@@ -79,8 +84,10 @@ def observe(
     lags = late / times[:, None]
     typical = float(np.median(times))
     doubt = np.array([0.5 * clocks[r].residual_ns if r in clocks else 0.0 for r in known])
-    scatter = np.array([spread(column) for column in (lags - lags.mean(axis=1)[:, None]).T])
-    noise = 1.25 * scatter / np.sqrt(len(lags))
+    apart = lags - lags.mean(axis=1)[:, None]
+    scatter = np.array([spread(column) for column in apart.T])
+    independent = _independent(apart, steps)
+    noise = 1.25 * scatter / np.sqrt(independent)
     stagger = _MODEL_ERROR * float(np.ptp(np.median(lags, axis=0)))
     errors = np.sqrt(noise**2 + stagger**2 + (doubt**2 + _WAKE_NS**2) / typical**2)
     return Ring(
@@ -93,7 +100,20 @@ def observe(
         lags=centred(lags, errors, alike),
         errors=errors,
         units_ns=tuple(float(value) for value in np.round(np.median(late, axis=0))),
+        independent=independent,
     )
+
+
+def _independent(rows: Floats, steps: Int64s) -> float:
+    """The number of rows less what they tell twice: by how much the means of steps scatter more
+    than those of as many independent rows (the design effect of samples in clusters, Kish 1965)."""
+    names, of_row, sizes = np.unique(steps, return_inverse=True, return_counts=True)
+    if len(names) < 2:
+        return float(len(rows))
+    sums = np.zeros((len(names), rows.shape[1]))
+    np.add.at(sums, of_row, rows - rows.mean(axis=0))
+    effect = (sums**2).mean(axis=0) / np.maximum(sizes.mean() * rows.var(axis=0), 1e-12)
+    return len(rows) / float(np.clip(effect.max(), 1.0, sizes.max()))
 
 
 def freed(ring: Ring, own: Home, home: Mapping[int, Home]) -> Ring | None:

@@ -18,7 +18,7 @@ from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import Kind
 from advisor.metrics.links.locations import Members, slots_of
 from advisor.metrics.rings.locations import Home
-from advisor.model.nccl import predict
+from advisor.model.nccl.cost import predict
 from advisor.model.topology_machine import topology_of
 from advisor.vocabulary.bandwidth import bus_factor
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from advisor.metrics.links.cost import Culprit, Inputs
@@ -128,6 +129,11 @@ def _without_wider(places: Sequence[Location]) -> tuple[Location, ...]:
     return (least,) if alike else tuple(places)
 
 
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """'node 2' stands before 'node 10'."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
 class _Name:
     """Ranks and hosts in words."""
 
@@ -138,6 +144,10 @@ class _Name:
         host = self.data.infos[rank].host if rank in self.data.infos else None
         return f"rank {rank}" + (f" on {host}" if host else "")
 
+    def pair(self, ranks: Sequence[int]) -> str:
+        """Two ranks of one host."""
+        return self.rank(ranks[1]).replace("rank", f"ranks {ranks[0]} and", 1)
+
     def ranks(self, ranks: Sequence[int]) -> str:
         if len(ranks) == 1:
             return self.rank(ranks[0])
@@ -145,7 +155,9 @@ class _Name:
         return f"ranks {shown}" + (" …" if len(ranks) > _MOST_NAMED else "")
 
     def hosts(self, ranks: Sequence[int]) -> str:
-        own = sorted({str(self.home[rank]) for rank in ranks})
+        own = sorted({str(self.home[rank]) for rank in ranks}, key=_by_number)
+        if len(own) > _MOST_NAMED and len(own) == len(set(self.home.values())):
+            return f"all {len(own)} hosts"
         shown = ", ".join(own[:_MOST_NAMED]) + (" …" if len(own) > _MOST_NAMED else "")
         return f"host{'s' if len(own) > 1 else ''} {shown}"
 
@@ -164,7 +176,7 @@ def _single(place: Location, direction: str | None, name: _Name) -> tuple[str, s
     if place.kind == "rail":
         return "rail", f"the rail of {name.ranks(ranks)}", ranks[0]
     if place.kind == "pair":
-        return "edge", f"NVLink between {name.rank(ranks[0])} and {name.rank(ranks[1])}", ranks[0]
+        return "edge", f"NVLink between {name.pair(ranks)}", ranks[0]
     if place.kind == "nvlink":
         return "rank", f"NVLink of {name.rank(ranks[0])}", ranks[0]
     if place.kind == "host":

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,8 +30,11 @@ _MODEL_ERRORS = (0.001, 0.003, 0.01, 0.03, 0.1)
 """Ends are off the pattern by this share of the call's time, alike in like calls of all groups."""
 _FEWEST_CALLS = 3
 """Of which a median leaves out one that is odd."""
-_MOST_RANKS = 16
+_MOST_RANKS = 64
 """Of a ring: what each late start does is simulated, which costs as the cube of their number."""
+_MOST_AT_ONCE = 8
+"""Ranks of a ring up to which every location is weighed in full, without a first look at all."""
+_FIRST_LOOK_CALLS = 3
 _MOST_KINDS = 3
 """The heaviest: they hold most of the time."""
 _MOST_ENDS = 128  # numbers that are looked at together
@@ -64,6 +67,8 @@ class Lags:
 
     blocks: tuple[Block, ...]
     whitening: tuple[tuple[Floats, float], ...]
+    first_look: Lags | None = None
+    """Of long rings a few calls, by which locations are chosen that are weighed by all of them."""
 
     @property
     def slices(self) -> list[slice]:
@@ -106,6 +111,27 @@ def _lags(blocks: Sequence[Block], data: Inputs, home: Mapping[int, Home]) -> La
     for block in sorted(blocks, key=lambda one: -one.time_ns):
         if sum(len(one.noise_ns) for one in (*chosen, block)) <= _MOST_ENDS:
             chosen.append(block)
+    longest = max(chosen, key=lambda one: len(one.noise_ns))
+    first_look = None
+    if len(longest.noise_ns) > _MOST_AT_ONCE:
+        first_look = Lags((few := (_nearest(longest),)), _whitening(few, data, home))
+    return Lags(tuple(chosen), _whitening(chosen, data, home), first_look)
+
+
+def _nearest(block: Block) -> Block:
+    """The same by the calls whose ranks came nearest together, and with the clocks as they are."""
+    few = min(block.near, _FIRST_LOOK_CALLS)
+    noise = block.noise_ns * math.sqrt(block.near / few)
+    return replace(
+        block,
+        starts_ns=block.starts_ns[:few], ends_ns=block.ends_ns[:few], noise_ns=noise, near=few,
+        hosts=np.zeros_like(block.hosts),
+    )  # fmt: skip
+
+
+def _whitening(
+    chosen: Sequence[Block], data: Inputs, home: Mapping[int, Home]
+) -> tuple[tuple[Floats, float], ...]:
     ranks = np.concatenate([one.members.ranks for one in chosen])
     hosts = {host: number for number, host in enumerate(dict.fromkeys(home[r] for r in ranks))}
     host_of = np.array([hosts[home[rank]] for rank in ranks])
@@ -126,7 +152,7 @@ def _lags(blocks: Sequence[Block], data: Inputs, home: Mapping[int, Home]) -> La
             lower = np.linalg.cholesky(shared + clock**2 * same_host + own)
             scale = -float(np.log(np.diag(lower)).sum()) + math.log(chance)
             whitening.append((np.linalg.inv(lower), scale))
-    return Lags(tuple(chosen), tuple(whitening))
+    return tuple(whitening)
 
 
 def _clock_errors(clocks: Sequence[Clock]) -> list[tuple[float, float]]:

@@ -8,17 +8,17 @@ usual order could be clocks that are off.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import product
 
 import numpy as np
 
 from advisor.metrics.links.locations import Location
-from advisor.metrics.links.ring_lags import RESOLUTION_NS, Block, Lags
+from advisor.metrics.links.ring_lags import Block, Lags
 from advisor.metrics.links.ring_orders import Orders
+from advisor.metrics.links.unexplained import Left, joined, left_of, widened
 from advisor.metrics.rings.locations import Home
-from advisor.metrics.rings.nccl import MOST_LOOPS, PASSES, SLICES, paths
+from advisor.metrics.rings.nccl import LOW_LATENCY, MOST_LOOPS, PASSES, SIMPLE, Protocol, paths
 from advisor.metrics.timeline.intervals import Bools, Int64s
 from advisor.metrics.timeline.statistics import Floats
 
@@ -37,19 +37,12 @@ _HEALTHY = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 ADDED_NS: Floats = np.geomspace(2e4, 2e7, 36)
 """By what a distant host may lengthen each pass of a call over it: from what some km of cable add
 to what TCP's retransmissions do."""
+_PROTOCOLS = {SIMPLE: 0.75, LOW_LATENCY: 0.25}
+"""What calls large enough to be looked at use: LL128 is for those up to some MB."""
 _DELAYS: Floats = np.append(0.0, np.exp2(np.arange(-3.0, 12.0)))
 """Of an edge, in times of a slice, between which is interpolated."""
 _MOST_ROUNDS = 4
 """Until starts and ends agree on the clocks: each moves what is left by what paths leave open."""
-
-
-@dataclass(frozen=True)
-class Left:
-    """What is unexplained by row and level: ``usual``, the ends' median by block and rank, ns; and
-    the logarithm of how likely that is which varies from call to call."""
-
-    usual: Floats
-    varied: Floats
 
 
 class Patterns:
@@ -61,10 +54,11 @@ class Patterns:
         self._left: dict[object, Left] = {}
         self._orders = Orders(home, slot)
 
-    def of(self, lags: Lags, location: Location | None) -> Left | None:
+    def of(self, lags: Lags, location: Location | None, roughly: bool = False) -> Left | None:
         """What a location leaves unexplained of the ends, by what is not known (the kind of ring
-        order, who writes over NVLink, how fast that is, a loop's bytes) and level. None where it is
-        in none of these rings. Without a location, if nothing is slow.
+        order, who writes over NVLink, how fast that is, the protocol, a loop's bytes) and level.
+        None where it is in none of these rings. Without a location, if nothing is slow.
+        ``roughly``: for one usual NVLink only.
         """
         # How fast NVLink is beside the NICs is open anyway: all links alike show in no order.
         if location and (
@@ -74,25 +68,32 @@ class Patterns:
             return None
         orders = max(len(self._orders.of(block)) for block in lags.blocks)
         # NICs that are slow hide who writes over NVLink.
-        written = (True,) if location and not location.inside else (False, True)
-        rows = [
-            [self._of_block(one, location, *some) for one in lags.blocks]
-            for some in product(range(orders), written, _INSIDE if location else _HEALTHY)
-        ]
+        written = (True,) if (location and not location.inside) or roughly else (False, True)
+        inside = _INSIDE[1:2] if roughly else _INSIDE if location else _HEALTHY
+        some = list(product(range(orders), written, inside, _PROTOCOLS))
+        rows = [[self._of_block(one, location, *each) for one in lags.blocks] for each in some]
         levels = max(one.varied.shape[1] for one in rows[0])
-        found = [_joined([_wide(one, levels) for one in row]) for row in rows]
+        found = []
+        for row, (*_, protocol) in zip(rows, some, strict=True):
+            alike = joined([widened(one, levels) for one in row])
+            found.append(alike.weighed(len(_PROTOCOLS) * _PROTOCOLS[protocol]))
         # As likely it is no ring, but a tree, or done in the switch: then nobody's start shows.
-        other = _joined([_wide(_left(one.ends_ns.T[..., None, None], one.near), levels)
+        other = joined([widened(left_of(one.ends_ns.T[..., None, None], one.near), levels)
                          for one in lags.blocks])  # fmt: skip
-        weight = np.log(sum(len(one.varied) for one in found))
-        found.append(Left(other.usual, other.varied + weight))
+        found.append(other.weighed(sum(len(one.varied) for one in found)))
         return Left(
             np.concatenate([one.usual for one in found]),
             np.concatenate([one.varied for one in found]),
         )
 
     def _of_block(
-        self, block: Block, location: Location | None, order: int, written: bool, fast: float
+        self,
+        block: Block,
+        location: Location | None,
+        order: int,
+        written: bool,
+        fast: float,
+        protocol: Protocol,
     ) -> Left:
         """By a loop's bytes and level.
 
@@ -105,14 +106,16 @@ class Patterns:
             nics = [(self.home[r], self.slot[r]) for r in location.ranks]
             slow = np.array([[location.slows_edge(a, b, nics) for a, b in ring] for ring in edges])
         latency = location is not None and location.latency and bool(slow.any())
-        key = (id(block), slow.tobytes(), latency, order, written, fast)
+        key = (id(block), slow.tobytes(), latency, order, written, fast, protocol)
         if key in self._left:
             return self._left[key]
         loops, again = np.unique(_loops(block), return_inverse=True)
         some_slow = bool(slow.any()) and not latency
         levels = len(ADDED_NS) if latency else len(FACTORS) if some_slow else 1
         channels = [
-            self._reached(block, tuple(at), own, within, loops, latency, some_slow, written, fast)
+            self._reached(
+                block, tuple(at), own, within, loops, latency, some_slow, written, fast, protocol
+            )
             for own, within, at in zip(slow, inside, positions, strict=True)
         ]
         reached = np.stack(channels, axis=2)
@@ -121,7 +124,7 @@ class Patterns:
         if some_slow:
             last[~slow.any(axis=1)] /= FACTORS
         late = self._settled(block, reached, last)
-        found = _left(late, block.near)
+        found = left_of(late, block.near)
         if latency:
             found.varied[:, PASSES[block.op] * ADDED_NS >= block.time_ns] = -np.inf
         self._left[key] = Left(found.usual[again], found.varied[again])
@@ -156,15 +159,17 @@ class Patterns:
         some_slow: bool,
         written: bool,
         fast: float,
+        protocol: Protocol,
     ) -> Floats:
         """When each rank leaves one channel at the earliest, by host that it has to wait for, rank,
         call, loops and level."""
-        key = (id(block), at, slow.tobytes(), latency, some_slow, written, fast)
+        key = (id(block), at, slow.tobytes(), latency, some_slow, written, fast, protocol)
         if key not in self._known:
             count = len(at)
-            table = self._paths_of(block.op, slow, within, latency, written, fast)
             once = (loops > 1).astype(np.intp)
-            slices = PASSES[block.op] * (count - 1) * SLICES * loops
+            counts = (1, MOST_LOOPS)[: int(once.max()) + 1]
+            table = self._paths_of(block.op, slow, within, latency, written, fast, protocol, counts)
+            slices = PASSES[block.op] * (count - 1) * protocol.slices * loops
             if latency:
                 times = _delayed(block, table, once, slices)
             else:
@@ -181,10 +186,18 @@ class Patterns:
         return self._known[key]
 
     def _paths_of(
-        self, op: str, slow: Bools, within: Bools, latency: bool, written: bool, fast: float
+        self,
+        op: str,
+        slow: Bools,
+        within: Bools,
+        latency: bool,
+        written: bool,
+        fast: float,
+        protocol: Protocol,
+        loops: tuple[int, ...],
     ) -> Floats:
-        """Of one loop and of more, by level, in what a slice takes over a link that is not slow."""
-        key = (op, slow.tobytes(), within.tobytes(), latency, written, fast)
+        """By number of loops and level, in what a slice takes over a link that is not slow."""
+        key = (op, slow.tobytes(), within.tobytes(), latency, written, fast, protocol, loops)
         if key in self._known:
             return self._known[key]
         # Rings whose hosts are alike only turn with the location.
@@ -192,7 +205,7 @@ class Patterns:
         turn = int(slow.argmax()) // width * width
         turned = np.roll(slow, -turn)
         if turn and (np.roll(within, -turn) == within).all():
-            first = self._paths_of(op, turned, within, latency, written, fast)
+            first = self._paths_of(op, turned, within, latency, written, fast, protocol, loops)
             found = np.roll(first, (turn, turn), axis=(2, 3))
         else:
             healthy = np.where(within & ~within.all(), fast, 1.0)
@@ -203,32 +216,9 @@ class Patterns:
             elif slow.any():
                 takes = np.where(slow, FACTORS[:, None], healthy)
             writes = within if written else None
-            found = np.array([paths(op, takes, n, writes, delays) for n in (1, MOST_LOOPS)])
+            found = np.array([paths(op, takes, n, writes, delays, protocol) for n in loops])
         self._known[key] = found
         return found
-
-
-def _left(late: Floats, near: int) -> Left:
-    """Of what is unexplained by rank, call, row and level. The errors of a call's ranks are one
-    error, of a size that is not known."""
-    varied = late - late.mean(axis=1, keepdims=True)
-    spread = (varied**2).mean(axis=(0, 1)) + RESOLUTION_NS**2
-    usual = np.moveaxis(np.median(late[:, :near], axis=1), 0, 2)
-    return Left(usual, -(late.shape[1] - 1) / 2 * np.log(spread))
-
-
-def _joined(blocks: Sequence[Left]) -> Left:
-    return Left(
-        np.concatenate([one.usual for one in blocks], axis=2),
-        np.sum([one.varied for one in blocks], axis=0),
-    )
-
-
-def _wide(left: Left, levels: int) -> Left:
-    """The same for all levels where a location is in none of a block's rings."""
-    if left.varied.shape[1] == levels:
-        return left
-    return Left(np.repeat(left.usual, levels, axis=1), np.repeat(left.varied, levels, axis=1))
 
 
 def _loops(block: Block) -> Floats:

@@ -8,6 +8,7 @@ location of a kind, for as likely as the next.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ SLOWDOWNS: Floats = np.exp(np.linspace(np.log(1.08), np.log(30.0), 36))
 _ALIKE = ((0.6, 0.02), (0.35, 0.05), (0.05, 0.15))
 """Probability and standard deviation of the logarithm by which healthy groups' times differ: equal
 groups', those of groups at other distances, and those beside other compute."""
+_TENTH = 1.2816
+"""Standard deviations from the middle of a normal distribution to its lowest tenth."""
+_FULL_LOOK = 32
+"""Locations whose every ring order and speed of NVLink is weighed where that takes long."""
 _UNKNOWN = 3.0
 """Standard deviation of the logarithm of what a call should take where nothing says it."""
 
@@ -112,13 +117,19 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
 
 
 def _unsteady(between: Sequence[Durations]) -> tuple[float, float]:
-    """Spread of the logarithm and fastest tenth over mean, by the calls' time."""
+    """Spread of the logarithm and fastest tenth over mean, by the calls' time.
+
+    A few very long calls show in no middle, but in how far the fastest are under the mean: the
+    spread is at least that of a lognormal for which that is so.
+    """
     if not between:
         return 0.0, 1.0
     weights = np.concatenate([np.full(len(one.groups), one.total_ns) for one in between])
     spreads = np.concatenate([one.spread for one in between])
     fastest = np.concatenate([one.fastest for one in between])
-    return float(np.average(spreads, weights=weights)), float(np.average(fastest, weights=weights))
+    under = float(np.average(fastest, weights=weights))
+    implied = math.sqrt(_TENTH**2 - 2 * math.log(min(under, 1.0))) - _TENTH
+    return max(float(np.average(spreads, weights=weights)), implied), under
 
 
 def _against(timed: Sequence[Durations], between: Sequence[Assumption]) -> dict[str, float]:
@@ -254,7 +265,32 @@ def _by_ends(ends: Sequence[Lags], places: Sequence[Location], patterns: Pattern
     for one in ends:
         nothing = patterns.of(one, None)
         assert nothing is not None
-        for number, place in enumerate(places):
-            logs = log_likelihoods(one, patterns.of(one, place), nothing)
-            result[number] += logs[nearest] if len(logs) == len(FACTORS) else logs
+        chosen, rest = _at_first_look(one, places, patterns)
+        own = np.zeros_like(result)
+        for number in chosen:
+            logs = log_likelihoods(one, patterns.of(one, places[number]), nothing)
+            own[number] = logs[nearest] if len(logs) == len(FACTORS) else logs
+        own[rest] = own[chosen].max(axis=1).min() if rest else 0.0
+        result += own
     return result
+
+
+def _at_first_look(
+    lags: Lags, places: Sequence[Location], patterns: Patterns
+) -> tuple[list[int], list[int]]:
+    """The locations worth a full look, which are the likeliest by a few calls where rings are long,
+    and those that are no likelier than the least likely of these."""
+    few = lags.first_look
+    if few is None:
+        return list(range(len(places))), []
+    nothing = patterns.of(few, None, roughly=True)
+    assert nothing is not None
+    left = {number: patterns.of(few, place, roughly=True) for number, place in enumerate(places)}
+    likely = {
+        number: float(log_likelihoods(few, one, nothing).max())
+        for number, one in left.items()
+        if one is not None
+    }
+    order = sorted(likely, key=lambda number: -likely[number])
+    beside = [number for number in left if number not in likely]  # of other rings
+    return [*order[:_FULL_LOOK], *beside], order[_FULL_LOOK:]

@@ -211,7 +211,8 @@ def _chance(ring: Ring, receivers: frozenset[int], level: int, home: Mapping[int
     if not norms.all():
         return 1.0
     hits = int(((ring.lags @ (turned / norms).T).argmax(axis=1) == 0).sum())
-    return min(1.0, count * binomial_tail(hits, len(ring.lags), 1 / count))
+    successes = round(hits * ring.independent / len(ring.lags))
+    return min(1.0, count * binomial_tail(successes, round(ring.independent), 1 / count))
 
 
 def _turned(places: frozenset[int], turn: int, count: int) -> frozenset[int]:

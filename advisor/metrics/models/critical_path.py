@@ -24,7 +24,7 @@ from advisor.metrics.steps.annotated import Step, Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.metrics.timeline.timeline import COMM, COMPUTE, KINDS, Timeline
-from advisor.store.columns import read
+from advisor.store.columns import rows
 
 _MOST_SEGMENTS = 50_000
 # A synchronisation that the device records is the host's waiting, not work.
@@ -97,17 +97,16 @@ def _typical(steps: Mapping[int, Steps]) -> int | None:
 
 def _named(con: Any, run: str, segments: Sequence[Segment]) -> list[Segment]:
     """The segments with the names of their events."""
-    names: dict[tuple[int, int], str | None] = {}
-    for rank in {segment.rank for segment in segments}:
-        wanted = {s.event_id for s in segments if s.rank == rank and s.event_id is not None}
-        found = read(
+    wanted = sorted({(s.rank, s.event_id) for s in segments if s.event_id is not None})
+    names = {
+        (rank, event): name
+        for rank, event, name in rows(
             con,
-            "SELECT event_id, name FROM event WHERE run = ? AND rank = ? "
-            "AND list_contains(?::BIGINT[], event_id)",
-            [run, rank, sorted(wanted)],
+            "SELECT rank, event_id, name FROM event JOIN (SELECT unnest(?::INTEGER[]) AS rank, "
+            "unnest(?::BIGINT[]) AS event_id) USING (rank, event_id) WHERE run = ?",
+            [[rank for rank, _ in wanted], [event for _, event in wanted], run],
         )
-        pairs = zip(found["event_id"].tolist(), found["name"], strict=True)
-        names |= {(rank, event): name for event, name in pairs}
+    }
     return [
         s
         if s.name is not None or s.event_id is None

@@ -76,28 +76,36 @@ def _figures(
         [run],
     )
     steps: dict[int, list[list[float]]] = defaultdict(list)
-    hidden = {rank: _held_while_sending(own, compute[rank]) for rank, own in calls.items()}
-    messages = {rank: _messages(own) - compute[rank] for rank, own in calls.items()}
+    messages = {rank: _messages(own) for rank, own in calls.items()}
+    hidden = {
+        rank: (_held_while_sending(own) | _span(c for c in messages[rank] if c.wait is None))
+        - compute[rank]
+        for rank, own in calls.items()
+    }
     for rank, start, end, window, computed, bubble, waits_known in found:
-        beside = hidden if waits_known else messages
-        if rank in beside:
-            bubble += int(beside[rank].covered([start], [end])[0])
+        if rank in hidden:
+            beside = hidden[rank] if waits_known else _span(messages[rank]) - compute[rank]
+            bubble += int(beside.covered([start], [end])[0])
         steps[rank].append([window, computed, bubble])
     return {rank: tuple(np.median(own, axis=0).tolist()) for rank, own in steps.items()}
 
 
-def _held_while_sending(calls: Sequence[Call], compute: Intervals) -> Intervals:
+def _held_while_sending(calls: Sequence[Call]) -> Intervals:
     """When a rank waits for a neighbour to begin sending while a call of its own moves data."""
     moving = Intervals.of([c.start + (c.wait or 0) for c in calls], [c.end for c in calls])
     waits = [c for c in calls if c.op == "recv" and c.wait]
     held = Intervals.of([c.start for c in waits], [c.start + (c.wait or 0) for c in waits])
-    return (held & moving) - compute
+    return held & moving
 
 
-def _messages(calls: Sequence[Call]) -> Intervals:
-    """When messages from stage to stage are on their way or waited for."""
-    groups = {c.group for c in calls if c.op in POINT_TO_POINT}
-    found = [c for c in calls if c.op in POINT_TO_POINT or (c.op == "other" and c.group in groups)]
+def _messages(calls: Sequence[Call]) -> list[Call]:
+    """Those that send from stage to stage, or receive, or both."""
+    groups = {c.group for c in calls if c.op in POINT_TO_POINT} | {None}
+    return [c for c in calls if c.op in POINT_TO_POINT or (c.op == "other" and c.group in groups)]
+
+
+def _span(calls: Iterable[Call]) -> Intervals:
+    found = list(calls)
     return Intervals.of([c.start for c in found], [c.end for c in found])
 
 

@@ -6,12 +6,15 @@ NVIDIA/nccl src/device). Each waits for the data of the one before it in the rin
 more than four slices, the eight steps of the buffer, lie unread at the next (prims_simple.h
 waitPeer, NCCL_STEPS; collectives.h SLICESTEPS). So the rank that receives over the slow edge
 leaves last, those after it in the ring one chunk earlier each, and those before it as much as the
-buffers between hold. What many loops over a large message leave of that is a smaller share of it.
+buffers between hold, which is four times as many chunks by the protocols LL and LL128. What many
+loops over a large message leave of that is a smaller share of it.
 Through a NIC a proxy thread sends while the kernel goes on; over NVLink the kernel itself may
 write.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +22,19 @@ from numpy.typing import NDArray
 from advisor.metrics.timeline.statistics import Floats
 
 PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
-SLICES = 2
-"""Of a chunk (ALLREDUCE_CHUNKSTEPS over SLICESTEPS, src/include/collectives.h)."""
-_IN_FLIGHT = 4
+
+
+class Protocol(NamedTuple):
+    """Slices of a chunk, and how many of them the buffers between two ranks hold."""
+
+    slices: int
+    in_flight: int
+
+
+SIMPLE = Protocol(2, 4)
+"""ALLREDUCE_CHUNKSTEPS over SLICESTEPS; NCCL_STEPS over SLICESTEPS (src/include/collectives.h)."""
+LOW_LATENCY = Protocol(1, 8)
+"""LL and LL128 send a chunk as one of NCCL_STEPS (waitSend, src/device/prims_ll.h and _ll128.h)."""
 MOST_LOOPS = 3
 """Later ones repeat the same pattern."""
 _LONG_AGO = -1e6  # in times of a slice
@@ -33,6 +46,7 @@ def paths(
     loops: int = 1,
     written: NDArray[np.bool_] | None = None,
     delays: Floats | float = 0.0,
+    protocol: Protocol = SIMPLE,
 ) -> Floats:
     """Row per ring, position i, position j: from the arrival of j to when i leaves.
 
@@ -56,17 +70,17 @@ def paths(
     wire: Floats = np.array(now)
     arrived: list[Floats] = []  # at the next position, by slice
     used: list[Floats] = []  # by the next position, by slice
-    for number in range(min(loops, MOST_LOOPS) * (sends + 1) * SLICES):
-        within = number % ((sends + 1) * SLICES)
-        if within >= SLICES:  # the first operation only sends
+    for number in range(min(loops, MOST_LOOPS) * (sends + 1) * protocol.slices):
+        within = number % ((sends + 1) * protocol.slices)
+        if within >= protocol.slices:  # the first operation only sends
             now = np.maximum(now, arrived[len(used)][..., before])
-        if within < sends * SLICES:  # the last only receives
-            unread = len(arrived) - _IN_FLIGHT
+        if within < sends * protocol.slices:  # the last only receives
+            unread = len(arrived) - protocol.in_flight
             if 0 <= unread < len(used):
                 now = np.maximum(now, used[unread])
             now = now + busy
             wire = np.where(busy > 0, now, np.maximum(wire, now) + takes)
             arrived.append(wire + delays)
-        if within >= SLICES:
+        if within >= protocol.slices:
             used.append(now[..., after] + delays)
     return now.swapaxes(1, 2)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from advisor.metrics.timeline.intervals import Int64s, Intervals, last_holding
 from advisor.metrics.timeline.timeline import Timeline
-from advisor.store.columns import MISSING, rows
+from advisor.store.columns import MISSING
+from advisor.store.events import Events
 from advisor.vocabulary.numbers import decimal
 
 _EDGE_GAP, _STRAY = 0.1, 0.01
@@ -75,14 +75,14 @@ class Steps:
         return found
 
 
-def annotated_steps(con: Any, run: str, rank: int, annotation: str | None) -> list[Step]:
+def annotated_steps(events: Events, rank: int, annotation: str | None) -> list[Step]:
     """Host spans of the steps: ``ProfilerStep#N``, else the annotation the user names.
 
     The windows still are the host's; :func:`device_windows` moves them to the device.
     """
     spans: dict[int, tuple[int, int]] = {}
     source = "ProfilerStep"
-    for name, start, end in host_annotations(con, run, rank, "ProfilerStep%"):
+    for name, start, end in host_annotations(events, rank, "ProfilerStep%"):
         match = _PROFILER_STEP.match(name)
         number = decimal(match.group(1)) if match else None
         if number is not None:
@@ -90,9 +90,7 @@ def annotated_steps(con: Any, run: str, rank: int, annotation: str | None) -> li
             spans[number] = (min(low, start), max(high, end))
     if not spans and annotation is not None:
         source = "annotation"
-        found = sorted(
-            (s, e) for n, s, e in host_annotations(con, run, rank, "%") if n == annotation
-        )
+        found = sorted((s, e) for n, s, e in host_annotations(events, rank, "%") if n == annotation)
         spans = dict(enumerate(found))
     ordered = sorted(spans.items(), key=lambda item: item[1])
     result = []
@@ -104,16 +102,18 @@ def annotated_steps(con: Any, run: str, rank: int, annotation: str | None) -> li
     return result
 
 
-def host_annotations(con: Any, run: str, rank: int, pattern: str) -> list[tuple[str, int, int]]:
+def host_annotations(events: Events, rank: int, pattern: str) -> list[tuple[str, int, int]]:
     """Name, start and end (ns) of a rank's host annotations LIKE ``pattern``, in order of time."""
-    return rows(
-        con,
-        "SELECT name, start_ns, start_ns + dur_ns FROM event WHERE run = ? AND rank = ? "
+    return events.rows(
+        rank,
+        "SELECT rank, name, start_ns, start_ns + dur_ns FROM event "
+        "WHERE run = $1 AND rank BETWEEN $2 AND $3 "
         # Kineto called every host range 'Operator' before 2022.
         "AND (class = 'annotation' OR category = 'Operator') "
         "AND category IS DISTINCT FROM 'gpu_user_annotation' "
-        "AND device IS NULL AND name LIKE ? AND start_ns IS NOT NULL ORDER BY start_ns, event_id",
-        [run, rank, pattern],
+        "AND device IS NULL AND name LIKE $4 AND start_ns IS NOT NULL "
+        "ORDER BY rank, start_ns, event_id",
+        [pattern],
     )
 
 

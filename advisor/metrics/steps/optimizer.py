@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from advisor.metrics.steps.annotated import Step, Steps, device_windows, host_annotations
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING
+from advisor.store.events import Events
 
 _FEWEST = 3
 # Several optimizers, or one per parameter, step close together: what is nearer to the next than
@@ -22,14 +22,15 @@ _FEWEST = 3
 _TOGETHER = 0.1
 
 
-def optimizer_steps(con: Any, run: str, lines: Mapping[int, Timeline]) -> dict[int, Steps] | None:
+def optimizer_steps(events: Events, lines: Mapping[int, Timeline]) -> dict[int, Steps] | None:
     """Steps of every rank by its optimizer steps; None where a rank has too few of them.
 
     What comes before the end of the first and after the end of the last is kept as partial steps.
     """
     result = {}
     for rank, line in lines.items():
-        ends = _ends([(s, e) for _, s, e in host_annotations(con, run, rank, "Optimizer.step#%")])
+        found = host_annotations(events, rank, "Optimizer.step#%")
+        ends = _ends([(s, e) for _, s, e in found])
         if len(ends) < _FEWEST:
             return None
         result[rank] = device_windows(_between(ends, line), line)

@@ -11,6 +11,7 @@ from typing import Any
 from advisor.model.communication import compute_pattern
 from advisor.store.columns import rows
 from advisor.vocabulary.dtypes import element
+from advisor.vocabulary.numbers import INT64_MAX
 from advisor.vocabulary.operations import elements_in, parse_json
 
 # Names that engines of inference leave in traces: their Python frames, operators and kernels.
@@ -21,21 +22,29 @@ ENGINES: tuple[tuple[str, str], ...] = (
     ("SGLang", r"\bsglang(/|::|\.)|\bsgl_kernel"),
     # NVIDIA/TensorRT-LLM cpp/tensorrt_llm, thop (ops trtllm::)
     ("TensorRT-LLM", r"\btensorrt_llm(/|::|\.)|^trtllm::"),
+    # NVIDIA/TensorRT: the ranges that its runtime opens (NVTX)
+    ("TensorRT", r"^ExecutionContext::(execute|enqueue)"),
     # huggingface/diffusers src/diffusers (pipelines' frames)
     ("diffusers", r"\bdiffusers/(pipelines|schedulers)"),
     # flashinfer-ai/flashinfer include/flashinfer/attention: attention over cached keys
     ("an engine on FlashInfer", r"Batch(Prefill|Decode)With(Paged|Ragged)?KV|BatchDecodeWith"),
 )
 # What only training does: pytorch/pytorch torch/csrc/autograd (nodes), torch/optim (hooks), DDP and
-# FSDP; Megatron's op tables; backward kernels.
+# FSDP; Megatron's op tables; backward kernels (not cuDNN's dgrad: transposed convolutions use it).
 TRAINING = (
     r"^autograd::engine|^Optimizer\.(step|zero_grad)#|AccumulateGrad|Backward\d*$|^FSDP::\w*backward"
     r"|DistributedDataParallel\.forward|^## backward|^backward-compute$|^grads-"
-    r"|(?i:_bwd|_backward|wgrad|dgrad|multi_tensor_apply.*(adam|lamb|sgd))"
+    r"|(?i:_bwd|_backward|wgrad|multi_tensor_apply.*(adam|lamb|sgd))"
 )
+# Operators of a model: where they were recorded and nothing of TRAINING, it was a forward pass.
+_MODEL = r"^aten::(\w*mm|matmul|linear|\w*convolution\w*)$"
 # Frameworks of training that have settings of their own for what others write by hand, by the paths
 # of their Python files and the ranges that they open.
-TRAINERS: tuple[tuple[str, str], ...] = (("DeepSpeed", r"\bdeepspeed/runtime/|^DeepSpeedEngine"),)
+TRAINERS: tuple[tuple[str, str], ...] = (
+    ("DeepSpeed", r"\bdeepspeed/runtime/|^DeepSpeedEngine"),
+    # pytorch/pytorch torch/_inductor/output_code.py: the range around each compiled graph
+    ("torch.compile", r"^## Call CompiledFxGraph"),
+)
 # What a process of a job of several ranks leaves: c10d's operators and ranges, backends' kernels,
 # wrappers' ranges (pytorch/pytorch torch/csrc/distributed/c10d, torch/nn/parallel).
 _OF_SEVERAL = (
@@ -64,7 +73,7 @@ _KINDS = """
 """  # noqa: E501
 # A kernel is understood by its own name, or because an operator of PyTorch launched it: operators
 # are looked for only where names say nothing.
-_KERNELS = """
+_KERNELS = f"""
     WITH kernel AS MATERIALIZED (
       SELECT rank, name, external_id, class, dur_ns FROM event
       WHERE run = $1 AND device IS NOT NULL AND class IN ('compute', 'comm')
@@ -81,7 +90,7 @@ _KERNELS = """
         WHERE run = $1 AND class = 'cpu_op' AND starts_with(name, 'aten::')
           AND external_id IN (SELECT external_id FROM asked))
       GROUP BY rank, name)
-    SELECT rank, name, count(*), sum(dur_ns)::BIGINT,
+    SELECT rank, name, count(*), least(sum(dur_ns), {INT64_MAX})::BIGINT,
       any_value(by_name) OR coalesce(any_value(l.calls), 0) * 2 > count(*)
     FROM kernel JOIN known USING (name) LEFT JOIN launched l USING (rank, name)
     GROUP BY rank, name ORDER BY rank, 4 DESC, name
@@ -143,8 +152,8 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
                 "python_calls": python,
                 "backend_spans": spans,
                 "device_events": events,
-                "kernel_ns": all_ns,
-                "known_ns": known_ns,
+                "kernel_ns": min(all_ns, INT64_MAX),
+                "known_ns": min(known_ns, INT64_MAX),
                 "unknown_kernels": json.dumps(unknown[:_MOST_NAMED]) if unknown else None,
                 "narrow_share": narrow.get(rank),
                 "largest_gradient_bytes": gradients.get(rank),
@@ -168,15 +177,17 @@ def _kernels(con: Any, run: str) -> Mapping[int, tuple[int, int, list[dict[str, 
 
 
 def _purpose(con: Any, run: str) -> tuple[str | None, str | None, bool]:
-    """'training', 'inference' or None, the engine's name, and whether several ranks work."""
+    """What the recording is of, the engine's name, and whether several ranks work."""
     names = "(SELECT DISTINCT name FROM event WHERE run = $1 AND name IS NOT NULL)"
     engines = (*ENGINES, *TRAINERS)
-    patterns = [TRAINING, _OF_SEVERAL, *(pattern for _, pattern in engines)]
+    patterns = [TRAINING, _OF_SEVERAL, _MODEL, *(pattern for _, pattern in engines)]
     tests = ", ".join(f"bool_or(regexp_matches(name, ${at + 2}))" for at in range(len(patterns)))
-    ((trains, several, *seen),) = rows(con, f"SELECT {tests} FROM {names}", [run, *patterns])
+    ((trains, several, forward, *seen),) = rows(
+        con, f"SELECT {tests} FROM {names}", [run, *patterns]
+    )
     found = [engine for (engine, _), one in zip(engines, seen, strict=True) if one]
     if trains:
         trainers = {name for name, _ in TRAINERS}
         return "training", next((one for one in found if one in trainers), None), bool(several)
     engine = next((one for one in found if one in dict(ENGINES)), None)
-    return ("inference" if engine else None), engine, bool(several)
+    return ("inference" if engine else "forward" if forward else None), engine, bool(several)

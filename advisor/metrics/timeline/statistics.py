@@ -15,6 +15,7 @@ _ROUNDS = 30
 _SEED = 20_26
 _NORMAL_95 = 1.96
 _AT_ONCE = 1 << 20  # values drawn at once when resampling
+_ALL_SIGNS = 12  # values whose every choice of signs is looked at
 
 
 @dataclass(frozen=True)
@@ -117,3 +118,17 @@ def binomial_tail(successes: int, trials: int, chance: float) -> float:
     if top == -math.inf:
         return 0.0
     return min(1.0, math.exp(top) * sum(math.exp(value - top) for value in logs))
+
+
+def sign_flip_tail(values: ArrayLike) -> float:
+    """P(sum >= this one) if each of ``values`` were as likely to have the other sign (Fisher's
+    randomisation test of pairs): exact for few values, else by the normal limit."""
+    array = np.asarray(values, dtype=np.float64)
+    total, size = float(array.sum()), float(np.linalg.norm(array))
+    if total <= 0:
+        return 1.0
+    if len(array) > _ALL_SIGNS:
+        return 0.5 * math.erfc(total / size / math.sqrt(2))
+    choices = np.arange(1 << len(array))[:, None] >> np.arange(len(array)) & 1
+    sums = (1 - 2 * choices) @ array
+    return float((sums >= total - 1e-9 * size).mean())

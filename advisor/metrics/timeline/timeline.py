@@ -8,8 +8,8 @@ compute is the outermost operators. An operator that waits for a collective some
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.metrics.timeline.intervals import Bools, Int64s, Intervals
-from advisor.store.columns import MISSING, read, rows
+from advisor.store.columns import MISSING, rows
+from advisor.store.events import Events
 
 KINDS = ("compute", "comm", "memory", "sync", "other")
 COMPUTE, COMM, MEMORY = 0, 1, 2
@@ -82,52 +83,41 @@ class Timeline:
         return Intervals.of(self.start[chosen], self.end[chosen])
 
 
-def timelines(con: Any, run: str, recorded: Collection[int] | None = None) -> Iterator[Timeline]:
-    """The timeline of every rank of a run, by rank; ``recorded`` are those that have events."""
-    ranks = con.execute(
-        "SELECT rank, timeline FROM rank WHERE run = ? ORDER BY rank", [run]
-    ).fetchall()
-    silent: dict[str, Timeline] = {}
-    for rank, kind in ranks:
-        is_silent = recorded is not None and rank not in recorded
-        if is_silent and kind in silent:
-            yield replace(silent[kind], rank=rank)
-            continue
-        line = _device(con, run, rank) if kind != "host" else None
-        if line is None and _launches(con, run, rank):
-            # Work went to a device of which nothing was recorded: the host's time is not its time.
-            line = _device(con, run, rank)
-        elif line is None or (not len(line) and kind != "device"):
-            line = _host(con, run, rank)
-        if is_silent:
-            silent[kind] = line
+def timelines(events: Events) -> Iterator[Timeline]:
+    """The timeline of every rank of a run, by rank."""
+    for rank, kind, launches in rows(
+        events.con,
+        "SELECT rank, timeline, coalesce(launches, 0) > 0 FROM rank "
+        "LEFT JOIN rank_content USING (run, rank) WHERE run = ? ORDER BY rank",
+        [events.run],
+    ):
+        # Where work went to a device of which nothing was recorded, the host's time is not its.
+        line = _device(events, rank) if kind != "host" or launches else None
+        if line is None or (not len(line) and kind not in ("device", "host")):
+            line = _host(events, rank)
         yield line
 
 
-def _launches(con: Any, run: str, rank: int) -> bool:
-    found = rows(con, "SELECT launches FROM rank_content WHERE run = ? AND rank = ?", [run, rank])
-    return any(launches for (launches,) in found)
-
-
-def _device(con: Any, run: str, rank: int) -> Timeline:
-    found = read(
-        con,
+def _device(events: Events, rank: int) -> Timeline:
+    found = events.read(
+        rank,
         """
         WITH launch AS (
-          SELECT correlation, min(start_ns) AS launch_ns, arg_min(tid, start_ns) AS launch_tid,
-            bool_or(contains(name, 'GraphLaunch')) AS in_graph
-          FROM event WHERE run = $1 AND rank = $2 AND class = 'runtime' AND correlation > 0
-          GROUP BY correlation)
-        SELECT list_position(['compute', 'comm', 'memory', 'sync', 'other'], class) - 1 AS kind,
-               start_ns, start_ns + dur_ns AS end_ns, stream, event_id, launch_ns, launch_tid,
+          SELECT rank, correlation, min(start_ns) AS launch_ns,
+            arg_min(tid, start_ns) AS launch_tid, bool_or(contains(name, 'GraphLaunch')) AS in_graph
+          FROM event WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'runtime'
+            AND correlation > 0 GROUP BY ALL)
+        SELECT rank, start_ns,
+               list_position(['compute', 'comm', 'memory', 'sync', 'other'], class) - 1 AS kind,
+               start_ns + dur_ns AS end_ns, stream, event_id, launch_ns, launch_tid,
                correlation, coalesce(in_graph, false)::INTEGER AS in_graph
-        FROM event LEFT JOIN launch USING (correlation)
-        WHERE run = $1 AND rank = $2 AND class IN ('compute', 'comm', 'memory', 'sync', 'other')
+        FROM event LEFT JOIN launch USING (rank, correlation)
+        WHERE run = $1 AND rank BETWEEN $2 AND $3
+          AND class IN ('compute', 'comm', 'memory', 'sync', 'other')
           AND device IS NOT NULL AND category IS DISTINCT FROM 'gpu_user_annotation'
           AND start_ns IS NOT NULL AND dur_ns >= 0
-        ORDER BY start_ns, event_id
+        ORDER BY rank, start_ns, event_id
         """,
-        [run, rank],
     )
     return Timeline(
         rank=rank,
@@ -145,11 +135,11 @@ def _device(con: Any, run: str, rank: int) -> Timeline:
     )
 
 
-def _host(con: Any, run: str, rank: int) -> Timeline:
-    found = read(
-        con,
+def _host(events: Events, rank: int) -> Timeline:
+    found = events.read(
+        rank,
         f"""
-        SELECT coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns, event_id,
+        SELECT rank, coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns, event_id,
                CASE WHEN regexp_matches(name, '{BACKEND_SPAN}') THEN
                       CASE WHEN regexp_matches(name, 'send|recv') THEN 'p2p' ELSE 'comm' END
                     WHEN starts_with(name, 'FSDP::') THEN 'marker'
@@ -157,12 +147,11 @@ def _host(con: Any, run: str, rank: int) -> Timeline:
                       THEN 'launch'
                     ELSE 'op' END AS role
         FROM event
-        WHERE run = $1 AND rank = $2 AND start_ns IS NOT NULL AND dur_ns > 0
+        WHERE run = $1 AND rank BETWEEN $2 AND $3 AND start_ns IS NOT NULL AND dur_ns > 0
           AND (class = 'cpu_op' OR regexp_matches(name, '{BACKEND_SPAN}')
                OR (starts_with(name, 'FSDP::') AND category = 'user_annotation'))
-        ORDER BY tid, start_ns, end_ns DESC, event_id
+        ORDER BY rank, tid, start_ns, end_ns DESC, event_id
         """,
-        [run, rank],
     )
     role = found["role"]
     communication = np.isin(role, ("comm", "p2p"))

@@ -41,7 +41,7 @@ def summarise(context: ReadContext) -> Summary:
     """Count the events of the run."""
     rows = context.con.execute(
         "SELECT rank, event_id // ?, class, device, category <> 'Trace' AS work, "
-        "count(*), min(start_ns), max(start_ns + dur_ns) FROM event WHERE run = ? "
+        "count(*), min(start_ns), max(start_ns + coalesce(dur_ns, 0)) FROM event WHERE run = ? "
         "GROUP BY ALL ORDER BY ALL",
         [sql.IDS_PER_FILE, context.run],
     ).fetchall()

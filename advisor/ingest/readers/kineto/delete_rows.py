@@ -23,8 +23,6 @@ def delete_covered(trace: Trace, context: ReadContext) -> None:
                 "AND event_id % ? < ?",
                 [context.run, *ids, sql.IDS_PER_CHUNK, REREAD_IDS],
             )
-    for number in trace.covered:
-        trace.no_duration.pop(number, None)
 
 
 def delete_foreign(trace: Trace, context: ReadContext) -> None:

@@ -23,6 +23,9 @@ from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.readers.kineto.unnumbered_ranks import number_unnumbered
 from advisor.ingest.scanner_library import library
 from advisor.ingest.source import ReadContext, Source
+from advisor.metrics.steps.untimed import UNTIMED
+from advisor.store.notes import PARTLY_READ
+from advisor.vocabulary.numbers import MOST_EVENT_NS
 
 _OLD_KEY, _KEY = "external id", "External id"
 
@@ -55,6 +58,7 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
     find_ranks_of_events(traces, context)
     split_by_process(traces, context)
     pair_begin_end(traces, context)
+    _count_durations(traces, context)
     number_unnumbered(traces, context)
     _leave_out([trace for trace in traces if trace.refused is not None], context)
     traces = [trace for trace in traces if trace.refused is None]
@@ -124,7 +128,6 @@ def _load_dialect(traces: list[Trace], context: ReadContext, key: str, *, merged
         trace.settle()
         delete_covered(trace, context)
         delete_foreign(trace, context)
-    _count_durations(traces, context)
     for trace in traces:
         _apply_tail(trace, context)
 
@@ -166,21 +169,31 @@ def _bad_chunks(context: ReadContext) -> dict[int, list[int]]:
 
 
 def _count_durations(traces: list[Trace], context: ReadContext) -> None:
-    """Spans that do not say how long they took are kept with 0, and their number is told."""
+    """Spans that do not say how long they took: those of the host are kept with 0.
+
+    What a device did and what was communicated stays unknown (metrics/steps/untimed.py).
+    """
+    context.con.execute(
+        "UPDATE event SET dur_ns = NULL WHERE run = ? AND dur_ns > ?", [context.run, MOST_EVENT_NS]
+    )
     rows = context.con.execute(
-        "SELECT event_id // ?, count(*) FROM event WHERE run = ? AND dur_ns IS NULL "
-        "AND NOT starts_with(class, '!') GROUP BY ALL",
+        f"SELECT event_id // ?, count(*) FILTER ({UNTIMED}), count(*) FROM event WHERE run = ? "
+        "AND dur_ns IS NULL AND NOT starts_with(class, '!') GROUP BY ALL",
         [sql.IDS_PER_FILE, context.run],
     ).fetchall()
-    if rows:
-        context.con.execute(
-            "UPDATE event SET dur_ns = 0 WHERE run = ? AND dur_ns IS NULL", [context.run]
-        )
-    found = dict(rows)
-    for trace in traces:
-        count = trace.no_duration.total() + found.get(trace.number, 0)
-        if count:
-            trace.notes.append(f"events without a usable duration, taken as 0: {count:,}")
+    if not rows:
+        return
+    context.con.execute(
+        f"UPDATE event SET dur_ns = 0 WHERE run = ? AND dur_ns IS NULL AND NOT ({UNTIMED})",
+        [context.run],
+    )
+    by_number = {trace.number: trace for trace in traces}
+    for number, left_out, count in rows:
+        words = f"events without a usable duration: {count:,}"
+        if left_out:
+            by_number[number].codes.append(PARTLY_READ)
+            words += f", {left_out:,} of them of the device, left out"
+        by_number[number].notes.append(words)
 
 
 def _apply_tail(trace: Trace, context: ReadContext) -> None:

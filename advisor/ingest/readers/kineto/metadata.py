@@ -25,7 +25,12 @@ _MAX_LITERAL = 8 * 1024 * 1024
 _FILE_RANK = (
     re.compile(r"(?:global_?)?rank[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE),
     re.compile(r"worker[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE),
-    re.compile(r"(?:^|[-_.])(?:r|gpu)?(\d{1,5})(?:\.pt)?(?:\.trace)?\.json", re.IGNORECASE),
+    # Neither the end of a date nor what is counted otherwise: trace_2024_11_27, batch_size_2.
+    re.compile(
+        r"(?:^|(?<!\d)(?<!size)(?<!batch)(?<!bs)(?<!len)(?<!seq)(?<!layers)(?<!step)(?<!steps)"
+        r"(?<!iter)(?<!iteration)(?<!epoch)[-_.])(?:r|gpu)?(\d{1,5})(?:\.pt)?(?:\.trace)?\.json",
+        re.IGNORECASE,
+    ),
 )
 # torch.profiler.tensorboard_trace_handler: f"{gethostname()}_{getpid()}.{time_ns()}.pt.trace
 # .json" unless it is given a worker_name (pytorch torch/profiler/profiler.py).

@@ -158,6 +158,7 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
             events_dropped=sum(trace.dropped.values()),
             drop_reasons=trace.dropped,
             note="; ".join(filter(None, [trace.guessed, *trace.notes])) or None,
+            codes=trace.codes,
             digest=trace.digest,
         )
     for rank, entry in sorted(ranks.items()):

@@ -61,7 +61,7 @@ class Trace:
     in_object: bool = True
     digest: str | None = None
     ends_in_chunk: bool = False
-    no_duration: Counter[int] = field(default_factory=Counter)
+    codes: list[str] = field(default_factory=list)
     read_bytes: int = 0
     undecompressed: int = 0
     refused: str | None = None

@@ -26,6 +26,9 @@ _COPY_KINDS = {
     8: "Memcpy DtoD",
     9: "Memcpy HtoH",
     10: "Memcpy PtoP",
+    11: "Memcpy HtoD (Managed)",  # unified memory: pages move as they are touched
+    12: "Memcpy DtoH (Managed)",
+    13: "Memcpy DtoD (Managed)",
 }
 # As the exports list them in ENUM_CUDA_MEM_KIND, in words of Kineto (CuptiActivity.cpp).
 _MEMORY_KINDS = {
@@ -187,7 +190,7 @@ def copies(loader: Loader) -> Iterator[tuple[Any, ...]]:
 def _copy_name(kind: Any, source: Any, target: Any) -> str:
     """As Kineto writes it: ``Memcpy HtoD (Pinned -> Device)``."""
     name = _COPY_KINDS.get(kind, "Memcpy")
-    if source in _MEMORY_KINDS and target in _MEMORY_KINDS:
+    if "(" not in name and source in _MEMORY_KINDS and target in _MEMORY_KINDS:
         return f"{name} ({_MEMORY_KINDS[source]} -> {_MEMORY_KINDS[target]})"
     return name
 

@@ -11,6 +11,7 @@ from advisor.ingest.readers.nsys.nccl_ranges import NcclRanges
 from advisor.ingest.readers.nsys.open import Database
 from advisor.ingest.readers.nsys.processes import Process, pid_of
 from advisor.ingest.source import ReadContext
+from advisor.vocabulary.numbers import MOST_EVENT_NS
 
 OUTSIDE = "event outside the time of the analysis"
 _MOST_NS = 1 << 61  # the year 2043; twice that is still a whole number of 64 bits
@@ -90,7 +91,7 @@ class Loader:
             return OUTSIDE
         if end is None:
             return "range without an end"
-        return OUTSIDE if end > self.latest else None
+        return OUTSIDE if end > self.latest or end - start > MOST_EVENT_NS else None
 
     def insert(self, rows: Iterator[tuple[Any, ...]]) -> None:
         """Append rows to ``event`` and ``comm_event``."""

@@ -31,6 +31,7 @@ _DAMAGE = (sqlite3.Error, UnicodeDecodeError)
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
 _FUNCTIONS = {"coalesce", "count", "like"}
 _LONGEST_PATTERN = 256
+LONGEST_NAME = 4096  # characters; an event holds its name, and thousands may share one
 # Steps of sqlite's virtual machine: a row of 50 bytes takes about a hundred, in ten queries.
 _STEPS_PER_BYTE, _STEPS_AT_LEAST, _STEPS_AT_ONCE = 100, 100_000_000, 100_000
 
@@ -151,10 +152,10 @@ def _connected(path: Path, stack: contextlib.ExitStack) -> sqlite3.Connection:
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_CELL_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _LONGEST_PATTERN)
     _bound(connection, path.stat().st_size)
-    _key_names(connection)
-    connection.execute("PRAGMA query_only = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
+    _bound_names(connection)
+    connection.execute("PRAGMA query_only = ON")
     return connection
 
 
@@ -164,20 +165,24 @@ def _bound(connection: sqlite3.Connection, size_bytes: int) -> None:
     connection.set_progress_handler(lambda: next(left, None) is None, _STEPS_AT_ONCE)
 
 
-def _key_names(connection: sqlite3.Connection) -> None:
-    """A copy of StringIds with a key, where the file's own has none: joins stay one to one.
+def _bound_names(connection: sqlite3.Connection) -> None:
+    """A copy of StringIds where the file's own has no key, so that joins stay one to one.
 
-    A temporary table goes before the file's table of the same name.
+    Or where it holds longer names than :data:`LONGEST_NAME`, which are cut. A temporary table goes
+    before the file's table of the same name.
     """
+    if not {"id", "value"} <= _tables(connection).get("StringIds", set()):
+        return
     described = connection.execute("PRAGMA table_info(StringIds)").fetchall()
-    keys = {name: bool(key) for _, name, _, _, _, key in described}
-    if not {"id", "value"} <= keys.keys() or keys["id"]:
+    keyed = any(name == "id" and key for _, name, _, _, _, key in described)
+    long = f"SELECT 1 FROM StringIds WHERE length(value) > {LONGEST_NAME} LIMIT 1"
+    if keyed and not connection.execute(long).fetchall():
         return
     connection.execute("PRAGMA temp_store = FILE")
     connection.execute("CREATE TEMP TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
     connection.execute(
-        "INSERT OR IGNORE INTO temp.StringIds SELECT id, value FROM main.StringIds "
-        "WHERE typeof(id) = 'integer'"
+        f"INSERT OR IGNORE INTO temp.StringIds SELECT id, substr(value, 1, {LONGEST_NAME}) "
+        "FROM main.StringIds WHERE typeof(id) = 'integer'"
     )
 
 

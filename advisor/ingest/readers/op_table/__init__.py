@@ -17,6 +17,8 @@ SUMMARY = "op tables (Parquet) of pipeline-parallel jobs: one row per rank, step
 PRIORITY = 30
 
 MAX_ROWS = 50_000_000
+LEAST_ROW_BYTES = 2
+"""Of the file: published tables have ten, and a column that repeats one value takes none."""
 _COLUMNS = frozenset({"dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration"})
 
 
@@ -79,6 +81,12 @@ def _read_one(source: Source, rows: int, context: ReadContext) -> tuple[int, dic
             f"holds {rows:,} rows, more than {MAX_ROWS:,}",
             where=str(source.path),
             hint="cut the table to fewer steps",
+        )
+    if rows * LEAST_ROW_BYTES > source.size:
+        raise AdvisorError(
+            f"holds {rows:,} rows in {source.size:,} bytes: they repeat each other",
+            where=str(source.path),
+            hint="times of operations differ: write the table again",
         )
     from advisor.ingest.readers.op_table.write import write_table
 

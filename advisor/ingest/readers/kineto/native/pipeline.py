@@ -152,9 +152,6 @@ class Scanning:
                 status = self._scan_text(scanner, text, *place)
         if status != "done":
             self._give_up(trace, chunk)
-        elif scanner.no_duration:
-            with self._lock:
-                trace.no_duration[chunk.number] += scanner.no_duration
 
     def _scan_text(self, scanner: Scanner, text: bytearray, *place: int) -> Status:
         status = scanner.scan(text, *place)

@@ -32,7 +32,7 @@ typedef struct {
     /* The chunk at hand, and what was in the batch before it. */
     const uint8_t *at, *end;
     int32_t rank, rows, comm_rows;
-    int64_t base_ns, first_id, position, no_duration;
+    int64_t base_ns, first_id, position;
     value ask_category, ask_name;
     uint8_t ask_flags, ask_shapes, began;
 } scanner;
@@ -187,7 +187,7 @@ static int row(scanner *s, batch *b, const event *e) {
     put_int(b, RANK, 1, rank);
     put_int(b, EVENT_ID, 1, id);
     put_int(b, START, 1, s->base_ns + start);
-    put_int(b, DUR, 1, duration);
+    put_int(b, DUR, !unsaid, duration);
     put_int(b, DEVICE, on_device && has_device, device);
     put_int(b, STREAM, on_device && has_stream, stream);
     put_int(b, PID, has_pid, pid);
@@ -195,7 +195,6 @@ static int row(scanner *s, batch *b, const event *e) {
     put_int(b, CORRELATION, has_correlation, correlation);
     put_int(b, EXTERNAL, has_external, external);
     put_int(b, BYTES, has_bytes, bytes);
-    s->no_duration += unsaid;
     b->rows++;
     return DONE;
 }
@@ -274,7 +273,7 @@ void advisor_begin(scanner *s, const batch *b, const uint8_t *text, int64_t size
                    int64_t base_ns, int64_t first_id) {
     s->at = text, s->end = text + size, s->began = 0;
     s->rank = rank, s->base_ns = base_ns, s->first_id = first_id;
-    s->position = s->no_duration = 0;
+    s->position = 0;
     s->rows = b->rows, s->comm_rows = b->comm_rows;
 }
 
@@ -290,8 +289,6 @@ int32_t advisor_scan(scanner *s, batch *b) {
     if (status == REFUSED || status == FULL) advisor_undo(s, b);
     return status;
 }
-
-int64_t advisor_no_duration(const scanner *s) { return s->no_duration; }
 
 /* What is asked for: the parts' addresses and sizes, and the flags (bit 3: shapes were there). */
 int32_t advisor_question(const scanner *s, const uint8_t **texts_at, int64_t *sizes) {

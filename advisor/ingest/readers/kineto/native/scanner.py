@@ -33,7 +33,7 @@ _COLUMNS = (
     ("rank", pa.int32(), False),
     ("event_id", pa.int64(), False),
     ("start_ns", pa.int64(), False),
-    ("dur_ns", pa.int64(), False),
+    ("dur_ns", pa.int64(), True),
     ("device", pa.int32(), True),
     ("stream", pa.int64(), True),
     ("pid", pa.int64(), True),
@@ -148,7 +148,6 @@ class Scanner:
         )
         if not self._handle:
             raise MemoryError("no room for a scanner")
-        self.no_duration = 0
         self._batch = self._next_batch()
 
     def __del__(self) -> None:
@@ -164,10 +163,7 @@ class Scanner:
         return self._batch.counts()[0] == 0
 
     def scan(self, text: bytearray, rank: int, base_ns: int, first_id: int) -> Status:
-        """Add a chunk's rows; unless ``done`` there are none of it. ``full``: take, then again.
-
-        ``no_duration`` is then how many spans of the chunk did not say how long they took.
-        """
+        """Add a chunk's rows; unless ``done`` there are none of it. ``full``: take, then again."""
         if not text:
             return "refused"
         library, scanner, batch = self._library, self._handle, self._batch.handle
@@ -179,7 +175,6 @@ class Scanner:
                 library.advisor_undo(scanner, batch)
                 status = _REFUSED if self._asked >= _MOST_ASKED else _FULL
                 break
-        self.no_duration = library.advisor_no_duration(scanner) if status == _DONE else 0
         if status == _FULL and self.empty:
             return "refused"
         return "done" if status == _DONE else "full" if status == _FULL else "refused"

@@ -1,0 +1,81 @@
+"""What the others wait for a late rank, step by step: its own excess of each call's waiting."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.metrics.lateness.blame import Arrivals
+from advisor.metrics.steps.annotated import Steps
+from advisor.metrics.timeline.breakdown import Occupancy
+from advisor.metrics.timeline.intervals import Intervals
+from advisor.metrics.timeline.statistics import mean_interval
+
+
+def cost_of(
+    values: NDArray[np.float64],
+    others: Sequence[NDArray[np.float64]],
+    own_excess: float,
+    *,
+    significant: bool,
+) -> tuple[int, float, float]:
+    """What a rank's lateness costs per step, with its 95 % interval, ns.
+
+    ``values`` are of this rank and step by step, ``others`` those of each other rank.
+    """
+    if significant and others:
+        # Everybody is last at times; only what exceeds that is this rank's.
+        values = values - np.median(np.stack(others), axis=0)
+    mean = float(values.mean()) if len(values) else 0.0
+    low, high = mean_interval(values)
+    if len(values) < 2:
+        low, high = 0.5 * mean, 1.5 * mean  # one step shows no spread
+    if significant:
+        # Noise of the others hides part of the waiting; its whole excess bounds what can be won.
+        high = max(high, own_excess)
+    return round(max(mean, 0.0)), low, high
+
+
+def costs_by_step(
+    items: Sequence[Arrivals],
+    steps_of: Mapping[int, Steps],
+    occupancy: Mapping[int, Occupancy],
+    members: Sequence[int],
+) -> dict[int, dict[int, float]]:
+    """late rank -> {step: exposed waiting that its own excess causes, mean over the others, ns}.
+
+    Of a call's waiting, the last rank's own excess is what it is to blame for, at most. That is
+    what a step may gain; METRICS' cost, the sum of all waits, is in view ``late_rank``.
+    """
+    spans: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for item in items:
+        excess = {rank: item.excess[:, place] for place, rank in enumerate(item.ranks)}
+        for row, column in enumerate(item.columns):
+            last = column[item.ranks[0]].last_rank
+            if last not in excess:
+                continue  # a rank that was left out, because its file is cut
+            guilt = int(excess[last][row])
+            for rank, call in column.items():
+                if rank == last or not call.wait or guilt <= 0:
+                    continue
+                arrived = call.start + call.wait
+                spans[last, rank].append((arrived - min(call.wait, guilt), arrived))
+    steps = {rank: [s for s in steps_of[rank].steps if s.used] for rank in members}
+    numbers = sorted({s.number for own in steps.values() for s in own})
+    costs: dict[int, dict[int, float]] = {rank: dict.fromkeys(numbers, 0.0) for rank in members}
+    shared = dict.fromkeys(numbers, 0)
+    for rank in members:
+        for step in steps[rank]:
+            shared[step.number] += 1
+    for (last, rank), found in spans.items():
+        own = Intervals.of([s for s, _ in found], [e for _, e in found])
+        exposed = own - occupancy[rank].compute
+        windows = steps[rank]
+        waited = exposed.covered([s.start for s in windows], [s.end for s in windows])
+        for step, value in zip(windows, waited, strict=True):
+            others = max(shared[step.number] - 1, 1)
+            costs[last][step.number] += float(value) / others
+    return costs

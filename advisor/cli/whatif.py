@@ -48,7 +48,7 @@ def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: 
     is measured here.
     """
     from advisor import api
-    from advisor.vocabulary.messages import WHATIF, say
+    from advisor.messages import WHATIF, say
     from advisor.vocabulary.words import about, span
     from advisor.whatif.coverage import require_all_ranks
     from advisor.whatif.extract import programs
@@ -79,8 +79,8 @@ def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: 
 
 def _words(found: Prediction) -> str:
     """What the change gives, as every view says it; what the trace leaves open."""
-    from advisor.vocabulary.gain import gain_words
-    from advisor.vocabulary.messages import WHATIF, say
+    from advisor.messages import WHATIF, say
+    from advisor.report.gain import gain_words
 
     if found.inconclusive and found.low_ns <= found.measured_ns <= found.high_ns:
         text = say(WHATIF, "unknown", {})
@@ -134,7 +134,7 @@ def _bandwidth(steps: list[Program], value: str) -> Prediction:
     number = float(match[2])
     if not number:
         raise AdvisorError(
-            "no step ends on links without bandwidth",
+            "a link needs some bandwidth",
             where=where,
             hint="above 0: x0.5 is half of now, x2 twice; or 10Gb, 400Mb",
         )
@@ -184,7 +184,7 @@ def _late_rank(steps: list[Program], value: str) -> Prediction:
 
     if not _WHOLE.fullmatch(value):
         raise AdvisorError(f"{value!r} is no rank", where="late_rank", hint="late_rank=2")
-    found = predict_without_lateness(steps, int(value))
+    found = predict_without_lateness(steps, [int(value)])
     if found is None:
         raise AdvisorError(f"rank {value} is not in this run", where="late_rank")
     return found
@@ -204,7 +204,9 @@ def _usual(steps: list[Program]) -> list[tuple[str, Prediction]]:
         with contextlib.suppress(AdvisorError):
             rows.append((change, _one(steps, change)))
     if not rows:
-        raise AdvisorError("no replay of this run ends", hint="pass the traces of all its ranks")
+        raise AdvisorError(
+            "the replay of this run does not end", hint="pass the traces of all its ranks"
+        )
     return rows
 
 
@@ -223,7 +225,7 @@ def _units(text: str, name: str) -> int:
     if not _WHOLE.fullmatch(text):
         raise AdvisorError(f"{text!r} is no whole number", where=where, hint=meaning)
     if name == "wrap_layers" and not int(text):
-        raise AdvisorError("0 units cannot be made one", where=where, hint=meaning)
+        raise AdvisorError("wrap_layers joins 1 unit or more", where=where, hint=meaning)
     return int(text)
 
 

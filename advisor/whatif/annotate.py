@@ -69,12 +69,17 @@ def _rows(con: Any, run: str, steps: list[Program], *, whole: bool) -> Iterator[
     if ddp is not None:
         yield from _bucket_rows(steps, ddp)
     late = con.execute(
-        "SELECT DISTINCT rank FROM lateness WHERE run = ? AND systematic ORDER BY rank", [run]
+        "SELECT rank, max(CASE WHEN process_group IS NULL THEN reason_evidence END) FROM lateness "
+        "WHERE run = ? AND systematic GROUP BY rank ORDER BY rank",
+        [run],
     ).fetchall()
-    for (rank,) in late:
-        prediction = predict_without_lateness(steps, int(rank))
+    units = {str(r): json.loads(found or "{}").get("with", [int(r)]) for r, found in late}
+    if len(units) > 1:  # of two that are late alike, one alone on time may give nothing
+        units["all"] = sorted({rank for own in units.values() for rank in own})
+    for name, own in units.items():
+        prediction = predict_without_lateness(steps, own)
         if prediction is not None:
-            yield "without-lateness", str(rank), False, prediction
+            yield "without-lateness", name, False, prediction
     yield from call_rows(con, run, steps)
 
 

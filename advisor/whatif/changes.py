@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -91,18 +91,28 @@ def with_service(program: Program, change: Callable[[int, Call], float]) -> Prog
     return program.with_items(program.items, calls)
 
 
-def without_lateness(program: Program, rank: int, *, alone: bool = False) -> Program:
-    """The step as if ``rank`` worked no longer than its peers between their common calls.
+def without_lateness(program: Program, ranks: Sequence[int], *, alone: bool = False) -> Program:
+    """The step as if ``ranks`` worked no longer than the others between their common calls.
 
-    The work before each issue and wait of ``rank`` is compared with the median of the ranks that
+    The work before each issue and wait of a rank is compared with the median of the others that
     have a like call at the same place (where none has all of its calls, with those that share each
     call). Where it takes longer it becomes shorter, by no more in
     all than it takes longer in all: a call that is asked for late has more work before it and less
     behind. That it begins late is what it took longer in the step before, and counts there, unless
     this step is ``alone``.
     """
+    others = {r: _segments(items) for r, items in program.items.items() if r not in ranks}
+    items, start_ns = dict(program.items), dict(program.start_ns)
+    for rank in ranks:
+        items[rank] = _as_others(program, rank, [*others.values()])
+        if alone and others:
+            usual = float(np.median([start_ns[r] for r in others]))
+            start_ns[rank] = min(start_ns[rank], usual)
+    return replace(program, items=items, start_ns=start_ns)
+
+
+def _as_others(program: Program, rank: int, others: Sequence[dict[Segment, float]]) -> list[Item]:
     mine = _segments(program.items[rank])
-    others = [_segments(items) for r, items in program.items.items() if r != rank]
     place = _places(program, mine)
     alike = [
         {there[key]: ns for key, ns in segments.items()}
@@ -119,13 +129,7 @@ def without_lateness(program: Program, rank: int, *, alone: bool = False) -> Pro
     excess, somewhere = sum(longer.values()), sum(max(0.0, ns) for ns in longer.values())
     share = max(0.0, excess / somewhere) if somewhere else 0.0
     lengths = {key: mine[key] - share * max(0.0, ns) for key, ns in longer.items()}
-    items = dict(program.items)
-    items[rank] = _with_segments(program.items[rank], lengths)
-    start_ns = dict(program.start_ns)
-    if alone and others:
-        usual = float(np.median([start for r, start in start_ns.items() if r != rank]))
-        start_ns[rank] = min(start_ns[rank], usual)
-    return replace(program, items=items, start_ns=start_ns)
+    return _with_segments(program.items[rank], lengths)
 
 
 def _places(program: Program, segments: Iterable[Segment]) -> dict[Segment, tuple[object, ...]]:

@@ -14,8 +14,9 @@ import numpy as np
 from advisor.metrics.steps.used import step_time
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.store import Store
+from advisor.store.events import Events
 from advisor.whatif import queries, service
-from advisor.whatif.host_work import host_work
+from advisor.whatif.host_work import host_work, launches_between
 from advisor.whatif.program import Call, Program, compact
 from advisor.whatif.queries import WAKE_NS, CallRow, Recorded, Window
 from advisor.whatif.walk import Timeline, walk
@@ -40,10 +41,11 @@ def programs(store: Store, run: str, *, max_steps: int = 8) -> list[Program]:
     run_step_ns = step_time(con, run)
     contention = queries.contention(con, run)
     lines: dict[int, dict[int, Timeline]] = {step: {} for step in steps[-max_steps:]}
+    events = Events(con, run)
     for rank, windows in queries.windows(con, run, [*lines]).items():
         if rank not in offsets:
             continue
-        recorded = queries.Recorded(con, run, rank, windows, timeline)
+        recorded = Recorded(events, rank, [*lines], timeline)
         for step, window in windows.items():
             lines[step][rank] = _timeline(recorded, step, window, timeline)
     for step, of_step in lines.items():
@@ -66,6 +68,8 @@ def _program(
         return None
     starts = {rank: line.window[0] + offsets[rank] for rank, line in lines.items()}
     origin = min(starts.values())
+    if max(starts.values()) >= min(line.window[1] + offsets[rank] for rank, line in lines.items()):
+        return None  # by clocks that share no time no step is replayed
     spans = service.transfers(rows, offsets)
     if contention:
         for rank, line in lines.items():
@@ -94,15 +98,19 @@ def _timeline(recorded: Recorded, step: int, window: Window, timeline: str) -> T
     gradients = recorded.gradient_marks(window)
     optimizer = recorded.optimizer_start(window)
     calls = recorded.calls(step, _backward(gradients, optimizer))
-    owned, needed = host_work(recorded, window, calls) if timeline == "host" else ([], [])
+    busy = recorded.busy(window)
+    owned, needed = launches_between(busy, calls), list[tuple[int, int]]()
+    if timeline == "host":
+        owned, needed = host_work(recorded, window, calls)
     return Timeline(
         window=window,
-        busy=recorded.busy(window),
+        busy=busy,
         calls=calls,
         gradients=gradients,
         optimizer=optimizer,
         needed=needed,
         owned=owned,
+        on_host=timeline == "host",
     )
 
 

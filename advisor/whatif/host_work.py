@@ -4,7 +4,7 @@ On a CPU timeline the host's work is part of the step. A call that vanishes take
 the ``c10d::`` operator that asks for it, what passes between it and the call before where nothing
 else is recorded (Python, waking up), and FSDP2's ``FSDP::all_gather`` (copy-in, enqueue),
 ``FSDP::all_gather_copy_out`` and ``FSDP::post_backward_reduce``; the hooks around those belong to
-the unit.
+the unit. Of a device only the gaps between two calls show what its host does for the second.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+import numpy as np
+
 from advisor.whatif.program import Owner, Share
 from advisor.whatif.queries import (
     COPIES,
     REQUESTS,
+    SHORTEST_GAP_NS,
     UNITS,
     WAKE_NS,
     CallRow,
+    Int,
     Recorded,
     Window,
 )
@@ -97,6 +101,24 @@ def _requests(recorded: Recorded, window: Window, calls: Sequence[CallRow]) -> l
         spans.append((since, end, Owner(call.call_id, "call")))
         alone = upto is None or recorded.nothing_begins(end, upto)
         before = (end, call) if alone else None
+    return spans
+
+
+def launches_between(busy: tuple[Int, Int], calls: Sequence[CallRow]) -> list[Span]:
+    """On a device: from one call's start to the next one's, where nothing else ran, with an owner.
+
+    A call that does not begin where the one before ends was asked for later: the host asks for one
+    after the other, and its own time between them goes with the call.
+    """
+    starts, ends = busy
+    spans: list[Span] = []
+    since = until = 0
+    for call in sorted(calls, key=lambda call: call.start):
+        if SHORTEST_GAP_NS < call.start - until < WAKE_NS:
+            first = int(np.searchsorted(ends, since, side="right"))
+            if first == len(starts) or starts[first] >= call.start:
+                spans.append((since, call.start, Owner(call.call_id, "call")))
+        since, until = call.start, max(until, call.end)
     return spans
 
 

@@ -144,6 +144,9 @@ def _median_delta(programs: Sequence[Program], change: Change, base: Change | No
     return float(np.median(deltas)) if deltas else None
 
 
+_OTHER_BYTES = 0.02  # what else a bucket may carry: padding, the map of used parameters
+
+
 @dataclass(frozen=True)
 class DataParallel:
     """What bucket predictions need: the service model and the present setting."""
@@ -180,13 +183,19 @@ def data_parallel(programs: Sequence[Program]) -> DataParallel | None:
     for program in programs:
         sizes = program.gradient_bytes
         gradients = [row for row in program.calls.values() if row.is_gradient]
-        if not sizes or not gradients:
+        sent = bucket_bytes(program) if gradients else []
+        # In full or in halves (a compressing hook). Experts' gradients, say, are in no bucket.
+        if not sizes or not any(_alike(sum(sizes), times * sum(sent)) for times in (1, 2)):
             continue
         model = fit_service(programs, gradients[0].op, len(gradients[0].ranks))
         if model is None:
             return None
-        return DataParallel(model, infer_cap_mb(sizes, bucket_bytes(program)), sizes)
+        return DataParallel(model, infer_cap_mb(sizes, sent), sizes)
     return None
+
+
+def _alike(gradients: int, sent: int) -> bool:
+    return abs(gradients - sent) <= _OTHER_BYTES * gradients
 
 
 def predict_bucket_cap(
@@ -223,12 +232,14 @@ def predict_bucket_cap(
     )
 
 
-def predict_without_lateness(programs: Sequence[Program], rank: int) -> Prediction | None:
-    """The step if ``rank`` took no longer than its peers between common calls."""
+def predict_without_lateness(
+    programs: Sequence[Program], ranks: Sequence[int]
+) -> Prediction | None:
+    """The step if these ranks took no longer than the others between common calls."""
     alone = len(programs) == 1
     return predict(
         programs,
-        lambda p: without_lateness(p, rank, alone=alone) if rank in p.items else None,
+        lambda p: without_lateness(p, ranks, alone=alone) if {*ranks} <= p.items.keys() else None,
         comes_and_goes=True,
     )
 

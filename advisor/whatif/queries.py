@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.store.events import Events
 from advisor.vocabulary.dtypes import element
 
 Int = NDArray[np.int64]
@@ -18,13 +19,19 @@ Window = tuple[int, int]
 
 # A gap counts as waiting when it ends within this of the call's end: what a woken thread needs.
 WAKE_NS = 400_000
-# Shorter gaps are scheduling noise between operators, never a wait.
+# Older traces hold whole microseconds: of two times each may be off by one.
+ROUNDING_NS = 2_000
+# On a host shorter gaps are scheduling noise between operators, never a wait.
 SHORTEST_GAP_NS = 20_000
 # An all-reduce of up to this many bytes is a flag or a loss, not a bucket of gradients.
 _SCALAR_BYTES = 64
 # A kernel may end this long after its launch and still be what a step's host waits for.
 _LONGEST_QUEUE_NS = 10_000_000_000
 
+# When each rank's steps that are replayed begin and end.
+_SPAN = """span AS MATERIALIZED (
+  SELECT rank, min(start_ns) AS low, max(end_ns) AS high FROM step
+  WHERE run = $1 AND rank BETWEEN $2 AND $3 AND list_contains($4, step) GROUP BY rank)"""
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _OPTIMIZERS = ("## optimizer ##", "Optimizer.step#")
 REQUESTS, UNITS = "c10d::", "FSDP::"
@@ -93,46 +100,49 @@ def windows(con: Any, run: str, steps: Sequence[int]) -> dict[int, dict[int, Win
 class Recorded:
     """What one rank recorded in the steps that are replayed, read once for all of them."""
 
-    def __init__(
-        self, con: Any, run: str, rank: int, steps: Mapping[int, Window], timeline: str
-    ) -> None:
+    def __init__(self, events: Events, rank: int, steps: Sequence[int], timeline: str) -> None:
         self._on_host = timeline == "host"
-        first, last = min(w[0] for w in steps.values()), max(w[1] for w in steps.values())
-        scope = [run, rank, first, last]
-        self._calls = con.execute(
-            "SELECT step, call_id, enqueue_ns, start_ns, end_ns, coalesce(process_group, '?'), op, "
-            "bytes, phase, coalesce(stream, 0), "
+        chosen = [[*steps]]
+        self._calls = events.rows(
+            rank,
+            "SELECT rank, step, call_id, enqueue_ns, start_ns, end_ns, "
+            "coalesce(process_group, '?'), op, bytes, phase, coalesce(stream, 0), "
             "(run, rank, call_id) IN (SELECT (run, rank, call_id) FROM param_bucket) "
-            "FROM collective WHERE run = ? AND rank = ? "
-            "AND list_contains(?, step) ORDER BY start_ns",
-            [run, rank, [*steps]],
-        ).fetchall()
+            "FROM collective WHERE run = $1 AND rank BETWEEN $2 AND $3 "
+            "AND list_contains($4, step) ORDER BY rank, start_ns",
+            chosen,
+        )
         begins = (*_OPTIMIZERS, *(HOST_WORK if self._on_host else ()))
         names = " OR ".join(f"starts_with(name, '{begin}')" for begin in begins)
-        self._events: list[tuple[Any, ...]] = con.execute(
-            "SELECT name, start_ns, start_ns + dur_ns, input_dims, input_types "
-            "FROM event LEFT JOIN comm_event USING (run, rank, event_id) WHERE run = ? "
-            "AND rank = ? AND start_ns >= ? AND start_ns < ? "
-            f"AND (name = '{_GRADIENT}' OR {names}) ORDER BY start_ns",
-            scope,
-        ).fetchall()
+        self._events = events.rows(
+            rank,
+            f"WITH {_SPAN} SELECT rank, name, start_ns, start_ns + dur_ns, input_dims, input_types "
+            "FROM event LEFT JOIN comm_event USING (run, rank, event_id) JOIN span USING (rank) "
+            "WHERE run = $1 AND rank BETWEEN $2 AND $3 AND start_ns >= low AND start_ns < high "
+            f"AND (name = '{_GRADIENT}' OR {names}) ORDER BY rank, start_ns",
+            chosen,
+        )
         self._times = [event[1] for event in self._events]
-        busy = con.execute(
-            "SELECT start_ns, end_ns FROM activity WHERE run = ? AND rank = ? AND kind <> 'comm' "
-            "AND end_ns > ? AND start_ns < ? ORDER BY start_ns",
-            scope,
-        ).fetchnumpy()
-        self._starts = np.asarray(busy["start_ns"], dtype=np.int64)
-        self._ends = np.asarray(busy["end_ns"], dtype=np.int64)
+        busy = events.read(
+            rank,
+            f"WITH {_SPAN} SELECT rank, start_ns, end_ns FROM activity JOIN span USING (rank) "
+            "WHERE run = $1 AND rank BETWEEN $2 AND $3 AND kind <> 'comm' "
+            "AND end_ns > low AND start_ns < high ORDER BY rank, start_ns",
+            chosen,
+        )
+        self._starts, self._ends = busy["start_ns"], busy["end_ns"]
+        self._ended = np.sort(self._ends)
         self._launched = self._finished = np.empty(0, dtype=np.int64)
         if not self._on_host:
-            kernels = con.execute(
-                "SELECT launch_ns, end_ns FROM activity WHERE run = ? AND rank = ? "
-                "AND kind = 'compute' AND launch_ns >= ? AND launch_ns < ? ORDER BY launch_ns",
-                [run, rank, first - _LONGEST_QUEUE_NS, last],
-            ).fetchnumpy()
-            self._launched = np.asarray(kernels["launch_ns"], dtype=np.int64)
-            self._finished = np.asarray(kernels["end_ns"], dtype=np.int64)
+            kernels = events.read(
+                rank,
+                f"WITH {_SPAN} SELECT rank, launch_ns, end_ns FROM activity "
+                "JOIN span USING (rank) WHERE run = $1 AND rank BETWEEN $2 AND $3 "
+                f"AND kind = 'compute' AND launch_ns >= low - {_LONGEST_QUEUE_NS} "
+                "AND launch_ns < high ORDER BY rank, launch_ns",
+                chosen,
+            )
+            self._launched, self._finished = kernels["launch_ns"], kernels["end_ns"]
 
     def calls(self, step: int, backward: Window) -> list[CallRow]:
         """The calls of a step, with when each was issued."""
@@ -163,8 +173,10 @@ class Recorded:
             held = None
             if not self._on_host and not queued:
                 held = _held_by(result, ended, int(start), enqueue)
+                if held is not None and self._computed(held.end, int(start)):
+                    held = None
             if held is not None:
-                arrival = held.arrival
+                arrival = max(held.arrival, last_arrival.get(stream, held.arrival))
             arrival = min(arrival, int(start))
             last_end[stream], last_arrival[stream] = int(end), arrival
             in_backward = phase == "backward" or (
@@ -180,6 +192,11 @@ class Recorded:
                 )
             )  # fmt: skip
         return result
+
+    def _computed(self, begin: int, end: int) -> bool:
+        """Whether a kernel ended in between: what starts then more likely waited for that."""
+        first, last = np.searchsorted(self._ended, (begin, end), side="right")
+        return bool(last > first)
 
     def busy(self, window: Window) -> tuple[Int, Int]:
         """Merged intervals of everything but communication inside the window."""

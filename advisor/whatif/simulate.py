@@ -104,8 +104,13 @@ class _Network:
             self.active[call] -= elapsed / self.slowdown[call]
 
     def finish(self, now: float) -> list[int]:
-        # Rounding of the sharing arithmetic must not leave a call with 1e-9 ns to go.
-        over = [call for call, left in self.active.items() if left <= 1e-3]
+        # Rounding of the sharing arithmetic must not leave a call with 1e-9 ns to go, nor one with
+        # less than the clock resolves.
+        over = [
+            call
+            for call, left in self.active.items()
+            if left <= 1e-3 or now + left * self.slowdown[call] <= now
+        ]
         for call in over:
             del self.active[call]
             self.done[call] = now

@@ -17,7 +17,7 @@ import numpy as np
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.whatif.host_work import Span
 from advisor.whatif.program import Issue, Item, Mark, Wait, Work
-from advisor.whatif.queries import SHORTEST_GAP_NS, WAKE_NS, CallRow, Int
+from advisor.whatif.queries import ROUNDING_NS, SHORTEST_GAP_NS, WAKE_NS, CallRow, Int
 
 # What happens at a point in time, in the order in which it does when times are equal.
 _GRADIENT, _ISSUE, _OPTIMIZER, _NEEDED = range(4)
@@ -30,7 +30,7 @@ class Timeline:
     ``busy``: starts and ends of everything but communication, merged. ``gradients``: (ready time,
     bytes). ``needed``: (time, call) by which a call has been waited for. ``owned``: stretches of
     work done for a call. ``beside``: compute beside the rank's own transfers, which takes longer
-    for it by the share ``contention``.
+    for it by the share ``contention``. ``on_host``: threads wait, and wake late.
     """
 
     window: tuple[int, int]
@@ -42,6 +42,7 @@ class Timeline:
     owned: Sequence[Span] = ()
     beside: Intervals = field(default_factory=Intervals.empty)
     contention: float = 0.0
+    on_host: bool = False
 
 
 def walk(line: Timeline) -> list[Item]:
@@ -81,7 +82,7 @@ class _Walk:
     def items(self) -> Iterator[Item]:
         window_end = self.line.window[1]
         for start, end in self._stretches():
-            if start - self.cursor > SHORTEST_GAP_NS:
+            if start - self.cursor > self._shortest_ns:
                 yield from self._gap(start)
             yield from self._upto(max(end, self.cursor))
         for row in self.by_end:
@@ -96,10 +97,9 @@ class _Walk:
         begin, end = self.line.window
         starts, ends = (np.append(edge, end) for edge in self.line.busy)
         before = np.concatenate(([begin], ends[:-1]))
-        near = _near(starts - before)
-        ended = np.searchsorted(self.ends, starts + near, side="right")
+        ended = np.searchsorted(self.ends, starts + self._ahead(starts - before), side="right")
         apart = ended > np.searchsorted(self.ends, before, side="right")
-        first = np.flatnonzero(apart & (starts - before > SHORTEST_GAP_NS))
+        first = np.flatnonzero(apart & (starts - before > self._shortest_ns))
         first = np.union1d(first, [0])
         last = np.append(first[1:], len(starts)) - 1
         return list(zip(starts[first].tolist(), ends[last].tolist(), strict=True))
@@ -107,9 +107,10 @@ class _Walk:
     def _gap(self, until: int) -> Iterator[Item]:
         """A gap that calls in flight explain becomes waiting for them; any other one stays."""
         near = int(_near(until - self.cursor))
+        ahead = int(self._ahead(until - self.cursor))
         ended = slice(
             bisect.bisect_right(self.ends, self.cursor),
-            bisect.bisect_right(self.ends, until + near),
+            bisect.bisect_right(self.ends, until + ahead),
         )
         ending = [
             row
@@ -177,21 +178,34 @@ class _Walk:
                 self.waited.add(index)
                 yield Wait(index)
         else:
-            # Gradient calls that ended unnoticed under compute are waited for here at the latest.
+            # Gradient calls that ended unnoticed under compute are waited for here at the latest;
+            # what ends later a gap shows.
             yield Mark("optimizer", 0)
-            for row in self.by_end:
+            ended = bisect.bisect_right(self.ends, self.cursor + self._ahead(0))
+            for row in self.by_end[: None if self.line.on_host else ended]:
                 if self._is_open(row.call_id) and row.is_gradient:
                     self.waited.add(row.call_id)
                     yield Wait(row.call_id)
+
+    @property
+    def _shortest_ns(self) -> int:
+        """A gap that may be a wait: what a device's queue holds back, if only for a scalar."""
+        return SHORTEST_GAP_NS if self.line.on_host else ROUNDING_NS
+
+    def _ahead(self, gap_ns: Any) -> Any:
+        """How long after a gap's end the call may end that it was spent waiting for.
+
+        A thread may go on before the record of its call ends; a device's queue never does.
+        """
+        return _near(gap_ns) if self.line.on_host else ROUNDING_NS
 
     def _is_open(self, call: int) -> bool:
         return call in self.issued and call not in self.waited
 
 
 def _near(gap_ns: Any) -> Any:
-    """How far from a gap's end the call may end that it was spent waiting for.
+    """How long before a gap's end the call may end that it was spent waiting for.
 
-    A thread wakes late where cores are busy, and so does the one that ends the call's record: then
-    the rank has gone on before.
+    A thread wakes late where cores are busy, and so does the one that ends the call's record.
     """
     return np.maximum(WAKE_NS, gap_ns // 5)

@@ -136,7 +136,7 @@ def answer(steps: list[Program], question: Question) -> Prediction | None:
     if question.setting == "link.bandwidth":
         return predict_bandwidth(steps, service_models(steps), question.value)
     if question.setting == "late_rank":
-        return predict_without_lateness(steps, int(question.value))
+        return predict_without_lateness(steps, [int(question.value)])
     change = _SHARDED[question.setting]
     return predict(steps, lambda program: change(program, steps, int(question.value)))
 

@@ -12,9 +12,9 @@ from advisor.whatif.program import Program
 @pytest.mark.parametrize(
     ("change", "message", "hint"),
     [
-        ("link.bandwidth=x0", "no step ends on links without bandwidth", "x0.5 is half of now"),
-        ("link.bandwidth=0Gb", "no step ends on links without bandwidth", "x0.5 is half of now"),
-        ("link.bandwidth=0.0Mb", "no step ends on links without bandwidth", "or 10Gb, 400Mb"),
+        ("link.bandwidth=x0", "a link needs some bandwidth", "x0.5 is half of now"),
+        ("link.bandwidth=0Gb", "a link needs some bandwidth", "x0.5 is half of now"),
+        ("link.bandwidth=0.0Mb", "a link needs some bandwidth", "or 10Gb, 400Mb"),
         ("link.bandwidth=x2Gb", "'x2Gb' is no bandwidth", "x2, 10Gb or 400Mb"),
         ("link.bandwidth=x2/s", "'x2/s' is no bandwidth", "x2, 10Gb or 400Mb"),
         ("link.bandwidth=2", "'2' is no bandwidth", "x2, 10Gb or 400Mb"),
@@ -23,7 +23,7 @@ from advisor.whatif.program import Program
         ("prefetch_backward=-1", "'-1' is no whole number", "units gathered ahead"),
         ("wrap_layers=1.5", "'1.5' is no whole number", "neighbouring units"),
         ("wrap_layers=two", "'two' is no whole number", "neighbouring units"),
-        ("wrap_layers=0", "0 units cannot be made one", "neighbouring units"),
+        ("wrap_layers=0", "wrap_layers joins 1 unit or more", "neighbouring units"),
         ("wrap_layers=\u00b2", "is no whole number", "neighbouring units"),
         ("resharding=on", "'on' cannot be predicted", "resharding=off"),
         ("bucket_cap_mb=0", "0 is out of range", "MiB"),

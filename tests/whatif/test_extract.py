@@ -59,7 +59,7 @@ def test_gradients_are_all_of_the_model(steps: list[Program]) -> None:
 def test_without_the_late_rank_the_step_is_shorter_by_about_its_sleep(fixtures_dir: Path) -> None:
     with api.load(fixtures_dir / "gpt2-tiny-ddp-2-slow-rank") as run:
         steps = programs(run.store, "run")
-    late, punctual = (predict_without_lateness(steps, rank) for rank in (1, 0))
+    late, punctual = (predict_without_lateness(steps, [rank]) for rank in (1, 0))
     assert late is not None
     assert punctual is not None
     # Rank 1 slept 60 ms in every step.

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.cli.whatif import _words
-from advisor.vocabulary.gain import gain_kind, gain_words
-from advisor.vocabulary.messages import WHATIF, say
+from advisor.messages import WHATIF, say
+from advisor.report.gain import gain_kind, gain_words
 from advisor.whatif.cost import fit_service
 from advisor.whatif.predict import Prediction
 from advisor.whatif.program import Call, Program

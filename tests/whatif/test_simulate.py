@@ -131,3 +131,13 @@ def test_a_call_that_waits_for_another_stream_starts_when_that_one_ends() -> Non
     assert simulate(program).call_start_ns == {0: 30, 1: 40}
     on_time = program.with_items({**late, 1: [Issue(0)]})
     assert simulate(on_time).call_start_ns == {0: 0, 1: 10}
+
+
+def test_a_clock_too_coarse_for_what_is_left_ends_all_the_same() -> None:
+    """At 2e18 ns the next number is 256 ns away: a call of 77 ns moved no clock, for ever."""
+    program = Program(
+        items={0: [Issue(1), Wait(1)], 1: [Issue(1), Wait(1)]},
+        calls={1: Call((0, 1), "g", 77)},
+        start_ns={0: 0, 1: 2e18},
+    )
+    assert simulate(program).call_end_ns == {1: pytest.approx(2e18)}

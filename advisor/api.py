@@ -320,6 +320,7 @@ def _derived(made: Store, *, hardware: str | None = None, command: str) -> Run:
 
     try:
         with database_writing(made.path):
+            made.use_threads_sparingly()
             derive(made, hardware=hardware)
             annotate(made)
     except BaseException:

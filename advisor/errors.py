@@ -40,7 +40,8 @@ class EndedBySignalError(KeyboardInterrupt):
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_FORBIDDEN = {errno.EACCES, errno.EPERM}
+_REFUSED = {*_FORBIDDEN, errno.EROFS}
 _EXHAUSTED = {
     errno.EIO: "the disk or the network file system fails: look at dmesg, copy the files elsewhere",
     errno.EMFILE: "allow more open files: ulimit -n 1024",
@@ -61,10 +62,12 @@ def refused(error: Exception, place: Path | str = "") -> AdvisorError | None:
     """
     if not isinstance(error, OSError) or error.errno not in {*_FULL, *_REFUSED, *_EXHAUSTED}:
         return None
-    if error.errno in _EXHAUSTED:
+    if error.errno in _EXHAUSTED or error.errno in _FORBIDDEN:  # read or written
         reason = (error.strerror or type(error).__name__).lower()
         where = str(error.filename or place)
-        return AdvisorError(reason, where=where, hint=_EXHAUSTED[error.errno])
+        return AdvisorError(
+            reason, where=where, hint=_EXHAUSTED.get(error.errno) or _way_out(error)
+        )
     return not_written(error, error.filename or place or "a file of this command")
 
 
@@ -72,7 +75,7 @@ def _way_out(error: OSError) -> str:
     if error.errno in _FULL:
         return "make room there (also check quotas and ulimit -f), or write somewhere else"
     if error.errno in _REFUSED:
-        return "write to a folder of yours, or have its permissions changed"
+        return "use a folder of yours, or have its permissions changed"
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return "a part of this path is a file, no folder: check the path"
     return "check the path, or write somewhere else"

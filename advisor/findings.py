@@ -97,7 +97,7 @@ class Outcome(_Model):
 class Note(_Model):
     """What must be known beside the findings: programs act on ``code`` and ``values``."""
 
-    code: str = Field(description="of advisor.vocabulary.messages.NOTES")
+    code: str = Field(description="of advisor.messages.NOTES")
     values: dict[str, Any] = Field(default_factory=dict)
     text: str = Field(description="the same in words, without a full stop")
 

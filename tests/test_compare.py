@@ -102,6 +102,22 @@ def test_too_few_steps_are_no_verdict() -> None:
 
 
 @pytest.mark.parametrize(
+    ("other", "code"),
+    [
+        ([100, 101, 102, 100, 350, 101, 100, 355], "long-steps"),
+        ([100, 101, 102, 100, 103, 101, 100, 102], "same"),
+        ([200, 201, 202, 200, 350, 201, 200, 355], "differs"),
+        ([101, 350], "long-steps"),
+    ],
+)
+def test_a_few_long_steps_are_in_the_mean_alone(other: list[int], code: str) -> None:
+    """The medians of a run that pauses in some steps are those of one that does not."""
+    found = compared(run_of("a", [100, 101, 102, 103] * 2), run_of("b", other))
+    assert rows.outcome(found.base, found.runs[1], found.differences[0]) == code
+    assert len(rows.headline(found)) <= 140
+
+
+@pytest.mark.parametrize(
     ("metric", "other", "said"),
     [
         ("exposed_comm", {"exposed_comm_ns": 7, "exposed_samples_ns": [6.0, 7, 7, 8]}, "from zero"),

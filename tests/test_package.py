@@ -142,15 +142,22 @@ def test_what_is_installed_and_what_builds_has_a_pin() -> None:
             assert pins[canonicalize_name(requirement.name)] in requirement.specifier
 
 
-def test_a_release_uses_nothing_that_can_change() -> None:
-    """Actions by commit, tools by version; only the job that publishes may write."""
-    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["ci", "release"])
+def test_what_builds_and_checks_uses_nothing_that_can_change(name: str) -> None:
+    """Actions by commit, tools by version."""
+    text = (ROOT / ".github" / "workflows" / f"{name}.yml").read_text(encoding="utf-8")
     uses = re.findall(r"uses: (\S+)", text)
     assert len(uses) > 5
     for used in uses:
-        assert re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", used), used
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}|\./\.github/workflows/ci\.yml", used), (
+            used
+        )
     for tool in re.findall(r"python -m pip install (?!dist/)([a-z].*)", text):
         assert all("==" in word for word in tool.split()), tool
+
+
+def test_only_the_job_that_publishes_may_write() -> None:
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
     before, publish = text.split("  publish:")
     assert "write" not in before.split("permissions:")[1].split("jobs:")[0]
     assert re.findall(r"(\S+): write", publish) == ["contents", "id-token"]

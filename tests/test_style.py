@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from advisor import messages
 from advisor.engine.catalogue import load_catalogue
 from advisor.engine.fragments import templates
-from advisor.vocabulary import messages, placeholders
+from advisor.vocabulary import placeholders
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_WORDS = 25
@@ -116,4 +117,6 @@ def test_no_stored_recording_has_a_verdict_that_is_too_long() -> None:
     for title, verdict in titles.items():
         assert len(verdict["title"]) <= MOST_TITLE, title
         assert len(verdict["next_steps"]) <= 3, title
-        assert len(SENTENCE.split(verdict["why"])) <= 4, title
+        sentences = re.split(r"(?<=[.!?]) (?=[A-Z])", verdict["why"])
+        assert len(sentences) <= 2, title
+        assert all(len(sentence.split()) <= MOST_WORDS for sentence in sentences), title

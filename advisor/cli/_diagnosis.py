@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from advisor.findings import FindingsReport, Note
 
 _LOSSES = {"file-not-read", "file-lost-records", "file-partly-read", "ranks-cut", "events-lost"}
+_QUICK_START = {
+    "OPENBLAS_NUM_THREADS": "1",  # else a thread per core that spins; our matrices are small
+    "PYDANTIC_DISABLE_PLUGINS": "1",  # else every installed package is looked at for some
+}
+"""Read as libraries are imported, which is late here; no job is started that would inherit it."""
 _FAIL_ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -45,7 +50,7 @@ class Diagnosis:
     def run(self, leave_out: frozenset[Path] = frozenset()) -> bool:
         """Write every output; whether a finding is as severe as ``fail_on``."""
         started = time.monotonic()
-        _load_numpy()
+        os.environ.update(_QUICK_START | os.environ)
         from advisor import api
 
         seen = not self.quiet and not leave_out
@@ -107,19 +112,7 @@ def check_store(
     refuse_inputs([store], inputs)
     check_store_target(store, force=force)
     if any(item.path is not None and item.path.resolve() == store.resolve() for item in outputs):
-        raise AdvisorError("is to be both the store and a report", where=str(store))
-
-
-def _load_numpy() -> None:
-    """Import numpy with one thread for linear algebra: ours is of a few rows, for which OpenBLAS
-    would start a thread per core that spins. Jobs that commands start keep their environment."""
-    name = "OPENBLAS_NUM_THREADS"
-    if name in os.environ:
-        return
-    os.environ[name] = "1"
-    import numpy  # noqa: F401
-
-    del os.environ[name]
+        raise AdvisorError("cannot be both the store and a report", where=str(store))
 
 
 def _emit(item: Output, text: str, *, quiet: bool, share: bool) -> None:

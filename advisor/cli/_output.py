@@ -66,9 +66,10 @@ def plan_outputs(
 
     One format goes to ``output`` (a file, or into a folder that exists or is written with a final
     slash), or to standard output (html: report.html). Without ``formats`` the ending of ``output``
-    says which it is, else it is text. Text beside others stays on standard output;
-    with one other format ``output`` is that one's file, with several it is a folder. ``file_names``
-    are the formats and what their files are called; with ``text_in_folder`` text is one as well.
+    says which it is, else it is text. Text beside others stays on standard output; with one other
+    format ``output`` is that one's file where its name has an ending; else, and with several, it
+    is a folder. ``file_names`` are the formats and what their files are called; with
+    ``text_in_folder`` text is one as well.
     None of ``inputs`` is ever written over, and with ``force`` only what advisor wrote.
     """
     if formats is None:
@@ -83,9 +84,9 @@ def plan_outputs(
         raise AdvisorError("no format named", hint="for example --format text,html")
     if output is None and len(names) == 1 and names != ["html"]:
         return [Output(names[0], None)]
-    places = _places(
-        [name for name in names if name != "text" or len(names) == 1], output, file_names
-    )
+    filed = [name for name in names if name != "text"] or names
+    one_file = len(names) == 1 or (len(filed) == 1 and bool(Path(output or "").suffix))
+    places = _places(filed, output, file_names, one_file=one_file)
     folders = {place.parent for name, place in places.items() if place.name == file_names[name]}
     if text_in_folder and output is not None and "text" in names and folders:
         places.setdefault("text", folders.pop() / file_names["text"])
@@ -97,18 +98,20 @@ def plan_outputs(
     return outputs
 
 
-def _places(names: list[str], output: str | None, file_names: Mapping[str, str]) -> dict[str, Path]:
+def _places(
+    names: list[str], output: str | None, file_names: Mapping[str, str], *, one_file: bool
+) -> dict[str, Path]:
     """Where each format that goes to a file is written."""
     if output is None:
         return {name: Path(file_names[name]) for name in names}
     place = Path(output)
     if place.is_dir() or output.endswith(("/", os.sep)):
         return {name: place / file_names[name] for name in names}
-    if len(names) == 1:
+    if one_file:
         return {names[0]: place}
     if place.exists() or place.suffix:
         raise AdvisorError(
-            f"{len(names)} formats ({', '.join(names)}) do not fit into one file",
+            f"{', '.join(names)}: several formats need a folder, not one file",
             where=output,
             hint="name a folder: -o FOLDER/",
         )

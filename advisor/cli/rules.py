@@ -57,7 +57,8 @@ def _list(rules: Sequence[Rule], broken: Sequence[Outcome]) -> int:
 
 
 def _test(rules: Sequence[Rule], broken: Sequence[Outcome], *, verbose: bool) -> int:
-    from advisor.engine import Sandbox, check_examples
+    from advisor.engine import Sandbox
+    from advisor.engine.examples import check_examples
 
     failures = [f"{outcome.rule}: {outcome.reason}" for outcome in broken]
     checked = 0

@@ -151,15 +151,13 @@ def _open(path: Path, query: str) -> Store:
     """The run's store; traces are read, and what ``query`` asks for is analysed, in memory."""
     from advisor import api
     from advisor.ingest.from_store import is_derived
-    from advisor.ingest.pipeline import RUN_TABLES
-    from advisor.store.schema import parse_schema
+    from advisor.store.schema import analysed_tables
     from advisor.store.store import Store, is_store
 
     stored = is_store(path)
     if stored:
         opened = Store.open(path)
-        analysed = {table.name for table in parse_schema()} - {*RUN_TABLES, "trial", "sweep"}
-        if is_derived(opened) or not _asked(opened, query) & analysed:
+        if is_derived(opened) or _asked(opened, query).isdisjoint(analysed_tables()):
             return opened
         opened.close()
     run = api.load(path)

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from advisor.engine.catalogue import load_catalogue, load_rule, recipes, rule_files
 from advisor.engine.diagnose import diagnose
-from advisor.engine.examples import ExampleResult, check_examples
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
 
 __all__ = [
-    "ExampleResult",
     "Rule",
     "Sandbox",
-    "check_examples",
     "diagnose",
     "load_catalogue",
     "load_rule",

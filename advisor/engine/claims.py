@@ -18,7 +18,7 @@ from advisor.engine.sandbox import Sandbox
 
 _SELECT = {
     "transfer": "SELECT rank, call_id AS span, exposed_transfer_ns AS ns FROM call",
-    "wait": "SELECT rank, call_id AS span, exposed_all_ns - exposed_transfer_ns AS ns FROM call",
+    "wait": "SELECT rank, call_id AS span, exposed_wait_ns AS ns FROM waiting_call",
     "idle": "SELECT rank, start_ns AS span, idle_ns AS ns "
     "FROM (FROM host_gap SEMI JOIN used_step USING (step))",
     "compute": "SELECT rank, step AS span, compute_ns AS ns FROM rank_step",
@@ -79,7 +79,7 @@ def claims_of(rule: Rule, sandbox: Sandbox, known: Mapping[str, Any]) -> Ledger:
             + ") WHERE ns > 0",
             known,
         )
-        ns, gain = found["ns"], known.get("savings_ns")
+        ns, gain = found["ns"], known.get(claim.gain)
         share = 1.0
         if gain is not None and rule.says != "where" and len(ns):
             ranks = len(np.unique(found["rank"]))

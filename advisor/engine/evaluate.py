@@ -32,6 +32,7 @@ from advisor.findings import (
     Table,
     Window,
 )
+from advisor.vocabulary.groups import group_words
 from advisor.vocabulary.words import duration, render, render_lines
 
 # Share of the median step from which a recoverable time is critical or a warning.
@@ -40,6 +41,10 @@ WARNING_SHARE = 0.03
 # Of so much of the step the loss itself is worth a warning, whatever the noise leaves of its cause.
 LOST_SHARE = 0.2
 
+_NO_TRAINING = {
+    "inference": "this is inference",
+    "forward": "no backward pass was recorded",
+}
 _MAX_EVIDENCE_ROWS = 12
 _TYPED = ("ranks", "hosts", "links", "process_group")
 
@@ -61,8 +66,9 @@ def evaluate(
     values: dict[str, Any] = {name: param.default for name, param in rule.params.items()}
     values.update(overrides or {})
     try:
-        if rule.only == "training" and facts.purpose == "inference":
-            return _result(rule, sandbox.run, OutcomeKind.NOT_APPLICABLE, "this is inference")
+        if rule.only == "training" and facts.purpose in _NO_TRAINING:
+            why = _NO_TRAINING[facts.purpose]
+            return _result(rule, sandbox.run, OutcomeKind.NOT_APPLICABLE, why)
         for need in rule.needs:
             missing = what_is_missing(need, sandbox, facts, values)
             if missing is not None:
@@ -183,7 +189,7 @@ def _step_of(row: Mapping[str, Any], facts: Facts) -> int | None:
 def _finding(
     rule: Rule, sandbox: Sandbox, facts: Facts, values: dict[str, Any], row: dict[str, Any]
 ) -> Finding:
-    known = {**asdict(facts), **values, **row}
+    known = {**asdict(facts), **values, **row, "group": _group(sandbox, facts, row)}
     ranks = _list(row.get("ranks", row.get("rank")))
     numbers, _ = bounded(row, _step_of(row, facts))
     where = render(rule.where, known)
@@ -224,6 +230,30 @@ def _finding(
         wrong_if=[render(text, known) for text in rule.false_alarms],
         see=rule.see,
     )
+
+
+def _group(sandbox: Sandbox, facts: Facts, row: Mapping[str, Any]) -> str:
+    """The row's process group in words, with its name where another one has the same ranks."""
+    name = row.get("process_group")
+    if name is None:
+        return ""
+    found = sandbox.records(
+        "SELECT description, ranks, size, (SELECT count(*) FROM process_group o "
+        "WHERE o.ranks = g.ranks AND o.description IS NOT DISTINCT FROM g.description) > 1 "
+        "AS is_one_of_several FROM process_group g WHERE process_group = $name",
+        {"name": name},
+    )
+    known: dict[str, Any] = dict(found[0]) if found else {"is_one_of_several": False}
+    several = known.pop("is_one_of_several")
+    if not known.get("ranks") and not known.get("size"):
+        # Not recorded: one call that all ranks of the job join shows it.
+        (joined,) = sandbox.records(
+            "SELECT max(matched_ranks) AS ranks FROM collective WHERE process_group = $name",
+            {"name": name},
+        )
+        known["size"] = joined["ranks"] if joined["ranks"] == facts.world_size else None
+    words = group_words(name, world_size=facts.world_size, **known)
+    return f"{words} (group {name})" if several else words
 
 
 def _evidence(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from advisor.engine.sandbox import Sandbox
-from advisor.vocabulary.messages import STEPS, say
+from advisor.messages import STEPS, say
 
 
 def more_steps(sandbox: Sandbox, steps: int = 5) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Any
 from advisor.engine.facts import Facts, ranks_not_read
 from advisor.engine.sandbox import Sandbox
 from advisor.findings import Finding, Note, Verdict
+from advisor.messages import NOTES, say
 from advisor.store import Store
 from advisor.store.notes import OTHER_FORMAT, PARTLY_READ
-from advisor.vocabulary.messages import NOTES, say
 
 WHOLE_TRACE = "whole-trace"
 """Of ``RunSummary.step_source``: no steps are marked."""

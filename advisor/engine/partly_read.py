@@ -34,12 +34,12 @@ _TIME = (
 )
 _MISSING = (
     "SELECT DISTINCT m.rank AS rank, m.rank IN (SELECT rank FROM rank) AS is_cut "
-    "FROM process_group g, unnest(g.ranks) AS m(rank) "
-    "WHERE g.process_group = $of_group AND m.rank NOT IN (SELECT rank FROM whole_rank) ORDER BY 1"
+    "FROM group_member m WHERE process_group = $of_group "
+    "AND m.rank NOT IN (SELECT rank FROM whole_rank) ORDER BY 1"
 )
 _READ = (
     "SELECT avg((m.rank IN (SELECT rank FROM whole_rank))::INT) AS share "
-    "FROM process_group g, unnest(g.ranks) AS m(rank) WHERE g.process_group = $of_group "
+    "FROM group_member m WHERE process_group = $of_group "
     "HAVING count(*) > 1"
 )
 _KNOWN = "SELECT 1 AS one FROM process_group WHERE process_group = $of_group AND len(ranks) > 1"

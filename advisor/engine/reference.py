@@ -21,9 +21,6 @@ from advisor.config.hardware import Device, devices
 from advisor.config.loader import load_model
 from advisor.config.paths import shipped
 from advisor.errors import AdvisorError
-from advisor.model.nccl.env.check import check_env
-from advisor.model.nccl.messages import messages
-from advisor.model.nccl.version import parse_version
 
 
 class _Strict(BaseModel):
@@ -114,6 +111,9 @@ def _setting_issues(settings: str | None, version: str | None, nodes: int | None
 
     ``settings`` is a JSON object of names and values, ``version`` NCCL's, ``nodes`` the job's.
     """
+    from advisor.model.nccl.env.check import check_env  # late: most recordings name no settings
+    from advisor.model.nccl.version import parse_version
+
     try:
         release = parse_version(version) if version else None
     except AdvisorError:
@@ -127,6 +127,8 @@ def _reference(name: str) -> list[dict[str, Any]]:
         return [_bug_row(bug) for bug in known_bugs()]
     if name == "ref_device":
         return [_device_row(device) for device in devices()]
+    from advisor.model.nccl.messages import messages  # late, as above
+
     return [
         {**item.model_dump(), "message": item.id, "place": place}
         for place, item in enumerate(messages())

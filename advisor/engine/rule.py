@@ -111,6 +111,9 @@ class Claim(_Strict):
         "setting: column name; hang: flight_progress) that may bind the finding's columns as "
         "$column"
     )
+    gain: str = Field(
+        default="savings_ns", description="column: what of the gain is of this part, ns per step"
+    )
 
 
 class Example(_Strict):

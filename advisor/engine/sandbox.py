@@ -22,13 +22,16 @@ from advisor.engine.time_limit import TimeLimit
 from advisor.engine.views import views, words_behind
 from advisor.errors import AdvisorError
 from advisor.store import Store
-from advisor.store.schema import Column, parse_schema
-from advisor.store.store import schema_sql
+from advisor.store.columns import rows
+from advisor.store.schema import Column, Table, parse_schema
 
 # Raw events are millions of rows and are summarised by the metrics; rules see the summaries.
 HIDDEN_TABLES = frozenset(
     {"event", "comm_event", "activity", "outcome", "finding", "trial", "sweep", "source"}
 )
+
+_FEW_ROWS = 5_000
+"""With so few a query takes longer to optimise than to run."""
 
 _LOCKDOWN = (
     "SET memory_limit = '4GB'",
@@ -53,9 +56,9 @@ class Sandbox:
     """The tables and views of one run, for reading only.
 
     Tables are those of schema.sql with the rows of ``run``; views are those of views/, each
-    worked out once, as a table, when the first query names it: views upon views, expanded in
-    every query, take the database far longer to plan than to run. Reference tables, too, are
-    there once a query names them.
+    worked out once, as a table: views upon views, expanded in every query, take the database far
+    longer to plan than to run. All of them, and the reference tables, are made when the first query
+    names them; ``store`` must stay open as long.
     ``formats`` names the readers that took its files ('kineto', 'nsys', ...).
     """
 
@@ -66,39 +69,46 @@ class Sandbox:
         # One thread, on rows in one order: ties and sums of floats come out alike every time.
         self.con = duckdb.connect(":memory:", config={"threads": 1})
         self._limit = TimeLimit(timeout_s, self.con.interrupt)
-        _make_tables(self.con)
+        self._store = store
         self._types: dict[str, pa.Schema] = {}
         self._rows: dict[str, Sequence[Mapping[str, Any]]] = {}
-        self._filled: set[str] = set()
+        self._filled: dict[str, int] = {}
         self._made: dict[str, str] = {}
-        self._references: set[str] = set()
         self._reading = False
         self._answers: dict[str, tuple[list[str], list[Sequence[Any]]]] = {}
         if store is not None:
-            self._copy(store)
+            self._look_at(store)
+        if sum(self._filled.values()) <= _FEW_ROWS:
+            self.con.execute("PRAGMA disable_optimizer")
         add_functions(self.con)
         for setting in _LOCKDOWN:
             self.con.execute(setting)
 
-    def _copy(self, store: Store) -> None:
-        self.formats = frozenset(
-            row[0]
-            for row in store.con.execute(
-                "SELECT DISTINCT format FROM source WHERE run = ?", [self.run]
-            ).fetchall()
-        )
+    def _look_at(self, store: Store) -> None:
+        """Which readers there were, and how many rows each table has."""
+        formats = "SELECT DISTINCT format FROM source WHERE run = ?"
+        self.formats = frozenset(row[0] for row in rows(store.con, formats, [self.run]))
         # Every table of the schema has this column.
-        filled = " UNION ALL ".join(
-            f"(SELECT '{table}' FROM \"{table}\" WHERE run = $run LIMIT 1)" for table in _columns()
+        counted = " UNION ALL ".join(
+            f"SELECT '{table}', count(*) FROM \"{table}\" WHERE run = $1" for table in _tables()
         )
-        for (table,) in store.con.execute(filled, {"run": self.run}).fetchall():
-            self._filled.add(table)
-            rows = store.con.sql(
-                f'SELECT * FROM "{table}" WHERE run = $run ORDER BY ALL', params={"run": self.run}
-            )
-            self.con.register("incoming", rows.to_arrow_table())
-            self.con.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM incoming')
-            self.con.unregister("incoming")
+        self._filled = {
+            name: count for name, count in rows(store.con, counted, [self.run]) if count
+        }
+
+    def _make_table(self, name: str) -> None:
+        if self._store is not None and name in self._filled:
+            own = f'SELECT * FROM "{name}" WHERE run = $run ORDER BY ALL'
+            found = self._store.con.sql(own, params={"run": self.run}).to_arrow_reader()
+            self._take(found, f'CREATE TABLE "{name}" AS SELECT * FROM incoming')
+        else:
+            self.con.execute(_tables()[name].definition)
+        self._made[name] = "TABLE"
+
+    def _take(self, incoming: pa.Table | pa.RecordBatchReader, statement: str) -> None:
+        self.con.register("incoming", incoming)
+        self.con.execute(statement)
+        self.con.unregister("incoming")
 
     def hold(self, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Hold these rows, columns that are missing being null, and no others.
@@ -113,47 +123,47 @@ class Sandbox:
         }
         self._answers.clear()
         self._stop_reading()
-        for name in [name for name in self._made if views()[name].words & changed]:
+        for name in [name for name in self._made.keys() & views() if views()[name].words & changed]:
             self.con.execute(f'DROP {self._made.pop(name)} "{name}"')
         for table in changed:
             if self._rows.pop(table, []):
                 self.con.execute(f'DELETE FROM "{table}"')
-                self._filled.discard(table)
+                self._filled.pop(table)
             if tables.get(table):
                 self._insert(table, tables[table])
                 self._rows[table] = tables[table]
-                self._filled.add(table)
+                self._filled[table] = len(tables[table])
 
-    def _insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        names = list(dict.fromkeys(name for row in rows for name in row))
+    def _insert(self, table: str, records: Sequence[Mapping[str, Any]]) -> None:
+        names = list(dict.fromkeys(name for record in records for name in record))
         unknown = sorted({*names} - {*self.columns(table)})
         if not self.columns(table):
             raise AdvisorError(f"there is no table '{table}'")
         if unknown:
             raise AdvisorError(f"table '{table}' has no column {', '.join(unknown)}")
+        if table not in self._made:
+            self._make_table(table)
         if table not in self._types:
             empty = self.con.sql(f'SELECT * FROM "{table}" LIMIT 0').to_arrow_table()
             self._types[table] = empty.schema
         schema = pa.schema([self._types[table].field(name) for name in names])
         # As one Arrow table: binding rows one by one takes seconds.
-        self.con.register("incoming", pa.Table.from_pylist(list(rows), schema=schema))
-        listed = ", ".join(f'"{name}"' for name in names)
-        self.con.execute(f'INSERT INTO "{table}" ({listed}) SELECT * FROM incoming')
-        self.con.unregister("incoming")
+        incoming = pa.Table.from_pylist(list(records), schema=schema)
+        self._take(incoming, f'INSERT INTO "{table}" BY NAME SELECT * FROM incoming')
 
-    def _make_views(self, sql: str) -> None:
-        """Work out what ``sql`` may read. A view that fails fails where it is read, as a view."""
-        words = words_behind(sql)
-        references = (REFERENCE_TABLES & words) - self._references
-        missing = (views().keys() & words) - self._made.keys()
-        if references or missing:
+    def _make(self, sql: str) -> None:
+        """Make what ``sql`` may read. A view that fails fails where it is read, as a view."""
+        missing = words_behind(sql) - self._made.keys()
+        tables, references = missing & _tables().keys(), missing & REFERENCE_TABLES
+        unmade = [view for view in views().values() if view.name in missing]
+        if tables or references or unmade:
             self._stop_reading()
-        for name in references:
+        for name in sorted(tables):
+            self._make_table(name)
+        for name in sorted(references):
             make_reference_table(self.con, name)
-            self._references.add(name)
-        for view in views().values() if missing else ():
-            if view.name not in missing:
-                continue
+            self._made[name] = "TABLE"
+        for view in unmade:
             try:
                 self.con.execute(f'CREATE TABLE "{view.name}" AS {view.select}')
                 self._made[view.name] = "TABLE"
@@ -163,22 +173,23 @@ class Sandbox:
 
     def tables(self) -> list[str]:
         """Base tables, by name."""
-        return sorted(_columns())
+        return sorted(_tables())
 
     def columns(self, table: str) -> dict[str, Column]:
         """Columns of a base table, in order; none where there is no such table."""
-        return _columns().get(table, {})
+        known = _tables().get(table)
+        return {column.name: column for column in known.columns} if known else {}
 
     def view_columns(self, view: str) -> dict[str, str]:
         """Columns of a view in order, with their types in SQL."""
-        self._make_views(view)
+        self._make(view)
         return dict(
             self.con.execute(f'SELECT column_name, column_type FROM (DESCRIBE "{view}")').fetchall()
         )
 
     def holds(self, table: str, where: str, values: Mapping[str, Any]) -> bool:
         """Whether a table or view has a row for which ``where`` holds ('': any row)."""
-        if table in _columns() and (not where or table not in self._filled):
+        if table in _tables() and (not where or table not in self._filled):
             return table in self._filled
         condition = f" WHERE {where}" if where else ""
         return bool(self.select(f'SELECT 1 FROM "{table}"{condition} LIMIT 1', values)[1])
@@ -214,7 +225,7 @@ class Sandbox:
         if unknown:
             raise RuleSqlError(f"SQL names ${', $'.join(unknown)}, which is not a parameter")
         bound = {name: values[name] for name in named}
-        self._make_views(sql)
+        self._make(sql)
         self._start_reading()
         try:
             with self._limit:
@@ -259,29 +270,20 @@ class Sandbox:
         self.close()
 
 
-def _make_tables(con: duckdb.DuckDBPyConnection) -> None:
-    con.execute(schema_sql())
-    con.execute("; ".join(f'DROP TABLE "{table}"' for table in sorted(HIDDEN_TABLES)))
-
-
 @cache
-def _columns() -> dict[str, dict[str, Column]]:
-    """The columns of each table of the schema that rules see."""
-    return {
-        table.name: {column.name: column for column in table.columns}
-        for table in parse_schema()
-        if table.name not in HIDDEN_TABLES
-    }
+def _tables() -> dict[str, Table]:
+    """The tables of the schema that rules see."""
+    return {table.name: table for table in parse_schema() if table.name not in HIDDEN_TABLES}
 
 
 def _rows(result: duckdb.DuckDBPyConnection) -> tuple[list[str], list[Sequence[Any]]]:
     """Names and rows; SQL's 0.5 is a decimal, which Python adds to no float: a float here."""
     columns = result.description or []
     exact = {number for number, column in enumerate(columns) if "DECIMAL" in str(column[1])}
-    rows: list[Sequence[Any]] = result.fetchall()
+    found: list[Sequence[Any]] = result.fetchall()
     if exact:
-        rows = [[_real(v) if n in exact else v for n, v in enumerate(row)] for row in rows]
-    return [column[0] for column in columns], rows
+        found = [[_real(v) if n in exact else v for n, v in enumerate(row)] for row in found]
+    return [column[0] for column in columns], found
 
 
 def _real(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from advisor.messages import COMPARED, say
 from advisor.metrics.compare.changes import because, changes
 from advisor.metrics.compare.figures import UNPROFILED, RunFigures, scaling_efficiency
 from advisor.metrics.compare.runs import Comparison
@@ -12,13 +13,14 @@ from advisor.metrics.compare.significance import Difference, difference
 from advisor.metrics.models.theory import Theory
 from advisor.report import comparison_causes as causes
 from advisor.report.figures import KINDS
-from advisor.vocabulary.messages import COMPARED, say
 from advisor.vocabulary.words import about
 
 Lines = list[tuple[str, list[str]]]
 _SURE = {True: "yes", False: "no", None: "too few steps"}
 _NO_PEAK = "no peak known"
 _MOST_ROWS = 5
+_LONG = 1.5  # times the median: as a step that counts as warm-up
+_MUCH = 0.1  # of the mean step
 
 
 def figures(found: Comparison) -> Lines:
@@ -93,9 +95,28 @@ def _against(found: Comparison, row: RunFigures, change: Difference) -> str:
         "because": why(found, row, change),
         "steps": " and ".join(map(str, change.steps)),
         "needed": change.steps_needed,
+        "mean_ns": _mean(found.base),
+        "other_mean_ns": _mean(row),
     }
-    code = {True: "differs", False: "same", None: "unknown"}[change.significant]
-    return say(COMPARED, code, values)
+    return say(COMPARED, outcome(found.base, row, change), values)
+
+
+def outcome(base: RunFigures, row: RunFigures, change: Difference) -> str:
+    """What two runs come to, as a code of the catalogue."""
+    if not change.significant and _means_part(base, row):
+        return "long-steps"
+    return {True: "differs", False: "same", None: "unknown"}[change.significant]
+
+
+def _mean(row: RunFigures) -> float:
+    return sum(row.step_samples_ns) / len(row.step_samples_ns)
+
+
+def _means_part(base: RunFigures, row: RunFigures) -> bool:
+    """Whether a few long steps make what no median shows."""
+    longer, shorter = sorted((row, base), key=_mean, reverse=True)
+    has_long = max(longer.step_samples_ns) > _LONG * longer.training_step_ns
+    return has_long and _mean(longer) > (1 + _MUCH) * _mean(shorter)
 
 
 def why(found: Comparison, row: RunFigures, change: Difference) -> str:

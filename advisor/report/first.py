@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.findings import Finding, FindingsReport, RunSummary, VerdictKind
+from advisor.messages import SUMMARY, say
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.timeline.parts import Parts, by_rank, mean
 from advisor.report import comparison as compared
@@ -13,7 +14,6 @@ from advisor.report import numbers, summary
 from advisor.report.figures import Figure, StepBar, legend_for
 from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
-from advisor.vocabulary.messages import SUMMARY, say
 
 _LEAST = 0.005  # of the step: less is not seen in the bar
 _SEEN = 0.05  # of what is named: a difference that a reader sees

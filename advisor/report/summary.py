@@ -15,9 +15,9 @@ from advisor.findings import (
     Severity,
     VerdictKind,
 )
+from advisor.messages import STATES, SUMMARY, say
 from advisor.report import numbers
 from advisor.report.clean import one_line
-from advisor.vocabulary.messages import STATES, SUMMARY, say
 from advisor.vocabulary.words import about, certainty, estimate, lower_first, named_ranks
 
 # METRICS section 8: how a saving was found out, in words a newcomer understands.
@@ -121,7 +121,8 @@ def state(report: FindingsReport) -> str:
     if verdict.cause in STATES:
         return say(STATES, verdict.cause, {})
     found = of_verdict(report)
-    values = {"probability": found.probability if found is not None else None}
+    sure = found.probability if found is not None else None
+    values = {"probability": sure, "possible": verdict.values.get("possible")}
     words = say(STATES, verdict.kind.value, values)
     if verdict.kind in _ABOUT_FINDINGS and verdict.severity is not Severity.INFO:
         return f"{verdict.severity.value.capitalize()} · {lower_first(words)}"
@@ -144,14 +145,14 @@ def per_step(finding: Finding) -> str:
 
     'up to 12 ms' where the interval reaches down to nothing.
     """
-    if finding.savings_ns is None or _is_nothing(finding):
+    if finding.savings_ns is None or is_nothing(finding):
         return "–"
     if (most := finding.at_most_ns()) is not None:
         return f"up to {about(most)}"
     return estimate(finding.savings_ns, finding.savings_low_ns, finding.savings_high_ns)
 
 
-def _is_nothing(finding: Finding) -> bool:
+def is_nothing(finding: Finding) -> bool:
     """Whether even the high end of a known gain is below all that a clock shows."""
     if finding.savings_ns is None:
         return False
@@ -161,7 +162,7 @@ def _is_nothing(finding: Finding) -> bool:
 def share(finding: Finding) -> str:
     """The share of the step that :func:`per_step` is, '' where it is not known or nothing."""
     fraction, most = finding.savings_share, finding.at_most_ns()
-    if fraction is None or _is_nothing(finding):
+    if fraction is None or is_nothing(finding):
         return ""
     if most is None:
         return numbers.share(fraction)
@@ -173,7 +174,7 @@ def gain(finding: Finding, per: str = "per step") -> str:
     """The recoverable time in words that also fit when there is no estimate."""
     if finding.savings_ns is None:
         return "no estimate of the gain"
-    if _is_nothing(finding):
+    if is_nothing(finding):
         return "nothing by itself"
     return f"{per_step(finding)} {per}"
 

@@ -55,7 +55,7 @@ class Recommendation(BaseModel):
 
     schema_version: int = 1
     advisor_version: str = __version__
-    outcome: str  # programs act on it; the words are advisor.vocabulary.messages.TUNED
+    outcome: str  # programs act on it; the words are advisor.messages.TUNED
     verdict: str  # at most 140 characters
     why: str = ""
     recommended: bool

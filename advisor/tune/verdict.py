@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from advisor.config.sweep import ENVIRONMENT_PREFIX, Configuration
 from advisor.ingest.trial_end import ENDED
+from advisor.messages import MOST_TITLE, TUNED, TUNED_ALSO, TUNED_WHY, say
 from advisor.tune.budget import CONFIRMATION_ROUNDS, LEAST_TRIALS, trials_of
 from advisor.tune.search import Tried
 from advisor.tune.statistics import Gain
 from advisor.tune.sweep import Sweep
 from advisor.tune.trial import TrialResult
-from advisor.vocabulary.messages import MOST_TITLE, TUNED, TUNED_ALSO, TUNED_WHY, say
 from advisor.vocabulary.words import fitted, percent, render
 
 _KINDS = {"oom": "out of memory"}

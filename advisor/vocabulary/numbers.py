@@ -13,6 +13,8 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 MOST_RANKS = 1 << 20
 """Ranks of one job: several times the largest cluster that was published (200,000 GPUs)."""
+MOST_EVENT_NS = 10**15
+"""Of one event: eleven days, longer than any profiler records at a time."""
 MOST_BYTES = 1 << 50
 """Of one message: a petabyte, four thousand times the memory of a device."""
 

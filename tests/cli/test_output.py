@@ -36,6 +36,7 @@ def planned(formats: str | None, output: str | None) -> dict[str, str | None]:
         ("text,json", None, {"text": None, "json": "findings.json"}),
         ("text,html", "x.html", {"text": None, "html": "x.html"}),
         ("html,text,html", "x.html", {"text": None, "html": "x.html"}),
+        ("text,html", "new", {"text": None, "html": "new/report.html"}),
         ("text,html", "new/", {"text": None, "html": "new/report.html"}),
         ("text,html,json", "new", {"text": None, "html": "new/report.html",
                                    "json": "new/findings.json"}),
@@ -65,7 +66,7 @@ def test_several_formats_do_not_go_into_one_file(exists: bool, tmp_path: Path) -
     place = tmp_path / ("report" if exists else "report.html")
     if exists:
         place.touch()
-    with pytest.raises(AdvisorError, match=r"(?s)2 formats \(html, json\).*-o FOLDER/"):
+    with pytest.raises(AdvisorError, match=r"(?s)html, json: .*-o FOLDER/"):
         plan_outputs("text,html,json", str(place), force=False)
 
 

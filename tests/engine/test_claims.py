@@ -45,13 +45,34 @@ def test_a_rank_claims_what_the_others_wait_for_it_as_far_as_that_comes_back() -
     example = Example(name="one", expect="passed", steps=2, tables={"collective": calls})
     with Sandbox(None, "example") as sandbox:
         fill(sandbox, example)
-        row = {"rank": 2, "savings_ns": 4_000_000, "used_steps": 2}
+        row = {"rank": 2, "ranks": [2], "savings_ns": 4_000_000, "used_steps": 2}
         row |= {"idle_part_ns": 0, "compute_part_ns": 0}
         claims = claims_of(RULES["straggler-rank"], sandbox, row)
     # What ranks 0, 1 and 3 wait in each of two calls.
     assert claims.ns.tolist() == [8_000_000] * 6
     assert claims.part.tolist() == [0.5] * 6
     assert claims.claimed_ns == 24_000_000
+
+
+def test_calls_that_wait_at_once_share_the_waiting_of_their_step() -> None:
+    """Two broadcasts in flight while rank 0 pauses for 60 ms: the step waits once."""
+    waits = {"rank": 1, "last_rank": 0, "exposed_transfer_ns": 0, "wait_ns": 60_000_000}
+    calls = [
+        {**waits, "op": "broadcast", "dur_ns": 60_000_000, "step": 0, "call_id": call}
+        for call in (1, 2)
+    ]
+    calls.append({**calls[0], "step": 1, "call_id": 3})
+    waited = [
+        {"rank": rank, "step": [0, 1], "exposed_wait_ns": rank * 60_000_000} for rank in (0, 1)
+    ]
+    tables = {"collective": calls, "step_breakdown": waited}
+    example = Example(name="one", expect="passed", ranks=2, steps=2, tables=tables)
+    with Sandbox(None, "example") as sandbox:
+        fill(sandbox, example)
+        row = {"rank": 0, "pause_steps": [0], "savings_ns": 60_000_000, "used_steps": 2}
+        claims = claims_of(RULES["one-rank-pauses"], sandbox, {**row, "works": False})
+    # The pause is waited for in its own step, or in the next where it lies behind the last call.
+    assert sorted(claims.ns.tolist()) == [30_000_000, 30_000_000, 60_000_000]
 
 
 def test_a_setting_claims_itself_and_a_symptom_the_settings_that_would_cause_it() -> None:

@@ -71,12 +71,15 @@ DENIED = Evidence(facts={"probe": "denies"})
         ({"findings": [finding("no-gpudirect", None)]}, "sure", "setting"),
         ({"findings": [finding("note", None, severity="info")]}, "healthy", "healthy"),
         ({"findings": [finding("jitter"), finding()]}, "sure", "finding"),
+        ({"findings": [finding("jitter", ms=25), finding(ms=6)]}, "lossy", "jitter"),
         ({}, "healthy", "healthy"),
         ({"shares": shares(exposed=0.27)}, "lossy", "exposed"),
         ({"shares": shares(idle=0.39)}, "lossy", "idle"),
         ({"shares": shares(idle=0.5)}, "lossy", "idle"),
         ({"empty_ranks": [1]}, "inconclusive", "nothing-recorded"),
         ({"findings": [finding()], "strangers": [1]}, "inconclusive", "never-met"),
+        ({"findings": [finding()], "lost": 0.1}, "inconclusive", "damaged"),
+        ({"findings": [finding()], "lost": 0.09}, "sure", "finding"),
         ({"communicates": False}, "inconclusive", "no-communication"),
         ({"coverage": Coverage(0.6, "combine", 49 * MS)}, "inconclusive", "unrecognised"),
         ({"coverage": Coverage(0.97, "", 0)}, "healthy", "healthy"),
@@ -100,6 +103,26 @@ def test_a_large_gain_is_said_though_ranks_are_missing_and_a_small_one_is_not() 
     missing = {"facts": FEW, "shares": shares(wait_known=False)}
     assert decide(situation(findings=[finding()], **missing)).kind == "sure"
     assert decide(situation(findings=[finding(ms=2)], **missing)).reason == "ranks-missing"
+
+
+def test_a_small_gain_does_not_stand_before_a_larger_one_that_is_only_possible() -> None:
+    small, possible = finding(ms=2), finding("slow-ring-link", ms=20, probability=0.4)
+    assert decide(situation(findings=[small])).reason == "finding"
+    lost = {"shares": shares(exposed=0.27)}
+    assert decide(situation(findings=[possible, small], **lost)).reason == "exposed"
+    assert decide(situation(findings=[small], **lost)).reason == "finding"
+
+
+def test_who_makes_less_than_half_of_a_loss_is_not_its_cause() -> None:
+    lost = finding("jitter", ms=20)
+    assert decide(situation(findings=[lost, finding(ms=6)])).reason == "jitter"
+    assert decide(situation(findings=[lost, finding(ms=12)])).reason == "finding"
+
+
+def test_calls_that_were_not_matched_lack_no_rank_of_a_job_that_was_read_whole() -> None:
+    unmatched = {"partly_read": 0.3, "shares": shares(exposed=0.27)}
+    assert decide(situation(**unmatched)).reason == "exposed"
+    assert decide(situation(facts=FEW, **unmatched)).reason == "ranks-missing"
 
 
 def test_a_link_that_clocks_may_hide_comes_before_a_smaller_gain() -> None:

@@ -43,7 +43,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"findings": [finding(**RANK)]},
         {"findings": [finding(**RANK)], "whole_trace": True},
         {"findings": [finding("desync", None, severity="critical",
-                              title="Ranks disagree about call 2 of group 0")]},
+                              title="Ranks disagree about call 2 among all 4 ranks")]},
     ],
     "probable": [{"findings": [finding(probability=0.7, **LINK)]}],
     "unknown-cost": [

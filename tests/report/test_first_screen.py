@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from advisor.findings import Finding, FindingsReport, VerdictKind
+from advisor.messages import STATES
 from advisor.report import render, summary
 from advisor.report.sections.findings import SHOWN
-from advisor.vocabulary.messages import STATES
 
 PINS = Path(__file__).resolve().parents[2] / "benchmarks" / "pins"
 RECORDINGS = sorted(path.stem for path in PINS.glob("*.txt"))

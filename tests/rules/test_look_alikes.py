@@ -45,7 +45,8 @@ def test_a_long_first_step_is_a_warm_up(fixtures_dir: Path, name: str) -> None:
     slow = report_of(folder, change=change)
     assert any(note.code == "warm-up" for note in slow.runs[0].notes)
     assert slow.runs[0].step_ns_median == pytest.approx(step_ns, rel=0.1)
-    assert urgent(slow) == urgent(plain)
+    # Without its slowest step a run is steadier: that its ranks wait for one another can be seen.
+    assert [rule for rule in urgent(slow) if rule != "jitter"] == urgent(plain)
     assert not {item.rule for item in slow.findings} & (BLAME - {"jitter"})
 
 

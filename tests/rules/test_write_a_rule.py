@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from advisor import api
-from advisor.engine import check_examples, load_rule
+from advisor.engine import load_rule
+from advisor.engine.examples import check_examples
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "write-a-rule.md").read_text(encoding="utf-8")

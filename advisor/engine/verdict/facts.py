@@ -89,6 +89,8 @@ class Situation:
     coverage: Coverage | None
     benchmark: Benchmark | None
     formats: frozenset[str]
+    lost: float = 0.0
+    """Share of the ranks' events that are damaged and left out."""
     leading_ns: int = 0
     """Of a single step, what lies before the device's first work."""
     strangers: Sequence[int] = ()
@@ -113,7 +115,8 @@ def read_situation(
     read = [row["rank"] for row in sandbox.records("SELECT rank FROM rank ORDER BY rank")]
     (counted,) = sandbox.records(
         "SELECT coalesce(sum(events_read), 0)::BIGINT AS events, "
-        "count(*) FILTER (events_read > 0) AS ranks FROM rank"
+        "count(*) FILTER (events_read > 0) AS ranks, "
+        "coalesce(sum(events_dropped) FILTER (events_read > 0), 0)::BIGINT AS dropped FROM rank"
     )
     return Situation(
         facts=facts,
@@ -123,6 +126,7 @@ def read_situation(
         steps_seen=_count(sandbox, "SELECT count(*) AS n FROM step"),
         events=int(counted["events"]),
         traced_ranks=int(counted["ranks"]),
+        lost=counted["dropped"] / max(counted["events"] + counted["dropped"], 1),
         missing_ranks=[] if facts.all_ranks else ranks_not_read(sandbox, facts),
         cut_ranks=[rank for rank in read if whole and rank not in whole],
         alone_ranks=[] if facts.all_ranks else _ranks(sandbox, _ALONE),

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from advisor.engine.causes import expected_ns, is_option
+from advisor.engine.causes import COVERED, expected_ns, is_option
 from advisor.engine.verdict.facts import Shares, Situation
 from advisor.findings import Finding, Severity, VerdictKind
 
 LARGE = 0.03  # of the step, expected: worth a warning (as advisor.engine.evaluate grades)
 SMALL = 0.01  # below, nobody's afternoon
-LOST = 0.10  # of the step, exposed or idle: not healthy, whether a cause is known or not
+LOST = 0.10  # of the step, exposed or idle: not healthy, whether a cause is known or not; of events
 SURE = 0.9  # probability that the cause is real
 WIDE = 4.0  # high end over low end: the cost is of unknown size
 LEAST_KNOWN = 0.8  # of the device's busy time: below, no cause is sure
@@ -62,20 +62,44 @@ def decide(situation: Situation) -> Decision:
     raise AssertionError("the last row of the table always holds")
 
 
+def _damaged(it: Situation, _: Shares) -> Decision | None:
+    """What was left out is in no figure of a step."""
+    return None if it.lost < LOST else Decision(VerdictKind.INCONCLUSIVE, "damaged")
+
+
 def _captured(it: Situation, shares: Shares) -> Decision | None:
     """What a device does beside a capture is no part of what the graph does later."""
-    captured_ns = it.idling.get("idle_ns", 0) if it.idling.get("kind") == "graph-capture" else 0
-    if shares.idle < LOST or 2 * captured_ns < shares.idle * it.step_ns:
+    if not _idles_for(it, shares, "graph-capture"):
         return None
     return Decision(VerdictKind.INCONCLUSIVE, "captured")
+
+
+def _first_use(it: Situation, shares: Shares) -> Decision | None:
+    """What a program loads once says nothing of its other steps, nor does what is left of this."""
+    return Decision(VerdictKind.LOSSY, "idle") if _idles_for(it, shares, "loading") else None
+
+
+def _idles_for(it: Situation, shares: Shares, kind: str) -> bool:
+    """Whether most of what the devices idle, a tenth of the step or more, is of one kind."""
+    idle_ns = it.idling.get("idle_ns", 0) if it.idling.get("kind") == kind else 0
+    return shares.idle >= LOST and 2 * idle_ns >= shares.idle * it.step_ns
 
 
 def _large(it: Situation, _: Shares) -> Decision | None:
     return _best(it, LARGE)
 
 
-def _small(it: Situation, _: Shares) -> Decision | None:
-    return _best(it, SMALL)
+def _small(it: Situation, shares: Shares) -> Decision | None:
+    found = _best(it, SMALL)
+    if found is None or found.finding is None:
+        return found
+    # It does not stand before what is only possible and would give more.
+    least = expected_ns(found.finding)
+    possible = any(
+        is_option(item) and item.severity is not Severity.INFO and expected_ns(item) > least
+        for item in it.findings
+    )
+    return (_lossy(it, shares) if possible else None) or found
 
 
 def _best(it: Situation, least: float) -> Decision | None:
@@ -89,9 +113,11 @@ def _best(it: Situation, least: float) -> Decision | None:
     ]
     if not likely:
         return None
-    # A cause comes before the bare loss that it is a part of.
-    causes = [item for item in likely if item.rule not in _NOBODYS]
-    found = about((causes or likely)[0])
+    # A cause comes before the bare loss that it is a part of, unless it is a small one.
+    losses = [item for item in likely if item.rule in _NOBODYS]
+    least_ns = COVERED * max(map(expected_ns, losses), default=0.0)
+    causes = [item for item in likely if item not in losses and expected_ns(item) >= least_ns]
+    found = about((causes or losses)[0])
     unknown = it.coverage is not None and it.coverage.share < LEAST_KNOWN
     if unknown and found.kind is VerdictKind.SURE:
         return replace(found, kind=VerdictKind.PROBABLE)
@@ -165,9 +191,10 @@ def _blind(it: Situation, _: Shares) -> Decision | None:
 def _ranks_missing(it: Situation, shares: Shares) -> Decision | None:
     if shares.exposed < LARGE:
         return None
-    unknown = not (shares.wait_known or it.facts.all_ranks) or it.partly_read >= LARGE
     if it.cut_ranks:
         return Decision(VerdictKind.INCONCLUSIVE, "ranks-cut")
+    # Of a job that was read whole, calls that were not matched lack no rank.
+    unknown = not it.facts.all_ranks and (not shares.wait_known or it.partly_read >= LARGE)
     return Decision(VerdictKind.INCONCLUSIVE, "ranks-missing") if unknown else None
 
 
@@ -207,7 +234,9 @@ def _healthy(_: Situation, __: Shares) -> Decision | None:
 
 
 TABLE = (
+    Row("much of the recording is damaged", _damaged),
     Row("a graph was captured", _captured),
+    Row("most of the idle time is first use", _first_use),
     Row("clocks may hide more than any finding gives", _hidden_link),
     Row("missing ranks may explain more than any finding gives", _missing_peers),
     Row("a large expected gain", _large),

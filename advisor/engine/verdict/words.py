@@ -1,6 +1,6 @@
 """A decision in words: title, at most two sentences of why, at most three commands or edits.
 
-The words stand in :mod:`advisor.vocabulary.messages`; what they say is in ``Verdict.values``.
+The words stand in :mod:`advisor.messages`; what they say is in ``Verdict.values``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.facts import Situation
 from advisor.engine.verdict.table import LOST, SMALL, Decision
 from advisor.findings import Finding, Severity, Verdict, VerdictKind
-from advisor.vocabulary.messages import DOING, MOST_TITLE, STEPS, VERDICTS, WHYS, say
+from advisor.messages import DOING, MOST_TITLE, STEPS, VERDICTS, WHYS, say
 from advisor.vocabulary.words import fitted, is_wide
 
 MOST_STEPS = 3
+_LEAST_STEPS = 4  # with fewer, who is late is not told from who happened to be (straggler-rank)
 _STARTS = {"loading", "allocator"}
 _OF_KIND = {
     "data-loading": "data-loader-stall",
@@ -42,16 +43,19 @@ _SAYS_IDLE = {"idle", "no-communication"}
 def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
     """The verdict that readers see, with the values that it rests on."""
     values = _values(decision, it)
-    of_finding = decision.kind in _ABOUT_FINDINGS
     code = _code(decision)
     title = say(VERDICTS, code, values)
     if len(title) > MOST_TITLE:
-        # What measures a link stands under NEXT too, and the interval in the list.
-        title = say(VERDICTS, code, values | {"probed": True, "is_wide": False})
+        # What measures a link stands under NEXT too, and interval and possible cause in the list.
+        shorter: dict[str, Any] = {"probed": True, "is_wide": False}
+        if values.get("possible"):
+            shorter["possible"] = "finding 1"
+        title = say(VERDICTS, code, values | shorter)
     title = fitted(title, MOST_TITLE)
     found = decision.finding
-    if found is not None and decision.reason != "probe-denies":
-        why, steps = list(found.because), _of_finding(found)
+    believed = None if decision.reason == "probe-denies" else found
+    if believed is not None:
+        why, steps = list(believed.because), _of_finding(believed)
     else:
         why, steps = _why(decision, values), _next(decision, it, sandbox)
     return Verdict(
@@ -62,7 +66,7 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
         cause=_cause(decision),
         finding=None if found is None else found.id,
         values=values,
-        savings_ns=found.savings_ns if found is not None and of_finding else None,
+        savings_ns=None if believed is None else believed.savings_ns,
         why=" ".join(why[:2]),
         next_steps=steps[:MOST_STEPS],
     )
@@ -136,8 +140,17 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
     elif decision.kind in (VerdictKind.LOSSY, VerdictKind.HEALTHY):
         option = next(iter(_options(it)), None)
         values |= {"option": option.title if option else None,
-                   "option_ns": _most(option) if option else None}  # fmt: skip
+                   "option_ns": _most(option) if option else None,
+                   "possible": _possible(decision, it)}  # fmt: skip
     return values | _reason_values(decision, it)
+
+
+def _possible(decision: Decision, it: Situation) -> str | None:
+    """What leads the list of a loss without a likely cause, and may be one."""
+    first = it.findings[0] if it.findings else None
+    if decision.reason != "exposed" or first is None or first.severity is Severity.INFO:
+        return None
+    return first.title.rstrip(".")
 
 
 def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
@@ -177,6 +190,8 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
         case "no-work" | "no-trace":
             counted = {"events": it.events, "ranks": it.traced_ranks, "findings": len(it.findings)}
             return {**counted, "losses": list(it.losses)[:2]}
+        case "damaged":
+            return {"lost": it.lost, "losses": list(it.losses)[:2]}
         case "no-complete-step":
             return {"losses": list(it.losses)[:2]}
     return {}
@@ -184,7 +199,11 @@ def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
 
 def _why(decision: Decision, values: dict[str, Any]) -> list[str]:
     # Shares of a step say nothing across two runs, nor where no device was recorded.
-    has_shares = "exposed" in values and decision.reason not in {"never-met", "no-device"}
+    has_shares = "exposed" in values and decision.reason not in {
+        "never-met",
+        "no-device",
+        "damaged",
+    }
     said = [say(WHYS, "step", values)] if has_shares else []
     if decision.reason in WHYS:
         said.append(say(WHYS, decision.reason, values))
@@ -197,7 +216,7 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
     match decision.reason:
         case "ranks-missing" | "ranks-cut" | "ranks-alone":
             return [*how_to_record.all_ranks(sandbox), *_tries(it)]
-        case "no-work" | "nothing-recorded" | "no-trace" | "unrecognised":
+        case "no-work" | "nothing-recorded" | "no-trace" | "unrecognised" | "damaged":
             return how_to_record.all_ranks(sandbox)
         case "no-communication":
             idles = it.shares is not None and it.shares.idle >= LOST
@@ -208,7 +227,11 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
         case "never-met":
             return [say(STEPS, "one-run", {})]
         case "no-device":
-            return [say(STEPS, "device", {}), *how_to_record.all_ranks(sandbox)]
+            alone = sandbox.holds("facts", "(SELECT bool_and(alone) FROM rank_content)", {})
+            return [
+                say(STEPS, "device", {}),
+                *([] if alone else how_to_record.all_ranks(sandbox)),
+            ]
         case "groups-missing":
             return how_to_record.groups(sandbox)
         case "one-step" | "no-complete-step":
@@ -217,6 +240,8 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
             few = it.clocks is not None and len(it.clocks.hosts) <= 2
             return [say(STEPS, "third-host" if few else "probe", {}), say(STEPS, "clocks", {})]
         case "exposed":
+            if it.facts.steps < _LEAST_STEPS:
+                return [*_tries(it), *how_to_record.more_steps(sandbox)]
             return [*_tries(it), say(STEPS, "sweep", {})]
         case "idle":
             # Whether each step begins like the only one, more steps show.

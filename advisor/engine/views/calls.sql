@@ -15,6 +15,14 @@ SELECT c.* EXCLUDE (exposed_transfer_ns),
     AS partly_read -- a rank of the call is missing: waiting for it may be all of that time
 FROM collective c SEMI JOIN used_step USING (step) SEMI JOIN whole_rank USING (rank);
 
+-- The same calls with what of them is exposed waiting, ns: calls of a rank that wait at once share its
+-- step's waiting in proportion to theirs.
+CREATE VIEW waiting_call AS
+SELECT c.* EXCLUDE (own_ns), coalesce(least(1, b.exposed_wait_ns / sum(own_ns) OVER (PARTITION BY c.rank, c.step)), 1)
+    * own_ns AS exposed_wait_ns
+FROM (SELECT *, greatest(0, exposed_all_ns - exposed_transfer_ns) AS own_ns FROM call) c
+  LEFT JOIN (SELECT rank, step, exposed_wait_ns FROM rank_step) b USING (rank, step);
+
 -- Lateness over all groups. summed_cost_ns is METRICS' cost, per used step: the sum over the
 -- calls in which the rank is last, and over the other ranks, of last start less own start (calls
 -- that run at once count each, hidden waits too). peer_wait_ns is cost_ns_per_step as mean over
@@ -44,9 +52,13 @@ WHERE c.op IN ('all_reduce', 'reduce_scatter', 'reduce') AND (
         SELECT coalesce(process_group, '') FROM call
         WHERE op IN ('all_reduce', 'reduce_scatter') AND phase = 'forward')));
 
--- Groups that scatter activations (sequence parallelism), not gradients: what they gather and reduce
--- is for the next operator.
+-- Groups that scatter activations (sequence parallelism), not gradients, or that say they are
+-- tensor-parallel: what they gather and reduce is for the next operator.
 CREATE VIEW activation_group AS
+SELECT process_group FROM process_group
+WHERE regexp_matches(lower(description), '(^|[^a-z])(tp|tensor)([^a-z]|$)')
+  AND NOT regexp_matches(lower(description), '(^|[^a-z])(dp|data)([^a-z]|$)')
+UNION
 SELECT process_group FROM call WHERE op = 'reduce_scatter' GROUP BY process_group
 HAVING bool_or(phase IN ('forward', 'other'))
   AND NOT bool_or((rank, call_id) IN (SELECT (rank, call_id) FROM param_bucket));

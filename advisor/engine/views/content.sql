@@ -6,7 +6,7 @@
 --   unknown_kernels: the longest of them on the rank with most, JSON
 CREATE VIEW coverage AS
 SELECT sum(known_ns)::DOUBLE / nullif(sum(kernel_ns), 0) AS share,
-  sum(kernel_ns - known_ns)::BIGINT AS unknown_ns,
+  least(sum(kernel_ns - known_ns), 9223372036854775807)::BIGINT AS unknown_ns,
   arg_max(unknown_kernels, kernel_ns - known_ns) AS unknown_kernels
 FROM rank_content;
 

@@ -80,9 +80,9 @@ WHERE m.calls > coalesce(p.calls, 0) AND m.peer IN (SELECT rank FROM flight_whol
 --   unfinished: calls that ended at a peer and not here
 CREATE VIEW flight_blame AS
 WITH silent AS (
-  SELECT DISTINCT m.rank, g.process_group FROM process_group g, unnest(g.ranks) AS m(rank)
-  WHERE m.rank NOT IN (SELECT rank FROM flight_whole)
-    AND g.process_group IN (SELECT process_group FROM flight_progress GROUP BY process_group
+  SELECT DISTINCT rank, process_group FROM group_member
+  WHERE rank NOT IN (SELECT rank FROM flight_whole)
+    AND process_group IN (SELECT process_group FROM flight_progress GROUP BY process_group
       HAVING max(enqueued) > max(completed))),
 place AS (
   SELECT p.rank, p.process_group, CASE WHEN s.most > s.completed THEN s.most - p.enqueued

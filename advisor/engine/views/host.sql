@@ -60,13 +60,6 @@ SELECT any_value(m ->> '$.advisor.workload.precision') AS precision,
 FROM (SELECT try_cast(metadata AS JSON) AS m FROM rank WHERE metadata IS NOT NULL)
 WHERE json_exists(m, '$.advisor.workload');
 
--- One row: the mean of all complete steps, those that took many times the median included.
---   of_step_ns: their mean length
---   steps_seen: how many they are
-CREATE VIEW mean_step AS
-SELECT avg(step_ns) AS of_step_ns, count(*) AS steps_seen FROM all_step
-WHERE complete AND step NOT IN (SELECT step FROM warm_up_step);
-
 -- Per complete step the rank that was kept longest from it by what the others do not do: one stretch
 -- in which its host left the device idle (no data loading), and operators beyond those of its other
 -- steps (an evaluation by one rank, copies for a checkpoint).
@@ -76,11 +69,11 @@ WHERE complete AND step NOT IN (SELECT step FROM warm_up_step);
 --   code: the function that fills the stretch, where stacks were recorded
 --   works: whether it mostly runs operators
 CREATE VIEW one_rank_pause AS
-WITH counted AS (
-  SELECT k.rank, s.step FROM whole_rank k CROSS JOIN (
-    SELECT step FROM all_step WHERE complete AND step NOT IN (SELECT step FROM warm_up_step)) s),
+WITH counted AS (SELECT k.rank, s.step FROM whole_rank k CROSS JOIN all_step s WHERE complete),
 longest AS (
-  SELECT c.rank, c.step, coalesce(max(g.idle_ns), 0) AS idle_ns, arg_max(g.name, g.idle_ns) AS name
+  -- what a device waits for beyond the launch is no doing of the host
+  SELECT c.rank, c.step, coalesce(max(coalesce(host_ns, g.idle_ns)), 0) AS idle_ns,
+    arg_max(g.name, coalesce(host_ns, g.idle_ns)) AS name
   FROM counted c LEFT JOIN host_gap g
     ON g.rank = c.rank AND g.step = c.step AND g.kind <> 'data-loading'
   GROUP BY c.rank, c.step),
@@ -93,9 +86,28 @@ kept AS (
   SELECT l.rank, l.step, l.name,
     -- a slow device takes longer for as many operators
     CASE WHEN w.operators > 1.02 * u.operators THEN w.work_ns - u.work_ns ELSE 0 END AS more_ns,
+    w.operators,
     more_ns + l.idle_ns AS kept_ns, more_ns > l.idle_ns AS works
-  FROM longest l LEFT JOIN work w USING (rank, step) LEFT JOIN usual u ON u.rank = l.rank)
-SELECT step, arg_max(rank, kept_ns) AS rank, max(kept_ns) - max(kept_ns, 2)[2] AS pause_ns,
-  arg_max(works, kept_ns) AS works,
-  CASE WHEN NOT arg_max(works, kept_ns) THEN arg_max(name, kept_ns) END AS code
-FROM kept GROUP BY step HAVING count(*) > 1;
+  FROM longest l LEFT JOIN work w USING (rank, step) LEFT JOIN usual u ON u.rank = l.rank),
+pause AS (
+  SELECT step, arg_max(rank, kept_ns) AS rank, max(kept_ns) - max(kept_ns, 2)[2] AS pause_ns,
+    arg_max(works, kept_ns) AS works, arg_max(operators, kept_ns) AS operators,
+    CASE WHEN NOT arg_max(works, kept_ns) THEN arg_max(name, kept_ns) END AS code,
+    step IN (SELECT step FROM warm_up_step) AS first
+  FROM kept GROUP BY step HAVING count(*) > 1),
+again AS ( -- a first step is not warming up where most of what it takes longer comes again
+  SELECT p.step, max(o.pause_ns) AS pause_ns
+  FROM pause p JOIN all_step s USING (step) JOIN pause o ON o.rank = p.rank AND o.works = p.works, facts f
+  WHERE p.first AND NOT o.first AND 2 * p.pause_ns > s.step_ns - f.step_ns AND CASE WHEN p.works
+    THEN abs(o.operators / p.operators - 1) < 0.02
+    ELSE o.pause_ns BETWEEN p.pause_ns / 2 AND 2 * p.pause_ns END GROUP BY p.step)
+SELECT step, rank, least(p.pause_ns, a.pause_ns) AS pause_ns, code, works
+FROM pause p LEFT JOIN again a USING (step) WHERE NOT first OR a.step IS NOT NULL;
+
+-- One row: the mean of all complete steps, those that took many times the median included, and those
+-- of warming up where a rank pauses as in others.
+--   of_step_ns: their mean length
+--   steps_seen: how many they are
+CREATE VIEW mean_step AS
+SELECT avg(step_ns) AS of_step_ns, count(*) AS steps_seen FROM all_step
+WHERE complete AND (step NOT IN (SELECT step FROM warm_up_step) OR step IN (SELECT step FROM one_rank_pause));

@@ -56,7 +56,7 @@ SELECT p.*, (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_h
   greatest(w.gain_high_ns, excess_high_ns, excess_ns_per_step) AS savings_high_ns,
   CASE kind WHEN 'edge' THEN [src, dst] WHEN 'rank' THEN [src]
     WHEN 'candidates' THEN coalesce(open_ranks, [])
-    WHEN 'host' THEN on_host
+    WHEN 'host' THEN coalesce(near, on_host)
     WHEN 'rail' THEN near WHEN 'network' THEN near WHEN 'unsteady' THEN near
       ELSE [] END AS ranks,
   CASE WHEN kind IN ('rail', 'network', 'unsteady', 'candidates') THEN (

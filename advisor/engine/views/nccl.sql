@@ -87,17 +87,22 @@ SELECT op, bytes, ranks, algorithm, protocol, any_value(calls) AS calls,
   arg_min(other_protocol, time_us) FILTER (other = algorithm) AS best_protocol_here
 FROM cost GROUP BY op, bytes, ranks, algorithm, protocol;
 
+-- Members of each process group. A lateral join would carry the whole list along to each of them.
+CREATE VIEW group_member AS
+SELECT process_group, unnest(ranks) AS rank FROM process_group;
+
 -- Hosts of each process group's ranks. Where ranks were not read, the host with most of them
 -- shows how many one has.
 --   group_size: ranks of the group
 --   ranks_per_host: ranks of the job on each host, at least
 CREATE VIEW group_host AS
-SELECT g.process_group, any_value(g.size) AS group_size, any_value(g.ranks) AS ranks,
-  count(DISTINCT h.host) AS hosts,
+SELECT process_group, g.size AS group_size, g.ranks, m.hosts,
   (SELECT CASE WHEN sum(n) < (SELECT world_size FROM facts) THEN max(n) ELSE min(n) END
    FROM (SELECT count(*) AS n FROM rank_host GROUP BY host)) AS ranks_per_host
-FROM process_group g, unnest(g.ranks) AS m(rank) JOIN rank_host h ON h.rank = m.rank
-GROUP BY g.process_group HAVING count(*) = any_value(len(g.ranks));
+FROM process_group g JOIN (
+  SELECT process_group, count(DISTINCT host) AS hosts, count(*) AS members
+  FROM group_member JOIN rank_host USING (rank) GROUP BY process_group) m USING (process_group)
+WHERE m.members = len(g.ranks);
 
 -- The device of this run in the hardware table; matched by whole words, the longest phrase first.
 --   name: of the device

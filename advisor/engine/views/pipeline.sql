@@ -17,3 +17,10 @@ SELECT a.rank, a.stage, any_value(a.stages) AS stages, any_value(a.micro_batches
   1 + coalesce((any_value(a.stages) - 1) / nullif(any_value(a.micro_batches), 0), 0) AS fill,
   max(b.compute_ns) * fill AS even_ns -- the pipeline without this rank
 FROM pipeline_stage a JOIN pipeline_stage b ON a.rank <> b.rank GROUP BY a.rank, a.stage;
+
+-- Ranks of stages that take a tenth longer than the mean stage: who waits for one of them does so
+-- whatever the number of micro-batches.
+CREATE VIEW heavy_stage AS
+SELECT unnest(ranks) AS rank FROM (
+  SELECT list(rank) AS ranks, quantile_disc(compute_ns, 0.5) AS own_ns FROM pipeline_stage GROUP BY stage)
+QUALIFY own_ns > 1.1 * avg(own_ns) OVER ();

@@ -39,7 +39,7 @@ SELECT r.*,
   typical_ns::BIGINT AS step_ns,                                  -- their median
   CASE WHEN n >= 4 THEN greatest(0.005 * typical_ns, 1.96 * sqrt(2) * 1.2533 * 1.4826 * mad_ns / sqrt(n))
        ELSE 0.03 * typical_ns END::BIGINT AS noise_ns,            -- smallest change that would show
-  (SELECT max(purpose) FROM rank_content) AS purpose              -- 'training', 'inference'; null: unknown
+  (SELECT max(purpose) FROM rank_content) AS purpose              -- 'training' 'inference' 'forward'; null: unknown
 FROM spread, (
   SELECT count(*) AS ranks_read,                                  -- recordings
     -- ranks of the job; null if unknown. torch's profiler notes a job of several, and so do its calls.

@@ -144,7 +144,7 @@ def _ends(finding: Finding) -> tuple[float, float, float]:
 
 
 def _gain(finding: Finding, name: str, most_ns: float) -> Figure | None:
-    if not finding.savings_ns or not most_ns:
+    if not finding.savings_ns or not most_ns or summary.is_nothing(finding):
         return None
     words = summary.per_step(finding)
     bar = GainBar(*_ends(finding), most_ns, f"sev-{finding.severity}", words)

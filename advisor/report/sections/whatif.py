@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from advisor.messages import WHATIF, say
 from advisor.report import numbers
 from advisor.report.figures import DataTable, Dots, Figure, StepTime
+from advisor.report.gain import change_name, gain_kind, gain_words
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import Row, rows
 from advisor.store.store import Store
-from advisor.vocabulary.gain import change_name, gain_kind, gain_words
-from advisor.vocabulary.messages import WHATIF, say
 
 _MOST_DOTS = 8
 _LEAST = 0.01  # of the step: less is no gain to speak of

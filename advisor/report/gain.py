@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.vocabulary.messages import CHANGES, GAINS, say
+from advisor.messages import CHANGES, GAINS, say
 
 
 def gain_kind(low_ns: float, middle_ns: float, high_ns: float, least_ns: float = 0.0) -> str:

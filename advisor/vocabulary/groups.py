@@ -1,0 +1,64 @@
+"""A process group in words that its user knows: what it is for, where it says so, and its ranks.
+
+Names of groups are numbers that torch counts up. Descriptions say the kind: DeviceMesh writes
+``mesh_tp`` (pytorch/pytorch torch/distributed/device_mesh.py), Megatron
+``TENSOR_MODEL_PARALLEL_GROUP`` (NVIDIA/Megatron-LM megatron/core/parallel_state.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from advisor.vocabulary.words import some_ranks
+
+_KINDS = {
+    "tp": "tensor-parallel",
+    "tensor": "tensor-parallel",
+    "pp": "pipeline",
+    "pipeline": "pipeline",
+    "cp": "context-parallel",
+    "context": "context-parallel",
+    "sp": "sequence-parallel",
+    "ep": "expert-parallel",
+    "expert": "expert-parallel",
+    "dp": "data-parallel",
+    "ddp": "data-parallel",
+    "data": "data-parallel",
+    "fsdp": "sharding",
+    "shard": "sharding",
+    "replicate": "replicating",
+}
+# Of two kinds in one description the one that says more.
+_REFINED = {
+    frozenset({"data-parallel", "sharding"}): "sharding",
+    frozenset({"data-parallel", "replicating"}): "replicating",
+    frozenset({"data-parallel", "expert-parallel"}): "data-parallel",
+}
+
+
+def kind_of_group(description: str | None) -> str:
+    """What a group is for ('tensor-parallel'); '' where its description does not say one thing."""
+    stem = re.sub(r"_with_cp\b.*", "", (description or "").lower())
+    kinds = {_KINDS[part] for part in re.split(r"[^a-z]+", stem) if part in _KINDS}
+    return next(iter(kinds)) if len(kinds) == 1 else _REFINED.get(frozenset(kinds), "")
+
+
+def group_words(
+    name: str,
+    description: str | None = None,
+    ranks: Sequence[int] | None = None,
+    size: int | None = None,
+    world_size: int | None = None,
+) -> str:
+    """'all 8 ranks', 'both ranks', 'tensor-parallel ranks 0-3'; where not known, its name."""
+    kind = kind_of_group(description)
+    before = f"{kind} " if kind else ""
+    count = len(ranks) if ranks else size
+    if not count:
+        return f"{before}group {name}"
+    if count == world_size and count > 1:
+        return f"{'both' if count == 2 else f'all {count}'} {before}ranks"
+    text = some_ranks(ranks) if ranks else ""
+    named = text.startswith("rank")
+    return f"{before}{text}" if named else f"{before}group {name} of {count} ranks"

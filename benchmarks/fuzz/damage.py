@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 from advisor.errors import AdvisorError
 from advisor.findings import FindingsReport, Severity
 from advisor.ingest.readers.flight_recorder.unpickle import unpickle
+from benchmarks.fuzz import labelled
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "fixtures"
@@ -135,6 +136,12 @@ def known() -> dict[str, Callable[[], Recording]]:
             found[f"trace/{folder.name}"] = lambda folder=folder: traces(folder)
     for file in sorted(SHARED.glob("straggler_op_table/*.parquet")):
         found[f"op-table/{file.stem}"] = lambda file=file: op_table(file)
+    found["nsys/late-rank"] = lambda: Recording(
+        "nsys/late-rank", labelled.nsys_rows(), labelled.write_nsys
+    )
+    found["inspector/late-rank"] = lambda: Recording(
+        "inspector/late-rank", labelled.inspector_lines(), labelled.write_inspector
+    )
     for file in [*sorted(FIXTURES.glob("nccl-logs/*.log")), *sorted(SHARED.glob("nccl_tests/*"))]:
         found[f"text/{file.parent.name}/{file.name}"] = lambda file=file: text(file)
     return found

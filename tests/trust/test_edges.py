@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from advisor.engine.sandbox import Sandbox
 from advisor.errors import AdvisorError
 from advisor.ingest import ingest
 from advisor.ingest.readers.kineto.metadata import as_object
+from advisor.ingest.readers.nsys.open import LONGEST_NAME
 from advisor.metrics import derive
 from advisor.store import Store
 from advisor.vocabulary.numbers import MOST_RANKS, decimal, within
@@ -138,3 +140,47 @@ def test_numbers_at_the_border() -> None:
     assert within(True, 0, 1) is None
     assert within(1.0, 0, 1) is None
     assert within(2**64, 0, 2**63) is None
+
+
+def test_one_long_name_of_many_kernels_costs_itself_once(tmp_path: Path) -> None:
+    """GIVEN an export in which 2,000 kernels share a name of 1 MB THEN the store holds a part."""
+    write, sound = documents.FORMATS["nsys"]
+    tables = sound()
+    tables["StringIds"].append({"id": 99, "value": "gemm" * 250_000})
+    kernel = tables["CUPTI_ACTIVITY_KIND_KERNEL"][0] | {"demangledName": 99, "shortName": 99}
+    many = [kernel | {"start": n * 10, "end": n * 10 + 5} for n in range(2_000)]
+    tables["CUPTI_ACTIVITY_KIND_KERNEL"] = many
+    write(tables, tmp_path)
+    with Store.create() as store:
+        ingest([tmp_path], store)
+        rows = "SELECT count(*), max(len(name)) FROM event WHERE starts_with(name, 'gemm')"
+        assert store.con.execute(rows).fetchall() == [(2_000, LONGEST_NAME)]
+
+
+def test_rows_that_repeat_each_other_are_refused(tmp_path: Path) -> None:
+    """GIVEN an op table of a million equal rows in some kilobytes THEN nothing is read of it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    row = {"rank": 0, "dp_rank": 0, "stage": 0, "step": 1, "start_ts": 0.5, "duration": 0.25}
+    table = pa.table({name: [value] * 1_000_000 for name, value in row.items()})
+    table = table.append_column("optype", pa.array(["optimizer"] * 1_000_000))
+    pq.write_table(table, tmp_path / "trace.parquet")
+    with Store.create() as store, pytest.raises(AdvisorError, match="repeat each other"):
+        ingest([tmp_path / "trace.parquet"], store)
+
+
+def test_a_group_of_a_million_ranks_is_searched_for_a_hang() -> None:
+    """GIVEN dumps of two of a million ranks THEN the views answer within a query's limits."""
+    with Store.create() as store:
+        store.con.execute(
+            "INSERT INTO process_group (run, process_group, ranks, size) "
+            "SELECT 'r', '0', range(1000000), 1000000"
+        )
+        store.con.execute(
+            "INSERT INTO flight (run, rank, process_group, seq, state, op) "
+            "SELECT 'r', unnest([0, 1]), '0', 7, 'scheduled', 'all_reduce'"
+        )
+        with Sandbox(store, "r") as sandbox:
+            found = sandbox.records("SELECT count(*) AS n FROM flight_blame WHERE no_dump")
+    assert found == [{"n": 999_998}]

@@ -74,6 +74,7 @@ def as_bytes(count: int) -> str:
         ),
         ("rows of one table of nccl-tests", f"{text.MAX_ROWS:,}"),
         ("rows of an op table", f"{op_table.MAX_ROWS:,}"),
+        ("bytes of an op table's file per row, at least", f"{op_table.LEAST_ROW_BYTES}"),
         ("a time within a step of an op table", f"{_LONGEST_STEP_S:,.0f} s"),
         ("one file of settings (TOML)", as_bytes(settings._MAX_BYTES)),
         ("one job script or other file with an environment", as_bytes(env_file._MAX_BYTES)),
@@ -84,7 +85,7 @@ def as_bytes(count: int) -> str:
         (
             "an Nsight Systems export",
             f"{as_bytes(nsys.MAX_DATABASE_BYTES)}; {as_bytes(nsys.MAX_CELL_BYTES)} per cell; "
-            f"{processes.MOST_PROCESSES:,} processes",
+            f"{nsys.LONGEST_NAME:,} characters per name; {processes.MOST_PROCESSES:,} processes",
         ),
         (
             "one YAML file",

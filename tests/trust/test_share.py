@@ -19,7 +19,17 @@ from advisor.errors import AdvisorError
 from advisor.store.pseudonyms import Pseudonyms
 from benchmarks.fuzz import documents
 
-SECRET = ("falcon7", "secretcorp", "alice", "10.20.30.4", "fe80::42", "launchpad", "projectx")
+SECRET = (
+    "falcon7",
+    "secretcorp",
+    "alice",
+    "10.20.30.4",
+    "fe80::42",
+    "launchpad",
+    "projectx",
+    "s3cr3t",
+    "osprey",
+)
 FORMATS = ("text", "html", "json", "junit", "github", "markdown")
 _KEY = b"k" * 32
 
@@ -53,6 +63,8 @@ def inputs(tmp_path: Path) -> Path:
         f"{head} Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n"
         "falcon70:11:12 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to "
         "10.20.30.4<5000> failed : Connection refused\n"
+        f"{head} NCCL_HOSTID set by environment to osprey\n"
+        "falcon70:11:12 [0] NCCL WARN Call to open failed, osprey: run --hf-token s3cr3t --lr 3\n"
     )
     dump: Any = documents.flight_recorder()
     dump["entries"][0]["frames"][0]["filename"] = "/home/alice/projectx/launchpad/train.py"

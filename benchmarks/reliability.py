@@ -1,13 +1,15 @@
 """How often what the tool says with a probability is right: by rule and by probability.
 
     python -m benchmarks.reliability [RESULTS ...]   print the table of these and all stored scores
+    python -m benchmarks.reliability --alone RESULTS ...   of these alone: what it was not set from
     python -m benchmarks.reliability --write         and set the engine's calibration from them
 
-Reads every ``results.json`` of the labs below benchmarks/, and RESULTS that the labs' ``score``
-wrote elsewhere: what ``diagnose`` named first of each injected fault and each control, and whether
-that was the fault. A case that several hold counts once, as it was scored last. Of findings said
-with 90 % nine in ten should be right; the engine's calibration.json holds the counts by rule. Below
-it: how often a predicted gain whose interval reaches into the noise was one (lab/predictions.json).
+Reads every ``results.json`` of the labs below benchmarks/, and RESULTS that ``score`` of the labs
+or of benchmarks.scripts wrote elsewhere: what ``diagnose`` named first of each injected fault and
+each control, and whether that was the fault. A case that several hold counts once, as it was scored
+last. Of findings said with 90 % nine in ten should be right; the engine's calibration.json holds
+the counts by rule. Below it: how often a predicted gain whose interval reaches into the noise was
+one (lab/predictions.json).
 """
 
 from __future__ import annotations
@@ -49,8 +51,12 @@ def named(files: Sequence[Path]) -> list[Named]:
     for path in sorted(files, key=lambda path: path.stat().st_mtime):
         scored: dict[str, Any] = json.loads(path.read_text())
         for case in scored.get("cases", []):
-            right = case["rank_of_truth"] == 1
-            found[_of(case, scored)] = _named(case, case["top"], right) if case["alarms"] else None
+            if "right_cause" in case:  # of a script, where a fault may cost nothing
+                named_it = case["costs"] and case["probability"] is not None
+                rule, right = case["first"].split(" ")[0], case["right_cause"]
+            else:
+                named_it, rule, right = case["alarms"], case["top"], case["rank_of_truth"] == 1
+            found[_of(case, scored)] = _named(case, rule, right) if named_it else None
         for case in scored.get("controls", []):
             rule = case["alarms"][0].split(" ")[0] if case["alarms"] else ""
             found[_of(case, scored)] = _named(case, rule, False) if rule else None
@@ -58,7 +64,7 @@ def named(files: Sequence[Path]) -> list[Named]:
 
 
 def _of(case: dict[str, Any], scored: dict[str, Any]) -> tuple[object, ...]:
-    return case.get("seed", scored.get("seed")), case["id"], case["strategy"], case["ranks"]
+    return (case.get("seed", scored.get("seed")), case["id"], *map(case.get, ("strategy", "ranks")))
 
 
 def _named(case: dict[str, Any], rule: str, right: bool) -> Named:
@@ -97,19 +103,24 @@ def weight_of(counts: Sequence[tuple[int, int]]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", nargs="*", type=Path, help="further results.json of the labs")
+    parser.add_argument("--alone", action="store_true", help="no stored scores: only RESULTS")
     parser.add_argument("--write", action="store_true", help="write the engine's calibration.json")
     arguments = parser.parse_args()
-    files = [*sorted(ROOT.glob("*/results.json")), *arguments.results]
+    stored = [] if arguments.alone else sorted(ROOT.glob("*/results.json"))
+    files = [*stored, *arguments.results]
     first = named(files)
     # One that says where time goes names no cause that could be wrong; an option accuses nobody.
     causes = {rule.id for rule in load_catalogue()[0] if rule.says != "where"}
     counted = [one for one in first if one.rule in causes and one.basis != Basis.OPTION]
     rules = _counts([(one.rule, one.right) for one in counted])
-    untried = _counts([(one.basis or "", one.right) for one in first])[Basis.UNTRIED]
+    bases = _counts([(one.basis or "", one.right) for one in first])
+    untried = bases.get(Basis.UNTRIED, {"said": 0, "right": 0})
     print(f"{'rule':34} named  right")
     for name, count in [*rules.items(), ("rules not tried before", untried)]:
         print(f"{name:34} {count['said']:5}  {count['right']:5}")
     _by_probability([(one.right, one.probability) for one in first if one.probability is not None])
+    if arguments.alone:
+        return 0
     gains = shown()
     mean_said = sum(probability for probability, _ in gains) / len(gains)
     print(f"\ngains that may lie in the noise: {len(gains)}, said to be above it with "

@@ -44,6 +44,9 @@ class Judged:
     real_low_ns: float | None = None
     real_high_ns: float | None = None
     alarms: list[str] = field(default_factory=list)
+    probability: float | None = None
+    """Of the first finding, where it accuses: at warning or above."""
+    basis: str | None = None
 
     @property
     def costs(self) -> bool:
@@ -73,6 +76,11 @@ def judge(case: Case, out: Path) -> Judged:
     steps = _steps(out / case.id)
     first = report.findings[0] if report.findings else None
     truth = case.truth
+    accused = first if first is not None and first.severity != Severity.INFO else None
+    sure = {
+        "probability": accused and accused.probability,
+        "basis": accused and accused.basis.value,
+    }
     if truth is None:
         alarms = [
             finding.rule
@@ -82,7 +90,7 @@ def judge(case: Case, out: Path) -> Judged:
         ]
         return Judged(
             case.id, first.rule if first else "", report.verdict.title, not alarms, True,
-            statistics.median(steps), alarms=alarms,
+            statistics.median(steps), alarms=alarms, **(sure if alarms else {}),
         )  # fmt: skip
     real = _gain(steps, _steps(out / case.healthy.id), mean=truth.mean)
     if first is None:
@@ -97,7 +105,7 @@ def judge(case: Case, out: Path) -> Judged:
     return Judged(
         case.id, first.rule + (f" ({reason})" if reason else ""), report.verdict.title, right,
         not truth.ranks or first.ranks == truth.ranks, statistics.median(steps), first.fix,
-        first.savings_ns, first.savings_low_ns, first.savings_high_ns, *real,
+        first.savings_ns, first.savings_low_ns, first.savings_high_ns, *real, **sure,
     )  # fmt: skip
 
 

@@ -71,7 +71,6 @@ class Differential:
         )
         for statement in (sql.STAGE_SQL, self._insert, sql.MOVE_SQL, sql.UNSTAGE_SQL):
             con.execute(statement)
-        con.execute("UPDATE event SET dur_ns = 0 WHERE dur_ns IS NULL")
         # What says nothing that is kept: the scanner leaves it out at once.
         con.execute("DELETE FROM event WHERE class = ? AND category IS NULL", [sql.METADATA])
         # Names of threads lie on no device; the load deletes their rows once it has read them.

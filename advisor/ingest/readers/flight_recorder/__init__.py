@@ -93,7 +93,7 @@ def _load(source: Source) -> Dump:
         content, cut = unpickle(data, where=str(source.path))
     else:
         content, cut = _from_json(data.decode("utf-8-sig", errors="replace"))
-    dump = parse_dump(content)
+    dump = parse_dump(content, len(data))
     for note in (damage, cut):
         if note is not None:
             dump.notes.append(note)

@@ -17,6 +17,12 @@ from advisor.vocabulary.operations import canonical_op
 _MAX_TENSORS, _MAX_DIMENSIONS, _MAX_FRAMES = 256, 32, 32
 _P2P = re.compile(r"^(send|recv) (\d{1,9})(->|<-)(\d{1,9})(?!\d)")
 _STATES = {"scheduled", "started", "completed"}
+KEPT_PER_BYTE = 32
+"""Values and characters that are kept for each byte of a dump, counting what it shares wherever
+it stands. Torch's own dumps, in which names of files are shared, have about six."""
+LEAST_KEPT = 64 << 20
+_ENTRY = 256  # of an entry besides what it lists
+_OVER = "over the bound of kept values"
 PROGRESS = ("last_enqueued", "last_started", "last_completed")
 
 
@@ -34,6 +40,12 @@ class Entry:
     input_sizes: list[list[int]]
     output_sizes: list[list[int]]
     frames: list[str]
+
+    @property
+    def length(self) -> int:
+        """About how many values and characters it keeps."""
+        numbers = sum(map(len, (*self.input_sizes, *self.output_sizes)))
+        return _ENTRY + numbers + sum(map(len, self.frames))
 
 
 @dataclass
@@ -63,14 +75,21 @@ class Dump:
             self.dropped[reason] = self.dropped.get(reason, 0) + count
 
 
-def parse_dump(content: dict[object, object]) -> Dump:
-    """Check and convert the dictionary of a dump."""
+def parse_dump(content: dict[object, object], size_bytes: int = 0) -> Dump:
+    """Check and convert the dictionary of a dump that was written in so many bytes."""
     dump = Dump(_rank(content.get("rank")), _text(content.get("nccl_version")))
-    dump.groups = _groups(content.get("pg_config"), dump)
+    left = max(LEAST_KEPT, KEPT_PER_BYTE * size_bytes)
+    dump.groups = _groups(content.get("pg_config"), dump, left)
+    left -= sum(len(group.ranks or ()) for group in dump.groups)
     names_by_id: dict[int, str] = {}
     entries = content.get("entries")
-    for item in entries if isinstance(entries, list) else []:
+    entries = entries if isinstance(entries, list) else []
+    for place, item in enumerate(entries):
+        if left <= 0:
+            dump.drop(_OVER, len(entries) - place)
+            break
         entry = _entry(item)
+        left -= _ENTRY if entry is None else entry.length
         if entry is None:
             dump.drop("entry of an unknown form")
             continue
@@ -133,13 +152,17 @@ def _op(title: str) -> str:
     return canonical_op(name) or name
 
 
-def _groups(config: Any, dump: Dump) -> list[Group]:
+def _groups(config: Any, dump: Dump, most: int) -> list[Group]:
     """``pg_config``: {name: {name, desc, ranks}}, ranks as text ``[0, 1]`` or as a list."""
-    out = []
+    out: list[Group] = []
     for key, value in config.items() if isinstance(config, dict) else ():
         if not isinstance(value, dict):
             continue
+        if most <= 0:
+            dump.drop(_OVER)
+            continue
         ranks = _ranks(value.get("ranks"))
+        most -= _ENTRY + len(ranks or ())
         dump.drop("ranks of a group that are no ranks", int("ranks" in value and ranks is None))
         out.append(Group(_text(value.get("name")) or str(key), _text(value.get("desc")), ranks))
     return out

@@ -10,11 +10,12 @@ name or call anything. A cut pickle gives what had been built.
 from __future__ import annotations
 
 import pickletools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 from typing import Any
 
 from advisor.errors import AdvisorError
+from advisor.vocabulary.numbers import INT64_MAX, within
 
 MAX_INSTRUCTIONS = 50_000_000
 """A dump of 20,000 entries with 40 stack frames each has about 8 M."""
@@ -73,10 +74,10 @@ class _Machine:
             self._of(list).extend(values)
         elif name == "SETITEM":
             value, key = stack.pop(), stack.pop()
-            self._of(dict)[key] = value
+            self._of(dict).update(_pairs([key, value]))
         elif name == "SETITEMS":
             values = self._pop_mark()
-            self._of(dict).update(zip(values[::2], values[1::2], strict=True))
+            self._of(dict).update(_pairs(values))
         elif name in {"TUPLE1", "TUPLE2", "TUPLE3"}:
             count = int(name[-1])
             if len(stack) < count or _MARK in stack[-count:]:
@@ -85,7 +86,7 @@ class _Machine:
         elif name in {"TUPLE", "LIST", "DICT"}:
             values = self._pop_mark()
             if name == "DICT":
-                stack.append(dict(zip(values[::2], values[1::2], strict=True)))
+                stack.append(dict(_pairs(values)))
             else:
                 stack.append(tuple(values) if name == "TUPLE" else values)
         elif name == "DUP":
@@ -127,6 +128,18 @@ class _Machine:
             entries += [value for value in pending[lists[0] + 1 :] if isinstance(value, dict)]
             result["entries"] = entries
         return result
+
+
+def _pairs(values: Sequence[Any]) -> Iterable[tuple[Any, Any]]:
+    """Keys and values. A key is text or a number: the hash of tuples inside each other may take
+    more stack, or more time, than there is, and long numbers can all have one hash."""
+    if not all(isinstance(key, str) or _is_number(key) for key in values[::2]):
+        raise TypeError("a key that is no text or number")
+    return zip(values[::2], values[1::2], strict=True)
+
+
+def _is_number(key: Any) -> bool:
+    return isinstance(key, bool) or within(key, -INT64_MAX, INT64_MAX) is not None
 
 
 class _ForeignError(Exception):

@@ -39,6 +39,13 @@ UPDATE op_row SET reason = CASE
     OR length_s < 0 OR abs(start_s) > $longest_s OR length_s > $longest_s
     THEN 'no usable time' END;
 
+-- Steps are laid one after the other: where that is longer than a job, lengths are damaged.
+UPDATE op_row SET reason = 'no usable time' WHERE reason IS NULL AND step IN (
+  SELECT step FROM (
+    SELECT step, sum(max(start_s + length_s) - min(start_s)) OVER (ORDER BY step) AS until_s
+    FROM op_row WHERE reason IS NULL GROUP BY step)
+  WHERE until_s > $longest_run_s);
+
 -- The same row once more, as a copy of a part of the table has it.
 UPDATE op_row SET reason = 'repeated row' WHERE reason IS NULL AND number IN (
   SELECT number FROM op_row WHERE reason IS NULL QUALIFY row_number() OVER (

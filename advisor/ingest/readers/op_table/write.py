@@ -17,6 +17,7 @@ from advisor.ingest.source import ReadContext, shown
 from advisor.vocabulary.numbers import MOST_RANKS
 
 _LONGEST_STEP_S = 1e5
+_LONGEST_RUN_S = 1e9  # thirty years; nine times as many ns are whole numbers
 
 _OTHER_STREAM = 6
 _TEMPORARY = ("op_kind", "op_row", "op_lack", "op_partner", "op_event")
@@ -34,7 +35,14 @@ def write_table(context: ReadContext, path: Path) -> tuple[int, dict[str, int]]:
                 "cannot be opened: its path is not UTF-8", where=str(path), hint="move it"
             )
         try:
-            _run(con, "read.sql", path=str(path), most_ranks=MOST_RANKS, longest_s=_LONGEST_STEP_S)
+            _run(
+                con,
+                "read.sql",
+                path=str(path),
+                most_ranks=MOST_RANKS,
+                longest_s=_LONGEST_STEP_S,
+                longest_run_s=_LONGEST_RUN_S,
+            )
         except duckdb.Error as error:
             raise AdvisorError(
                 "is damaged: its rows cannot be read", where=str(path), hint="copy the file again"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
 from advisor.vocabulary.bandwidth import bus_factor
@@ -84,9 +85,14 @@ class Table:
     devices: Devices
     rows: list[Row] = field(default_factory=list)
 
-    @property
+    @cached_property
+    def has_root(self) -> bool:
+        """Whether rows may have a root, as in layouts to 2021."""
+        return "root" in self.columns
+
+    @cached_property
     def figures(self) -> list[str]:
-        """The columns of figures of one half."""
+        """The columns of figures of one half; a damaged heading may have thousands."""
         first = next((i for i, name in enumerate(self.columns) if name in _TIMES), 0)
         return [name for name in self.columns[first:] if name != "timestamp"] or ["time"]
 

@@ -164,7 +164,7 @@ class TableParser:
 
     def _has_root(self, rest: list[str]) -> bool:
         """Layouts to 2021 print a root only where the operation has one: the header tells."""
-        return "root" in self._tables[-1].columns and bool(re.fullmatch(r"-?\d{1,6}", rest[0]))
+        return self._tables[-1].has_root and bool(re.fullmatch(r"-?\d{1,6}", rest[0]))
 
     def _settle(self, row: Row) -> None:
         if len(row.values) >= self._needed(row):

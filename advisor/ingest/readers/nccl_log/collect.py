@@ -276,17 +276,17 @@ def channel_orders(
     """
     out: dict[int, tuple[list[int], bool]] = {}
     for channel in sorted(orders.keys() | steps.keys()):
-        ring = list(orders.get(channel, ()))
+        ring, closes = list(orders.get(channel, ())), True
         following = steps.get(channel, {})
         if len(ring) != size and following:
             walked = [min(following)]
-            while (after := following.get(walked[-1])) is not None and after != walked[0]:
-                if len(walked) > size:
-                    break
+            seen = set(walked)
+            while (after := following.get(walked[-1])) is not None and after not in seen:
                 walked.append(after)
+                seen.add(after)
             if len(walked) > len(ring):
-                ring = walked
-        out[channel] = (ring, len(ring) == size and len(set(ring)) == size)
+                ring, closes = walked, after is None or after == walked[0]
+        out[channel] = (ring, closes and len(ring) == size and len(set(ring)) == size)
     return out
 
 

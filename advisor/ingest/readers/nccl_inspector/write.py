@@ -53,21 +53,26 @@ def _bench(run: str, inspector: Inspector) -> Iterator[tuple[Any, ...]]:
     durations: dict[tuple[str, int, int], list[float]] = {}
     for kind, sample in inspector.durations.items():
         durations.setdefault((kind.op, kind.ranks, kind.size_bytes), []).extend(sample.values)
-    hosts = {n: _hosts(inspector, n) for _, n, _ in durations}
+    hosts = _hosts(inspector)
     for (op, n, size), values in durations.items():
         time_us = statistics.median(values)
         algbw = size / time_us / 1e3 if time_us > 0 else None
         factor = inspector.factors.get((op, n), bus_factor(op, n))
         busbw = algbw and factor and algbw * factor
-        yield (run, "inspector", op, n, hosts[n], size, time_us, algbw, busbw)
+        yield (run, "inspector", op, n, hosts.get(n), size, time_us, algbw, busbw)
 
 
-def _hosts(inspector: Inspector, ranks: int) -> list[str] | None:
-    """The hosts of the only communicator with so many ranks; None where several have, or some of
-    its ranks wrote nothing."""
-    members = {member for member in inspector.members if member.ranks == ranks}
-    whole = len({member.comm for member in members}) == 1 and len(members) == ranks
-    return sorted({member.host for member in members}) if whole else None
+def _hosts(inspector: Inspector) -> dict[int, list[str]]:
+    """By their ranks, the hosts of the only communicator that has so many; none where several have,
+    or some of its ranks wrote nothing."""
+    by_size: dict[int, list[Member]] = {}
+    for member in inspector.members:
+        by_size.setdefault(member.ranks, []).append(member)
+    return {
+        ranks: sorted({member.host for member in members})
+        for ranks, members in by_size.items()
+        if len(members) == ranks and len({member.comm for member in members}) == 1
+    }
 
 
 def global_ranks(members: set[Member]) -> dict[tuple[str, int], int]:

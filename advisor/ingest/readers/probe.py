@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from advisor.errors import AdvisorError
 from advisor.ingest.readers._json import read_document
@@ -39,7 +39,7 @@ class _Collective(BaseModel):
     op: str = Field(max_length=40)
     ranks: int = Field(ge=1, le=MOST_RANKS)
     bytes: int = Field(ge=0, le=MOST_BYTES)
-    times_us: list[_Microseconds] = Field(min_length=1)
+    times_us: Annotated[list[_Microseconds], FailFast()] = Field(min_length=1)
 
 
 class _Pair(BaseModel):
@@ -56,7 +56,7 @@ class _Probe(BaseModel):
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
     world_size: int = Field(ge=1, le=MOST_RANKS)
-    hosts: list[str] = []
+    hosts: Annotated[list[str], FailFast()] = []
     collectives: list[Any] = []
     pairs: list[Any] = []
 

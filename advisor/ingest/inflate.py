@@ -28,6 +28,8 @@ _BACK = 1024 * 1024
 _TRIAL_BYTES = 192 * 1024
 _TRIAL_OUTPUT = 4 * 1024
 _MOST_TRIES = 1_000
+_MOST_SINGLE = 2 * 1024 * 1024
+"""Bytes of a file that are fed one by one, some microseconds each: of 25 damaged places."""
 _CHECKSUM_BYTES = 8
 _MAGIC_BYTES = 4
 _MOST_FOREIGN = 4 * 1024
@@ -86,9 +88,10 @@ def is_zstd(data: bytes) -> bool:
 
 
 def _feed_gzip(decoder: Any, data: bytes) -> Iterator[bytes]:
-    piece = b" " * PIECE
-    while len(piece) == PIECE and not decoder.eof:
+    full = True
+    while full and not decoder.eof:
         piece = decoder.decompress(data, PIECE)
+        full = len(piece) == PIECE
         yield piece
         data = decoder.unconsumed_tail
 
@@ -130,9 +133,9 @@ def inflate_zstd(stream: Compressed) -> Any:
 
 def _inflate(stream: Compressed, form: Format) -> Any:
     start: int | None = 0
-    lost, tries = Lost(), _MOST_TRIES
+    lost, tries, single = Lost(), _MOST_TRIES, _Single()
     while start is not None:
-        damage = yield from _segment(stream, form, start)
+        damage = yield from _segment(stream, form, start, single)
         if damage is None:
             break
         start, tries = _next_start(stream, form, damage, tries)
@@ -157,7 +160,19 @@ def _inflate(stream: Compressed, form: Format) -> Any:
         stream.damage = "; ".join(part for part in (told, stream.damage) if part)
 
 
-def _segment(stream: Compressed, form: Format, start: int) -> Pieces:
+@dataclass
+class _Single:
+    """How many bytes may still be fed one by one."""
+
+    left: int = _MOST_SINGLE
+
+    def step(self, count: int) -> int:
+        """How many bytes at a time to feed ``count`` of them."""
+        self.left -= count
+        return 1 if self.left >= 0 else _FIRST_READ
+
+
+def _segment(stream: Compressed, form: Format, start: int, single: _Single) -> Pieces:
     """All members from ``start`` on, up to a damage, which is returned."""
     delivered = 0
     stream.seek_compressed(start)
@@ -171,8 +186,9 @@ def _segment(stream: Compressed, form: Format, start: int) -> Pieces:
         return cast(Damage | None, end.value)
     except _ERRORS:
         slow_from = stream.consumed_bytes - form.read_bytes - _SMALL_READ
+    step = single.step(stream.consumed_bytes - max(start, slow_from))
     stream.seek_compressed(start)
-    again, seen = _members(stream, form, start, slow_from), 0
+    again, seen = _members(stream, form, start, slow_from, step), 0
     while True:
         try:
             piece = next(again)
@@ -184,15 +200,17 @@ def _segment(stream: Compressed, form: Format, start: int) -> Pieces:
             delivered = seen
 
 
-def _members(stream: Compressed, form: Format, start: int, slow_from: int | None = None) -> Pieces:
-    """Raises the decoder's error, unless from ``slow_from`` on single bytes are read."""
+def _members(
+    stream: Compressed, form: Format, start: int, slow_from: int | None = None, slow_step: int = 1
+) -> Pieces:
+    """Raises the decoder's error, unless from ``slow_from`` on a few bytes are fed at a time."""
     pending = b""
     while True:
         decoder, fed, size = (form.quick if slow_from is None else form.exact)(), False, _FIRST_READ
         while not decoder.eof:
             pending = pending or stream.read_compressed(size)
             at = stream.consumed_bytes - len(pending)
-            step = size if slow_from is None or at < slow_from else 1
+            step = size if slow_from is None or at < slow_from else slow_step
             data, pending = pending[:step], pending[step:]
             if not data:
                 if fed:
@@ -210,7 +228,8 @@ def _members(stream: Compressed, form: Format, start: int, slow_from: int | None
                 return Damage(start, at + len(data), str(error))
             size = _FIRST_READ if out > _DENSE * len(data) else form.read_bytes
         pending = decoder.unused_data + pending
-        while len(pending) < _MAGIC_BYTES and (more := stream.read_compressed(READ)):
+        # Little, for it is copied for each member, and there may be thousands in a few bytes.
+        while len(pending) < _MAGIC_BYTES and (more := stream.read_compressed(_FIRST_READ)):
             pending += more
         start = stream.consumed_bytes - len(pending)
         if not form.begins(pending):

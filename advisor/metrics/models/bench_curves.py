@@ -88,6 +88,22 @@ class Curve:
         return (self.tool, self.op, self.ranks, self.device_name, len(self.hosts or ()))
 
 
+@dataclass(frozen=True)
+class Alike:
+    """Tables of one kind: the best bandwidth at the two largest sizes that all of them have."""
+
+    tables: int
+    best_gbps: Mapping[int, float]
+
+    @classmethod
+    def of(cls, curves: Sequence[Curve]) -> Alike:
+        """Looked up once for each kind: ten thousand tables can be of one."""
+        sizes = [{p.bytes: other.gbps(p) for p in other.points} for other in curves]
+        common = sorted(set[int].intersection(*map(set, sizes)))
+        common = [size for size in common if size >= LARGE_BYTES][-_TWO:]
+        return cls(len(curves), {size: max(one[size] for one in sizes) for size in common})
+
+
 def curve_rows(con: Any, run: str) -> list[dict[str, Any]]:
     """Rows of ``bench_curve``."""
     curves = _curves(con, run)
@@ -95,7 +111,8 @@ def curve_rows(con: Any, run: str) -> list[dict[str, Any]]:
     alike: dict[tuple[Any, ...], list[Curve]] = defaultdict(list)
     for curve in curves:
         alike[curve.kind].append(curve)
-    return [_row(run, curve, said, alike[curve.kind]) for curve in curves]
+    best = {kind: Alike.of(tables) for kind, tables in alike.items()}
+    return [_row(run, curve, said, best[curve.kind]) for curve in curves]
 
 
 def _curves(con: Any, run: str) -> list[Curve]:
@@ -120,7 +137,7 @@ def _curves(con: Any, run: str) -> list[Curve]:
     return found
 
 
-def _row(run: str, curve: Curve, said: Machine | None, alike: Sequence[Curve]) -> dict[str, Any]:
+def _row(run: str, curve: Curve, said: Machine | None, alike: Alike) -> dict[str, Any]:
     best = max(curve.points, key=curve.gbps)
     device = _device(curve, said)
     limit = None if device is None else _limit(curve, device, said)
@@ -206,22 +223,18 @@ def _in_place(points: Sequence[Point]) -> float | None:
     return median(ratios) if len(ratios) >= _TWO else None
 
 
-def _likes(curve: Curve, alike: Sequence[Curve]) -> dict[str, Any]:
+def _likes(curve: Curve, alike: Alike) -> dict[str, Any]:
     """Beside the best of its like, at that of the two largest common sizes where it is nearer."""
     nothing = dict.fromkeys(("like_gbps", "like_bytes", "own_gbps", "like_tables"))
-    sizes = [{p.bytes: other.gbps(p) for p in other.points} for other in alike]
-    common = sorted(set[int].intersection(*map(set, sizes)))
-    common = [size for size in common if size >= LARGE_BYTES][-_TWO:]
-    if len(alike) < _TWO or not common:
+    if alike.tables < _TWO or not alike.best_gbps:
         return nothing
     own = {p.bytes: curve.gbps(p) for p in curve.points}
-    best = {size: max(one[size] for one in sizes) for size in common}
-    near = max(common, key=lambda size: own[size] / best[size])
+    near = max(alike.best_gbps, key=lambda size: own[size] / alike.best_gbps[size])
     return {
-        "like_gbps": best[near],
+        "like_gbps": alike.best_gbps[near],
         "like_bytes": near,
         "own_gbps": own[near],
-        "like_tables": len(alike),
+        "like_tables": alike.tables,
     }
 
 

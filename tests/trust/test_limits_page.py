@@ -9,9 +9,10 @@ import pytest
 
 from advisor.config import loader, parsed, settings
 from advisor.engine.sandbox import _LOCKDOWN, Sandbox
-from advisor.ingest import paths
+from advisor.ingest import inflate, paths
 from advisor.ingest.compression import DEFAULT_LIMITS
 from advisor.ingest.readers import _json, _text, flight_recorder, nccl_xml, op_table
+from advisor.ingest.readers.flight_recorder import dump
 from advisor.ingest.readers.flight_recorder.unpickle import MAX_INSTRUCTIONS
 from advisor.ingest.readers.kineto import around_lists, metadata_fields, resync
 from advisor.ingest.readers.nccl_inspector import records
@@ -19,7 +20,7 @@ from advisor.ingest.readers.nccl_log import collect
 from advisor.ingest.readers.nccl_tests import text
 from advisor.ingest.readers.nsys import open as nsys
 from advisor.ingest.readers.nsys import processes
-from advisor.ingest.readers.op_table.write import _LONGEST_STEP_S
+from advisor.ingest.readers.op_table.write import _LONGEST_RUN_S, _LONGEST_STEP_S
 from advisor.report import perfetto
 from advisor.tune import env_file
 from advisor.tune.plugin import parse
@@ -64,6 +65,15 @@ def as_bytes(count: int) -> str:
             "one flight-recorder dump",
             f"{as_bytes(flight_recorder.MAX_DUMP_BYTES)}; {MAX_INSTRUCTIONS:,} instructions",
         ),
+        (
+            "values and characters of a flight-recorder dump that are kept",
+            f"{as_bytes(dump.LEAST_KEPT)}, or {dump.KEPT_PER_BYTE} for each of its bytes",
+        ),
+        (
+            "bytes before damaged places of a compressed file that are read one by one",
+            as_bytes(inflate._MOST_SINGLE),
+        ),
+        ("steps of an op table, laid end to end", f"{_LONGEST_RUN_S:,.0f} s"),
         ("one line of NCCL's Inspector", as_bytes(records.MAX_LINE_BYTES)),
         ("timed calls of NCCL's Inspector", f"{records.MAX_TIMED:,}"),
         ("one JSON document (nccl-tests, probe)", as_bytes(_json.MAX_DOCUMENT_BYTES)),

@@ -1,0 +1,205 @@
+"""Small files that once took minutes, gigabytes or the process: each costs what it holds.
+
+What is timed took ten times as long as is allowed here, or did not end.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from advisor.ingest import ingest
+from advisor.ingest.compression import open_decompressed
+from advisor.ingest.readers.flight_recorder.dump import parse_dump
+from advisor.ingest.readers.flight_recorder.unpickle import unpickle
+from advisor.ingest.readers.nccl_inspector.records import Inspector, Member, Operation
+from advisor.ingest.readers.nccl_inspector.write import _bench
+from advisor.ingest.readers.nccl_log.collect import Log, channel_orders
+from advisor.ingest.readers.nccl_tests.text import TableParser
+from advisor.ingest.readers.probe import _Collective, _Probe, _sound
+from advisor.metrics.models.bench_curves import curve_rows
+from advisor.store import Store
+from benchmarks.fuzz import documents
+
+MOST_S = 12.0
+
+
+@pytest.fixture(autouse=True)
+def _bounded() -> Iterator[None]:
+    begun = time.process_time()
+    yield
+    assert time.process_time() - begun < MOST_S
+
+
+def _pickle(instructions: bytes) -> bytes:
+    """A dictionary with ``entries``, a list that the instructions leave, and what they add."""
+    return b"\x80\x02}(X\x07\x00\x00\x00entries]q\x02" + instructions + b"u."
+
+
+def test_a_key_of_tuples_inside_each_other_ends_no_process() -> None:
+    _, cut = unpickle(_pickle(b")" + b"\x85" * 500_000 + b"N"))
+    assert cut is not None
+    assert "no text or number" in cut
+
+
+def test_a_key_whose_hash_never_ends_is_no_key() -> None:
+    """GIVEN 40 pairs, each of the one before twice THEN nobody asks for the hash."""
+    twice = b")q\x05" + b"h\x05\x86q\x05" * 60
+    _, cut = unpickle(_pickle(twice + b"N"))
+    assert cut is not None
+
+
+def test_keys_that_all_have_one_hash_are_no_keys() -> None:
+    same = (number * (2**61 - 1) for number in range(100, 200))
+    numbers = b"".join(b"\x8a\x09" + one.to_bytes(9, "little", signed=True) + b"N" for one in same)
+    assert unpickle(_pickle(numbers))[1] is not None
+
+
+def test_a_dump_that_repeats_its_groups_and_calls_is_bounded() -> None:
+    """GIVEN what written out is terabytes, in some megabytes THEN a part is kept and told."""
+    call: Any = {**documents.flight_recorder()["entries"][0], "input_sizes": [[7] * 32] * 256}
+    call["frames"] = [{"name": "n" * 1000, "filename": "f" * 1000, "line": 1}] * 32
+    group = {"name": "g", "desc": "", "ranks": list(range(200_000))}
+    content: Any = {"pg_config": dict.fromkeys(map(str, range(50_000)), group)}
+    dump = parse_dump(content)
+    assert 100 < len(dump.groups) < 1_000
+    assert dump.dropped == {"over the bound of kept values": 50_000 - len(dump.groups)}
+    dump = parse_dump({"entries": [call] * 2_000_000})
+    assert 100 < len(dump.entries) < 5_000
+    assert dump.dropped == {"over the bound of kept values": 2_000_000 - len(dump.entries)}
+
+
+def test_what_a_dump_shares_is_read_at_every_place() -> None:
+    shared = b"X\x01\x00\x00\x00a](K\x01K\x02eq\x07X\x01\x00\x00\x00bh\x07"
+    assert unpickle(_pickle(shared)) == ({"entries": [], "a": [1, 2], "b": [1, 2]}, None)
+
+
+def test_steps_that_last_longer_than_a_job_are_dropped(tmp_path: Path) -> None:
+    """GIVEN an op table whose steps, laid end to end, last 580 years THEN the first are read."""
+    steps = range(70_000)
+    rows = {
+        "dp_rank": [0] * 140_000,
+        "stage": [0] * 140_000,
+        "rank": [0] * 140_000,
+        "step": [step for step in steps for _ in range(2)],
+        "optype": ["forward-compute"] * 140_000,
+        "start_ts": [-1e5, 1e5] * len(steps),
+        "duration": [0.5, 1e5] * len(steps),
+    }
+    pq.write_table(pa.table(rows), tmp_path / "trace.parquet", use_dictionary=False)
+    with Store.create() as store:
+        ingest([tmp_path / "trace.parquet"], store)
+        found = store.con.execute("SELECT events_read, drop_reasons FROM source").fetchall()
+        (latest,) = store.con.execute("SELECT max(start_ns + dur_ns) FROM event").fetchone()
+    assert found[0][0] > 0
+    assert "no usable time" in json.loads(found[0][1])
+    assert latest < 2**62
+
+
+@pytest.mark.parametrize("rows", ["1 1 int8\n" * 100_000, "1 1 int8\n" + "1\n" * 300_000])
+def test_a_heading_of_thousands_of_columns(rows: str) -> None:
+    parser = TableParser()
+    for line in ["# size count type " + "a " * 30_000, *rows.splitlines()]:
+        parser.feed(line)
+    parser.finish()
+
+
+def test_one_process_in_thousands_of_communicators() -> None:
+    log = Log()
+    head = "n1:1:1 [0] NCCL INFO"
+    for number in range(20_000):
+        log.feed(f"{head} comm {number:#x} rank 0 nranks 2 cudaDev 0 busId 1000 - Init COMPLETE",
+                 ("x", 1))  # fmt: skip
+        log.feed("n1:1:2 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0",
+                 ("x", 1))  # fmt: skip
+    assert len({member.order for member in log.registry.members.values()}) == 20_000
+
+
+def test_a_connection_is_of_the_latest_communicator_that_has_its_ranks() -> None:
+    log = Log()
+    for pointer, ranks in ((1, 4), (2, 16), (3, 8), (4, 2), (5, 2)):
+        log.feed(
+            f"n1:1:{pointer} [0] NCCL INFO comm {pointer:#x} rank 1 nranks {ranks} cudaDev 0 "
+            "busId 1000 commId 0xa - Init START",
+            ("x", 1),
+        )
+    registry = log.registry
+    own = registry._of_process["n1", 1]
+    found = [own.latest_of(1, least) for least in (1, 2, 3, 8, 9, 17)]
+    pointers = [None if one is None else one.line.pointer for one in found]
+    assert pointers == ["0x5", "0x5", "0x3", "0x3", "0x2", None]
+    assert own.latest_of(0, 1) is None
+
+
+def test_a_ring_that_never_comes_back_to_its_start() -> None:
+    """GIVEN 0 -> 1 -> 2 -> 1 in a communicator of a million ranks THEN its ring has three."""
+    steps = {channel: {0: 1, 1: 2, 2: 1} for channel in range(100)}
+    found = channel_orders({}, steps, 1 << 20)
+    assert set(map(str, found.values())) == {"([0, 1, 2], False)"}
+
+
+def test_kinds_of_calls_by_thousands_of_communicators() -> None:
+    inspector = Inspector()
+    for number in range(20_000):
+        member = Member("n1", 1, f"{number:x}", 0, 2)
+        inspector._take(
+            Operation(member, "all_reduce", None, None, 1, number, 5.0, None, None, None), {}
+        )
+    assert sum(row[4] is None for row in _bench("run", inspector)) == 20_000
+
+
+def test_a_million_times_of_a_probe_that_are_none_are_one_error() -> None:
+    row = {"op": "all_reduce", "ranks": 2, "bytes": 8, "times_us": [0] * 1_000_000}
+    found = _Probe(world_size=2, collectives=[row])
+    dropped: Counter[str] = Counter()
+    assert list(_sound(_Collective, found.collectives, dropped)) == []
+    assert dropped == {"unusable times_us": 1}
+
+
+def _read(path: Path) -> int:
+    stream, _ = open_decompressed(path, "gzip")
+    with stream:
+        return len(stream.read())
+
+
+def test_a_hundred_thousand_empty_members(tmp_path: Path) -> None:
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(b"x" * 100) + gzip.compress(b"", mtime=0) * 100_000)
+    assert _read(path) == 100
+
+
+@pytest.mark.slow
+def test_members_inside_each_other_that_all_end_at_one_damage(tmp_path: Path) -> None:
+    """GIVEN a thousand members, each within the stored bytes of the one before."""
+    end, inner = 60_000, bytearray(b"A" * 60_000)
+    for at in range(0, 31 * 1_000, 31):
+        size = end - at - 15
+        member = (
+            b"\x1f\x8b\x08" + bytes(6) + b"\x03" + b"\0" + struct.pack("<HH", size, size ^ 0xFFFF)
+        )
+        inner[at : at + 15] = member
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(bytes(range(256)) * 4000) + bytes(inner) + b"\x07" + b"\xff" * 9)
+    assert _read(path) >= 256 * 4000
+
+
+def test_ten_thousand_tables_of_a_benchmark() -> None:
+    with Store.create() as store:
+        store.con.execute(
+            "INSERT INTO bench (run, tool, source, op, ranks, bytes, time_us) "
+            "SELECT 'run', 'nccl-tests', n::VARCHAR, 'all_reduce', 8, 1 << 26, 500 + n "
+            "FROM range(10000) rows(n)"
+        )
+        found = curve_rows(store.con, "run")
+    assert {row["like_tables"] for row in found} == {10_000}
+    assert len({row["like_gbps"] for row in found}) == 1

@@ -45,9 +45,15 @@ _BETWEEN = re.compile(r"([._-])")
 _ADDRESS = re.compile(
     r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])|(?<![\w.:])[0-9A-Fa-f:]{3,39}+(?![\w:])"
 )
-# An option or a variable of a command line that is quoted, with what it is set to.
-_SET = re.compile(r"(?<![\w-])(-[\w-]{1,60}+[ =]|\w{1,60}+=)[^\s\"']++")
-_SECRET = re.compile(r"passw|token|secret|api.?key|credential", re.IGNORECASE)
+# An option, a variable or a field that is quoted, with what it is set to.
+_SECRET = re.compile(
+    r"(?<![\w-])((?:(-)[\w-]{0,60}?|[\w-]{0,60}?)"
+    r"(?:passw|token|secret|credential|(?<![a-z])(?:auth(?:orization)?|(?:api)?key)(?![a-z]))"
+    r"[\w-]{0,60}+[\"']?(?:\s?[=:]\s?|(?(2)\s|(?!)))(?:(?:bearer|basic)\s)?)"
+    r"(?:\"[^\"]*+\"|'[^']*+'|[^\s\"'&]++)",
+    re.IGNORECASE,
+)
+_LOGIN = re.compile(r"(?<=://)[^/\s@]{1,256}+@")
 _USER = re.compile(r"/(?:home|Users)/([^/\s]{1,64})")
 _ENDINGS = frozenset(
     ("json", "jsonl", "sqlite", "db", "parquet", "log", "txt", "csv", "xml", "gz", "zst", "xz")
@@ -64,6 +70,8 @@ class Pseudonyms:
         self._texts: dict[str, str] = {}
         self._taken: dict[str, str] = {}
         self._full: dict[str, str] = {}
+        self._hosts: dict[str, str] = {}
+        self._relative: re.Pattern[str] | None = None
         self._longest = 1
 
     def learn(self, kind: str, name: str) -> str:
@@ -78,6 +86,8 @@ class Pseudonyms:
         else:
             said = self._of(kind, name)
         self._words[name] = said
+        if kind == "host":  # a name in capitals is the same one
+            self._hosts.setdefault(name.lower(), said)
         self._longest = max(self._longest, len(_BETWEEN.split(name)))
         return said
 
@@ -85,6 +95,13 @@ class Pseudonyms:
         """From here on ``name`` is replaced by ``said`` wherever it stands as a word."""
         self._words.setdefault(name, said)
         self._longest = max(self._longest, len(_BETWEEN.split(name)))
+
+    def learn_folders(self, folders: Iterable[str]) -> None:
+        """From here on these relative folders are replaced wherever a path begins with one."""
+        named = sorted({one for one in folders if one.strip("./")}, key=len, reverse=True)
+        if named:
+            one_of = "|".join(map(re.escape, named))
+            self._relative = re.compile(rf"(?<![\w./~-])(?:{one_of})/")
 
     def learn_text(self, name: str, said: str) -> None:
         """From here on a text that is ``name`` as a whole is replaced by ``said``."""
@@ -98,7 +115,9 @@ class Pseudonyms:
         if text[:1] in ("{", "["):
             with contextlib.suppress(ValueError, RecursionError):
                 return json.dumps(self._hidden_in(json.loads(text)), ensure_ascii=False)
-        text = _SET.sub(lambda it: f"{it[1]}…" if _SECRET.search(it[1]) else it[0], text)
+        text = _LOGIN.sub("…@", _SECRET.sub(r"\1…", text))
+        if self._relative is not None:
+            text = self._relative.sub(self._folder, text)
         text = _FOLDERS.sub(self._folder, text)
         text = _ADDRESS.sub(self._address, text)
         return _WORD.sub(self._word, text)
@@ -144,8 +163,9 @@ class Pseudonyms:
         while at < len(parts):
             for end in range(min(len(parts), at + self._longest), at, -1):
                 name = "".join(parts[at:end])
-                if name in self._words:
-                    said.append(self._words[name])
+                found_name = self._words.get(name) or self._hosts.get(name.lower())
+                if found_name is not None:
+                    said.append(found_name)
                     break
             else:
                 end = at + 1
@@ -165,7 +185,11 @@ def hide_names(store: Store, key: bytes) -> None:
             for user in _USER.findall(value if isinstance(value, str) else " ".join(value)):
                 if user != "root":
                     names.learn("user", user)
-    for (path,) in store.con.execute("SELECT DISTINCT path FROM source").fetchall():
+    paths = [path for (path,) in store.con.execute("SELECT DISTINCT path FROM source").fetchall()]
+    names.learn_folders(
+        path.rpartition("/")[0] for path in paths if not path.startswith("/") and "/" in path
+    )
+    for path in paths:
         name = path.rsplit("/", 1)[-1]
         endings = [part for part in name.split(".")[1:] if part in _ENDINGS]
         said = ".".join([names.learn("input", path), *endings])

@@ -177,3 +177,50 @@ def test_a_stored_run_is_shared_too(inputs: Path, tmp_path: Path) -> None:
     with advisor.load(place, share=True) as shared:
         text = shared.render("html")
     assert not [secret for secret in SECRET if secret in text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python train.py --hf-token s3cr3t --lr 3",
+        'python train.py --hf_token="s3cr3t"',
+        "python train.py --api_key='a s3cr3t'",
+        "HF_TOKEN='s3cr3t' WANDB_API_KEY=\"s3cr3t\"",
+        "AWS_SECRET_ACCESS_KEY=s3cr3t",
+        "Authorization: Bearer s3cr3t",
+        "failed: --password s3cr3t --auth s3cr3t",
+        "GET https://somebody:s3cr3t@example.org/x?token=s3cr3t&n=1",
+        'x {"token": "s3cr3t"}',
+        "token: s3cr3t",
+    ],
+)
+def test_what_a_secret_is_set_to_is_left_out(text: str) -> None:
+    assert "s3cr3t" not in Pseudonyms(_KEY).hidden(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["invalid token at line 3", "monkey=3 keys, authors: 5", "NCCL_KEYED 1", "tokens 4096"]
+)
+def test_what_only_looks_like_a_secret_stays(text: str) -> None:
+    assert Pseudonyms(_KEY).hidden(text) == text
+
+
+def test_a_host_in_capitals_is_the_same_host() -> None:
+    names = Pseudonyms(_KEY)
+    said = names.learn("host", "Falcon7.secretcorp.lan")
+    assert names.hidden("FALCON7 and falcon7.secretcorp.lan:5000") == f"{said} and {said}:5000"
+
+
+def test_a_relative_path_names_no_folder(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN traces that are named from the folder above THEN places in logs hide it, too."""
+    monkeypatch.chdir(tmp_path)
+    with advisor.load("home/alice/projectx", share=True) as run:
+        for form in FORMATS:
+            text = run.render(form)
+            assert not [secret for secret in SECRET if secret in text], form
+        (place,) = run.sql(
+            "SELECT DISTINCT source FROM topology WHERE kind = 'warning' LIMIT 1"
+        ).source
+    assert place.startswith("path-")

@@ -26,6 +26,10 @@ _CALL = (
     *("run", "source", "op", "bytes", "algorithm", "protocol"),
     *("time_us", "channels", "calls", "ranks"),
 )
+_LISTED_RANKS = 256
+_LISTED_PER_MEMBER = 64
+"""A communicator of more ranks than either allows is listed without them: a line can say any
+number, and lines of thousands of communicators be in one log."""
 Row = tuple[Any, ...]
 
 
@@ -67,7 +71,9 @@ def _of_members(run: str, ranks: Ranks) -> Iterator[Row]:
         value = {
             "ranks": size,
             "nodes": next((m.nodes for m in members if m.nodes is not None), None),
-            "members": [ranks.of_peer(members[0], rank) for rank in range(size)],
+            "members": [ranks.of_peer(members[0], rank) for rank in range(size)]
+            if size <= max(_LISTED_RANKS, _LISTED_PER_MEMBER * len(members))
+            else None,
         }
         yield (run, "communicator", None, None, name, _text(value), None)
         if not ranks.is_world(members[0]):

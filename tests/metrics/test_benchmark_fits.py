@@ -56,7 +56,7 @@ def test_text_and_report_show_fit_and_hardware(tmp_path: Path) -> None:
         verdict, text, page = run.report.verdict, run.render("text"), run.render("html")
     assert verdict.values["half_bytes"] > 0
     assert verdict.cause == "benchmark"
-    assert "A benchmark, no training" in page
+    assert "A benchmark, not a training run" in page
     assert (verdict.values["device"], verdict.values["limit_gbps"]) == ("A100 SXM 40GB", 300)
     assert "2.5 µs" in text
     assert "below n* =" in page

@@ -96,7 +96,7 @@ def _title(ranks: list[Parts]) -> str:
     if max(exposed[-1][0], idle[-1][0]) < _LITTLE:
         return "Every rank computes nearly all of its step"
     if idle[-1][0] > exposed[-1][0]:
-        return f"The device idles {_range(idle)}"
+        return f"The device idles for {_range(idle)}"
     least, most = waits[0], waits[-1]
     if most[0] > 0.5 * max(row.exposed_ns for row in ranks) and least[0] < 0.6 * most[0]:
         return (

@@ -102,7 +102,12 @@ def _sections(
             culprit = blamed[0] if len(blamed) == 1 else None
             parts = [
                 steps.build(store, run, several=several, culprit=culprit),
-                whatif.build(store, run, several=several),
+                whatif.build(
+                    store,
+                    run,
+                    [item for item in report.findings if item.run == run],
+                    several=several,
+                ),
                 ranks.build(store, run, several=several),
                 links.build(store, run, several=several),
                 collectives.build(store, run, several=several),

@@ -12,7 +12,7 @@ from advisor.metrics.models.speeds import speeds
 from advisor.metrics.steps.used import step_time
 from advisor.report import page as html
 from advisor.report import render, summary
-from advisor.report.sections import size, steps, whatif
+from advisor.report.sections import ranks, size, steps, whatif
 from advisor.store.store import Store
 from tests.report.support import make_report, make_store
 
@@ -128,3 +128,28 @@ def test_others_wait_for_the_rank_that_is_late_as_long_as_they_wait() -> None:
         found = waited_for(store.con, RUN)
     assert found[2] == pytest.approx(dict.fromkeys(range(5), 20e6))
     assert all(not any(found[rank].values()) for rank in (0, 1, 3))
+
+
+def test_ranks_are_not_drawn_where_the_picture_would_accuse_another() -> None:
+    """In a pipeline the next stage passes a delay on, and is waited for longer than its origin."""
+    with make_store(late_rank=2) as store:
+        assert ranks.heat_map(store, RUN, [2]) is not None
+        assert ranks.heat_map(store, RUN, [0, 1, 2, 3]) is not None
+        assert ranks.heat_map(store, RUN, [1]) is None
+
+
+def test_one_cause_has_one_gain_beside_the_predictions_too() -> None:
+    """A replay that a finding rests on has its interval; of an effect the finding speaks alone."""
+    own = make_report().findings[0].model_copy(
+        update={"savings_ns": 10_000_000, "savings_low_ns": 1_000_000,
+                "savings_high_ns": 31_000_000}
+    )  # fmt: skip
+    other = own.model_copy(update={"savings_ns": 7_000_000, "merged": ["straggler-rank (rank 7)"]})
+    with make_store() as store:
+        predictions(store, step_ns=90_000_000, gain_low_ns=5_000_000)
+        said = whatif.build(store, "run", [own])
+        assert said is not None and said.figures[0].table is not None
+        assert said.figures[0].table.rows[0][1] == "saves 10 ms (1–31 ms)"
+        without = whatif.build(store, "run", [other])
+        assert without is not None and without.figures[0].table is not None
+        assert not without.figures[0].table.rows

@@ -35,8 +35,9 @@ def is_about_ranks(finding: Finding | None, ranks_read: int, *, in_turn: bool) -
 
 
 def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> Figure | None:
-    """What others waited for each rank, by step; None with one step or two ranks, or where nobody
-    waited.
+    """What others waited for each rank, by step; None with one step or two ranks, where nobody
+    waited, or where others than the culprits are waited for most: who passes a delay on, as the
+    next stage of a pipeline, would look like its origin.
 
     With more ranks than :data:`MOST_ROWS` a row is several, of which it shows the most.
     """
@@ -45,6 +46,8 @@ def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> F
     ranks = sorted(found)
     most = max((ns for own in found.values() for ns in own.values()), default=0.0)
     if len(ranks) < _FEWEST_ROWS or len(steps) < 2 or not most:
+        return None
+    if culprits and max(ranks, key=lambda rank: sum(found[rank].values())) not in culprits:
         return None
     each = -(-len(ranks) // MOST_ROWS)
     columns = -(-len(steps) // MAX_COLUMNS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from advisor.findings import Finding
 from advisor.messages import WHATIF, say
 from advisor.report import numbers
 from advisor.report.figures import DataTable, Dots, Figure, StepTime
@@ -12,17 +15,27 @@ from advisor.store.store import Store
 
 _MOST_DOTS = 8
 _LEAST = 0.01  # of the step: less is no gain to speak of
+_SAME = 0.01  # of a gain: a finding that rests on this very replay
 
 
-def build(store: Store, run: str, *, several: bool = False) -> Section | None:
-    """The section of one run; None without predictions."""
+def build(
+    store: Store, run: str, findings: Sequence[Finding] = (), *, several: bool = False
+) -> Section | None:
+    """The section of one run; None without predictions.
+
+    A cause has one gain: of a replay that a finding of ``findings`` rests on, it is the finding's.
+    """
     found = [row for row in rows(store, "SELECT * FROM whatif WHERE run = ?", [run])
              if row["measured_step_ns"]]  # fmt: skip
     if not found:
         return None
     suffix, name, title = of_run("whatif", "What would help", run, several)
     measured = found[0]["measured_step_ns"]
-    changes = [row for row in found if not row["is_current"]]
+    changes = [
+        _as_found(row, findings)
+        for row in found
+        if not row["is_current"] and not _is_effect(row, findings)
+    ]
     changes.sort(key=lambda row: (row["extrapolates"], -_gain(row)[0], row["step_ns"]))
     sure = [row for row in changes if _kind(row) == "saves"]
     likely = sure or [row for row in changes if _kind(row) == "may-save"]
@@ -62,6 +75,35 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
         + (say(WHATIF, "off", {"off": abs(off - measured) / measured}) if off else ""),
     )
     return Section(name, "What-if", title, [figure], line)
+
+
+def _is_effect(row: Row, findings: Sequence[Finding]) -> bool:
+    """Whether a rank's lateness is the effect of a finding, which says what mending it gives."""
+    effect = f"straggler-rank (rank {row['value']})"
+    return row["setting"] == "without-lateness" and any(
+        effect in item.merged and not _is_same(row, item) for item in findings
+    )
+
+
+def _as_found(row: Row, findings: Sequence[Finding]) -> Row:
+    """The row with the interval of the finding that rests on it."""
+    own = next((item for item in findings if _is_same(row, item)), None)
+    if own is None or own.savings_low_ns is None or own.savings_high_ns is None:
+        return row
+    now, middle = row["measured_step_ns"], _gain(row)[1]
+    low, high = min(own.savings_low_ns, middle), max(own.savings_high_ns, middle)
+    return row | {
+        "gain_low_ns": low,
+        "gain_high_ns": high,
+        "step_low_ns": now - high,
+        "step_high_ns": now - low,
+    }
+
+
+def _is_same(row: Row, finding: Finding) -> bool:
+    middle = _gain(row)[1]
+    told = finding.savings_ns or 0
+    return middle > 0 and abs(told - middle) <= _SAME * middle
 
 
 def _gain(row: Row) -> tuple[float, float, float]:

@@ -124,7 +124,8 @@ def state(report: FindingsReport) -> str:
     sure = found.probability if found is not None else None
     values = {"probability": sure, "possible": verdict.values.get("possible")}
     words = say(STATES, verdict.kind.value, values)
-    if verdict.kind in _ABOUT_FINDINGS and verdict.severity is not Severity.INFO:
+    graded = verdict.kind in _ABOUT_FINDINGS or verdict.kind is VerdictKind.LOSSY
+    if graded and verdict.severity is not Severity.INFO:
         return f"{verdict.severity.value.capitalize()} · {lower_first(words)}"
     return words
 

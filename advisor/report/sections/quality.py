@@ -41,9 +41,10 @@ def build(
         # The table of files says so already.
         if note.code != "file-of-other-format"
     ]
+    caveats = summary.caveats(report)
     missing = _missing(report) + _no_peak(report, counted)
     lists: list[tuple[str, Sequence[tuple[str, Sequence[str]]]]] = [
-        ("Notes", [(text, ()) for text in [*summary.caveats(report), *notes]]),
+        ("Notes", [(text, ()) for text in [*caveats, *notes]]),
         (
             "What was missing, and how to capture it next time",
             [
@@ -64,7 +65,7 @@ def build(
             for title, table in tables
             if table.rows
         ],
-        line=f"{_count(report)}, {numbers.plural(len(notes), 'note')}",
+        line=f"{_count(report)}, {numbers.plural(len(caveats) + len(notes), 'note')}",
         lists=[(title, items) for title, items in lists if items],
     )
 
@@ -93,7 +94,8 @@ def one_line_quality(report: FindingsReport) -> str:
             ranks = f"{run.ranks_read} of {numbers.plural(run.world_size, 'rank')}"
         whole = run.step_source == WHOLE_TRACE
         steps = "no steps marked" if whole else numbers.plural(run.steps_complete, "complete step")
-        text = f"{ranks}, {steps}"
+        served = any(note.code == "inference" for note in run.caveats)
+        text = f"inference, {ranks}, {steps}" if served else f"{ranks}, {steps}"
         if run.steps_partial and not whole:
             text += f" ({run.steps_partial} partial left out)"
         if run.events_read:

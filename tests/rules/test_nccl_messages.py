@@ -210,7 +210,7 @@ def first_causes(folder: Path, logs: dict[str, str]) -> dict[str, tuple[str, str
     first: dict[str, tuple[str, str]] = {}
     with api.load_runs([folder / f"{name}.log" for name in logs]) as runs:
         for item in runs.diagnose(select=["nccl-error"]).findings:
-            first.setdefault(item.run, (item.where or "", item.severity.value))
+            first.setdefault(item.run, (item.evidence.facts["message"], item.severity.value))
     return first
 
 
@@ -240,9 +240,10 @@ def test_a_log_names_its_cause_first_and_what_followed_last(tmp_path: Path) -> N
     log.write_text("\n".join(lines) + "\n")
     with advisor.load(str(log)) as run:
         found = [item for item in run.report.findings if item.rule == "nccl-error"]
-    assert [item.where for item in found] == ["shm-full", "peer-closed"]
+    assert [item.evidence.facts["message"] for item in found] == ["shm-full", "peer-closed"]
     assert [item.severity.value for item in found] == ["critical", "info"]
     assert found[0].hosts == ["node1"]
+    assert "node1" in found[0].where
 
 
 def test_nccl_that_starts_late_in_a_jobs_output_is_read(tmp_path: Path) -> None:
@@ -250,7 +251,9 @@ def test_nccl_that_starts_late_in_a_jobs_output_is_read(tmp_path: Path) -> None:
     epochs = "".join(f"epoch {number} loss 2.5\n" for number in range(8_000))
     log.write_text(f"{epochs}{WARN}{SAYS[0][2]}\n")
     with advisor.load(str(log)) as run:
-        assert "duplicate-gpu" in [item.where for item in run.report.findings]
+        assert "duplicate-gpu" in [
+            item.evidence.facts.get("message") for item in run.report.findings
+        ]
 
 
 def test_every_entry_can_be_reached_and_names_its_source() -> None:

@@ -48,18 +48,23 @@ def write_ranks(con: Any, data: RunData) -> None:
 
 
 def write_clocks(con: Any, data: RunData) -> None:
-    for rank in data.ranks:
-        clock = data.clocks.get(rank)
-        values = (
-            (None, None, None)
-            if clock is None
-            else (clock.offset_ns, clock.drift_ppm, clock.residual_ns)
-        )
-        con.execute(
-            "UPDATE rank SET clock_offset_ns = ?, clock_drift_ppm = ?, clock_residual_ns = ?, "
-            "host = ? WHERE run = ? AND rank = ?",
-            [*values, data.ranks[rank].info.host, data.run, rank],
-        )
+    """In one statement: each looks at all rows, and a log can name thousands of ranks."""
+    clocks = [data.clocks.get(rank) for rank in data.ranks]
+    con.execute(
+        "UPDATE rank SET clock_offset_ns = found.offset_ns, clock_drift_ppm = found.drift_ppm, "
+        "clock_residual_ns = found.residual_ns, host = found.host FROM (SELECT "
+        "unnest($ranks::INTEGER[]) AS rank, unnest($offsets::BIGINT[]) AS offset_ns, "
+        "unnest($drifts::DOUBLE[]) AS drift_ppm, unnest($residuals::BIGINT[]) AS residual_ns, "
+        "unnest($hosts::VARCHAR[]) AS host) found WHERE run = $run AND rank.rank = found.rank",
+        {
+            "ranks": list(data.ranks),
+            "offsets": [None if clock is None else clock.offset_ns for clock in clocks],
+            "drifts": [None if clock is None else clock.drift_ppm for clock in clocks],
+            "residuals": [None if clock is None else clock.residual_ns for clock in clocks],
+            "hosts": [one.info.host for one in data.ranks.values()],
+            "run": data.run,
+        },
+    )
 
 
 def write_collectives(con: Any, data: RunData) -> None:

@@ -27,6 +27,7 @@ from advisor.ingest.readers.nccl_inspector.write import _bench
 from advisor.ingest.readers.nccl_log.collect import Log, channel_orders
 from advisor.ingest.readers.nccl_tests.text import TableParser
 from advisor.ingest.readers.probe import _Collective, _Probe, _sound
+from advisor.metrics import derive
 from advisor.metrics.models.bench_curves import curve_rows
 from advisor.store import Store
 from benchmarks.fuzz import documents
@@ -203,3 +204,19 @@ def test_ten_thousand_tables_of_a_benchmark() -> None:
         found = curve_rows(store.con, "run")
     assert {row["like_tables"] for row in found} == {10_000}
     assert len({row["like_gbps"] for row in found}) == 1
+
+
+def test_a_log_of_thousands_of_ranks(tmp_path: Path) -> None:
+    """GIVEN one log of 5,000 processes THEN they are read and their clocks written at once."""
+    head = "NCCL INFO comm 0xaa rank"
+    lines = ["h0:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4"] + [
+        f"h{rank}:{rank}:1 [0] {head} {rank} nranks 5000 cudaDev 0 busId 1000 commId 0xb - Init "
+        "COMPLETE"
+        for rank in range(5_000)
+    ]
+    (tmp_path / "nccl.log").write_text("\n".join(lines) + "\n")
+    with Store.create() as store:
+        ingest([tmp_path / "nccl.log"], store)
+        derive(store)
+        found = store.con.execute("SELECT count(*), count(host) FROM rank").fetchall()
+    assert found == [(5_000, 5_000)]

@@ -114,8 +114,9 @@ def _one_job(logs: Iterable[Told]) -> bool:
     logs = list(logs)
     held: dict[tuple[int, int], set[Process]] = {}
     for log in logs:
+        size = log.size
         for role, processes in log.roles.items():
-            if role[1] == log.size:
+            if role[1] == size:
                 held.setdefault(role, set()).update(processes)
     return _one_version(*logs) and all(len(processes) == 1 for processes in held.values())
 

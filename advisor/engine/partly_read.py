@@ -9,7 +9,6 @@ nothing. Links and ranks are judged by evidence of their own, not by this.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 from typing import Any
 
 from advisor.engine.facts import Facts
@@ -91,7 +90,8 @@ def _told_by_the_rest(time: Mapping[str, Any], sandbox: Sandbox) -> bool:
 
 def _all_read(groups: Sequence[str | None], sandbox: Sandbox) -> bool:
     """Whether every rank of these groups was read whole: their calls lack single events only."""
-    return all(map(_is_known, groups, repeat(sandbox))) and not _missing(groups, sandbox)
+    # The first that was not ends the search: a file can name thousands of groups.
+    return all(_is_known(group, sandbox) and not _missing([group], sandbox) for group in groups)
 
 
 def _mostly_read(groups: Sequence[str | None], sandbox: Sandbox) -> bool:

@@ -22,7 +22,7 @@ from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.statistics import binomial_tail, sign_flip_tail
+from advisor.metrics.timeline.statistics import Floats, binomial_tail, sign_flip_tail
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.vocabulary.operations import ROOTED, SYNCHRONISING
 
@@ -117,7 +117,10 @@ def _rows(run: str, items: Sequence[Arrivals], ranks: Ranks) -> list[dict[str, A
     members = sorted({rank for item in items for rank in item.ranks})
     costs = costs_by_step(items, ranks.steps, ranks.occupancy, members)
     late = [after_median(item.columns, ranks.clocks) for item in items]
-    return [_row(run, rank, items, late, ranks, costs, members) for rank in members]
+    # Each rank is held against all others, so that what they have is found once.
+    spent = {rank: _own_ns(rank, ranks) for rank in members}
+    lost = {rank: np.array([*costs[rank].values()], dtype=np.float64) for rank in members}
+    return [_row(run, rank, items, late, ranks, lost, spent) for rank in members]
 
 
 def _row(
@@ -126,9 +129,10 @@ def _row(
     items: Sequence[Arrivals],
     after: Sequence[Mapping[int, Sequence[float]]],
     ranks: Ranks,
-    costs: Mapping[int, Mapping[int, float]],
-    members: Sequence[int],
+    costs: Mapping[int, Floats],
+    spent: Mapping[int, float],
 ) -> dict[str, Any]:
+    members = list(costs)
     calls = times_last = trials = successes = 0
     chance = 0.0
     late: list[float] = []
@@ -145,8 +149,8 @@ def _row(
         chance += len(lasts) / len(item.ranks)
         worst = item.excess[lasts].argmax(axis=1)
         successes += int(((worst == place) & (item.excess[lasts, place] > 0)).sum())
-    values = np.array(list(costs[rank].values()), dtype=np.float64)
-    others = [np.array([*costs[r].values()], dtype=np.float64) for r in members if r != rank]
+    values = costs[rank]
+    others = [costs[r] for r in members if r != rank]
     # Often the last; or seldom, but what it costs outweighs the next worst rank's over the steps.
     much = sign_flip_tail(values - np.max(others, axis=0)) if others else 1.0
     # A test that no outcome of so few steps makes significant corrects for nothing (Tarone 1990);
@@ -156,8 +160,8 @@ def _row(
     if not weighs or len(members) > 2 or trials > len(values):
         tests.append(binomial_tail(successes, trials, chance / max(trials, 1)))
     p_value = min(1.0, len(tests) * len(members) * min(tests))
-    usual = [_own_ns(r, ranks) for r in members if r != rank] or [0.0]
-    own_excess = _own_ns(rank, ranks) - float(np.median(usual))
+    usual = [spent[r] for r in members if r != rank] or [0.0]
+    own_excess = spent[rank] - float(np.median(usual))
     significant = p_value < _SIGNIFICANCE and len(values) > 0
     cost, low, high = cost_of(values, others, own_excess, significant=significant)
     # Who keeps nobody waiting is not late: what came before its calls is nobody's reason.

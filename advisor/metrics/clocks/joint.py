@@ -25,7 +25,8 @@ from advisor.metrics.timeline.statistics import Floats, huber, spread
 from advisor.vocabulary.operations import POINT_TO_POINT, SYNCHRONISING
 
 Node = object
-"""A host, or a rank whose clock is not its host's."""
+"""A host, or (``_RANK``, rank) where its clock is not its host's."""
+_RANK = "own clock"
 
 STAGGER = 0.15
 """Standard deviation of the stagger between two hosts' ends, in the call's time: of a ring's
@@ -136,8 +137,12 @@ def _nodes(columns: Iterable[Mapping[int, Call]], infos: Mapping[int, RankInfo])
     for rank, found in late.items():
         apart, takes = np.median(np.array(found, dtype=np.int64), axis=0)
         if abs(apart) > takes + SIGNIFICANT * WAKE_NS:
-            node[rank] = ("rank", rank)
+            node[rank] = (_RANK, rank)
     return node
+
+
+def _is_rank(node: Node) -> bool:
+    return isinstance(node, tuple) and node[0] == _RANK
 
 
 def _middle(values: Iterable[int]) -> int:
@@ -275,7 +280,8 @@ def _summed(
 def _settled(offsets: Mapping[Node, _Offset]) -> dict[Node, _Offset]:
     """Offsets against the middle clock, 0 where that is likelier than any other and possible.
 
-    What stagger may hide counts as error only where some clock is off: then any may be.
+    What stagger may hide counts as error only where some host's clock is off: then any may be. A
+    rank that has a clock of its own (a file that lost its base time) says nothing of the hosts'.
     """
     first = sorted(offsets, key=lambda node: (offsets[node].value, str(node)))
     middle = first[(len(first) - 1) // 2]
@@ -287,9 +293,10 @@ def _settled(offsets: Mapping[Node, _Offset]) -> dict[Node, _Offset]:
         if node != middle
         and not (one.low <= 0 <= one.high and _likelier_none(one.value, one.error))
     }
+    unset = any(not _is_rank(node) for node in off)
     result = {}
     for node, one in away.items():
-        error = (one.error if off else one.noise) if node != middle else 0.0
+        error = (one.error if unset or node in off else one.noise) if node != middle else 0.0
         result[node] = replace(
             offsets[node],
             value=off.get(node, 0.0),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.errors import AdvisorError
-from advisor.ingest.readers._text import numbered_lines, without_launcher
+from advisor.ingest.readers._text import numbered_lines, split_launcher
 from advisor.ingest.readers.nccl_log.collect import Log
 from advisor.ingest.readers.nccl_log.jobs import refuse_several_logs
 from advisor.ingest.readers.nccl_log.write import write_log
@@ -74,8 +74,8 @@ def _read(source: Source, log: Log, context: ReadContext) -> _File:
         with stream:
             for number, line, whole in numbered_lines(stream):
                 if not tables.feed(line):
-                    text = without_launcher(line)
-                    understood += log.feed(text, (path, number), whole=whole)
+                    launcher, text = split_launcher(line)
+                    understood += log.feed(text, (path, number), whole=whole, launcher=launcher)
                 elif "NCCL " in line:  # a message inside a row of a table
                     understood += log.feed(line, (path, number))
                 if number % 4096 == 0 and context.progress is not None:

@@ -46,12 +46,19 @@ def plain(line: str) -> str:
 
 def without_launcher(line: str) -> str:
     """``line`` without the launchers' prefixes (several may be stacked)."""
+    return split_launcher(line)[1]
+
+
+def split_launcher(line: str) -> tuple[str, str]:
+    """The launchers' prefixes of a line (several may be stacked), and the line behind them."""
+    before = ""
     for _ in range(4):
         match = _LAUNCHER.match(line.lstrip())
         if match is None:
-            return line
+            break
+        before += match[0]
         line = line.lstrip()[match.end() :]
-    return line
+    return before, line
 
 
 def numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, str, bool]]:

@@ -269,7 +269,7 @@ def test_the_form_of_2_23_names_the_operation_and_the_time() -> None:
 
 def test_warnings_keep_their_place(new: Store) -> None:
     assert facts(new, "warning") == {
-        (None, "nodeb", "ib-retry-exceeded"): (
+        (3, "nodeb", "ib-retry-exceeded"): (
             "transport/net_ib.cc:1295 Call to ibv_poll_cq failed with error retry exceeded"
         )
     }

@@ -48,7 +48,8 @@ plugin          net, tuner, profiler name of the plugin that was loaded
 init-time       ``init``             {total_s, …}: seconds per phase of communicator creation
 warning         ``shm-full``, ""     file:line and text of an ``NCCL WARN`` line, or of what torch,
                                      the driver or a scheduler printed; the name is the entry of
-                                     advisor/model/nccl/messages.yaml that it has
+                                     advisor/model/nccl/messages.yaml that it has. Per rank or
+                                     host, as the prefix, a launcher or the line itself says
 =============== ==================== =============================================================
 
 ``link`` holds the connections (global ranks; ``nic`` by name where the NIC list was printed, else

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from advisor.ingest.readers.nccl_log.communicators import Member, Registry, Slot
@@ -26,6 +26,7 @@ from advisor.ingest.readers.nccl_log.prefix import (
     records,
 )
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, cells_of, parse_choice
+from advisor.ingest.readers.nccl_log.whence import whence
 from advisor.model.nccl.messages import named
 from advisor.vocabulary.numbers import MOST_RANKS
 
@@ -38,6 +39,7 @@ Where = tuple[str, int]
 _NOWHERE: Where = ("", 0)
 _MAX_WARNINGS = 1_000
 _LAST_ERROR = "Last error:"  # torch's NCCLUtils.cpp quotes NCCL's last warning behind it
+_ADDRESS = re.compile(r"^Bootstrap : Using (?:\[0\])?[^\s:]{1,40}:([\w.:]{2,60})<\d{1,5}>")
 _BLOCK_STARTS = frozenset(" +=PCRTGN")  # of system trees, paths, patterns, rings and trees
 _NOBODY = Thread("", 0, 0)
 _TORN = "message broken by another writer"
@@ -94,13 +96,19 @@ class Log:
     _heads: int = 0
     _short_rows: int = 0
     _quotes: bool = False
+    _launcher: str = ""
+    _hosts: dict[str, set[str]] = field(default_factory=dict)
+    _addresses: dict[str, str] = field(default_factory=dict)
+    _unsigned: list[int] = field(default_factory=list)
 
-    def feed(self, line: str, where: Where, *, whole: bool = True) -> int:
+    def feed(self, line: str, where: Where, *, whole: bool = True, launcher: str = "") -> int:
         """Take one line; how many of its messages were understood.
 
-        ``whole`` is false for the last line of a file that does not end it.
+        ``whole`` is false for the last line of a file that does not end it; ``launcher`` is what
+        stood before the line.
         """
         understood = 0
+        self._launcher = launcher
         lost_before = sum(self.counts.dropped.values())
         found = records(line)
         for record in found:
@@ -158,11 +166,24 @@ class Log:
         for thread, blocks in self._blocks.items():
             self._keep(self.registry.slot(thread), blocks.finish(), ("end of log", 0))
         self._blocks.clear()
+        for index in self._unsigned:
+            kept = self.kept[index]
+            host = self._known_host(kept.slot.host, kept.where[0])
+            self.kept[index] = replace(kept, slot=Slot(host, 0))
+
+    def _known_host(self, named_host: str, path: str) -> str:
+        """The host of a line without a prefix, as NCCL calls it; of a file of one host that one."""
+        if named_host:
+            known = {host for hosts in self._hosts.values() for host in hosts}
+            short = named_host.partition(".")[0]
+            return self._addresses.get(named_host, short if short in known else named_host)
+        hosts = self._hosts.get(path, set())
+        return next(iter(hosts)) if len(hosts) == 1 else ""
 
     def _take(self, record: Record, where: Where) -> int:
         if not record.level:
             if message := self._of_torch(record.text):
-                return self._warning(self.registry.slot(self._last), message, record, where)
+                return self._warning(None, message, record, where)
             if self._matrix_slot is None:
                 return 0
             taken = self._keep(self._matrix_slot, self._matrix.feed(record.text), where)
@@ -171,8 +192,12 @@ class Log:
         thread = record.thread or self._last
         if record.thread is not None:
             self._last = record.thread
+            if thread.host:
+                self._hosts.setdefault(where[0], set()).add(thread.host)
         slot = self.registry.slot(thread)
         text = record.text
+        if address := _ADDRESS.match(text):
+            self._addresses[address[1]] = thread.host
         if "opCount" in text:
             return 0  # one line per call (COLL): a trace tells more
         said = f"{record.place or ''} {text}".strip()
@@ -257,13 +282,20 @@ class Log:
         quoted, self._quotes = self._quotes, text.rstrip().endswith(_LAST_ERROR)
         return named(text, is_warning=quoted)
 
-    def _warning(self, slot: Slot, message: str | None, record: Record, where: Where) -> int:
+    def _warning(self, slot: Slot | None, message: str | None, record: Record, where: Where) -> int:
+        """Keep what is wrong; ``slot`` is None where no prefix says who printed the line."""
         self._warnings += 1
         if self._warnings > _MAX_WARNINGS:
             self.counts.drop("warning beyond the first 1,000")
             return 1
         said = f"{record.place or ''} {record.text[:1000]}".strip()
-        return self._keep(slot, [Fact("warning", message or "", said)], where)
+        rank = None
+        if slot is None:
+            told = whence(self._launcher, record.text)
+            slot, rank = Slot(told.host or "", 0), told.rank
+            if len(self.kept) < MAX_KEPT:
+                self._unsigned.append(len(self.kept))
+        return self._keep(slot, [Fact("warning", message or "", said, "rank", rank)], where)
 
 
 def channel_orders(

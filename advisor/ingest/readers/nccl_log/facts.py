@@ -8,12 +8,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A row of ``topology`` to be. ``per`` says whether it holds for a rank, a host or a run."""
+    """A row of ``topology`` to be. ``per`` says whether it holds for a rank, a host or a run.
+
+    ``rank`` is the global rank where the line itself names it.
+    """
 
     kind: str
     name: str
     value: Any
     per: str = "host"
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def _topology(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
         if not isinstance(fact, Fact):
             continue
         member = log.registry.only_member_of_process(kept.slot)
-        rank = ranks.of(member) if fact.per == "rank" else None
+        rank = ranks.of(member) if fact.per == "rank" and fact.rank is None else fact.rank
         value = fact.value
         if fact.kind == "graph" and member is not None:
             value = {**value, "communicator": ranks.name(member), "ranks": member.line.ranks}

@@ -74,7 +74,7 @@ _TABLES: dict[str, dict[str, str]] = {
     | {"since": _NUMBER, "fixed": _NUMBER, "since_text": _TEXT, "fixed_text": _TEXT}
     | {"channels_at_most": _NUMBER},
     "ref_message": dict.fromkeys(("message", "effect", "cause", "fix", "source"), _TEXT)
-    | {"place": _NUMBER, "between_hosts": "BOOLEAN"},
+    | {"place": _NUMBER, "between_hosts": "BOOLEAN", "explains": "VARCHAR[]"},
     "ref_device": {
         "name": _TEXT,
         "phrases": "VARCHAR[]",

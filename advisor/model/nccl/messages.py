@@ -28,7 +28,8 @@ _QUOTES = re.compile(
 class Message(BaseModel):
     """One entry. ``effect``: the job dies of it; the program raised it; it gave up waiting for a
     peer, whose own log may tell more; it runs slower; a part of NCCL warned of what is not listed;
-    the job died of what stands elsewhere; or it is what others print when one died.
+    the job died of what stands elsewhere; it is what others print when one died; or it is harmless
+    alone and the cause of the messages that ``explains`` names.
 
     ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:
     torch, the driver or a scheduler prints it, or NCCL as information. ``between_hosts``: on one
@@ -39,12 +40,15 @@ class Message(BaseModel):
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
     pattern: str
-    effect: Literal["dies", "raised", "waits", "degrades", "unlisted", "ended", "follows"]
+    effect: Literal[
+        "dies", "raised", "waits", "degrades", "unlisted", "ended", "follows", "explains"
+    ]
     cause: str = Field(min_length=10, max_length=110)
     fix: str = Field(min_length=10, max_length=220)
     source: str = Field(pattern=r"^https://")
     signs: list[str] = []
     between_hosts: bool = False
+    explains: list[str] = []
 
 
 class _Messages(BaseModel):

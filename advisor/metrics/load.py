@@ -154,7 +154,7 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     marked_steps = mark_used({rank: one.steps for rank, one in ranks.items()}, cut)
     ranks = {rank: replace(one, steps=marked_steps[rank]) for rank, one in ranks.items()}
     split_waiting(matched.columns, groups, found.by_rank)
-    exclusive = exclusive_transfers(calls)
+    exclusive = exclusive_transfers(calls, groups, infos)
     fits = fit_all(matched.columns, exclusive, groups, infos)
     return RunData(
         run,

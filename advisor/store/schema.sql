@@ -382,12 +382,13 @@ CREATE TABLE pipeline_stage (
   rank INTEGER NOT NULL,            -- rank
   stage INTEGER NOT NULL,           -- position in the pipeline, from 0
   stages INTEGER NOT NULL,          -- length of the pipeline
-  micro_batches INTEGER,            -- messages each way per step over a boundary
+  micro_batches INTEGER,            -- messages each way per step over a boundary, and chunk
+  chunks INTEGER,                   -- parts of the model on each stage: several where they are interleaved
   step_ns BIGINT NOT NULL,          -- median step
   compute_ns BIGINT NOT NULL,       -- compute per step, median
   bubble_ns BIGINT NOT NULL,        -- per step idle, or exposed waiting for a neighbour, also while a message of its own is on its way; median
   bubble_share DOUBLE NOT NULL,     -- bubble / step
-  ideal_bubble_share DOUBLE,        -- (p-1)/(m+p-1) for equal stages
+  ideal_bubble_share DOUBLE,        -- (p-1)/(m*chunks+p-1) for equal stages
   imbalance_ns BIGINT               -- compute over the mean of the stages per step
 );
 

@@ -61,7 +61,7 @@ def _slow_nvlink(job: Job, size: float, step: float, rng: random.Random) -> Made
     return Made(replace(job, link_factor=links), Place(edge=(a, b)))
 
 
-@fault("throttled-gpu", "straggler-rank", "device; nvidia-smi; clock",
+@fault("throttled-gpu", "straggler-rank slow-rank-in-stage", "device; nvidia-smi; clock",
         (*ALL, "zero1", "fsdp1"))  # fmt: skip
 def _throttled(job: Job, size: float, step: float, rng: random.Random) -> Made:
     rank = rng.randrange(job.ranks)

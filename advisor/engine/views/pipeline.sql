@@ -14,7 +14,8 @@ SELECT a.rank, a.stage, any_value(a.stages) AS stages, any_value(a.micro_batches
   any_value(a.compute_ns) > coalesce(max(b.compute_ns) FILTER (b.stage = a.stage), 0) AS slowest_in_stage,
   max(b.compute_ns) AS slowest_other_ns,
   -- what filling and draining adds
-  1 + coalesce((any_value(a.stages) - 1) / nullif(any_value(a.micro_batches), 0), 0) AS fill,
+  1 + coalesce((any_value(a.stages) - 1) / nullif(any_value(a.micro_batches * coalesce(a.chunks, 1)), 0), 0)
+    AS fill,
   max(b.compute_ns) * fill AS even_ns -- the pipeline without this rank
 FROM pipeline_stage a JOIN pipeline_stage b ON a.rank <> b.rank GROUP BY a.rank, a.stage;
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.collectives.groups import Group, RankInfo, link_kind
@@ -17,13 +18,44 @@ from advisor.vocabulary.operations import POINT_TO_POINT
 Kind = tuple[str, int, str | None]
 
 
-def exclusive_transfers(calls: Mapping[int, Sequence[Call]]) -> dict[int, dict[int, float]]:
-    """rank -> {event_id: transfer time the call would have had the link for itself, ns}."""
+def exclusive_transfers(
+    calls: Mapping[int, Sequence[Call]],
+    groups: Mapping[str, Group],
+    infos: Mapping[int, RankInfo],
+) -> dict[int, dict[int, float]]:
+    """rank -> {event_id: transfer time the call would have had the link for itself, ns}.
+
+    Calls share what both go over: NVLink or NICs, each of them one way for messages sent and
+    another for those received, and both ways for collectives.
+    """
     result = {}
     for rank, own in calls.items():
-        starts = [call.start + (call.wait or 0) for call in own]
-        alone = exclusive_ns(starts, [call.end for call in own])
+        starts = np.array([call.start + (call.wait or 0) for call in own], dtype=np.int64)
+        ends = np.array([call.end for call in own], dtype=np.int64)
+        ways = _ways(own, groups, infos)
+        alone = np.full(len(own), np.inf)
+        for way in range(ways.shape[1]):
+            over = ways[:, way]
+            alone[over] = np.minimum(alone[over], exclusive_ns(starts[over], ends[over]))
         result[rank] = {c.event_id: float(t) for c, t in zip(own, alone, strict=True)}
+    return result
+
+
+def _ways(
+    own: Sequence[Call], groups: Mapping[str, Group], infos: Mapping[int, RankInfo]
+) -> NDArray[np.bool_]:
+    """Whether each call goes out inside the host, in there, out between hosts, and in."""
+    known: dict[tuple[bool, object], str | None] = {}
+    result = np.empty((len(own), 4), dtype=bool)
+    for number, call in enumerate(own):
+        message = call.op in POINT_TO_POINT
+        key = (message, call.peer if message else call.group)
+        if key not in known:
+            known[key] = link_kind(call, groups, infos)
+        link = known[key]
+        out, back = call.op != "recv", call.op != "send"
+        result[number, :2] = (out and link != "inter", back and link != "inter")
+        result[number, 2:] = (out and link != "intra", back and link != "intra")
     return result
 
 

@@ -23,7 +23,8 @@ def pipeline_rows(
     ``compute`` is when each rank computes. A stage whose recording is missing shows in what its
     neighbours send it; it has no row.
     """
-    chains = _chains(calls)
+    beside, first = _neighbours(calls)
+    chains = _chains(beside, first)
     if not chains:
         return []
     figures = _figures(con, run, calls, compute)
@@ -33,12 +34,14 @@ def pipeline_rows(
         if len(read) < 2:
             continue
         mean = sum(figures[rank][1] for _, rank in read) / len(read)
-        micro_batches = _micro_batches(calls, chain)
+        micro_batches, chunks = _micro_batches(calls, chain), 1
+        if chain[-1] in beside[chain[0]] and len(chain) > 2:
+            micro_batches, chunks = _interleaved(calls, chain)
         for stage, rank in read:
             step, computed, bubble = figures[rank]
             ideal = None
             if micro_batches:
-                ideal = (len(chain) - 1) / (micro_batches + len(chain) - 1)
+                ideal = (len(chain) - 1) / (micro_batches * chunks + len(chain) - 1)
             records.append(
                 {
                     "run": run,
@@ -46,6 +49,7 @@ def pipeline_rows(
                     "stage": stage,
                     "stages": len(chain),
                     "micro_batches": micro_batches,
+                    "chunks": chunks,
                     "step_ns": round(step),
                     "compute_ns": round(computed),
                     "bubble_ns": round(bubble),
@@ -109,39 +113,77 @@ def _span(calls: Iterable[Call]) -> Intervals:
     return Intervals.of([c.start for c in found], [c.end for c in found])
 
 
-def _chains(calls: Mapping[int, Sequence[Call]]) -> list[list[int]]:
-    """Ranks in the order of their stages.
-
-    Neighbours send to each other both ways. The first stage is the end of the chain that sends
-    before it receives (or is not read, while the other end receives first).
-    """
+def _neighbours(
+    calls: Mapping[int, Sequence[Call]],
+) -> tuple[Mapping[int, set[int]], Mapping[int, Call]]:
+    """The ranks that each sends to and receives from, and its first message."""
     sends: set[tuple[int, int]] = set()
-    first: dict[int, str] = {}
+    first: dict[int, Call] = {}
     for rank, own in calls.items():
         for call in sorted(own, key=lambda c: c.asked):
             if call.op in POINT_TO_POINT and call.peer is not None:
-                first.setdefault(rank, call.op)
+                first.setdefault(rank, call)
                 sends.add((rank, call.peer) if call.op == "send" else (call.peer, rank))
     beside: dict[int, set[int]] = defaultdict(set)
     for source, destination in sends:
         if (destination, source) in sends and source != destination:
             beside[source].add(destination)
-    chains, seen = [], set()
+    return beside, first
+
+
+def _chains(beside: Mapping[int, set[int]], first: Mapping[int, Call]) -> list[list[int]]:
+    """Ranks in the order of their stages.
+
+    Neighbours send to each other both ways. The first stage is the end of the chain that sends
+    before it receives (or is not read, while the other end receives first). Interleaved stages
+    (Narayanan et al., SC 2021) close the chain to a ring, in which it alone sends first.
+    """
+    op = {rank: call.op for rank, call in first.items()}
+    chains: list[list[int]] = []
+    seen: set[int] = set()
     for rank in sorted(beside):
         if rank in seen or len(beside[rank]) != 1:
             continue
-        chain, here = [rank], rank
-        while following := sorted(beside[here] - set(chain)):
-            if len(beside[following[0]]) > 2:
-                break
-            here = following[0]
-            chain.append(here)
+        chain = _followed([rank], beside)
         seen |= {chain[0], chain[-1]}
-        if first.get(chain[0]) == "recv" or first.get(chain[-1]) == "send":
+        if op.get(chain[0]) == "recv" or op.get(chain[-1]) == "send":
             chain.reverse()
-        if len(chain) > 1 and first.get(chain[0]) != "recv" and first.get(chain[-1]) != "send":
+        if len(chain) > 1 and op.get(chain[0]) != "recv" and op.get(chain[-1]) != "send":
+            chains.append(chain)
+    for rank in sorted(beside):
+        peer = first[rank].peer if op.get(rank) == "send" else None
+        if rank in seen or peer is None or not len(beside[rank]) == 2 == len(beside.get(peer, ())):
+            continue
+        chain = _followed([rank, peer], beside)
+        if chain[-1] in beside[rank] and all(op.get(one) != "send" for one in chain[1:]):
             chains.append(chain)
     return chains
+
+
+def _followed(chain: list[int], beside: Mapping[int, set[int]]) -> list[int]:
+    """The same with all that come after it, as far as each has one next neighbour."""
+    while following := sorted(beside[chain[-1]] - set(chain)):
+        if len(beside[following[0]]) > 2:
+            break
+        chain.append(following[0])
+    return chain
+
+
+def _interleaved(
+    calls: Mapping[int, Sequence[Call]], chain: Sequence[int]
+) -> tuple[int | None, int]:
+    """Micro-batches, and into how many chunks each stage is split.
+
+    All micro-batches go from the first stage to the second in each chunk, and from the last back to
+    the first in each but one.
+    """
+    first, second, last = chain[0], chain[1], chain[-1]
+    own = calls.get(first, ())
+    on = _per_step(c for c in own if c.op == "send" and c.peer == second)
+    back = _per_step(c for c in own if c.op == "recv" and c.peer == last)
+    if on is None or back is None or not 0 < on - back <= on // 2 or on % (on - back):
+        return None, 1
+    return on - back, on // (on - back)
 
 
 def _micro_batches(calls: Mapping[int, Sequence[Call]], chain: Sequence[int]) -> int | None:

@@ -31,6 +31,8 @@ FROM (SELECT *, greatest(0, exposed_all_ns - exposed_transfer_ns) AS own_ns FROM
 --   all_ns: all ranks' cost per used step, ns
 --   of_peers: ranks over those that share calls with it
 --   peer_wait_ns: per used step, mean over the ranks that share calls with it
+--   clock_ns: by how much clocks that are off may make it late; 0 where ranks of its own host, which have
+--     the same clock, wait as long for it as all others do
 CREATE VIEW late_rank AS
 WITH summed AS (
   SELECT last_rank AS rank, sum(wait_ns) / (SELECT count(*) FROM used_step) AS ns FROM call
@@ -38,7 +40,11 @@ WITH summed AS (
     AND op IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier') GROUP BY last_rank)
 SELECT l.*, r.host, coalesce(s.ns, 0)::BIGINT AS summed_cost_ns, sum(cost_ns_per_step) OVER () AS all_ns,
   coalesce(TRY_CAST(l.reason_evidence ->> 'others_per_peer' AS DOUBLE), 1) AS of_peers,
-  (cost_ns_per_step * of_peers)::BIGINT AS peer_wait_ns
+  (cost_ns_per_step * of_peers)::BIGINT AS peer_wait_ns,
+  CASE WHEN EXISTS (FROM lateness i JOIN group_host g USING (process_group) WHERE i.rank = l.rank
+      AND g.hosts = 1 AND i.systematic AND i.cost_ns_per_step >= l.cost_ns_per_step) THEN 0
+    ELSE (SELECT greatest(median(clock_residual_ns), max(clock_residual_ns) FILTER (rank = l.rank), 0)
+      FROM rank) END AS clock_ns
 FROM lateness l LEFT JOIN rank r ON r.rank = l.rank LEFT JOIN summed s ON s.rank = l.rank
 WHERE l.process_group IS NULL;
 

@@ -149,8 +149,8 @@ WITH ordered AS (
   SELECT rank, step, process_group, phase, call_id, exposed_transfer_ns, exposed_all_ns, ahead,
     coalesce(hidden_ns, 0) AS hidden_ns,
     greatest(0, lead(start_ns) OVER w - end_ns) AS gap_ns, row_number() OVER w = 1 AS is_first
-  FROM call SEMI JOIN overlappable USING (op, process_group)
-  WHERE op = 'all_gather' AND coalesce(phase, '') NOT IN ('optimizer', 'other')
+  FROM call WHERE (op, process_group) IN (SELECT (op, process_group) FROM overlappable)
+    AND op = 'all_gather' AND coalesce(phase, '') NOT IN ('optimizer', 'other')
   WINDOW w AS (PARTITION BY rank, step, process_group ORDER BY start_ns)
 ), per AS (
   SELECT rank, step, process_group, count(*) AS calls, sum(exposed_transfer_ns) AS exposed_ns,

@@ -37,6 +37,7 @@ _MARKED_FORWARD = re.compile(rf"^## forward ##$|{_FORWARD.pattern}")
 _OPTIMIZER = re.compile(r"^## optimizer ##$|^Optimizer\.(step|zero_grad)#")
 _STEP = re.compile(r"^## optimizer ##$|^Optimizer\.step#")
 _NODE = re.compile(rf"^{_AUTOGRAD}")
+_MATRICES = 0.2  # of a model's parameters: a transformer's block has 4 to 7, with 2 to 12 vectors
 # Explicit ranges first; then names of torch. (pattern, phase, on any thread)
 _PHASES: tuple[tuple[re.Pattern[str], str, bool], ...] = (
     (re.compile(r"^## backward ##$"), "backward", True),
@@ -149,16 +150,8 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
                 calls[index].phase = "forward"
     leaves = spans.select(re.compile(rf"^{_AUTOGRAD}.*AccumulateGrad"))
     accumulating = _inside(leaves, asked, thread, False)
-    # As many calls as parameters between the backward pass and the optimizer: one of each, so that
-    # small ones are gradients too. Fewer small ones are a norm or a loss.
-    each = (
-        0
-        < len(leaves.start)
-        <= sum(
-            bool(late) and call.op == "all_reduce" for call, late in zip(calls, after, strict=True)
-        )
-    )
     small_ones = [(call.bytes or call.count_bytes() or 0) <= TINY_BYTES for call in calls]
+    each = _one_of_each(calls, after, small_ones, len(leaves.start))
     between = _between(small_ones, after, [call.op == "all_reduce" for call in calls])
     for call, in_hook, late, tiny, amid in zip(
         calls, accumulating, after, small_ones, between, strict=True
@@ -171,6 +164,22 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
         elif call.op == "reduce_scatter":
             unit = call.phase in (None, "backward")
             call.is_gradient = (unit or by_hand) and call.group not in summed
+
+
+def _one_of_each(
+    calls: Sequence[Call], after: Any, small: Sequence[bool], parameters: int
+) -> bool:
+    """Whether as many calls as there are parameters lie between backward passes and the optimizer,
+    many of them large, as matrices are: then small ones are gradients too.
+
+    Fewer small ones, or nothing but small ones, are norms, losses or counters.
+    """
+    own = [
+        tiny
+        for call, late, tiny in zip(calls, after, small, strict=True)
+        if late and call.op == "all_reduce"
+    ]
+    return 0 < parameters <= len(own) and own.count(False) >= _MATRICES * len(own)
 
 
 def _between(small: Sequence[bool], after: Any, reduces: Sequence[bool]) -> list[bool]:

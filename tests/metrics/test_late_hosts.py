@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.lateness.hosts import by_host
+from advisor.metrics.lateness.rows import side_by_side
 
 MS = 1_000_000
 CALLS = 24
@@ -49,3 +52,23 @@ def test_hosts_of_one_rank_and_ranks_of_one_host_are_no_units() -> None:
     assert by_host([late], {rank: str(rank) for rank in HOSTS}) == []
     assert by_host([late], dict.fromkeys(HOSTS, "a")) == []
     assert by_host([late], {0: "a"}) == []
+
+
+def test_a_host_whose_ranks_are_late_in_groups_side_by_side_is_one_culprit() -> None:
+    """GIVEN groups of one rank of each of two hosts, and one host's late THEN the host's cost is the
+    mean over those that wait, not a part for each of its ranks."""
+    rows = {
+        rank: {
+            "rank": rank,
+            "systematic": rank >= 4,
+            "reason_evidence": json.dumps({"others_per_peer": 7.0}),
+            **dict.fromkeys(("cost_ns_per_step", "cost_low_ns", "cost_high_ns"), MS * (rank >= 4)),
+        }
+        for rank in HOSTS
+    }
+    (found,) = side_by_side(rows, HOSTS)
+    # Each of the four on the other host waits 7 ms for its own one: 1 ms of each of seven others.
+    assert found["cost_ns_per_step"] == found["cost_high_ns"] == 7 * MS
+    assert json.loads(found["reason_evidence"])["others_per_peer"] == 1.0
+    rows[5]["systematic"] = False
+    assert list(side_by_side(rows, HOSTS)) == []

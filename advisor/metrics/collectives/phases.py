@@ -166,9 +166,7 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
             call.is_gradient = (unit or by_hand) and call.group not in summed
 
 
-def _one_of_each(
-    calls: Sequence[Call], after: Any, small: Sequence[bool], parameters: int
-) -> bool:
+def _one_of_each(calls: Sequence[Call], after: Any, small: Sequence[bool], parameters: int) -> bool:
     """Whether as many calls as there are parameters lie between backward passes and the optimizer,
     many of them large, as matrices are: then small ones are gradients too.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -99,7 +99,7 @@ def _with_hosts(
     """
     whole = by_host(items, ranks.hosts)
     result = {row["rank"]: row for row in of_all}
-    for row in _rows(run, whole, ranks) if whole else ():
+    for row in _rows(run, whole, ranks) if whole else side_by_side(result, ranks.hosts):
         own = sorted(rank for rank, host in ranks.hosts.items() if host == ranks.hosts[row["rank"]])
         alone = [result[rank] for rank in own if rank in result and result[rank]["systematic"]]
         most = max((one["cost_ns_per_step"] for one in alone), default=0)
@@ -111,6 +111,28 @@ def _with_hosts(
         evidence = {**json.loads(row["reason_evidence"]), "with": own}
         result[row["rank"]] = {**row, "reason_evidence": json.dumps(evidence)}
     return list(result.values())
+
+
+def side_by_side(
+    of_all: Mapping[int, dict[str, Any]], hosts: Mapping[int, str]
+) -> Iterator[dict[str, Any]]:
+    """A row for each host whose ranks are all late, where every other host meets one of them.
+
+    So do the groups of a mesh that replicate over hosts. Each rank's cost is a mean over all ranks
+    but it, of which those of other hosts wait for one of these: the host's is their sum over those.
+    """
+    by_host: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for rank, row in of_all.items():
+        by_host[hosts.get(rank, "")].append(row)
+    for own in by_host.values():
+        if not 1 < len(own) < len(of_all) or not all(row["systematic"] for row in own):
+            continue
+        middle = sorted(own, key=lambda row: (row["cost_ns_per_step"], row["rank"]))[len(own) // 2]
+        scale = (len(of_all) - 1) / (len(of_all) - len(own))
+        costs = ("cost_ns_per_step", "cost_low_ns", "cost_high_ns")
+        evidence = {**json.loads(middle["reason_evidence"]), "others_per_peer": 1.0}
+        summed = {name: round(scale * sum(row[name] for row in own)) for name in costs}
+        yield {**middle, **summed, "reason_evidence": json.dumps(evidence)}
 
 
 def _rows(run: str, items: Sequence[Arrivals], ranks: Ranks) -> list[dict[str, Any]]:

@@ -133,7 +133,7 @@ def _slow_nvlink_tp(job: Job, size: float, step: float, rng: random.Random) -> M
     return Made(replace(job, link_factor=links), Place(ranks=(rank,)))
 
 
-@fault("throttled-in-layout", "straggler-rank imbalanced-pipeline-stages",
+@fault("throttled-in-layout", "straggler-rank slow-rank-in-stage imbalanced-pipeline-stages",
         "device; nvidia-smi; clock", ("tp", "pp", "moe"))  # fmt: skip
 def _throttled_layout(job: Job, size: float, step: float, rng: random.Random) -> Made:
     rank = rng.randrange(job.ranks)

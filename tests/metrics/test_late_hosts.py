@@ -55,8 +55,8 @@ def test_hosts_of_one_rank_and_ranks_of_one_host_are_no_units() -> None:
 
 
 def test_a_host_whose_ranks_are_late_in_groups_side_by_side_is_one_culprit() -> None:
-    """GIVEN groups of one rank of each of two hosts, and one host's late THEN the host's cost is the
-    mean over those that wait, not a part for each of its ranks."""
+    """GIVEN groups of one rank of each of two hosts, one of which is late THEN the host's cost is
+    the mean over those that wait, not a part for each of its ranks."""
     rows = {
         rank: {
             "rank": rank,

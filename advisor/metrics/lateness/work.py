@@ -30,6 +30,8 @@ _MOSTLY = 0.5
 _MOST_PEERS = 8
 
 _BySteps = dict[int, dict[str, float]]  # step -> operator -> FLOPs
+# rank -> its FLOPs; rank -> operator -> its main shape.
+_Flops = tuple[dict[int, _BySteps], dict[int, dict[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -52,16 +54,36 @@ class Compared:
     cause_p_value: float = 1.0
 
 
-def compare_work(con: Any, run: str, rank: int, peers: Sequence[int]) -> Compared:
-    """How a rank's work and pace compare with those of ``peers``."""
+def compare_work(
+    con: Any,
+    run: str,
+    rank: int,
+    peers: Sequence[int],
+    known: dict[tuple[int, ...], _Flops] | None = None,
+) -> Compared:
+    """How a rank's work and pace compare with those of ``peers``.
+
+    ``known`` keeps the FLOPs of the same ranks from one call to the next.
+    """
     chosen = [rank, *peers[:_MOST_PEERS]]
-    by_shape = _by_shape(con, run, rank, chosen)
-    return _by_time(con, run, rank, chosen, by_shape)
+    key = tuple(sorted(chosen))
+    known = {} if known is None else known
+    if key not in known:
+        known.clear()
+        known[key] = _flops(con, run, key)
+    by_shape = _by_shape(rank, chosen, *known[key])
+    found = _operators(con, run, rank, chosen)
+    pace = float(found[0][0]) if found and found[0][0] else None
+    if pace is None or not sum(float(peers) for *_, peers in found) or len(chosen) < 2:
+        others = [peer for peer in chosen[1:] if peer in known[key][0]]
+        told = rank in known[key][0] and others
+        return replace(by_shape, pace=_pace(con, run, rank, others)) if told else by_shape
+    return _by_time(found, pace, replace(by_shape, pace=pace))
 
 
-def _by_time(con: Any, run: str, rank: int, chosen: Sequence[int], by_shape: Compared) -> Compared:
-    """On a host: its pace by operators of equal shapes, and the operator that it does not tell."""
-    found = rows(
+def _operators(con: Any, run: str, rank: int, chosen: Sequence[int]) -> list[tuple[Any, ...]]:
+    """On a host: the rank's pace, and of each operator its name, own time and that of its peers."""
+    return rows(
         con,
         """
         WITH operator AS MATERIALIZED (
@@ -84,16 +106,16 @@ def _by_time(con: Any, run: str, rank: int, chosen: Sequence[int], by_shape: Com
         """,
         [run, list(chosen), rank, _FEWEST, len(chosen)],
     )
-    pace = float(found[0][0]) if found and found[0][0] else None
+
+
+def _by_time(found: Sequence[tuple[Any, ...]], pace: float, by_shape: Compared) -> Compared:
+    """By :func:`_operators`: the operator whose time the pace does not tell."""
     usual = sum(float(peers) for *_, peers in found)
-    if pace is None or not usual or len(chosen) < 2:
-        return by_shape
     told = max(pace, 1.0)
     excess = sum(float(own - peers) for *_, own, peers in found)
     beyond = sum(float(own) - told * float(peers) for *_, own, peers in found)
     _, name, own, peers = max(found, key=lambda row: row[2] - told * row[3])
     work = 1 + beyond / usual
-    by_shape = replace(by_shape, pace=pace)
     if float(own) - told * float(peers) < _MOSTLY * excess or work <= (by_shape.work or 1.0):
         return by_shape
     # Where all else takes longer alike, the largest operator holds most of it in any case: a CPU
@@ -108,9 +130,13 @@ def _by_time(con: Any, run: str, rank: int, chosen: Sequence[int], by_shape: Com
     )  # fmt: skip
 
 
-def _by_shape(con: Any, run: str, rank: int, chosen: Sequence[int]) -> Compared:
-    """By the FLOPs of recorded shapes, and on a device by kernels of equal ones."""
-    flops, shapes = _flops(con, run, chosen)
+def _by_shape(
+    rank: int,
+    chosen: Sequence[int],
+    flops: Mapping[int, _BySteps],
+    shapes: Mapping[int, Mapping[str, str]],
+) -> Compared:
+    """By the FLOPs of recorded shapes; without its pace."""
     others = [peer for peer in chosen[1:] if peer in flops]
     if rank not in flops or not others:
         return Compared(None, None)
@@ -122,7 +148,7 @@ def _by_shape(con: Any, run: str, rank: int, chosen: Sequence[int]) -> Compared:
             usual[operator] = float(np.median(found))
     total = sum(usual.values())
     work = sum(own[name] for name in usual) / total if total else None
-    compared = Compared(work, _pace(con, run, rank, others))
+    compared = Compared(work, None)
     if work is None or abs(work - 1) < 0.005:
         return compared
     compared = replace(compared, cause_p_value=_by_chance(rank, others, flops))
@@ -149,10 +175,8 @@ def _mean(by_step: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
     return sums
 
 
-def _flops(
-    con: Any, run: str, ranks: Sequence[int]
-) -> tuple[dict[int, _BySteps], dict[int, dict[str, str]]]:
-    """rank -> complete step -> operator -> its FLOPs; rank -> operator -> its main shape."""
+def _flops(con: Any, run: str, ranks: Sequence[int]) -> _Flops:
+    """Of complete steps."""
     found = rows(
         con,
         "SELECT e.rank, s.step, name, input_dims, concrete_inputs, count(*) FROM event e "

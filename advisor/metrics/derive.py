@@ -8,7 +8,12 @@ from typing import Any
 from advisor.metrics.collectives.gradients import bucket_rows, sync_rows
 from advisor.metrics.collectives.groups import LISTED_GROUPS
 from advisor.metrics.collectives.limits import impossible_bandwidths
-from advisor.metrics.collectives.summaries import EXPERT_BALANCE, REDUNDANT, TRAFFIC
+from advisor.metrics.collectives.summaries import (
+    EXPERT_BALANCE,
+    REDUNDANT,
+    TRAFFIC,
+    may_be_redundant,
+)
 from advisor.metrics.host.copies import copy_rows
 from advisor.metrics.host.edges import edge_rows
 from advisor.metrics.host.gaps import NAME_PAUSES, gap_rows
@@ -104,6 +109,7 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
 
 
 def _lateness_input(con: Any, data: RunData) -> Ranks:
+    known: dict[tuple[int, ...], Any] = {}
     return Ranks(
         lines={rank: one.line for rank, one in data.ranks.items()},
         occupancy={rank: one.occupancy for rank, one in data.ranks.items()},
@@ -115,7 +121,7 @@ def _lateness_input(con: Any, data: RunData) -> Ranks:
             for rank, one in data.ranks.items()
             if (pace := host_pace(one.line, one.steps, one.gaps)) is not None
         },
-        compare=lambda rank, peers: compare_work(con, data.run, rank, peers),
+        compare=lambda rank, peers: compare_work(con, data.run, rank, peers, known),
         hosts={r: one.info.host for r, one in data.ranks.items() if one.info.host is not None},
         recorded={
             rank: count / len(data.ranks[rank].steps.steps)
@@ -181,8 +187,10 @@ def _write_summaries(con: Any, data: RunData) -> None:
         insert_rows(con, table, records)
     con.execute(NAME_PAUSES, {"run": data.run})
     operations = {call.op for calls in data.calls.values() for call in calls}
-    for statement in (TRAFFIC, REDUNDANT) if operations else ():
-        con.execute(statement, [data.run])
+    if operations:
+        con.execute(TRAFFIC, [data.run])
+    if any(may_be_redundant(call.op, call.bytes) for own in data.calls.values() for call in own):
+        con.execute(REDUNDANT, [data.run])
     if "all_to_all" in operations:
         con.execute(EXPERT_BALANCE, [data.run])
     compute = {rank: one.occupancy.compute for rank, one in data.ranks.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.metrics.collectives.summaries import REDUNDANT
+from advisor.metrics.collectives.summaries import REDUNDANT, TINY_BYTES, may_be_redundant
 from advisor.store.store import Store
 
 _US = 1_000
@@ -51,3 +51,34 @@ def test_a_burst_lasts_from_asking_for_its_first_call_to_the_end_of_its_last(
     calls_us: list[tuple[int, int]], span_us: int
 ) -> None:
     assert _span(calls_us) == span_us * _US
+
+
+@pytest.mark.parametrize("size", [None, TINY_BYTES, TINY_BYTES + 1])
+@pytest.mark.parametrize(
+    "op",
+    ["barrier", "broadcast", "all_gather", "all_reduce", "reduce", "reduce_scatter", "all_to_all"],
+)
+def test_calls_that_are_not_looked_at_give_no_row(op: str, size: int | None) -> None:
+    with Store.create() as store:
+        con = store.con
+        con.execute(
+            """
+            INSERT INTO rank BY NAME SELECT 'run' AS run, 0 AS rank, 'host' AS timeline;
+            INSERT INTO step BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS start_ns,
+              100000000 AS end_ns, true AS complete, true AS used,
+              'annotation' AS source;
+            """
+        )
+        for number, phase in enumerate(("forward", "backward")):
+            con.execute(
+                """
+                INSERT INTO collective BY NAME SELECT 'run' AS run, 0 AS rank, ? AS call_id,
+                  1 AS step, ? AS op, '0' AS process_group, 2 AS group_size, ?::BIGINT AS bytes,
+                  ? AS phase, ? AS start_ns, ? AS end_ns, 'layer' AS module,
+                  5000 AS exposed_transfer_ns
+                """,
+                [number, op, size, phase, number * _US, (number + 1) * _US],
+            )
+        con.execute(REDUNDANT, ["run"])
+        (found,) = con.execute("SELECT count(*) FROM redundant").fetchone() or (0,)
+    assert may_be_redundant(op, size) or not found

@@ -42,6 +42,14 @@ TINY_BYTES = 1024
 # forward pass of a real model takes longer.
 _BURST_NS = 1_000_000
 
+
+def may_be_redundant(op: str, size: int | None) -> bool:
+    """Whether REDUNDANT has to look at such a call: to plan it takes the database long."""
+    if op in ("all_reduce", "reduce"):
+        return size is not None and size <= TINY_BYTES
+    return op in ("barrier", "broadcast", "all_gather")
+
+
 REDUNDANT = f"""
 INSERT INTO redundant BY NAME
 {_CALLS},

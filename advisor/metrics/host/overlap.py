@@ -88,11 +88,17 @@ def _kernels(events: Events, rank: int, chosen: Int64s, *, on_device: bool) -> I
         kernel AS MATERIALIZED (
           SELECT rank, event_id, external_id, name FROM event
           WHERE run = $1 AND rank BETWEEN $2 AND $3 AND (class = 'compute' AND device IS NOT NULL
-            OR class = 'cpu_op' AND $4))
-        SELECT rank, event_id, dense_rank() OVER (ORDER BY name, coalesce(dims, own)) AS number
-        FROM kernel LEFT JOIN shape USING (rank, external_id)
-          LEFT JOIN (SELECT rank, event_id, input_dims AS own FROM comm_event
-            WHERE run = $1 AND rank BETWEEN $2 AND $3 AND $4) USING (rank, event_id)
+            OR class = 'cpu_op' AND $4)),
+        shaped AS MATERIALIZED (
+          SELECT rank, event_id, name, coalesce(dims, own) AS dims
+          FROM kernel LEFT JOIN shape USING (rank, external_id)
+            LEFT JOIN (SELECT rank, event_id, input_dims AS own FROM comm_event
+              WHERE run = $1 AND rank BETWEEN $2 AND $3 AND $4) USING (rank, event_id)),
+        numbered AS (
+          SELECT name, dims, row_number() OVER (ORDER BY name, dims) AS number
+          FROM (SELECT DISTINCT name, dims FROM shaped))
+        SELECT rank, event_id, number FROM shaped s JOIN numbered n
+          ON s.name = n.name AND s.dims IS NOT DISTINCT FROM n.dims
         ORDER BY rank, event_id
         """,
         [not on_device],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from advisor.store.batches import INGESTED
@@ -66,6 +67,7 @@ def parse_schema(text: str | None = None) -> list[Table]:
     return tables
 
 
+@cache
 def analysed_tables() -> list[str]:
     """The tables that hold what was worked out: neither read from files nor measured by a sweep."""
     others = {*INGESTED, "trial", "sweep"}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
-from jinja2 import StrictUndefined
+from jinja2 import StrictUndefined, Template
 from jinja2.environment import TemplateExpression
 
 from advisor.vocabulary.bounded_templates import BoundedTemplates
@@ -211,9 +211,14 @@ def _environment() -> BoundedTemplates:
     return environment
 
 
+@lru_cache(maxsize=1000)
+def _compiled(template: str) -> Template:
+    return _environment().from_string(template)
+
+
 def render(template: str, values: Mapping[str, Any]) -> str:
     """Fill one text. Raises jinja2.TemplateError for unknown values or bad templates."""
-    text = _environment().from_string(template).render(values)
+    text = _compiled(template).render(values)
     return " ".join(text.split())[:MAX_TEXT]
 
 
@@ -229,4 +234,4 @@ def _expression(condition: str) -> TemplateExpression:
 
 def render_lines(template: str, values: Mapping[str, Any]) -> str:
     """As :func:`render`, but line breaks and indentation stay (commands, code)."""
-    return _environment().from_string(template).render(values).strip()[:MAX_TEXT]
+    return _compiled(template).render(values).strip()[:MAX_TEXT]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -162,8 +163,7 @@ class DataParallel:
         self, program: Program, cap_mb: float | None, service: ServiceModel
     ) -> Program | None:
         """:func:`with_bucket_cap`, once for the many settings that form the same buckets."""
-        ends = tuple(max(bucket) for bucket in assemble(program.gradient_bytes, cap_mb))
-        key = (program.step, ends, service)
+        key = (program.step, _ends(tuple(program.gradient_bytes), cap_mb), service)
         if key not in self._made:
             if service == self.model:
                 self._made[key] = with_bucket_cap(program, cap_mb, service)
@@ -176,6 +176,12 @@ class DataParallel:
                     ),
                 )
         return self._made[key]
+
+
+@lru_cache(64)
+def _ends(gradient_bytes: tuple[int, ...], cap_mb: float | None) -> tuple[int, ...]:
+    """The last gradient of each bucket."""
+    return tuple(max(bucket) for bucket in assemble(gradient_bytes, cap_mb))
 
 
 def data_parallel(programs: Sequence[Program]) -> DataParallel | None:

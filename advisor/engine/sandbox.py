@@ -98,9 +98,9 @@ class Sandbox:
 
     def _make_table(self, name: str) -> None:
         if self._store is not None and name in self._filled:
-            own = f'SELECT * FROM "{name}" WHERE run = $run ORDER BY ALL'
+            own = f'SELECT * FROM "{name}" WHERE run = $run'
             found = self._store.con.sql(own, params={"run": self.run}).to_arrow_reader()
-            self._take(found, f'CREATE TABLE "{name}" AS SELECT * FROM incoming')
+            self._take(found, f'CREATE TABLE "{name}" AS SELECT * FROM incoming ORDER BY ALL')
         else:
             self.con.execute(_tables()[name].definition)
         self._made[name] = "TABLE"
@@ -125,6 +125,7 @@ class Sandbox:
         self._stop_reading()
         for name in [name for name in self._made.keys() & views() if views()[name].words & changed]:
             self.con.execute(f'DROP {self._made.pop(name)} "{name}"')
+            self._filled.pop(name, None)
         for table in changed:
             if self._rows.pop(table, []):
                 self.con.execute(f'DELETE FROM "{table}"')
@@ -165,8 +166,10 @@ class Sandbox:
             self._made[name] = "TABLE"
         for view in unmade:
             try:
-                self.con.execute(f'CREATE TABLE "{view.name}" AS {view.select}')
+                made = self.con.execute(f'CREATE TABLE "{view.name}" AS {view.select}')
                 self._made[view.name] = "TABLE"
+                if count := made.fetchall()[0][0]:
+                    self._filled[view.name] = count
             except duckdb.Error:
                 self.con.execute(f'CREATE VIEW "{view.name}" AS {view.select}')
                 self._made[view.name] = "VIEW"
@@ -189,7 +192,10 @@ class Sandbox:
 
     def holds(self, table: str, where: str, values: Mapping[str, Any]) -> bool:
         """Whether a table or view has a row for which ``where`` holds ('': any row)."""
-        if table in _tables() and (not where or table not in self._filled):
+        if table not in _tables():
+            self._make(table)
+        counted = table in _tables() or self._made.get(table) == "TABLE"
+        if counted and (not where or table not in self._filled):
             return table in self._filled
         condition = f" WHERE {where}" if where else ""
         return bool(self.select(f'SELECT 1 FROM "{table}"{condition} LIMIT 1', values)[1])

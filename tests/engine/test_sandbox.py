@@ -88,3 +88,16 @@ def test_a_query_that_does_not_end_is_stopped() -> None:
                 "SELECT sum(a.range * b.range) FROM range(9999999) a, range(9999999) b", {}
             )
         assert sandbox.records("SELECT 1 AS alive") == [{"alive": 1}]
+
+
+def test_a_view_without_rows_holds_nothing_until_its_tables_have_some() -> None:
+    with Sandbox(None, RUN) as sandbox:
+        assert not sandbox.holds("tcp", "", {})
+        assert not sandbox.holds("setting", "value = '1'", {})
+        rows = [{"run": RUN, "kind": "env", "rank": 0, "name": "NCCL_DEBUG", "value": "INFO"}]
+        sandbox.hold({"topology": rows})
+        assert sandbox.holds("setting", "", {})
+        assert not sandbox.holds("setting", "value = '1'", {})
+        assert sandbox.holds("setting", "value = 'INFO'", {})
+        sandbox.hold({})
+        assert not sandbox.holds("setting", "", {})

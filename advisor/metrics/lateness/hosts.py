@@ -17,6 +17,7 @@ from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import binomial_tail
 
 _WORTH_A_LOOK = 0.05  # chance that a host is last so often, before all calls are looked at
+_BY_FAR = 4  # the same, in what it is late beyond the next
 
 
 def by_host(items: Sequence[Arrivals], host_of: Mapping[int, str]) -> list[Arrivals]:
@@ -42,12 +43,14 @@ def _excess(item: Arrivals, places: Sequence[Sequence[int]]) -> Int64s:
 
 
 def _is_late(item: Arrivals, places: Sequence[Sequence[int]]) -> bool:
-    """Whether one host is the latest more often than by chance, over the stretches."""
+    """Whether one host is the latest more often than by chance, over the stretches, or seldom, but
+    by far more in all than any other."""
     lasts = np.append(np.flatnonzero(np.diff(item.segment)), len(item.segment) - 1)
     excess = _excess(item, places)[lasts]
     times = np.bincount(excess.argmax(axis=1)[excess.max(axis=1) > 0], minlength=len(places))
     chance = binomial_tail(int(times.max()), len(lasts), 1 / len(places))
-    return len(places) * chance < _WORTH_A_LOOK
+    second, most = np.sort(excess.sum(axis=0))[-2:].tolist()
+    return bool(len(places) * chance < _WORTH_A_LOOK or most > _BY_FAR * max(second, 0))
 
 
 def _of_hosts(item: Arrivals, places: Sequence[Sequence[int]]) -> Arrivals:

@@ -122,7 +122,7 @@ def reason_of(
         needed = _EXPLAINED * compute / usual_compute if usual_compute else 0.0
         found = compare(rank, peers) if compare else Compared(None, None)
         evidence |= asdict(found)
-        many = surplus / usual_operators if more else 0.0
+        many = surplus / max(usual_operators, 1) if more else 0.0
         return Reason(_of_compute(found, needed, many, lines[rank].on_device), evidence)
     if not (lines[rank].launch != MISSING).any() and lines[rank].on_device:
         return Reason("unknown", evidence)  # nothing says when the host asked for what came late

@@ -14,7 +14,7 @@ _RULES = {rule.id: rule for rule in load_catalogue()[0]}
     ("name", "said"),
     [
         ("straggler-rank", "info where the low end of its interval is within noise"),
-        ("full-shard-across-nodes", "at most warning"),
+        ("idle-with-queued-work", "at most warning"),
         ("slow-ring-link", "its query may set another"),
         ("desync", "severity critical"),
     ],

@@ -102,8 +102,8 @@ def _as_found(row: Row, findings: Sequence[Finding]) -> Row:
 
 def _is_same(row: Row, finding: Finding) -> bool:
     middle = _gain(row)[1]
-    told = finding.savings_ns or 0
-    return middle > 0 and abs(told - middle) <= _SAME * middle
+    said_ns = finding.savings_ns or 0
+    return middle > 0 and abs(said_ns - middle) <= _SAME * middle
 
 
 def _gain(row: Row) -> tuple[float, float, float]:

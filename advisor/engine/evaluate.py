@@ -190,7 +190,6 @@ def _finding(
     rule: Rule, sandbox: Sandbox, facts: Facts, values: dict[str, Any], row: dict[str, Any]
 ) -> Finding:
     known = {**asdict(facts), **values, **row, "group": _group(sandbox, facts, row)}
-    ranks = _list(row.get("ranks", row.get("rank")))
     numbers, _ = bounded(row, _step_of(row, facts))
     where = render(rule.where, known)
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
@@ -213,9 +212,9 @@ def _finding(
         probability=probability,
         basis=basis,
         category=rule.category,
-        ranks=[int(rank) for rank in ranks],
-        hosts=[str(host) for host in _list(row.get("hosts", row.get("host")))],
-        links=[str(link) for link in _list(row.get("links", row.get("link")))],
+        ranks=[int(rank) for rank in _named(row, "ranks")],
+        hosts=[host for host in _named(row, "hosts") if isinstance(host, str)],
+        links=[link for link in _named(row, "links") if isinstance(link, str)],
         process_group=row.get("process_group"),
         where=where,
         savings_ns=numbers["savings_ns"],
@@ -321,8 +320,15 @@ def _window(sandbox: Sandbox, row: Mapping[str, Any]) -> Window | None:
     )
 
 
-def _list(value: Any) -> list[Any]:
-    """What is known of a column: a rank whose file is missing has no host."""
+def _named(row: Mapping[str, Any], many: str) -> list[Any]:
+    """What a row names in its column ``many`` (``hosts``), or else in the singular's (``host``).
+
+    A number that is called ``hosts`` or ``ranks`` is how many there are. A rank whose file is
+    missing has no host.
+    """
+    value = row.get(many)
+    if not isinstance(value, list | tuple | str):
+        value = row.get(many.removesuffix("s"))
     values = value if isinstance(value, list | tuple) else [value]
     return [item for item in values if item is not None]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from advisor.engine.catalogue import load_rule
-from advisor.engine.evaluate import Result, _list, evaluate
+from advisor.engine.evaluate import Result, evaluate
 from advisor.engine.facts import read_facts
 from advisor.engine.rule import Need
 from advisor.engine.sandbox import Sandbox
@@ -203,8 +203,21 @@ def test_a_decimal_is_a_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "known"), [(None, []), ([None], []), (["a", None], ["a"]), ("a", ["a"]), (0, [0])]
+    ("columns", "ranks", "hosts", "links"),
+    [
+        ("NULL AS host, NULL AS rank", [], [], []),
+        ("[NULL] AS hosts, [NULL] AS ranks", [], [], []),
+        ("['a', NULL] AS hosts, [1, NULL] AS ranks", [1], ["a"], []),
+        ("'a' AS host, 0 AS rank, 'a-b' AS link", [0], ["a"], ["a-b"]),
+        ("1 AS hosts, 4 AS ranks, 12 AS links", [], [], []),
+        ("2 AS hosts, 'a' AS host, 4 AS ranks, 3 AS rank", [3], ["a"], []),
+        ("1 AS host, [1, 2] AS hosts, [7] AS links", [], [], []),
+        ("f.hosts, f.ranks_read AS ranks", [], [], []),
+    ],
 )
-def test_a_host_that_is_not_known_has_no_name(value: object, known: list[object]) -> None:
-    """GIVEN a slow link of a rank whose trace is missing THEN its host is not called None."""
-    assert _list(value) == known
+def test_only_names_become_names(
+    tmp_path: Path, columns: str, ranks: list[int], hosts: list[str], links: list[str]
+) -> None:
+    """GIVEN a host that is not known or a count of hosts THEN the finding names none after it."""
+    (finding,) = run_rule(tmp_path, f"SELECT {columns} FROM facts f").findings
+    assert (finding.ranks, finding.hosts, finding.links) == (ranks, hosts, links)

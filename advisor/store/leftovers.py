@@ -1,5 +1,8 @@
 """Half-written stores: how they are named, and how those of writers that died are found.
 
+A store is written in a folder of its own that nobody else may enter: the database makes its file,
+its log and what does not fit into the memory with the modes that the umask gives them.
+
 A writer that is killed cannot tidy up. The next one that writes to the same place does: what nobody
 holds a lock on (the database locks its file as long as it is open) is of nobody. What was to become
 a store of another name goes too, but only where it is surely ours and its writer long dead.
@@ -18,19 +21,16 @@ from pathlib import Path
 
 SCRATCH_STORE = "scratch.duckdb"
 _SCRATCH = ".advisor-"
+_IN_FOLDER = "half.duckdb"
 _OF_ANY_NAME = re.compile(r"\..+\.(?P<owner>\d{1,10}\.[a-z0-9_]{8})\.partial")
 _DATABASE = b"DUCK"  # at byte 8 of the file
 _OLD_S = 3600
 
 
 def partial_file(place: Path) -> Path:
-    """A name beside ``place`` that no other writer has; the file is not there yet."""
-    handle, name = tempfile.mkstemp(
-        prefix=f".{place.name}.{os.getpid()}.", suffix=".partial", dir=place.parent
-    )
-    os.close(handle)
-    Path(name).unlink()
-    return Path(name)
+    """A name in a new folder beside ``place``, of mode 0700; the file is not there yet."""
+    prefix = f".{place.name}.{os.getpid()}."
+    return Path(tempfile.mkdtemp(prefix=prefix, suffix=".partial", dir=place.parent)) / _IN_FOLDER
 
 
 def scratch_folder(beside: Path) -> Path:
@@ -38,51 +38,69 @@ def scratch_folder(beside: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-", dir=beside.parent))
 
 
-def remove_database(file: Path) -> None:
-    """Remove a database's file and its log, where they are."""
-    for leftover in (file, Path(f"{file}.wal")):
-        leftover.unlink(missing_ok=True)
+def remove_partial(file: Path) -> None:
+    """Remove what :func:`partial_file` named, with its folder and all that is there."""
+    shutil.rmtree(file.parent, ignore_errors=True)
 
 
 def clear_leftovers(place: Path) -> None:
     """Remove what writers that died left beside ``place``, a store or a folder of Parquet."""
-    for file in place.parent.glob(f".{_escaped(place.name)}.*.partial"):
-        if _is_abandoned(file, file.name.removeprefix(f".{place.name}.")):
-            remove_database(file)
-    for file in place.parent.glob(".*.partial"):
-        match = _OF_ANY_NAME.fullmatch(file.name)
-        if match and _is_old_database(file) and _is_abandoned(file, match["owner"]):
-            remove_database(file)
+    for left in place.parent.glob(f".{_escaped(place.name)}.*.partial"):
+        if _is_abandoned(left, left.name.removeprefix(f".{place.name}.")):
+            _remove(left)
+    for left in place.parent.glob(".*.partial"):
+        match = _OF_ANY_NAME.fullmatch(left.name)
+        if match and _is_old_database(left) and _is_abandoned(left, match["owner"]):
+            _remove(left)
+        elif match and left.is_dir() and _is_old(left.stat()):
+            with contextlib.suppress(OSError):  # it holds something
+                left.rmdir()
     for folder in place.parent.glob(f"{_SCRATCH}*"):
-        files = list(folder.glob("*.partial"))
+        stores = list(folder.glob(".*.partial"))
         owner = folder.name.removeprefix(_SCRATCH)
-        if files and all(_is_abandoned(file, owner) for file in files):
+        if stores and all(_is_abandoned(left, owner) for left in stores):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(left: Path) -> None:
+    if left.is_dir():
+        remove_partial(left / _IN_FOLDER)
+        return
+    for file in (left, Path(f"{left}.wal")):
+        file.unlink(missing_ok=True)
 
 
 def _escaped(name: str) -> str:
     return "".join(f"[{sign}]" if sign in "*?[" else sign for sign in name)
 
 
-def _is_old_database(file: Path) -> bool:
+def _database(left: Path) -> Path:
+    """The database of a store half written; earlier versions had it without a folder."""
+    return left / _IN_FOLDER if left.is_dir() else left
+
+
+def _is_old_database(left: Path) -> bool:
     """Whether it is a database that nobody has written to for an hour.
 
     On a file system that several machines share, a lock need not tell.
     """
-    with contextlib.suppress(OSError), file.open("rb") as opened:
-        is_database = opened.read(12)[8:] == _DATABASE
-        return is_database and time.time() - os.fstat(opened.fileno()).st_mtime > _OLD_S
+    with contextlib.suppress(OSError), _database(left).open("rb") as opened:
+        return opened.read(12)[8:] == _DATABASE and _is_old(os.fstat(opened.fileno()))
     return False
 
 
-def _is_abandoned(file: Path, name: str) -> bool:
+def _is_old(found: os.stat_result) -> bool:
+    return time.time() - found.st_mtime > _OLD_S
+
+
+def _is_abandoned(left: Path, name: str) -> bool:
     """Whether no process has the database open; ``name`` begins with its writer's process id.
 
     Never true for one of this process: to close a second handle would give up its own lock.
     """
     if name.replace("-", ".").split(".")[0] == str(os.getpid()):
         return False
-    with contextlib.suppress(OSError), file.open("r+b") as opened:
+    with contextlib.suppress(OSError), _database(left).open("r+b") as opened:
         fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     return False

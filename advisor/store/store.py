@@ -16,7 +16,7 @@ import duckdb
 
 from advisor.config.atomic_files import PRIVATE, kept_mode
 from advisor.errors import AdvisorError
-from advisor.store.leftovers import clear_leftovers, partial_file, remove_database
+from advisor.store.leftovers import clear_leftovers, partial_file, remove_partial
 from advisor.store.parquet import attach_parquet, is_parquet_store, write_parquet
 from advisor.store.running import stoppable
 from advisor.store.stored import connect_stored, damaged
@@ -70,7 +70,6 @@ class Store:
             with database_writing(path):
                 con = stoppable(duckdb.connect(str(temporary) if temporary else ":memory:"))
                 if temporary:
-                    temporary.chmod(PRIVATE)
                     # Nobody reads this file before save() has written it out.
                     con.execute("SET fsync_mode = 'NONE'")
                 con.execute("BEGIN")
@@ -80,7 +79,7 @@ class Store:
                 con.execute("COMMIT")
         except BaseException:
             if temporary:
-                remove_database(temporary)
+                remove_partial(temporary)
             raise
         return cls(con, path=path, temporary=temporary)
 
@@ -177,6 +176,7 @@ class Store:
                 os.fsync(file.fileno())
             self._temporary.chmod(kept_mode(self.path, PRIVATE))
             self._temporary.replace(self.path)
+        remove_partial(self._temporary)
         self._temporary = None
         if self._unsaved is not None:
             self._unsaved.detach()
@@ -189,17 +189,14 @@ class Store:
         ).fetchone()
         if self._temporary is None or free < _FREE_SHARE * total:
             return
-        smaller = self._temporary.with_suffix(".shrunk.partial")
+        smaller = self._temporary.with_suffix(".shrunk")
         target = str(smaller).replace("'", "''")
-        try:
-            (name,) = self.con.execute("SELECT current_database()").fetchone()
-            self.con.execute(f"ATTACH '{target}' AS shrunk")
-            self.con.execute(f'COPY FROM DATABASE "{name}" TO shrunk')
-            self.con.execute("DETACH shrunk")
-            self.con.close()
-            smaller.replace(self._temporary)
-        finally:
-            remove_database(smaller)
+        (name,) = self.con.execute("SELECT current_database()").fetchone()
+        self.con.execute(f"ATTACH '{target}' AS shrunk")
+        self.con.execute(f'COPY FROM DATABASE "{name}" TO shrunk')
+        self.con.execute("DETACH shrunk")
+        self.con.close()
+        smaller.replace(self._temporary)
 
     def close(self) -> None:
         """Close; an unsaved created store leaves nothing behind."""
@@ -222,9 +219,9 @@ class Store:
 
 
 def _discard(con: Any, temporary: Path) -> None:
-    """Remove a database that was not saved, and its log."""
+    """Remove a database that was not saved, and all that is beside it."""
     con.close()
-    remove_database(temporary)
+    remove_partial(temporary)
 
 
 def is_store(path: Path) -> bool:

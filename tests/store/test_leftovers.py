@@ -7,14 +7,18 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
+from click.testing import CliRunner
 
+from advisor.cli import ingest as ingest_command
 from advisor.store.leftovers import clear_leftovers
 from advisor.store.store import Store
 
+ROOT = Path(__file__).resolve().parents[2]
 _HOLD = (
     "import duckdb, sys\ncon = duckdb.connect(sys.argv[1])\nprint('open', flush=True)\ninput()\n"
 )
@@ -37,6 +41,22 @@ def test_old_halves_of_other_stores_go_and_the_rest_stays(tmp_path: Path) -> Non
         _database(tmp_path / ".download.partial", 7200),
         _database(tmp_path / "whole.duckdb", 7200),
     ]
+    for name, age_s, places in (
+        (".run.duckdb.99999999.abcd_124.partial", 0, gone),
+        (".other.duckdb.99999999.abcd_124.partial", 7200, gone),
+        (".fresh.duckdb.99999999.abcd_124.partial", 0, kept),
+        (f".mine.duckdb.{os.getpid()}.abcd_124.partial", 7200, kept),
+    ):
+        (tmp_path / name).mkdir()
+        _database(tmp_path / name / "half.duckdb", age_s)
+        places.append(tmp_path / name)
+    for name, age_s, places in (
+        (".begun.duckdb.99999999.abcd_125.partial", 7200, gone),
+        (".begun.duckdb.99999999.abcd_126.partial", 0, kept),
+    ):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - age_s,) * 2)
+        places.append(tmp_path / name)
     text = tmp_path / ".notes.txt.99999999.abcd_123.partial"
     text.write_text("not a database, whatever it is called")
     os.utime(text, (0, 0))
@@ -82,5 +102,70 @@ def test_a_store_that_another_process_writes_stays(tmp_path: Path) -> None:
         assert path.exists()
         holder.communicate(b"\n")
     os.utime(path, (0, 0))
+    clear_leftovers(tmp_path / "run.duckdb")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _open_to_others(folder: Path) -> list[str]:
+    """Files below a folder that others can read: they may, and may enter every folder above."""
+    found = []
+    for place in sorted(path for path in folder.rglob("*") if path.is_file()):
+        way = [place, *(above for above in place.parents if folder in above.parents)]
+        if all(one.stat().st_mode & 0o077 for one in way):
+            found.append(str(place.relative_to(folder)))
+    return found
+
+
+@pytest.fixture
+def _no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_no_umask")
+@pytest.mark.parametrize("name", ["run.duckdb", "store/"])
+def test_nobody_else_can_read_a_store_while_it_is_written(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN a job whose umask takes nothing THEN its stores are its owner's at every step."""
+    fixture = ROOT / "fixtures" / "gpt2-tiny-ddp-2"
+    looked = []
+
+    def replace(self: Path, target: Path) -> Path:
+        looked.append(_open_to_others(tmp_path))
+        os.replace(self, target)  # noqa: PTH105 - it stands in for Path.replace
+        return target
+
+    save = Store.save
+
+    def look_and_save(self: Store) -> None:
+        looked.append(_open_to_others(tmp_path))
+        assert list(tmp_path.rglob("*.wal"))
+        save(self)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    monkeypatch.setattr(Store, "save", look_and_save)
+    arguments = [str(fixture), "-o", f"{tmp_path}/{name}", "-q"]
+    assert CliRunner().invoke(ingest_command.command, arguments).exit_code == 0
+    assert looked
+    assert not any(looked)
+    assert _open_to_others(tmp_path) == []
+
+
+@pytest.mark.usefixtures("_no_umask")
+def test_nobody_else_can_read_what_is_not_yet_in_a_store_or_never_will_be(tmp_path: Path) -> None:
+    """GIVEN rows in the database's log WHEN their writer is killed THEN they stay its owner's."""
+    script = (
+        "import os, sys, pathlib\n"
+        "from advisor.store.store import Store\n"
+        "store = Store.create(pathlib.Path(sys.argv[1]))\n"
+        "store.con.execute('INSERT INTO meta SELECT range, 1 FROM range(99999)')\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "run.duckdb")], check=False)
+    left = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
+    assert left == ["half.duckdb", "half.duckdb.wal"]
+    assert _open_to_others(tmp_path) == []
     clear_leftovers(tmp_path / "run.duckdb")
     assert list(tmp_path.iterdir()) == []

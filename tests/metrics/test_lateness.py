@@ -12,6 +12,7 @@ from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.lateness.lost import lost_time
+from advisor.metrics.lateness.others import Others
 from advisor.metrics.lateness.rows import after_median, others_per_peer
 from tests.metrics.test_recordings import Traces, derived, recording
 
@@ -61,9 +62,26 @@ def arrivals(*ranks: int) -> Arrivals:
 
 def test_a_rank_of_a_grid_meets_fewer_than_all_others() -> None:
     grid = [arrivals(0, 1), arrivals(2, 3), arrivals(0, 2), arrivals(1, 3)]
-    assert others_per_peer(1, grid, 4) == 1.5
-    assert others_per_peer(1, [arrivals(0, 1), arrivals(0, 2)], 3) == 2.0
-    assert others_per_peer(1, [arrivals(0, 1, 2, 3)], 4) == 1.0
+    assert others_per_peer(grid, 4)[1] == 1.5
+    assert others_per_peer([arrivals(0, 1), arrivals(0, 2)], 3)[1] == 2.0
+    assert others_per_peer([arrivals(0, 1, 2, 3)], 4)[1] == 1.0
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8])
+def test_what_the_others_have_is_found_without_a_look_at_each(ranks: int) -> None:
+    """GIVEN equal values, too, THEN greatest and median are those of all ranks but one."""
+    values = np.random.default_rng(ranks).integers(0, 5, (ranks, 40)).astype(np.float64)
+    others = Others(values)
+    for rank in range(ranks):
+        rest = np.delete(values, rank, axis=0)
+        assert np.array_equal(others.greatest(values[rank]), rest.max(axis=0))
+        assert np.array_equal(others.median(values[rank]), np.median(rest, axis=0))
+
+
+def test_a_rank_alone_has_no_others() -> None:
+    others = Others(np.ones((1, 3)))
+    assert others.greatest(np.ones(3)) is None
+    assert others.median(np.ones(3)) is None
 
 
 def test_only_who_lacks_a_call_of_its_peers_lost_it() -> None:

@@ -17,18 +17,18 @@ from advisor.metrics.timeline.statistics import mean_interval
 
 def cost_of(
     values: NDArray[np.float64],
-    others: Sequence[NDArray[np.float64]],
+    usual: NDArray[np.float64] | None,
     own_excess: float,
     *,
     significant: bool,
 ) -> tuple[int, float, float]:
     """What a rank's lateness costs per step, with its 95 % interval, ns.
 
-    ``values`` are of this rank and step by step, ``others`` those of each other rank.
+    ``values`` are of this rank and step by step, ``usual`` the median of the other ranks.
     """
-    if significant and others:
+    if significant and usual is not None:
         # Everybody is last at times; only what exceeds that is this rank's.
-        values = values - np.median(np.stack(others), axis=0)
+        values = values - usual
     mean = float(values.mean()) if len(values) else 0.0
     low, high = mean_interval(values)
     if len(values) < 2:

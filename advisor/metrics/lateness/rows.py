@@ -17,6 +17,7 @@ from advisor.metrics.lateness.blame import Arrivals, arrivals
 from advisor.metrics.lateness.cost import cost_of, costs_by_step
 from advisor.metrics.lateness.hosts import by_host
 from advisor.metrics.lateness.lost import lost_time
+from advisor.metrics.lateness.others import Others
 from advisor.metrics.lateness.reasons import Reason, idle_at_begin, reason_of
 from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
@@ -123,7 +124,9 @@ def side_by_side(
     """
     by_host: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for rank, row in of_all.items():
-        by_host[hosts.get(rank, "")].append(row)
+        if rank not in hosts:
+            return
+        by_host[hosts[rank]].append(row)
     for own in by_host.values():
         if not 1 < len(own) < len(of_all) or not all(row["systematic"] for row in own):
             continue
@@ -135,57 +138,95 @@ def side_by_side(
         yield {**middle, **summed, "reason_evidence": json.dumps(evidence)}
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Arrivals of one group, with what is asked of it for each of its ranks."""
+
+    item: Arrivals
+    place: Mapping[int, int]
+    after: Mapping[int, Sequence[float]]
+    """Of each rank, see :func:`after_median`."""
+    stretches: int
+    slowest: Mapping[int, int]
+    """In how many stretches a rank's own excess is the greatest, and above 0."""
+
+    @classmethod
+    def of(cls, item: Arrivals, ranks: Ranks) -> _Group:
+        # Calls of one stretch are late together: the stretch is what counts as one trial.
+        lasts = np.append(np.flatnonzero(np.diff(item.segment)), len(item.segment) - 1)
+        worst = item.excess[lasts].argmax(axis=1)
+        late = item.excess[lasts, worst] > 0
+        times = np.bincount(worst[late], minlength=len(item.ranks)).tolist()
+        return cls(
+            item,
+            {rank: place for place, rank in enumerate(item.ranks)},
+            after_median(item.columns, ranks.clocks),
+            len(lasts),
+            dict(zip(item.ranks, times, strict=True)),
+        )
+
+
+@dataclass(frozen=True)
+class _All:
+    """What all ranks have, which each is held against."""
+
+    costs: Mapping[int, Floats]  # by step
+    others_costs: Others
+    spent: Mapping[int, float]
+    others_spent: Others
+    recorded: Mapping[int, float]
+    others_recorded: Others
+    per_peer: Mapping[int, float]
+
+
 def _rows(run: str, items: Sequence[Arrivals], ranks: Ranks) -> list[dict[str, Any]]:
     members = sorted({rank for item in items for rank in item.ranks})
-    costs = costs_by_step(items, ranks.steps, ranks.occupancy, members)
-    late = [after_median(item.columns, ranks.clocks) for item in items]
-    # Each rank is held against all others, so that what they have is found once.
+    by_step = costs_by_step(items, ranks.steps, ranks.occupancy, members)
+    costs = {rank: np.array([*by_step[rank].values()], dtype=np.float64) for rank in members}
     spent = {rank: _own_ns(rank, ranks) for rank in members}
-    lost = {rank: np.array([*costs[rank].values()], dtype=np.float64) for rank in members}
-    return [_row(run, rank, items, late, ranks, lost, spent) for rank in members]
+    recorded = {rank: ranks.recorded[rank] for rank in members if rank in ranks.recorded}
+    of_all = _All(
+        costs,
+        Others(np.stack([*costs.values()])),
+        spent,
+        Others(np.array([*spent.values()])),
+        recorded,
+        Others(np.array([*recorded.values()], dtype=np.float64)),
+        others_per_peer(items, len(members)),
+    )
+    groups: dict[int, list[_Group]] = defaultdict(list)
+    for item in items:
+        group = _Group.of(item, ranks)
+        for rank in item.ranks:
+            groups[rank].append(group)
+    return [_row(run, rank, groups[rank], ranks, of_all) for rank in members]
 
 
 def _row(
-    run: str,
-    rank: int,
-    items: Sequence[Arrivals],
-    after: Sequence[Mapping[int, Sequence[float]]],
-    ranks: Ranks,
-    costs: Mapping[int, Floats],
-    spent: Mapping[int, float],
+    run: str, rank: int, groups: Sequence[_Group], ranks: Ranks, of_all: _All
 ) -> dict[str, Any]:
-    members = list(costs)
-    calls = times_last = trials = successes = 0
-    chance = 0.0
-    late: list[float] = []
-    for item, of_item in zip(items, after, strict=True):
-        if rank not in item.ranks:
-            continue
-        place = item.ranks.index(rank)
-        calls += len(item.columns)
-        times_last += sum(column[rank].last_rank == rank for column in item.columns)
-        late += of_item[rank]
-        # Calls of one stretch are late together: the stretch is what counts as one trial.
-        lasts = np.append(np.flatnonzero(np.diff(item.segment)), len(item.segment) - 1)
-        trials += len(lasts)
-        chance += len(lasts) / len(item.ranks)
-        worst = item.excess[lasts].argmax(axis=1)
-        successes += int(((worst == place) & (item.excess[lasts, place] > 0)).sum())
-    values = costs[rank]
-    others = [costs[r] for r in members if r != rank]
+    items = [group.item for group in groups]
+    calls = sum(len(item.columns) for item in items)
+    times_last = sum(column[rank].last_rank == rank for item in items for column in item.columns)
+    late = [ns for group in groups for ns in group.after[rank]]
+    trials = sum(group.stretches for group in groups)
+    chance = sum(group.stretches / len(group.item.ranks) for group in groups)
+    successes = sum(group.slowest[rank] for group in groups)
+    members = len(of_all.costs)
+    values = of_all.costs[rank]
+    most, usual = of_all.others_costs.greatest(values), of_all.others_costs.median(values)
     # Often the last; or seldom, but what it costs outweighs the next worst rank's over the steps.
-    much = sign_flip_tail(values - np.max(others, axis=0)) if others else 1.0
+    much = 1.0 if most is None else sign_flip_tail(values - most)
     # A test that no outcome of so few steps makes significant corrects for nothing (Tarone 1990);
     # of two ranks in one stretch per step both would weigh the same signs.
-    weighs = len(members) * 0.5 ** len(values) < _SIGNIFICANCE / 2
+    weighs = members * 0.5 ** len(values) < _SIGNIFICANCE / 2
     tests = [much] if weighs else []
-    if not weighs or len(members) > 2 or trials > len(values):
+    if not weighs or members > 2 or trials > len(values):
         tests.append(binomial_tail(successes, trials, chance / max(trials, 1)))
-    p_value = min(1.0, len(tests) * len(members) * min(tests))
-    usual = [spent[r] for r in members if r != rank] or [0.0]
-    own_excess = spent[rank] - float(np.median(usual))
+    p_value = min(1.0, len(tests) * members * min(tests))
+    own_excess = _beyond(rank, of_all.spent, of_all.others_spent)
     significant = p_value < _SIGNIFICANCE and len(values) > 0
-    cost, low, high = cost_of(values, others, own_excess, significant=significant)
+    cost, low, high = cost_of(values, usual, own_excess, significant=significant)
     # Who keeps nobody waiting is not late: what came before its calls is nobody's reason.
     reason = (
         reason_of(
@@ -209,7 +250,7 @@ def _row(
         cause = float(reason.evidence.get("cause_p_value") or 1.0)
         significant = reason.name in ("more-work", "data-loading") and cause < _SIGNIFICANCE
         if significant:
-            cost, low, high = cost_of(values, others, own_excess, significant=True)
+            cost, low, high = cost_of(values, usual, own_excess, significant=True)
     return {
         "run": run,
         "rank": rank,
@@ -226,18 +267,24 @@ def _row(
         "reason_evidence": json.dumps(
             {
                 **_evidence(reason, trials, successes),
-                "recorded_more": _recorded_more(rank, members, ranks.recorded),
+                "recorded_more": _recorded_more(rank, of_all),
                 "own_excess_ns_per_step": round(own_excess),
-                "others_per_peer": others_per_peer(rank, items, len(members)),
+                "others_per_peer": of_all.per_peer[rank],
             }
         ),
     }
 
 
-def _recorded_more(rank: int, members: Sequence[int], recorded: Mapping[int, float]) -> int:
+def _beyond(rank: int, values: Mapping[int, float], others: Others) -> float:
+    """What a rank has beyond the median of its others, of whom some were read; else all it has."""
+    usual = others.median(np.array(values[rank]))
+    return values[rank] - (0.0 if usual is None else float(usual))
+
+
+def _recorded_more(rank: int, of_all: _All) -> int:
     """How many operators more than its peers the rank has in the recording, per step."""
-    peers = [recorded[r] for r in members if r != rank and r in recorded]
-    return round(recorded[rank] - float(np.median(peers))) if rank in recorded and peers else 0
+    known = rank in of_all.recorded and len(of_all.recorded) > 1
+    return round(_beyond(rank, of_all.recorded, of_all.others_recorded)) if known else 0
 
 
 def _waits_for_last(column: Mapping[int, Call], ranks: Ranks) -> bool:
@@ -286,10 +333,16 @@ def after_median(
     return late
 
 
-def others_per_peer(rank: int, items: Sequence[Arrivals], members: int) -> float:
-    """All other ranks over those that meet ``rank`` in a call: 1 where everybody does."""
-    peers = {other for item in items if rank in item.ranks for other in item.ranks} - {rank}
-    return round((members - 1) / max(len(peers), 1), 4)
+def others_per_peer(items: Sequence[Arrivals], members: int) -> dict[int, float]:
+    """Of each rank all others over those that meet it in a call: 1 where everybody does."""
+    groups = list({item.ranks for item in items})
+    own: dict[int, list[int]] = defaultdict(list)
+    for number, ranks in enumerate(groups):
+        for rank in ranks:
+            own[rank].append(number)
+    joined = {rank: tuple(numbers) for rank, numbers in own.items()}
+    met = {them: len({rank for one in them for rank in groups[one]}) for them in joined.values()}
+    return {rank: round((members - 1) / max(met[them] - 1, 1), 4) for rank, them in joined.items()}
 
 
 def _evidence(reason: Reason | None, trials: int, successes: int) -> dict[str, Any]:

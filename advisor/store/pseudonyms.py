@@ -40,6 +40,8 @@ _FOLDERS = re.compile(
     r"(?<![\w.@+~/<-])(?:[a-z][a-z0-9]{1,9}:/)?/(?:[\w.@+~=%-]++/)*+"
     r"|(?<![\w.@+~=/<-])(?:[\w.@+~=-]++/)++(?=[\w-]++\.py\b)"
 )
+# Between quotes a folder's name may hold spaces.
+_QUOTED = re.compile(r"""(?<![\w"'`])(["'`])(~?/[^"'`\n]{1,4096}/)(?=[^"'`/\n]{0,255}\1)""")
 _WORD = re.compile(r"\w++(?:[.-]\w++)*+")
 _BETWEEN = re.compile(r"([._-])")
 _ADDRESS = re.compile(
@@ -55,9 +57,12 @@ _SECRET = re.compile(
 )
 _LOGIN = re.compile(r"(?<=://)[^/\s@]{1,256}+@")
 _USER = re.compile(r"/(?:home|Users)/([^/\s]{1,64})")
+_USERS = re.compile(r"/(?:home|Users)/([^/]{1,64})/")
 _ENDINGS = frozenset(
     ("json", "jsonl", "sqlite", "db", "parquet", "log", "txt", "csv", "xml", "gz", "zst", "xz")
 )
+_MOST_SPACED = 256
+"""Folders with spaces that are looked for: each is tried at each path of a text."""
 _PUBLIC = ("https://", "http://")
 
 
@@ -72,6 +77,7 @@ class Pseudonyms:
         self._full: dict[str, str] = {}
         self._hosts: dict[str, str] = {}
         self._relative: re.Pattern[str] | None = None
+        self._spaced: re.Pattern[str] | None = None
         self._longest = 1
 
     def learn(self, kind: str, name: str) -> str:
@@ -103,6 +109,21 @@ class Pseudonyms:
             one_of = "|".join(map(re.escape, named))
             self._relative = re.compile(rf"(?<![\w./~-])(?:{one_of})/")
 
+    def learn_spaced(self, folders: Iterable[str]) -> None:
+        """From here on these whole folders, whose names hold spaces, and all above are replaced."""
+        named: set[str] = set()
+        for folder in folders:
+            whole = f"{folder.rstrip('/')}/"
+            ends = (at for at, sign in enumerate(whole) if sign == "/" and " " in whole[:at])
+            named |= {whole[:at] for at in ends}
+            for user in _USERS.findall(whole):
+                for word in _WORD.findall(user if " " in user else ""):
+                    self.learn("user", word)
+        if named:
+            few = sorted(named, key=len)[:_MOST_SPACED]
+            one_of = "|".join(map(re.escape, reversed(few)))
+            self._spaced = re.compile(rf"(?<![\w.@+~/<-])(?:{one_of})/(?:[\w.@+~=%-]++/)*+")
+
     def learn_text(self, name: str, said: str) -> None:
         """From here on a text that is ``name`` as a whole is replaced by ``said``."""
         self._texts[name] = said
@@ -116,6 +137,9 @@ class Pseudonyms:
             with contextlib.suppress(ValueError, RecursionError):
                 return json.dumps(self._hidden_in(json.loads(text)), ensure_ascii=False)
         text = _LOGIN.sub("…@", _SECRET.sub(r"\1…", text))
+        text = _QUOTED.sub(lambda found: found[1] + self._folder(found, 2), text)
+        if self._spaced is not None:
+            text = self._spaced.sub(self._folder, text)
         if self._relative is not None:
             text = self._relative.sub(self._folder, text)
         text = _FOLDERS.sub(self._folder, text)
@@ -140,9 +164,9 @@ class Pseudonyms:
                 return said
         raise AssertionError("two names of one hash of 128 bits")
 
-    def _folder(self, found: re.Match[str]) -> str:
-        folder = found[0]
-        if folder == "/" or folder.startswith(_PUBLIC):
+    def _folder(self, found: re.Match[str], group: int = 0) -> str:
+        folder = found[group]
+        if folder == "/" or folder.startswith(_PUBLIC) or folder[:-1] in self._taken:
             return folder
         return f"{self._of('path', folder)}/"
 
@@ -180,12 +204,18 @@ def hide_names(store: Store, key: bytes) -> None:
     for host in _hosts(store):
         names.learn("host", host)
     texts = list(_texts(store))
+    spaced: set[str] = set()
     for table, column in texts:
         for value in _distinct(store, table, column):
-            for user in _USER.findall(value if isinstance(value, str) else " ".join(value)):
+            text = value if isinstance(value, str) else " ".join(value)
+            spaced |= {folder for _, folder in _QUOTED.findall(text) if " " in folder}
+            for user in _USER.findall(text):
                 if user != "root":
                     names.learn("user", user)
     paths = [path for (path,) in store.con.execute("SELECT DISTINCT path FROM source").fetchall()]
+    names.learn_spaced(
+        {*spaced, *(path.rpartition("/")[0] for path in paths if path.startswith("/"))}
+    )
     names.learn_folders(
         path.rpartition("/")[0] for path in paths if not path.startswith("/") and "/" in path
     )

@@ -134,6 +134,55 @@ def test_names_inside_words_and_paths_go_and_words_of_ours_stay() -> None:
     assert names.hidden("/data/a/x.py(3)").endswith("/x.py(3)")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'cannot open "/home/alice smith/private dir/x"',
+        "cannot open '/home/alice smith/private dir/deep/x.py': no such file",
+        "open(`/data/smith private dir/x`) failed",
+        "FileNotFoundError: [Errno 2] '~/smith/private dir/a file.bin' and '/a b/private/c'",
+    ],
+)
+def test_a_quote_bounds_a_path_with_spaces(text: str) -> None:
+    said = Pseudonyms(_KEY).hidden(text)
+    assert not [part for part in ("smith", "private", "dir", "deep", "a b") if part in said], said
+    assert said.count("path-") == text.count("/x") + text.count("bin") + text.count("/c")
+
+
+@pytest.mark.parametrize(
+    "text", ["3 GB'/s and 'a/b'", "'/' or \"/\" and 'x'", "a '/x' b/c '", "it's 1/2 of don't"]
+)
+def test_what_stands_between_two_quotes_is_no_path(text: str) -> None:
+    assert Pseudonyms(_KEY).hidden(text) == text
+
+
+def test_a_known_folder_bounds_a_path_with_spaces() -> None:
+    names = Pseudonyms(_KEY)
+    names.learn_spaced(["/home/alice smith/private dir", "/plain"])
+    said = names.hidden("at /home/alice smith/private dir/deep/x.py, /home/alice smith/y: smith")
+    assert not [part for part in ("alice", "smith", "private", "dir", "deep") if part in said]
+    assert said.startswith("at path-")
+    assert "/x.py, path-" in said
+
+
+def test_a_folder_with_spaces_is_hidden_wherever_it_stands(tmp_path: Path) -> None:
+    """GIVEN inputs in a folder with spaces, which a line of a log names without quotes."""
+    folder = tmp_path / "alice smith" / "private dir"
+    folder.mkdir(parents=True)
+    head = "n1:11:11 [0] NCCL"
+    (folder / "nccl.log").write_text(
+        f"{head} INFO NCCL version 2.21.5+cuda12.4\n"
+        f"{head} WARN Call to open {folder}/topo.xml failed, no such file\n"
+        f"{head} WARN Call to open '/mnt/osprey launchpad/projectx/topo' failed, no such file\n"
+        f"{head} WARN Call to open /mnt/osprey launchpad/projectx/graph failed, no such file\n"
+    )
+    with advisor.load(folder, share=True) as run:
+        for form in FORMATS:
+            text = run.render(form)
+            secrets = ("alice", "smith", "private", "osprey", "launchpad", "projectx")
+            assert not [secret for secret in secrets if secret in text], form
+
+
 def test_pseudonyms_are_of_one_key() -> None:
     assert Pseudonyms(_KEY).learn("host", "a1") == Pseudonyms(_KEY).learn("host", "a1")
     assert Pseudonyms(_KEY).learn("host", "a1") != Pseudonyms(b"other").learn("host", "a1")

@@ -184,6 +184,75 @@ def _hosts(n: int, folder: Path) -> None:
             )
 
 
+def _communicators(n: int, folder: Path) -> None:
+    """A log of two processes that are in n communicators."""
+    with (folder / "nccl.log").open("w") as file:
+        for rank in range(2):
+            head = f"n1:{11 + rank}:{11 + rank} [{rank}] NCCL INFO"
+            file.write(f"{head} NCCL version 2.21.5+cuda12.4\n")
+            for number in range(n):
+                file.write(
+                    f"{head} comm {number + 1:#x} rank {rank} nranks 2 cudaDev {rank} nvmlDev "
+                    f"{rank} busId {rank}000 commId {number + 1:#x} - Init COMPLETE\n"
+                    f"{head} Channel 00/0 : {rank}[0] -> {1 - rank}[0] [send] via P2P/CUMEM\n"
+                )
+
+
+def _inspector(n: int, folder: Path) -> None:
+    """An Inspector's records of n communicators, each with calls of a size of its own."""
+    with (folder / "host-pid100.log").open("w") as file:
+        for number in range(n):
+            at = 1_752_867_229_235_059 + 100_000 * number
+            head = {"id": f"{number:#x}", "rank": 0, "n_ranks": 2, "nnodes": 1}
+            told = {"inspector_output_format_version": "v4.0", "dump_timestamp_us": at,
+                    "hostname": "node1", "pid": 100}  # fmt: skip
+            call = {"coll": "AllReduce", "coll_sn": 1, "coll_msg_size_bytes": 1024 + 4 * number,
+                    "coll_exec_time_us": 60 + number % 7, "coll_timing_source": "kernel_gpu",
+                    "coll_algobw_gbs": 2.0, "coll_busbw_gbs": 2.0,
+                    "event_trace_ts": {"coll_start_ts": at, "coll_stop_ts": at + 5}}  # fmt: skip
+            file.write(json.dumps({"header": head, "metadata": told, "coll_perf": call}) + "\n")
+
+
+_TABLE_HEAD = """# nThread 1 nGpus 8 minBytes 8 maxBytes 134217728 step: 2(factor)
+# Using devices
+#  Rank  0 Group  0 Pid 100 on node1 device  0 [0x07] NVIDIA H100 80GB HBM3
+#  Rank  1 Group  0 Pid 100 on node1 device  1 [0x0b] NVIDIA H100 80GB HBM3
+#
+#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong{more}
+"""
+
+
+def _table_rows(sizes: int, number: int = 0) -> Iterator[str]:
+    for place in range(sizes):
+        size = 4096 << (place % 16)
+        time_us = 25 + place + number % 5
+        half = f"{time_us} {size / time_us / 1000:.2f} {size / time_us / 1000:.2f} 0"
+        yield f"{size} {size // 4} float sum -1 {half} {half}\n"
+
+
+def _bench_tables(n: int, folder: Path) -> None:
+    """n outputs of nccl-tests, one after another in one file."""
+    with (folder / "all_reduce_perf.log").open("w") as file:
+        for number in range(n):
+            file.write(_TABLE_HEAD.format(more=""))
+            file.writelines(_table_rows(5, number))
+            file.write("# Avg bus bandwidth    : 0.3\n")
+
+
+def _heading(n: int, folder: Path) -> None:
+    """A table whose heading has n more words, over n rows."""
+    with (folder / "all_reduce_perf.log").open("w") as file:
+        file.write(_TABLE_HEAD.format(more=" a" * n))
+        file.writelines(_table_rows(n))
+
+
+def _named_groups(n: int, folder: Path) -> None:
+    """Traces of two ranks that name n groups and have calls in one."""
+    for rank in range(2):
+        events = _steps(2, 4, 2, rank=rank)
+        _trace(folder / f"rank{rank}.json", events, **_info(rank, 2, n))
+
+
 def _other_files(n: int, folder: Path) -> None:
     _job(folder, 2, 2, 4, 2)
     for number in range(n):
@@ -225,15 +294,21 @@ def _streams(n: int, folder: Path) -> None:
     _trace(folder / "rank0.json", spans)
 
 
-def _op_table(n: int, folder: Path) -> None:
+def _op_table_ranks(n: int, folder: Path) -> None:
+    """Two stages of n / 2 replicas, 3 steps."""
+    _op_table(3, folder, replicas=n // 2)
+
+
+def _op_table(n: int, folder: Path, *, replicas: int = 2) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     names = ("forward-compute", "forward-send", "backward-compute", "grads-reduce-scatter")
     rows = [
-        {"dp_rank": replica, "stage": stage, "rank": 2 * stage + replica, "step": step,
-         "optype": name, "start_ts": step + 0.05 * place, "duration": 0.01}
-        for step in range(n) for stage in (0, 1) for replica in (0, 1)
+        {"dp_rank": replica, "stage": stage, "rank": replicas * stage + replica, "step": step,
+         "optype": name, "start_ts": step + 0.05 * place,
+         "duration": 0.01 + 1e-7 * (7919 * (replicas * stage + replica + 31 * step) % 10007)}
+        for step in range(n) for stage in (0, 1) for replica in range(replicas)
         for place, name in enumerate(names)
     ]  # fmt: skip
     pq.write_table(pa.Table.from_pylist(rows), folder / "trace.parquet")
@@ -255,13 +330,19 @@ SERIES: dict[str, Series] = {
     "flight ranks": Series("dumps of ranks that wait for one", _flight_ranks, 2, 2_048),
     "files": Series("other files in the folder", _other_files, 10, 10_240),
     "log lines": Series("lines of an NCCL log", _log, 1_000),
-    "log hosts": Series("hosts of one communicator in a log", _hosts, 2),
+    "log hosts": Series("hosts of one communicator in a log", _hosts, 64, 65_536),
+    "communicators": Series("communicators of each process of a log", _communicators, 16),
     "log line": Series("characters of one line of a log", _log_line, 60_000),
     "name length": Series("characters of one name", _long_name, 15_000),
     "nesting": Series("lists inside each other", _nested, 64),
     "call stack": Series("operators inside each other", _nested_spans, 2_000),
     "streams": Series("streams with a kernel each", _streams, 250),
     "op table": Series("steps of an op table, 4 ranks", _op_table, 8),
+    "op table ranks": Series("ranks of an op table, 3 steps", _op_table_ranks, 2, 2_048),
+    "named groups": Series("groups that a trace names", _named_groups, 16),
+    "inspector": Series("members of an Inspector's log with a kind of call each", _inspector, 64),
+    "bench tables": Series("tables of nccl-tests in one file", _bench_tables, 8),
+    "heading": Series("words of a heading over as many rows", _heading, 64),
 }  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -60,16 +61,11 @@ def service_times(
     service: dict[int, float] = {}
     beside: dict[int, list[int]] = {}
     ordered = sorted(spans.items(), key=lambda entry: entry[1])
-    starts = np.array([start for _, (start, _) in ordered], dtype=np.int64)
-    ends = np.array([end for _, (_, end) in ordered], dtype=np.int64)
+    own = _by_rank(ordered, members)
     for call, (start, end) in ordered:
-        begun = int(np.searchsorted(starts, end, side="left"))
-        at_once = [ordered[place] for place in np.flatnonzero(ends[:begun] > start)]
-        others = [
-            (*span, other)
-            for other, span in at_once
-            if other != call and members[other] & members[call]
-        ]
+        at_once = set().union(*(own[rank].at_once(start, end) for rank in members[call]))
+        found = (ordered[place] for place in sorted(at_once))
+        others = [(*span, other) for other, span in found if other != call]
         beside[call] = [other for _, _, other in others]
         cuts = sorted({start, end, *(t for span in others for t in span[:2] if start < t < end)})
         total = 0.0
@@ -80,6 +76,32 @@ def service_times(
             total += (right - left) * weight[call] / (weight[call] + rest)
         service[call] = max(total, 0.0)
     return _as_alone(service, beside, kinds)
+
+
+class _Spans:
+    """A rank's transfers by their beginning, each with its place among those of all ranks."""
+
+    def __init__(self, places: Sequence[int], spans: Sequence[tuple[int, int]]) -> None:
+        self._places = np.array(places)
+        self._starts, self._ends = np.array(spans, dtype=np.int64).T
+        self._reach = np.maximum.accumulate(self._ends)
+
+    def at_once(self, start: int, end: int) -> list[int]:
+        """The places of those that run at some time in between."""
+        first = int(np.searchsorted(self._reach, start, side="right"))
+        begun = int(np.searchsorted(self._starts, end, side="left"))
+        found: list[int] = self._places[first:begun][self._ends[first:begun] > start].tolist()
+        return found
+
+
+def _by_rank(
+    ordered: Sequence[tuple[int, tuple[int, int]]], members: Mapping[int, set[int]]
+) -> dict[int, _Spans]:
+    places: dict[int, list[int]] = defaultdict(list)
+    for place, (call, _) in enumerate(ordered):
+        for rank in members[call]:
+            places[rank].append(place)
+    return {rank: _Spans(own, [ordered[place][1] for place in own]) for rank, own in places.items()}
 
 
 def _as_alone(

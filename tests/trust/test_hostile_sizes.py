@@ -30,6 +30,8 @@ from advisor.ingest.readers.probe import _Collective, _Probe, _sound
 from advisor.metrics import derive
 from advisor.metrics.models.bench_curves import curve_rows
 from advisor.store import Store
+from advisor.whatif.queries import CallRow
+from advisor.whatif.service import service_times
 from benchmarks.fuzz import documents
 
 MOST_S = 12.0
@@ -165,6 +167,16 @@ def test_a_million_times_of_a_probe_that_are_none_are_one_error() -> None:
     dropped: Counter[str] = Counter()
     assert list(_sound(_Collective, found.collectives, dropped)) == []
     assert dropped == {"unusable times_us": 1}
+
+
+def test_thousands_of_pairs_that_send_at_once() -> None:
+    """GIVEN calls that run together but share no rank THEN each is held against its ranks'."""
+    rows = {
+        rank: [CallRow(rank // 2, 0, 0, 1000, "g", "send", 1_000_000, False, None)]
+        for rank in range(16_000)
+    }
+    times, _ = service_times(rows, dict.fromkeys(range(8_000), (0, 1000)))
+    assert set(times.values()) == {1000.0}
 
 
 def _read(path: Path) -> int:

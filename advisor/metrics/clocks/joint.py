@@ -20,7 +20,7 @@ import numpy as np
 from advisor.metrics.clocks.ends import DRIFT_SPAN_NS, MOST_DRIFT, SIGNIFICANT
 from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.groups import RankInfo, host_of
+from advisor.metrics.collectives.groups import RankInfo, hosts_of
 from advisor.metrics.timeline.statistics import Floats, huber, spread
 from advisor.vocabulary.operations import POINT_TO_POINT, SYNCHRONISING
 
@@ -120,13 +120,14 @@ def _joins(column: Mapping[int, Call]) -> bool:
 
 def _nodes(columns: Iterable[Mapping[int, Call]], infos: Mapping[int, RankInfo]) -> dict[int, Node]:
     """Each rank's clock: its host's, unless it leaves calls before its host's other ranks come."""
+    host_of = hosts_of(infos)
     late: dict[int, list[tuple[int, int]]] = defaultdict(list)
     node: dict[int, Node] = {}
     for column in columns:
         shortest = min(call.end - call.start for call in column.values())
         mates: dict[Node, list[int]] = defaultdict(list)
         for rank in column:
-            mates[node.setdefault(rank, host_of(rank, infos))].append(rank)
+            mates[node.setdefault(rank, host_of[rank])].append(rank)
         if next(iter(column.values())).op in POINT_TO_POINT:
             continue
         for ranks in mates.values():

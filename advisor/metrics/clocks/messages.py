@@ -15,7 +15,7 @@ import numpy as np
 from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.clocks.prior import TOLERANCE_NS
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.groups import RankInfo, host_of
+from advisor.metrics.collectives.groups import RankInfo, hosts_of
 
 # Some calls are paired wrongly in a cut file.
 _MOST_EARLY = 0.1
@@ -25,22 +25,23 @@ def clocks_by_messages(
     columns: Sequence[Mapping[int, Call]], infos: Mapping[int, RankInfo]
 ) -> dict[int, Clock]:
     """The clock of every rank; empty where all messages agree with the clocks as they are."""
+    host_of = hosts_of(infos)
     taken: dict[tuple[object, object], list[int]] = defaultdict(list)
     for column in columns:
         send = next((call for call in column.values() if call.op == "send"), None)
         recv = next((call for call in column.values() if call.op == "recv"), None)
         if send is not None and recv is not None:
-            pair = (host_of(send.rank, infos), host_of(recv.rank, infos))
+            pair = (host_of[send.rank], host_of[recv.rank])
             taken[pair].append(recv.end - send.start)
     least = {pair: int(np.quantile(values, _MOST_EARLY)) for pair, values in taken.items()}
     ahead, width = _ahead(least)
     if not any(ahead.values()):
         return {}
-    first = ahead.get(host_of(min(infos), infos), 0)
+    first = ahead.get(host_of[min(infos)], 0)
     return {
         rank: Clock(first - ahead[host], 0.0, width[host] // 2)
         for rank in sorted(infos)
-        if (host := host_of(rank, infos)) in ahead
+        if (host := host_of[rank]) in ahead
     }
 
 

@@ -21,7 +21,7 @@ from advisor.metrics.clocks.ends import SIGNIFICANT, Difference, difference
 from advisor.metrics.clocks.posterior import Weighed, weigh
 from advisor.metrics.clocks.prior import STAGGER_SHARE, impossible, is_zero
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.groups import RankInfo, host_of
+from advisor.metrics.collectives.groups import RankInfo, hosts_of
 from advisor.metrics.rings.locations import Home
 from advisor.vocabulary.operations import SYNCHRONISING
 
@@ -122,7 +122,8 @@ def _possible(
     gloo: bool,
 ) -> dict[int, Clock]:
     """The same, moved as little as lets every call end after the last of its ranks has come."""
-    own = {rank: (host_of(rank, infos), clock.offset_ns) for rank, clock in found.items()}
+    home = hosts_of(infos)
+    own = {rank: (home[rank], clock.offset_ns) for rank, clock in found.items()}
     bounds = bounds_of(columns, own, lambda time, rank: aligned(time, rank, found), gloo=gloo)
     if bounds is None or not bounds.broken(still := np.zeros(len(bounds.clocks))):
         return found
@@ -149,7 +150,8 @@ def _checked(
     """The same after a look at starts as well (posterior.py): as recorded where that explains
     the calls; else with one host's clock off; else as the slow place has them that alone explains
     the calls; else as found, and offsets that only the ends gave tell nothing."""
-    host = {rank: host_of(rank, infos) for rank in found}
+    home = hosts_of(infos)
+    host = {rank: home[rank] for rank in found}
     seen = weigh(columns, host, {rank: clock.offset_ns for rank, clock in found.items()})
     if seen is None:
         return Clocks(found)
@@ -183,7 +185,8 @@ def with_one_freed(
 ) -> Clocks | None:
     """The clocks with one host's anything: the one with which slow places explain the calls best.
     None where they do not, where none is slow then, or where it depends on whose clock that is."""
-    host = {rank: host_of(rank, infos) for rank in found}
+    home = hosts_of(infos)
+    host = {rank: home[rank] for rank in found}
     one = seen.one_off({own: _middle(found, host, own) for own in seen.offsets_ns})
     if one is None or not (one.slow and one.agreed):
         return None
@@ -234,9 +237,10 @@ def _by_host(
         transfer=max((found.transfer for found in rest), default=0.0),
     )
     raw = {**raw, min(raw): first}  # what the others know about it
+    home = hosts_of(infos)
     hosts: dict[object, list[int]] = defaultdict(list)
     for rank in sorted(raw):
-        hosts[host_of(rank, infos)].append(rank)
+        hosts[home[rank]].append(rank)
     # Offsets are what must be added, so the sign turns.
     offset = {rank: -found.offset for rank, found in raw.items()}
     for ranks in hosts.values():

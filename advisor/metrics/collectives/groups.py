@@ -210,19 +210,17 @@ def _size(call: Call, group: Group | None, info: RankInfo, ranks_read: int) -> i
     return info.world_size if ranks_read >= info.world_size or info.world_size == 2 else None
 
 
-def host_of(rank: int, infos: Mapping[int, RankInfo]) -> object:
-    """What stands for a rank's host: its name where the trace has it.
+def hosts_of(infos: Mapping[int, RankInfo]) -> dict[int, object]:
+    """What stands for each rank's host: its name where the trace has it.
 
     Unnamed hosts whose ranks use distinct devices are one machine, as far as anybody can tell.
     """
-    info = infos[rank]
-    if info.host is not None:
-        return info.host
-    unnamed = [i for i in infos.values() if i.host is None]
-    devices = [i.device for i in unnamed]
-    if None not in devices and len(set(devices)) == len(devices):
-        return None
-    return ("rank", rank)
+    devices = [info.device for info in infos.values() if info.host is None]
+    is_one = None not in devices and len(set(devices)) == len(devices)
+    return {
+        rank: (None if is_one else ("rank", rank)) if info.host is None else info.host
+        for rank, info in infos.items()
+    }
 
 
 def link_kind(call: Call, groups: Mapping[str, Group], infos: Mapping[int, RankInfo]) -> str | None:
@@ -236,6 +234,6 @@ def link_kind(call: Call, groups: Mapping[str, Group], infos: Mapping[int, RankI
     if ranks is None:
         return None
     known = [rank for rank in ranks if rank in infos and infos[rank].host is not None]
-    if len({host_of(rank, infos) for rank in known}) > 1:
+    if len({infos[rank].host for rank in known}) > 1:
         return "inter"  # whatever hosts the ranks have that were not read
     return "intra" if len(known) == len(ranks) else None

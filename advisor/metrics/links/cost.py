@@ -43,7 +43,7 @@ class Inputs:
     ring_orders: Mapping[frozenset[int], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     # Each rank's device, by the name that the trace has.
     devices: Mapping[int, str] = field(default_factory=dict)
-    # What telling the clocks found of slow places with no clock believed, by groups.host_of.
+    # What telling the clocks found of slow places with no clock believed, by groups.hosts_of.
     weighed: Weighed | None = None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from advisor.metrics.clocks.posterior import Weighed
-from advisor.metrics.collectives.groups import host_of
+from advisor.metrics.collectives.groups import hosts_of
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.evidence import Ring
 from advisor.metrics.links.staggers import Explained, all_of
@@ -71,8 +71,8 @@ def of_one_host(
 def named(
     places: Sequence[Location], data: Inputs, home: Mapping[int, Home]
 ) -> tuple[Location, ...]:
-    """Places by ``groups.host_of`` as places by ``home``."""
-    names = {host_of(rank, data.infos): home[rank] for rank in data.infos}
+    """Places by ``groups.hosts_of`` as places by ``home``."""
+    names = {own: home[rank] for rank, own in hosts_of(data.infos).items()}
     return tuple(
         replace(place, homes=tuple(names.get(one, one) for one in place.homes)) for place in places
     )

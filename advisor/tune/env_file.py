@@ -14,6 +14,7 @@ from advisor.errors import AdvisorError
 from advisor.tune import env_lines
 
 _MAX_BYTES = 4 * 1024 * 1024
+_LONGEST_LINE = 1 << 16
 # An item of Slurm's list: commas part items, but for those in quotes of their own.
 _ITEM = re.compile(r"(?:'[^']*'|[^,'])+")
 _SETTING = re.compile(rf"({env_lines.NAME})=(.*)", re.DOTALL)
@@ -138,6 +139,9 @@ def _settings_apart(words: list[str]) -> Iterator[str]:
 
 
 def _words(line: str) -> list[str]:
+    # The lexer takes the square of a word's length.
+    if len(line) > _LONGEST_LINE:
+        return []
     # Slurm reads its options out of comments.
     line = line.removeprefix("#SBATCH").rstrip("\\")
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")

@@ -30,6 +30,7 @@ from advisor.ingest.readers.probe import _Collective, _Probe, _sound
 from advisor.metrics import derive
 from advisor.metrics.models.bench_curves import curve_rows
 from advisor.store import Store
+from advisor.tune.env_file import read_env_file
 from advisor.whatif.queries import CallRow
 from advisor.whatif.service import service_times
 from benchmarks.fuzz import documents
@@ -177,6 +178,16 @@ def test_thousands_of_pairs_that_send_at_once() -> None:
     }
     times, _ = service_times(rows, dict.fromkeys(range(8_000), (0, 1000)))
     assert set(times.values()) == {1000.0}
+
+
+def test_a_word_of_megabytes_among_settings(tmp_path: Path) -> None:
+    """GIVEN a line that no shell takes THEN it is not understood, and the others are."""
+    path = tmp_path / "job.sh"
+    long = "export NCCL_ALGO=" + "EOF" * 1_000_000
+    path.write_text(f"mpirun -x NCCL_DEBUG=INFO ls\n{long} NCCL_PROTO=LL\n")
+    found = read_env_file(path)
+    assert found.settings == {"NCCL_DEBUG": ("INFO", 1)}
+    assert found.unread == {"NCCL_ALGO": 2, "NCCL_PROTO": 2}
 
 
 def _read(path: Path) -> int:

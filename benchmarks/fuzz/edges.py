@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -144,7 +144,9 @@ def _hung(*_: object) -> None:
     raise HangError
 
 
-def _work(name: str, seed: int, numbers: range, failed: Callable[[tuple[int, str]], None]) -> None:
+def _work(
+    name: str, seed: int, numbers: Iterable[int], failed: Callable[[tuple[int, str]], None]
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number in numbers:
             failure = run_one(name, seed, number, Path(folder))

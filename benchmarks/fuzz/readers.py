@@ -7,6 +7,7 @@ Half of the inputs are sound documents with values at the edges of their types, 
 grammar; half are their bytes, cut, spliced and garbled. What benchmarks.fuzz.edges diagnoses at
 two a second passes here at thousands a second, as far as the parsers go: what becomes of it in the
 store is not looked at. Exports and op tables go into a store all the same, at some tens a second.
+One in 256 has elements by the thousand, up to 5 MB (sizes.py).
 Each batch runs in a process of bounded memory. Prints inputs and rate by format, and the failures.
 """
 
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -40,12 +41,14 @@ from advisor.ingest.readers.nccl_tests.report import parse_report
 from advisor.ingest.readers.nccl_tests.text import TableParser
 from advisor.ingest.source import ReadContext, Source
 from advisor.store.store import Store
-from benchmarks.fuzz import documents, exports, log_grammar, texts
+from benchmarks.fuzz import documents, exports, log_grammar, sizes, texts
 from benchmarks.fuzz.batches import HANG_S, in_batches
 from benchmarks.fuzz.documents import UnwritableError
 from benchmarks.fuzz.edges import damaged, mutated
 
 _BATCH = 2_000
+_EVERY, _SIZED = 256, 10
+"""Of so many inputs this one repeats an element thousands of times (sizes.py)."""
 
 
 def _pickled(document: Any) -> bytes:
@@ -162,6 +165,20 @@ FORMATS: dict[str, Format] = {
 def made(name: str, seed: int, number: int) -> bytes:
     """Input ``number`` of a format; values that cannot be written are drawn again."""
     rng = random.Random(f"{name}/{seed}/{number}")
+    if number % _EVERY == _SIZED:
+        write = {**FORMATS, **GRAMMARS}[name][1]
+        while True:
+            try:
+                return write(sized(name, rng))
+            except (
+                TypeError,
+                KeyError,
+                ValueError,
+                AttributeError,
+                OverflowError,
+                UnwritableError,
+            ):
+                continue
     if name in GRAMMARS:
         draw, write, _ = GRAMMARS[name]
         data = write(draw(rng))
@@ -176,7 +193,23 @@ def made(name: str, seed: int, number: int) -> bytes:
             continue
 
 
-def _work(name: str, seed: int, numbers: range, failed: Callable[[tuple[int, str]], None]) -> None:
+def sized(name: str, rng: random.Random) -> Any:
+    """A document of a format in which an element stands thousands of times."""
+    if name in GRAMMARS:
+        drawn = GRAMMARS[name][0](rng)
+        if isinstance(drawn, str):
+            return "".join(sizes.repeated_words(texts.words(drawn)(), rng))
+        return sizes.repeated([*drawn], rng)
+    document = FORMATS[name][0]()
+    write = FORMATS[name][1]
+    if write is texts.joined:
+        return sizes.repeated_words(document, rng)
+    return sizes.repeated(document, rng, is_shared=write is _pickled)
+
+
+def _work(
+    name: str, seed: int, numbers: Iterable[int], failed: Callable[[tuple[int, str]], None]
+) -> None:
     signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
     os.environ["ADVISOR_NO_CACHE"] = "1"
     read = {**FORMATS, **GRAMMARS}[name][2]

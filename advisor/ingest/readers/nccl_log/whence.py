@@ -9,7 +9,11 @@ import re
 from dataclasses import dataclass
 
 _HOST = r"([A-Za-z0-9](?:[\w.\-]{0,252}\w)?)"
-_RANK = re.compile(r"\[rank(\d{1,7})\]:")
+# torch's own mark, mpirun's and horovodrun's, a worker of vLLM's.
+_RANK = re.compile(
+    r"\[rank(\d{1,7})\]:|\[(?:1,)?(\d{1,7})\]<std(?:out|err)>:|"
+    r"\((?:Worker_TP|VllmWorker rank=|Worker rank=)(\d{1,7})(?:_EP\d{1,7})? pid="
+)
 # What launchers put before a line: Ray's address, kubectl's pod, pdsh's host.
 _BEFORE = (
     re.compile(r"\(.{0,80}\bip=([\w.\-:]{1,80})\)"),
@@ -27,6 +31,11 @@ _IN_TEXT = (
     re.compile(rf"^\d{{4}}-\d\d-\d\d[T ][\d:.]{{8,15}}\S{{0,6}} {_HOST} kernel:"),
     re.compile(rf"^{_HOST}: Test (?:NCCL|CUDA|HIP) failure "),
     re.compile(rf"^ssh: connect to host {_HOST} port "),
+    # Open MPI and UCX of a process that crashed.
+    re.compile(
+        rf"^\[{_HOST}:\d{{1,9}}(?: {{0,3}}:\d{{1,9}}){{0,2}}\] (?:\*\*\*|Signal|Caught signal)"
+    ),
+    re.compile(rf"\bWorker IP address: {_HOST}"),
 )
 _LONGEST = 1_000
 
@@ -47,4 +56,47 @@ def whence(launcher: str, text: str) -> Whence:
     if found is None:
         found = next((match for pattern in _IN_TEXT if (match := pattern.search(text))), None)
     rank = _RANK.search(launcher) or _RANK.match(text)
-    return Whence(found[1] if found else None, int(rank[1]) if rank else None)
+    return Whence(found[1] if found else None, _number(rank))
+
+
+# Lines of a report about one process: torchrun's list of failures, Ray's of an actor.
+_OF_REPORT = re.compile(
+    rf"^\s{{1,10}}(?:host {{1,9}}: |ip: ){_HOST}$|"
+    r"^\s{1,10}rank {1,9}: (\d{1,7}) \(local_rank: "
+)
+_SCHEDULER = re.compile(r"TP(\d{1,7})(?: \w{1,8}){0,3}\] Scheduler hit an exception")
+_REPORT_LINES = 8
+_TRACEBACK_LINES = 200
+
+
+@dataclass
+class Around:
+    """What the lines before one tell of it, where it does not itself."""
+
+    _host: str | None = None
+    _rank: int | None = None
+    _left: int = 0
+
+    def see(self, text: str) -> None:
+        """Take the next line of a file."""
+        self._left -= 1
+        if self._left == 0:
+            self._host = self._rank = None
+        if text[:1].isspace() and (found := _OF_REPORT.match(text[:_LONGEST])):
+            if found[1] is not None:
+                self._host = found[1]
+            else:
+                self._rank = int(found[2])
+            self._left = _REPORT_LINES
+        elif "Scheduler hit" in text and (found := _SCHEDULER.search(text[:_LONGEST])):
+            self._host, self._rank, self._left = None, int(found[1]), _TRACEBACK_LINES
+
+    def complete(self, told: Whence) -> Whence:
+        """What a line tells, and what stands around it."""
+        if told.host is not None or told.rank is not None:
+            return told
+        return Whence(self._host, self._rank)
+
+
+def _number(found: re.Match[str] | None) -> int | None:
+    return next((int(one) for one in found.groups() if one), None) if found else None

@@ -272,6 +272,14 @@ WHENCE = [
     ("srun: error: Task launch for 4.0 failed on node c7: Job credential expired", [], ["c7"]),
     ("mpirun noticed that process rank 1 with PID 12 on node a1 exited on signal 9 (Killed).",
      [1], ["a1"]),
+    (f"[1,3]<stderr>:{OOM}", [3], ["b2"]),
+    (f"(Worker_TP2 pid=77) ERROR 11-26 10:00:00 [core.py:12] {OOM}", [2], ["b2"]),
+    ("  host      : b2.example.com\n  rank      : 3 (local_rank: 1)\n  exitcode  : -9 (pid: 12)",
+     [3], ["b2"]),
+    ("\tip: 10.0.0.1\nThe actor is dead because its node has died.", [], ["a1"]),
+    (f"[2025-02-26 12:01:56 TP2] Scheduler hit an exception: Traceback (most recent call last):\n"
+     f"  File \"scheduler.py\", line 1816, in run\n{OOM}", [2], ["b2"]),
+    ("[b2:8:0:9] Caught signal 11 (Segmentation fault: address not mapped)", [], ["b2"]),
     ("Nov 25 10:11:12 a1 kernel: NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus.",
      [], ["a1"]),
     ("a1:71:91 [1] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'", [1], ["a1"]),
@@ -287,6 +295,41 @@ def test_the_host_and_rank_are_those_that_the_line_is_of(
     with advisor.load(str(log)) as run:
         found = next(item for item in run.report.findings if item.rule == "nccl-error")
     assert (found.ranks, found.hosts) == (ranks, hosts)
+
+
+TRAILS = {
+    # Without a warning the innermost call tells where an error arose.
+    "part-infiniband": ["transport/net_ib/init.cc:282 -> 2", "transport/net.cc:687 -> 2"],
+    "ib-gid-container": ["transport/net_ib.cc:282 -> 2", "transport/net.cc:687 -> 2"],
+    "bootstrap-peer": [
+        "misc/socket.cc:71 NCCL WARN socketProgress: Connection closed by remote peer a<1>",
+        "misc/socket.cc:80 -> 6",
+        "bootstrap.cc:701 -> 6",
+    ],
+    # A warning of the same process tells more, and code 6 is another process's end.
+    "shm-full": [
+        "include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device",
+        "transport/shm.cc:50 -> 2",
+    ],
+    "": ["proxy.cc:878 -> 6 [Progress Thread]"],
+}
+
+
+def test_the_way_of_an_error_through_nccl_is_read_where_no_warning_tells_of_it(
+    tmp_path: Path,
+) -> None:
+    for number, (cause, lines) in enumerate(TRAILS.items()):
+        log = tmp_path / f"{number}.log"
+        marked = [line if " WARN " in line else f"NCCL INFO {line}" for line in lines]
+        marked.insert(0, "NCCL INFO NCCL version 2.27.7+cuda12.4")
+        log.write_text(
+            "".join(f"a1:71:9{thread} [0] {line}\n" for thread, line in enumerate(marked))
+        )
+        with advisor.load(str(log)) as run:
+            found = [item for item in run.report.findings if item.rule == "nccl-error"]
+        names = [str(item.evidence.facts["message"]) for item in found]
+        assert names[:1] == [cause][: bool(cause)], lines
+        assert "part-call" not in names
 
 
 def test_nccl_that_starts_late_in_a_jobs_output_is_read(tmp_path: Path) -> None:

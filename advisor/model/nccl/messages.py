@@ -26,10 +26,11 @@ _QUOTES = re.compile(
 
 
 class Message(BaseModel):
-    """One entry. ``effect``: the job dies of it; the program raised it; it gave up waiting for a
-    peer, whose own log may tell more; it runs slower; a part of NCCL warned of what is not listed;
-    the job died of what stands elsewhere; it is what others print when one died; or it is harmless
-    alone and the cause of the messages that ``explains`` names.
+    """One entry. ``effect``: the job dies of it; the program raised it; a line says by its form
+    alone that something failed; it gave up waiting for a peer, whose own log may tell more; it runs
+    slower; a part of NCCL warned of what is not listed; the job died of what stands elsewhere; it
+    is what others print when one died; or it is harmless alone and the cause of the messages that
+    ``explains`` names.
 
     ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:
     torch, the driver or a scheduler prints it, or NCCL as information. ``between_hosts``: on one
@@ -41,7 +42,15 @@ class Message(BaseModel):
     id: str = Field(pattern=r"^[a-z0-9-]+$")
     pattern: str
     effect: Literal[
-        "dies", "raised", "waits", "degrades", "unlisted", "ended", "follows", "explains"
+        "dies",
+        "raised",
+        "reported",
+        "waits",
+        "degrades",
+        "unlisted",
+        "ended",
+        "follows",
+        "explains",
     ]
     cause: str = Field(min_length=10, max_length=110)
     fix: str = Field(min_length=10, max_length=220)
@@ -86,6 +95,12 @@ def is_reason(text: str, *, of_several: bool) -> bool:
     In the output of several processes that it died is enough.
     """
     return named(text, is_warning=False) in _reasons(of_several)
+
+
+@cache
+def by_form() -> frozenset[str]:
+    """The entries that look at the form of a line alone: programs print many such lines."""
+    return frozenset(item.id for item in messages() if item.effect in {"reported", "follows"})
 
 
 @cache

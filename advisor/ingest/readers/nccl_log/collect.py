@@ -26,8 +26,8 @@ from advisor.ingest.readers.nccl_log.prefix import (
     records,
 )
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, cells_of, parse_choice
-from advisor.ingest.readers.nccl_log.whence import whence
-from advisor.model.nccl.messages import named
+from advisor.ingest.readers.nccl_log.whence import Around, whence
+from advisor.model.nccl.messages import by_form, named
 from advisor.vocabulary.numbers import MOST_RANKS
 
 MAX_KEPT = 1_000_000
@@ -38,8 +38,14 @@ Where = tuple[str, int]
 
 _NOWHERE: Where = ("", 0)
 _MAX_WARNINGS = 1_000
+_MAX_BY_FORM = 200
 _LAST_ERROR = "Last error:"  # torch's NCCLUtils.cpp quotes NCCL's last warning behind it
 _ADDRESS = re.compile(r"^Bootstrap : Using (?:\[0\])?[^\s:]{1,40}:([\w.:]{2,60})<\d{1,5}>")
+# The way of an error through NCCL's calls, innermost first; without a warning it alone tells of it.
+_TRAIL = re.compile(r"[\w./\-]{1,120}\.(?:cc|cpp|c|h):\d{1,6}(?: \(\w{1,100}\))? -> [1-6](?: |$)")
+_OF_REMOTE = re.compile(r" -> 6(?: |$)")  # ncclRemoteError
+_IN_BOOTSTRAP = "bootstrap.cc"
+_TRAILED = "trailed"
 _BLOCK_STARTS = frozenset(" +=PCRTGN")  # of system trees, paths, patterns, rings and trees
 _NOBODY = Thread("", 0, 0)
 _TORN = "message broken by another writer"
@@ -91,6 +97,10 @@ class Log:
     _matrix: Matrix = field(default_factory=Matrix)
     _matrix_slot: Slot | None = None
     _warnings: int = 0
+    _by_form: int = 0
+    _warned: dict[tuple[str, int], str] = field(default_factory=dict)
+    """The last warning of each process."""
+    _around: dict[str, Around] = field(default_factory=dict)
     _last: Thread = _NOBODY
     _last_line: str = ""
     _heads: int = 0
@@ -182,6 +192,10 @@ class Log:
 
     def _take(self, record: Record, where: Where) -> int:
         if not record.level:
+            around = self._around.get(where[0])
+            if around is None:
+                around = self._around[where[0]] = Around()
+            around.see(record.text)
             if message := self._of_torch(record.text):
                 return self._warning(None, message, record, where)
             if self._matrix_slot is None:
@@ -203,8 +217,12 @@ class Log:
         said = f"{record.place or ''} {text}".strip()
         warns = record.level in {"WARN", "ABORT"}
         message = named(said, is_warning=warns)
+        if warns:
+            self._warned[thread.host, thread.pid] = message or ""
         if warns or message is not None:
             return self._warning(slot, message, record, where)
+        if " -> " in text and _TRAIL.match(text):
+            return self._trail(thread, slot, record, where)
         if "Func/Proto/Algo Matrix" in text:
             self._matrix.begin()
             self._matrix_slot = slot
@@ -282,16 +300,31 @@ class Log:
         quoted, self._quotes = self._quotes, text.rstrip().endswith(_LAST_ERROR)
         return named(text, is_warning=quoted)
 
+    def _trail(self, thread: Thread, slot: Slot, record: Record, where: Where) -> int:
+        """An error that no warning tells of, or where a connection was that its peer closed."""
+        process = (thread.host, thread.pid)
+        warned = self._warned.get(process)
+        of_peer = warned == "peer-closed" and _IN_BOOTSTRAP in record.text
+        if not of_peer and (warned is not None or _OF_REMOTE.search(record.text)):
+            return 0
+        self._warned[process] = _TRAILED
+        return self._warning(slot, named(record.text, is_warning=True), record, where)
+
     def _warning(self, slot: Slot | None, message: str | None, record: Record, where: Where) -> int:
         """Keep what is wrong; ``slot`` is None where no prefix says who printed the line."""
-        self._warnings += 1
+        if message in by_form():
+            self._by_form += 1
+            if self._by_form > _MAX_BY_FORM:
+                return 1
+        else:
+            self._warnings += 1
         if self._warnings > _MAX_WARNINGS:
             self.counts.drop("warning beyond the first 1,000")
             return 1
         said = f"{record.place or ''} {record.text[:1000]}".strip()
         rank = None
         if slot is None:
-            told = whence(self._launcher, record.text)
+            told = self._around[where[0]].complete(whence(self._launcher, record.text))
             slot, rank = Slot(told.host or "", 0), told.rank
             if len(self.kept) < MAX_KEPT:
                 self._unsigned.append(len(self.kept))

@@ -104,6 +104,12 @@ def by_form() -> frozenset[str]:
 
 
 @cache
+def passing() -> frozenset[str]:
+    """The entries of warnings that a job goes on after: what it died of stands elsewhere."""
+    return frozenset(item.id for item in messages() if item.effect in {"degrades", "explains"})
+
+
+@cache
 def _reasons(of_several: bool) -> frozenset[str]:
     effects = {"dies", "waits", "ended"} if of_several else {"dies", "waits"}
     return frozenset(item.id for item in messages() if item.effect in effects)

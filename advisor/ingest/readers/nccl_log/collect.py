@@ -27,7 +27,7 @@ from advisor.ingest.readers.nccl_log.prefix import (
 )
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, cells_of, parse_choice
 from advisor.ingest.readers.nccl_log.whence import Around, whence
-from advisor.model.nccl.messages import by_form, named
+from advisor.model.nccl.messages import by_form, named, passing
 from advisor.vocabulary.numbers import MOST_RANKS
 
 MAX_KEPT = 1_000_000
@@ -217,7 +217,7 @@ class Log:
         said = f"{record.place or ''} {text}".strip()
         warns = record.level in {"WARN", "ABORT"}
         message = named(said, is_warning=warns)
-        if warns:
+        if warns and message not in passing():
             self._warned[thread.host, thread.pid] = message or ""
         if warns or message is not None:
             return self._warning(slot, message, record, where)

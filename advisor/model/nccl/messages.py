@@ -79,10 +79,12 @@ def named(text: str, *, is_warning: bool) -> str | None:
     Of lines that are no warning, and quote none, only those entries are asked whose signs are in
     it.
     """
-    is_warning = is_warning or _QUOTES.search(text, 0, _LONGEST) is not None
+    of_nccl, is_warning = is_warning, is_warning or _QUOTES.search(text, 0, _LONGEST) is not None
     if not is_warning and _signs().search(text, 0, _LONGEST) is None:
         return None
     for item, pattern in _compiled():
+        if of_nccl and item.effect == "reported":
+            continue
         asked = is_warning or any(sign in text for sign in item.signs)
         if asked and pattern.search(text, 0, _LONGEST):
             return item.id

@@ -124,5 +124,15 @@ def _compiled() -> tuple[tuple[Message, re.Pattern[str]], ...]:
 
 @cache
 def _signs() -> re.Pattern[str]:
-    signs = sorted({sign for item in messages() for sign in item.signs})
-    return re.compile("|".join(map(re.escape, signs)))
+    return re.compile(_any_of(sorted({sign for item in messages() for sign in item.signs})))
+
+
+def _any_of(texts: list[str]) -> str:
+    """A pattern that finds any of ``texts`` and tries what they have in common once."""
+    rests: dict[str, list[str]] = {}
+    for text in texts:
+        rests.setdefault(text[:1], []).append(text[1:])
+    if "" in rests:  # one of them ends here
+        return ""
+    parts = [re.escape(first) + _any_of(rest) for first, rest in rests.items()]
+    return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"

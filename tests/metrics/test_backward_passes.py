@@ -161,3 +161,26 @@ def test_small_ones_amid_the_gradients_are_gradients(
     ]
     set_phases(calls, spans(*leaves, ("Optimizer.step#Adam.step", 1, 200, 210)))
     assert [call.is_gradient for call in calls] == gradients
+
+
+@pytest.mark.parametrize(
+    ("sizes", "gradients"),
+    [
+        pytest.param([4] * 12, 0, id="scalars alone"),
+        pytest.param([4] * 11 + [1 << 20], 1, id="scalars beside a large tensor"),
+        pytest.param([1 << 20, 512, 256] * 4, 12, id="matrices and vectors of a model"),
+    ],
+)
+def test_as_many_sums_as_parameters_are_gradients_where_some_are_large(
+    sizes: list[int], gradients: int
+) -> None:
+    """GIVEN a backward pass with 8 parameters, 12 sums and the optimizer's step."""
+    leaf = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+    nodes = [(leaf, 2, 10 + 2 * n, 11 + 2 * n) for n in range(8)]
+    own = spans((DDP, 1, 0, 9), *nodes, ("Optimizer.step#AdamW.step", 1, 900, 950))
+    calls = [
+        Call(0, "all_reduce", 100 + n, 101 + n, n, thread=1, bytes=size)
+        for n, size in enumerate(sizes)
+    ]
+    set_phases(calls, own)
+    assert sum(bool(call.is_gradient) for call in calls) == gradients

@@ -1,0 +1,49 @@
+"""What overlaps shares a link only where both go over it, the same way."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.groups import Group, RankInfo
+from advisor.metrics.models.fits import exclusive_transfers
+
+HOSTS = ("a", "a", "b", "b")
+INFOS = {rank: RankInfo(rank, host, rank % 2, 4, True, {}) for rank, host in enumerate(HOSTS)}
+GROUPS = {
+    name: Group(name, None, ranks, len(ranks))
+    for name, ranks in {"all": (0, 1, 2, 3), "inside": (0, 1)}.items()
+}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alone"),
+    [
+        pytest.param(("send", 2), ("send", 3), 75, id="both go out by the NIC"),
+        pytest.param(("send", 2), ("recv", 2), 100, id="out and in"),
+        pytest.param(("recv", 2), ("all_reduce", "all"), 75, id="a ring goes both ways"),
+        pytest.param(("send", 2), ("send", 1), 100, id="a NIC and NVLink"),
+        pytest.param(("all_reduce", "inside"), ("all_reduce", "all"), 100, id="groups apart"),
+    ],
+)
+def test_half_of_the_time_shared(
+    one: tuple[str, str | int], other: tuple[str, str | int], alone: int
+) -> None:
+    """Two transfers of 100 ns, of which the second begins at half of the first."""
+    calls = [
+        Call(0, op, start, start + 100, number,
+             **({"peer": of} if op in ("send", "recv") else {"group": of}))
+        for number, ((op, of), start) in enumerate(((one, 0), (other, 50)))
+    ]  # fmt: skip
+    found = exclusive_transfers({0: calls}, GROUPS, INFOS)[0]
+    assert found == {0: alone, 1: alone}
+
+
+def test_of_three_that_overlap_only_two_share_a_way() -> None:
+    """GIVEN a ring between hosts beside a send and a receive THEN each way has two, not three."""
+    calls = [
+        Call(0, "all_reduce", 0, 100, 0, group="all"),
+        Call(0, "send", 0, 100, 1, peer=2),
+        Call(0, "recv", 0, 100, 2, peer=2),
+    ]
+    assert set(exclusive_transfers({0: calls}, GROUPS, INFOS)[0].values()) == {50.0}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from advisor.metrics.collectives.call import Call
@@ -14,7 +16,7 @@ def calls(stages: tuple[int, ...], micro_batches: int, chunks: int) -> dict[int,
     """Messages of one step: activations forward through all chunks, then gradients back."""
     found: dict[int, list[Call]] = {rank: [] for rank in stages}
     path = list(stages) * chunks
-    hops = [pair for pair in zip(path, path[1:], strict=False) for _ in range(micro_batches)]
+    hops = [pair for pair in pairwise(path) for _ in range(micro_batches)]
     at = 0
     for source, target in hops + [(b, a) for a, b in reversed(hops)]:
         for rank, op, peer in ((source, "send", target), (target, "recv", source)):

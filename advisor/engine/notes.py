@@ -78,7 +78,8 @@ def _of_content(sandbox: Sandbox) -> list[Note]:
     ]
     edges = sandbox.records(
         "SELECT g.rank, edge, kind, g.end_ns - g.start_ns AS gap_ns, "
-        "coalesce(sum(least(s.end_ns, g.end_ns) - greatest(s.start_ns, g.start_ns)), 0) "
+        "coalesce(sum(least(s.end_ns, g.end_ns) - greatest(s.start_ns, g.start_ns)) "
+        "FILTER (s.rank IS NOT NULL), 0) "  # where no step meets it, least() is the gap's end
         ">= 0.01 * (SELECT step_ns FROM facts) AS counted "
         "FROM edge_gap g LEFT JOIN step s ON s.rank = g.rank AND s.used "
         "AND s.start_ns < g.end_ns AND s.end_ns > g.start_ns "

@@ -118,11 +118,16 @@ def of_verdict(report: FindingsReport) -> Finding | None:
 def state(report: FindingsReport) -> str:
     """How sure the verdict is, 'Critical · 97 % sure'; beside its title everywhere."""
     verdict = report.verdict
+    optional = bool(verdict.next_steps)
     if verdict.cause in STATES:
-        return say(STATES, verdict.cause, {})
+        return say(STATES, verdict.cause, {"optional": optional})
     found = of_verdict(report)
     sure = found.probability if found is not None else None
-    values = {"probability": sure, "possible": verdict.values.get("possible")}
+    values = {
+        "probability": sure,
+        "possible": verdict.values.get("possible"),
+        "optional": optional,
+    }
     words = say(STATES, verdict.kind.value, values)
     graded = verdict.kind in _ABOUT_FINDINGS or verdict.kind is VerdictKind.LOSSY
     if graded and verdict.severity is not Severity.INFO:

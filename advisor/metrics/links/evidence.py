@@ -106,14 +106,15 @@ def observe(
 
 def _independent(rows: Floats, steps: Int64s) -> float:
     """The number of rows less what they tell twice: by how much the means of steps scatter more
-    than those of as many independent rows (the design effect of samples in clusters, Kish 1965)."""
+    than those of as many independent rows (the design effect of samples in clusters, Kish 1965), on
+    the mean over the ranks: the largest of estimates from few steps is too large."""
     names, of_row, sizes = np.unique(steps, return_inverse=True, return_counts=True)
     if len(names) < 2:
         return float(len(rows))
     sums = np.zeros((len(names), rows.shape[1]))
     np.add.at(sums, of_row, rows - rows.mean(axis=0))
     effect = (sums**2).mean(axis=0) / np.maximum(sizes.mean() * rows.var(axis=0), 1e-12)
-    return len(rows) / float(np.clip(effect.max(), 1.0, sizes.max()))
+    return len(rows) / float(np.clip(effect.mean(), 1.0, sizes.max()))
 
 
 def freed(ring: Ring, own: Home, home: Mapping[int, Home]) -> Ring | None:

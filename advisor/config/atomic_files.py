@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import stat
-import tempfile
 from pathlib import Path
 
 PRIVATE = 0o600
@@ -22,9 +22,10 @@ def write_atomic(path: Path, text: str, *, mode: int = PRIVATE) -> Path:
     """Write beside ``path`` and rename into place; a file that is replaced keeps its mode."""
     mode = kept_mode(path, mode)
     _clear_half_written(path)
-    handle, temporary = _locked(path)
+    # Named before it is there: a signal in between would leave a file that nobody removes.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_HALF_WRITTEN}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(_locked(temporary), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -44,14 +45,14 @@ def _clear_half_written(path: Path) -> None:
                 left.unlink()
 
 
-def _locked(path: Path) -> tuple[int, Path]:
-    """A new file beside ``path`` that nobody takes for left."""
+def _locked(temporary: Path) -> int:
+    """A new file that nobody takes for left."""
     while True:
-        handle, name = tempfile.mkstemp(_HALF_WRITTEN, f".{path.name}.", path.parent)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
         with contextlib.suppress(OSError):  # a file system without locks: nobody removes it either
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
-            return handle, Path(name)
+            return handle
         os.close(handle)  # removed before it was locked
 
 

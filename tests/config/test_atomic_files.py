@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.config.atomic_files import _locked, write_atomic
+from advisor.config.atomic_files import _HALF_WRITTEN, _locked, write_atomic
 from advisor.store.parquet import prepare_parquet
 
 
@@ -38,7 +38,8 @@ def test_what_a_killed_writer_left_goes_with_the_next(tmp_path: Path) -> None:
 
 def test_a_writer_at_work_keeps_its_file(tmp_path: Path) -> None:
     place = tmp_path / "report.html"
-    handle, at_work = _locked(place)
+    at_work = tmp_path / f".report.html.0{_HALF_WRITTEN}"
+    handle = _locked(at_work)
     write_atomic(place, "another's")
     assert at_work.exists()
     os.close(handle)
@@ -71,3 +72,15 @@ def test_a_store_whose_first_writer_was_killed_at_once_is_empty(tmp_path: Path) 
     assert len(list(folder.iterdir())) == 1
     prepare_parquet(folder, schema_version=7)
     assert [path.name for path in folder.iterdir()] == ["advisor-store.json"]
+
+
+def test_a_signal_while_the_file_is_made_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked_to_end(_: int) -> os.stat_result:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    monkeypatch.setattr(os, "fstat", asked_to_end)
+    with pytest.raises(SystemExit):
+        write_atomic(tmp_path / "report.html", "text")
+    assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
@@ -77,10 +78,10 @@ def test_a_store_whose_first_writer_was_killed_at_once_is_empty(tmp_path: Path) 
 def test_a_signal_while_the_file_is_made_leaves_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def asked_to_end(_: int) -> os.stat_result:
+    def asked_to_end(*_: int) -> None:
         raise SystemExit(128 + signal.SIGTERM)
 
-    monkeypatch.setattr(os, "fstat", asked_to_end)
+    monkeypatch.setattr(fcntl, "flock", asked_to_end)
     with pytest.raises(SystemExit):
         write_atomic(tmp_path / "report.html", "text")
     assert list(tmp_path.iterdir()) == []

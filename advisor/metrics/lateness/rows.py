@@ -143,7 +143,6 @@ class _Group:
     """Arrivals of one group, with what is asked of it for each of its ranks."""
 
     item: Arrivals
-    place: Mapping[int, int]
     after: Mapping[int, Sequence[float]]
     """Of each rank, see :func:`after_median`."""
     stretches: int
@@ -159,7 +158,6 @@ class _Group:
         times = np.bincount(worst[late], minlength=len(item.ranks)).tolist()
         return cls(
             item,
-            {rank: place for place, rank in enumerate(item.ranks)},
             after_median(item.columns, ranks.clocks),
             len(lasts),
             dict(zip(item.ranks, times, strict=True)),

@@ -56,11 +56,12 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
         item, ledger = ordered[index]
         causes = []
         for other, (cause, theirs) in enumerate(ordered):
-            if other == index or other in parent or cause.run != item.run or not depth[other]:
+            if other == index or other in parent or cause.run != item.run:
                 continue
-            share = _share(ordered[index], ordered[other])
-            if _is_beside(item, cause, rules):
-                share = 1.0
+            beside = _is_beside(item, cause, rules)
+            if not depth[other] and not beside:
+                continue
+            share = 1.0 if beside else _share(ordered[index], ordered[other])
             deeper = (-depth[other], other) < (-depth[index], index) and not (
                 depth[index] and _gives_surely_less(cause, item)
             )
@@ -92,7 +93,8 @@ def _is_beside(item: Finding, other: Finding, rules: Mapping[str, Rule]) -> bool
     rule = rules.get(item.rule)
     return (
         rule is not None
-        and (item.rule, rule.says, rule.savings.in_calls) == (other.rule, "why", True)
+        and rule.savings.in_calls
+        and item.rule == other.rule
         and None not in (item.process_group, other.process_group)
         and item.process_group != other.process_group
         and bool(item.ranks and other.ranks)

@@ -121,7 +121,7 @@ def _lateness_input(con: Any, data: RunData) -> Ranks:
             for rank, one in data.ranks.items()
             if (pace := host_pace(one.line, one.steps, one.gaps)) is not None
         },
-        compare=lambda rank, peers: compare_work(con, data.run, rank, peers, known),
+        compare=lambda rank, peers, needed: compare_work(con, data.run, rank, peers, known, needed),
         hosts={r: one.info.host for r, one in data.ranks.items() if one.info.host is not None},
         recorded={
             rank: count / len(data.ranks[rank].steps.steps)

@@ -31,8 +31,10 @@ def call_rows(con: Any, run: str, steps: Sequence[Program]) -> Iterator[Row]:
         prediction = _without(steps, calls)
         for value in values:
             yield from _named("without-calls", value, prediction)
-    for value, calls in _early_syncs(con, run, least):
-        yield from _named("gradient-sync", value, _without(steps, calls))
+    for values, calls in _early_syncs(con, run, least):
+        prediction = _without(steps, calls)
+        for value in values:
+            yield from _named("gradient-sync", value, prediction)
     if _sixteen_bits(con, run):
         yield from _narrow(con, run, steps, least)
     if _regathers(con, run, least):
@@ -75,38 +77,16 @@ _NEEDLESS = {
 
 
 def _needless(con: Any, run: str, least_ns: float) -> list[tuple[list[str], frozenset[int]]]:
-    """Barriers, tiny calls and buffers, by kind, operation and the groups of one dimension.
-
-    What one line of a script asks for runs in all groups of a mesh's dimension: without it in one
-    of them only, its ranks wait for the others.
-    """
+    """Barriers, tiny calls and buffers, by kind, operation and the groups of one dimension."""
     kinds = con.execute(
         "SELECT kind, op, process_group FROM redundant WHERE run = ? "
         "AND kind IN ('barrier', 'tiny', 'buffers') GROUP BY ALL "
         "HAVING sum(exposed_ns_per_step) + sum(coalesce(wait_ns_per_step, 0)) > ? ORDER BY ALL",
         [run, least_ns],
     ).fetchall()
-    ranks = {
-        group: frozenset(members)
-        for group, members in con.execute(
-            "SELECT process_group, list(DISTINCT rank) FROM collective WHERE run = ? GROUP BY ALL",
-            [run],
-        ).fetchall()
-    }
-    found: list[tuple[str, str, list[str | None]]] = []
-    for kind, op, group in kinds:
-        own = ranks.get(group, frozenset())
-        for other_kind, other_op, groups in found:
-            members = [ranks.get(other, frozenset()) for other in groups]
-            apart = all(len(one) == len(own) and not one & own for one in members)
-            if (other_kind, other_op) == (kind, op) and own and apart:
-                groups.append(group)
-                break
-        else:
-            found.append((kind, op, [group]))
     return [
         (
-            [f"{kind} {op} {group or ''}".strip() for group in groups],
+            [_value(f"{kind} {op}", group) for group in groups],
             frozenset[int]().union(
                 *(
                     _calls(
@@ -118,31 +98,67 @@ def _needless(con: Any, run: str, least_ns: float) -> list[tuple[list[str], froz
                 )
             ),
         )
-        for kind, op, groups in found
+        for (kind, op), groups in _by_dimension(con, run, [(row[:2], row[2]) for row in kinds])
     ]
 
 
-def _early_syncs(con: Any, run: str, least_ns: float) -> list[tuple[str, frozenset[int]]]:
+def _value(what: str, group: str | None) -> str:
+    return f"{what} {group or ''}".strip()
+
+
+def _by_dimension(
+    con: Any, run: str, found: Sequence[tuple[tuple[Any, ...], str | None]]
+) -> list[tuple[tuple[Any, ...], list[str | None]]]:
+    """What is alike in the groups of one dimension of a mesh, with those groups.
+
+    What one line of a script asks for runs in all of them: changed in one only, its ranks wait for
+    the others.
+    """
+    ranks = {
+        group: frozenset(members)
+        for group, members in con.execute(
+            "SELECT process_group, list(DISTINCT rank) FROM collective WHERE run = ? GROUP BY ALL",
+            [run],
+        ).fetchall()
+    }
+    result: list[tuple[tuple[Any, ...], list[str | None]]] = []
+    for what, group in found:
+        own = ranks.get(group, frozenset())
+        for other, groups in result:
+            members = [ranks.get(one, frozenset()) for one in groups]
+            if other == what and own and all(len(m) == len(own) and not m & own for m in members):
+                groups.append(group)
+                break
+        else:
+            result.append((what, [group]))
+    return result
+
+
+def _early_syncs(con: Any, run: str, least_ns: float) -> list[tuple[list[str], frozenset[int]]]:
     """The reductions of all micro-batches but the last, where each has its own."""
     repeated = con.execute(
-        "SELECT op, process_group, median(syncs) FROM gradient_sync WHERE run = ? "
-        "GROUP BY ALL HAVING min(syncs) = max(syncs) AND median(syncs) >= 2 "
+        "SELECT op, median(syncs), process_group FROM gradient_sync WHERE run = ? "
+        "GROUP BY op, process_group HAVING min(syncs) = max(syncs) AND median(syncs) >= 2 "
         "AND median(exposed_ns) > ? ORDER BY ALL",
         [run, least_ns],
     ).fetchall()
     found = []
-    for op, group, syncs in repeated:
-        rows = con.execute(
-            "SELECT call_id, row_number() OVER w, count(*) OVER (PARTITION BY rank, step) "
-            "FROM collective JOIN param_bucket USING (run, rank, step, call_id) "
-            "WHERE run = ? AND op = ? AND process_group IS NOT DISTINCT FROM ? "
-            "WINDOW w AS (PARTITION BY rank, step ORDER BY start_ns)",
-            [run, op, group],
-        ).fetchall()
+    for (op, syncs), groups in _by_dimension(con, run, [(row[:2], row[2]) for row in repeated]):
+        rows = [
+            row
+            for group in groups
+            for row in con.execute(
+                "SELECT call_id, row_number() OVER w, count(*) OVER (PARTITION BY rank, step) "
+                "FROM collective JOIN param_bucket USING (run, rank, step, call_id) "
+                "WHERE run = ? AND op = ? AND process_group IS NOT DISTINCT FROM ? "
+                "WINDOW w AS (PARTITION BY rank, step ORDER BY start_ns)",
+                [run, op, group],
+            ).fetchall()
+        ]
         early = frozenset(
             int(call) for call, place, count in rows if place <= count * (1 - 1 / syncs)
         )
-        found.append((f"{op} {group or ''}".strip(), early))
+        found.append(([_value(op, group) for group in groups], early))
     return found
 
 
@@ -157,15 +173,19 @@ def _narrow(con: Any, run: str, steps: Sequence[Program], least_ns: float) -> It
         [run, least_ns],
     ).fetchall()
     models = service_models(steps) if wide else {}
-    for op, group in wide:
-        calls = _calls(con, "op = ? AND process_group IS NOT DISTINCT FROM ? AND call_id IN "
-                       "(SELECT call_id FROM param_bucket b WHERE b.run = collective.run)",
-                       [run, op, group])  # fmt: skip
+    for (op,), groups in _by_dimension(con, run, [(row[:1], row[1]) for row in wide]):
+        calls = frozenset[int]().union(*(
+            _calls(con, "op = ? AND process_group IS NOT DISTINCT FROM ? AND call_id IN "
+                   "(SELECT call_id FROM param_bucket b WHERE b.run = collective.run)",
+                   [run, op, group])
+            for group in groups
+        ))  # fmt: skip
         sizes = {len(step.calls[key].ranks) for step in steps for key in calls & step.calls.keys()}
         model = models.get((op, sizes.pop())) if len(sizes) == 1 else None
         if model is not None:
-            name = f"16 {op} {group or ''}".strip()
-            yield from _named("gradient-bits", name, _half(steps, calls, model))
+            prediction = _half(steps, calls, model)
+            for group in groups:
+                yield from _named("gradient-bits", _value(f"16 {op}", group), prediction)
 
 
 def _sixteen_bits(con: Any, run: str) -> bool:

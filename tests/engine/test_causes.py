@@ -224,3 +224,18 @@ def test_a_late_rank_and_what_may_be_why_are_one_gain() -> None:
     )  # fmt: skip
     (kept,) = merge([late, stall], RULES)
     assert (kept.rule, kept.merged) == ("straggler-rank", ["data-loader-stall (here)"])
+
+
+def test_where_time_goes_in_groups_side_by_side_is_said_once() -> None:
+    """The replicas of a mesh lose the same time, which one setting gives back."""
+    interval = {"savings_low_ns": 800_000, "savings_high_ns": 1_200_000}
+    both = [
+        claimed(
+            finding("exposed-communication", 1_000_000, process_group=group, ranks=ranks,
+                    where=group, **interval),
+            1.0, *spans,
+        )
+        for group, ranks, spans in (("dp0", [0, 2], (1, 2)), ("dp1", [1, 3], (3, 4)))
+    ]  # fmt: skip
+    (kept,) = merge(both, RULES)
+    assert kept.merged == [f"exposed-communication ({'dp1' if kept.where == 'dp0' else 'dp0'})"]

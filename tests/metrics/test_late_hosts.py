@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.lateness.blame import Arrivals
-from advisor.metrics.lateness.hosts import by_host
-from advisor.metrics.lateness.rows import side_by_side
+from advisor.metrics.lateness.hosts import by_host, with_hosts
 
 MS = 1_000_000
 CALLS = 24
@@ -33,8 +33,9 @@ def test_a_late_host_is_last_where_each_of_its_ranks_is_now_and_then() -> None:
     whole = arrivals(dict.fromkeys(range(4, 8), 5.0))
     lasts = [sum(c[0].last_rank == rank for c in whole.columns) for rank in range(4, 8)]
     assert max(lasts) < CALLS / 2
-    (found,) = by_host([whole], HOSTS)
+    ((found, stands_for),) = by_host([whole], HOSTS)
     stands = found.ranks[1]
+    assert stands_for[stands] == (4, 5, 6, 7)
     assert len(found.ranks) == 2
     assert HOSTS[stands] == "b"
     assert {column[stands].last_rank for column in found.columns} == {stands}
@@ -54,21 +55,33 @@ def test_hosts_of_one_rank_and_ranks_of_one_host_are_no_units() -> None:
     assert by_host([late], {0: "a"}) == []
 
 
+def row(rank: int, cost_ms: int) -> dict[str, Any]:
+    return {
+        "rank": rank,
+        "systematic": cost_ms > 0,
+        "reason_evidence": json.dumps({"others_per_peer": 1.0}),
+        "cost_ns_per_step": cost_ms * MS,
+    }
+
+
 def test_a_host_whose_ranks_are_late_in_groups_side_by_side_is_one_culprit() -> None:
     """GIVEN groups of one rank of each of two hosts, one of which is late THEN the host's cost is
-    the mean over those that wait, not a part for each of its ranks."""
-    rows = {
-        rank: {
-            "rank": rank,
-            "systematic": rank >= 4,
-            "reason_evidence": json.dumps({"others_per_peer": 7.0}),
-            **dict.fromkeys(("cost_ns_per_step", "cost_low_ns", "cost_high_ns"), MS * (rank >= 4)),
-        }
-        for rank in HOSTS
-    }
-    (found,) = side_by_side(rows, HOSTS)
-    # Each of the four on the other host waits 7 ms for its own one: 1 ms of each of seven others.
-    assert found["cost_ns_per_step"] == found["cost_high_ns"] == 7 * MS
-    assert json.loads(found["reason_evidence"])["others_per_peer"] == 1.0
-    rows[5]["systematic"] = False
-    assert list(side_by_side(rows, HOSTS)) == []
+    what those wait that meet it, not a part for each of its ranks."""
+    of_all = [row(rank, int(rank >= 4)) for rank in HOSTS]
+    of_hosts = [(row(rank, 7 * (rank >= 4)), [rank]) for rank in HOSTS]
+    found = {one["rank"]: one for one in with_hosts(of_all, of_hosts, HOSTS)}
+    (late,) = [one for one in found.values() if one["systematic"]]
+    assert late["cost_ns_per_step"] == 7 * MS
+    assert json.loads(late["reason_evidence"])["with"] == [4, 5, 6, 7]
+    of_hosts[5] = (row(5, 0), [5])
+    assert with_hosts(of_all, of_hosts, HOSTS) == of_all
+
+
+def test_a_group_in_which_nobody_waits_clears_no_host() -> None:
+    """GIVEN a host that is late where it replicates, and a sum over all ranks after that THEN each
+    rank counts where most is waited for it."""
+    of_all = [row(rank, int(rank >= 4)) for rank in HOSTS]
+    of_hosts = [(row(rank, 7 * (rank >= 4)), [rank]) for rank in HOSTS]
+    of_hosts += [(row(0, 0), [0, 1, 2, 3]), (row(4, 0), [4, 5, 6, 7])]
+    (late,) = [one for one in with_hosts(of_all, of_hosts, HOSTS) if one["systematic"]]
+    assert late["cost_ns_per_step"] == 7 * MS

@@ -68,8 +68,8 @@ def test_more_work_or_slower(operators: int, each_ms: int, compared: Compared, r
     nothing = {rank: Intervals.of(np.empty(0, np.int64), np.empty(0, np.int64)) for rank in lines}
     steps = {rank: Steps(()) for rank in lines}
     found = reason_of(
-        1, [item], lines, occupancy, steps, nothing, nothing, {}, lambda rank, peers: compared,
-        systematic=False,
+        1, [item], lines, occupancy, steps, nothing, nothing, {},
+        lambda rank, peers, needed: compared, systematic=False,
     )  # fmt: skip
     assert found is not None
     assert found.name == reason
@@ -96,7 +96,7 @@ def test_what_a_transfer_left_behind_hides_no_excess_that_comes_again_and_again(
         {rank: Steps(()) for rank in lines},
         dict.fromkeys(lines, Intervals.empty()),
         dict.fromkeys(lines, Intervals.empty()),
-        {}, lambda rank, peers: Compared(1.0, None), systematic=systematic,
+        {}, lambda rank, peers, needed: Compared(1.0, None), systematic=systematic,
     )  # fmt: skip
     assert found is not None
     assert found.name == reason

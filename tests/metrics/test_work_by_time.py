@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -98,3 +98,47 @@ def test_more_calls_in_step_after_step_are_more_work_and_no_chance() -> None:
 
 def test_as_much_work_is_nobodys_cause() -> None:
     assert _compared(_PEER, steps=8).cause_p_value == 1.0
+
+
+def _on_device(paces: Mapping[int, Sequence[float]], needed: float) -> Compared:
+    """Of each rank how long its kernels take, in ms by kind; three calls each, shapes as above."""
+    with Store.create() as store:
+        con = store.con
+        con.execute("INSERT INTO run (run, created_at, advisor_version) VALUES ('run', '', 'test')")
+        for rank, kinds in paces.items():
+            for number in range(3 * len(kinds)):
+                kind = number // 3
+                for event, name, of, device in (
+                    (2 * number, "aten::mm", "cpu_op", None),
+                    (2 * number + 1, f"kernel{kind}", "compute", 0),
+                ):
+                    con.execute(
+                        "INSERT INTO event BY NAME SELECT 'run' AS run, ?::INTEGER AS rank, "
+                        "?::BIGINT AS event_id, ? AS start_ns, ?::BIGINT AS dur_ns, ? AS name, "
+                        "? AS class, ?::INTEGER AS device, ?::BIGINT AS external_id",
+                        [rank, event, event * _MS, round(kinds[kind] * _MS), name, of, device,
+                         number + 1],
+                    )  # fmt: skip
+                con.execute(
+                    "INSERT INTO comm_event BY NAME SELECT 'run' AS run, ?::INTEGER AS rank, "
+                    "?::BIGINT AS event_id, ? AS input_dims",
+                    [rank, 2 * number, _SHAPES],
+                )
+            con.execute(
+                "INSERT INTO step BY NAME SELECT 'run' AS run, ?::INTEGER AS rank, 1 AS step, "
+                "0 AS start_ns, 1000000000 AS end_ns, true AS complete, true AS used, '' AS source",
+                [rank],
+            )
+        return compare_work(con, "run", 0, [1, 2], needed=needed)
+
+
+def test_kernels_of_every_kind_that_take_longer_are_no_chance() -> None:
+    """Few steps or calls suffice: a device that is slow slows all it runs, a pause one of them."""
+    usual = [1.0, 2.0, 3.0, 1.5, 2.5, 0.5, 4.0, 1.2]
+    slow = _on_device({0: [1.5 * ms for ms in usual], 1: usual, 2: usual}, 0.3)
+    assert slow.pace == pytest.approx(1.5)
+    assert slow.pace_p_value == pytest.approx(3 / 2**8)
+    one = _on_device({0: [9.0, *usual[1:]], 1: usual, 2: usual}, 0.3)
+    assert one.pace is not None
+    assert one.pace > 1.3
+    assert one.pace_p_value == 1.0

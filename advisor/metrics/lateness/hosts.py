@@ -1,14 +1,18 @@
 """Hosts all of whose ranks are late together: none of these is last much more often than another.
 
-A host takes the place of its ranks. Its excess is the least of theirs, so that one late rank makes
-no late host; the rank whose excess is in the middle stands for it.
+A host takes the place of its ranks in each group that joins hosts: in one group of them all, or in
+several side by side, as those of a mesh that replicate over hosts. Its excess is the least of its
+ranks', so that one late rank makes no late host; the rank whose excess is in the middle stands for
+it.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +24,13 @@ _WORTH_A_LOOK = 0.05  # chance that a host is last so often, before all calls ar
 _BY_FAR = 4  # the same, in what it is late beyond the next
 
 
-def by_host(items: Sequence[Arrivals], host_of: Mapping[int, str]) -> list[Arrivals]:
-    """The same with hosts for ranks; of groups on one host, or with one rank on each, nothing."""
+def by_host(
+    items: Sequence[Arrivals], host_of: Mapping[int, str]
+) -> list[tuple[Arrivals, dict[int, tuple[int, ...]]]]:
+    """Each group that joins hosts, with hosts for ranks: the ranks that each of its own stands for.
+
+    Groups in which no host seems late are left out; of one rank on each host nothing is new.
+    """
     found = []
     for item in items:
         places: dict[str, list[int]] = defaultdict(list)
@@ -30,11 +39,46 @@ def by_host(items: Sequence[Arrivals], host_of: Mapping[int, str]) -> list[Arriv
                 break
             places[host_of[rank]].append(place)
         else:
-            if 1 < len(places) < len(item.ranks):
+            if len(places) > 1:
                 found.append((item, list(places.values())))
-    if not any(_is_late(item, places) for item, places in found):
+    if len({*host_of.values()}) == len(host_of):
         return []
-    return [_of_hosts(item, places) for item, places in found]
+    return [_of_hosts(item, places) for item, places in found if _is_late(item, places)]
+
+
+def with_hosts(
+    of_all: Sequence[dict[str, Any]],
+    of_hosts: Sequence[tuple[dict[str, Any], Sequence[int]]],
+    host_of: Mapping[int, str],
+) -> list[dict[str, Any]]:
+    """Rows of ``lateness`` with those of hosts that are late as a whole in place of their ranks'.
+
+    ``of_hosts``: what each group has of a host, and for which ranks. Each of a host's ranks counts
+    where most is waited for it, and the middle one's row is the host's; one that nobody waits for
+    makes it no late host. Who is late with that rank is in its evidence, as ``with``.
+    """
+    most: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+    for row, own in of_hosts:
+        counts = most[host_of[row["rank"]]]
+        for rank in own:
+            if rank not in counts or counts[rank]["cost_ns_per_step"] < row["cost_ns_per_step"]:
+                counts[rank] = row
+    result = {row["rank"]: row for row in of_all}
+    for host, rows in most.items():
+        mates = sorted(rank for rank, its in host_of.items() if its == host)
+        late = sorted(rows.values(), key=lambda row: (row["cost_ns_per_step"], row["rank"]))
+        if len(mates) < 2 or rows.keys() < set(mates) or not all(r["systematic"] for r in late):
+            continue
+        row = late[len(late) // 2]
+        read = [rank for rank in mates if rank in result]
+        alone = [result[r]["cost_ns_per_step"] for r in read if result[r]["systematic"]]
+        if row["cost_ns_per_step"] <= max(alone, default=0):
+            continue
+        for rank in read:  # its lateness is its host's
+            result[rank] = {**result[rank], "systematic": False, "cost_ns_per_step": 0}
+        evidence = {**json.loads(row["reason_evidence"]), "with": mates}
+        result[row["rank"]] = {**row, "reason_evidence": json.dumps(evidence)}
+    return list(result.values())
 
 
 def _excess(item: Arrivals, places: Sequence[Sequence[int]]) -> Int64s:
@@ -53,7 +97,9 @@ def _is_late(item: Arrivals, places: Sequence[Sequence[int]]) -> bool:
     return bool(len(places) * chance < _WORTH_A_LOOK or most > _BY_FAR * max(second, 0))
 
 
-def _of_hosts(item: Arrivals, places: Sequence[Sequence[int]]) -> Arrivals:
+def _of_hosts(
+    item: Arrivals, places: Sequence[Sequence[int]]
+) -> tuple[Arrivals, dict[int, tuple[int, ...]]]:
     totals = item.excess.sum(axis=0)
     middle = [sorted(own, key=lambda at: int(totals[at]))[(len(own) - 1) // 2] for own in places]
     stands_for = {
@@ -67,7 +113,7 @@ def _of_hosts(item: Arrivals, places: Sequence[Sequence[int]]) -> Arrivals:
         last = column[ranks[0]].last_rank
         own_last = None if last is None else stands_for.get(last, last)
         columns.append({rank: replace(column[rank], last_rank=own_last) for rank in ranks})
-    return Arrivals(
+    condensed = Arrivals(
         item.group,
         ranks,
         tuple(columns),
@@ -77,3 +123,7 @@ def _of_hosts(item: Arrivals, places: Sequence[Sequence[int]]) -> Arrivals:
         _excess(item, places),
         item.segment,
     )
+    return condensed, {
+        item.ranks[first]: tuple(item.ranks[at] for at in own)
+        for own, first in zip(places, middle, strict=True)
+    }

@@ -44,7 +44,7 @@ def reason_of(
     begin_idle: Mapping[int, Intervals],
     loading: Mapping[int, Intervals],
     paces: Mapping[int, float],
-    compare: Callable[[int, Sequence[int]], Compared] | None,
+    compare: Callable[[int, Sequence[int], float], Compared] | None,
     *,
     systematic: bool,
     cost_ns: float = 0.0,
@@ -53,8 +53,9 @@ def reason_of(
 
     Stretches in which the rank's own time exceeds the median are compared, part by part, with the
     median of the others in the same stretches. ``paces``: what each host takes for a step when
-    nothing holds it up, ns; ``compare`` says of a rank and its peers who has more work (None: it
-    is not worth asking). ``cost_ns``: what the others wait for it per step.
+    nothing holds it up, ns; ``compare`` says of a rank and its peers who has more work or takes the
+    given share longer for the same (None: it is not worth asking). ``cost_ns``: what the others
+    wait for it per step.
     """
     compute = idle = idle_at_begin_ns = loader = inherited = asked_late = excess = 0.0
     operators, usual_operators, usual_compute = 0.0, 0.0, 0.0
@@ -120,10 +121,13 @@ def reason_of(
             surplus * usual_compute >= _EXPLAINED * compute * usual_operators
         )
         needed = _EXPLAINED * compute / usual_compute if usual_compute else 0.0
-        found = compare(rank, peers) if compare else Compared(None, None)
+        found = compare(rank, peers, needed) if compare else Compared(None, None)
         evidence |= asdict(found)
         many = surplus / max(usual_operators, 1) if more else 0.0
-        return Reason(_of_compute(found, needed, many, lines[rank].on_device), evidence)
+        name = _of_compute(found, needed, many, lines[rank].on_device)
+        if name == "slow-compute":
+            evidence["cause_p_value"] = found.pace_p_value
+        return Reason(name, evidence)
     if not (lines[rank].launch != MISSING).any() and lines[rank].on_device:
         return Reason("unknown", evidence)  # nothing says when the host asked for what came late
     hosts = [paces[peer] for peer in peers if peer in paces]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.lateness.blame import Arrivals, arrivals
 from advisor.metrics.lateness.cost import cost_of, costs_by_step
-from advisor.metrics.lateness.hosts import by_host
+from advisor.metrics.lateness.hosts import by_host, with_hosts
 from advisor.metrics.lateness.lost import lost_time
 from advisor.metrics.lateness.others import Others
 from advisor.metrics.lateness.reasons import Reason, idle_at_begin, reason_of
@@ -29,6 +29,9 @@ from advisor.vocabulary.operations import ROOTED, SYNCHRONISING
 
 # A rank is a straggler when chance would make it last this often less than once in twenty runs.
 _SIGNIFICANCE = 0.05
+
+# Reasons whose own evidence (FLOPs, loaders, kernels of equal shapes) shows that a rank is late.
+_SHOWN_BY_CAUSE = ("more-work", "data-loading", "slow-compute")
 
 # Kernels and shapes are compared for ranks that others wait for this share of a step.
 _WORTH_COMPARING = 0.005
@@ -44,7 +47,7 @@ class Ranks:
     clocks: Mapping[int, Clock]
     loading: Mapping[int, Intervals]  # time in the data loader
     paces: Mapping[int, float]  # what each host takes for a step when nothing holds it up, ns
-    compare: Callable[[int, Sequence[int]], Compared]
+    compare: Callable[[int, Sequence[int], float], Compared]
     hosts: Mapping[int, str]  # where they are known
     recorded: Mapping[int, float]  # operators that the profiler wrote down, per step
 
@@ -88,54 +91,12 @@ def lateness_rows(
         if item.group is not None:
             own = of_all if len(found) == 1 else _rows(run, [item], ranks)
             records += [{**row, "process_group": item.group} for row in own]
-    return records + _with_hosts(run, found, ranks, of_all)
-
-
-def _with_hosts(
-    run: str, items: Sequence[Arrivals], ranks: Ranks, of_all: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """The rows with those of hosts that are late as a whole in place of their ranks'.
-
-    A rank stands for its host; who is late with it is in its evidence, as ``with``.
-    """
-    whole = by_host(items, ranks.hosts)
-    result = {row["rank"]: row for row in of_all}
-    for row in _rows(run, whole, ranks) if whole else side_by_side(result, ranks.hosts):
-        own = sorted(rank for rank, host in ranks.hosts.items() if host == ranks.hosts[row["rank"]])
-        alone = [result[rank] for rank in own if rank in result and result[rank]["systematic"]]
-        most = max((one["cost_ns_per_step"] for one in alone), default=0)
-        if not row["systematic"] or row["cost_ns_per_step"] <= most:
-            continue
-        for rank in own:
-            if rank in result:  # its lateness is its host's
-                result[rank] = {**result[rank], "systematic": False, "cost_ns_per_step": 0}
-        evidence = {**json.loads(row["reason_evidence"]), "with": own}
-        result[row["rank"]] = {**row, "reason_evidence": json.dumps(evidence)}
-    return list(result.values())
-
-
-def side_by_side(
-    of_all: Mapping[int, dict[str, Any]], hosts: Mapping[int, str]
-) -> Iterator[dict[str, Any]]:
-    """A row for each host whose ranks are all late, where every other host meets one of them.
-
-    So do the groups of a mesh that replicate over hosts. Each rank's cost is a mean over all ranks
-    but it, of which those of other hosts wait for one of these: the host's is their sum over those.
-    """
-    by_host: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for rank, row in of_all.items():
-        if rank not in hosts:
-            return
-        by_host[hosts[rank]].append(row)
-    for own in by_host.values():
-        if not 1 < len(own) < len(of_all) or not all(row["systematic"] for row in own):
-            continue
-        middle = sorted(own, key=lambda row: (row["cost_ns_per_step"], row["rank"]))[len(own) // 2]
-        scale = (len(of_all) - 1) / (len(of_all) - len(own))
-        costs = ("cost_ns_per_step", "cost_low_ns", "cost_high_ns")
-        evidence = {**json.loads(middle["reason_evidence"]), "others_per_peer": 1.0}
-        summed = {name: round(scale * sum(row[name] for row in own)) for name in costs}
-        yield {**middle, **summed, "reason_evidence": json.dumps(evidence)}
+    of_hosts = [
+        (row, stands_for[row["rank"]])
+        for item, stands_for in by_host(found, ranks.hosts)
+        for row in _rows(run, [item], ranks)
+    ]
+    return records + with_hosts(of_all, of_hosts, ranks.hosts)
 
 
 @dataclass(frozen=True)
@@ -246,7 +207,7 @@ def _row(
     if reason and not significant and len(values):
         # Who arrives last may vary where who has more to do does not.
         cause = float(reason.evidence.get("cause_p_value") or 1.0)
-        significant = reason.name in ("more-work", "data-loading") and cause < _SIGNIFICANCE
+        significant = reason.name in _SHOWN_BY_CAUSE and cause < _SIGNIFICANCE
         if significant:
             cost, low, high = cost_of(values, usual, own_excess, significant=True)
     return {

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.timeline.statistics import sign_flip_tail
+from advisor.metrics.timeline.statistics import binomial_tail, sign_flip_tail
 from advisor.model.operator_flops import NAME, flops_of_shapes
 from advisor.store.columns import rows
 
@@ -41,7 +41,8 @@ class Compared:
     Ratios are None where shapes were not recorded. ``own`` and ``usual`` are shapes of one
     operator on the rank and on its peers, where they differ; ``own_ns`` and ``usual_ns`` what it
     takes per step, where its time tells more than its shapes. ``cause_p_value``: of its having
-    more FLOPs than each peer in step after step, by chance.
+    more FLOPs than each peer in step after step, by chance; ``pace_p_value``: of so many kinds of
+    its kernels taking so much longer.
     """
 
     work: float | None
@@ -52,6 +53,7 @@ class Compared:
     own_ns: int | None = None
     usual_ns: int | None = None
     cause_p_value: float = 1.0
+    pace_p_value: float = 1.0
 
 
 def compare_work(
@@ -60,10 +62,12 @@ def compare_work(
     rank: int,
     peers: Sequence[int],
     known: dict[tuple[int, ...], _Flops] | None = None,
+    needed: float = 0.0,
 ) -> Compared:
     """How a rank's work and pace compare with those of ``peers``.
 
-    ``known`` keeps the FLOPs of the same ranks from one call to the next.
+    ``known`` keeps the FLOPs of the same ranks from one call to the next. ``needed``: by what share
+    its kernels have to take longer to be why it is late.
     """
     chosen = [rank, *peers[:_MOST_PEERS]]
     key = tuple(sorted(chosen))
@@ -77,7 +81,10 @@ def compare_work(
     if pace is None or not sum(float(peers) for *_, peers in found) or len(chosen) < 2:
         others = [peer for peer in chosen[1:] if peer in known[key][0]]
         told = rank in known[key][0] and others
-        return replace(by_shape, pace=_pace(con, run, rank, others)) if told else by_shape
+        if not told:
+            return by_shape
+        pace, by_chance = _pace(con, run, rank, others, needed)
+        return replace(by_shape, pace=pace, pace_p_value=by_chance)
     return _by_time(found, pace, replace(by_shape, pace=pace))
 
 
@@ -210,8 +217,11 @@ def _first(dims: str) -> str:
     return json.dumps(shapes[0]).replace(" ", "") if shapes else dims
 
 
-def _pace(con: Any, run: str, rank: int, peers: Sequence[int]) -> float | None:
-    """Median time of the rank's kernels over the same ones' on its peers, weighted by time.
+def _pace(
+    con: Any, run: str, rank: int, peers: Sequence[int], needed: float
+) -> tuple[float | None, float]:
+    """Median time of the rank's kernels over the same ones' on its peers, weighted by time, and how
+    often so many kinds of them would take the share ``needed`` longer by chance.
 
     The same are those of one name whose launching operators had equal shapes.
     """
@@ -236,5 +246,7 @@ def _pace(con: Any, run: str, rank: int, peers: Sequence[int]) -> float | None:
     )
     weights = [float(other) * calls for _, calls, other in found]
     if not sum(weights):
-        return None
-    return float(sum(float(own) * calls for own, calls, _ in found) / sum(weights))
+        return None, 1.0
+    slower = sum(float(own) >= (1 + needed) * float(other) for own, _, other in found)
+    pace = float(sum(float(own) * calls for own, calls, _ in found) / sum(weights))
+    return pace, min(1.0, (len(peers) + 1) * binomial_tail(slower, len(found), 0.5))

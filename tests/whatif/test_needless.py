@@ -38,7 +38,8 @@ def test_gradients_of_the_groups_of_one_dimension_are_reduced_once_together() ->
     for first, name in ((0, "dp0"), (10, "dp1")):
         for rank in MESH[name]:
             con.execute("INSERT INTO gradient_sync BY NAME SELECT 'run' AS run, ? AS rank, "
-                        "1 AS step, ? AS process_group, 'all_reduce' AS op, 2 AS micro_batches, 2 AS syncs,"
+                        "1 AS step, ? AS process_group, 'all_reduce' AS op, "
+                        "2 AS micro_batches, 2 AS syncs,"
                         " 8 AS bytes, 1000 AS exposed_ns", [rank, name])  # fmt: skip
             for call in (first, first + 1):
                 con.execute("INSERT INTO collective (run, rank, call_id, process_group, op, bytes, "

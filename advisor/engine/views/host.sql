@@ -78,16 +78,19 @@ longest AS (
     ON g.rank = c.rank AND g.step = c.step AND g.kind <> 'data-loading'
   GROUP BY c.rank, c.step),
 work AS (
-  SELECT rank, step, operators, compute_ns AS work_ns
+  SELECT rank, step, operators, compute_ns AS work_ns, exposed_memory_ns AS copy_ns
   FROM step_breakdown SEMI JOIN counted USING (rank, step)),
 usual AS (
-  SELECT rank, median(operators) AS operators, median(work_ns) AS work_ns FROM work GROUP BY rank),
+  SELECT rank, median(operators) AS operators, median(work_ns) AS work_ns, median(copy_ns) AS copy_ns
+  FROM work GROUP BY rank),
 kept AS (
   SELECT l.rank, l.step, l.name,
     -- a slow device takes longer for as many operators
     CASE WHEN w.operators > 1.02 * u.operators THEN w.work_ns - u.work_ns ELSE 0 END AS more_ns,
     w.operators,
-    more_ns + l.idle_ns AS kept_ns, more_ns > l.idle_ns AS works
+    -- a state that is written is copied to the host first, where no other step copies
+    greatest(0, coalesce(w.copy_ns - u.copy_ns, 0)) AS copied_ns,
+    more_ns + l.idle_ns + copied_ns AS kept_ns, more_ns > l.idle_ns + copied_ns AS works
   FROM longest l LEFT JOIN work w USING (rank, step) LEFT JOIN usual u ON u.rank = l.rank),
 pause AS (
   SELECT step, arg_max(rank, kept_ns) AS rank, max(kept_ns) - max(kept_ns, 2)[2] AS pause_ns,

@@ -4,6 +4,7 @@ slow link as fast as its peers, and without needless calls."""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -88,7 +89,7 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
 
     The evidence holds the ranks on the slow place's near side, those on its far side (null: any
     other), whether only calls inside or between hosts use it, and how much of a call's time is
-    excess: low, middle, high.
+    excess: low, middle, high; of a slow NVLink also of calls between hosts with a ring over it.
     """
     hosts = dict(
         con.execute(
@@ -105,9 +106,10 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
         if "share" not in found or not any(near & step.items.keys() for step in steps):
             continue  # the recordings of the slow ranks are missing: their calls cannot be told
         low, middle, high = found["share"]
-        prediction = predict_restored(
-            steps, (low, middle, high), _uses(near, far, found.get("link"), hosts)
-        )
+        places = [((low, middle, high), _uses(near, far, found.get("link"), hosts))]
+        if "rings_share" in found:
+            places.append((tuple(found["rings_share"]), _rings_over(near, hosts)))
+        prediction = predict_restored(steps, places)
         if prediction is not None:
             yield "restore-link", str(src), False, prediction
 
@@ -124,6 +126,20 @@ def _uses(
         return bool(others) and not near.isdisjoint(ranks)
 
     return uses
+
+
+def _rings_over(
+    near: frozenset[int], hosts: Mapping[int, str]
+) -> Callable[[tuple[int, ...]], bool]:
+    """Whether calls between hosts have a ring over the NVLink of one of these ranks."""
+
+    def crosses(ranks: tuple[int, ...]) -> bool:
+        on_host = Counter(hosts.get(rank, rank) for rank in ranks)
+        return len(on_host) > 1 and any(
+            rank in near and on_host[hosts.get(rank, rank)] > 1 for rank in ranks
+        )
+
+    return crosses
 
 
 def _bucket_rows(steps: list[Program], ddp: DataParallel) -> Iterator[Row]:

@@ -252,21 +252,21 @@ def predict_without_lateness(
 
 def predict_restored(
     programs: Sequence[Program],
-    share: tuple[float, float, float],
-    affects: Callable[[tuple[int, ...]], bool],
+    places: Sequence[tuple[tuple[float, float, float], Callable[[tuple[int, ...]], bool]]],
 ) -> Prediction | None:
-    """The step if the calls that ``affects`` names lost a share (low, middle, high) of their time.
+    """The step if calls lost a share (low, middle, high) of their time, by which ranks they join.
 
     The interval holds what the share leaves open and what the replay does.
     """
 
-    def without(part: float) -> Change:
+    def without(end: int) -> Change:
         def service(_: int, call: Call) -> float:
-            return call.service_ns * (1 - part if affects(call.ranks) else 1.0)
+            part = next((share[end] for share, affects in places if affects(call.ranks)), 0.0)
+            return call.service_ns * (1 - part)
 
         return lambda program: with_service(program, service)
 
-    least, found, most = (predict(programs, without(part)) for part in share)
+    least, found, most = (predict(programs, without(end)) for end in range(3))
     if least is None or found is None or most is None:
         return None
     fewer, more = max(least.step_ns - found.step_ns, 0.0), max(found.step_ns - most.step_ns, 0.0)

@@ -52,7 +52,8 @@ class Culprit:
     """A place: calls with a rank of ``near`` and one of ``far`` (None: any other host's) use it.
 
     ``direction`` of a rank or host: what is slow there, 'send', 'receive' or 'both'; None where it
-    is not told, and of other kinds.
+    is not told, and of other kinds. ``rings``: which calls between hosts have a ring over a slow
+    NVLink, and what part of their time is excess.
     """
 
     kind: str
@@ -65,6 +66,7 @@ class Culprit:
     uses: Callable[[Sequence[int]], bool] | None = None  # instead of near and far
     words: str | None = None
     link: str | None = None  # only calls 'inside' or 'between' hosts use it
+    rings: tuple[Callable[[Sequence[int]], bool], Share] | None = None
 
     def used_by(self, ranks: Sequence[int]) -> bool:
         """Whether a call of these ranks goes over the slow place."""
@@ -104,7 +106,7 @@ def link_row(
     evidence: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The row of a place whose calls lose ``share`` of their time to it."""
-    cuts = [_shorter(data, culprit, value) for value in share]
+    cuts = [_shorter(data, culprit, share, end) for end in range(3)]
     saved = [
         interval(saved_per_step(data.calls, data.exclusive, cut, data.occupancy, data.steps))
         for cut in cuts
@@ -162,6 +164,7 @@ def _evidence(culprit: Culprit, more: Mapping[str, Any]) -> str:
         "far": None if culprit.far is None else sorted(culprit.far),
         "direction": culprit.direction,
         **({"location": culprit.words, "link": culprit.link} if culprit.words else {}),
+        **({"rings_share": culprit.rings[1]} if culprit.rings else {}),
     }
     return json.dumps({**own, **more}, default=str)
 
@@ -179,15 +182,26 @@ def bandwidth(data: Inputs, culprit: Culprit) -> float | None:
     return float(np.median(measured)) if measured else None
 
 
-def _shorter(data: Inputs, culprit: Culprit, share: float) -> dict[tuple[int, int], float]:
-    """(rank, event_id) -> time that each call over the slow place would be shorter."""
+def _shorter(
+    data: Inputs, culprit: Culprit, share: Share, end: int
+) -> dict[tuple[int, int], float]:
+    """(rank, event_id) -> time that each call over the slow place would be shorter, at one of the
+    share's low end, middle and high end."""
     result = {}
     telling = informative_kinds(data.columns)
     for column in data.columns:
         call = next(iter(column.values()))
-        if kind_of(call) in telling and _uses(call, column, culprit, data.groups):
-            for rank, own in column.items():
-                result[rank, own.event_id] = share * data.exclusive[rank][own.event_id]
+        if kind_of(call) not in telling:
+            continue
+        ranks = _members(call, data.groups) or tuple(sorted(column))
+        if culprit.used_by(ranks):
+            part = share[end]
+        elif culprit.rings is not None and culprit.rings[0](ranks):
+            part = culprit.rings[1][end]
+        else:
+            continue
+        for rank, own in column.items():
+            result[rank, own.event_id] = part * data.exclusive[rank][own.event_id]
     return result
 
 

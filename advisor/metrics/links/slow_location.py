@@ -52,7 +52,9 @@ class Found:
     only rings between hosts tell it. ``by_sheet``: only what such links should carry tells it.
     ``against``: how many times as long calls between hosts take as on each machine that has the
     job's device. ``unsteady``: by how much the logarithm of one kind's times between hosts varies,
-    and what the fastest tenth takes over the mean.
+    and what the fastest tenth takes over the mean. ``rings``: of a slow NVLink, how many times as
+    long as others of their kind calls between hosts take that have a ring over it (low, middle,
+    high).
     """
 
     locations: tuple[Location, ...]
@@ -66,6 +68,7 @@ class Found:
     calls: int
     against: Mapping[str, float]
     unsteady: tuple[float, float]
+    rings: tuple[float, float, float] | None = None
 
 
 def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
@@ -113,6 +116,7 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
         ),
         against=_against(timed, assumed[False]),
         unsteady=_unsteady([one for one in timed if one.kind.hosts > 1]),
+        rings=_rings(places[best], timed, home),
     )
 
 
@@ -130,6 +134,26 @@ def _unsteady(between: Sequence[Durations]) -> tuple[float, float]:
     under = float(np.average(fastest, weights=weights))
     implied = math.sqrt(_TENTH**2 - 2 * math.log(min(under, 1.0))) - _TENTH
     return max(float(np.average(spreads, weights=weights)), implied), under
+
+
+def _rings(
+    place: Location, timed: Sequence[Durations], home: Mapping[int, Home]
+) -> tuple[float, float, float] | None:
+    """Of calls between hosts with a ring over a slow NVLink, their time over that of like calls of
+    other groups, by time; None where none are slower than groups differ by."""
+    logs, errors, weights = [], [], []
+    for one in timed if place.inside else ():
+        over = np.array([place.staggers(own, home) for own in one.groups])
+        if one.kind.hosts > 1 and over.any() and not over.all():
+            logs.append(float(one.log_ns[over].mean() - np.median(one.log_ns[~over])))
+            errors.append(float(np.hypot(one.errors[over].mean(), one.errors[~over].mean())))
+            weights.append(one.total_ns)
+    if not logs:
+        return None
+    middle, error = np.average(logs, weights=weights), np.average(errors, weights=weights)
+    apart = 2 * math.hypot(float(error), _ALIKE[1][1])
+    low, high = math.exp(middle - apart), math.exp(middle + apart)
+    return (low, math.exp(middle), high) if low > 1 else None
 
 
 def _against(timed: Sequence[Durations], between: Sequence[Assumption]) -> dict[str, float]:

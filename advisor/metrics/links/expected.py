@@ -138,14 +138,20 @@ class _Between:
 
 @cache
 def _latency_ns(name: str, kind: Kind, per_host: int) -> float:
-    """By NCCL's own table, of what it would choose; 0 where it has no model."""
+    """By NCCL's own table, of what it would choose; 0 where it has no model.
+
+    Without NVLS: whether the switches' multicast is to be had no trace tells, and over many hosts a
+    ring's latency is a large part of the call.
+    """
     found = machine(name)
     try:
         topology = topology_of(found, kind.hosts, min(per_host, found.gpus_per_node))
         guess = predict(topology, kind.op, kind.bytes, _RELEASE)
     except AdvisorError:
         return 0.0
-    if guess.choice is None:
-        return 0.0
-    chosen = (guess.choice.algo, guess.choice.proto)
-    return 1e3 * next(r.latency_us for r in guess.rows if (r.algo, r.proto) == chosen)
+    timed = [
+        (row.time_us, row.latency_us)
+        for row in guess.rows
+        if row.available and row.time_us is not None and not row.algo.startswith("NVLS")
+    ]
+    return 1e3 * min(timed)[1] if timed else 0.0

@@ -23,7 +23,7 @@ from advisor.metrics.collectives.groups import (
     world_group,
 )
 from advisor.metrics.collectives.hosts import with_hosts
-from advisor.metrics.collectives.match import Matched, match, torn
+from advisor.metrics.collectives.match import Matched, from_matched, match, torn
 from advisor.metrics.collectives.nccl import device_calls, members
 from advisor.metrics.collectives.open_groups import leave_open, pipeline_groups
 from advisor.metrics.collectives.phases import Spans, host_spans, set_phases
@@ -135,6 +135,9 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     announce("matching calls, clocks")
     # Equal calls compete for a partner where some are missing: their times decide.
     offsets = _rough_offsets(ranks) if stepped else {}
+    adrift = _adrift(ranks, calls) if stepped else {}
+    if adrift:
+        from_matched(match(calls, groups, stepped=False, offsets=offsets | adrift), adrift)
     matched = match(calls, groups, stepped, offsets)
     if leave_open(calls, matched.columns):
         matched = match(calls, groups, stepped, offsets)
@@ -212,6 +215,23 @@ def _rough_offsets(ranks: dict[int, RankData]) -> dict[int, int]:
         middle = int(np.median(apart)) if apart else 0
         result[rank] = middle if 2 * abs(middle) > np.median(lengths) else 0
     return result
+
+
+def _adrift(ranks: dict[int, RankData], calls: dict[int, list[Call]]) -> dict[int, int]:
+    """Ranks that lost launches, so that calls of theirs are in no step, with what to add to their
+    clocks: their hosts' steps begin when those of the first other rank do."""
+    lost = {
+        rank
+        for rank, one in ranks.items()
+        if not one.info.complete
+        and _on_host(one.steps)
+        and any(call.step is None for call in calls[rank])
+    }
+    of_host = {rank: {s.number: s.host_start for s in one.steps.steps if s.host_start is not None}
+               for rank, one in ranks.items()}  # fmt: skip
+    base = next((own for rank, own in sorted(of_host.items()) if rank not in lost and own), {})
+    apart = {r: [base[n] - of_host[r][n] for n in base.keys() & of_host[r].keys()] for r in lost}
+    return {rank: int(np.median(found)) for rank, found in apart.items() if found}
 
 
 def _annotated(steps: Steps) -> bool:

@@ -97,6 +97,20 @@ def torn(columns: Iterable[Mapping[int, Call]], offsets: Mapping[int, int]) -> b
     return few and 0 < apart.total() <= _MOST_APART * calls.total()
 
 
+def from_matched(matched: Matched, ranks: Iterable[int]) -> None:
+    """Give calls of ``ranks`` that are in no step the one that most other ranks have them in,
+    and their phase there."""
+    lost = set(ranks)
+    for column in matched.columns:
+        others = [call for rank, call in column.items() if rank not in lost]
+        if not others:
+            continue
+        step, phase = Counter((c.step, c.phase) for c in others).most_common(1)[0][0]
+        for rank in column.keys() & lost:
+            if column[rank].step is None:
+                column[rank].step, column[rank].phase = step, phase
+
+
 def _order(column: dict[int, Call]) -> tuple[int, int, int]:
     first = min(column)
     call = column[first]

@@ -1,4 +1,4 @@
-"""A cut file keeps kernels whose launches are lost: their steps are those of the same calls elsewhere."""
+"""A cut file keeps kernels whose launches are lost: their steps are those of the others' calls."""
 
 from __future__ import annotations
 

@@ -31,8 +31,9 @@ _INSIDE = (0.1, 0.3, 0.7)
 """How long NVLink takes a slice, in a NIC's time: with one NIC a host (12.5 of an A100's 300 GB/s)
 and with one a GPU, which share it (25 of 300 / 8, 50 of 450 / 8)."""
 
-_HEALTHY = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
-"""The same if nothing is slow: what finer steps explain is not to be called a slow link."""
+_HEALTHY = (0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
+"""The same if nothing is slow: what finer steps explain is not to be called a slow link. They go
+down to where a rail that is slow everywhere would be: a machine with one NIC has no more."""
 
 ADDED_NS: Floats = np.geomspace(2e4, 2e7, 36)
 """By what a distant host may lengthen each pass of a call over it: from what some km of cable add

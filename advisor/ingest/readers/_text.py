@@ -19,12 +19,16 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]")
 _LAUNCHER = re.compile(
     r"""(?:
       \[\d+,\d+\]<(?:stdout|stderr|stddiag)>:\s?      # mpirun --tag-output
-    | \[\d+\](?=\s|\#|$)\s?                           # mpiexec -l, pdsh-like: [0]
+    | \[\d+\](?:(?=\s|\#|$)\s?|:(?=\S)|:\s(?=\S))    # mpiexec -l, pdsh-like: [0]; torchx: [0]:
     | \d+:\s                                          # srun --label
     | \[(?:default|rank)\d+\]:\s?                     # torchrun --tee, torch's own
-    | \((?:[^()\s]+\s)?pid=\d+(?:,\sip=[^()\s]+)?\)\s # Ray
+    | \((?:[^()\s]+\s){0,3}pid=\d+(?:,\sip=[^()\s]+)?\)\s # Ray
     | \[pod/[^\]\s]+\]\s                              # kubectl logs --prefix
-    | \d{4}-\d\d-\d\dT[\d:.]{8,18}Z\s                 # kubectl logs --timestamps
+    | \d{4}-\d\d-\d\dT[\d:.]{8,18}Z\s(?:std(?:out|err)\s[FP]\s)?  # kubectl logs --timestamps, CRI
+    # A shipper's time, where what stands behind it begins a line.
+    | (?:\|\s)?(?:\d{4}-\d\d-\d\d[T\s])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s
+      (?:\|\s)?(?=\[(?:rank|default)\d|\[\d{1,7},\d|\((?:\w{1,80}\s)?pid=|Traceback\s
+        |[\w.]{3,80}(?:Error|Exception):)
     | (?:\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.\-]{0,62}\d):\s  # pdsh
     | (?:ERROR|WARNING|INFO)\s\d\d-\d\d\s[\d:]{8}\s\[?[\w/.]{1,80}:\d{1,6}\]\s  # vLLM
     )""",

@@ -16,7 +16,7 @@ _RANK = re.compile(
 )
 # What launchers put before a line: Ray's address, kubectl's pod, pdsh's host.
 _BEFORE = (
-    re.compile(r"\(.{0,80}\bip=([\w.\-:]{1,80})\)"),
+    re.compile(r"\(.{0,80}\bip=\[?([\w.\-:]{1,80})\]?\)"),
     re.compile(rf"\[pod/{_HOST}/"),
     re.compile(r"(\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.\-]{0,62}\d):\s"),
 )
@@ -34,6 +34,11 @@ _IN_TEXT = (
     # Open MPI and UCX of a process that crashed.
     re.compile(
         rf"^\[{_HOST}:\d{{1,9}}(?: {{0,3}}:\d{{1,9}}){{0,2}}\] (?:\*\*\*|Signal|Caught signal)"
+    ),
+    # UCX, and Open MPI of its own parts.
+    re.compile(
+        rf"^(?:\[\d{{9,11}}\.\d{{1,9}}\] )?\[{_HOST}:\d{{1,9}}(?::\d{{1,9}})?\] "
+        r"(?: {0,30}\w{1,60}\.c{1,2}:\d|\[\[\d{1,9},)"
     ),
     re.compile(rf"\bWorker IP address: {_HOST}"),
 )

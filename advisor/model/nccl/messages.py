@@ -32,6 +32,7 @@ class Message(BaseModel):
     is what others print when one died; or it is harmless alone and the cause of the messages that
     ``explains`` names.
 
+    Without a ``pattern`` several lines tell it together: the view ``said_message`` says how.
     ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:
     torch, the driver or a scheduler prints it, or NCCL as information. ``between_hosts``: on one
     host it does no harm.
@@ -40,7 +41,7 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
-    pattern: str
+    pattern: str | None = None
     effect: Literal[
         "dies",
         "raised",
@@ -111,6 +112,11 @@ def passing() -> frozenset[str]:
     return frozenset(item.id for item in messages() if item.effect in {"degrades", "explains"})
 
 
+def told_by_itself(message: str) -> bool:
+    """Whether an entry names a cause, and not the form of a line alone."""
+    return message in _reasons(of_several=False)
+
+
 @cache
 def _reasons(of_several: bool) -> frozenset[str]:
     effects = {"dies", "waits", "ended"} if of_several else {"dies", "waits"}
@@ -119,7 +125,7 @@ def _reasons(of_several: bool) -> frozenset[str]:
 
 @cache
 def _compiled() -> tuple[tuple[Message, re.Pattern[str]], ...]:
-    return tuple((item, re.compile(item.pattern)) for item in messages())
+    return tuple((item, re.compile(item.pattern)) for item in messages() if item.pattern)
 
 
 @cache

@@ -78,7 +78,7 @@ _QUOTES_OUTPUTS = frozenset((".md", ".rst", ".html", ".py", ".sh", ".yaml", ".ym
 _TRACEBACK = b"Traceback (most recent call last)"
 _OF_SEVERAL = re.compile(
     rb"torch[./]distributed|c10d::|init_process_group|deepspeed|torchrun|\[rank\d|"
-    rb"accelerate[ /]launch|horovod|megatron|lightning/"
+    rb"accelerate[ /]launch|horovod|megatron|lightning/|ray\.exceptions|\(raylet"
 )
 _OF_A_RANK = re.compile(
     rb"\[rank\d{1,7}\]: {1,8}(?:raise |[\w.]{1,80}[.])?[A-Z]\w{0,60}(?:Error|Exception)\b"

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from advisor.ingest.readers.nccl_log.chained import Chained
 from advisor.ingest.readers.nccl_log.communicators import Member, Registry, Slot
 from advisor.ingest.readers.nccl_log.damaged import is_damaged
 from advisor.ingest.readers.nccl_log.facts import (
@@ -101,6 +102,8 @@ class Log:
     _warned: dict[tuple[str, int], str] = field(default_factory=dict)
     """The last warning of each process."""
     _around: dict[str, Around] = field(default_factory=dict)
+    _chained: dict[tuple[str, str], Chained] = field(default_factory=dict)
+    """By file and what a launcher puts before a process's lines."""
     _last: Thread = _NOBODY
     _last_line: str = ""
     _heads: int = 0
@@ -197,7 +200,9 @@ class Log:
                 around = self._around[where[0]] = Around()
             around.see(record.text)
             if message := self._of_torch(record.text):
-                return self._warning(None, message, record, where)
+                return self._raised(message, record, where)
+            if chained := self._chained.get((where[0], self._launcher)):
+                chained.see(record.text)
             if self._matrix_slot is None:
                 return 0
             taken = self._keep(self._matrix_slot, self._matrix.feed(record.text), where)
@@ -309,6 +314,18 @@ class Log:
             return 0
         self._warned[process] = _TRAILED
         return self._warning(slot, named(record.text, is_warning=True), record, where)
+
+    def _raised(self, message: str, record: Record, where: Where) -> int:
+        """A line without NCCL's prefix: it may be the last of several exceptions of one error."""
+        place = len(self.kept)
+        taken = self._warning(None, message, record, where)
+        if len(self.kept) > place:
+            chained = self._chained.setdefault((where[0], self._launcher), Chained())
+            for index in chained.named(record.text, message, place):
+                kept = self.kept[index]
+                assert isinstance(kept.record, Fact)
+                self.kept[index] = replace(kept, record=replace(kept.record, name=message))
+        return taken
 
     def _warning(self, slot: Slot | None, message: str | None, record: Record, where: Where) -> int:
         """Keep what is wrong; ``slot`` is None where no prefix says who printed the line."""

@@ -1,0 +1,183 @@
+-- What NCCL, torch and launchers said in a job's output, who waited there, and for whom.
+
+-- Lines that something is wrong, as topology has them.
+--   host: as the line says, or of its rank
+--   line: number of the line in its file
+--   printer: global rank that printed it, where a launcher or the line says so
+--   rank: that it is of: a time-out is told by others too
+CREATE VIEW said_line AS
+SELECT t.name, t.value, t.source, coalesce(t.host, h.host) AS host,
+  try_cast(regexp_extract(t.source, ':(\d{1,9})$', 1) AS BIGINT) AS line,
+  coalesce(t.rank, try_cast(regexp_extract(t.value, '[Rr]ank ?(\d{1,7})\b', 1) AS INTEGER)) AS printer,
+  coalesce(try_cast(regexp_extract(t.value, 'timeout from {1,3}rank (\d{1,7})\b', 1) AS INTEGER),
+    printer) AS rank
+FROM topology t LEFT JOIN rank_host h ON h.rank = t.rank WHERE t.kind = 'warning';
+
+-- What torch's watchdog says of a rank's progress in a process group. Sequence numbers count the
+-- calls of a group; of sends and receives each rank counts its own.
+--   pg: the group's id, as all ranks have it; 'local 3' where only this rank calls it that, '' where
+--     the line names none
+--   waits_in: number of the call that did not end in time
+--   enqueued: of the last call that the rank made
+CREATE VIEW said_progress AS
+SELECT printer AS rank, host, source, line,
+  coalesce(nullif(regexp_extract(value, 'PG GUID (\w{1,40})', 1), ''),
+    nullif(regexp_extract(value, '\[PG (?:ID )?(0)\b', 1), ''),
+    regexp_replace(regexp_extract(value, '\[PG (?:ID )?\d{1,9}\b'), '^\D{4,7}', 'local ')) AS pg,
+  try_cast(coalesce(nullif(regexp_extract(value, 'SeqNum=(\d{1,15})', 1), ''),
+    regexp_extract(value, '(?:Timeout at NCCL work|by watchdog at work|sequence id): (\d{1,15})', 1))
+    AS BIGINT) AS waits_in,
+  try_cast(regexp_extract(value, '[Ll]ast enqueued (?:NCCL )?work: (\d{1,15})', 1) AS BIGINT) AS enqueued
+FROM said_line WHERE printer IS NOT NULL AND name IN ('watchdog-timeout', 'watchdog-says');
+
+-- The first call in which each rank's watchdog gave up.
+--   said: the line
+--   seq: number of the call in its group
+--   op: operation
+--   elements: that this rank puts in
+CREATE VIEW abandoned_call AS
+SELECT rank, min_by(value, line) AS said, min(line) AS line, min_by(source, line) AS source,
+  min_by(host, line) AS host,
+  try_cast(regexp_extract(said, 'SeqNum=(\d{1,15})', 1) AS BIGINT) AS seq,
+  regexp_extract(said, 'OpType=(\w{1,60})', 1) AS op,
+  regexp_extract(said, 'NumelIn=(\d{1,18})', 1) AS elements
+FROM said_line WHERE name = 'watchdog-timeout' AND rank IS NOT NULL AND contains(value, 'WorkNCCL(')
+GROUP BY 1;
+
+-- All calls in which ranks wait, beside each other: one row.
+--   gap: between the first and the last of them
+--   ops: different operations
+--   sizes: different numbers of elements
+--   alike: of operations to which every rank brings as much as the others
+--   one_sided: one of them is no collective of all ranks
+--   groups: process groups that the watchdogs name
+--   of_all: the only one is that of all ranks
+--   first_seq: the number of the first
+--   lines: ranks that wait
+--   ranks: they
+--   said: what each waits in
+CREATE VIEW abandoned_calls AS
+WITH named AS (SELECT count(DISTINCT pg) AS groups, coalesce(min(pg) = '0', false) AS of_all
+  FROM said_progress WHERE pg <> '')
+SELECT max(seq) - min(seq) AS gap, count(DISTINCT op) AS ops, count(DISTINCT elements) AS sizes,
+  string_agg('rank ' || rank || ' waits in call ' || seq || ' (' || op || ' of ' || elements || ')',
+    ', ' ORDER BY seq, rank) AS said,
+  min_by(source, line) AS source, list(rank ORDER BY rank) AS ranks,
+  list(DISTINCT host) FILTER (host IS NOT NULL) AS hosts, min(line) AS line, count(*) AS lines,
+  bool_and(op IN ('ALLREDUCE', 'ALLGATHER', '_ALLGATHER_BASE', 'REDUCE_SCATTER',
+    '_REDUCE_SCATTER_BASE', 'BROADCAST', 'REDUCE')) AS alike,
+  bool_or(op IN ('SEND', 'RECV', 'COALESCED', 'BROADCAST', 'REDUCE', 'SCATTER', 'GATHER')) AS one_sided,
+  min(seq) AS first_seq,
+  (SELECT groups FROM named) AS groups, (SELECT of_all FROM named) AS of_all
+FROM abandoned_call WHERE seq IS NOT NULL HAVING count(*) > 0;
+
+-- How many ranks the job has, as far as a line says so: null where none does.
+CREATE VIEW said_size AS
+SELECT max(try_cast(regexp_extract(value, '(?:"ranks": |world_size[=: ]{1,3})(\d{1,7})\b', 1) AS BIGINT))
+  AS ranks -- of the largest communicator or group
+FROM topology WHERE kind IN ('communicator', 'warning');
+
+-- Ranks that never came to a collective in which others wait: torch names them, or they made fewer
+-- calls, or of the group of all they alone report no time-out.
+--   known_from: 'named', 'fewer calls' or 'silent'
+--   rank: that did not come
+--   said: what tells so
+CREATE VIEW missing_rank AS
+WITH named AS (
+  SELECT unnest(regexp_extract_all(coalesce(
+      nullif(regexp_extract(value, 'Ranks? ([\d, ]{1,900}) failed to pass monitoredBarrier', 1), ''),
+      nullif(regexp_extract(value, '\branks? \[([\d, ]{1,900})\] are the lagging', 1), ''),
+      regexp_extract(value, '\[([\d, ]{1,900})\] (?:joined but|finished collective)', 1)),
+      '\d{1,7}'))::INTEGER AS rank, value AS said, source, line
+  FROM said_line WHERE name IN ('barrier-timeout', 'missing-rank')),
+-- Of the group of all where the lines name no other.
+of_all AS (
+  SELECT max(seq) AS seq, max_by(source, seq) AS source, min(line) AS line, count(*) AS waiting,
+    max(rank) AS last_rank, list(rank) AS ranks
+  FROM abandoned_call
+  HAVING min(seq) = max(seq) AND count(*) > 1
+    AND (SELECT coalesce(max(pg), '') IN ('', '0') FROM said_progress)
+    AND bool_and(op NOT IN ('SEND', 'RECV', 'COALESCED'))),
+silent AS (
+  SELECT unnest(range(greatest(coalesce(s.ranks, 0), a.last_rank + 1)))::INTEGER AS rank, a.*
+  FROM of_all a, said_size s),
+behind AS (
+  SELECT p.rank, w.waits_in, max(p.enqueued) AS enqueued, max_by(p.source, p.enqueued) AS source,
+    min(p.line) AS line
+  FROM said_progress p JOIN (
+    SELECT pg, max(waits_in) AS waits_in FROM said_progress
+    WHERE pg <> '' AND NOT starts_with(pg, 'local') GROUP BY pg) w USING (pg)
+  GROUP BY p.rank, p.pg, w.waits_in HAVING max(p.enqueued) < w.waits_in)
+SELECT 'named' AS known_from, rank, any_value(said) AS said, min_by(source, line) AS source,
+  min(line) AS line FROM named GROUP BY rank
+UNION ALL
+SELECT 'fewer calls', rank, 'rank ' || rank || ' made ' || enqueued || ' calls, others wait in call '
+  || waits_in, source, line
+FROM behind WHERE NOT EXISTS (FROM named)
+  AND NOT EXISTS (FROM abandoned_call WHERE op IN ('SEND', 'RECV', 'COALESCED'))
+UNION ALL
+SELECT 'silent', rank, waiting || ' other ranks wait in call ' || seq, source, line
+FROM silent WHERE NOT list_contains(ranks, rank) AND NOT EXISTS (FROM named) AND NOT EXISTS (FROM behind)
+QUALIFY count(*) OVER () < waiting;
+
+-- What was said, by message: the lines that one entry of the catalogue names, and what several lines
+-- tell only together.
+--   message: entry of the catalogue, or 'unlisted'
+--   lines: of it
+--   said: the first of them, or what they tell
+--   first_line: file and line
+--   line: number of that line in its file
+CREATE VIEW said_message AS
+SELECT coalesce(nullif(name, ''), 'unlisted') AS message, count(*) AS lines,
+  min_by(value, line) AS said, min_by(source, line) AS first_line,
+  list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL) AS ranks,
+  list(DISTINCT host ORDER BY host) FILTER (host IS NOT NULL) AS hosts, min(line) AS line
+FROM said_line
+WHERE name <> 'missing-rank' AND (name <> 'barrier-timeout' OR NOT EXISTS (FROM missing_rank)) GROUP BY 1
+UNION ALL
+SELECT CASE known_from WHEN 'silent' THEN 'silent-rank' ELSE 'missing-rank' END, count(*),
+  any_value(m.said), min_by(source, line), list(rank ORDER BY rank),
+  list(DISTINCT h.host) FILTER (h.host IS NOT NULL), min(line)
+FROM missing_rank m LEFT JOIN rank_host h USING (rank) GROUP BY 1
+UNION ALL
+SELECT 'all-ranks-wait', count(*), 'all of ranks 0 to ' || max(rank) || ' wait in call ' || max(seq),
+  min_by(source, line), NULL, list(DISTINCT host) FILTER (host IS NOT NULL), min(line)
+FROM abandoned_call WHERE seq IS NOT NULL
+HAVING count(*) > 1 AND min(rank) = 0 AND max(rank) = count(*) - 1 AND min(seq) = max(seq)
+  AND count(*) >= (SELECT coalesce(max(ranks), 0) FROM said_size)
+  AND (SELECT coalesce(max(pg), '') IN ('', '0') FROM said_progress)
+  AND NOT EXISTS (FROM missing_rank)
+UNION ALL
+-- Hosts that each load one release, and not the same, are refused by NCCL or hang.
+SELECT 'version-mismatch', count(*), string_agg(host || ' ' || release, ', ' ORDER BY host),
+  min(source), NULL, list(host ORDER BY host), NULL
+FROM (SELECT host, min(value) AS release, min(source) AS source FROM topology
+  WHERE kind = 'version' AND name = 'nccl' AND host IS NOT NULL
+  GROUP BY host HAVING count(DISTINCT value) = 1)
+WHERE NOT EXISTS (FROM said_line WHERE name = 'version-mismatch')
+HAVING count(DISTINCT release) > 1
+UNION ALL
+-- So do hosts of which each uses one network, and not the same.
+SELECT 'network-differs', count(*), string_agg(host || ' ' || network, ', ' ORDER BY host),
+  min(source), NULL, list(host ORDER BY host), NULL
+FROM (SELECT host, min(value) AS network, min(source) AS source FROM topology
+  WHERE kind = 'net' AND name = 'network' AND host IS NOT NULL
+  GROUP BY host HAVING count(DISTINCT value) = 1)
+HAVING count(DISTINCT network) > 1
+UNION ALL
+-- Bridges of containers among the interfaces, where connections fail.
+SELECT 'bridge-interfaces', count(*),
+  'NET/Socket : Using ' || string_agg(DISTINCT name, ', ' ORDER BY name),
+  min(source), NULL, list(DISTINCT host ORDER BY host), NULL
+FROM topology WHERE kind = 'nic' AND value LIKE '%"net": "Socket"%'
+  AND EXISTS (FROM said_line WHERE name IN ('connection-timed-out', 'connection-refused',
+    'connection-aborted') OR name = 'unhandled' AND regexp_matches(value, 'ystem ?[Ee]rror'))
+HAVING bool_or(regexp_matches(name, '^(br-|veth|docker|virbr|cni|flannel|cali|lxc)'))
+  AND NOT bool_and(regexp_matches(name, '^(br-|veth|docker|virbr|cni|flannel|cali|lxc)'))
+UNION ALL
+-- In one group ranks wait in the same call, or in neighbours: a rank that is two calls ahead of
+-- another has finished one that the other never made. Nothing is said of what not all take part in.
+SELECT 'mismatched-collective', lines, said, source, ranks, hosts, line FROM abandoned_calls
+WHERE lines > 1 AND (groups = 1 AND of_all AND (gap >= 2 AND NOT one_sided OR gap = 0 AND ops > 1
+    OR gap = 0 AND alike AND sizes > 1)
+  OR groups = 0 AND gap = 0 AND ops = 1 AND alike AND sizes > 1 AND first_seq > 20);

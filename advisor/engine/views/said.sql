@@ -33,15 +33,19 @@ FROM said_line WHERE printer IS NOT NULL AND name IN ('watchdog-timeout', 'watch
 -- The first call in which each rank's watchdog gave up.
 --   said: the line
 --   seq: number of the call in its group
---   op: operation
+--   op: operation; null, as the elements, where no line says it
 --   elements: that this rank puts in
 CREATE VIEW abandoned_call AS
-SELECT rank, min_by(value, line) AS said, min(line) AS line, min_by(source, line) AS source,
-  min_by(host, line) AS host,
-  try_cast(regexp_extract(said, 'SeqNum=(\d{1,15})', 1) AS BIGINT) AS seq,
-  regexp_extract(said, 'OpType=(\w{1,60})', 1) AS op,
-  regexp_extract(said, 'NumelIn=(\d{1,18})', 1) AS elements
-FROM said_line WHERE name = 'watchdog-timeout' AND rank IS NOT NULL AND contains(value, 'WorkNCCL(')
+SELECT printer AS rank, min_by(value, (is_late, line)) AS said, min(line) AS line,
+  min_by(source, (is_late, line)) AS source, min_by(host, (is_late, line)) AS host,
+  try_cast(regexp_extract(said, '(?:SeqNum=|NCCL work: |watchdog at work: |sequence id: )(\d{1,15})', 1)
+    AS BIGINT) AS seq,
+  nullif(regexp_extract(said, 'OpType=(\w{1,60})', 1), '') AS op,
+  nullif(regexp_extract(said, 'NumelIn=(\d{1,18})', 1), '') AS elements
+FROM (SELECT *, NOT contains(value, 'WorkNCCL(') AS is_late FROM said_line
+  WHERE printer IS NOT NULL AND (name = 'watchdog-timeout' AND contains(value, 'WorkNCCL(')
+    OR name = 'watchdog-says'
+      AND regexp_matches(value, '(?:Timeout at NCCL work|by watchdog at work|sequence id): \d')))
 GROUP BY 1;
 
 -- All calls in which ranks wait, beside each other: one row.
@@ -60,8 +64,8 @@ CREATE VIEW abandoned_calls AS
 WITH named AS (SELECT count(DISTINCT pg) AS groups, coalesce(min(pg) = '0', false) AS of_all
   FROM said_progress WHERE pg <> '')
 SELECT max(seq) - min(seq) AS gap, count(DISTINCT op) AS ops, count(DISTINCT elements) AS sizes,
-  string_agg('rank ' || rank || ' waits in call ' || seq || ' (' || op || ' of ' || elements || ')',
-    ', ' ORDER BY seq, rank) AS said,
+  string_agg('rank ' || rank || ' waits in call ' || seq
+    || coalesce(' (' || op || ' of ' || elements || ')', ''), ', ' ORDER BY seq, rank) AS said,
   min_by(source, line) AS source, list(rank ORDER BY rank) AS ranks,
   list(DISTINCT host) FILTER (host IS NOT NULL) AS hosts, min(line) AS line, count(*) AS lines,
   bool_and(op IN ('ALLREDUCE', 'ALLGATHER', '_ALLGATHER_BASE', 'REDUCE_SCATTER',
@@ -97,7 +101,7 @@ of_all AS (
   FROM abandoned_call
   HAVING min(seq) = max(seq) AND count(*) > 1
     AND (SELECT coalesce(max(pg), '') IN ('', '0') FROM said_progress)
-    AND bool_and(op NOT IN ('SEND', 'RECV', 'COALESCED'))),
+    AND coalesce(bool_and(op NOT IN ('SEND', 'RECV', 'COALESCED')), true)),
 silent AS (
   SELECT unnest(range(greatest(coalesce(s.ranks, 0), a.last_rank + 1)))::INTEGER AS rank, a.*
   FROM of_all a, said_size s),

@@ -47,6 +47,7 @@ _TRAIL = re.compile(r"[\w./\-]{1,120}\.(?:cc|cpp|c|h):\d{1,6}(?: \(\w{1,100}\))?
 _OF_REMOTE = re.compile(r" -> 6(?: |$)")  # ncclRemoteError
 _IN_BOOTSTRAP = "bootstrap.cc"
 _TRAILED = "trailed"
+_ENDS_HERE = "communicator-failed"
 _BLOCK_STARTS = frozenset(" +=PCRTGN")  # of system trees, paths, patterns, rings and trees
 _NOBODY = Thread("", 0, 0)
 _TORN = "message broken by another writer"
@@ -101,6 +102,8 @@ class Log:
     _by_form: int = 0
     _warned: dict[tuple[str, int], str] = field(default_factory=dict)
     """The last warning of each process."""
+    _gave_up: set[tuple[str, int]] = field(default_factory=set)
+    """Processes that made no communicator."""
     _around: dict[str, Around] = field(default_factory=dict)
     _chained: dict[tuple[str, str], Chained] = field(default_factory=dict)
     """By file and what a launcher puts before a process's lines."""
@@ -308,6 +311,12 @@ class Log:
     def _trail(self, thread: Thread, slot: Slot, record: Record, where: Where) -> int:
         """An error that no warning tells of, or where a connection was that its peer closed."""
         process = (thread.host, thread.pid)
+        if (
+            process not in self._gave_up
+            and (end := named(record.text, is_warning=True)) == _ENDS_HERE
+        ):
+            self._gave_up.add(process)
+            return self._warning(slot, end, record, where)
         warned = self._warned.get(process)
         of_peer = warned == "peer-closed" and _IN_BOOTSTRAP in record.text
         if not of_peer and (warned is not None or _OF_REMOTE.search(record.text)):

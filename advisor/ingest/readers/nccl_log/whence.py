@@ -66,7 +66,7 @@ def whence(launcher: str, text: str) -> Whence:
 
 # Lines of a report about one process: torchrun's list of failures, Ray's of an actor.
 _OF_REPORT = re.compile(
-    rf"^\s{{1,10}}(?:host {{1,9}}: |ip: ){_HOST}$|"
+    rf"^\s{{1,10}}(?:host {{1,9}}: |ip: ){_HOST}\s{{0,300}}$|"
     r"^\s{1,10}rank {1,9}: (\d{1,7}) \(local_rank: "
 )
 _SCHEDULER = re.compile(r"TP(\d{1,7})(?: \w{1,8}){0,3}\] Scheduler hit an exception")

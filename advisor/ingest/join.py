@@ -25,8 +25,10 @@ ORDER BY rank
 """
 
 _WORLD = """
-SELECT max(try_cast(json_extract_string(value, '$.ranks') AS INTEGER))
-FROM topology WHERE run = $run AND kind = 'communicator'
+SELECT max(CASE WHEN kind = 'communicator'
+    THEN try_cast(json_extract_string(value, '$.ranks') AS INTEGER) END),
+  count(*) FILTER (kind = 'version') > 0
+FROM topology WHERE run = $run
 """
 
 _FILL_HOSTS = """
@@ -72,10 +74,11 @@ def join_sources(context: ReadContext) -> None:
     (empty,) = con.execute(_NO_RANKS, {"run": run}).fetchone()
     if empty:
         con.execute(_RANKS_FROM_LOGS, {"run": run})
-    (world,) = con.execute(_WORLD, {"run": run}).fetchone()
+    world, tells_versions = con.execute(_WORLD, {"run": run}).fetchone()
     if world is not None:
         con.execute(_FILL_HOSTS, {"run": run, "world": world})
-    con.execute(_FILL_VERSIONS, {"run": run})
+    if tells_versions:
+        con.execute(_FILL_VERSIONS, {"run": run})
     _fill_losses(con, run)
 
 

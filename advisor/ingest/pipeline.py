@@ -200,7 +200,7 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
 def refuse_nothing(store: Store, run: str) -> None:
     """Raise AdvisorError when the files of ``run`` gave nothing: there is nothing to diagnose."""
     con = store.con
-    for table in ("topology", "link", "nccl_choice", "bench", "flight", "event", "collective"):
+    for table in ("event", "topology", "link", "nccl_choice", "bench", "flight", "collective"):
         if con.execute(f"SELECT 1 FROM {table} WHERE run = ? LIMIT 1", [run]).fetchall():
             return
     sources = con.execute(

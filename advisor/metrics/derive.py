@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.metrics.collectives.gradients import bucket_rows, sync_rows
@@ -16,7 +17,7 @@ from advisor.metrics.collectives.summaries import (
 )
 from advisor.metrics.host.copies import copy_rows
 from advisor.metrics.host.edges import edge_rows
-from advisor.metrics.host.gaps import NAME_PAUSES, gap_rows
+from advisor.metrics.host.gaps import NAME_PAUSES, gap_rows, may_be_named
 from advisor.metrics.host.lead import host_pace
 from advisor.metrics.host.overlap import overlap_row
 from advisor.metrics.host.queue import queue_row
@@ -34,7 +35,7 @@ from advisor.metrics.models.pipeline import pipeline_rows
 from advisor.metrics.rings.from_log import logged_rings, ring_orders
 from advisor.metrics.timeline.content import content_rows
 from advisor.metrics.write import write_breakdowns, write_clocks, write_collectives, write_ranks
-from advisor.store.columns import insert_rows
+from advisor.store.columns import empty_tables, insert_rows
 from advisor.store.schema import analysed_tables
 from advisor.store.store import Store
 from advisor.vocabulary.phases import announce
@@ -49,7 +50,7 @@ def derive(
     ``hardware`` the machine that benchmarks ran on. Raises AdvisorError for an unknown machine.
     """
     con = store.con
-    con.execute("; ".join(f"DELETE FROM {table}" for table in analysed_tables()))
+    empty_tables(con, analysed_tables())
     for (run,) in con.execute("SELECT run FROM run ORDER BY run").fetchall():
         if hardware is not None:
             keep_machine(con, run, hardware)
@@ -57,7 +58,8 @@ def derive(
 
 
 def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
-    insert_rows(con, "rank_content", content_rows(con, run))
+    content = content_rows(con, run)
+    insert_rows(con, "rank_content", content)
     con.execute(LISTED_GROUPS, [run])
     data = load_run(con, run, step_annotation)
     announce("tables of calls and steps")
@@ -68,7 +70,9 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     write_breakdowns(con, data)
     announce("late ranks")
     insert_rows(
-        con, "lateness", lateness_rows(run, data.matched.columns, _lateness_input(con, data))
+        con,
+        "lateness",
+        lateness_rows(run, data.matched.columns, _lateness_input(con, data, content)),
     )
     _write_summaries(con, data)
     announce("critical path")
@@ -108,7 +112,7 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     )
 
 
-def _lateness_input(con: Any, data: RunData) -> Ranks:
+def _lateness_input(con: Any, data: RunData, content: Sequence[Mapping[str, Any]]) -> Ranks:
     known: dict[tuple[int, ...], Any] = {}
     return Ranks(
         lines={rank: one.line for rank, one in data.ranks.items()},
@@ -124,12 +128,9 @@ def _lateness_input(con: Any, data: RunData) -> Ranks:
         compare=lambda rank, peers, needed: compare_work(con, data.run, rank, peers, known, needed),
         hosts={r: one.info.host for r, one in data.ranks.items() if one.info.host is not None},
         recorded={
-            rank: count / len(data.ranks[rank].steps.steps)
-            for rank, count in con.execute(
-                "SELECT rank, count(*) FROM event WHERE run = ? AND class = 'cpu_op' GROUP BY rank",
-                [data.run],
-            ).fetchall()
-            if rank in data.ranks and data.ranks[rank].steps.steps
+            own["rank"]: own["cpu_ops"] / len(data.ranks[own["rank"]].steps.steps)
+            for own in content
+            if own["cpu_ops"] and own["rank"] in data.ranks and data.ranks[own["rank"]].steps.steps
         },
     )
 
@@ -185,7 +186,8 @@ def _write_summaries(con: Any, data: RunData) -> None:
         rows["gradient_sync"] += sync_rows(data.run, rank, own, one.spans, spans)
     for table, records in rows.items():
         insert_rows(con, table, records)
-    con.execute(NAME_PAUSES, {"run": data.run})
+    if any(map(may_be_named, rows["host_gap"])):
+        con.execute(NAME_PAUSES, {"run": data.run})
     operations = {call.op for calls in data.calls.values() for call in calls}
     if operations:
         con.execute(TRAFFIC, [data.run])

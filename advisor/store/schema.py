@@ -45,11 +45,16 @@ class Table:
 
 def parse_schema(text: str | None = None) -> list[Table]:
     """The tables of schema.sql (or of ``text`` in its layout), in its order."""
+    return [*_parsed(schema_sql() if text is None else text)]
+
+
+@cache
+def _parsed(text: str) -> list[Table]:
     tables: list[Table] = []
     comment: list[str] = []
     name = ""
     columns: list[Column] = []
-    for line in (schema_sql() if text is None else text).splitlines():
+    for line in text.splitlines():
         if opening := _TABLE.match(line):
             name, columns = opening.group(1), []
         elif name and (found := _COLUMN.match(line)):

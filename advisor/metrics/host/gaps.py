@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,24 +20,34 @@ _SHORTEST_GAP_NS = 50_000
 # After a wait for the device the host catches up launch by launch, each with a gap of its own.
 _SHORTEST_WAIT_NS = 10_000
 _MOST_GAPS = 20_000
+_SHORTEST_PAUSE_NS = 5_000_000
+"""What is shorter is given no name."""
+_WITHOUT_KIND = ("other", "pause")
 _PLACES = {name: place for place, (name, _) in enumerate(KINDS)}
 
 # A pause that no kind names, by what fills at least half of it and reaches at most a tenth of it
 # beyond its ends: the outermost Python function where the recording has stacks, else the operator
 # or range that takes longest.
-NAME_PAUSES = """
+NAME_PAUSES = f"""
 UPDATE host_gap SET name = code.name FROM (
   SELECT g.rank, g.start_ns, arg_max(e.name, (e.class = 'python', e.dur_ns)) AS name
   FROM host_gap g JOIN event e ON e.run = g.run AND e.rank = g.rank
     AND e.start_ns >= g.start_ns - g.idle_ns // 10
     AND e.start_ns + e.dur_ns <= g.end_ns + g.idle_ns // 10 AND e.dur_ns >= g.idle_ns // 2
-  WHERE g.run = $run AND g.kind IN ('other', 'pause') AND g.name IS NULL AND g.idle_ns >= 5000000
+  WHERE g.run = $run AND g.kind IN {_WITHOUT_KIND} AND g.name IS NULL
+    AND g.idle_ns >= {_SHORTEST_PAUSE_NS}
     AND (e.class = 'python' AND contains(e.name, '.py(') OR e.class IN ('cpu_op', 'annotation')
       AND e.device IS NULL AND NOT starts_with(e.name, 'ProfilerStep#'))
   GROUP BY g.rank, g.start_ns) code
 WHERE host_gap.run = $run AND host_gap.rank = code.rank AND host_gap.start_ns = code.start_ns
-  AND host_gap.kind IN ('other', 'pause')
+  AND host_gap.kind IN {_WITHOUT_KIND}
 """
+
+
+def may_be_named(gap: Mapping[str, Any]) -> bool:
+    """Whether ``NAME_PAUSES`` could say more of this row of ``host_gap``."""
+    long = gap["idle_ns"] >= _SHORTEST_PAUSE_NS
+    return long and gap["kind"] in _WITHOUT_KIND and gap.get("name") is None
 
 
 def gap_rows(

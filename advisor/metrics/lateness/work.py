@@ -32,6 +32,7 @@ _MOST_PEERS = 8
 _BySteps = dict[int, dict[str, float]]  # step -> operator -> FLOPs
 # rank -> its FLOPs; rank -> operator -> its main shape.
 _Flops = tuple[dict[int, _BySteps], dict[int, dict[str, str]]]
+_Known = tuple[_Flops, list["_Operator"]]
 
 
 @dataclass(frozen=True)
@@ -61,73 +62,101 @@ def compare_work(
     run: str,
     rank: int,
     peers: Sequence[int],
-    known: dict[tuple[int, ...], _Flops] | None = None,
+    known: dict[tuple[int, ...], _Known] | None = None,
     needed: float = 0.0,
 ) -> Compared:
     """How a rank's work and pace compare with those of ``peers``.
 
-    ``known`` keeps the FLOPs of the same ranks from one call to the next. ``needed``: by what share
-    its kernels have to take longer to be why it is late.
+    ``known`` keeps what is known of the same ranks from one call to the next. ``needed``: by what
+    share its kernels have to take longer to be why it is late.
     """
     chosen = [rank, *peers[:_MOST_PEERS]]
     key = tuple(sorted(chosen))
     known = {} if known is None else known
     if key not in known:
         known.clear()
-        known[key] = _flops(con, run, key)
-    by_shape = _by_shape(rank, chosen, *known[key])
-    found = _operators(con, run, rank, chosen)
-    pace = float(found[0][0]) if found and found[0][0] else None
-    if pace is None or not sum(float(peers) for *_, peers in found) or len(chosen) < 2:
-        others = [peer for peer in chosen[1:] if peer in known[key][0]]
-        told = rank in known[key][0] and others
-        if not told:
+        known[key] = _flops(con, run, key), _operators(con, run, key)
+    (flops, shapes), operators = known[key]
+    by_shape = _by_shape(rank, chosen, flops, shapes)
+    pace = _host_pace(rank, operators)
+    if pace is None:
+        others = [peer for peer in chosen[1:] if peer in flops]
+        if rank not in flops or not others:
             return by_shape
         pace, by_chance = _pace(con, run, rank, others, needed)
         return replace(by_shape, pace=pace, pace_p_value=by_chance)
-    return _by_time(found, pace, replace(by_shape, pace=pace))
+    times = _times(rank, operators, len(chosen) - 1)
+    return _by_time(times, pace, replace(by_shape, pace=pace))
 
 
-def _operators(con: Any, run: str, rank: int, chosen: Sequence[int]) -> list[tuple[Any, ...]]:
-    """On a host: the rank's pace, and of each operator its name, own time and that of its peers."""
-    return rows(
+@dataclass(frozen=True)
+class _Operator:
+    """Calls of one operator with one shape on a rank's host, in its steps."""
+
+    rank: int
+    name: str
+    dims: str | None
+    calls: int
+    ns_per_step: float
+    each_ns: float
+
+
+def _operators(con: Any, run: str, ranks: Sequence[int]) -> list[_Operator]:
+    found = rows(
         con,
         """
-        WITH operator AS MATERIALIZED (
-          SELECT rank, name, input_dims AS dims, count(*) AS calls,
-            sum(a.end_ns - a.start_ns) AS ns, median(a.end_ns - a.start_ns) AS each_ns
-          FROM activity a JOIN event USING (run, rank, event_id)
-            LEFT JOIN comm_event USING (run, rank, event_id)
-          WHERE run = $1 AND list_contains($2::INTEGER[], rank) AND kind = 'compute'
-            AND a.step IS NOT NULL AND device IS NULL GROUP BY ALL),
-        steps AS (SELECT rank, count(DISTINCT step) AS steps FROM activity
-          WHERE run = $1 AND step IS NOT NULL GROUP BY rank),
-        pace AS (
-          SELECT sum(own.each_ns * own.calls) / sum(other.each_ns * own.calls) AS pace
-          FROM operator own JOIN operator other USING (name, dims)
-          WHERE own.rank = $3 AND other.rank <> $3 AND least(own.calls, other.calls) >= $4)
-        SELECT any_value(pace), name,
-          coalesce(sum(ns / steps) FILTER (rank = $3), 0) AS own_ns,
-          coalesce(sum(ns / steps) FILTER (rank <> $3), 0) / ($5 - 1) AS usual_ns
-        FROM operator JOIN steps USING (rank), pace GROUP BY name ORDER BY name
+        WITH steps AS (SELECT rank, count(DISTINCT step) AS steps FROM activity
+          WHERE run = $1 AND step IS NOT NULL GROUP BY rank)
+        SELECT rank, name, input_dims, count(*), sum(a.end_ns - a.start_ns) / any_value(steps),
+          median(a.end_ns - a.start_ns)
+        FROM activity a JOIN event USING (run, rank, event_id)
+          LEFT JOIN comm_event USING (run, rank, event_id) JOIN steps USING (rank)
+        WHERE run = $1 AND list_contains($2::INTEGER[], rank) AND kind = 'compute'
+          AND a.step IS NOT NULL AND device IS NULL GROUP BY ALL ORDER BY ALL
         """,
-        [run, list(chosen), rank, _FEWEST, len(chosen)],
+        [run, list(ranks)],
     )
+    return [_Operator(*row) for row in found]
 
 
-def _by_time(found: Sequence[tuple[Any, ...]], pace: float, by_shape: Compared) -> Compared:
-    """By :func:`_operators`: the operator whose time the pace does not tell."""
-    usual = sum(float(peers) for *_, peers in found)
+def _host_pace(rank: int, operators: Sequence[_Operator]) -> float | None:
+    """What operators of equal shapes take on the rank's host over what they take on its peers'."""
+    own: dict[tuple[str, str | None], _Operator] = {
+        (one.name, one.dims): one
+        for one in operators
+        if one.rank == rank and one.dims is not None and one.calls >= _FEWEST
+    }
+    took = usual = 0.0
+    for other in operators:
+        mine = own.get((other.name, other.dims))
+        if mine is not None and other.rank != rank and other.calls >= _FEWEST:
+            took += mine.each_ns * mine.calls
+            usual += other.each_ns * mine.calls
+    return took / usual if took and usual else None
+
+
+def _times(rank: int, operators: Sequence[_Operator], peers: int) -> dict[str, tuple[float, float]]:
+    """Operator -> its time per step on the rank, and on the mean of its ``peers``; by name."""
+    times: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for one in operators:
+        times[one.name][one.rank != rank] += one.ns_per_step
+    return {name: (own, others / peers) for name, (own, others) in sorted(times.items())}
+
+
+def _by_time(times: Mapping[str, tuple[float, float]], pace: float, by_shape: Compared) -> Compared:
+    """By :func:`_times`: the operator whose time the pace does not tell."""
+    usual = sum(peers for _, peers in times.values())
     told = max(pace, 1.0)
-    excess = sum(float(own - peers) for *_, own, peers in found)
-    beyond = sum(float(own) - told * float(peers) for *_, own, peers in found)
-    _, name, own, peers = max(found, key=lambda row: row[2] - told * row[3])
-    work = 1 + beyond / usual
-    if float(own) - told * float(peers) < _MOSTLY * excess or work <= (by_shape.work or 1.0):
+    excess = sum(own - peers for own, peers in times.values())
+    beyond = {name: own - told * peers for name, (own, peers) in times.items()}
+    name = max(beyond, key=lambda one: beyond[one])
+    own, peers = times[name]
+    work = 1 + sum(beyond.values()) / usual
+    if beyond[name] < _MOSTLY * excess or work <= (by_shape.work or 1.0):
         return by_shape
     # Where all else takes longer alike, the largest operator holds most of it in any case: a CPU
     # under a quota stops long operators and lets those pass that are short of its period.
-    others, usual_others = sum(float(row[2]) for row in found) - own, usual - peers
+    others, usual_others = sum(mine for mine, _ in times.values()) - own, usual - peers
     if peers and usual_others and others / usual_others - 1 > _MOSTLY * (own / peers - 1):
         return by_shape
     name = name.removeprefix(_BACKWARD)

@@ -99,21 +99,18 @@ _KERNELS = f"""
 
 # By the kernels' names, or by the types of the operators that ask for them. The patterns are tried
 # on each distinct text, of which there are few.
-_NARROW_SHARE = """
-    WITH kernel AS (
-      SELECT rank, sum(ns) FILTER (regexp_matches(name, $3)) / sum(ns) AS share FROM (
-        SELECT rank, name, sum(dur_ns) AS ns FROM event
-        WHERE run = $1 AND class = 'compute' AND device IS NOT NULL AND dur_ns > 0 GROUP BY ALL)
-      WHERE regexp_matches(name, $2) GROUP BY rank),
-    operator AS (
-      SELECT rank, sum(calls) FILTER (regexp_matches(input_types, 'BFloat16|Half')) / sum(calls)
-        AS share
-      FROM (SELECT rank, input_types, count(*) AS calls
-        FROM event JOIN comm_event USING (run, rank, event_id)
-        WHERE run = $1 AND class = 'cpu_op' AND starts_with(name, 'aten::')
-          AND input_types IS NOT NULL GROUP BY ALL) GROUP BY rank)
-    SELECT rank, greatest(coalesce(k.share, 0), coalesce(o.share, 0))
-    FROM kernel k FULL JOIN operator o USING (rank)
+_NARROW_KERNELS = """
+    SELECT rank, sum(ns) FILTER (regexp_matches(name, $3)) / sum(ns) FROM (
+      SELECT rank, name, sum(dur_ns) AS ns FROM event
+      WHERE run = $1 AND class = 'compute' AND device IS NOT NULL AND dur_ns > 0 GROUP BY ALL)
+    WHERE regexp_matches(name, $2) GROUP BY rank
+"""
+_NARROW_OPERATORS = """
+    SELECT rank, sum(calls) FILTER (regexp_matches(input_types, 'BFloat16|Half')) / sum(calls)
+    FROM (SELECT rank, input_types, count(*) AS calls
+      FROM event JOIN comm_event USING (run, rank, event_id)
+      WHERE run = $1 AND class = 'cpu_op' AND starts_with(name, 'aten::')
+        AND input_types IS NOT NULL GROUP BY ALL) GROUP BY rank
 """
 _GRADIENTS = """
     SELECT DISTINCT rank, input_dims, input_types FROM event JOIN comm_event USING (run, rank, event_id)
@@ -134,12 +131,14 @@ def _largest_gradients(con: Any, run: str) -> dict[int, int]:
 
 def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
     """Rows of ``rank_content``."""
-    kernels = _kernels(con, run)
+    kinds = rows(con, _KINDS, [run])
+    on_device = any(events for *_, events in kinds)
+    kernels = _kernels(con, run) if on_device else {}
     purpose, engine, communicates = _purpose(con, run)
-    narrow = dict(rows(con, _NARROW_SHARE, [run, _MATRIX, _NARROW]))
+    narrow = _narrow_shares(con, run, on_device=on_device)
     gradients = _largest_gradients(con, run)
     found = []
-    for rank, ops, runtime, launches, notes, python, spans, events in rows(con, _KINDS, [run]):
+    for rank, ops, runtime, launches, notes, python, spans, events in kinds:
         all_ns, known_ns, unknown = kernels.get(rank, (0, 0, []))
         found.append(
             {
@@ -163,6 +162,17 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _narrow_shares(con: Any, run: str, *, on_device: bool) -> dict[int, float]:
+    """rank -> share of its matrix products on 16 bits or fewer, as far as names or types tell."""
+    shares: dict[int, float] = {}
+    found = rows(con, _NARROW_OPERATORS, [run])
+    if on_device:
+        found += rows(con, _NARROW_KERNELS, [run, _MATRIX, _NARROW])
+    for rank, share in found:
+        shares[rank] = max(shares.get(rank, 0.0), share or 0.0)
+    return shares
 
 
 def _kernels(con: Any, run: str) -> Mapping[int, tuple[int, int, list[dict[str, Any]]]]:

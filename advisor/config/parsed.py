@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -41,18 +41,28 @@ def parsed(text: str) -> Any:
     key = _key(text)
     if key in _shipped():
         return json.loads(_shipped()[key])
+    return kept(text, lambda: _parse(text)) if can_keep() else _parse(text)
+
+
+def can_keep() -> bool:
+    """Whether there is a cache."""
+    return _folder() is not None
+
+
+def kept(text: str, make: Callable[[], Any]) -> Any:
+    """What ``make`` makes of ``text`` alone, as it was kept; where it was not, made and kept."""
     folder = _folder()
     if folder is None:
-        return _parse(text)
-    kept = folder / f"{key}.json"
+        return make()
+    place = folder / f"{_key(text)}.json"
     # A file that is missing, unreadable or damaged is made anew.
     with contextlib.suppress(OSError, ValueError):
-        return json.loads(kept.read_bytes())
-    document = _parse(text)
-    # What JSON does not hold (a date), folders that cannot be written: parsed again next time.
+        return json.loads(place.read_bytes())
+    made = make()
+    # What JSON does not hold (a date), folders that cannot be written: made again next time.
     with contextlib.suppress(OSError, TypeError):
-        _keep(kept, _json(document))
-    return document
+        _keep(place, _json(made))
+    return made
 
 
 def plain(document: Any) -> Any:

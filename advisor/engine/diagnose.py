@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from advisor import __version__
+from advisor.config.paths import shipped
 from advisor.engine.catalogue import load_catalogue
 from advisor.engine.causes import merge, rank_findings
+from advisor.engine.emptiness import needs_of_all
 from advisor.engine.evaluate import evaluate
 from advisor.engine.facts import read_facts, summarise
 from advisor.engine.notes import beside_the_verdict, of_inputs, of_probed_links
@@ -52,8 +54,11 @@ def diagnose(
     verdicts: list[Verdict] = []
     outcomes: list[Outcome] = []
     findings: list[Finding] = []
+    tested = [rule for rule in rules if rule.path and rule.path.parent == shipped("rules")]
+    # Of a choice of rules nothing is kept: there are many choices.
+    known = {} if select or ignore else needs_of_all(rule.sql for rule in tested)
     for run in runs:
-        with Sandbox(store, run) as sandbox:
+        with Sandbox(store, run, known=known) as sandbox:
             facts = read_facts(sandbox)
             results = []
             for number, rule in enumerate(rules, 1):

@@ -8,7 +8,6 @@ loading and a locked configuration, and that is interrupted when its processor t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from functools import cache
 from types import TracebackType
 from typing import Any, TypeVar
@@ -17,6 +16,8 @@ import duckdb
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from advisor.engine.answers import as_arrays, as_rows
+from advisor.engine.emptiness import Needs, finds_nothing, needs_of_views
 from advisor.engine.reference import REFERENCE_TABLES, add_functions, make_reference_table
 from advisor.engine.time_limit import TimeLimit
 from advisor.engine.views import views, words_behind
@@ -59,10 +60,18 @@ class Sandbox:
     worked out once, as a table: views upon views, expanded in every query, take the database far
     longer to plan than to run. All of them, and the reference tables, are made when the first query
     names them; ``store`` must stay open as long.
-    ``formats`` names the readers that took its files ('kineto', 'nsys', ...).
+    ``formats`` names the readers that took its files ('kineto', 'nsys', ...). ``known`` are
+    statements that are sure to run, and which tables they need a row of (emptiness.py).
     """
 
-    def __init__(self, store: Store | None, run: str, *, timeout_s: float = 20.0) -> None:
+    def __init__(
+        self,
+        store: Store | None,
+        run: str,
+        *,
+        timeout_s: float = 20.0,
+        known: Mapping[str, Needs] | None = None,
+    ) -> None:
         self.run = run
         self.formats: frozenset[str] = frozenset()
         self._timeout_s = timeout_s
@@ -70,6 +79,7 @@ class Sandbox:
         self.con = duckdb.connect(":memory:", config={"threads": 1})
         self._limit = TimeLimit(timeout_s, self.con.interrupt)
         self._store = store
+        self._known = known or {}
         self._types: dict[str, pa.Schema] = {}
         self._rows: dict[str, Sequence[Mapping[str, Any]]] = {}
         self._filled: dict[str, int] = {}
@@ -192,6 +202,8 @@ class Sandbox:
 
     def holds(self, table: str, where: str, values: Mapping[str, Any]) -> bool:
         """Whether a table or view has a row for which ``where`` holds ('': any row)."""
+        if self._is_empty(table):
+            return False
         if table not in _tables():
             self._make(table)
         counted = table in _tables() or self._made.get(table) == "TABLE"
@@ -200,22 +212,30 @@ class Sandbox:
         condition = f" WHERE {where}" if where else ""
         return bool(self.select(f'SELECT 1 FROM "{table}"{condition} LIMIT 1', values)[1])
 
+    def _is_empty(self, name: str) -> bool:
+        """Whether a table or view is sure to have no row; a view need not be made for that."""
+        if name in self._made or name in _tables():
+            return self._made.get(name) != "VIEW" and name not in self._filled
+        return finds_nothing(needs_of_views().get(name, False), self._is_empty)
+
     def select(self, sql: str, values: Mapping[str, Any]) -> tuple[list[str], list[Sequence[Any]]]:
         """Run one SELECT, binding those of ``values`` that it names as ``$name``.
 
         Returns column names and rows. Raises RuleSqlError when the text is anything but one
         SELECT, names a parameter that does not exist, fails, or exceeds the time limit.
         """
+        if finds_nothing(self._known.get(sql, False), self._is_empty):
+            return [], []
         if "$" in sql:
-            return self._run(sql, values, _rows)
+            return self._run(sql, values, as_rows)
         # What rules need is asked again and again, and nothing changes meanwhile.
         if sql not in self._answers:
-            self._answers[sql] = self._run(sql, values, _rows)
+            self._answers[sql] = self._run(sql, values, as_rows)
         return self._answers[sql]
 
     def arrays(self, sql: str, values: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """The columns of :meth:`select` as arrays; none of them may hold nulls."""
-        return self._run(sql, values, _arrays)
+        return self._run(sql, values, as_arrays)
 
     def _run(
         self, sql: str, values: Mapping[str, Any], fetch: Callable[[duckdb.DuckDBPyConnection], T]
@@ -280,27 +300,6 @@ class Sandbox:
 def _tables() -> dict[str, Table]:
     """The tables of the schema that rules see."""
     return {table.name: table for table in parse_schema() if table.name not in HIDDEN_TABLES}
-
-
-def _rows(result: duckdb.DuckDBPyConnection) -> tuple[list[str], list[Sequence[Any]]]:
-    """Names and rows; SQL's 0.5 is a decimal, which Python adds to no float: a float here."""
-    columns = result.description or []
-    exact = {number for number, column in enumerate(columns) if "DECIMAL" in str(column[1])}
-    found: list[Sequence[Any]] = result.fetchall()
-    if exact:
-        found = [[_real(v) if n in exact else v for n, v in enumerate(row)] for row in found]
-    return [column[0] for column in columns], found
-
-
-def _real(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_real(item) for item in value]
-    return float(value) if isinstance(value, Decimal) else value
-
-
-def _arrays(result: duckdb.DuckDBPyConnection) -> dict[str, NDArray[Any]]:
-    found: dict[str, NDArray[Any]] = result.fetchnumpy()
-    return found
 
 
 def _first_line(error: Exception) -> str:

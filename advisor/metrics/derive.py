@@ -35,7 +35,7 @@ from advisor.metrics.models.pipeline import pipeline_rows
 from advisor.metrics.rings.from_log import logged_rings, ring_orders
 from advisor.metrics.timeline.content import content_rows
 from advisor.metrics.write import write_breakdowns, write_clocks, write_collectives, write_ranks
-from advisor.store.columns import empty_tables, insert_rows
+from advisor.store.columns import insert_rows
 from advisor.store.schema import analysed_tables
 from advisor.store.store import Store
 from advisor.vocabulary.phases import announce
@@ -50,7 +50,7 @@ def derive(
     ``hardware`` the machine that benchmarks ran on. Raises AdvisorError for an unknown machine.
     """
     con = store.con
-    empty_tables(con, analysed_tables())
+    con.execute("; ".join(f"DELETE FROM {table}" for table in analysed_tables()))
     for (run,) in con.execute("SELECT run FROM run ORDER BY run").fetchall():
         if hardware is not None:
             keep_machine(con, run, hardware)

@@ -6,7 +6,7 @@ does not fit a float64; so columns travel as masked numpy arrays, and back with 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,15 +36,6 @@ def _plain(values: Any) -> Any:
     plain = np.array(values.data, dtype=object)
     plain[np.ma.getmaskarray(values)] = None
     return plain
-
-
-def empty_tables(con: Any, tables: Collection[str]) -> None:
-    """Delete all rows of these tables. Of those that never had any nothing is asked."""
-    # The catalogue's count may hold rows that are deleted; none that are there are missing.
-    filled = rows(con, "SELECT table_name FROM duckdb_tables() WHERE estimated_size > 0")
-    for (table,) in filled:
-        if table in tables:
-            con.execute(f'DELETE FROM "{table}"')
 
 
 def rows(con: Any, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

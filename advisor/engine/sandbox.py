@@ -24,6 +24,7 @@ from advisor.engine.views import views, words_behind
 from advisor.errors import AdvisorError
 from advisor.store import Store
 from advisor.store.columns import rows
+from advisor.store.opening import connect
 from advisor.store.schema import Column, Table, parse_schema
 
 # Raw events are millions of rows and are summarised by the metrics; rules see the summaries.
@@ -76,7 +77,7 @@ class Sandbox:
         self.formats: frozenset[str] = frozenset()
         self._timeout_s = timeout_s
         # One thread, on rows in one order: ties and sums of floats come out alike every time.
-        self.con = duckdb.connect(":memory:", config={"threads": 1})
+        self.con = connect(threads=1)
         self._limit = TimeLimit(timeout_s, self.con.interrupt)
         self._store = store
         self._known = known or {}

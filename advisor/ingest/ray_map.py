@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from advisor.errors import AdvisorError
 from advisor.ingest import ray_look, ray_task
 from advisor.ingest.own_files import is_own, own_folders
@@ -24,6 +22,7 @@ from advisor.ingest.ray_plan import Item, Look, Piece, batches, is_url, list_inp
 from advisor.ingest.ray_task import Done, Job
 from advisor.ingest.unknown import NOT_READ
 from advisor.store.batches import Index, clear_unfinished
+from advisor.store.opening import connect
 from advisor.store.parquet import prepare_parquet
 from advisor.store.store import SCHEMA_VERSION
 
@@ -247,7 +246,7 @@ def _next_number(folder: Path, run: str) -> int:
     files = [file for file in files if Path(file).exists()]  # those replaced since may be gone
     if not files:
         return 0
-    with duckdb.connect() as con:
+    with connect() as con:
         (largest,) = con.execute(
             "SELECT max(source_id) FROM read_parquet(?, hive_partitioning = false)", [files]
         ).fetchone() or (None,)

@@ -17,6 +17,7 @@ import duckdb
 from advisor.config.atomic_files import PRIVATE, kept_mode
 from advisor.errors import AdvisorError
 from advisor.store.leftovers import clear_leftovers, partial_file, remove_partial
+from advisor.store.opening import connect
 from advisor.store.parquet import attach_parquet, is_parquet_store, write_parquet
 from advisor.store.running import stoppable
 from advisor.store.stored import connect_stored, damaged
@@ -68,7 +69,7 @@ class Store:
                 temporary = partial_file(path)
         try:
             with database_writing(path):
-                con = stoppable(duckdb.connect(str(temporary) if temporary else ":memory:"))
+                con = stoppable(connect(temporary))
                 if temporary:
                     # Nobody reads this file before save() has written it out.
                     con.execute("SET fsync_mode = 'NONE'")

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 
 from advisor.errors import AdvisorError
+from advisor.store.opening import connect
 
 _CLOSED = """
     SET autoinstall_known_extensions = false;
@@ -42,7 +43,7 @@ def connect_stored(path: Path, *, read_only: bool = True) -> Any:
     duckdb.Error where it is no database or another process writes it.
     """
     try:
-        con = duckdb.connect(str(path), read_only=read_only)
+        con = connect(path, read_only=read_only)
         con.execute(_CLOSED)
         found = con.execute(_ACTIVE).fetchone()
     except duckdb.Error as error:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from advisor.engine.claims import Ledger, covered
 from advisor.engine.rule import PAIRED_FLOOR, Rule
 from advisor.findings import SEVERITY_ORDER, Basis, Finding, Severity
+from advisor.messages import LOCATIONS, say
 
 # A finding is an effect of what takes away this part of the time it claims.
 COVERED = 0.5
@@ -40,7 +41,11 @@ def merge(found: Sequence[Claimed], rules: Mapping[str, Rule]) -> list[Finding]:
         if index in parent:
             continue
         of_it = merged.get(index, [])
-        kept.append(finding.model_copy(update={"merged": [_label(item) for item in of_it]}))
+        update: dict[str, object] = {"merged": [_label(item) for item in of_it]}
+        itself = (finding, ledgers[id(finding)])
+        if any(_is_beside((item, ledgers[id(item)]), itself, rules) for item in of_it):
+            update["where"] = say(LOCATIONS, "groups-beside", {"where": finding.where})
+        kept.append(finding.model_copy(update=update))
     return _unique(kept)
 
 
@@ -56,12 +61,11 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
         item, ledger = ordered[index]
         causes = []
         for other, (cause, theirs) in enumerate(ordered):
-            if other == index or other in parent or cause.run != item.run:
+            if other == index or other in parent or cause.run != item.run or not depth[other]:
                 continue
-            beside = _is_beside(item, cause, rules)
-            if not depth[other] and not beside:
-                continue
-            share = 1.0 if beside else _share(ordered[index], ordered[other])
+            share = _share(ordered[index], ordered[other])
+            if _is_beside(ordered[index], ordered[other], rules):
+                share = 1.0
             deeper = (-depth[other], other) < (-depth[index], index) and not (
                 depth[index] and _gives_surely_less(cause, item)
             )
@@ -77,29 +81,48 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
                 causes.append((share, -other, theirs))
         together = not depth[index]
         taken = [theirs for _, _, theirs in causes] if together else []
-        if not causes:
-            continue
-        most, place, _ = max(causes, key=lambda cause: cause[:2])
-        if max(most, covered(ledger, taken)) >= COVERED:
+        most, place, _ = max(causes, key=lambda cause: cause[:2], default=(0.0, 0, ledger))
+        if causes and max(most, covered(ledger, taken)) >= COVERED:
             parent[index] = -place
+        elif together and (first := _first_beside(index, ordered, parent, rules)) is not None:
+            parent[index] = first
     return parent
 
 
-def _is_beside(item: Finding, other: Finding, rules: Mapping[str, Rule]) -> bool:
+def _first_beside(
+    index: int, ordered: Sequence[Claimed], parent: Mapping[int, int], rules: Mapping[str, Rule]
+) -> int | None:
+    """The worst finding that says the same of groups beside these, where nothing explains it."""
+    item, _ = ordered[index]
+    beside = (
+        other
+        for other, (worse, _) in enumerate(ordered[:index])
+        if other not in parent
+        and worse.run == item.run
+        and _is_beside(ordered[index], ordered[other], rules)
+        and _severe_enough(worse, item)
+    )
+    return next(beside, None)
+
+
+def _is_beside(one: Claimed, two: Claimed, rules: Mapping[str, Rule]) -> bool:
     """Whether two findings say the same of groups side by side (the replicas of a mesh).
 
     No rank is in both, and the gains are alike: a step gains them once, by one setting.
     """
+    (item, ledger), (other, theirs) = one, two
     rule = rules.get(item.rule)
+    own, others = ledger.ranks or set(item.ranks), theirs.ranks or set(other.ranks)
+    alike = _holds(other, item.savings_ns) if item.savings_ns else not other.savings_ns
     return (
         rule is not None
-        and rule.savings.in_calls
         and item.rule == other.rule
+        and rule.savings.in_calls
         and None not in (item.process_group, other.process_group)
         and item.process_group != other.process_group
-        and bool(item.ranks and other.ranks)
-        and not set(item.ranks) & set(other.ranks)
-        and _holds(other, item.savings_ns)
+        and bool(own and others)
+        and not own & others
+        and alike
     )
 
 

@@ -39,6 +39,8 @@ class Ledger:
     part: NDArray[np.float64]
     by_kind_ns: Mapping[str, float] = field(default_factory=dict)
     """What is claimed of each kind of time, over all ranks and used steps."""
+    ranks: frozenset[int] = frozenset()
+    """Whose time is claimed."""
 
     def per_step(self, steps: int, ranks: int) -> dict[str, int]:
         """The same per step, the mean over the ranks that were read."""
@@ -67,6 +69,7 @@ def claims_of(rule: Rule, sandbox: Sandbox, known: Mapping[str, Any]) -> Ledger:
     """
     keys, times, parts = [], [], []
     by_kind: dict[str, float] = {}
+    of_ranks: set[int] = set()
     for claim in rule.claims:
         kinds = _PARTS.get(claim.part, (claim.part,))
         found = sandbox.arrays(
@@ -80,10 +83,11 @@ def claims_of(rule: Rule, sandbox: Sandbox, known: Mapping[str, Any]) -> Ledger:
             known,
         )
         ns, gain = found["ns"], known.get(claim.gain)
+        own = np.unique(found["rank"])
+        of_ranks.update(map(int, own))
         share = 1.0
         if gain is not None and rule.says != "where" and len(ns):
-            ranks = len(np.unique(found["rank"]))
-            share = float(gain) * ranks * (known.get("used_steps") or 1) / float(ns.sum())
+            share = float(gain) * len(own) * (known.get("used_steps") or 1) / float(ns.sum())
         keys.append(found["key"])
         times.append(ns)
         share = min(1.0, max(0.0, share))
@@ -95,7 +99,8 @@ def claims_of(rule: Rule, sandbox: Sandbox, known: Mapping[str, Any]) -> Ledger:
     if not keys:
         return ledger_of({})
     key, first = np.unique(np.concatenate(keys), return_index=True)
-    return Ledger(key, np.concatenate(times)[first], np.concatenate(parts)[first], by_kind)
+    return Ledger(key, np.concatenate(times)[first], np.concatenate(parts)[first], by_kind,
+                  frozenset(of_ranks))  # fmt: skip
 
 
 def covered(effect: Ledger, causes: Sequence[Ledger], *, alike: bool = False) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from advisor.engine import load_catalogue
@@ -227,15 +228,30 @@ def test_a_late_rank_and_what_may_be_why_are_one_gain() -> None:
 
 
 def test_where_time_goes_in_groups_side_by_side_is_said_once() -> None:
-    """The replicas of a mesh lose the same time, which one setting gives back."""
-    interval = {"savings_low_ns": 800_000, "savings_high_ns": 1_200_000}
-    both = [
-        claimed(
-            finding("exposed-communication", 1_000_000, process_group=group, ranks=ranks,
-                    where=group, **interval),
-            1.0, *spans,
-        )
-        for group, ranks, spans in (("dp0", [0, 2], (1, 2)), ("dp1", [1, 3], (3, 4)))
-    ]  # fmt: skip
-    (kept,) = merge(both, RULES)
-    assert kept.merged == [f"exposed-communication ({'dp1' if kept.where == 'dp0' else 'dp0'})"]
+    """The gradients of a mesh's data-parallel groups; the other half waits for the same setting."""
+
+    def gradients(ns: int, group: str, *ranks: int) -> Claimed:
+        ends = {"savings_low_ns": ns // 2, "savings_high_ns": 2 * ns}
+        fields: dict[str, Any] = {"process_group": group, "where": group, "ranks": list(ranks)}
+        return claimed(finding("exposed-communication", ns, **fields, **ends), 1.0, *ranks)
+
+    one, other = gradients(19_000_000, "dp 0", 0, 2), gradients(18_000_000, "dp 1", 1, 3)
+    (kept,) = merge([one, other], RULES)
+    assert kept.merged == ["exposed-communication (dp 1)"]
+    assert kept.where == "dp 0 and other groups like it"
+    less = gradients(1_000_000, "tp 1", 1, 3)
+    assert [item.where for item in merge([one, less], RULES)] == ["dp 0", "tp 1"]
+    same_ranks = gradients(18_000_000, "tp 0", 0, 2)
+    assert len(merge([one, (same_ranks[0], claimed(same_ranks[0], 1.0, 7)[1])], RULES)) == 2
+
+
+def test_whose_time_is_claimed_tells_groups_side_by_side_without_their_ranks() -> None:
+    def tiny(group: int) -> Claimed:
+        ends = {"savings_low_ns": 2_000_000, "savings_high_ns": 4_000_000}
+        fields: dict[str, Any] = {"process_group": str(group), "where": f"tp {group}"}
+        item = finding("redundant-collectives", 3_000_000, **fields, **ends)
+        return item, replace(ledger_of({group: (1e6, 1.0)}), ranks=frozenset({group, group + 1}))
+
+    (kept,) = merge([tiny(0), tiny(2), tiny(4)], RULES)
+    assert kept.where == "tp 0 and other groups like it"
+    assert len(kept.merged) == 2

@@ -184,6 +184,20 @@ def rank_findings(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> lis
     return ordered
 
 
+def as_listed(ranked: Sequence[Finding]) -> list[Finding]:
+    """The ranking as readers see it: hints stand by the size that is written beside them.
+
+    How likely a hint gives something stands in a column of its own.
+    """
+    return sorted(
+        ranked,
+        key=lambda item: (
+            SEVERITY_ORDER[item.severity],
+            -(item.at_most_ns() or item.savings_ns or 0) if item.severity is Severity.INFO else 0,
+        ),
+    )
+
+
 def _can_be_shown(finding: Finding) -> bool:
     """Whether there is a gain that an A/B of practical length could tell from none."""
     share = finding.savings_share

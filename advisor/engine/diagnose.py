@@ -9,7 +9,7 @@ from typing import Any
 from advisor import __version__
 from advisor.config.paths import shipped
 from advisor.engine.catalogue import load_catalogue
-from advisor.engine.causes import merge, rank_findings
+from advisor.engine.causes import as_listed, merge, rank_findings
 from advisor.engine.emptiness import needs_of_all
 from advisor.engine.evaluate import evaluate
 from advisor.engine.facts import read_facts, summarise
@@ -87,7 +87,7 @@ def diagnose(
             summaries.append(summary)
             outcomes += sorted(run_outcomes, key=lambda outcome: outcome.rule)
             findings += merged
-    ranked = rank_findings(findings, {rule.id: rule for rule in rules})
+    ranked = as_listed(rank_findings(findings, {rule.id: rule for rule in rules}))
     findings = number_findings(_led(ranked, runs, verdicts))
     verdicts = [
         number_verdict(verdict, run, findings) for run, verdict in zip(runs, verdicts, strict=True)

@@ -33,7 +33,7 @@ from advisor.findings import (
     Window,
 )
 from advisor.vocabulary.groups import group_words
-from advisor.vocabulary.words import duration, render, render_lines
+from advisor.vocabulary.words import about, render, render_lines
 
 # Share of the median step from which a recoverable time is critical or a warning.
 CRITICAL_SHARE = 0.10
@@ -98,8 +98,8 @@ def evaluate(
     reason = ""
     if dropped_ns is not None:
         reason = (
-            f"no measurable gain: {duration(dropped_ns)} per step is under this run's noise "
-            f"floor of {duration(floor_of(rule, facts))}"
+            f"no measurable gain: {about(dropped_ns)} per step is under this run's noise "
+            f"floor of {about(floor_of(rule, facts))}"
         )
     return _result(rule, sandbox.run, OutcomeKind.PASSED, reason)
 

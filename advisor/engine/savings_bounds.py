@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.vocabulary.words import duration
+from advisor.vocabulary.words import about
 
 COLUMNS = ("savings_ns", "savings_low_ns", "savings_high_ns")
 _ROUNDING_NS = 2
@@ -31,13 +31,12 @@ def bounded(row: Mapping[str, Any], step_ns: int | None) -> tuple[dict[str, int 
         given = {name: number for name, number in given.items() if name not in endless}
     for name, number in given.items():
         if number < -_ROUNDING_NS:
-            much = duration(number) if math.isfinite(number) else "endless"
+            much = about(number) if math.isfinite(number) else "endless"
             changes.append(f"{name} is below zero ({much}) and counts as 0")
         elif step_ns is not None and number > step_ns + _ROUNDING_NS:
-            much = duration(number) if math.isfinite(number) else "endless"
+            much = about(number) if math.isfinite(number) else "endless"
             changes.append(
-                f"{name} ({much}) is more than the step and counts as all of it, "
-                f"{duration(step_ns)}"
+                f"{name} ({much}) is more than the step and counts as all of it, {about(step_ns)}"
             )
     most = math.inf if step_ns is None else step_ns
     within = {name: round(min(max(0.0, number), most)) for name, number in given.items()}
@@ -47,7 +46,7 @@ def bounded(row: Mapping[str, Any], step_ns: int | None) -> tuple[dict[str, int 
         low = None if low is None else min(low, value)
         high = None if high is None else max(high, value)
     elif low is not None and high is not None and low > high:
-        ends = f"{duration(low)} and {duration(high)}"
+        ends = f"{about(low)} and {about(high)}"
         changes.append(f"savings_low_ns is above savings_high_ns ({ends}): both are left out")
         low = high = None
     return dict(zip(COLUMNS, (value, low, high), strict=True)), changes
@@ -60,7 +59,7 @@ def _outside(given: Mapping[str, int]) -> list[str]:
     for name, sign, where in (("savings_low_ns", 1, "above"), ("savings_high_ns", -1, "below")):
         if name in given and sign * (given[name] - value) > _ROUNDING_NS:
             found.append(
-                f"{name} ({duration(given[name])}) is {where} savings_ns "
-                f"({duration(value)}) and counts as that"
+                f"{name} ({about(given[name])}) is {where} savings_ns "
+                f"({about(value)}) and counts as that"
             )
     return found

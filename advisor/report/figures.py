@@ -53,6 +53,37 @@ class StepBar:
     gain: tuple[float, float, float] | None = None
     mark: str = ""
 
+    def could_go(self) -> tuple[float, float] | None:
+        """From where to where the gain lies: in the first of the kinds, then in those beside it.
+
+        Shorter than the gain where these kinds are; None without any of them or without a gain.
+        """
+        ends: dict[str, tuple[float, float]] = {}
+        position = 0.0
+        for kind in KINDS:
+            if (share := self.shares.get(kind, 0.0)) > 0:
+                ends[kind] = position, position + share
+                position += share
+        own = [span for kind, span in ends.items() if _is_of(kind, self.kinds)]
+        first = self.kinds[:1]
+        most = next((span for kind, span in ends.items() if _is_of(kind, first)), None)
+        if most is None or self.gain is None:
+            return None
+        gain = min(self.gain[1], position)
+        start, end = most
+        for left, right in own:
+            end = right if left == end else end
+        for left, right in reversed(own):
+            start = left if right == start else start
+        stop = most[1] if gain <= most[1] - most[0] else min(end, most[0] + gain)
+        return max(start, stop - gain), stop
+
+
+def _is_of(kind: str, kinds: Sequence[str]) -> bool:
+    """'idle' has parts by cause; what was not parted into waiting and transfer is both."""
+    of = {kind, kind.partition("-")[0], *(("wait", "transfer") if kind == "comm" else ())}
+    return not of.isdisjoint(kinds)
+
 
 @dataclass(frozen=True)
 class StepColumns:

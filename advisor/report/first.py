@@ -11,7 +11,7 @@ from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.timeline.parts import Parts, by_rank, mean
 from advisor.report import comparison as compared
 from advisor.report import numbers, summary
-from advisor.report.figures import Figure, StepBar, legend_for
+from advisor.report.figures import KINDS, Figure, StepBar, legend_for
 from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
 
@@ -108,6 +108,7 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
         mark = f"finding {number}: {summary.per_step(about)} could go"
     shares = {kind: ns / average.window_ns for kind, ns in average.ns.items()}
     waits = _waits_beside(about, kinds, shares, step_ns)
+    bar = StepBar(shares, kinds, gain, mark)
     beside = {"transfer": say(SUMMARY, "beside", {})} if waits else {}
     others = len(rows) if blamed and not blamed & {row.of for row in rows} else 0
     values = {
@@ -121,12 +122,28 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
         id="average-step",
         title=say(SUMMARY, "step", values),
         description="One stacked bar: shares of the mean step.",
-        drawing=StepBar(shares, kinds, gain, mark),
+        drawing=bar,
+        note=rest_of(bar, step_ns),
         legend=[
             (kind, f"{beside.get(kind, words)} {numbers.share(shares[kind])}")
             for kind, words in legend_for([kind for kind in shares if shares[kind] >= _LEAST])
         ],
     )
+
+
+def rest_of(bar: StepBar, step_ns: float) -> str:
+    """What of the gain the outline does not hold; '' where it holds all that a reader sees."""
+    span = bar.could_go()
+    if span is None or bar.gain is None:
+        return ""
+    outlined, middle = span[1] - span[0], bar.gain[1]
+    if middle <= (1 + _SEEN) * outlined:
+        return ""
+    return say(SUMMARY, "rest", {
+        "outlined_ns": outlined * step_ns,
+        "rest_ns": (middle - outlined) * step_ns,
+        "kind": next(words for kind, words in KINDS.items() if kind in bar.kinds[:1]),
+    })  # fmt: skip
 
 
 def _waits_beside(

@@ -1,4 +1,4 @@
-"""How numbers are written everywhere: three significant digits, the unit beside them.
+"""How numbers are written everywhere: two digits, whole from 10 on, the unit beside them.
 
 Times are ms below 10 s (µs below 0.1 ms), bandwidths decimal GB/s, traffic decimal MB, and MiB
 only for settings that mean MiB.
@@ -33,6 +33,11 @@ def significant(value: float, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def short(value: float) -> str:
+    """``value`` in two digits, whole from 10 on: 0.17, 8.2, 95, 1,085."""
+    return f"{value:,.0f}" if 9.95 <= abs(value) < math.inf else significant(value, 2)
+
+
 def decimals(value: float, step: float) -> str:
     """``value`` with as many decimals as multiples of ``step`` need, for the ticks of an axis."""
     places = max(0, -math.floor(math.log10(step) + 1e-9))
@@ -40,16 +45,16 @@ def decimals(value: float, step: float) -> str:
 
 
 def duration(ns: float | None) -> str:
-    """A time in ns as '38.2 ms', '84 µs' or '12.5 s'; '–' when unknown."""
+    """A time in ns as '38 ms', '84 µs' or '12 s'; '–' when unknown."""
     if ns is None:
         return "–"
     divisor, unit = _time_unit(ns)
-    return f"{significant(ns / divisor)} {unit}"
+    return f"{short(ns / divisor)} {unit}"
 
 
 def milliseconds(ns: float | None) -> str:
     """The bare number of milliseconds, for columns whose title says ms."""
-    return "–" if ns is None else significant(ns / _NS_PER_MS)
+    return "–" if ns is None else short(ns / _NS_PER_MS)
 
 
 def duration_with_spread(ns: float | None, low_ns: float | None, high_ns: float | None) -> str:
@@ -97,21 +102,21 @@ def traffic(size_bytes: float | None) -> str:
         return "–"
     for factor, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if abs(size_bytes) >= factor:
-            return f"{significant(size_bytes / factor)} {unit}"
-    return f"{significant(size_bytes)} B"
+            return f"{short(size_bytes / factor)} {unit}"
+    return f"{short(size_bytes)} B"
 
 
 def scaled(value: float, unit: str) -> str:
     """A number with a decimal prefix: '12.3 TFLOP/s', '45 kFLOP/B'."""
     for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
-            return f"{significant(value / factor)} {prefix}{unit}".strip()
-    return f"{significant(value)} {unit}".strip()
+            return f"{short(value / factor)} {prefix}{unit}".strip()
+    return f"{short(value)} {unit}".strip()
 
 
 def bandwidth(gbps: float | None) -> str:
     """A bandwidth in decimal GB/s, as nccl-tests prints it."""
-    return "–" if gbps is None else f"{significant(gbps)} GB/s"
+    return "–" if gbps is None else f"{short(gbps)} GB/s"
 
 
 def count(number: float | None) -> str:
@@ -130,7 +135,7 @@ def plural(number: int, noun: str, several: str = "") -> str:
 
 
 def cell(value: object) -> str:
-    """A cell of a table of evidence: three significant digits for floats, a dash for nothing."""
+    """A cell of a table of evidence: two digits for floats, a dash for nothing."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -138,7 +143,7 @@ def cell(value: object) -> str:
     if isinstance(value, int):
         return count(value)
     if isinstance(value, float):
-        return significant(value)
+        return short(value)
     return one_line(value)
 
 

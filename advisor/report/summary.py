@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ _ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_C
 # Options whose value is a place too, but none that was read.
 _WRITES_TO = ("-o", "--output", "--store")
 _MOST_LEFT_OUT = 5
+_WORD = re.compile(r"\w+")
 # Kineto writes times to the nanosecond, but of microsecond clocks.
 _LEAST_SHOWN_NS = 1_000
 
@@ -116,7 +118,10 @@ def of_verdict(report: FindingsReport) -> Finding | None:
 
 
 def state(report: FindingsReport) -> str:
-    """How sure the verdict is, 'Critical · 97 % sure'; beside its title everywhere."""
+    """How bad and how sure the verdict is, and where: 'Critical · 97 % sure'; beside its title.
+
+    The location stands there where the title does not name it.
+    """
     verdict = report.verdict
     optional = bool(verdict.next_steps)
     if verdict.cause in STATES:
@@ -129,10 +134,13 @@ def state(report: FindingsReport) -> str:
         "optional": optional,
     }
     words = say(STATES, verdict.kind.value, values)
-    graded = verdict.kind in _ABOUT_FINDINGS or verdict.kind is VerdictKind.LOSSY
-    if graded and verdict.severity is not Severity.INFO:
-        return f"{verdict.severity.value.capitalize()} · {lower_first(words)}"
-    return words
+    if verdict.kind not in _ABOUT_FINDINGS and verdict.kind is not VerdictKind.LOSSY:
+        return words
+    grade = verdict.severity.value.capitalize()
+    if verdict.severity is Severity.INFO:
+        grade = say(STATES, "info", {})
+    where = place_beside(found, verdict.title) if found is not None else ""
+    return " · ".join(filter(None, (grade, lower_first(words), where)))
 
 
 def sure(finding: Finding) -> str:
@@ -206,6 +214,13 @@ def place(finding: Finding) -> str:
     if finding.ranks:
         return named_ranks(finding.ranks)
     return f"group {finding.process_group}" if finding.process_group else ""
+
+
+def place_beside(finding: Finding, title: str) -> str:
+    """:func:`place`, or '' where ``title`` names all of it."""
+    where = one_line(place(finding))
+    said = set(_WORD.findall(title.lower()))
+    return "" if said.issuperset(_WORD.findall(where.lower())) else where
 
 
 def run_of(finding: Finding, report: FindingsReport) -> str:

@@ -95,9 +95,8 @@ def _findings_table(report: FindingsReport, options: Options) -> Iterator[str]:
         severity = _style(f"{finding.severity:<8}", _ANSI[finding.severity], options)
         line = f"{number:>2}  {severity}  {summary.sure(finding):<5}  {amount:<{width}}  "
         # Folded, not cut: what stands last (a group, an operator) tells two findings apart.
-        where = shorten(summary.place(finding), _MAX_PLACE)
-        said = one_line(where).lower() in finding.title.lower()
-        below = " · ".join(filter(None, (one_line(finding.rule), "" if said else where)))
+        where = shorten(summary.place_beside(finding, finding.title), _MAX_PLACE)
+        below = " · ".join(filter(None, (one_line(finding.rule), where)))
         first, *more = [*_wrap(summary.cause(finding, report), room), *_wrap(below, room)]
         yield f"{line}{first}".rstrip()
         yield from (" " * left + part for part in more)

@@ -35,17 +35,15 @@ def significant(value: float, digits: int = 3) -> str:
     return text
 
 
-def duration(ns: float) -> str:
-    """A duration given in ns: in µs under 0.1 ms, in ms under 10 s, else in s."""
-    if abs(ns) >= 10e9:
-        return f"{significant(ns / 1e9)} s"
-    if abs(ns) >= 1e5 or ns == 0:
-        return f"{significant(ns / 1e6)} ms"
-    return f"{significant(ns / 1e3)} µs"
+def short(value: float) -> str:
+    """A number in two digits, whole from 10 on: 0.17, 8.2, 95, 1,085."""
+    return f"{value:,.0f}" if abs(value) >= 10 else significant(value, 2)
 
 
 def about(ns: float) -> str:
-    """A duration in two digits, or in whole ms where it has more: '8 ms', '95 ms', '273 ms'."""
+    """A duration in µs under 0.1 ms, in ms under 10 s, else in s: two digits, or whole ms
+    where it has more: '8 ms', '95 ms', '273 ms'.
+    """
     return _short(ns, *_unit(ns))
 
 
@@ -72,9 +70,15 @@ def is_wide(low_ns: float | None, high_ns: float | None) -> bool:
 
 def estimate(ns: float, low_ns: float | None, high_ns: float | None) -> str:
     """'76 ms (30–130 ms)', or '76 ms' where the interval is not known or narrower than a tenth."""
+    said = ends(ns, low_ns, high_ns).removeprefix("; ")
+    return f"{about(ns)} ({said})" if said else about(ns)
+
+
+def ends(ns: float, low_ns: float | None, high_ns: float | None) -> str:
+    """The same interval behind a share, '; 30–130 ms'; '' where :func:`estimate` has none."""
     if low_ns is None or high_ns is None or not low_ns <= ns <= high_ns:
-        return about(ns)
-    return about(ns) if high_ns - low_ns <= 0.1 * ns else f"{about(ns)} ({span(low_ns, high_ns)})"
+        return ""
+    return "" if high_ns - low_ns <= 0.1 * ns else f"; {span(low_ns, high_ns)}"
 
 
 def of_step(step_ns: float, whole_trace: bool = False, is_mean: bool = False) -> str:
@@ -94,8 +98,7 @@ def _unit(ns: float) -> tuple[float, str]:
 
 
 def _short(ns: float, factor: float, unit: str) -> str:
-    value = ns / factor
-    return f"{value:,.0f}{unit}" if abs(value) >= 10 else f"{significant(value, 2)}{unit}"
+    return f"{short(ns / factor)}{unit}"
 
 
 def fitted(text: str, most: int) -> str:
@@ -115,7 +118,7 @@ def size(value: float) -> str:
     """Bytes as decimal kB, MB, GB: traffic and message sizes (settings in MiB say MiB)."""
     for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if abs(value) >= limit:
-            return f"{significant(value / limit)} {unit}"
+            return f"{short(value / limit)} {unit}"
     return f"{value:.0f} B"
 
 
@@ -191,14 +194,15 @@ def _environment() -> BoundedTemplates:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        ms=duration,
         about=about,
+        ms=about,  # in rules of users
         span=span,
         estimate=estimate,
+        ends=ends,
         of_step=of_step,
         lower_first=lower_first,
         size=size,
-        num=significant,
+        num=short,
         whole="{:,}".format,
         pct=percent,
         certainty=certainty,

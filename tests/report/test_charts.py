@@ -31,6 +31,7 @@ from advisor.report.figures import (
     StepTime,
     Timeline,
 )
+from advisor.report.first import rest_of
 from advisor.report.numbers import decimals
 from advisor.report.sections import steps
 from advisor.report.sections.collective_limits import curve_words
@@ -137,9 +138,22 @@ def test_the_outline_covers_nothing_but_the_kinds_that_would_go(
     kinds: list[str], gain: float, start: float, end: float
 ) -> None:
     shares = {"compute": 0.5, "wait": 0.3, "transfer": 0.1, "idle": 0.04, "idle-host": 0.06}
-    scene = draw(StepBar(shares, kinds, (gain / 2, gain, gain + 0.05), "mark"))
+    bar = StepBar(shares, kinds, (gain / 2, gain, gain + 0.05), "mark")
+    scene = draw(bar)
     (mark,) = (m for m in scene.marks if isinstance(m, Rect) and m.kind == "could-go")
     assert (mark.x, mark.x + mark.width) == pytest.approx((start, end))
+
+
+def test_what_of_a_gain_is_not_outlined_is_said() -> None:
+    """Ranks that hold each other up in turn wait for less than their steps would be shorter."""
+    shares = {"compute": 0.6, "wait": 0.1, "idle": 0.3}
+    said = rest_of(StepBar(shares, ["wait"], (0.1, 0.25, 0.3)), 200e6)
+    assert said == (
+        "Outlined: 20 ms of it, waiting for a peer. The other 30 ms lie in other parts of the step."
+    )
+    assert not rest_of(StepBar(shares, ["wait"], (0.05, 0.1, 0.2)), 200e6)
+    assert not rest_of(StepBar(shares, ["wait", "idle"], (0.05, 0.25, 0.3)), 200e6)
+    assert not rest_of(StepBar(shares), 200e6)
 
 
 def test_a_gain_that_may_be_nothing_is_not_filled() -> None:

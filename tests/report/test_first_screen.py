@@ -84,6 +84,24 @@ def test_the_first_screen_answers_a_strangers_questions(name: str) -> None:
     assert_row(page[about.id], about)
     if about.probability is not None:
         assert holds(head, summary.sure(about)) or verdict.kind == VerdictKind.LOSSY
+    # Where, in every word, and how much, with the interval that its row has
+    words = (set(re.findall(r"\w+", text.lower())) for text in (summary.place(about), head))
+    assert set.issubset(*words)
+    gain = summary.per_step(about)
+    if "(" in gain:
+        assert gain[gain.index("(") + 1 : -1].removesuffix(" ms") in verdict.title
+    if verdict.severity == "info":
+        assert STATES["info"] in head
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_hints_stand_by_the_size_that_is_written_beside_them(name: str) -> None:
+    report = recorded(name)
+    hints = [item for item in report.findings if item.severity == "info"]
+    sizes = [item.at_most_ns() or item.savings_ns or 0 for item in hints
+             if item.id not in {report.verdict.finding, *(run.verdict and run.verdict.finding
+                                                          for run in report.runs)}]  # fmt: skip
+    assert sizes == sorted(sizes, reverse=True) or len(report.runs) > 1
 
 
 def assert_row(row: str, finding: Finding) -> None:

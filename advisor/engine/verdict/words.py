@@ -44,10 +44,10 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
     """The verdict that readers see, with the values that it rests on."""
     values = _values(decision, it)
     code = _code(decision)
-    title = say(VERDICTS, code, values)
+    title = say(VERDICTS, code, values | {"brief": False})
     if len(title) > MOST_TITLE:
         # What measures a link stands under NEXT too, and interval and possible cause in the list.
-        shorter: dict[str, Any] = {"probed": True, "is_wide": False}
+        shorter: dict[str, Any] = {"probed": True, "brief": True}
         if values.get("possible"):
             shorter["possible"] = "finding 1"
         title = say(VERDICTS, code, values | shorter)

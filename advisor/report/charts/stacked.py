@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from advisor.report import numbers
 from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis
@@ -41,9 +41,8 @@ def _stack(
     height: float,
     of: str,
     unit: str,
-) -> dict[str, tuple[float, float]]:
-    """Draw one bar; where each kind begins and ends."""
-    ends: dict[str, tuple[float, float]] = {}
+) -> None:
+    """Draw one bar."""
     position = 0.0
     for kind in KINDS:
         part = parts.get(kind, 0.0)
@@ -55,9 +54,7 @@ def _stack(
             fits = "in" if width > 15 else "in wide-only"
             middle = y + height / 2 + 4
             scene.marks.append(Text(x + width / 2, middle, text, f"{fits} on-{kind}", "middle"))
-        ends[kind] = position, position + part
         position += part
-    return ends
 
 
 def step_bar(spec: StepBar) -> Scene:
@@ -69,11 +66,11 @@ def step_bar(spec: StepBar) -> Scene:
     scale = Scale(0, total)
     scene = Scene(height=_STEP + (_MARK if spec.gain else 0) + 2, margin=0)
     written = {kind: numbers.share(share) for kind, share in spec.shares.items()}
-    found = _stack(scene, scale, spec.shares, written, 1, _STEP, "", " of the step")
+    _stack(scene, scale, spec.shares, written, 1, _STEP, "", " of the step")
     if spec.gain is None:
         return scene
     low, middle, high = (min(share, total) for share in spec.gain)
-    start, end = _could_go(spec.kinds, found, middle) or (total - middle, total)
+    start, end = spec.could_go() or (total - middle, total)
     right = scale(end)
     if spec.kinds:
         left = scale(start)
@@ -91,29 +88,6 @@ def step_bar(spec: StepBar) -> Scene:
     x, anchor = (max(right, 75), "end") if right > 50 else (min(left, first, 25), "start")
     scene.marks.append(Text(x, y + 18, spec.mark, "label strong", anchor))  # type: ignore[arg-type]
     return scene
-
-
-def _could_go(
-    kinds: Sequence[str], found: Mapping[str, tuple[float, float]], gain: float
-) -> tuple[float, float] | None:
-    """From where to where the gain lies: in the first of these kinds, then in those beside it."""
-    own = [ends for kind, ends in found.items() if _is_of(kind, kinds)]
-    most = next((ends for kind, ends in found.items() if _is_of(kind, kinds[:1])), None)
-    if most is None:
-        return None
-    start, end = most
-    for first, last in own:
-        end = last if first == end else end
-    for first, last in reversed(own):
-        start = first if last == start else start
-    stop = most[1] if gain <= most[1] - most[0] else min(end, most[0] + gain)
-    return max(start, stop - gain), stop
-
-
-def _is_of(kind: str, kinds: Sequence[str]) -> bool:
-    """'idle' has parts by cause; what was not parted into waiting and transfer is both."""
-    of = {kind, kind.partition("-")[0], *(("wait", "transfer") if kind == "comm" else ())}
-    return not of.isdisjoint(kinds)
 
 
 def gain_bar(spec: GainBar) -> Scene:

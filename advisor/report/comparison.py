@@ -13,7 +13,7 @@ from advisor.metrics.compare.significance import Difference, difference
 from advisor.metrics.models.theory import Theory
 from advisor.report import comparison_causes as causes
 from advisor.report.figures import KINDS
-from advisor.vocabulary.words import about
+from advisor.vocabulary.words import about, percent
 
 Lines = list[tuple[str, list[str]]]
 _SURE = {True: "yes", False: "no", None: "too few steps"}
@@ -132,6 +132,11 @@ def why(found: Comparison, row: RunFigures, change: Difference) -> str:
     return say(COMPARED, most.kind, values)
 
 
+def _signed(written: Callable[[float], str], value: float) -> str:
+    """A change with its sign, '+31 ms', '-4.2 %'."""
+    return f"{'+' if value >= 0 else '-'}{written(abs(value))}"
+
+
 def matters(found: Comparison) -> list[list[str]]:
     """At most five rows: of two runs kind, change, before, after; of more a row for each run."""
     if len(found.runs) > 2:
@@ -139,7 +144,7 @@ def matters(found: Comparison) -> list[list[str]]:
             [
                 row.run,
                 about(row.training_step_ns),
-                "base" if change is None else f"{change.share:+.1%}",
+                "base" if change is None else _signed(percent, change.share),
                 "" if change is None else why(found, row, change),
             ]
             for row, change in zip(found.runs, [None, *found.differences], strict=True)
@@ -150,7 +155,7 @@ def matters(found: Comparison) -> list[list[str]]:
     return [
         [
             KINDS[change.kind],
-            f"{change.ns / 1e6:+.1f} ms",
+            _signed(about, change.ns),
             about(change.base_ns),
             about(change.other_ns),
         ]

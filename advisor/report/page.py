@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from advisor.findings import FindingsReport
+from advisor.messages import STATES, say
 from advisor.metrics.compare.runs import Comparison, Timed, comparison
 from advisor.metrics.models.speeds import Speeds, speeds
 from advisor.report import first, numbers, summary
@@ -70,6 +71,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             rules=summary.rules_line(report),
             per=summary.per(report),
             several_runs=len(report.runs) > 1,
+            info=say(STATES, "info", {}),
             generated_at=options.generated_at,
         )
     )

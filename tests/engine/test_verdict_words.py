@@ -50,7 +50,11 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"findings": [finding(**LINK, **WIDE)]},
         {"findings": [finding(**LINK | {"title": LONG * 2}, **WIDE)]},
     ],
-    "healthy": [{}, {"findings": [OPTION]}],
+    "healthy": [
+        {},
+        {"findings": [OPTION]},
+        {"findings": [finding("jitter", ms=4, title="Ranks wait for each other")]},
+    ],
     "lossy": [
         {"findings": [finding("jitter", ms=37)]},
         {"shares": shares(exposed=0.27), "findings": [OPTION]},

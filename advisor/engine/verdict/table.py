@@ -25,7 +25,7 @@ LEAST_KNOWN = 0.8  # of the device's busy time: below, no cause is sure
 LEAST_COVERED = 0.9  # of the device's busy time, to call a run healthy
 _LEAST_STEPS = 2  # one step alone does not show what is lost every time
 # Waiting or exposed time itself, with nobody behind it: a loss, not a cause.
-_NOBODYS = frozenset({"jitter", "exposed-communication"})
+NOBODYS = frozenset({"jitter", "exposed-communication"})
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,12 @@ def _best(it: Situation, least: float) -> Decision | None:
         if not is_option(item)
         and expected_ns(item) >= least * it.step_ns
         # Some waiting is normal on any machine.
-        and (item.rule not in _NOBODYS or (item.savings_ns or 0) >= LOST * it.step_ns)
+        and (item.rule not in NOBODYS or (item.savings_ns or 0) >= LOST * it.step_ns)
     ]
     if not likely:
         return None
     # A cause comes before the bare loss that it is a part of, unless it is a small one.
-    losses = [item for item in likely if item.rule in _NOBODYS]
+    losses = [item for item in likely if item.rule in NOBODYS]
     least_ns = COVERED * max(map(expected_ns, losses), default=0.0)
     causes = [item for item in likely if item not in losses and expected_ns(item) >= least_ns]
     found = about((causes or losses)[0])
@@ -126,7 +126,7 @@ def _best(it: Situation, least: float) -> Decision | None:
 
 def about(finding: Finding) -> Decision:
     """The shape of a verdict on this finding."""
-    if finding.rule in _NOBODYS:
+    if finding.rule in NOBODYS:
         return Decision(VerdictKind.LOSSY, finding.rule, finding)
     if finding.evidence.facts.get("probe") == "denies":
         return Decision(VerdictKind.INCONCLUSIVE, "probe-denies", finding)

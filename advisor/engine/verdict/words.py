@@ -14,7 +14,7 @@ from advisor.engine import how_to_record
 from advisor.engine.causes import is_option
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.facts import Situation
-from advisor.engine.verdict.table import LOST, SMALL, Decision
+from advisor.engine.verdict.table import LOST, NOBODYS, SMALL, Decision
 from advisor.findings import Finding, Severity, Verdict, VerdictKind
 from advisor.messages import DOING, MOST_TITLE, STEPS, VERDICTS, WHYS, say
 from advisor.vocabulary.words import fitted, is_wide
@@ -142,7 +142,17 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
         values |= {"option": option.title if option else None,
                    "option_ns": _most(option) if option else None,
                    "possible": _possible(decision, it)}  # fmt: skip
+        if decision.kind is VerdictKind.HEALTHY:
+            values |= _normal(it)
     return values | _reason_values(decision, it)
+
+
+def _normal(it: Situation) -> dict[str, Any]:
+    """Waiting that nobody is behind, in the list as a warning, and too little to act on."""
+    for item in it.findings:
+        if item.rule in NOBODYS and item.severity is not Severity.INFO and item.savings_ns:
+            return {"waits": item.title.rstrip("."), "waits_ns": item.savings_ns}
+    return {}
 
 
 def _possible(decision: Decision, it: Situation) -> str | None:
@@ -208,7 +218,7 @@ def _why(decision: Decision, values: dict[str, Any]) -> list[str]:
     if decision.reason in WHYS:
         said.append(say(WHYS, decision.reason, values))
     elif said:
-        said.append(say(WHYS, "noise", values))
+        said.append(say(WHYS, "waits" if "waits" in values else "noise", values))
     return [text for text in said if text]
 
 

@@ -17,7 +17,7 @@ from advisor.model.nccl.env.choices import check_choices
 from advisor.model.nccl.env.issue import EnvIssue
 from advisor.model.nccl.env.limits import check_limits
 from advisor.model.nccl.env.ranges import check_ranges, debugging_only
-from advisor.model.nccl.env.statements import statements
+from advisor.model.nccl.env.statements import remark, statements
 from advisor.model.nccl.env.table import NEWEST, value_read, variables
 from advisor.model.nccl.env.words import check_words
 from advisor.model.nccl.version import NcclVersion, format_version, parse_version
@@ -44,7 +44,7 @@ def check_env(
     found: list[EnvIssue] = []
     for name, value in env.items():
         if name.upper().startswith("NCCL_"):
-            found += (replace(issue, effect="dead") for issue in _names(name, value, version))
+            found += _names(name, value, version)
         if "$" not in value:
             found += _costs(name, value.strip(), version, nodes)
             found += _redundant(name, value.strip(), version)
@@ -73,53 +73,26 @@ def _names(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIs
     if renamed is not None:
         since = parse_version(renamed.since) if renamed.since else None
         if version is None or since is None or version >= since:
+            said = {"to": renamed.to, "by": renamed.source, "since": renamed.since}
+            issue = remark("replaced", name, value, **said)
             still = name in known and (version is None or known[name].exists_in(version))
-            yield EnvIssue(
-                name,
-                value,
-                "info" if still and known[name].until is None else "warning",
-                f"{name} has been replaced",
-                f"{renamed.to} took its place ({renamed.source}).",
-                f"Use {renamed.to}.",
-                since=renamed.since or "",
-            )
+            serves = still and known[name].until is None
+            yield replace(issue, severity="info") if serves else issue
             return
-    if any(fnmatchcase(name, pattern) for pattern in known_names.foreign) or (
-        name in known_names.renamed
-    ):
+    if any(fnmatchcase(name, pattern) for pattern in known_names.foreign) or renamed is not None:
         return
     if name not in known:
         close = get_close_matches(name.upper(), known, n=1, cutoff=0.8)
-        yield EnvIssue(
-            name,
-            value,
-            "warning",
-            "NCCL does not know this variable",
-            f"No release from 2.3 to {format_version(NEWEST)} reads it, so it does nothing.",
-            f"Did you mean {close[0]}?" if close else "Remove it, or check its spelling.",
-        )
+        action = f"Did you mean {close[0]}?" if close else "Remove it, or check its spelling."
+        newest = format_version(NEWEST)
+        yield remark("unknown-name", name, value, newest=newest, action=action)
         return
-    variable = known[name]
-    if version is not None and variable.since is not None and version < variable.since:
-        yield EnvIssue(
-            name,
-            value,
-            "warning",
-            f"NCCL {format_version(version)} does not read this variable",
-            f"It exists from {format_version(variable.since)} on.",
-            "Remove it, or update NCCL.",
-            until=format_version(variable.since),
-        )
-    if variable.until is not None and (version is None or version > variable.until):
-        yield EnvIssue(
-            name,
-            value,
-            "warning",
-            "newer NCCL releases do not read this variable",
-            f"The last release that did is {format_version(variable.until)}.",
-            "Remove it.",
-            since=format_version(variable.until),
-        )
+    first, last = known[name].since, known[name].until
+    if version is not None and first is not None and version < first:
+        said = {"release": format_version(version), "since_release": format_version(first)}
+        yield remark("too-early", name, value, **said)
+    if last is not None and (version is None or version > last):
+        yield remark("too-late", name, value, last=format_version(last))
 
 
 def _costs(
@@ -137,17 +110,7 @@ def _costs(
             or (cost.until and version >= parse_version(cost.until))
         ):
             continue
-        yield EnvIssue(
-            name,
-            value,
-            cost.severity,
-            cost.title,
-            cost.why,
-            cost.action,
-            since=cost.since or "",
-            until=cost.until or "",
-            source=cost.source,
-        )
+        yield cost.of(name, value)
 
 
 def _redundant(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIssue]:
@@ -155,12 +118,4 @@ def _redundant(name: str, value: str, version: NcclVersion | None) -> Iterator[E
     if version is None or variable is None or variable.default(version) is None:
         return
     if value_read(name, value) == str(variable.default(version)):
-        yield EnvIssue(
-            name,
-            value,
-            "info",
-            "sets what is the default anyway",
-            f"{value} is the default in NCCL {format_version(version)}; written down, it stays "
-            "behind when a later release finds a better one.",
-            "Remove it.",
-        )
+        yield remark("default", name, value, release=format_version(version))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from advisor.errors import AdvisorError
 from advisor.model.nccl.env.issue import EnvIssue
+from advisor.model.nccl.env.statements import remark
 from advisor.model.nccl.env.table import NEWEST
 from advisor.model.nccl.env.words import unknown_words
 from advisor.model.nccl.filters import (
@@ -33,15 +34,8 @@ def check_choices(env: Mapping[str, str], version: NcclVersion | None) -> Iterat
         try:
             selections[name] = parse(env.get(name), release)
         except AdvisorError as error:
-            yield EnvIssue(
-                name,
-                env[name],
-                "error",
-                "NCCL refuses this value and the job does not start",
-                error.message,
-                error.hint,
-                since=since,
-            )
+            said = {"why": error.message, "action": error.hint, "since": since}
+            yield remark("refused", name, env[name], **said)
         yield from _unread_entries(name, env.get(name, ""), release)
         yield from unknown_words(name, env.get(name, ""), release)
     if len(selections) < 2:
@@ -50,18 +44,9 @@ def check_choices(env: Mapping[str, str], version: NcclVersion | None) -> Iterat
     dead = left_without(algo, proto, release)
     if dead:
         name = "NCCL_ALGO" if "NCCL_ALGO" in env else "NCCL_PROTO"
-        yield EnvIssue(
-            name,
-            env[name],
-            "error",
-            f"{dead[0]} fails: nothing is left for it"
-            if len(dead) == 1
-            else f"{', '.join(dead)} fail: nothing is left for them",
-            "From 2.24 the list applies to every collective and there is no ring to fall back "
-            "on: calls end in ncclInvalidUsage.",
-            "Name the collective, e.g. allreduce:tree, or exclude with ^.",
-            since=_TREE_SINCE,
-        )
+        verb, them = ("fails", "it") if len(dead) == 1 else ("fail", "them")
+        title = f"{', '.join(dead)} {verb}: nothing is left for {them}"
+        yield remark("nothing-left", name, env[name], dead=title)
     if "NCCL_ALGO" in env and _names_any(env["NCCL_ALGO"], release):
         yield from _forced_algorithms(env["NCCL_ALGO"], algo.chosen)
         yield from _without_ring(env["NCCL_ALGO"], algo, release)
@@ -73,17 +58,8 @@ def _unread_entries(name: str, value: str, release: NcclVersion) -> Iterator[Env
     """Entries per collective for a release that reads one plain list."""
     unread = _per_function(value)
     if release < PER_FUNCTION_SINCE and unread:
-        yield EnvIssue(
-            name,
-            value,
-            "warning",
-            f"no effect as written: entries per collective start at {_TREE_SINCE}",
-            f"NCCL {format_version(release)} reads one list for all collectives and ignores words "
-            f"it does not know without a message: '{', '.join(unread)}' chooses nothing of what it "
-            "names (a list without a known word leaves at most NCCL's fallback).",
-            f"Remove it, or update NCCL to {_TREE_SINCE} or later.",
-            until=_TREE_SINCE,
-        )
+        words = ", ".join(unread)
+        yield remark("entries-unread", name, value, release=format_version(release), words=words)
 
 
 def _names_any(value: str, release: NcclVersion) -> bool:
@@ -107,25 +83,8 @@ def _forced_algorithms(
         if "NVLS" in (chosen[function] or ()) and "nvls" in value.lower()
     ]
     if risky and not re.search(r"\^[^;^]*nvls", value.lower()):
-        yield EnvIssue(
-            "NCCL_ALGO",
-            value,
-            "error",
-            f"NVLS is named for {' and '.join(risky)}",
-            "It has returned data in the wrong rank order when CUDA_VISIBLE_DEVICES is not in PCI "
-            "order (NVIDIA/nccl issue 1906).",
-            "Leave NVLS out for them: allgather:^nvls;reducescatter:^nvls.",
-            since="2.19",
-        )
-    yield EnvIssue(
-        "NCCL_ALGO",
-        value,
-        "warning",
-        "the choice of algorithm is fixed",
-        "One value serves all sizes and outlives the machine and release it was found on.",
-        "Keep it as an experiment with its date and release; rules by size go into a tuner file.",
-        effect="fixes",
-    )
+        yield remark("nvls-named", "NCCL_ALGO", value, functions=" and ".join(risky))
+    yield remark("algorithm-fixed", "NCCL_ALGO", value)
 
 
 def _without_ring(value: str, algo: Selection, release: NcclVersion) -> Iterator[EnvIssue]:
@@ -140,19 +99,14 @@ def _without_ring(value: str, algo: Selection, release: NcclVersion) -> Iterator
         named = "nvls" in value.lower() and "NVLS" in left
         if release < PER_FUNCTION_SINCE or not left or "Ring" in left or named:
             continue
-        wrong = (
-            "NVLS has returned data in the wrong rank order when CUDA_VISIBLE_DEVICES is not in "
-            "PCI order (NVIDIA/nccl issue 1906). "
-        ) * ("NVLS" in left)
-        few = "none of these" if len(left) > 1 else "it not"
-        yield EnvIssue(
+        yield remark(
+            "no-ring-nvls" if "NVLS" in left else "no-ring",
             "NCCL_ALGO",
             value,
-            "error" if wrong else "warning",
-            f"{function} has no ring: {', '.join(left)} left",
-            f"{wrong}Where the machine has {few}, no algorithm is available and the call fails.",
-            f"Leave it a ring: {function.lower()}:ring, or remove it.",
-            since=_TREE_SINCE,
+            function=function,
+            left=", ".join(left),
+            few="none of these" if len(left) > 1 else "it not",
+            ring=f"{function.lower()}:ring",
         )
 
 
@@ -166,24 +120,5 @@ def _forced_protocols(
             if "^" in value
             else "Naming LL128 switches it on"
         )
-        yield EnvIssue(
-            "NCCL_PROTO",
-            value,
-            "warning",
-            "LL128 is forced",
-            f"{how} even where NCCL does not trust it. Contested: NVIDIA warns of corrupted "
-            "data without support; Google's recipe for A3 Mega (H100) sets it.",
-            "Keep it only if the vendor of this machine names it. To leave a protocol out, name "
-            "those that may be used: NCCL_PROTO=LL,Simple.",
-            source="NCCL user guide, NCCL_PROTO; Google Cloud, A3 Mega GPUDirect-TCPXO recipe",
-        )
-    yield EnvIssue(
-        "NCCL_PROTO",
-        value,
-        "warning",
-        "the choice of protocol is fixed",
-        "The guide discourages it except to disable a protocol suspected of a bug; one value for "
-        "all sizes costs small or large messages.",
-        "Remove it.",
-        effect="fixes",
-    )
+        yield remark("ll128-forced", "NCCL_PROTO", value, how=how)
+    yield remark("protocol-fixed", "NCCL_PROTO", value)

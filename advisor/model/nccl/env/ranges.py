@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from advisor.model.nccl.env.issue import EnvIssue
+from advisor.model.nccl.env.statements import remark
 from advisor.model.nccl.env.table import value_read, variables
 
 # Least and largest value that does something; where a limit lies is in the guide or the source.
@@ -36,31 +37,12 @@ def check_ranges(env: Mapping[str, str]) -> Iterator[EnvIssue]:
         if not value or name not in known:
             continue
         if known[name].kind == "integer" and not _NUMBER.fullmatch(value):
-            yield _not_a_number(name, value)
+            yield remark("no-number", name, value, read=value_read(name, value))
         elif name in _RANGES and re.fullmatch(r"[-+]?[0-9]{1,99}", value):
             low, high = _RANGES[name]
             # -1 and -2 are how NCCL writes "as by default".
             if not low <= int(value) <= high and int(value) not in (-1, -2):
-                yield EnvIssue(
-                    name,
-                    value,
-                    "warning",
-                    f"out of range: {low} to {high}",
-                    "NCCL or the driver cuts it, ignores it or fails.",
-                    f"Use {low} to {high}, or remove it.",
-                )
-
-
-def _not_a_number(name: str, value: str) -> EnvIssue:
-    return EnvIssue(
-        name,
-        value,
-        "warning",
-        f"not a number: NCCL reads it as {value_read(name, value)}",
-        "It takes the digits at the start, and a word as 0, without a message.",
-        "Write the number: 1 for on, 0 for off, 4194304 for 4 MiB.",
-        source="src/misc/param.cc",
-    )
+                yield remark("out-of-range", name, value, low=low, high=high)
 
 
 def debugging_only(found: list[EnvIssue], env: Mapping[str, str]) -> Iterator[EnvIssue]:
@@ -71,12 +53,4 @@ def debugging_only(found: list[EnvIssue], env: Mapping[str, str]) -> Iterator[En
         if value and name not in said and name in known and known[name].category == "D":
             if value == "0" and name.endswith(("_DISABLE", "_POINTERS")):
                 continue  # switched off: as without it
-            yield EnvIssue(
-                name,
-                value,
-                "info",
-                "a variable for debugging is set",
-                "The guide: fine for experiments, not to be kept in production or scripts, since "
-                "it outlives the machine and release it helped on.",
-                "Keep it with its reason, date and NCCL release, or remove it.",
-            )
+            yield remark("for-debugging", name, value)

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from advisor.config.loader import load_model
-from advisor.model.nccl.env.issue import Severity
+from advisor.model.nccl.env.issue import Effect, EnvIssue, Severity
 from advisor.model.nccl.version import parse_version
 
 
@@ -27,48 +27,69 @@ def _valid_release(value: str) -> str:
 Release = Annotated[str, AfterValidator(_valid_release)]
 
 
-class Statement(BaseModel):
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class Remark(_Model):
+    """What is said of a setting; in its texts {…} are figures of the case."""
+
+    severity: Severity
+    title: str
+    why: str
+    action: str
+    source: str = ""
+    since: str = ""
+    until: str = ""
+    effect: Effect = ""
+
+    def of(self, name: str, value: str, **values: object) -> EnvIssue:
+        """The remark on one setting, with the figures ``values``."""
+        said = {
+            field: getattr(self, field).format(name=name, value=value, **values)
+            for field in Remark.model_fields
+        }
+        return EnvIssue(name, value, **said)
+
+
+class Statement(Remark):
     """A value that costs something, by a pattern of what NCCL reads.
 
     ``several_nodes``: it holds only where the job has more than one.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
     variable: str
     when: Annotated[str, AfterValidator(_valid_pattern)]
-    severity: Severity
-    title: str
-    why: str
-    action: str
     source: str
-    since: Release | None = None
-    until: Release | None = None
+    since: Release = ""
+    until: Release = ""
     several_nodes: bool = False
 
 
-class Renamed(BaseModel):
+class Renamed(_Model):
     """A name that another has replaced."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     to: str
     source: str
-    since: Release | None = None
+    since: Release = ""
 
 
-class Statements(BaseModel):
+class Statements(_Model):
     """The whole of statements.yaml."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     costs: list[Statement]
     renamed: dict[str, Renamed]
     foreign: dict[str, str]
+    remarks: dict[str, Remark]
     networks: dict[str, str]
 
 
 @cache
 def statements() -> Statements:
-    """Costs, new names, names that other programs read, networks that plugins bring."""
+    """Costs, new names, names that other programs read, remarks, networks that plugins bring."""
     return load_model(Path(__file__).with_name("statements.yaml"), Statements)
+
+
+def remark(code: str, name: str, value: str, **values: object) -> EnvIssue:
+    """The remark ``code`` on one setting, with the figures ``values``."""
+    return statements().remarks[code].of(name, value, **values)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from advisor.model.nccl.env.issue import EnvIssue
-from advisor.model.nccl.env.statements import statements
+from advisor.model.nccl.env.statements import remark, statements
 from advisor.model.nccl.filters import PER_FUNCTION_SINCE
 from advisor.model.nccl.names import PROTOCOLS, algorithms
 from advisor.model.nccl.version import NcclVersion, format_version
@@ -21,7 +22,6 @@ _MEANT = {
     "net_ib": "IB", "net_socket": "Socket",
 }  # fmt: skip
 _POLICIES = ("DEFAULT", "EFFICIENCY", "ZERO")
-_POLICY_NAMES_SINCE = "2.29"
 # src/debug.cc: what each compares in any case, over all releases.
 _DEBUG_LEVELS = ("VERSION", "WARN", "INFO", "ABORT", "TRACE")
 _SUBSYSTEMS = (
@@ -55,41 +55,18 @@ def check_words(env: Mapping[str, str], version: NcclVersion | None) -> Iterator
 
 def _level(name: str, value: str) -> Iterator[EnvIssue]:
     if re.match("[0-9]", value):
-        yield EnvIssue(
-            name,
-            value,
-            "info",
-            "a path level given as a number",
-            "Numbers have changed their meaning between releases (new path types were added).",
-            "Use a name: LOC, NVL, PIX, PXB, PHB or SYS.",
-        )
+        yield remark("level-number", name, value)
     elif value not in _LEVELS:
-        close = get_close_matches(value.upper(), _LEVELS, n=1)
-        yield EnvIssue(
-            name,
-            value,
-            "warning",
-            "no path level: NCCL passes over it",
-            "It compares the names letter by letter, in upper case, and takes its default where "
-            "none fits, without a message.",
-            f"Did you mean {close[0]}?" if close else "Use LOC, NVL, PIX, PXB, PHB or SYS.",
-        )
+        meant = _meant(value.upper(), _LEVELS, "Use LOC, NVL, PIX, PXB, PHB or SYS.")
+        yield remark("no-level", name, value, meant=meant)
 
 
 def _debug_level(name: str, value: str) -> Iterator[EnvIssue]:
     if value.upper() in _DEBUG_LEVELS:
         return
-    close = get_close_matches(value.upper(), _DEBUG_LEVELS, n=1)
-    yield EnvIssue(
-        name,
-        value,
-        "warning",
-        "no log level: NCCL writes nothing",
-        f"Its levels are {', '.join(level for level in _DEBUG_LEVELS if level != 'ABORT')}, in any "
-        "case.",
-        f"Did you mean {close[0]}?" if close else "Use WARN, or INFO to diagnose.",
-        source="src/debug.cc",
-    )
+    levels = ", ".join(level for level in _DEBUG_LEVELS if level != "ABORT")
+    meant = _meant(value.upper(), _DEBUG_LEVELS, "Use WARN, or INFO to diagnose.")
+    yield remark("no-log-level", name, value, levels=levels, meant=meant)
 
 
 def _subsystems(name: str, value: str) -> Iterator[EnvIssue]:
@@ -97,32 +74,24 @@ def _subsystems(name: str, value: str) -> Iterator[EnvIssue]:
     wrong = [word for word in words if word.upper() not in _SUBSYSTEMS]
     if not wrong:
         return
-    close = get_close_matches(wrong[0].upper(), _SUBSYSTEMS, n=1)
     none = len(wrong) == len(words) and not value.startswith("^")
-    yield EnvIssue(
-        name,
-        value,
-        "warning",
-        f"'{wrong[0]}' is no part of NCCL that logs",
-        "NCCL passes over it" + (" and then writes no lines at level INFO." if none else "."),
-        f"Did you mean {close[0]}?" if close else f"It knows {', '.join(_SUBSYSTEMS)}.",
-        source="src/debug.cc",
-    )
+    result = " and then writes no lines at level INFO." if none else "."
+    meant = _meant(wrong[0].upper(), _SUBSYSTEMS, f"It knows {', '.join(_SUBSYSTEMS)}.")
+    yield remark("no-subsystem", name, value, word=wrong[0], result=result, meant=meant)
 
 
 def _family(name: str, value: str) -> Iterator[EnvIssue]:
     if value in _FAMILIES:
         return
-    meant = next((family for family, digit in _FAMILIES.items() if value.endswith(digit)), None)
-    yield EnvIssue(
-        name,
-        value,
-        "warning",
-        "no address family: NCCL passes over it",
-        "It compares with AF_INET and AF_INET6, letter by letter.",
-        f"Did you mean {meant}?" if meant else "Use AF_INET (IPv4) or AF_INET6 (IPv6).",
-        source="src/misc/socket.cc",
-    )
+    found = next((family for family, digit in _FAMILIES.items() if value.endswith(digit)), None)
+    meant = f"Did you mean {found}?" if found else "Use AF_INET (IPv4) or AF_INET6 (IPv6)."
+    yield remark("no-family", name, value, meant=meant)
+
+
+def _meant(word: str, known: Collection[str], otherwise: str) -> str:
+    """The name that is nearest to ``word``, as a question; without one what to do else."""
+    close = get_close_matches(word, known, n=1)
+    return f"Did you mean {close[0]}?" if close else otherwise
 
 
 def _network(name: str, value: str) -> Iterator[EnvIssue]:
@@ -134,39 +103,18 @@ def _network(name: str, value: str) -> Iterator[EnvIssue]:
     close = get_close_matches(value.lower(), known, n=1, cutoff=0.8)
     meant = _MEANT.get(value.lower()) or (known[close[0]] if close else "")
     if meant:
-        yield EnvIssue(
-            name,
-            value,
-            # Of three letters the next plugin may be called: gIB is Google's.
-            "warning" if meant == "IB" and value.lower() not in _MEANT else "error",
-            "no network of NCCL's own: the job does not start unless a plugin has this name",
-            f"NCCL's own are {' and '.join(_NETWORKS)}; it compares whole names, in any case, and "
-            "gives up where none fits.",
-            f"Did you mean {meant}?",
-        )
+        issue = remark("no-network", name, value, own=" and ".join(_NETWORKS), network=meant)
+        # Of three letters the next plugin may be called: gIB is Google's.
+        unsure = meant == "IB" and value.lower() not in _MEANT
+        yield replace(issue, severity="warning") if unsure else issue
 
 
 def _policy(name: str, value: str, version: NcclVersion | None) -> Iterator[EnvIssue]:
     wrong = [part for part in value.split("|") if part.strip().upper() not in _POLICIES]
     if wrong:
-        yield EnvIssue(
-            name,
-            value,
-            "warning",
-            f"'{wrong[0]}' is no CTA policy",
-            f"NCCL knows {', '.join(_POLICIES)}, joined by |.",
-            "Correct it, or remove it.",
-        )
+        yield remark("no-policy", name, value, word=wrong[0], policies=", ".join(_POLICIES))
     elif version is not None and version < (2, 29, 0) and value.upper() != "DEFAULT":
-        yield EnvIssue(
-            name,
-            value,
-            "warning",
-            "no effect as written: policies have names from 2.29 on",
-            f"NCCL {format_version(version)} reads a number here, and a word as 0, the default.",
-            "Write 1 for EFFICIENCY, from 2.28 on 2 for ZERO, or update NCCL.",
-            until=_POLICY_NAMES_SINCE,
-        )
+        yield remark("early-policy", name, value, release=format_version(version))
 
 
 def unknown_words(name: str, value: str, release: NcclVersion) -> Iterator[EnvIssue]:
@@ -181,15 +129,14 @@ def unknown_words(name: str, value: str, release: NcclVersion) -> Iterator[EnvIs
     if not wrong:
         return
     close = get_close_matches(wrong[0].lower(), spelling, n=1)
-    alone = len(wrong) == len(words)
-    yield EnvIssue(
+    fallback = ": a list without a known word leaves at most NCCL's fallback."
+    yield remark(
+        "unknown-word",
         name,
         value,
-        "warning",
-        f"NCCL {format_version(release)} does not know '{wrong[0]}'",
-        "It passes over the word without a message"
-        + (": a list without a known word leaves at most NCCL's fallback." if alone else "."),
-        (f"Did you mean {spelling[close[0]]}? " if close else "")
-        + f"It knows {', '.join(known)}; from 2.24 on the job does not start.",
-        until="2.24",
+        release=format_version(release),
+        word=wrong[0],
+        result=fallback if len(wrong) == len(words) else ".",
+        meant=f"Did you mean {spelling[close[0]]}? " if close else "",
+        known=", ".join(known),
     )

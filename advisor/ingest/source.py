@@ -133,7 +133,6 @@ class ReadContext:
         *,
         rank: int | None = None,
         events_read: int = 0,
-        events_dropped: int = 0,
         drop_reasons: Mapping[str, int] | None = None,
         note: str | None = None,
         codes: Sequence[str] = (),
@@ -154,12 +153,16 @@ class ReadContext:
                 digest or (None if format == "unknown" else _digest(source.path)),
                 rank,
                 events_read,
-                events_dropped,
+                sum((drop_reasons or {}).values()),
                 json.dumps(dict(drop_reasons or {}), sort_keys=True),
-                None if note is None else shown(note),
+                shown(note) if note else None,
                 list(codes),
             ],
         )
+
+    def refuse(self, source: Source, format: str, note: str, reason: str = "refused") -> None:
+        """As :meth:`report` for a file that is left out."""
+        self.report(source, format, drop_reasons={reason: 1}, note=note)
 
 
 def shown(path: Path | str) -> str:

@@ -45,21 +45,14 @@ def read_texts(sources: Sequence[Source], context: ReadContext, format_name: str
     log.finish()
     write_log(context, log)
     for index, file in enumerate(files):
-        write_harvest(context, file.source, file.harvest)
-        dropped = file.harvest.dropped | file.lost
+        dropped = file.harvest.dropped
+        dropped |= file.lost
         if index == 0:  # what is lost when the files are joined belongs to none of them
             for reason, count in _since(in_files, log.counts.dropped).items():
-                dropped[reason] = dropped.get(reason, 0) + count
+                file.harvest.drop(reason, count)
         if file.refused is not None:
             dropped["refused"] = 1
-        context.report(
-            file.source,
-            format_name,
-            events_read=len(file.harvest.measurements) + file.understood,
-            events_dropped=sum(dropped.values()),
-            drop_reasons=dropped,
-            note="; ".join(file.harvest.notes) or None,
-        )
+        write_harvest(context, file.source, file.harvest, format_name, also_read=file.understood)
 
 
 def _read(source: Source, log: Log, context: ReadContext) -> _File:

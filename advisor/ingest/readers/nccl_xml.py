@@ -63,9 +63,7 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
         try:
             note = _parse(source, dump)
         except AdvisorError as error:
-            context.report(
-                source, FORMAT, events_dropped=1, drop_reasons={"refused": 1}, note=str(error)
-            )
+            context.refuse(source, FORMAT, str(error))
             continue
         if not _USEFUL & {kind for kind, *_ in dump.facts}:
             dump = _Dump()
@@ -84,7 +82,6 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             source,
             FORMAT,
             events_read=kept,
-            events_dropped=1 if note else 0,
             drop_reasons={"dump cut or damaged": 1} if note else {},
             note=note,
         )

@@ -9,12 +9,10 @@ message is that times the ranks.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from advisor.errors import AdvisorError
-from advisor.ingest.readers._text import numbered_lines, without_launcher
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
-from advisor.ingest.readers.nccl_tests.write import write_harvest
+from advisor.ingest.readers.nccl_tests.write import read_benchmark
 from advisor.ingest.source import ReadContext, Source
 from advisor.vocabulary.bandwidth import bus_factor
 from advisor.vocabulary.numbers import MOST_RANKS, decimal
@@ -54,28 +52,10 @@ def detect(source: Source) -> bool:
 def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Write ``bench`` rows; tests of other operations are counted as dropped."""
     for source in sources:
-        harvest = Harvest()
-        try:
-            stream, raw = source.open_raw()
-            with stream:
-                parse([without_launcher(line) for _, line, _ in numbered_lines(stream)], harvest)
-                if raw.damage:
-                    harvest.notes.append(raw.damage)
-        except AdvisorError as error:
-            harvest.drop("refused")
-            harvest.notes.append(error.message)
-        write_harvest(context, source, harvest, FORMAT)
-        context.report(
-            source,
-            FORMAT,
-            events_read=len(harvest.measurements),
-            events_dropped=sum(harvest.dropped.values()),
-            drop_reasons=harvest.dropped,
-            note="; ".join(harvest.notes) or None,
-        )
+        read_benchmark(source, context, parse, FORMAT, FORMAT)
 
 
-def parse(lines: Sequence[str], harvest: Harvest) -> None:
+def parse(lines: Iterable[str], harvest: Harvest) -> None:
     """All tests of one output."""
     op: str | None = None
     ranks, using, number, of_time = None, 0, -1, True

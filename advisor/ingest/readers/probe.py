@@ -73,21 +73,13 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             probe = _Probe.model_validate_json(read_document(source)[0])
         except (ValidationError, AdvisorError) as error:
             note = error.message if isinstance(error, AdvisorError) else "not a probe's result"
-            context.report(
-                source, FORMAT, events_dropped=1, drop_reasons={"unreadable": 1}, note=note
-            )
+            context.refuse(source, FORMAT, note, "unreadable")
             continue
         dropped: Counter[str] = Counter()
         count = insert(context.con, "bench", _COLUMNS, _rows(context.run, probe, dropped))
         hosts = [(context.run, "probe-rank", *place) for place in enumerate(probe.hosts)]
         insert(context.con, "topology", ("run", "kind", "rank", "host"), hosts)
-        context.report(
-            source,
-            FORMAT,
-            events_read=count,
-            events_dropped=dropped.total(),
-            drop_reasons=dict(dropped),
-        )
+        context.report(source, FORMAT, events_read=count, drop_reasons=dropped)
 
 
 def _sound(kind: type[_Row], items: list[Any], dropped: Counter[str]) -> Iterator[_Row]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from advisor.errors import AdvisorError
-from advisor.ingest.readers._text import numbered_lines, without_launcher
 from advisor.ingest.readers.nccl_tests.record import Harvest, Measurement
-from advisor.ingest.readers.nccl_tests.write import write_harvest
+from advisor.ingest.readers.nccl_tests.write import read_benchmark
 from advisor.ingest.source import ReadContext, Source
 from advisor.vocabulary.operations import canonical_op
 
@@ -47,25 +45,7 @@ def detect(source: Source) -> bool:
 def read(sources: Sequence[Source], context: ReadContext) -> None:
     """Write ``bench`` rows."""
     for source in sources:
-        harvest = Harvest()
-        try:
-            stream, raw = source.open_raw()
-            with stream:
-                parse((without_launcher(line) for _, line, _ in numbered_lines(stream)), harvest)
-                if raw.damage:
-                    harvest.notes.append(raw.damage)
-        except AdvisorError as error:
-            harvest.drop("refused")
-            harvest.notes.append(error.message)
-        write_harvest(context, source, harvest, "torch")
-        context.report(
-            source,
-            FORMAT,
-            events_read=len(harvest.measurements),
-            events_dropped=sum(harvest.dropped.values()),
-            drop_reasons=harvest.dropped,
-            note="; ".join(harvest.notes) or None,
-        )
+        read_benchmark(source, context, parse, FORMAT, "torch")
 
 
 def parse(lines: Iterable[str], harvest: Harvest) -> None:

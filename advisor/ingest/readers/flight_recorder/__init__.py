@@ -48,13 +48,8 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
         try:
             dumps.append((source, _load(source)))
         except AdvisorError as error:
-            context.report(
-                source,
-                FORMAT,
-                events_dropped=1,
-                drop_reasons={"refused": 1},
-                note="; ".join(part for part in (error.message, error.hint) if part),
-            )
+            said = "; ".join(part for part in (error.message, error.hint) if part)
+            context.refuse(source, FORMAT, said)
     ranks = {source.path: rank_of(dump, source.path) for source, dump in dumps}
     refuse_twice([RankFile(path, rank) for path, rank in ranks.items() if rank is not None])
     for source, dump in dumps:
@@ -70,9 +65,8 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             FORMAT,
             rank=rank,
             events_read=kept,
-            events_dropped=sum(dump.dropped.values()),
             drop_reasons=dump.dropped,
-            note="; ".join(dump.notes) or None,
+            note="; ".join(dump.notes),
         )
 
 

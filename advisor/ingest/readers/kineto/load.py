@@ -71,13 +71,7 @@ def _leave_out(traces: Sequence[Trace], context: ReadContext) -> None:
     """Remove what was read of refused files, and report them."""
     for trace in traces:
         forget(trace, (trace.first_id, trace.last_id), context)
-        context.report(
-            trace.source,
-            "kineto",
-            events_dropped=1,
-            drop_reasons={"refused": 1},
-            note=trace.refused,
-        )
+        context.refuse(trace.source, "kineto", trace.refused or "")
 
 
 def _unless_refused(trace: Trace, chunks: Iterator[Chunk]) -> Iterator[Item]:

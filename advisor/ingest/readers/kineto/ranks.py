@@ -155,9 +155,8 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
             "kineto",
             rank=trace.rank if len(several) <= 1 and not trace.merged and trace.is_rank else None,
             events_read=events[trace.number],
-            events_dropped=sum(trace.dropped.values()),
             drop_reasons=trace.dropped,
-            note="; ".join(filter(None, [trace.guessed, *trace.notes])) or None,
+            note="; ".join(filter(None, [trace.guessed, *trace.notes])),
             codes=trace.codes,
             digest=trace.digest,
         )

@@ -51,7 +51,6 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             source,
             FORMAT,
             events_read=kept,
-            events_dropped=sum(reasons.values()),
             drop_reasons=reasons,
             note=note,
         )

@@ -49,26 +49,12 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
         try:
             text, damage = read_document(source)
         except AdvisorError as error:
-            context.report(
-                source,
-                FORMAT,
-                events_dropped=1,
-                drop_reasons={"refused": 1},
-                note=error.message,
-            )
+            context.refuse(source, FORMAT, error.message)
             continue
         harvest = parse_report(text, source.path)
         if damage:
             harvest.notes.append(damage)
-        write_harvest(context, source, harvest)
-        context.report(
-            source,
-            FORMAT,
-            events_read=len(harvest.measurements),
-            events_dropped=sum(harvest.dropped.values()),
-            drop_reasons=harvest.dropped,
-            note="; ".join(harvest.notes) or None,
-        )
+        write_harvest(context, source, harvest, FORMAT)
     read_texts(texts, context, FORMAT)
 
 

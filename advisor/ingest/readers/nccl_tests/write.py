@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
 
+from advisor.errors import AdvisorError
 from advisor.ingest.readers._rows import insert
+from advisor.ingest.readers._text import numbered_lines, without_launcher
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.source import ReadContext, Source
 
@@ -14,10 +17,39 @@ _BENCH = (
 )
 
 
+def read_benchmark(
+    source: Source,
+    context: ReadContext,
+    parse: Callable[[Iterable[str], Harvest], None],
+    format: str,
+    tool: str,
+) -> None:
+    """Write and report what ``parse`` harvests from the lines that a program printed."""
+    harvest = Harvest()
+    try:
+        stream, raw = source.open_raw()
+        with stream:
+            parse((without_launcher(line) for _, line, _ in numbered_lines(stream)), harvest)
+            harvest.notes += [raw.damage] if raw.damage else []
+    except AdvisorError as error:
+        harvest.drop("refused")
+        harvest.notes.append(error.message)
+    write_harvest(context, source, harvest, format, tool)
+
+
 def write_harvest(
-    context: ReadContext, source: Source, harvest: Harvest, tool: str = "nccl-tests"
-) -> int:
-    """Append ``bench`` rows, and NCCL's version to ``topology``."""
+    context: ReadContext,
+    source: Source,
+    harvest: Harvest,
+    format: str,
+    tool: str = "nccl-tests",
+    *,
+    also_read: int = 0,
+) -> None:
+    """Append ``bench`` rows, and NCCL's version to ``topology``; report the file.
+
+    ``also_read`` are lines of another kind that the file holds.
+    """
     if harvest.nccl_version is not None:
         insert(
             context.con,
@@ -25,7 +57,7 @@ def write_harvest(
             ("run", "kind", "name", "value", "source"),
             [(context.run, "version", "nccl", harvest.nccl_version, str(source.path))],
         )
-    return insert(
+    insert(
         context.con,
         "bench",
         _BENCH,
@@ -37,6 +69,13 @@ def write_harvest(
             )
             for m in harvest.measurements
         ),
+    )
+    context.report(
+        source,
+        format,
+        events_read=len(harvest.measurements) + also_read,
+        drop_reasons=harvest.dropped,
+        note="; ".join(harvest.notes),
     )
 
 

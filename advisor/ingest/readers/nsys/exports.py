@@ -39,9 +39,7 @@ def read_exports(sources: Sequence[Source], context: ReadContext, format_name: s
                 outcome = load(database, fresh, nccl, context)
                 gaps = _gaps(database, processes) if processes else []
         except AdvisorError as error:
-            context.report(
-                source, format_name, events_dropped=1, drop_reasons={"refused": 1}, note=str(error)
-            )
+            context.refuse(source, format_name, str(error))
             continue
         notes += gaps
         if twice:
@@ -60,9 +58,8 @@ def read_exports(sources: Sequence[Source], context: ReadContext, format_name: s
             format_name,
             rank=next(iter(ranks)) if len(ranks) == 1 else None,
             events_read=outcome.read,
-            events_dropped=sum(database.dropped.values()),
             drop_reasons=database.dropped,
-            note="; ".join(notes) or None,
+            note="; ".join(notes),
             codes=codes,
         )
 

@@ -45,31 +45,19 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
         with source.path.open("rb") as file:
             rows = pq.read_metadata(file).num_rows
         if read_one:
-            context.report(
-                source,
-                FORMAT,
-                events_dropped=rows,
-                drop_reasons={"second op table": rows},
-                note="a run has one op table; the first was read",
-            )
+            note = "a run has one op table; the first was read"
+            context.report(source, FORMAT, drop_reasons={"second op table": rows}, note=note)
             continue
         try:
             kept, dropped = _read_one(source, rows, context)
         except AdvisorError as error:
-            context.report(
-                source,
-                FORMAT,
-                events_dropped=1,
-                drop_reasons={"refused": 1},
-                note=source.refused(error),
-            )
+            context.refuse(source, FORMAT, source.refused(error))
             continue
         read_one = True
         context.report(
             source,
             FORMAT,
             events_read=kept,
-            events_dropped=sum(dropped.values()),
             drop_reasons=dropped,
             note="its times count from each step's begin: the steps are laid one after the other",
         )

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from advisor.config.loader import load_model
+from advisor.config.loader import FileModel, load_model
 from advisor.errors import AdvisorError
 from advisor.vocabulary.dtypes import short_name
 
@@ -25,14 +25,12 @@ _VARIANT = r"(?!\s*(?:ti|super|d|laptop|max-q)\b)"
 Dtype = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8"]
 
 
-class Device(BaseModel):
+class Device(FileModel):
     """One accelerator. Bandwidths in GB/s (1e9); `link_gbps` is one direction, all links.
 
     `mesh_gpus`: GPUs of the smallest board that joins each to each other by an equal part of its
     links; 1 where every board has a switch, None where links are bridges that a card may lack.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str
     match: list[str] = Field(min_length=1)
@@ -67,16 +65,12 @@ class Device(BaseModel):
         return None if peak is None else peak * 1e12
 
 
-class _Devices(BaseModel):
-    model_config = ConfigDict(extra="forbid", defer_build=True)
-
+class _Devices(FileModel):
     devices: list[Device]
 
 
-class Network(BaseModel):
+class Network(FileModel):
     """What connects the nodes: `nics` per node of `nic_gbps` GB/s each, one direction."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     kind: Literal["infiniband", "roce", "efa", "tcp", "gpudirect-tcpx"]
     nics: int = Field(ge=1)
@@ -90,20 +84,16 @@ class Network(BaseModel):
         return self.nics * self.nic_gbps
 
 
-class Intra(BaseModel):
+class Intra(FileModel):
     """What connects the GPUs of a node: GB/s per GPU, one direction."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     kind: Literal["nvswitch", "nvlink", "infinity-fabric", "pcie"]
     gpu_gbps: float = Field(gt=0)
     source: str = Field(min_length=5)
 
 
-class GraphSet(BaseModel):
+class GraphSet(FileModel):
     """NCCL's graphs for full nodes, as a log shows them or as NCCL's own search finds them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     basis: Literal["log", "search"]
     source: str = Field(min_length=5)
@@ -112,10 +102,8 @@ class GraphSet(BaseModel):
     nvls: dict[str, Any] | None = None
 
 
-class Machine(BaseModel):
+class Machine(FileModel):
     """A node type: its GPUs, links, NICs, host and, for NCCL, the graphs found on it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str
     description: str

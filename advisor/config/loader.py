@@ -13,12 +13,19 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from advisor.config.parsed import NotYamlError, parsed, plain, refuse_endless
 from advisor.errors import AdvisorError
 
 M = TypeVar("M", bound=BaseModel)
+
+
+class FileModel(BaseModel):
+    """What a file holds: nothing that is not known, and nobody changes it once it is read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
 
 _MAX_YAML_BYTES = 4 * 1024 * 1024
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
-from advisor.config.loader import load_model, read_plain
+from advisor.config.loader import FileModel, load_model, read_plain
 from advisor.config.sweep import Axis, Space
 
 TRIAL_FOLDER = "{trial}"
@@ -35,14 +35,12 @@ class HookSettings(BaseModel):
     prefetch_backward: int = Field(0, ge=0)
 
 
-class OwnJob(BaseModel):
+class OwnJob(FileModel):
     """A workload file with ``command:``; the same is given on the command line after ``--``.
 
     ``objective`` is a regular expression with one group for a number in the job's output; larger
     is better unless ``lower_is_better``. A job that ``runs_to_its_end`` is never ended early.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field("", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")
     description: str = ""

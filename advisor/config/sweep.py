@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from advisor.config.loader import load_model
+from advisor.config.loader import FileModel, load_model
 from advisor.config.paths import shipped
 from advisor.config.space_values import check_values
 from advisor.config.workload import Workload
@@ -53,11 +53,7 @@ def _no_axis(setting: str) -> str | None:
     return _NO_AXES.get(setting) or _NO_AXES.get(setting.split(".", maxsplit=1)[0])
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Axis(_Model):
+class Axis(FileModel):
     """One knob and the values to try; the job's own value is always tried as well.
 
     ``SETTINGS`` is the model whose fields are the settings that are no environment variables.
@@ -67,8 +63,8 @@ class Axis(_Model):
 
     setting: str = Field(pattern=r"^(env\.[A-Z][A-Z0-9_]*|[a-z][a-z0-9_.]*)$")
     values: list[Value] = Field(min_length=1)
-    backends: list[str] = []
-    strategies: list[str] = []
+    backends: list[str] = Field([])
+    strategies: list[str] = Field([])
     changes_training: bool = Field(
         default=False,
         description="the setting changes numerics, batch or semantics, not only speed",
@@ -152,14 +148,14 @@ class Axis(_Model):
         return not self.strategies or any(part in self.strategies for part in strategy.split("+"))
 
 
-class LeftOut(_Model):
+class LeftOut(FileModel):
     """A knob that is known and deliberately not an axis."""
 
     setting: str
     why: str = Field(min_length=5)
 
 
-class Space(_Model):
+class Space(FileModel):
     """The axes of a sweep, and what was left out of it on purpose."""
 
     AXIS: ClassVar[type[Axis]] = Axis
@@ -167,7 +163,7 @@ class Space(_Model):
     name: str = "space"
     description: str = ""
     axes: Sequence[Axis] = Field(min_length=1)
-    left_out: list[LeftOut] = []
+    left_out: list[LeftOut] = Field([])
 
     @field_validator("axes")
     @classmethod

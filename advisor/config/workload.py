@@ -5,17 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from advisor.config.loader import load_model
+from advisor.config.loader import FileModel, load_model
 from advisor.errors import AdvisorError
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class ModelChoice(_Settings):
+class ModelChoice(FileModel):
     """A model by family and preset; single shapes may be overridden."""
 
     family: Literal["gpt2", "llama", "moe"] = "gpt2"
@@ -26,7 +22,7 @@ class ModelChoice(_Settings):
     vocabulary: int | None = Field(None, ge=2)
 
 
-class Emulated(_Settings):
+class Emulated(FileModel):
     """Layers whose arithmetic is replaced by a timed wait; communication stays real."""
 
     layers: int = Field(12, ge=1)
@@ -35,7 +31,7 @@ class Emulated(_Settings):
     gradient_mb: float = Field(1.0, gt=0)
 
 
-class Workload(_Settings):
+class Workload(FileModel):
     """One experiment: model, data, strategy, and which steps are recorded.
 
     ``micro_batch`` is per data-parallel rank; the global batch is micro_batch x

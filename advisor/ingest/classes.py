@@ -12,39 +12,30 @@ from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
-from advisor.config.loader import load_model
+from advisor.config.loader import FileModel, load_model
 from advisor.model.communication import asks_pattern, communication
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Rule(FileModel, alias_generator=lambda name: name.rstrip("_")):
+    class_: str
+    source: str
 
 
-class CategoryRule(_Model):
+class CategoryRule(_Rule):
     """Recorded categories of one class; ``device``: they ran on a stream."""
 
     names: list[str]
-    class_: str
     device: bool
-    source: str
-
-    model_config = ConfigDict(extra="forbid", alias_generator=lambda name: name.rstrip("_"))
 
 
-class NameRule(_Model):
+class NameRule(_Rule):
     """Names (an RE2 pattern) of one class, with what they are and where that is known from."""
 
     pattern: str
-    class_: str
     what: str
-    source: str
-
-    model_config = ConfigDict(extra="forbid", alias_generator=lambda name: name.rstrip("_"))
 
 
-class EventClasses(_Model):
+class EventClasses(FileModel):
     """The whole file, and the kernels and operators of advisor/model/communication.yaml."""
 
     categories: list[CategoryRule]

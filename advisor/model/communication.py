@@ -11,19 +11,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
-from advisor.config.loader import load_model
+from advisor.config.loader import FileModel, load_model
 from advisor.vocabulary.operations import operation
 
 """Libraries that NCCL's settings and logs are about."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", defer_build=True)
-
-
-class CommunicationKernel(_Model):
+class CommunicationKernel(FileModel):
     """Kernels of one library and operation."""
 
     library: str
@@ -33,21 +27,21 @@ class CommunicationKernel(_Model):
     source: str
 
 
-class AskingOperator(_Model):
+class AskingOperator(FileModel):
     """Host operators that ask for communication."""
 
     pattern: str
     source: str
 
 
-class LocalKernel(_Model):
+class LocalKernel(FileModel):
     """Kernels of communication libraries that send nothing."""
 
     pattern: str
     source: str
 
 
-class ComputeKernel(_Model):
+class ComputeKernel(FileModel):
     """Kernels that are known to compute."""
 
     pattern: str
@@ -55,7 +49,7 @@ class ComputeKernel(_Model):
     source: str
 
 
-class Communication(_Model):
+class Communication(FileModel):
     """The whole table."""
 
     kernels: list[CommunicationKernel]

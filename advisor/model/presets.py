@@ -3,61 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import create_model
 
-from advisor.config.loader import load_model, read_yaml
+from advisor.config.loader import FileModel, load_model, read_yaml
 from advisor.config.workload import Workload, load_workload
 from advisor.errors import AdvisorError
 from advisor.model.transformer import TransformerShape
 
-
-class _ShapeFile(BaseModel):
-    """The fields of TransformerShape, as a YAML file."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    name: str
-    layers: int = Field(ge=1)
-    hidden: int = Field(ge=1)
-    heads: int = Field(ge=1)
-    ffn_hidden: int = Field(ge=1)
-    vocab: int = Field(ge=1)
-    sequence: int = Field(ge=1)
-    kv_heads: int = Field(default=0, ge=0)
-    gated_mlp: bool = False
-    bias: bool = False
-    tied_embeddings: bool = False
-    learned_positions: bool = False
-    norm_tensors: int = Field(default=1, ge=1, le=2)
-    experts: int = Field(default=1, ge=1)
-    experts_per_token: int = Field(default=1, ge=1)
-    head_dim: int = Field(default=0, ge=0)
-    expert_ffn_hidden: int = Field(default=0, ge=0)
-    shared_experts: int = Field(default=0, ge=0)
-    dense_layers: int = Field(default=0, ge=0)
-    attention_parameters: int = Field(default=0, ge=0)
-    source: str = ""
+_ShapeFile: type[FileModel] = create_model(  # type: ignore[call-overload]
+    "_ShapeFile",
+    __base__=FileModel,
+    **{
+        item.name: (kind, ... if item.default is MISSING else item.default)
+        for item in fields(TransformerShape)
+        for kind in (get_type_hints(TransformerShape, include_extras=True)[item.name],)
+    },
+)
+"""The fields of TransformerShape, as a YAML file."""
 
 
-class _Published(BaseModel):
+class _Published(FileModel):
     """Models of one publication, with what they have in common."""
-
-    model_config = ConfigDict(extra="forbid")
 
     source: str
     common: dict[str, int | bool]
     models: dict[str, dict[str, int | bool]]
 
 
-class _Catalogue(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Catalogue(FileModel):
     published: list[_Published]
     aliases: dict[str, str]
     workloads: dict[str, str]
@@ -78,8 +57,8 @@ def presets() -> Mapping[str, TransformerShape]:
     }
 
 
-def _shape(fields: Mapping[str, Any]) -> TransformerShape:
-    return TransformerShape(**_ShapeFile.model_validate(fields).model_dump())
+def _shape(given: Mapping[str, Any]) -> TransformerShape:
+    return TransformerShape(**_ShapeFile.model_validate(given).model_dump())
 
 
 def preset(name: str) -> TransformerShape:

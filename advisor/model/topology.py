@@ -13,9 +13,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from advisor.config.loader import load_model
+from advisor.config.loader import FileModel, load_model
 from advisor.vocabulary.numbers import decimal, real
 
 
@@ -103,7 +103,7 @@ CpuVendor = Annotated[
 ]
 
 
-class Graph(BaseModel):
+class Graph(FileModel):
     """One searched graph: `channels` rings or trees of `bw_intra` GB/s inside a node.
 
     `channels` is the searched count (the log's ``nChannels``), not the doubled ``coll channels``.
@@ -111,8 +111,6 @@ class Graph(BaseModel):
     that, the ceiling NCCL's search raises it to.
     `latency_inter` (microseconds) is what a network plugin adds; NCCL's own transports add none.
     """
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     pattern: Annotated[int, BeforeValidator(_pattern), Field(ge=1, le=6)] | None = None
     channels: int = Field(ge=0, le=64)
@@ -137,10 +135,8 @@ class Graph(BaseModel):
         return 2 * self.bw_intra if self.bw_inter is None else self.bw_inter
 
 
-class Graphs(BaseModel):
+class Graphs(FileModel):
     """The graphs under one key, for files that group them."""
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     ring: Graph | None = None
     tree: Graph | None = None
@@ -148,15 +144,13 @@ class Graphs(BaseModel):
     collnet: Graph | None = None
 
 
-class Topology(BaseModel):
+class Topology(FileModel, frozen=False):
     """A communicator: `nodes` x `ranks_per_node` ranks and its graphs.
 
     `compute_capability` is the lowest of all ranks (90 or 9.0); `max_compute_capability` only
     where GPUs differ. `coll_channels` and `nvls_channels` are the final counts of the log's
     ``coll channels`` line, where known; else they are worked out.
     """
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     name: str = ""
     source: str = ""

@@ -14,10 +14,15 @@ sequence parallelism); [PALM] Chowdhery et al. 2022, arXiv:2204.02311, appendix 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 Recompute = Literal["none", "selective", "full"]
 Precision = Literal["mixed", "fp32", "bf16"]
+# Limits of what a file may say (presets.py).
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -35,25 +40,25 @@ class TransformerShape:
     """
 
     name: str
-    layers: int
-    hidden: int
-    heads: int
-    ffn_hidden: int
-    vocab: int
-    sequence: int
-    kv_heads: int = 0
+    layers: Positive
+    hidden: Positive
+    heads: Positive
+    ffn_hidden: Positive
+    vocab: Positive
+    sequence: Positive
+    kv_heads: Natural = 0
     gated_mlp: bool = False
     bias: bool = False
     tied_embeddings: bool = False
     learned_positions: bool = False
-    norm_tensors: int = 1
-    experts: int = 1
-    experts_per_token: int = 1
-    head_dim: int = 0
-    expert_ffn_hidden: int = 0
-    shared_experts: int = 0
-    dense_layers: int = 0
-    attention_parameters: int = 0
+    norm_tensors: Annotated[int, Field(ge=1, le=2)] = 1
+    experts: Positive = 1
+    experts_per_token: Positive = 1
+    head_dim: Natural = 0
+    expert_ffn_hidden: Natural = 0
+    shared_experts: Natural = 0
+    dense_layers: Natural = 0
+    attention_parameters: Natural = 0
     source: str = ""
 
     def __post_init__(self) -> None:

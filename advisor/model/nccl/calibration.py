@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from ruamel.yaml import YAML
 
 from advisor.config.atomic_files import write_atomic
-from advisor.config.loader import load_model
+from advisor.config.loader import FileModel, load_model
 from advisor.errors import AdvisorError
 from advisor.model.nccl.cost import Prediction
 
@@ -36,23 +36,19 @@ LEAST_ROWS = 8
 _RESAMPLINGS = 60
 
 
-class Interval(BaseModel):
+class Interval(FileModel, allow_inf_nan=False):
     """A fitted number and its 90 % interval."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     value: float = Field(ge=0)
     low: float = Field(ge=0)
     high: float = Field(ge=0)
 
 
-class Calibration(BaseModel):
+class Calibration(FileModel, allow_inf_nan=False):
     """What measurements on one machine say of NCCL's estimates; times in microseconds.
 
     ``spread`` is measured over calibrated time of the fitted rows, 5th and 95th percentile.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     kind: Literal["nccl calibration"] = "nccl calibration"
     machine: str

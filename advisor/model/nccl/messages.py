@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from advisor.config.loader import load_model
+from advisor.config.loader import FileModel, load_model
 
 _LONGEST = 2_000
 # What nccl-tests, XLA, torch and the first aws-ofi-nccl print around the reason given to them.
@@ -25,7 +25,7 @@ _QUOTES = re.compile(
 )
 
 
-class Message(BaseModel):
+class Message(FileModel):
     """One entry. ``effect``: the job dies of it; the program raised it; a line says by its form
     alone that something failed; it gave up waiting for a peer, whose own log may tell more; it runs
     slower; a part of NCCL warned of what is not listed; the job died of what stands elsewhere; it
@@ -37,8 +37,6 @@ class Message(BaseModel):
     torch, the driver or a scheduler prints it, or NCCL as information. ``between_hosts``: on one
     host it does no harm.
     """
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
     pattern: str | None = None
@@ -56,14 +54,12 @@ class Message(BaseModel):
     cause: str = Field(min_length=10, max_length=110)
     fix: str = Field(min_length=10, max_length=220)
     source: str = Field(pattern=r"^https://")
-    signs: list[str] = []
+    signs: list[str] = Field([])
     between_hosts: bool = False
-    explains: list[str] = []
+    explains: list[str] = Field([])
 
 
-class _Messages(BaseModel):
-    model_config = ConfigDict(extra="forbid", defer_build=True)
-
+class _Messages(FileModel):
     messages: list[Message]
 
 

@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator
 
-from advisor.config.loader import load_model
+from advisor.config.loader import FileModel, load_model
 from advisor.model.nccl.env.issue import Effect, EnvIssue, Severity
 from advisor.model.nccl.version import parse_version
 
@@ -27,11 +27,7 @@ def _valid_release(value: str) -> str:
 Release = Annotated[str, AfterValidator(_valid_release)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Remark(_Model):
+class Remark(FileModel):
     """What is said of a setting; in its texts {…} are figures of the case."""
 
     severity: Severity
@@ -66,7 +62,7 @@ class Statement(Remark):
     several_nodes: bool = False
 
 
-class Renamed(_Model):
+class Renamed(FileModel):
     """A name that another has replaced."""
 
     to: str
@@ -74,7 +70,7 @@ class Renamed(_Model):
     since: Release = ""
 
 
-class Statements(_Model):
+class Statements(FileModel):
     """The whole of statements.yaml."""
 
     costs: list[Statement]

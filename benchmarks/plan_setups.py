@@ -19,6 +19,7 @@ from advisor.config.hardware import machine
 from advisor.config.loader import read_plain
 from advisor.model.plan import make_plan
 from advisor.model.plan_cluster import Cluster
+from advisor.model.plan_communication import Case
 from advisor.model.plan_estimate import Estimate, estimate
 from advisor.model.plan_layout import Layout, Settings
 from advisor.model.plan_speed import Speed, speed_of
@@ -74,13 +75,15 @@ def planned(setup: dict[str, Any], speed: Speed | None = None) -> Estimate:
     peak = cluster.device.peak_flops("bf16")
     assert peak is not None
     return estimate(
-        shape_of(setup["model"]),
-        cluster,
-        layout,
-        Settings(recompute=setup["recompute"], **of_its_software(setup)),
-        sequence=setup["sequence"],
-        speed=speed or speed_of(cluster.device),
-        peak_flops=peak,
+        Case(
+            shape_of(setup["model"]),
+            cluster,
+            layout,
+            Settings(recompute=setup["recompute"], **of_its_software(setup)),
+            sequence=setup["sequence"],
+            speed=speed or speed_of(cluster.device),
+            peak_flops=peak,
+        )
     )
 
 

@@ -17,6 +17,7 @@ from advisor.model.nccl.calibration import Calibration
 from advisor.model.nccl.version import NcclVersion, format_version
 from advisor.model.plan_choice import in_order
 from advisor.model.plan_cluster import CALL_OVERHEAD_US, Cluster
+from advisor.model.plan_communication import Case
 from advisor.model.plan_estimate import SLOWED, Estimate, estimate
 from advisor.model.plan_layout import DEFAULTS, Layout, Own, Settings, layouts
 from advisor.model.plan_options import Option, single_changes
@@ -162,15 +163,7 @@ def make_plan(
     speed = speed_of(cluster.device, efficiency)
 
     def estimated(layout: Layout, settings: Settings) -> Estimate:
-        return estimate(
-            shape,
-            cluster,
-            layout,
-            settings,
-            sequence=length,
-            speed=speed,
-            peak_flops=peak,
-        )
+        return estimate(Case(shape, cluster, layout, settings, length, speed, peak))
 
     tried: list[Estimate] = []
     own = own or Own()

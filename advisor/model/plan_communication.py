@@ -8,6 +8,7 @@ from math import ceil
 from advisor.model.plan_cluster import Cluster, Group
 from advisor.model.plan_layout import Layout, Settings, wire_bytes
 from advisor.model.plan_sharded import ShardedStep
+from advisor.model.plan_speed import Speed
 from advisor.model.plan_traffic import (
     all_reduce_bytes,
     expert_parallel_layer_bytes,
@@ -16,6 +17,29 @@ from advisor.model.plan_traffic import (
     tensor_parallel_layer_bytes,
 )
 from advisor.model.transformer import TransformerShape
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is estimated: one layout of a model on a cluster, with its settings.
+
+    ``sequence`` is in tokens, ``peak_flops`` of one device in FLOP/s.
+    """
+
+    shape: TransformerShape
+    cluster: Cluster
+    layout: Layout
+    settings: Settings
+    sequence: int
+    speed: Speed
+    peak_flops: float
+
+    @property
+    def shards(self) -> int:
+        """Ranks that a sharded strategy spreads the parameters over."""
+        if self.layout.data_strategy == "hsdp":
+            return max(1, self.cluster.machine.gpus_per_node // self.layout.tensor)
+        return self.layout.replicas
 
 
 def backward_share(settings: Settings) -> float:
@@ -37,14 +61,9 @@ class Communication:
         self.intra_bytes += size - outside
 
 
-def data_parallel(
-    shape: TransformerShape,
-    cluster: Cluster,
-    layout: Layout,
-    settings: Settings,
-    own: float,
-    compute: float,
-) -> Communication:
+def data_parallel(case: Case, own: float, compute: float) -> Communication:
+    """``own``: the rank's parameters before sharding; ``compute``: its seconds of it per step."""
+    cluster, layout, settings = case.cluster, case.layout, case.settings
     result = Communication()
     if layout.replicas == 1:
         return result
@@ -68,10 +87,10 @@ def data_parallel(
         result.total = total
         result.exposed = max(total - after - hidden, one) + after
         return result
-    units = shape.layers + 1
+    units = case.shape.layers + 1
     inner = whole
     if layout.data_strategy == "hsdp":
-        inner = cluster.group(sharded_over(layout, cluster), layout.tensor)
+        inner = cluster.group(case.shards, layout.tensor)
     unit = own / units
     gather = cluster.collective_s("allgather", unit * min(2, wire), inner)
     scatter = cluster.collective_s("reducescatter", unit * wire, inner)
@@ -97,20 +116,14 @@ def data_parallel(
     return result
 
 
-def model_parallel(
-    shape: TransformerShape,
-    cluster: Cluster,
-    layout: Layout,
-    settings: Settings,
-    sequence: int,
-    compute: float,
-) -> Communication:
+def model_parallel(case: Case, compute: float) -> Communication:
     """``compute``: the rank's seconds of it per step, beside which tensor parallelism may send."""
+    shape, cluster, layout, settings = case.shape, case.cluster, case.layout, case.settings
     result = Communication()
     hidden = 0.0
     layers = layout.largest_stage(shape.layers)
     steps = layout.accumulation
-    own_part = sequence // layout.context
+    own_part = case.sequence // layout.context
     activations = layout.micro_batch * own_part * shape.hidden * 2
     if layout.tensor > 1:
         group = cluster.group(layout.tensor)
@@ -136,7 +149,7 @@ def model_parallel(
     if layout.context > 1:
         group = cluster.group(layout.context, layout.tensor)
         keys = 4 * shape.kv_heads * shape.head_dim / layout.tensor  # and values, of a token
-        gathered = keys * layout.micro_batch * sequence
+        gathered = keys * layout.micro_batch * case.sequence
         one = cluster.collective_s("allgather", gathered, group)
         # Forward, again in backward (and in recomputation), and the gradients scattered.
         passes = 4 if settings.checkpointing else 3
@@ -153,9 +166,3 @@ def model_parallel(
         result.move(crossings * moved / layout.tensor, Group(2, 1) if between else Group(1, 2))
     result.exposed = result.total - hidden
     return result
-
-
-def sharded_over(layout: Layout, cluster: Cluster) -> int:
-    if layout.data_strategy == "hsdp":
-        return max(1, cluster.machine.gpus_per_node // layout.tensor)
-    return layout.replicas

@@ -13,9 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from advisor.model.plan_cluster import Cluster
-from advisor.model.plan_communication import data_parallel, model_parallel, sharded_over
+from advisor.model.plan_communication import Case, data_parallel, model_parallel
 from advisor.model.plan_layout import Layout, Settings
-from advisor.model.plan_speed import Speed
 from advisor.model.plan_traffic import bubble_fraction
 from advisor.model.transformer import (
     ADAM_BYTES,
@@ -94,27 +93,18 @@ class Estimate:
 _SCORES_FORWARD, _SCORES_BACKWARD = 6, 9
 
 
-def estimate(
-    shape: TransformerShape,
-    cluster: Cluster,
-    layout: Layout,
-    settings: Settings,
-    *,
-    sequence: int,
-    speed: Speed,
-    peak_flops: float,
-) -> Estimate:
-    """Memory, traffic and time of `layout` with `settings`."""
+def estimate(case: Case) -> Estimate:
+    """Memory, traffic and time of one case."""
+    shape, cluster, layout, settings = case.shape, case.cluster, case.layout, case.settings
     own = _own_parameters(shape, layout)
-    shards = sharded_over(layout, cluster)
     state = state_bytes(
         own,
         _STAGES[layout.data_strategy],
-        shards,
+        case.shards,
         precision=settings.precision,
         fp32_gradients=layout.sums_in_fp32,
     )
-    activations = _activations(shape, layout, settings, sequence)
+    activations = _activations(case)
     host = 0.0
     if settings.offload_optimizer:
         host, state = state.optimizer, StateBytes(state.parameters, state.gradients, 0.0)
@@ -123,17 +113,17 @@ def estimate(
         # Two layers gathered at a time: the one in use and the prefetched one, and gradients.
         weights, gradients, _ = ADAM_BYTES[settings.precision]
         working = (2 * weights + gradients) * layer_parameters(shape) / layout.tensor
-    compute = _compute(shape, cluster, layout, settings, sequence, speed, peak_flops)
-    data = data_parallel(shape, cluster, layout, settings, own, compute)
-    model = model_parallel(shape, cluster, layout, settings, sequence, compute)
+    compute = _compute(case)
+    data = data_parallel(case, own, compute)
+    model = model_parallel(case, compute)
     bubble = bubble_fraction(layout.pipeline, layout.accumulation, layout.interleave)
     replicated = layout.data_strategy in ("single", "ddp")
-    optimizer = _optimizer(cluster, settings, own if replicated else own / shards)
+    optimizer = _optimizer(cluster, settings, own if replicated else own / case.shards)
     busy = compute + model.exposed + SLOWED * (model.total - model.exposed)
     beside = max(data.total - data.exposed, 0.0)
     step = busy / (1 - bubble) + data.exposed + SLOWED * beside + optimizer
-    tokens = layout.data * layout.micro_batch * layout.accumulation * sequence
-    flops_total = flops_per_token(shape, sequence) * tokens
+    tokens = layout.data * layout.micro_batch * layout.accumulation * case.sequence
+    flops_total = flops_per_token(shape, case.sequence) * tokens
     ranks = layout.replicas * layout.tensor * layout.pipeline
     return Estimate(
         layout=layout,
@@ -153,7 +143,7 @@ def estimate(
         optimizer_s=optimizer,
         step_s=step,
         tokens_per_s=tokens / step,
-        mfu=flops_total / ranks / step / peak_flops,
+        mfu=flops_total / ranks / step / case.peak_flops,
     )
 
 
@@ -170,14 +160,13 @@ def _own_parameters(shape: TransformerShape, layout: Layout) -> float:
     return ((inside + experts) * stage + ends) / layout.tensor
 
 
-def _activations(
-    shape: TransformerShape, layout: Layout, settings: Settings, sequence: int
-) -> float:
+def _activations(case: Case) -> float:
+    shape, layout, settings = case.shape, case.layout, case.settings
     in_flight: float = min(layout.pipeline, layout.accumulation)  # 1F1B, first stage
     if layout.interleave > 1:  # Korthikanti et al. 2022, section 4.2.3; of all there are at most
         in_flight *= 1 + (layout.pipeline - 1) / (layout.pipeline * layout.interleave)
         in_flight = min(in_flight, layout.accumulation)
-    own_part = sequence // layout.context
+    own_part = case.sequence // layout.context
 
     def of_layer(recompute: Recompute) -> float:
         return layer_activation_bytes(
@@ -209,16 +198,10 @@ def _activations(
     return working + (max(kept * in_flight, kept + logits) if in_flight > 1 else kept + logits)
 
 
-def _compute(
-    shape: TransformerShape,
-    cluster: Cluster,
-    layout: Layout,
-    settings: Settings,
-    sequence: int,
-    speed: Speed,
-    peak_flops: float,
-) -> float:
+def _compute(case: Case) -> float:
     """Seconds of matrices, attention, and what is bound by memory between them."""
+    shape, layout, settings, sequence = case.shape, case.layout, case.settings, case.sequence
+    speed, peak_flops = case.speed, case.peak_flops
     tokens = layout.micro_batch * layout.accumulation * sequence
     # The largest stage sets the pace; the head's share of the work is spread evenly.
     of_head = 6 * shape.vocab * shape.hidden
@@ -226,7 +209,7 @@ def _compute(
     matrices = flops_per_token(shape, sequence) - of_head - attention
     stage = layout.largest_stage(shape.layers) / shape.layers
     share = tokens / layout.tensor / layout.context
-    bandwidth = cluster.device.memory_gbps * 1e9
+    bandwidth = case.cluster.device.memory_gbps * 1e9
     of_matrices = matrices * stage / (speed.matrices * peak_flops)
     of_attention = attention * stage / (speed.attention * peak_flops)
     of_moved = speed.moved_bytes * shape.layers * stage * shape.hidden / bandwidth

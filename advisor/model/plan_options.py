@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from advisor.model.plan_estimate import Estimate
 from advisor.model.plan_layout import Layout, Settings, wire_bytes
@@ -26,108 +27,78 @@ class Option:
         return any((self.memory_delta_bytes, self.traffic_delta_bytes, self.step_delta_s))
 
 
+_NOTES = {
+    "twice the accumulation": "half the activations per micro-batch",
+    "half the accumulation": "larger matrices, fewer collectives",
+    "no activation checkpointing": "all activations kept, a fifth of the compute saved",
+    "activation checkpointing": "a quarter of the compute again for keeping layer inputs only",
+    "optimizer state on the host": (
+        "gradients and weights cross PCIe every step, Adam runs on the CPU"
+    ),
+    "a fused cross-entropy": (
+        "its gradient is written over the logits (Liger, flash-attn, Megatron)"
+    ),
+    "a gated MLP whose product is computed again": (
+        "two tensors of its width are kept, not three (xFormers' SwiGLU, torch.compile)"
+    ),
+    "tensor parallelism beside compute": (
+        "matrices in pieces (Megatron's --tp-comm-overlap, torch's async TP)"
+    ),
+    "gradients sent in fp32": "exact sums, twice the bytes of bf16",
+    "gradients sent in bf16": "half the bytes of fp32 (bf16_compress_hook, FSDP's own)",
+    "FP8 communication": (
+        "needs a hook or FP8 all-gather; rings over 8 ranks lose precision (NCCL 2.24+ avoids them)"
+    ),
+}
+_WIRE_BYTES = {4: "gradients sent in fp32", 2: "gradients sent in bf16", 1: "FP8 communication"}
+
+
 def single_changes(
     base: Estimate, estimated: Callable[[Layout, Settings], Estimate]
 ) -> tuple[Option, ...]:
     """What single changes to the recommended layout ``base`` would do."""
-    layout, settings = base.layout, base.settings
-    trials: list[tuple[str, Layout, Settings, str]] = []
-    if layout.micro_batch > 1:
-        halved = replace(
-            layout, micro_batch=layout.micro_batch // 2, accumulation=layout.accumulation * 2
-        )
-        trials.append(
-            ("twice the accumulation", halved, settings, "half the activations per micro-batch")
-        )
-    if layout.accumulation > 1 and layout.accumulation % 2 == 0:
-        doubled = replace(
-            layout, micro_batch=layout.micro_batch * 2, accumulation=layout.accumulation // 2
-        )
-        trials.append(
-            ("half the accumulation", doubled, settings, "larger matrices, fewer collectives")
-        )
-    flipped = replace(settings, recompute="none" if settings.checkpointing else "full")
-    trials.append(
-        (
-            "no activation checkpointing",
-            layout,
-            flipped,
-            "all activations kept, a fifth of the compute saved",
-        )
-        if settings.checkpointing
-        else (
-            "activation checkpointing",
-            layout,
-            flipped,
-            "a quarter of the compute again for keeping layer inputs only",
-        )
-    )
-    trials.append(
-        (
-            "optimizer state on the host",
-            layout,
-            replace(settings, offload_optimizer=True),
-            "gradients and weights cross PCIe every step, Adam runs on the CPU",
-        )
-    )
-    if not settings.fused_loss:
-        trials.append(
-            (
-                "a fused cross-entropy",
-                layout,
-                replace(settings, fused_loss=True),
-                "its gradient is written over the logits (Liger, flash-attn, Megatron)",
-            )
-        )
-    if not settings.fused_mlp:
-        trials.append(
-            (
-                "a gated MLP whose product is computed again",
-                layout,
-                replace(settings, fused_mlp=True),
-                "two tensors of its width are kept, not three (xFormers' SwiGLU, torch.compile)",
-            )
-        )
-    if layout.tensor > 1 and not settings.overlap_tensor:
-        trials.append(
-            (
-                "tensor parallelism beside compute",
-                layout,
-                replace(settings, overlap_tensor=True),
-                "matrices in pieces (Megatron's --tp-comm-overlap, torch's async TP)",
-            )
-        )
-    if layout.replicas > 1:
-        for size, name, note in (
-            (4, "gradients sent in fp32", "exact sums, twice the bytes of bf16"),
-            (
-                2,
-                "gradients sent in bf16",
-                "half the bytes of fp32 (bf16_compress_hook, FSDP's own)",
-            ),
-            (
-                1,
-                "FP8 communication",
-                "needs a hook or FP8 all-gather; rings over 8 ranks lose precision (NCCL 2.24+ "
-                "avoids them)",
-            ),
-        ):
-            if size != wire_bytes(layout, settings):
-                changed = replace(settings, communication_bytes=size)
-                trials.append((name, layout, changed, note))
-    options = (
-        _option(base, estimated(layout, settings), name, note)
-        for name, layout, settings, note in trials
-    )
+    changes = _settings(base.layout, base.settings)
+    tried = [
+        *((name, layout, base.settings) for name, layout in _layouts(base.layout)),
+        *((name, base.layout, replace(base.settings, **changed)) for name, changed in changes),
+    ]
+    options = (_option(base, estimated(layout, settings), name) for name, layout, settings in tried)
     return tuple(option for option in options if option.changes_anything)
 
 
-def _option(base: Estimate, tried: Estimate, name: str, note: str) -> Option:
+def _layouts(layout: Layout) -> Iterator[tuple[str, Layout]]:
+    size, count = layout.micro_batch, layout.accumulation
+    if size > 1:
+        halved = replace(layout, micro_batch=size // 2, accumulation=count * 2)
+        yield "twice the accumulation", halved
+    if count > 1 and count % 2 == 0:
+        doubled = replace(layout, micro_batch=size * 2, accumulation=count // 2)
+        yield "half the accumulation", doubled
+
+
+def _settings(layout: Layout, settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
+    if settings.checkpointing:
+        yield "no activation checkpointing", {"recompute": "none"}
+    else:
+        yield "activation checkpointing", {"recompute": "full"}
+    yield "optimizer state on the host", {"offload_optimizer": True}
+    if not settings.fused_loss:
+        yield "a fused cross-entropy", {"fused_loss": True}
+    if not settings.fused_mlp:
+        yield "a gated MLP whose product is computed again", {"fused_mlp": True}
+    if layout.tensor > 1 and not settings.overlap_tensor:
+        yield "tensor parallelism beside compute", {"overlap_tensor": True}
+    for size, name in _WIRE_BYTES.items() if layout.replicas > 1 else ():
+        if size != wire_bytes(layout, settings):
+            yield name, {"communication_bytes": size}
+
+
+def _option(base: Estimate, tried: Estimate, name: str) -> Option:
     return Option(
         option=name,
         memory_delta_bytes=tried.memory_bytes - base.memory_bytes,
         traffic_delta_bytes=tried.traffic_bytes - base.traffic_bytes,
         step_delta_s=tried.step_s - base.step_s,
         fits=tried.fits,
-        note=note,
+        note=_NOTES[name],
     )

@@ -16,6 +16,7 @@ from advisor.config.hardware import machine
 from advisor.errors import AdvisorError
 from advisor.model.plan import default_global_batch, make_plan
 from advisor.model.plan_cluster import Cluster, Group
+from advisor.model.plan_communication import Case
 from advisor.model.plan_estimate import SLOWED, Estimate, estimate, recomputed_share
 from advisor.model.plan_layout import Layout, Own, Settings, layouts
 from advisor.model.plan_roofline import (
@@ -49,13 +50,15 @@ def of(model: str, hardware: str, gpus: int, layout: Layout, **settings: object)
     sequence = settings.pop("sequence", shape.sequence)
     assert isinstance(sequence, int)
     return estimate(
-        shape,
-        cluster,
-        layout,
-        Settings(**settings),  # type: ignore[arg-type]
-        sequence=sequence,
-        speed=Speed(efficiency, efficiency, 0.0),
-        peak_flops=peak,
+        Case(
+            shape,
+            cluster,
+            layout,
+            Settings(**settings),  # type: ignore[arg-type]
+            sequence=sequence,
+            speed=Speed(efficiency, efficiency, 0.0),
+            peak_flops=peak,
+        )
     )
 
 

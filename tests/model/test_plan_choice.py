@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from advisor.cli.plan import command
 from advisor.errors import AdvisorError
 from advisor.model.plan import make_plan
+from advisor.model.plan_communication import Case
 from advisor.model.plan_estimate import estimate
 from advisor.model.plan_layout import Own, Settings
 from advisor.model.presets import preset
@@ -34,13 +35,15 @@ def test_nothing_is_recomputed_that_fits_without(model: str, gpus: int, precisio
     for row in plan.rows:
         item = row.estimate
         plain = estimate(
-            plan.shape,
-            plan.cluster,
-            item.layout,
-            replace(item.settings, recompute="none"),
-            sequence=plan.sequence,
-            speed=plan.speed,
-            peak_flops=plan.peak_flops,
+            Case(
+                plan.shape,
+                plan.cluster,
+                item.layout,
+                replace(item.settings, recompute="none"),
+                sequence=plan.sequence,
+                speed=plan.speed,
+                peak_flops=plan.peak_flops,
+            )
         )
         assert item.settings.checkpointing != plain.fits, item.layout
         said = any("only with activation checkpointing" in reason for reason in row.reasons)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from advisor.model.nccl.settings import SettingCost
     from advisor.tune.modelled import NcclModel
     from advisor.tune.recommend import Recommendation
@@ -63,7 +65,7 @@ class Progress:
         )
 
 
-def announce(sweep: Sweep, unheeded: list[str], model: NcclModel | None) -> None:
+def announce(sweep: Sweep, unheeded: Iterable[str], model: NcclModel | None) -> None:
     """What is about to be run, and what of the space is not."""
     if not sweep.axes and model is not None:
         click.echo(

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from advisor.cli._tune_run import Prepared
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from advisor.config.own import OwnJob
+    from advisor.tune.budget import Budget
     from advisor.tune.survey import Survey
-    from advisor.tune.sweep import Sweep
 
 _SHOWN = 3
 
@@ -38,17 +39,9 @@ def job_of(line: tuple[str, ...], workload: Path | None, given: dict[str, Any]) 
 
 
 def plan(
-    job: OwnJob,
-    folder: Path,
-    space: Path | None,
-    *,
-    trials: int | None,
-    seconds: float | None,
-    timeout_s: float,
-    resume: bool,
-    quiet: bool,
-) -> tuple[Sweep, list[str]]:
-    """Look at the job once, and choose what to try; also what is left out of the space, and why."""
+    job: OwnJob, folder: Path, space: Path | None, budget: Budget, *, resume: bool, quiet: bool
+) -> Prepared:
+    """Look at the job once, and choose what to try."""
     from advisor.tune.survey import prepare_own, survey
 
     if not quiet:
@@ -57,12 +50,11 @@ def plan(
         raise AdvisorError(
             "holds an earlier sweep", where=str(folder), hint="pass --resume or another -o"
         )
-    found = survey(job, folder, timeout_s=timeout_s, again=resume)
+    found = survey(job, folder, timeout_s=budget.timeout_s, again=resume)
     if not quiet:
         _say(found)
-    return prepare_own(
-        job, found, folder, space, trials=trials, seconds=seconds, timeout_s=timeout_s
-    )
+    sweep, left_out = prepare_own(job, found, folder, space, budget)
+    return Prepared(sweep, left_out=left_out)
 
 
 def _say(found: Survey) -> None:

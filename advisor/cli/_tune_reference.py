@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from advisor.cli._tune_run import Prepared
 from advisor.config.paths import shipped
 from advisor.config.sweep import Axis, default_space, load_space, on_interface
 from advisor.config.workload import load_workload
 from advisor.errors import AdvisorError
 from advisor.model.nccl.calibration import load_calibration
 from advisor.model.nccl.version import NcclVersion
+from advisor.tune.budget import Budget
 from advisor.tune.modelled import NcclModel
 from advisor.tune.prepare import (
     check_job,
@@ -22,17 +23,6 @@ from advisor.tune.prepare import (
     prepare,
     traced_only,
 )
-from advisor.tune.sweep import Sweep
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """``unheeded`` is what this job ignores of the space, ``left_out`` all that is not swept."""
-
-    plan: Sweep
-    unheeded: list[str]
-    left_out: list[str]
-    model: NcclModel | None
 
 
 def prepared(
@@ -40,14 +30,12 @@ def prepared(
     folder: Path,
     space: Path | None,
     overrides: dict[str, Any],
+    budget: Budget,
     *,
     machine: str | None,
     calibration: Path | None,
     nodes: int,
     version: NcclVersion,
-    trials: int | None,
-    seconds: float | None,
-    timeout_s: float,
 ) -> Prepared:
     """The sweep of ``workload`` (default: the tiny GPT-2) over ``space``. Raises AdvisorError.
 
@@ -74,18 +62,9 @@ def prepared(
     ]
     unheeded += not_real
     if axes:
-        plan = prepare(
-            reference,
-            axes,
-            folder,
-            dict(os.environ),
-            trials=trials,
-            seconds=seconds,
-            timeout_s=timeout_s,
-            source=workload,
-        )
+        plan = prepare(reference, axes, folder, dict(os.environ), budget, workload)
     elif model is not None and model.settings:
-        plan = traced_only(reference, folder, timeout_s=timeout_s)
+        plan = traced_only(reference, folder, budget)
     else:
         raise _nothing_to_vary(ignored, unheeded, str(space or backend), model)
     left_out = [*unheeded, *(f"{item.setting}: {item.why}" for item in axes_file.left_out)]

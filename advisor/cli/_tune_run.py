@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,16 +24,17 @@ if TYPE_CHECKING:
     from advisor.tune.trial import TrialResult
 
 
-def sweep_through(
-    plan: Sweep,
-    unheeded: list[str],
-    left_out: list[str],
-    version: NcclVersion,
-    model: NcclModel | None,
-    *,
-    resume: bool,
-    quiet: bool,
-) -> int:
+@dataclass(frozen=True)
+class Prepared:
+    """``unheeded`` is what this job ignores of the space, ``left_out`` all that is not swept."""
+
+    plan: Sweep
+    unheeded: Sequence[str] = ()
+    left_out: Sequence[str] = ()
+    model: NcclModel | None = None
+
+
+def sweep_through(ready: Prepared, version: NcclVersion, *, resume: bool, quiet: bool) -> int:
     """Run what was prepared to its end, and print and write what came of it."""
     from advisor.cli import _tune_output as output_lines
     from advisor.profile.failures import LaunchStoppedError
@@ -40,12 +42,13 @@ def sweep_through(
     from advisor.tune import recommend as outcome
     from advisor.tune import run as engine
 
+    plan, model = ready.plan, ready.model
     if not quiet:
-        output_lines.announce(plan, unheeded, model)
+        output_lines.announce(plan, ready.unheeded, model)
     progress = output_lines.Progress(plan, quiet=quiet)
     try:
         engine.run(plan, resume=resume, predict=_predictions, notify=progress)
-        result = outcome.recommend(plan, [*left_out, *(model.left_out if model else ())])
+        result = outcome.recommend(plan, [*ready.left_out, *(model.left_out if model else ())])
         files = outcome.write_files(plan, result, plan.folder)
         output_lines.print_result(plan, result)
         files += _report(plan, result, version, model)

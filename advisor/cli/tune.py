@@ -109,10 +109,11 @@ def command(
     if fitted is not None and topology is None:
         raise click.UsageError("--calibration has no effect without --topology")
     nodes = nodes or 1
-    trials, seconds = parse_budget(budget)
+    limits = parse_budget(budget)
     from advisor.cli._tune_run import sweep_through
     from advisor.config.own import is_own_job
     from advisor.model.nccl.version import parse_version
+    from advisor.tune.budget import Budget
     from advisor.tune.journal import require_journal
 
     folder = output or Path("advisor-sweep")
@@ -139,17 +140,10 @@ def command(
                 "its own"
             )
         job = _tune_own.job_of(line, workload, given)
-        plan, left_out = _tune_own.plan(
-            job,
-            folder,
-            space,
-            trials=trials,
-            seconds=seconds,
-            timeout_s=timeout,
-            resume=resume,
-            quiet=quiet,
+        ready = _tune_own.plan(
+            job, folder, space, Budget(*limits, timeout), resume=resume, quiet=quiet
         )
-        return sweep_through(plan, [], left_out, version, None, resume=resume, quiet=quiet)
+        return sweep_through(ready, version, resume=resume, quiet=quiet)
     if given:
         raise click.UsageError(
             "--warmup, --steps, --objective and --to-the-end are of a COMMAND after --; a "
@@ -162,23 +156,13 @@ def command(
         folder,
         space,
         {"strategy": strategy, "world_size": nproc},
+        Budget(*limits, timeout),
         machine=topology,
         calibration=fitted,
         nodes=nodes,
         version=version,
-        trials=trials,
-        seconds=seconds,
-        timeout_s=timeout,
     )
-    return sweep_through(
-        ready.plan,
-        ready.unheeded,
-        ready.left_out,
-        version,
-        ready.model,
-        resume=resume,
-        quiet=quiet,
-    )
+    return sweep_through(ready, version, resume=resume, quiet=quiet)
 
 
 def parse_budget(text: str) -> tuple[int | None, float | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advisor.errors import AdvisorError
 
 CONFIRMATION_ROUNDS = 4
@@ -9,6 +11,18 @@ CONFIRMATION_ROUNDS = 4
 # search is within its noise.
 CANDIDATES = 2
 FIRST_BASELINES = 3
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a sweep may take: ``trials`` in all, or ``seconds``, or as its search needs.
+
+    ``timeout_s`` is how long a trial may make no progress.
+    """
+
+    trials: int | None = None
+    seconds: float | None = None
+    timeout_s: float = 120.0
 
 
 def trials_of(combinations: int, others: int) -> int:

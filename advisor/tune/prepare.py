@@ -12,11 +12,10 @@ from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.model.nccl.env.check import check_env
 from advisor.model.nccl.version import NcclVersion
-from advisor.tune.budget import combinations_in
+from advisor.tune.budget import Budget
 from advisor.tune.points import Points, comparable, job_identity, refusals
 from advisor.tune.reference import ReferenceJob
-from advisor.tune.search import default_limit
-from advisor.tune.sweep import Sweep
+from advisor.tune.sweep import Sweep, planned
 
 MINIMUM_TIMED_STEPS = 15
 # Settings that change how much is computed or how fast, where something is computed.
@@ -84,16 +83,9 @@ def of_real_work(job: Workload, axes: Sequence[Axis]) -> tuple[list[Axis], list[
     ]
 
 
-def traced_only(workload: Workload, folder: Path, *, timeout_s: float) -> Sweep:
+def traced_only(workload: Workload, folder: Path, budget: Budget) -> Sweep:
     """A sweep that varies nothing: the present settings run once, for their trace."""
-    return Sweep(
-        job=ReferenceJob(_long_enough(workload)),
-        axes=(),
-        folder=folder,
-        points=Points.of((), {}),
-        limit=0,
-        timeout_s=timeout_s,
-    )
+    return planned(ReferenceJob(_long_enough(workload)), (), folder, Points.of((), {}), budget)
 
 
 def prepare(
@@ -101,13 +93,10 @@ def prepare(
     axes: Sequence[Axis],
     folder: Path,
     environment: dict[str, str],
-    *,
-    trials: int | None,
-    seconds: float | None,
-    timeout_s: float,
+    budget: Budget,
     source: Path | None = None,
 ) -> Sweep:
-    """A sweep ready to run, of ``trials`` in all or of ``seconds``.
+    """A sweep ready to run.
 
     Raises AdvisorError when there is nothing to vary, or too few trials to compare anything.
     """
@@ -116,10 +105,15 @@ def prepare(
     start = baseline(list(axes), workload, environment)
     points = Points.of(axes, start, job_identity(workload))
     refused = refusals(workload, axes, start) if points.refused else {}
-    varied = [axis for axis in axes if points.varies(axis.setting)]
-    fixed = [axis.setting for axis in axes if axis not in varied]
-    points = points.without(fixed)
-    others = len(points) - 1
+    sweep = planned(
+        ReferenceJob(workload, source, given),
+        axes,
+        folder,
+        points,
+        budget,
+        refused=[f"{name}: {why}" for name, why in refused.items()],
+    )
+    others = len(sweep.points) - 1
     if not others and not points.refused and not points.same:
         names = ", ".join(axis.setting for axis in axes)
         raise AdvisorError(
@@ -132,22 +126,10 @@ def prepare(
         raise AdvisorError(
             f"nothing to vary: of the space's other combinations this job refuses {points.refused} "
             f"and {points.same} come to the same job (a bucket cap above all gradients is no other "
-            "one)" + "".join(f"; {name}: {why}" for name, why in refused.items()),
+            "one)" + "".join(f"; {line}" for line in sweep.refused),
             hint="see the strategies and backends of the axes, or pass --space",
         )
-    return Sweep(
-        job=ReferenceJob(workload, source, given),
-        axes=varied,
-        folder=folder,
-        points=points,
-        limit=default_limit(others, len(varied))
-        if trials is None
-        else combinations_in(trials, others),
-        fixed=fixed,
-        refused=[f"{name}: {why}" for name, why in refused.items()],
-        seconds=seconds,
-        timeout_s=timeout_s,
-    )
+    return sweep
 
 
 def _long_enough(workload: Workload) -> Workload:

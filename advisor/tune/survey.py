@@ -12,6 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,11 @@ from advisor.config.sweep import (
     on_interface,
 )
 from advisor.errors import AdvisorError
-from advisor.tune.budget import combinations_in
+from advisor.tune.budget import Budget
 from advisor.tune.job import Limits
 from advisor.tune.own import OwnCommand
 from advisor.tune.points import Points
-from advisor.tune.search import default_limit
-from advisor.tune.sweep import Sweep
+from advisor.tune.sweep import Sweep, planned
 
 FILE_NAME = "survey.json"
 _RECORDED_STEPS = 5
@@ -91,10 +91,7 @@ def prepare_own(
     found: Survey,
     folder: Path,
     space: Path | None,
-    *,
-    trials: int | None,
-    seconds: float | None,
-    timeout_s: float,
+    budget: Budget,
 ) -> tuple[Sweep, list[str]]:
     """The sweep that the survey calls for, and what of the space is left out and why.
 
@@ -103,28 +100,15 @@ def prepare_own(
     axes, left_out = _axes(found, space)
     axes = [axis.model_copy(update={"expected_share": _expected(axis, found)}) for axis in axes]
     start = {axis.setting: _present(axis.setting, found) for axis in axes}
-    points = Points.of(axes, start)
-    varied = [axis for axis in axes if points.varies(axis.setting)]
-    fixed = [axis.setting for axis in axes if axis not in varied]
-    points = points.without(fixed)
-    others = len(points) - 1
-    if not others:
+    if budget.seconds is not None:
+        budget = replace(budget, seconds=max(budget.seconds - found.seconds, 1.0))
+    of_job = OwnCommand(job, found.built, found.world_size)
+    sweep = planned(of_job, axes, folder, Points.of(axes, start), budget)
+    if len(sweep.points) == 1:
         raise AdvisorError(
-            "nothing to vary: " + "; ".join([*left_out, *(f"{n}: one value" for n in fixed)]),
+            "nothing to vary: " + "; ".join([*left_out, *(f"{n}: one value" for n in sweep.fixed)]),
             hint="name axes that this job heeds with --space",
         )
-    sweep = Sweep(
-        job=OwnCommand(job, found.built, found.world_size),
-        axes=varied,
-        folder=folder,
-        points=points,
-        limit=default_limit(others, len(varied))
-        if trials is None
-        else combinations_in(trials, others),
-        fixed=fixed,
-        seconds=None if seconds is None else max(seconds - found.seconds, 1.0),
-        timeout_s=timeout_s,
-    )
     return sweep, left_out
 
 

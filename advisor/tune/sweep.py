@@ -8,18 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from advisor.config.sweep import Axis, Configuration
 from advisor.tune.budget import (
     CANDIDATES,
     CONFIRMATION_ROUNDS,
     FIRST_BASELINES,
+    Budget,
+    combinations_in,
     trials_to_confirm,
 )
 from advisor.tune.evidence import Evidence
 from advisor.tune.job import Job
 from advisor.tune.points import Points
-from advisor.tune.search import Predicted, Search
+from advisor.tune.search import Predicted, Search, default_limit
 
 # A trial is stopped early only when it is slower than the best by this share at least.
 LEAST_LEAD = 0.05
@@ -189,3 +192,30 @@ class Sweep(Evidence):
     def seconds_to_confirm(self) -> float:
         """Time of all trials so far and of what would confirm the candidates."""
         return self.spent_s + trials_to_confirm(len(self.candidates())) * self._usual_s
+
+
+def planned(
+    job: Job, axes: Sequence[Axis], folder: Path, points: Points, budget: Budget, **more: Any
+) -> Sweep:
+    """The sweep over those of ``axes`` that vary in ``points``. Raises AdvisorError.
+
+    It may have no other combination than the present one: whoever asks for it says why.
+    """
+    varied = [axis for axis in axes if points.varies(axis.setting)]
+    fixed = [axis.setting for axis in axes if axis not in varied]
+    points = points.without(fixed)
+    others, limit = len(points) - 1, 0
+    if others:
+        limit = default_limit(others, len(varied))
+        limit = limit if budget.trials is None else combinations_in(budget.trials, others)
+    return Sweep(
+        job=job,
+        axes=varied,
+        folder=folder,
+        points=points,
+        limit=limit,
+        fixed=fixed,
+        seconds=budget.seconds,
+        timeout_s=budget.timeout_s,
+        **more,
+    )

@@ -13,6 +13,7 @@ from advisor.config.sweep import Axis
 from advisor.config.workload import Emulated, Workload
 from advisor.errors import AdvisorError
 from advisor.report.sections.sweep import KEPT, WON_EMULATED
+from advisor.tune.budget import Budget
 from advisor.tune.page import _cause, _tried
 from advisor.tune.prepare import MINIMUM_TIMED_STEPS, of_real_work, prepare, traced_only
 from advisor.tune.recommend import recommend, trial_rows
@@ -23,7 +24,7 @@ JOB = Workload(name="w", bucket_cap_mb=25, compute="emulated", emulated=Emulated
 
 
 def _swept(folder: Path, fastest_ms: float) -> Sweep:
-    sweep = prepare(JOB, AXES, folder, {}, trials=None, seconds=None, timeout_s=1)
+    sweep = prepare(JOB, AXES, folder, {}, Budget(timeout_s=1))
     play(sweep, {1.0: 90, 5.0: fastest_ms, 25.0: 100})
     return sweep
 
@@ -73,4 +74,7 @@ def test_the_present_settings_alone_are_timed_over_as_many_steps_as_any_trial(
     tmp_path: Path,
 ) -> None:
     job = Workload(name="w", timed_steps=5)
-    assert traced_only(job, tmp_path, timeout_s=1).job.workload.timed_steps == MINIMUM_TIMED_STEPS
+    assert (
+        traced_only(job, tmp_path, Budget(timeout_s=1)).job.workload.timed_steps
+        == MINIMUM_TIMED_STEPS
+    )

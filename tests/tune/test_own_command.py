@@ -19,6 +19,7 @@ from advisor.profile import own
 from advisor.profile.failures import LaunchError
 from advisor.profile.hook import order
 from advisor.profile.hook.order import Order, given
+from advisor.tune.budget import Budget
 from advisor.tune.job import Limits
 from advisor.tune.losses import numbers_changed
 from advisor.tune.own import OwnCommand
@@ -52,7 +53,7 @@ FOUND = Survey(
 
 def sweep_of(folder: Path, found: Survey = FOUND, space: Path | None = None):
     job = OwnJob(command=("torchrun", "train.py"))
-    return prepare_own(job, found, folder, space, trials=None, seconds=None, timeout_s=1)
+    return prepare_own(job, found, folder, space, Budget(timeout_s=1))
 
 
 @pytest.mark.slow

@@ -20,12 +20,10 @@ from advisor.errors import AdvisorError
 from advisor.model.nccl.names import ALGORITHMS, FUNCTIONS, PROTOCOLS, legal
 from advisor.tune.plugin import (
     Rule,
-    Winner,
     build_plugin,
     check_rules,
     format_rules,
     parse_rules,
-    ranges,
 )
 from benchmarks.fuzz import sanitized as sanitized_code
 
@@ -529,22 +527,6 @@ def test_a_rule_that_the_plugin_refuses_is_a_finding_of_the_check(tmp_path: Path
     assert f"{path}:1: " in done.output
     with pytest.raises(AdvisorError, match="cannot be read"):
         CliRunner().invoke(command, ["check", str(tmp_path / "none")], catch_exceptions=False)
-
-
-def test_winners_become_ranges_without_going_beyond_what_was_measured() -> None:
-    winners = [
-        Winner("AllReduce", 1 << 10, "Tree", "LL"),
-        Winner("AllReduce", 1 << 12, "Tree", "LL"),
-        Winner("AllReduce", 1 << 20, "Ring", "Simple", 16),
-        Winner("Broadcast", 1 << 20, "Ring", "LL"),
-    ]
-    made = ranges(winners, nodes=2, ranks=16)
-    assert made == [
-        Rule("Broadcast", 1 << 20, 1 << 20, "Ring", "LL", nodes=2, ranks=16),
-        Rule("AllReduce", 1 << 10, 1 << 16, "Tree", "LL", nodes=2, ranks=16),
-        Rule("AllReduce", (1 << 16) + 1, 1 << 20, "Ring", "Simple", 16, nodes=2, ranks=16),
-    ]
-    assert check_rules(made, NCCL) == []
 
 
 @needs_compiler

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor.config.workload import load_workload
+from advisor.tune.budget import Budget
 from advisor.tune.prepare import prepare
 from advisor.tune.recommend import recommend, write_files
 from tests.tune.test_sweep import AXES, play
@@ -21,7 +22,7 @@ def test_the_number_of_timed_steps_stays_the_users(tmp_path: Path, own: str) -> 
     folder.mkdir()
     sweep = prepare(
         load_workload(source), AXES, folder, {},
-        trials=None, seconds=None, timeout_s=1, source=source,
+        Budget(timeout_s=1), source=source,
     )  # fmt: skip
     assert sweep.job.workload.timed_steps == 15
     play(sweep, {1.0: 90, 5.0: 70, 25.0: 100})

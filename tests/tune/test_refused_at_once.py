@@ -15,6 +15,7 @@ from advisor.config.sweep import Axis, load_space
 from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.tune import run as engine
+from advisor.tune.budget import Budget
 from advisor.tune.prepare import prepare
 from advisor.tune.recommend import recommend
 from advisor.tune.trial import TrialResult
@@ -72,12 +73,12 @@ def test_a_workload_that_does_not_run_is_no_success(
 
 def test_a_value_that_the_job_refuses_is_left_out_with_its_reason(tmp_path: Path) -> None:
     axes = [Axis(setting="micro_batch", values=[2, 3])]
-    sweep = prepare(Workload(name="w"), axes, tmp_path, {}, trials=None, seconds=None, timeout_s=1)
+    sweep = prepare(Workload(name="w"), axes, tmp_path, {}, Budget(timeout_s=1))
     why = "micro_batch=3: global_batch 8 and micro_batch 3 on 2 data-parallel ranks: not a multiple"
     assert [line for line in recommend(sweep, []).not_tried if line.startswith(why)]
     alone = [Axis(setting="micro_batch", values=[3])]
     with pytest.raises(AdvisorError, match=why):
-        prepare(Workload(name="w"), alone, tmp_path, {}, trials=None, seconds=None, timeout_s=1)
+        prepare(Workload(name="w"), alone, tmp_path, {}, Budget(timeout_s=1))
 
 
 def test_a_variable_without_its_prefix_is_refused_with_it(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.profile import files, strategies
 from advisor.report.sections.sweep import INCONCLUSIVE, KEPT
-from advisor.tune.budget import CANDIDATES, CONFIRMATION_ROUNDS
+from advisor.tune.budget import CANDIDATES, CONFIRMATION_ROUNDS, Budget
 from advisor.tune.journal import Journal
 from advisor.tune.page import _cause
 from advisor.tune.points import Points, comparable
@@ -45,9 +45,7 @@ def make(folder: Path, *, trials: int | None = None, seconds: float | None = Non
         AXES,
         folder,
         {},
-        trials=trials,
-        seconds=seconds,
-        timeout_s=1,
+        Budget(trials, seconds, timeout_s=1),
     )
 
 
@@ -243,7 +241,7 @@ def test_the_torchrun_job_of_another_micro_batch_is_one_that_the_ranks_accept(
 ) -> None:
     # GIVEN a winner whose global batch is held, so that its accumulation follows
     axes = [Axis(setting="micro_batch", values=[2, 4])]
-    sweep = prepare(Workload(name="w"), axes, tmp_path, {}, trials=None, seconds=None, timeout_s=1)
+    sweep = prepare(Workload(name="w"), axes, tmp_path, {}, Budget(timeout_s=1))
     while (plan := sweep.next()) is not None:
         step = 80e6 if plan.configuration["micro_batch"] == 2 else 100e6
         sweep.results.append(finish(plan, len(sweep.results), step))
@@ -322,7 +320,7 @@ def test_knobs_the_backend_ignores_are_left_out() -> None:
 
 def test_a_swept_strategy_brings_its_own_knobs_and_no_point_twice(tmp_path: Path) -> None:
     axes, _ = default_space("gloo").for_job("gloo", "ddp")
-    sweep = prepare(Workload(name="w"), axes, tmp_path, {}, trials=95, seconds=None, timeout_s=1)
+    sweep = prepare(Workload(name="w"), axes, tmp_path, {}, Budget(trials=95, timeout_s=1))
     points = list(sweep.points)
     by_strategy = Counter(str(point["strategy"]) for point in points)
     # Two ranks, four layers, a global batch of 2 x 4. DDP and its hooks: 6 caps x 2 views x
@@ -360,13 +358,13 @@ def test_a_space_in_which_nothing_differs_is_refused_with_the_reason(tmp_path: P
     # GIVEN two caps above the 13 MiB of gradients
     axes = [Axis(setting="bucket_cap_mb", values=[20.0, 25.0])]
     with pytest.raises(AdvisorError, match=r"nothing to vary: .* 1 come to the same job"):
-        prepare(Workload(name="w"), axes, tmp_path, {}, trials=None, seconds=None, timeout_s=1)
+        prepare(Workload(name="w"), axes, tmp_path, {}, Budget(timeout_s=1))
 
 
 def test_four_ranks_have_layouts(tmp_path: Path) -> None:
     axes, _ = default_space("gloo").for_job("gloo", "ddp")
     job = Workload(name="w", world_size=4)
-    sweep = prepare(job, axes, tmp_path, {}, trials=None, seconds=None, timeout_s=1)
+    sweep = prepare(job, axes, tmp_path, {}, Budget(timeout_s=1))
     assert {"hsdp", "tp", "pp", "ddp+tp", "ddp+pp", "fsdp2+tp"} <= {
         str(point["strategy"]) for point in sweep.points.jobs
     }

@@ -22,6 +22,7 @@ from advisor.ingest.trial_end import FILE_NAME
 from advisor.report.sections.sweep import INCONCLUSIVE
 from advisor.tune import run as engine
 from advisor.tune import trial as trials
+from advisor.tune.budget import Budget
 from advisor.tune.job import Limits
 from advisor.tune.page import _cause, build_store
 from advisor.tune.predictions import from_trace
@@ -220,7 +221,7 @@ def test_variables_that_won_are_in_env_sh_as_a_shell_reads_them(tmp_path: Path) 
     ]
     sweep = prepare(
         Workload(name="w"), axes, tmp_path, {"OMP_NUM_THREADS": "9"},
-        trials=None, seconds=None, timeout_s=1,
+        Budget(timeout_s=1),
     )  # fmt: skip
     while (plan := sweep.next()) is not None:
         won = sum(value != sweep.start[name] for name, value in plan.configuration.items())
@@ -288,7 +289,7 @@ def test_the_present_step_is_the_median_of_its_trials(tmp_path: Path) -> None:
 def test_a_space_of_the_present_value_alone_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(AdvisorError) as error:
         prepare(Workload(name="w", bucket_cap_mb=25), [Axis(setting="bucket_cap_mb", values=[25])],
-                tmp_path, {}, trials=None, seconds=None, timeout_s=1)  # fmt: skip
+                tmp_path, {}, Budget(timeout_s=1))  # fmt: skip
     assert (
         error.value.message == "nothing to vary: bucket_cap_mb with nothing but the present value"
     )

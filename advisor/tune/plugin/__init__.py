@@ -7,22 +7,18 @@ from advisor.tune.plugin.parse import parse_rules
 from advisor.tune.plugin.rules import (
     TUNERS_SINCE,
     Rule,
-    Winner,
     check_rules,
     format_rules,
     one_of,
-    ranges,
 )
 
 __all__ = [
     "TUNERS_SINCE",
     "Rule",
-    "Winner",
     "build_plugin",
     "check_rules",
     "format_rules",
     "one_of",
     "parse_rules",
-    "ranges",
     "source_path",
 ]

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from math import isqrt
 from textwrap import wrap
 
 from advisor.errors import AdvisorError
-from advisor.model.nccl.names import FUNCTIONS, legal
+from advisor.model.nccl.names import legal
 from advisor.model.nccl.version import NcclVersion, format_version
 
 ANY = -1
@@ -87,17 +85,6 @@ class Rule:
                 ]
             )
         )
-
-
-@dataclass(frozen=True)
-class Winner:
-    """What won at one measured size of one function."""
-
-    function: str
-    total_bytes: int
-    algorithm: str
-    protocol: str
-    channels: int = ANY
 
 
 def check_rules(rules: Sequence[Rule], version: NcclVersion) -> list[str]:
@@ -221,27 +208,3 @@ def is_legal(rule: Rule, version: NcclVersion) -> bool:
     return bool(cells) and all(
         names == ANY_NAME or set(names.split("|")) == used for names, used in sides
     )
-
-
-def ranges(winners: Sequence[Winner], *, nodes: int = ANY, ranks: int = ANY) -> list[Rule]:
-    """Rules that apply each winner around the size it won at, for measured sizes only.
-
-    Neighbours that agree are joined; between two that do not the border is their geometric mean.
-    Below the smallest and above the largest measured size no rule is made: nothing was measured.
-    """
-    rules: list[Rule] = []
-    for function in FUNCTIONS:
-        own = sorted((w for w in winners if w.function == function), key=lambda w: w.total_bytes)
-        if len({winner.total_bytes for winner in own}) != len(own):
-            raise ValueError(f"two winners of {function} at the same size")
-        borders = [isqrt(a.total_bytes * b.total_bytes) for a, b in pairwise(own)]
-        for position, winner in enumerate(own):
-            low = winner.total_bytes if position == 0 else borders[position - 1] + 1
-            high = winner.total_bytes if position == len(own) - 1 else borders[position]
-            choice = (winner.algorithm, winner.protocol, winner.channels)
-            last = rules[-1] if rules and rules[-1].function == function else None
-            if last and (last.algorithm, last.protocol, last.channels) == choice:
-                rules[-1] = Rule(function, last.min_bytes, high, *choice, nodes, ranks)
-            else:
-                rules.append(Rule(function, low, high, *choice, nodes, ranks))
-    return rules

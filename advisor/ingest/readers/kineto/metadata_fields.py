@@ -1,7 +1,7 @@
 """Which of a trace's own fields are stored in ``rank.metadata``: those that something reads.
 
 Everything else may be anything, also a secret, under any name. So there is a list of what is kept,
-by name and shape; of the rest only the size is stored.
+by name and shape (kept_fields.yaml); of the rest only the size is stored.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from advisor.config.environment import allowed
+from advisor.config.loader import read_plain
 
 LEFT_OUT = "left_out"
 """The key of ``rank.metadata`` under which sizes of fields that are not stored stand."""
@@ -113,63 +115,20 @@ def _size(value: Any) -> int:
         return _KEPT_CHARACTERS
 
 
-def _each(check: Callable[[Any], Any] | None, names: str) -> dict[str, Any]:
-    return dict.fromkeys(names.split(), check)
+def _shape(said: Any) -> _Shape:
+    """What kept_fields.yaml says of a value."""
+    if isinstance(said, dict):
+        return {name: _shape(inner) for name, inner in said.items()}
+    if isinstance(said, list):
+        return [_shape(said[0])]
+    return _SHAPES[said]
 
 
-_NUMBERS = {"*": _number}
 _ENVIRONMENT: dict[str, Any] = {}
-_WORKLOAD = {
-    **_each(
-        _word,
-        "name strategy device precision optimizer reduce_precision compute "
-        "activation_checkpointing",
-    ),
-    **_each(
-        _number,
-        "world_size micro_batch sequence_length gradient_accumulation global_batch "
-        "sync_every_micro_batch learning_rate seed warmup_steps timed_steps steps "
-        "record_shapes record_memory memory_snapshot bucket_cap_mb find_unused_parameters "
-        "static_graph gradient_as_bucket_view tp pp ep shard virtual_stages powersgd_rank "
-        "wrap_layers prefetch_forward prefetch_backward",
-    ),
-    "description": None,
-    "model": {**_NUMBERS, "family": _word, "preset": _word},
-    "stage_layers": [_number],
-    "emulated": _NUMBERS,
+_SHAPES: dict[str, _Shape] = {
+    "number": _number,
+    "word": _word,
+    "variables": _ENVIRONMENT,
+    "unsaid": None,
 }
-_ADVISOR = {
-    **_each(_word, "strategy compute host"),
-    **_each(_number, "rank world_size data_ranks peak_memory_bytes recorded_steps layers_held"),
-    "workload": _WORKLOAD,
-    "gloo_threads": {"*": _word},
-    "injected_faults": [_word],
-    "environment": _ENVIRONMENT,
-    "versions": _each(_word, "python torch cuda nccl kernel machine"),
-    "buckets": [{"bucket": _number, "bytes": _number, "parameters": [_word]}],
-    "held_parameters": _NUMBERS,
-    "degrees": _NUMBERS,
-    "transformer": {**_NUMBERS, "name": _word},
-    "stage_layers": [_number],
-}
-_FIELDS = {
-    **_each(
-        _number,
-        "schemaVersion baseTimeNanoseconds rank record_shapes profile_memory with_stack "
-        "with_flops with_modules cuda_runtime_version cupti_version cuda_driver_version "
-        "roctracer_version hip_runtime_version hip_driver_version",
-    ),
-    **_each(_word, "host_name hostname"),
-    **_each(
-        None,
-        "traceEvents deviceProperties INFO WARNING ERROR STAGE traceName trace_id "
-        "displayTimeUnit username otherData stackFrames samples systemTraceEvents "
-        "powerTraceAsString viztracer_metadata",
-    ),
-    "distributedInfo": {
-        **_each(_word, "backend nccl_version"),
-        **_each(_number, "rank world_size pg_count"),
-        "pg_config": None,
-    },
-    "advisor": _ADVISOR,
-}
+_FIELDS: Any = _shape(read_plain(Path(__file__).with_name("kept_fields.yaml")))

@@ -78,6 +78,7 @@ class Statements(FileModel):
     foreign: dict[str, str]
     remarks: dict[str, Remark]
     networks: dict[str, str]
+    ranges: dict[str, tuple[int, int]]
 
 
 @cache

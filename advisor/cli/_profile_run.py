@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,28 +13,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from advisor.errors import AdvisorError
+from advisor.profile import rendezvous
 
 if TYPE_CHECKING:
     from advisor.config.workload import Workload
     from advisor.profile.inject import Fault
-    from advisor.profile.rendezvous import Nodes
 
 
 @dataclass(frozen=True)
-class How:
-    """How a job is launched, beside what its workload says; ``nodes`` None is this machine.
+class How(rendezvous.How):
+    """How a job is launched and told of; ``only_node``: the one whose line is printed."""
 
-    ``only_node``: the one whose line is printed.
-    """
-
-    faults: Any = ()
-    timeout_s: float = 120.0
     force: bool = False
     quiet: bool = False
-    nodes: Any = None
     only_node: int | None = None
-    threads: int | None = None
-    memory_limit_bytes: int | None = None
 
     def say(self, text: str) -> None:
         """Progress, on stderr."""
@@ -42,15 +34,12 @@ class How:
             click.echo(text, err=True)
 
 
-def jobs(
-    workload: Workload, *, say: Callable[[str], None], nodes: Nodes | None = None
-) -> dict[str, Workload]:
+def jobs(workload: Workload, how: How) -> dict[str, Workload]:
     """The workload under each of its strategies; what cannot run is refused before any starts.
 
     Of ``all``, what cannot run here is left out with its reason instead.
     """
     from advisor.profile import launch, strategies
-    from advisor.profile.rendezvous import Nodes
 
     names = workload.strategy.split(",")
     is_all = names == ["all"]
@@ -65,12 +54,12 @@ def jobs(
         job = workload.model_copy(update={"strategy": name, "world_size": ranks})
         try:
             settled, _ = strategies.prepare(job)
-            launch.local_ranks(settled, nodes or Nodes())
+            launch.local_ranks(settled, how.nodes)
             found[name] = settled
         except AdvisorError as error:
             if not is_all:
                 raise
-            say(f"left out {name}: {'; '.join(error.message.splitlines())}")
+            how.say(f"left out {name}: {'; '.join(error.message.splitlines())}")
     return found
 
 
@@ -88,9 +77,8 @@ def prepare(jobs: dict[str, Workload], folders: dict[str, Path], how: How) -> No
     a moment before the first node is.
     """
     from advisor.profile import launch
-    from advisor.profile.rendezvous import Nodes
 
-    nodes = how.nodes or Nodes()
+    nodes = how.nodes
     for job in jobs.values():
         launch.check(job, nodes)
     if nodes.rank > 0:
@@ -119,9 +107,9 @@ def run_one(
     """Run one job to the end and return its profile.json. Raises AdvisorError naming the rank."""
     from advisor.profile import files, launch, summary
     from advisor.profile.failures import LaunchError, LaunchStoppedError
-    from advisor.profile.rendezvous import MeetingError, Nodes
+    from advisor.profile.rendezvous import MeetingError
 
-    nodes = how.nodes or Nodes()
+    nodes = how.nodes
     workload = launch.check(workload, nodes)
     if not is_prepared:
         prepare({workload.name: workload}, {workload.name: folder}, how)
@@ -135,15 +123,7 @@ def run_one(
     if nodes.rank > 0:
         how.say(f"node {nodes.rank} waits for the first node at {nodes.endpoint}")
     try:
-        launch.launch(
-            workload,
-            folder,
-            nodes=nodes,
-            faults=how.faults,
-            timeout_s=how.timeout_s,
-            threads=how.threads,
-            memory_limit_bytes=how.memory_limit_bytes,
-        )
+        launch.launch(workload, folder, how)
     except MeetingError:
         if nodes.rank == 0:  # nothing ran: the folder is as it was, for the next attempt
             shutil.rmtree(folder / "logs", ignore_errors=True)
@@ -170,21 +150,14 @@ def run_one(
 def print_command(workload: Workload, folder: Path, how: How) -> None:
     """Prepare the folder, and print the lines that start the same job on each node."""
     from advisor.profile import commands, launch
-    from advisor.profile.rendezvous import Nodes
 
-    nodes = how.nodes or Nodes()
+    nodes = how.nodes
     launch.local_ranks(workload, nodes)
     if how.only_node:
         click.echo(f"# --print-command on node 0 prepares {folder}")
     else:
         prepare_folder(folder, force=how.force)
-        launch.write_job(
-            workload,
-            folder,
-            faults=how.faults,
-            timeout_s=how.timeout_s,
-            memory_limit_bytes=how.memory_limit_bytes,
-        )
+        launch.write_job(workload, folder, how)
     # On a GPU the host's threads hardly matter, and on other machines their number is another.
     threads = how.threads if workload.device == "cpu" else None
     node = f"on node {how.only_node}" if how.only_node is not None else "on each node in turn"

@@ -167,7 +167,7 @@ def command(
         only_node=node_rank,
         memory_limit_bytes=None if memory_limit is None else int(memory_limit * 2**20),
     )
-    jobs = runs.jobs(workload, say=how.say, nodes=nodes)
+    jobs = runs.jobs(workload, how)
     foreign.refuse(chosen, jobs)
     how = replace(how, faults=runs.parse_faults(inject, jobs))
     if is_plan:

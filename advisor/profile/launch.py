@@ -33,11 +33,11 @@ from advisor.profile.failures import (
     listed,
     rank_that_failed,
 )
-from advisor.profile.inject import Fault
 from advisor.profile.progress import Board, Position, laggards
-from advisor.profile.rendezvous import Nodes, apart, await_first
+from advisor.profile.rendezvous import How, Nodes, apart, await_first
 from advisor.profile.signals import own_signals, signal_behind
 
+PLAINLY = How()
 _GRACE_S = 20.0  # from SIGTERM to SIGKILL: time to write a trace
 # Python does not look for modules in the working folder (-P), where another `advisor` may be; the
 # package that launches is the one that runs, installed or not.
@@ -47,23 +47,9 @@ _START = (
 )
 
 
-def launch(
-    workload: Workload,
-    folder: Path,
-    *,
-    nodes: Nodes | None = None,
-    faults: tuple[Fault, ...] = (),
-    timeout_s: float = 120.0,
-    record: bool = True,
-    threads: int | None = None,
-    stop_above_ns_per_token: float | None = None,
-    memory_limit_bytes: int | None = None,
-) -> None:
+def launch(workload: Workload, folder: Path, how: How = PLAINLY) -> None:
     """Run all ranks of this node to the end; traces and results are in ``folder``.
 
-    ``threads`` is each rank's OMP_NUM_THREADS where that is not set (None: cores / ranks). With
-    ``stop_above_ns_per_token`` the ranks end early, untraced, once their timed steps are clearly
-    slower than that (profile.early_stop). ``memory_limit_bytes`` is what each rank may take.
     Raises LaunchError naming the rank that died or hung, LaunchStoppedError naming the signal that
     stopped the launch, MeetingError where the nodes do not meet; what was recorded stays.
     """
@@ -72,21 +58,13 @@ def launch(
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    nodes = nodes or Nodes()
+    nodes, timeout_s = how.nodes, how.timeout_s
     workload = check(workload, nodes)
     local_size = local_ranks(workload, nodes)
     await_first(nodes, timeout_s)
     logs = folder / "logs"
     logs.mkdir(files.LOGS_MODE, parents=True, exist_ok=True)
-    write_job(
-        workload,
-        folder,
-        faults=faults,
-        timeout_s=timeout_s,
-        record=record,
-        stop_above_ns_per_token=stop_above_ns_per_token,
-        memory_limit_bytes=memory_limit_bytes,
-    )
+    write_job(workload, folder, how)
     files.board(folder, nodes.rank).unlink(missing_ok=True)
     board = Board(files.board(folder, nodes.rank), local_size)
     config = LaunchConfig(
@@ -113,7 +91,7 @@ def launch(
         own_signals(),
         contextlib.closing(board),
         quiet,
-        _environment(workload, nodes, threads),
+        _environment(workload, nodes, how.threads),
         watch,
     ):
         try:
@@ -241,24 +219,14 @@ def _hung(watch: _Watch, hint: str) -> LaunchError:
     )
 
 
-def write_job(
-    workload: Workload,
-    folder: Path,
-    *,
-    faults: tuple[Fault, ...] = (),
-    timeout_s: float = 120.0,
-    record: bool = True,
-    stop_above_ns_per_token: float | None = None,
-    memory_limit_bytes: int | None = None,
-) -> None:
+def write_job(workload: Workload, folder: Path, how: How = PLAINLY) -> None:
     """Tell the ranks what to run."""
     document = {
         "workload": workload.to_json(),
-        "faults": [str(fault) for fault in faults],
-        "timeout_s": timeout_s,
-        "record": record,
-        "stop_above_ns_per_token": stop_above_ns_per_token,
-        "memory_limit_bytes": memory_limit_bytes,
+        "faults": [str(fault) for fault in how.faults],
+        "timeout_s": how.timeout_s,
+        "stop_above_ns_per_token": how.stop_above_ns_per_token,
+        "memory_limit_bytes": how.memory_limit_bytes,
     }
     files.write_json(folder / files.JOB_FILE, document)
 

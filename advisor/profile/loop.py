@@ -53,7 +53,7 @@ class Loop:
         self.steps_done = 0
         self._losses: list[torch.Tensor] = []
 
-    def run(self, recording: Callable[[], Recording] | None, race: Race | None = None) -> StepTimes:
+    def run(self, recording: Callable[[], Recording], race: Race | None = None) -> StepTimes:
         """All steps of the workload; ``recording`` makes the recorder of the last ones.
 
         With a ``race`` they end once it is lost.
@@ -63,7 +63,7 @@ class Loop:
         for _ in range(workload.warmup_steps):
             self.step()
         times.stopped_early = self._race(workload.timed_steps, times.timed_ns, race)
-        if recording is not None and not times.stopped_early:
+        if not times.stopped_early:
             with recording() as recorder:
                 self.step()
                 recorder.step()

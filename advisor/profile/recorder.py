@@ -32,16 +32,17 @@ def rank_and_world() -> tuple[int, int]:
 
 
 class StepRecorder:
-    """Skips ``skip`` steps, records ``steps``, writes ``folder``/rankN.json.gz; then does nothing.
+    """A context manager around a training loop; call :meth:`step` at the end of every step.
 
-    ``ranks`` limits who records (None: all). Call :meth:`step` at the end of every training step,
-    or let :meth:`count_optimizer_steps` do it. ``on_done`` is called once with the trace's path.
+    Skips ``skip`` steps, records ``steps``, writes ``folder``/rankN.json.gz on each of ``ranks``
+    (None: all); then it does nothing. :meth:`count_optimizer_steps` can count the steps instead.
+    ``on_done`` is called once with the trace's path.
     Raises AdvisorError when the folder has an earlier recording; ``force`` removes its traces.
     """
 
     def __init__(
         self,
-        folder: Path,
+        folder: str | Path = "advisor-traces",
         *,
         steps: int = 5,
         skip: int = 10,
@@ -55,8 +56,8 @@ class StepRecorder:
             raise AdvisorError(
                 f"cannot record {steps} steps after {skip}", hint="steps >= 1, skip >= 0"
             )
-        files.claim(folder, force=force)
-        self.folder = folder
+        self.folder = Path(folder)
+        files.claim(self.folder, force=force)
         self.steps = steps
         self.skip = skip
         self.steps_seen = 0
@@ -187,32 +188,8 @@ class StepRecorder:
         )
 
 
-def profiler(
-    folder: str | Path = "advisor-traces",
-    *,
-    steps: int = 5,
-    skip: int = 10,
-    ranks: Sequence[int] | None = None,
-    record_shapes: bool = True,
-    record_memory: bool = False,
-    on_done: Callable[[Path], None] | None = None,
-    force: bool = False,
-) -> StepRecorder:
-    """A context manager around a training loop; call ``step()`` at the end of every step.
-
-    Skips ``skip`` steps, records ``steps``, and writes ``folder``/rankN.json.gz on each of
-    ``ranks`` (None: all). An earlier recording in the folder is refused, or with ``force`` removed.
-    """
-    return StepRecorder(
-        Path(folder),
-        steps=steps,
-        skip=skip,
-        ranks=ranks,
-        record_shapes=record_shapes,
-        record_memory=record_memory,
-        on_done=on_done,
-        force=force,
-    )
+profiler = StepRecorder
+"""By this name the package offers it."""
 
 
 def _metadata() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from advisor.errors import AdvisorError
 from advisor.profile.commands import parse_endpoint
+from advisor.profile.inject import Fault
 
 _RETRY_S = 0.2
 _ATTEMPT_S = 5.0
@@ -25,6 +26,27 @@ class Nodes:
     count: int = 1
     rank: int = 0
     endpoint: str = ""
+
+
+ONE_NODE = Nodes()
+
+
+@dataclass(frozen=True)
+class How:
+    """How ranks are launched, beside what their workload says.
+
+    ``timeout_s`` is how long they may make no progress; ``threads`` is each rank's OMP_NUM_THREADS
+    where that is not set (None: cores / ranks). With ``stop_above_ns_per_token`` the ranks end
+    early, untraced, once their timed steps are clearly slower than that (profile.early_stop).
+    ``memory_limit_bytes`` is what each rank may take.
+    """
+
+    nodes: Nodes = ONE_NODE
+    faults: tuple[Fault, ...] = ()
+    timeout_s: float = 120.0
+    threads: int | None = None
+    stop_above_ns_per_token: float | None = None
+    memory_limit_bytes: int | None = None
 
 
 class MeetingError(AdvisorError):

@@ -88,7 +88,7 @@ def main(folder: Path) -> None:
             else contextlib.nullcontext()
         )
         with keeping:
-            times = loop.run(recording if document["record"] else None, race)
+            times = loop.run(recording, race)
         report(loop.steps_done, "export")
         result = {
             "rank": rank,

@@ -63,17 +63,14 @@ class ReferenceJob:
         from advisor.profile.failures import LaunchError
         from advisor.profile.launch import launch
         from advisor.profile.orphans import LAUNCHER
+        from advisor.profile.rendezvous import How
 
         settings = {**settings_of(configuration), "steps": _TRACED_STEPS}
         job, _ = strategies.prepare(self.workload.with_settings(settings))
         folder.mkdir(parents=True)
+        how = How(timeout_s=limits.timeout_s, stop_above_ns_per_token=limits.stop_above_cost)
         with environment({**variables_of(configuration), LAUNCHER: str(os.getpid())}):
-            launch(
-                job,
-                folder,
-                timeout_s=limits.timeout_s,
-                stop_above_ns_per_token=limits.stop_above_cost,
-            )
+            launch(job, folder, how)
         per_rank = _results(folder, job.world_size)
         if not per_rank:
             raise LaunchError("no rank left a result")

@@ -25,7 +25,7 @@ def test_what_follows_a_recording(
     folder = tmp_path / NAME
     figures = {"step_ns": {"median": 1e6, "mad": 1e3}, "tokens_per_second": 1.0}
 
-    def record(workload: Workload, folder: Path, **how: Any) -> None:
+    def record(workload: Workload, folder: Path, _how: Any) -> None:
         (folder / "profile.json").write_text(json.dumps(figures))
 
     monkeypatch.setattr(launch, "launch", record)

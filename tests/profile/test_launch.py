@@ -21,6 +21,7 @@ from advisor.profile import files
 from advisor.profile.failures import LaunchError
 from advisor.profile.inject import Fault
 from advisor.profile.launch import launch
+from advisor.profile.rendezvous import How
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +51,7 @@ def read(folder: Path, rank: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded")
-    launch(workload(), folder, timeout_s=PATIENCE_S)
+    launch(workload(), folder, How(timeout_s=PATIENCE_S))
     return folder
 
 
@@ -115,7 +116,7 @@ def test_profile_json_is_written_by_the_ranks(recorded: Path) -> None:
 def test_a_rank_that_dies_is_named_and_the_other_keeps_its_trace(tmp_path: Path) -> None:
     fault = Fault.parse("die:rank=1,step=6")  # the second recorded step
     with pytest.raises(AdvisorError) as failed:
-        launch(workload(), tmp_path, faults=(fault,), timeout_s=PATIENCE_S)
+        launch(workload(), tmp_path, How(faults=(fault,), timeout_s=PATIENCE_S))
     assert "rank 1 exited with status 17" in failed.value.message
     assert "rank 0" not in failed.value.message
     names = [event["name"] for event in read(tmp_path, 0)["traceEvents"]]
@@ -125,7 +126,7 @@ def test_a_rank_that_dies_is_named_and_the_other_keeps_its_trace(tmp_path: Path)
 def test_a_rank_that_hangs_is_named_with_its_place(tmp_path: Path) -> None:
     fault = Fault.parse("hang:rank=0,step=6")
     with pytest.raises(AdvisorError) as failed:
-        launch(workload(), tmp_path, faults=(fault,), timeout_s=20.0)
+        launch(workload(), tmp_path, How(faults=(fault,), timeout_s=20.0))
     assert "rank 0 made no progress for 20 s, in step 6" in failed.value.message
     stacks = [path.read_text() for path in tmp_path.glob("logs/**/0/stderr.log")]
     assert any("inject.py" in text for text in stacks)
@@ -133,7 +134,7 @@ def test_a_rank_that_hangs_is_named_with_its_place(tmp_path: Path) -> None:
 
 def test_memory_running_out_is_recognised(tmp_path: Path) -> None:
     with pytest.raises(LaunchError) as failed:
-        launch(workload(micro_batch=10**10), tmp_path, timeout_s=PATIENCE_S)
+        launch(workload(micro_batch=10**10), tmp_path, How(timeout_s=PATIENCE_S))
     assert failed.value.out_of_memory
 
 
@@ -144,7 +145,7 @@ def test_another_package_of_that_name_in_the_working_folder_does_no_harm(
     (tmp_path / "advisor" / "__init__.py").write_text("raise SystemExit('the wrong advisor')")
     (tmp_path / "torch.py").write_text("raise SystemExit('the wrong torch')")
     monkeypatch.chdir(tmp_path)
-    launch(workload(strategy="single", world_size=1), Path("run"), timeout_s=PATIENCE_S)
+    launch(workload(strategy="single", world_size=1), Path("run"), How(timeout_s=PATIENCE_S))
     assert files.trace(Path("run"), 0).exists()
 
 

@@ -26,7 +26,7 @@ from advisor.profile.failures import rank_that_failed
 from advisor.profile.inject import Fault, parse_all
 from advisor.profile.launch import _grace, launch, local_ranks
 from advisor.profile.progress import PHASES, Board, Position, laggards
-from advisor.profile.rendezvous import MeetingError, Nodes, await_first
+from advisor.profile.rendezvous import How, MeetingError, Nodes, await_first
 
 
 def batch(**changes: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -243,7 +243,7 @@ def test_a_node_that_finds_no_first_writes_nothing(tmp_path: Path) -> None:
         first.bind(("127.0.0.1", 0))
         nodes = Nodes(2, 1, f"127.0.0.1:{first.getsockname()[1]}")
         with pytest.raises(MeetingError):
-            launch(Workload(), tmp_path / "run", nodes=nodes, timeout_s=0.1)
+            launch(Workload(), tmp_path / "run", How(nodes=nodes, timeout_s=0.1))
     assert not list(tmp_path.iterdir())
 
 

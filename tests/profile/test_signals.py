@@ -11,6 +11,7 @@ import pytest
 from advisor.config.workload import Workload
 from advisor.profile.failures import LaunchStoppedError
 from advisor.profile.launch import launch
+from advisor.profile.rendezvous import How
 from advisor.profile.signals import signal_behind
 
 api = pytest.importorskip("torch.distributed.elastic.metrics.api", reason="needs torch")
@@ -39,7 +40,7 @@ def test_a_launch_ended_in_that_moment_was_stopped(
     monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", elastic_launch)
     job = Workload(strategy="single", world_size=1)
     with pytest.raises(LaunchStoppedError, match="stopped by SIGTERM") as caught:
-        launch(job, tmp_path, timeout_s=5)
+        launch(job, tmp_path, How(timeout_s=5))
     # AND the cause names the signal, for the exit status
     assert getattr(caught.value.__cause__, "sigval", None) == signal.SIGTERM
 

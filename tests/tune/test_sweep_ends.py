@@ -143,7 +143,7 @@ def test_a_trial_without_a_trace_says_how_it_ended_when_it_is_diagnosed(
     from advisor.profile import launch
     from advisor.profile.failures import LaunchError
 
-    def crash(_job: Workload, folder: Path, **_: Any) -> None:
+    def crash(_job: Workload, folder: Path, _how: Any) -> None:
         for rank in range(3):
             log = folder / "logs" / "r" / "attempt_0" / str(rank) / "stderr.log"
             log.parent.mkdir(parents=True)

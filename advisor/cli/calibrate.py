@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from advisor.cli import _options as options
+from advisor.cli._options import POSITIVE, argument, option
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -30,26 +33,22 @@ GROUP BY ALL ORDER BY ALL
 """
 
 
-@click.command(
+@options.command(
     "calibrate", epilog="Example:  advisor calibrate tables/ --hardware dgx-h100 -o my-cluster.yaml"
 )
-@click.argument("results", nargs=-1, required=True, metavar="RESULTS...")
-@click.option("--hardware", metavar="NAME", help="A machine of the hardware table.")
-@click.option("--topology", type=click.Path(path_type=Path), help="Topology file (YAML).")
-@click.option("--nodes", type=click.IntRange(1), help="Nodes of --hardware.  [default: 1]")
-@click.option("--nccl", metavar="VERSION", help="NCCL release, where the results do not name it.")
-@click.option("--algo", metavar="VALUE", help="NCCL_ALGO of the measured calls, where it was set.")
-@click.option("--proto", metavar="VALUE", help="NCCL_PROTO of the measured calls, likewise.")
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path))
 def command(
-    results: tuple[str, ...],
-    hardware: str | None,
-    topology: Path | None,
-    nodes: int | None,
-    nccl: str | None,
-    algo: str | None,
-    proto: str | None,
-    output: Path,
+    results: tuple[str, ...] = argument(required=True, metavar="RESULTS..."),
+    hardware: str | None = option(metavar="NAME", help="A machine of the hardware table."),
+    topology: Path | None = option(help="Topology file (YAML)."),
+    nodes: int | None = option(type=POSITIVE, help="Nodes of --hardware.  [default: 1]"),
+    nccl: str | None = option(
+        metavar="VERSION", help="NCCL release, where the results do not name it."
+    ),
+    algo: str | None = option(
+        metavar="VALUE", help="NCCL_ALGO of the measured calls, where it was set."
+    ),
+    proto: str | None = option(metavar="VALUE", help="NCCL_PROTO of the measured calls, likewise."),
+    output: Path = option("-o", "--output", required=True),
 ) -> None:
     """Fit what NCCL's model leaves out to measured collectives of a machine.
 

@@ -7,17 +7,20 @@ from pathlib import Path
 
 import click
 
+from advisor.cli import _options as options
+from advisor.cli._options import POSITIVE, argument, option
 from advisor.errors import AdvisorError
 
 _LOOK_S = 0.5
 
 
-@click.command(epilog="Example:  advisor capture advisor-traces --steps 5 --diagnose")
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--steps", default=5, show_default=True, type=click.IntRange(1), help="To record.")
-@click.option("--timeout", default=600.0, show_default=True, help="Seconds to wait for it.")
-@click.option("--diagnose", is_flag=True, help="Diagnose the recording.")
-def command(folder: Path, steps: int, timeout: float, diagnose: bool) -> None:
+@options.command(epilog="Example:  advisor capture advisor-traces --steps 5 --diagnose")
+def command(
+    folder: Path = argument(),
+    steps: int = option(default=5, show_default=True, type=POSITIVE, help="To record."),
+    timeout: float = option(default=600.0, show_default=True, help="Seconds to wait for it."),
+    diagnose: bool = option(help="Diagnose the recording."),
+) -> None:
     """Record some steps of a job that runs already, under `advisor record --on-demand -o FOLDER`.
 
     Every rank begins at the same step. The job goes on; the profiler runs in these steps only.

@@ -6,9 +6,12 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
+
+from advisor.cli import _options as options
+from advisor.cli._options import option
 
 if TYPE_CHECKING:
     from advisor.model.nccl.env.issue import EnvIssue
@@ -16,23 +19,19 @@ if TYPE_CHECKING:
 _LEVELS = {"error": 0, "warning": 1, "info": 2, "never": -1}
 
 
-@click.command("check-env", epilog="Example:  advisor check-env --nccl 2.29.7 --file env.sh")
-@click.option("--nccl", metavar="VERSION", help="NCCL release, e.g. 2.29.7; default: all.")
-@click.option(
-    "--file",
-    "path",
-    type=click.Path(path_type=Path),
-    help="A shell script, nccl.conf or env file instead of the environment.",
-)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
-@click.option(
-    "--fail-on",
-    type=click.Choice(["error", "warning", "info", "never"]),
-    default="never",
-    show_default=True,
-    help="Exit with 1 at issues of this severity or worse.",
-)
-def command(nccl: str | None, path: Path | None, form: str, fail_on: str) -> int:
+@options.command("check-env", epilog="Example:  advisor check-env --nccl 2.29.7 --file env.sh")
+def command(
+    nccl: str | None = option(metavar="VERSION", help="NCCL release, e.g. 2.29.7; default: all."),
+    path: Path | None = option(
+        "--file", help="A shell script, nccl.conf or env file instead of the environment."
+    ),
+    form: Literal["text", "json"] = option("--format", default="text"),
+    fail_on: Literal["error", "warning", "info", "never"] = option(
+        default="never",
+        show_default=True,
+        help="Exit with 1 at issues of this severity or worse.",
+    ),
+) -> int:
     """Lint NCCL_* settings: debugging leftovers, values that break, unknown and dead names.
 
     Example:  advisor check-env --nccl 2.29.7 --file train.sh

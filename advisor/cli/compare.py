@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from advisor.cli import _options as options
+from advisor.cli._options import argument, option
 from advisor.cli._output import Output, plan_outputs
 from advisor.errors import AdvisorError
 
@@ -25,37 +27,28 @@ _WORSE, _INCONCLUSIVE = 1, 2  # exit statuses
 _FILES = {"text": "comparison.txt", "json": "comparison.json", "html": "comparison.html"}
 
 
-@click.command(
+@options.command(
     epilog="Example:  advisor compare runs/single runs/ddp runs/fsdp2 --fail-if 'step_time>3%'"
 )
-@click.argument("runs", nargs=-1, required=True, metavar="BASE RUN...", type=click.Path())
-@click.option("--format", "formats", help="text, json, html.  [default: by -o, else text]")
-@click.option("-o", "--output", type=click.Path(), help="File; a folder for several formats.")
-@click.option(
-    "--fail-if",
-    "gates",
-    multiple=True,
-    metavar="METRIC>N%",
-    help=f"Exit with 1 when a run is worse than BASE by more: {', '.join(_GATES)}; with 2 when "
-    "its steps cannot tell.",
-)
-@click.option(
-    "--peak-tflops",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Dense peak of one rank's device for MFU.  [default: from the hardware table]",
-)
-@click.option("--operators", default=10, show_default=True, help="Operators listed per run.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("--force", is_flag=True, help="Replace existing output files.")
 def command(
-    runs: tuple[str, ...],
-    formats: str | None,
-    output: str | None,
-    gates: tuple[str, ...],
-    peak_tflops: float | None,
-    operators: int,
-    quiet: bool,
-    force: bool,
+    runs: tuple[str, ...] = argument(required=True, metavar="BASE RUN...", type=click.Path()),
+    formats: str | None = option("--format", help="text, json, html.  [default: by -o, else text]"),
+    output: str | None = option(
+        "-o", "--output", type=click.Path(), help="File; a folder for several formats."
+    ),
+    gates: tuple[str, ...] = option(
+        "--fail-if",
+        metavar="METRIC>N%",
+        help=f"Exit with 1 when a run is worse than BASE by more: {', '.join(_GATES)}; with 2 when "
+        "its steps cannot tell.",
+    ),
+    peak_tflops: float | None = option(
+        type=click.FloatRange(min=0, min_open=True),
+        help="Dense peak of one rank's device for MFU.  [default: from the hardware table]",
+    ),
+    operators: int = option(default=10, show_default=True, help="Operators listed per run."),
+    quiet: bool = option("-q", "--quiet", help="No progress on stderr."),
+    force: bool = option(help="Replace existing output files."),
 ) -> int:
     """Compare RUNs (folders of traces, single traces, or stores) with BASE.
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
+from advisor.cli import _options as options
+from advisor.cli._options import argument
 
-@click.command(epilog='Example:  eval "$(advisor completion bash)"')
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def command(shell: str) -> int:
+
+@options.command(epilog='Example:  eval "$(advisor completion bash)"')
+def command(
+    shell: Literal["bash", "zsh", "fish"] = argument(),
+) -> int:
     """Print the completion script of SHELL; put it into the shell's startup file."""
     from click.shell_completion import get_completion_class
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Literal
 
 import click
 
+from advisor.cli import _options as options
+from advisor.cli._options import option
 from advisor.cli._output import Output, use_color
 from advisor.errors import AdvisorError
 from advisor.profile.inject import HELP
@@ -16,25 +19,21 @@ DEFAULT_FAULT = "sleep:rank=1,ms=200"
 """What the demo injects by itself: a rank that really sleeps before every forward pass."""
 
 
-@click.command(epilog="Example:  advisor demo -o /tmp/demo")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("advisor-demo"),
-    show_default=True,
-    help="Folder of the demo; an earlier demo in it is replaced.",
-)
-@click.option("--nproc", type=click.IntRange(2, 8), default=2, show_default=True, help="Ranks.")
-@click.option(
-    "--inject",
-    multiple=True,
-    metavar="FAULT",
-    help=f"{HELP} Without it: {DEFAULT_FAULT}.",
-)
-@click.option("--healthy", is_flag=True, help="Inject no fault: what a healthy run looks like.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
-def command(output: Path, nproc: int, inject: tuple[str, ...], healthy: bool, color: str) -> int:
+@options.command(epilog="Example:  advisor demo -o /tmp/demo")
+def command(
+    output: Path = option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("advisor-demo"),
+        show_default=True,
+        help="Folder of the demo; an earlier demo in it is replaced.",
+    ),
+    nproc: int = option(type=click.IntRange(2, 8), default=2, show_default=True, help="Ranks."),
+    inject: tuple[str, ...] = option(metavar="FAULT", help=f"{HELP} Without it: {DEFAULT_FAULT}."),
+    healthy: bool = option(help="Inject no fault: what a healthy run looks like."),
+    color: Literal["auto", "always", "never"] = option(default="auto"),
+) -> int:
     """Train a tiny GPT-2 with a fault in one rank, record it, and find the fault.
 
     Everything is real: torch processes, gloo collectives, profiler traces, and a rank that sleeps

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from advisor.cli import _options as options
 from advisor.cli._complete import rule_names
+from advisor.cli._options import argument, option
 from advisor.errors import AdvisorError
 from advisor.vocabulary.placeholders import hinted
 
@@ -25,12 +27,14 @@ _CODE = " " * 6
 _CHOICE = re.compile(r"\s*'([^']*)' if [^']+ else '([^']*)'\s*")
 
 
-@click.command(epilog="Example:  advisor explain small-buckets")
-@click.argument("name", metavar="RULE", shell_complete=rule_names)
-@click.option("--rules", "rule_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Also the rules in this folder.")  # fmt: skip
-@click.option("--sql", "show_sql", is_flag=True, help="Also the query.")
-def command(name: str, rule_dirs: tuple[Path, ...], show_sql: bool) -> None:
+@options.command(epilog="Example:  advisor explain small-buckets")
+def command(
+    name: str = argument(metavar="RULE", shell_complete=rule_names),
+    rule_dirs: tuple[Path, ...] = option(
+        "--rules", metavar="DIR", help="Also the rules in this folder."
+    ),
+    show_sql: bool = option("--sql", help="Also the query."),
+) -> None:
     """Explain RULE, or how to record a kind of evidence (nccl-log, all-ranks, ...)."""
     from advisor.engine import load_catalogue, recipes
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from advisor.cli import _options as options
+from advisor.cli._options import argument, option
 from advisor.cli._output import say_some
 from advisor.cli._targets import check_folder_target, folder_target, refuse_inputs
 from advisor.errors import AdvisorError
@@ -18,44 +20,35 @@ if TYPE_CHECKING:
     from advisor.store.store import Store
 
 
-@click.command(
+@options.command(
     epilog="Examples:  advisor ingest traces/ -o run.duckdb\n\n"
     "           advisor ingest 'rank*.json.gz' nccl.log -o run.duckdb --lean\n\n"
     "           advisor ingest s3://bucket/run/ -o /shared/run/ --ray 10.0.0.1:6379"
 )
-@click.argument("paths", nargs=-1, required=True, type=click.Path())
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(),
-    required=True,
-    help="Store to write: a DuckDB file, or a folder (ending in /) for Parquet by run and rank.",
-)
-@click.option("--run", default="run", show_default=True, help="Name of the run in the store.")
-@click.option(
-    "--lean",
-    is_flag=True,
-    help="Keep device events, collectives, annotations and what they rest on: same findings.",
-)
-@click.option("--force", is_flag=True, help="Replace an existing store (and nothing else).")
-@click.option(
-    "--ray",
-    "ray_address",
-    is_flag=False,
-    flag_value="",
-    metavar="[ADDRESS]",
-    help="Spread the work over a Ray cluster (put last: without ADDRESS the running one, else a "
-    "local one). PATHS may then be fsspec URLs, and the output is a folder that all see.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="No progress bar, no summary.")
 def command(
-    paths: tuple[str, ...],
-    output: str,
-    run: str,
-    lean: bool,
-    force: bool,
-    ray_address: str | None,
-    quiet: bool,
+    paths: tuple[str, ...] = argument(required=True, type=click.Path()),
+    output: str = option(
+        "-o",
+        "--output",
+        type=click.Path(),
+        required=True,
+        help="Store to write: a DuckDB file, or a folder (ending in /) for Parquet by run and "
+        "rank.",
+    ),
+    run: str = option(default="run", show_default=True, help="Name of the run in the store."),
+    lean: bool = option(
+        help="Keep device events, collectives, annotations and what they rest on: same findings."
+    ),
+    force: bool = option(help="Replace an existing store (and nothing else)."),
+    ray_address: str | None = option(
+        "--ray",
+        is_flag=False,
+        flag_value="",
+        metavar="[ADDRESS]",
+        help="Spread the work over a Ray cluster (put last: without ADDRESS the running one, else "
+        "a local one). PATHS may then be fsspec URLs, and the output is a folder that all see.",
+    ),
+    quiet: bool = option("-q", "--quiet", help="No progress bar, no summary."),
 ) -> None:
     """Read PATHS (traces, logs, folders, patterns) of one run into a store."""
     place = folder_target(output) or Path(output)

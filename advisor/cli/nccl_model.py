@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
+
+from advisor.cli import _options as options
+from advisor.cli._options import POSITIVE, option
 
 if TYPE_CHECKING:
     from advisor.model.nccl.cost import Prediction
@@ -27,59 +30,39 @@ _USED = {
 }
 
 
-@click.command(
+@options.command(
     "nccl-model",
     epilog="Example:  advisor nccl-model --topology dgx-h100.yaml --nccl 2.29.7 --op allreduce "
     "--bytes 67108864",
 )
-@click.option("--topology", type=click.Path(path_type=Path), help="Topology file (YAML).")
-@click.option("--log", type=click.Path(path_type=Path), help="NCCL log with the GRAPH subsystem.")
-@click.option("--graph", type=click.Path(path_type=Path), help="File of NCCL_GRAPH_DUMP_FILE.")
-@click.option("--hardware", metavar="NAME", help="A machine of the hardware table.")
-@click.option(
-    "--nccl",
-    metavar="VERSION",
-    help="NCCL release, e.g. 2.29.7; to be given where the input does not name it.",
-)
-@click.option("--op", required=True, help="allreduce, allgather, reducescatter, broadcast, reduce.")
-@click.option(
-    "--bytes",
-    "size",
-    required=True,
-    metavar="N",
-    help="Total size as nccl-tests counts it (64M, 1G work).",
-)
-@click.option("--nodes", type=click.IntRange(1), help="Nodes, for --graph and --hardware.")
-@click.option("--compute-capability", metavar="CC", help="For --log and --graph, e.g. 9.0.")
-@click.option("--cpu-vendor", help="For --log and --graph: intel, amd, mixed, arm ...")
-@click.option("--algo", metavar="VALUE", help="As NCCL_ALGO would be set.")
-@click.option("--proto", metavar="VALUE", help="As NCCL_PROTO would be set.")
-@click.option(
-    "--dtype", default="float32", show_default=True, help="Element type, by torch's name."
-)
-@click.option(
-    "--calibration",
-    "fitted",
-    type=click.Path(path_type=Path),
-    help="A file of advisor calibrate, for the time a call really takes.",
-)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def command(
-    topology: Path | None,
-    log: Path | None,
-    graph: Path | None,
-    hardware: str | None,
-    nccl: str | None,
-    op: str,
-    size: str,
-    nodes: int | None,
-    compute_capability: str | None,
-    cpu_vendor: str | None,
-    algo: str | None,
-    proto: str | None,
-    dtype: str,
-    fitted: Path | None,
-    form: str,
+    topology: Path | None = option(help="Topology file (YAML)."),
+    log: Path | None = option(help="NCCL log with the GRAPH subsystem."),
+    graph: Path | None = option(help="File of NCCL_GRAPH_DUMP_FILE."),
+    hardware: str | None = option(metavar="NAME", help="A machine of the hardware table."),
+    nccl: str | None = option(
+        metavar="VERSION",
+        help="NCCL release, e.g. 2.29.7; to be given where the input does not name it.",
+    ),
+    op: str = option(required=True, help="allreduce, allgather, reducescatter, broadcast, reduce."),
+    size: str = option(
+        "--bytes",
+        required=True,
+        metavar="N",
+        help="Total size as nccl-tests counts it (64M, 1G work).",
+    ),
+    nodes: int | None = option(type=POSITIVE, help="Nodes, for --graph and --hardware."),
+    compute_capability: str | None = option(metavar="CC", help="For --log and --graph, e.g. 9.0."),
+    cpu_vendor: str | None = option(help="For --log and --graph: intel, amd, mixed, arm ..."),
+    algo: str | None = option(metavar="VALUE", help="As NCCL_ALGO would be set."),
+    proto: str | None = option(metavar="VALUE", help="As NCCL_PROTO would be set."),
+    dtype: str = option(
+        default="float32", show_default=True, help="Element type, by torch's name."
+    ),
+    fitted: Path | None = option(
+        "--calibration", help="A file of advisor calibrate, for the time a call really takes."
+    ),
+    form: Literal["text", "json"] = option("--format", default="text"),
 ) -> None:
     """Predict every algorithm and protocol for one call, and NCCL's choice among them.
 
@@ -103,13 +86,13 @@ def command(
         raise click.UsageError("give exactly one of --topology, --log, --graph, --hardware")
     (source,) = given
     used = _USED[source]
-    for option, value in (
+    for flag, value in (
         ("--nodes", nodes),
         ("--compute-capability", compute_capability),
         ("--cpu-vendor", cpu_vendor),
     ):
-        if value is not None and option not in used:
-            raise click.UsageError(f"{option} has no effect with --{source}, which says it itself")
+        if value is not None and flag not in used:
+            raise click.UsageError(f"{flag} has no effect with --{source}, which says it itself")
     release = parse_covered(nccl) if nccl else None
     element_type(dtype)
     capability = parse_capability(compute_capability)
@@ -167,11 +150,11 @@ def command(
                 "practice (advisor calibrate fits a machine)"
             )
         for name, value in read.environment.items():
-            option = "--algo" if name == "NCCL_ALGO" else "--proto"
+            flag = "--algo" if name == "NCCL_ALGO" else "--proto"
             click.echo(
-                f"as in the log's environment: {name}={value} ({option} takes another)"
+                f"as in the log's environment: {name}={value} ({flag} takes another)"
                 if name in applied
-                else f"not as in the log's environment, where {name}={value}: {option} was given"
+                else f"not as in the log's environment, where {name}={value}: {flag} was given"
             )
         if read.check:
             click.echo(

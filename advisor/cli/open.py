@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from advisor.cli import _options as options
+from advisor.cli._options import argument, option
 from advisor.cli._output import Output
 from advisor.cli._targets import check_report_target, refuse_inputs
 from advisor.errors import AdvisorError
@@ -18,38 +20,27 @@ if TYPE_CHECKING:
     from advisor.report.perfetto import TraceCrop
 
 
-@click.command(epilog="Example:  advisor open 1 traces/ --write slow-link.json")
-@click.argument("finding", metavar="FINDING")
-@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path())
-@click.option(
-    "--findings",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="findings.json whose numbering and inputs to use; default ./findings.json without PATH.",
-)
-@click.option(
-    "--write",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the trace of the window instead of serving it; needs no network.",
-)
-@click.option(
-    "--context",
-    type=click.FloatRange(min=0),
-    default=0.25,
-    show_default=True,
-    help="How much to keep before and after, in windows of the finding.",
-)
-@click.option("--no-browser", is_flag=True, help="Print the link, do not open a browser.")
-@click.option("--force", is_flag=True, help="Replace an existing FILE.")
+@options.command(epilog="Example:  advisor open 1 traces/ --write slow-link.json")
 def command(
-    finding: str,
-    paths: tuple[str, ...],
-    findings: Path | None,
-    write: Path | None,
-    context: float,
-    no_browser: bool,
-    force: bool,
+    finding: str = argument(metavar="FINDING"),
+    paths: tuple[str, ...] = argument(metavar="[PATH]...", type=click.Path()),
+    findings: Path | None = option(
+        metavar="FILE",
+        help="findings.json whose numbering and inputs to use; default ./findings.json without "
+        "PATH.",
+    ),
+    write: Path | None = option(
+        metavar="FILE",
+        help="Write the trace of the window instead of serving it; needs no network.",
+    ),
+    context: float = option(
+        type=click.FloatRange(min=0),
+        default=0.25,
+        show_default=True,
+        help="How much to keep before and after, in windows of the finding.",
+    ),
+    no_browser: bool = option(help="Print the link, do not open a browser."),
+    force: bool = option(help="Replace an existing FILE."),
 ) -> None:
     """Show the moment behind FINDING (its number, id or rule) in ui.perfetto.dev.
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
+
+from advisor.cli import _options as options
+from advisor.cli._options import POSITIVE, argument, option
 
 if TYPE_CHECKING:
     from advisor.model.plan import Plan
@@ -14,78 +17,44 @@ if TYPE_CHECKING:
 _SCALES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-@click.command("plan", epilog="Example:  advisor plan llama-7b dgx-h100 --gpus 64")
-@click.argument("model", metavar="MODEL")
-@click.argument("hardware", metavar="HARDWARE")
-@click.option("--gpus", type=click.IntRange(1), help="Number of GPUs; default: 8 to 1,024.")
-@click.option("--global-batch", type=click.IntRange(1), help="Sequences per step.")
-@click.option("--sequence", type=click.IntRange(1), help="Tokens per sequence.")
-@click.option("--nccl", default="2.29.7", show_default=True, metavar="VERSION")
-@click.option(
-    "--precision",
-    type=click.Choice(["mixed", "fp32", "bf16"]),
-    default="mixed",
-    show_default=True,
-    help="What is kept per parameter (mixed: 16 bytes, 18 with tensor or pipeline parallelism).",
-)
-@click.option(
-    "--efficiency",
-    type=float,
-    help="Share of the dense peak that all compute reaches.  [default: as published runs did]",
-)
-@click.option("--tp", "tensor", type=click.IntRange(1), help="Your tensor-parallel degree.")
-@click.option("--pp", "pipeline", type=click.IntRange(1), help="Your pipeline stages.")
-@click.option("--micro-batch", type=click.IntRange(1), help="Your sequences per micro-batch.")
-@click.option("--interleave", type=click.IntRange(1), help="Your chunks of layers per stage.")
-@click.option("--cp", "context", type=click.IntRange(1), help="Your context-parallel degree.")
-@click.option(
-    "--recompute",
-    type=click.Choice(["none", "selective", "full"]),
-    help="What your job computes again; shown with its times even where it does not fit.",
-)
-@click.option(
-    "--fused-loss", is_flag=True, help="A cross-entropy that writes its gradient over the logits."
-)
-@click.option(
-    "--fused-mlp", is_flag=True, help="A gated MLP's product is computed again (torch.compile)."
-)
-@click.option(
-    "--unfused-attention", is_flag=True, help="Kernels from before FlashAttention: slower, larger."
-)
-@click.option(
-    "--overlap-tp",
-    "overlap_tensor",
-    is_flag=True,
-    help="Tensor parallelism sends beside compute (--tp-comm-overlap, async TP).",
-)
-@click.option(
-    "--calibration",
-    "fitted",
-    type=click.Path(path_type=Path),
-    help="A file of advisor calibrate: collectives as measured, not as NCCL estimates them.",
-)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@options.command("plan", epilog="Example:  advisor plan llama-7b dgx-h100 --gpus 64")
 def command(
-    model: str,
-    hardware: str,
-    gpus: int | None,
-    global_batch: int | None,
-    sequence: int | None,
-    nccl: str,
-    precision: Any,
-    efficiency: float | None,
-    tensor: int | None,
-    pipeline: int | None,
-    micro_batch: int | None,
-    interleave: int | None,
-    context: int | None,
-    recompute: Any,
-    fused_loss: bool,
-    fused_mlp: bool,
-    unfused_attention: bool,
-    overlap_tensor: bool,
-    fitted: Path | None,
-    form: str,
+    model: str = argument(metavar="MODEL"),
+    hardware: str = argument(metavar="HARDWARE"),
+    gpus: int | None = option(type=POSITIVE, help="Number of GPUs; default: 8 to 1,024."),
+    global_batch: int | None = option(type=POSITIVE, help="Sequences per step."),
+    sequence: int | None = option(type=POSITIVE, help="Tokens per sequence."),
+    nccl: str = option(default="2.29.7", show_default=True, metavar="VERSION"),
+    precision: Literal["mixed", "fp32", "bf16"] = option(
+        default="mixed",
+        show_default=True,
+        help="What is kept per parameter (mixed: 16 bytes, 18 with tensor or pipeline "
+        "parallelism).",
+    ),
+    efficiency: float | None = option(
+        type=float,
+        help="Share of the dense peak that all compute reaches.  [default: as published runs did]",
+    ),
+    tensor: int | None = option("--tp", type=POSITIVE, help="Your tensor-parallel degree."),
+    pipeline: int | None = option("--pp", type=POSITIVE, help="Your pipeline stages."),
+    micro_batch: int | None = option(type=POSITIVE, help="Your sequences per micro-batch."),
+    interleave: int | None = option(type=POSITIVE, help="Your chunks of layers per stage."),
+    context: int | None = option("--cp", type=POSITIVE, help="Your context-parallel degree."),
+    recompute: Literal["none", "selective", "full"] = option(
+        help="What your job computes again; shown with its times even where it does not fit.",
+    ),
+    fused_loss: bool = option(help="A cross-entropy that writes its gradient over the logits."),
+    fused_mlp: bool = option(help="A gated MLP's product is computed again (torch.compile)."),
+    unfused_attention: bool = option(help="Kernels from before FlashAttention: slower, larger."),
+    overlap_tensor: bool = option(
+        "--overlap-tp",
+        help="Tensor parallelism sends beside compute (--tp-comm-overlap, async TP).",
+    ),
+    fitted: Path | None = option(
+        "--calibration",
+        help="A file of advisor calibrate: collectives as measured, not as NCCL estimates them.",
+    ),
+    form: Literal["text", "json"] = option("--format", default="text"),
 ) -> None:
     """Rank strategies for MODEL on HARDWARE by memory, traffic, roofline and NCCL's cost model.
 

@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
+from advisor.cli import _options as options
+from advisor.cli._options import POSITIVE, option
 from advisor.errors import AdvisorError
 
 _LOOPBACK = """\
@@ -22,25 +24,16 @@ Two hosts have one link: there is no other to compare it with. Probe three or mo
 _ONCE = "Probe again: a link is slow where it comes out slow every time; other load shows once."
 
 
-@click.command(epilog="Example:  advisor probe --nproc 4 -o probe.json")
-@click.option("--nproc", default=2, show_default=True, type=click.IntRange(1), help="Ranks here.")
-@click.option("--nnodes", default=1, show_default=True, type=click.IntRange(1), help="Machines.")
-@click.option("--node-rank", default=0, show_default=True, help="Which machine this is.")
-@click.option("--rdzv-endpoint", default="", help="host:port of machine 0, with --nnodes.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("probe.json"),
-              show_default=True)  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
-@click.option("--timeout", default=600.0, show_default=True, help="Seconds in all.")
-@click.option("--force", is_flag=True, help="Replace an existing result.")
+@options.command(epilog="Example:  advisor probe --nproc 4 -o probe.json")
 def command(
-    nproc: int,
-    nnodes: int,
-    node_rank: int,
-    rdzv_endpoint: str,
-    output: Path,
-    form: str,
-    timeout: float,
-    force: bool,
+    nproc: int = option(default=2, show_default=True, type=POSITIVE, help="Ranks here."),
+    nnodes: int = option(default=1, show_default=True, type=POSITIVE, help="Machines."),
+    node_rank: int = option(default=0, show_default=True, help="Which machine this is."),
+    rdzv_endpoint: str = option(default="", help="host:port of machine 0, with --nnodes."),
+    output: Path = option("-o", "--output", default=Path("probe.json"), show_default=True),
+    form: Literal["text", "json"] = option("--format", default="text"),
+    timeout: float = option(default=600.0, show_default=True, help="Seconds in all."),
+    force: bool = option(help="Replace an existing result."),
 ) -> int:
     """Measure alpha, beta and every link (or three rounds of pairs) on the backend found.
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from advisor.cli import _options as options
+from advisor.cli._options import POSITIVE, option
 from advisor.cli._own_command import WithOwnCommand, own_command
 from advisor.errors import AdvisorError
 
@@ -15,46 +17,33 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@click.command(
+@options.command(
     cls=WithOwnCommand,
     epilog="Example:  advisor record -o traces -- torchrun --nproc-per-node 8 train.py --lr 1e-4",
 )
-@click.option("--steps", default=5, show_default=True, type=click.IntRange(1), help="To record.")
-@click.option(
-    "--skip", default=10, show_default=True, type=click.IntRange(0), help="Steps before them."
-)
-@click.option("--ranks", default="all", show_default=True, help="all, or ranks like 0,3,8-11.")
-@click.option(
-    "-o",
-    "--output",
-    default=Path("advisor-traces"),
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="Folder; where it has a recording, the next one (FOLDER-2 ...).",
-)
-@click.option("--no-shapes", is_flag=True, help="Leave tensor shapes out (smaller traces).")
-@click.option("--memory", is_flag=True, help="Record allocations as well.")
-@click.option("--diagnose", is_flag=True, help="Diagnose the traces at the end.")
-@click.option(
-    "--every",
-    default=0,
-    metavar="N",
-    type=click.IntRange(0),
-    help="No profiler: a line each N steps says who is late, by how much.",
-)
-@click.option(
-    "--on-demand", is_flag=True, help="Record nothing until `advisor capture FOLDER` asks for it."
-)
 def command(
-    steps: int,
-    skip: int,
-    ranks: str,
-    output: Path,
-    no_shapes: bool,
-    memory: bool,
-    diagnose: bool,
-    every: int,
-    on_demand: bool,
+    steps: int = option(default=5, show_default=True, type=POSITIVE, help="To record."),
+    skip: int = option(
+        default=10, show_default=True, type=click.IntRange(0), help="Steps before them."
+    ),
+    ranks: str = option(default="all", show_default=True, help="all, or ranks like 0,3,8-11."),
+    output: Path = option(
+        "-o",
+        "--output",
+        default=Path("advisor-traces"),
+        show_default=True,
+        help="Folder; where it has a recording, the next one (FOLDER-2 ...).",
+    ),
+    no_shapes: bool = option(help="Leave tensor shapes out (smaller traces)."),
+    memory: bool = option(help="Record allocations as well."),
+    diagnose: bool = option(help="Diagnose the traces at the end."),
+    every: int = option(
+        default=0,
+        metavar="N",
+        type=click.IntRange(0),
+        help="No profiler: a line each N steps says who is late, by how much.",
+    ),
+    on_demand: bool = option(help="Record nothing until `advisor capture FOLDER` asks for it."),
 ) -> int:
     """Run COMMAND (torchrun, accelerate launch, srun, a script) and record some of its steps.
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from advisor.cli import _options as options
 from advisor.cli._complete import rule_names
+from advisor.cli._options import argument, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,14 +22,14 @@ if TYPE_CHECKING:
 _COLUMNS = 80
 
 
-@click.command(epilog="Example:  advisor rules --rules my-rules/ --test")
-@click.argument("names", nargs=-1, metavar="[RULE]...", shell_complete=rule_names)
-@click.option("--test", "run_examples", is_flag=True, help="Run the examples inside each rule.")
-@click.option("--rules", "rule_dirs", multiple=True, type=click.Path(path_type=Path), metavar="DIR",
-              help="Also the rules in this folder.")  # fmt: skip
-@click.option("-v", "--verbose", is_flag=True, help="With --test, list every example.")
+@options.command(epilog="Example:  advisor rules --rules my-rules/ --test")
 def command(
-    names: tuple[str, ...], run_examples: bool, rule_dirs: tuple[Path, ...], verbose: bool
+    names: tuple[str, ...] = argument(metavar="[RULE]...", shell_complete=rule_names),
+    run_examples: bool = option("--test", help="Run the examples inside each rule."),
+    rule_dirs: tuple[Path, ...] = option(
+        "--rules", metavar="DIR", help="Also the rules in this folder."
+    ),
+    verbose: bool = option("-v", "--verbose", help="With --test, list every example."),
 ) -> int:
     """List the rules (or only RULE...), or test them with --test.
 

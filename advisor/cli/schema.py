@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import click
 
+from advisor.cli import _options as options
 from advisor.cli._complete import table_names
+from advisor.cli._options import argument, option
 from advisor.errors import AdvisorError
 
 
-@click.command(
+@options.command(
     epilog="Examples:  advisor schema collective\n\n           advisor schema run.duckdb"
 )
-@click.argument("tables", nargs=-1, metavar="[TABLE]... | STORE", shell_complete=table_names)
-@click.option(
-    "--format", "format_", type=click.Choice(["text", "json", "markdown"]), default="text"
-)
-def command(tables: tuple[str, ...], format_: str) -> None:
+def command(
+    tables: tuple[str, ...] = argument(metavar="[TABLE]... | STORE", shell_complete=table_names),
+    format_: Literal["text", "json", "markdown"] = option("--format", default="text"),
+) -> None:
     """Print the tables and columns that every store has, or only TABLEs.
 
     With a STORE: its schema version, its runs, and how many rows each of its tables holds.

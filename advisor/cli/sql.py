@@ -8,11 +8,13 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from advisor.cli import _options as options
 from advisor.cli._complete import rule_names
+from advisor.cli._options import POSITIVE, argument, option
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -21,39 +23,32 @@ if TYPE_CHECKING:
 _TABLE_WIDTH = 10_000
 
 
-@click.command(
+@options.command(
     epilog='Example:  advisor sql run.duckdb "SELECT op, count(*), sum(bytes) FROM collective '
     'GROUP BY op"'
 )
-@click.argument("run", type=click.Path(path_type=Path))
-@click.argument("query", required=False)
-@click.option(
-    "--rule",
-    metavar="RULE",
-    shell_complete=rule_names,
-    help="Run this rule's own query instead of QUERY.",
-)
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="How to print the rows.",
-)
-@click.option(
-    "--limit", type=click.IntRange(1), default=1000, show_default=True, help="Rows of a table."
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    default=300,
-    show_default=True,
-    metavar="SECONDS",
-    help="Stop QUERY after this long; a rule's query has 20 s of processor time.",
-)
 def command(
-    run: Path, query: str | None, rule: str | None, format_: str, limit: int, timeout: float
+    run: Path = argument(),
+    query: str | None = argument(required=False),
+    rule: str | None = option(
+        metavar="RULE",
+        shell_complete=rule_names,
+        help="Run this rule's own query instead of QUERY.",
+    ),
+    format_: Literal["table", "json", "csv"] = option(
+        "--format",
+        default="table",
+        show_default=True,
+        help="How to print the rows.",
+    ),
+    limit: int = option(type=POSITIVE, default=1000, show_default=True, help="Rows of a table."),
+    timeout: float = option(
+        type=click.FloatRange(0, min_open=True),
+        default=300,
+        show_default=True,
+        metavar="SECONDS",
+        help="Stop QUERY after this long; a rule's query has 20 s of processor time.",
+    ),
 ) -> None:
     """Run one SQL QUERY on RUN: a store, a folder of traces or a trace.
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from advisor.cli import _options as options
+from advisor.cli._options import POSITIVE, argument, option
 from advisor.cli._own_command import WithOwnCommand, own_command
 from advisor.errors import AdvisorError
 
@@ -15,81 +17,53 @@ _DEFAULT_BUDGET = "8m"
 _NCCL = "2.29.7"  # what torch 2.12 and 2.13 ship
 
 
-@click.command(
+@options.command(
     cls=WithOwnCommand,
     epilog="Example:  advisor tune --sweep -o runs/sweep -- torchrun --nproc-per-node 8 train.py",
 )
-@click.argument("workload", required=False, type=click.Path(path_type=Path))
-@click.option("--sweep", is_flag=True, help="Run trials of the workload under other settings.")
-@click.option("--check-env", is_flag=True, help="Check the NCCL_* variables set in this shell.")
-@click.option(
-    "--nccl", "nccl_version", metavar="VERSION", help="NCCL version for --check-env and --topology."
-)
-@click.option("--space", type=click.Path(path_type=Path), help="YAML file of axes to try.")
-@click.option("--warmup", type=click.IntRange(1), help="Steps of a COMMAND before the timed ones.")
-@click.option("--steps", type=click.IntRange(3), help="Steps of a COMMAND that are timed.")
-@click.option(
-    "--objective",
-    metavar="REGEX",
-    help="Judge a COMMAND by a number in its output (the group in REGEX): larger is better.",
-)
-@click.option("--lower-is-better", is_flag=True, help="With --objective: smaller is better.")
-@click.option(
-    "--to-the-end", is_flag=True, help="Never end a COMMAND early: it is a short run by itself."
-)
-@click.option("--strategy", help="Strategy instead of the workload's.")
-@click.option("--nproc", type=click.IntRange(1), help="Ranks instead of the workload's.")
-@click.option(
-    "--budget",
-    default=_DEFAULT_BUDGET,
-    show_default=True,
-    metavar="N|Nm|Nh",
-    help="Trials in all (60: also those of the present settings and of the confirmation), or time "
-    "(8m); the search fits into it.",
-)
-@click.option(
-    "--timeout",
-    default=120.0,
-    type=click.FloatRange(min=0, min_open=True),
-    show_default=True,
-    help="Seconds without progress after which a trial is ended.",
-)
-@click.option(
-    "--topology",
-    metavar="MACHINE",
-    help="Also model NCCL's settings on this machine (dgx-h100 ...); never counted as measured.",
-)
-@click.option(
-    "--calibration",
-    "fitted",
-    type=click.Path(path_type=Path),
-    help="A file of advisor calibrate for --topology.",
-)
-@click.option("--nodes", type=click.IntRange(1), help="Nodes of --topology.  [default: 1]")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the sweep.")
-@click.option("--resume", is_flag=True, help="Go on with the sweep in the folder.")
-@click.option("-q", "--quiet", is_flag=True, help="Only the result.")
 def command(
-    workload: Path | None,
-    sweep: bool,
-    check_env: bool,
-    nccl_version: str | None,
-    space: Path | None,
-    warmup: int | None,
-    steps: int | None,
-    objective: str | None,
-    lower_is_better: bool,
-    to_the_end: bool,
-    strategy: str | None,
-    nproc: int | None,
-    budget: str,
-    timeout: float,
-    topology: str | None,
-    fitted: Path | None,
-    nodes: int | None,
-    output: Path | None,
-    resume: bool,
-    quiet: bool,
+    workload: Path | None = argument(required=False),
+    sweep: bool = option(help="Run trials of the workload under other settings."),
+    check_env: bool = option(help="Check the NCCL_* variables set in this shell."),
+    nccl_version: str | None = option(
+        "--nccl", metavar="VERSION", help="NCCL version for --check-env and --topology."
+    ),
+    space: Path | None = option(help="YAML file of axes to try."),
+    warmup: int | None = option(type=POSITIVE, help="Steps of a COMMAND before the timed ones."),
+    steps: int | None = option(type=click.IntRange(3), help="Steps of a COMMAND that are timed."),
+    objective: str | None = option(
+        metavar="REGEX",
+        help="Judge a COMMAND by a number in its output (the group in REGEX): larger is better.",
+    ),
+    lower_is_better: bool = option(help="With --objective: smaller is better."),
+    to_the_end: bool = option(help="Never end a COMMAND early: it is a short run by itself."),
+    strategy: str | None = option(help="Strategy instead of the workload's."),
+    nproc: int | None = option(type=POSITIVE, help="Ranks instead of the workload's."),
+    budget: str = option(
+        default=_DEFAULT_BUDGET,
+        show_default=True,
+        metavar="N|Nm|Nh",
+        help="Trials in all (60: also those of the present settings and of the confirmation), or "
+        "time (8m); the search fits into it.",
+    ),
+    timeout: float = option(
+        default=120.0,
+        type=click.FloatRange(min=0, min_open=True),
+        show_default=True,
+        help="Seconds without progress after which a trial is ended.",
+    ),
+    topology: str | None = option(
+        metavar="MACHINE",
+        help="Also model NCCL's settings on this machine (dgx-h100 ...); never counted as "
+        "measured.",
+    ),
+    fitted: Path | None = option(
+        "--calibration", help="A file of advisor calibrate for --topology."
+    ),
+    nodes: int | None = option(type=POSITIVE, help="Nodes of --topology.  [default: 1]"),
+    output: Path | None = option("-o", "--output", help="Folder of the sweep."),
+    resume: bool = option(help="Go on with the sweep in the folder."),
+    quiet: bool = option("-q", "--quiet", help="Only the result."),
 ) -> int:
     """Try settings inside a job (COMMAND as you start it, or a WORKLOAD); recommend what won.
 

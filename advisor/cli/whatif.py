@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from advisor.cli import _options as options
+from advisor.cli._options import argument, option
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -24,22 +26,21 @@ _USUAL = (
 )  # fmt: skip
 
 
-@click.command(
+@options.command(
     epilog="Example:  advisor whatif runs/ddp --set bucket_cap_mb=100 --set link.bandwidth=x2"
 )
-@click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path())
-@click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="bucket_cap_mb=N|default, link.bandwidth=xF|NGb, late_rank=R, resharding=off, "
-    "prefetch_forward=N, prefetch_backward=N (0: FSDP2's default), wrap_layers=N. Default: the "
-    "usual ones.",
-)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-def command(paths: tuple[str, ...], changes: tuple[str, ...], form: str, quiet: bool) -> int:
+def command(
+    paths: tuple[str, ...] = argument(required=True, metavar="RUN...", type=click.Path()),
+    changes: tuple[str, ...] = option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="bucket_cap_mb=N|default, link.bandwidth=xF|NGb, late_rank=R, resharding=off, "
+        "prefetch_forward=N, prefetch_backward=N (0: FSDP2's default), wrap_layers=N. Default: the "
+        "usual ones.",
+    ),
+    form: Literal["text", "json"] = option("--format", default="text"),
+    quiet: bool = option("-q", "--quiet", help="No progress on stderr."),
+) -> int:
     """Predict the step of RUN (traces, a directory, or a store) under each change.
 
     Each --set is predicted on its own, from the steps of the trace: gradients as they became

@@ -2,7 +2,7 @@
 
 A strategy module has
 
-- ``NAME``, ``SUMMARY``, and ``KIND``: the dimension (pipeline, tensor, expert or data);
+- ``NAME``, and ``KIND``: the dimension (pipeline, tensor, expert or data);
 - ``checks(case)``: reasons why it cannot run, each naming both settings; asked before launch;
 - ``apply(job)``: changes one rank's job.
 

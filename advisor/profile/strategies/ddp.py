@@ -20,7 +20,6 @@ from advisor.profile.ranges import named
 from advisor.profile.strategies.base import Case, Job
 
 NAME = "ddp"
-SUMMARY = "replicas; gradients all-reduced in buckets during the backward pass"
 KIND = "data"
 
 _STEPS_WITH_LOGGING_DATA = 10  # the reducer refreshes its logging data in the first iterations

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
 from advisor.profile.strategies import ddp
-from advisor.profile.strategies.base import Case, Job
 from advisor.profile.strategies.ddp_hooks import apply_with_hook
 
 NAME = "ddp-fp16"
-SUMMARY = "DDP with gradients sent as fp16: half the bytes"
 KIND = "data"
-
-
-def checks(case: Case) -> list[str]:
-    """As DDP."""
-    return ddp.checks(case)
-
-
-def apply(job: Job) -> None:
-    """DDP and the hook."""
-    apply_with_hook(job, fp16_compress_hook, lambda group: group)
+checks = ddp.checks
+apply = partial(apply_with_hook, hook=fp16_compress_hook, state=lambda group: group)

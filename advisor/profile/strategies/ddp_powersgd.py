@@ -22,7 +22,6 @@ from advisor.profile.strategies.base import Case, Job
 from advisor.profile.strategies.ddp_hooks import apply_with_hook
 
 NAME = "ddp-powersgd"
-SUMMARY = "DDP with gradients sent as low-rank factors (powersgd_rank)"
 KIND = "data"
 
 _PLAIN_ITERATIONS = 2  # the least PowerSGDState takes with error feedback

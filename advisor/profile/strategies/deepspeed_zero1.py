@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from advisor.profile.strategies import deepspeed_zero
-from advisor.profile.strategies.base import Case, Job
 
 NAME = "deepspeed-zero1"
-SUMMARY = "DeepSpeed's ZeRO-1: the optimizer's state sharded"
 KIND = "data"
-
-
-def checks(case: Case) -> list[str]:
-    """As all DeepSpeed strategies."""
-    return deepspeed_zero.checks(case, stage=1)
-
-
-def apply(job: Job) -> None:
-    """Shard over the data-parallel ranks."""
-    deepspeed_zero.shard(job, stage=1)
+checks = partial(deepspeed_zero.checks, stage=1)
+apply = partial(deepspeed_zero.shard, stage=1)

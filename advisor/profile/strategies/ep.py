@@ -19,7 +19,6 @@ from advisor.profile.strategies import mesh
 from advisor.profile.strategies.base import Case, Job, layers_of
 
 NAME = "ep"
-SUMMARY = "experts spread over the data-parallel ranks, tokens exchanged by all-to-all"
 KIND = "expert"
 
 

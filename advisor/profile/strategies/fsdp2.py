@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from advisor.profile.strategies import fully_shard, mesh
-from advisor.profile.strategies.base import Case, Job
+from functools import partial
+
+from advisor.profile.strategies import fully_shard
 
 NAME = "fsdp2"
-SUMMARY = "ZeRO-3: parameters, gradients and optimizer state sharded"
 KIND = "data"
-
-
-def checks(case: Case) -> list[str]:
-    """As all FSDP2 strategies."""
-    return fully_shard.checks(case)
-
-
-def apply(job: Job) -> None:
-    """Shard over the data-parallel ranks."""
-    if job.degrees.data > 1:
-        fully_shard.shard(job, job.meshes[mesh.DATA], reshard_after_forward=True)
+checks = fully_shard.checks
+apply = partial(fully_shard.shard_data, reshard_after_forward=True)

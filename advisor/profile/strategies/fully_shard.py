@@ -17,6 +17,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from advisor.config.workload import Workload
 from advisor.profile.strategies.base import Case, Job, layers_of
+from advisor.profile.strategies.mesh import DATA
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -43,6 +44,12 @@ def _most_layers(case: Case) -> int:
     if "pp-interleaved" in case.names:
         stages *= case.workload.virtual_stages
     return -(-int(case.shape.layers) // stages)
+
+
+def shard_data(job: Job, *, reshard_after_forward: bool) -> None:
+    """Shard over the data-parallel ranks, if there are several."""
+    if job.degrees.data > 1:
+        shard(job, job.meshes[DATA], reshard_after_forward=reshard_after_forward)
 
 
 def shard(job: Job, mesh: Any, *, reshard_after_forward: bool) -> None:

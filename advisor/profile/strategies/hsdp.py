@@ -9,7 +9,6 @@ from advisor.profile.strategies import fully_shard, mesh
 from advisor.profile.strategies.base import Case, Job
 
 NAME = "hsdp"
-SUMMARY = "ZeRO-3 inside groups of neighbouring ranks (shard), replicated between them"
 KIND = "data"
 SHARDS_WITHIN_REPLICAS = True
 

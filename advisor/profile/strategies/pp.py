@@ -8,7 +8,6 @@ from advisor.profile.strategies import pipeline
 from advisor.profile.strategies.base import Case, Job
 
 NAME = "pp"
-SUMMARY = "pipeline with one forward, one backward in turn (1F1B)"
 KIND = "pipeline"
 
 

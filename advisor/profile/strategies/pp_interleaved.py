@@ -8,7 +8,6 @@ from advisor.profile.strategies import pipeline
 from advisor.profile.strategies.base import Case, Job
 
 NAME = "pp-interleaved"
-SUMMARY = "1F1B with virtual_stages stages per rank: a bubble smaller by that factor"
 KIND = "pipeline"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from advisor.profile.strategies.base import Case, Job
 
 NAME = "single"
-SUMMARY = "one rank, no communication: the baseline"
 KIND = "data"
 
 

@@ -8,7 +8,6 @@ from advisor.profile.strategies import ddp
 from advisor.profile.strategies.base import OPTIMIZERS, Case, Job
 
 NAME = "zero1"
-SUMMARY = "DDP with the optimizer's state sharded; parameters broadcast after each step"
 KIND = "data"
 
 

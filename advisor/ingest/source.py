@@ -142,6 +142,7 @@ class ReadContext:
 
         ``codes`` are of :mod:`advisor.store.notes`.
         """
+        lost = {reason: count for reason, count in (drop_reasons or {}).items() if count}
         self.con.execute(
             "INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
@@ -153,12 +154,17 @@ class ReadContext:
                 digest or (None if format == "unknown" else _digest(source.path)),
                 rank,
                 events_read,
-                sum((drop_reasons or {}).values()),
-                json.dumps(dict(drop_reasons or {}), sort_keys=True),
+                sum(lost.values()),
+                json.dumps(lost, sort_keys=True),
                 shown(note) if note else None,
                 list(codes),
             ],
         )
+
+    def known(self, table: str) -> set[Any]:
+        """What the run has of ``rank`` or ``process_group``."""
+        rows = self.con.execute(f"SELECT {table} FROM {table} WHERE run = ?", [self.run])
+        return {name for (name,) in rows.fetchall()}
 
     def refuse(self, source: Source, format: str, note: str, reason: str = "refused") -> None:
         """As :meth:`report` for a file that is left out."""

@@ -6,7 +6,8 @@ meaning, may stand in another file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.errors import AdvisorError
@@ -26,7 +27,7 @@ class _File:
     harvest: Harvest
     understood: int
     refused: str | None
-    lost: dict[str, int]
+    lost: Counter[str]
 
 
 def read_texts(sources: Sequence[Source], context: ReadContext, format_name: str) -> None:
@@ -39,17 +40,16 @@ def read_texts(sources: Sequence[Source], context: ReadContext, format_name: str
         return
     log = Log()
     files = [_read(source, log, context) for source in sources]
-    in_files = dict(log.counts.dropped)
+    in_files = log.counts.copy()
     of_jobs = [str(file.source.path) for file in files if not file.harvest.measurements]
     refuse_several_logs([log.told[path] for path in of_jobs if path in log.told])
     log.finish()
     write_log(context, log)
     for index, file in enumerate(files):
         dropped = file.harvest.dropped
-        dropped |= file.lost
+        dropped += file.lost
         if index == 0:  # what is lost when the files are joined belongs to none of them
-            for reason, count in _since(in_files, log.counts.dropped).items():
-                file.harvest.drop(reason, count)
+            dropped += log.counts - in_files
         if file.refused is not None:
             dropped["refused"] = 1
         write_harvest(context, file.source, file.harvest, format_name, also_read=file.understood)
@@ -61,7 +61,7 @@ def _read(source: Source, log: Log, context: ReadContext) -> _File:
     understood = 0
     refused = None
     damage: str | None = None
-    before = dict(log.counts.dropped)
+    before = log.counts.copy()
     try:
         stream, raw = source.open_raw()
         with stream:
@@ -78,10 +78,4 @@ def _read(source: Source, log: Log, context: ReadContext) -> _File:
         refused = error.message
     harvest = tables.finish()
     harvest.notes += [note for note in (damage, refused) if note is not None]
-    return _File(source, harvest, understood, refused, _since(before, log.counts.dropped))
-
-
-def _since(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
-    """What was counted in between."""
-    more = {reason: count - before.get(reason, 0) for reason, count in now.items()}
-    return {reason: count for reason, count in more.items() if count}
+    return _File(source, harvest, understood, refused, log.counts - before)

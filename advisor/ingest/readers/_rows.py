@@ -1,4 +1,4 @@
-"""Rows into base tables: Python tuples in, one insert out.
+"""Rows into base tables: Python mappings in, one insert out.
 
 DuckDB's ``executemany`` costs about a millisecond per row; an Arrow table of a thousand rows costs
 about as much as one of them. A few rows go as one statement's parameters instead: Arrow looks for
@@ -7,11 +7,13 @@ pandas when it takes Python values, and importing that costs more than reading a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
+
+from advisor.ingest.source import ReadContext
 
 _BATCH = 50_000
 _FEW = 100  # as parameters 9 ms, 0.1 ms a row; pandas takes 300 ms
@@ -26,32 +28,44 @@ _TYPES = {
     "VARCHAR[]": pa.list_(pa.string()),
 }
 
+Row = Mapping[str, Any]
 
-def insert(con: Any, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
-    """Append ``rows`` (values in the order of ``columns``) to ``table``; how many there were.
 
-    ``table`` and ``columns`` come from this package, never from an input. Text is made valid
-    UTF-8; what is no text or whole number where the column wants one, or does not fit, is null.
+def insert(context: ReadContext, table: str, rows: Iterable[Row]) -> int:
+    """Append ``rows`` (values by column) to ``table``, each with the run; how many there were.
+
+    ``table`` and the columns come from this package, never from an input. What a row leaves out is
+    null, and so is what is no text or whole number where the column wants one, or does not fit.
+    Text is made valid UTF-8.
     """
-    kinds = _columns(con, table)
-    iterator = iter(rows)
+    kinds = _columns(context.con, table)
     total = 0
-    while batch := list(islice(iterator, _BATCH)):
-        values = [
-            [_fit(row[place], kinds[name]) for row in batch] for place, name in enumerate(columns)
-        ]
-        if len(batch) <= _FEW:
-            places = ", ".join([f"({', '.join('?' * len(columns))})"] * len(batch))
-            con.execute(
-                f"INSERT INTO {table} ({', '.join(columns)}) VALUES {places}",
-                [value for one in zip(*values, strict=True) for value in one],
-            )
-        else:
-            _insert_arrow(
-                con, table, {name: (kinds[name], values[at]) for at, name in enumerate(columns)}
-            )
+    for batch in _batches(rows):
+        _append(context, table, {name: kinds[name] for name in {"run"}.union(*batch)}, batch)
         total += len(batch)
     return total
+
+
+def insert_events(context: ReadContext, rows: Iterable[Row]) -> int:
+    """Append rows that have columns of ``event`` and of ``comm_event``; how many there were.
+
+    An event gets its row in ``comm_event`` when one of that table's own columns is not null.
+    """
+    event, comm_event = (_columns(context.con, table) for table in ("event", "comm_event"))
+    own = comm_event.keys() - event.keys()
+    total = 0
+    for batch in _batches(rows):
+        spoken = [row for row in batch if any(row[name] is not None for name in own & row.keys())]
+        _append(context, "event", event, batch)
+        _append(context, "comm_event", comm_event, spoken)
+        total += len(batch)
+    return total
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    iterator = iter(rows)
+    while batch := list(islice(iterator, _BATCH)):
+        yield batch
 
 
 def _columns(con: Any, table: str) -> dict[str, str]:
@@ -60,35 +74,27 @@ def _columns(con: Any, table: str) -> dict[str, str]:
     return {name: str(kind) for name, kind, *_ in described}
 
 
-def _insert_arrow(con: Any, table: str, columns: dict[str, tuple[str, list[Any]]]) -> None:
-    """Append columns, each with its type, through one Arrow table."""
-    arrays = [pa.array(values, type=_TYPES[kind]) for kind, values in columns.values()]
-    con.register("rows_to_insert", pa.Table.from_arrays(arrays, names=list(columns)))
+def _append(
+    context: ReadContext, table: str, kinds: Mapping[str, str], rows: Sequence[Row]
+) -> None:
+    """Insert the columns of ``kinds``: a few rows as parameters, more through one Arrow table."""
+    values = {name: [_fit(row.get(name), kind) for row in rows] for name, kind in kinds.items()}
+    values["run"] = [context.run] * len(rows)
+    con = context.con
+    if len(rows) <= _FEW:
+        places = ", ".join([f"({', '.join('?' * len(values))})"] * len(rows))
+        if rows:
+            con.execute(
+                f"INSERT INTO {table} ({', '.join(values)}) VALUES {places}",
+                [value for one in zip(*values.values(), strict=True) for value in one],
+            )
+        return
+    arrays = [pa.array(column, type=_TYPES[kinds[name]]) for name, column in values.items()]
+    con.register("rows_to_insert", pa.Table.from_arrays(arrays, names=list(values)))
     try:
         con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM rows_to_insert")
     finally:
         con.unregister("rows_to_insert")
-
-
-def insert_events(con: Any, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
-    """Append rows that have columns of ``event`` and of ``comm_event``; how many there were.
-
-    An event gets its row in ``comm_event`` when one of that table's own columns is not null.
-    """
-    kinds = {table: _columns(con, table) for table in ("event", "comm_event")}
-    places = {
-        table: [at for at, name in enumerate(columns) if name in kinds[table]] for table in kinds
-    }
-    own = set(places["comm_event"]) - set(places["event"])
-    iterator = iter(rows)
-    total = 0
-    while batch := list(islice(iterator, _BATCH)):
-        spoken = [row for row in batch if any(row[at] is not None for at in own)]
-        for table, chosen in (("event", batch), ("comm_event", spoken)):
-            names = [columns[at] for at in places[table]]
-            insert(con, table, names, ([row[at] for at in places[table]] for row in chosen))
-        total += len(batch)
-    return total
 
 
 def _fit(value: Any, kind: str) -> Any:

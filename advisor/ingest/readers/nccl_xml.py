@@ -72,12 +72,12 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             note = f"{note}: what came before is kept"
         if dump.counts:
             dump.facts.append(("node", dump.host, dump.host or "", dict(dump.counts)))
+        told = str(source.path)
         rows = [
-            (context.run, kind, host, name, json.dumps(value), str(source.path))
+            {"kind": kind, "host": host, "name": name, "value": json.dumps(value), "source": told}
             for kind, host, name, value in dump.facts
         ]
-        columns = ("run", "kind", "host", "name", "value", "source")
-        kept = insert(context.con, "topology", columns, rows)
+        kept = insert(context, "topology", rows)
         context.report(
             source,
             FORMAT,

@@ -73,7 +73,7 @@ def parse(lines: Iterable[str], harvest: Harvest) -> None:
             using = 0
         elif number >= 0 and (found := _ROW.match(line.strip())):
             if op is None:
-                harvest.drop("test that is not compared")
+                harvest.dropped["test that is not compared"] += 1
                 continue
             _measure(harvest, op, size_of, number, int(found[1]), float(found[2]), of_time=of_time)
 
@@ -100,11 +100,11 @@ def _measure(
     of_time: bool,
 ) -> None:
     if value <= 0 or (size == 0 and not of_time):
-        harvest.drop("row without a figure")
+        harvest.dropped["row without a figure"] += 1
         return
     if op in _OF_A_PAIR:
         if ranks is None:
-            harvest.drop("size per rank without the number of ranks")
+            harvest.dropped["size per rank without the number of ranks"] += 1
             return
         size *= ranks
     if not of_time:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from advisor.errors import AdvisorError
 from advisor.ingest.readers._json import read_document
-from advisor.ingest.readers._rows import insert
+from advisor.ingest.readers._rows import Row, insert
 from advisor.ingest.source import ReadContext, Source
 from advisor.vocabulary.bandwidth import bus_factor
 from advisor.vocabulary.numbers import MOST_BYTES, MOST_RANKS
@@ -26,10 +26,6 @@ SUMMARY = "results of `advisor probe`: collectives by size, and every link in pa
 PRIORITY = 30
 
 _MARK = re.compile(rb'"format"\s*:\s*"advisor-probe"')
-_COLUMNS = (
-    *("run", "tool", "op", "ranks", "src", "dst", "bytes", "dtype", "time_us"),
-    *("algbw_gbps", "busbw_gbps"),
-)
 
 
 _Microseconds = Annotated[float, Field(ge=1e-3, le=1e12)]  # a nanosecond to eleven days
@@ -76,9 +72,10 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             context.refuse(source, FORMAT, note, "unreadable")
             continue
         dropped: Counter[str] = Counter()
-        count = insert(context.con, "bench", _COLUMNS, _rows(context.run, probe, dropped))
-        hosts = [(context.run, "probe-rank", *place) for place in enumerate(probe.hosts)]
-        insert(context.con, "topology", ("run", "kind", "rank", "host"), hosts)
+        count = insert(context, "bench", _rows(probe, dropped))
+        places = enumerate(probe.hosts)
+        hosts = [{"kind": "probe-rank", "rank": rank, "host": host} for rank, host in places]
+        insert(context, "topology", hosts)
         context.report(source, FORMAT, events_read=count, drop_reasons=dropped)
 
 
@@ -92,18 +89,17 @@ def _sound(kind: type[_Row], items: list[Any], dropped: Counter[str]) -> Iterato
             dropped[f"unusable {where[0]}" if where else "no object"] += 1
 
 
-def _rows(run: str, probe: _Probe, dropped: Counter[str]) -> Iterator[tuple[Any, ...]]:
+def _rows(probe: _Probe, dropped: Counter[str]) -> Iterator[Row]:
+    shared = {"tool": "probe", "dtype": "float32"}
     for row in _sound(_Collective, probe.collectives, dropped):
         time_us = median(row.times_us)
         rate = row.bytes / time_us / 1e3
         factor = bus_factor(row.op, row.ranks)
-        yield (
-            *(run, "probe", row.op, row.ranks, None, None, row.bytes, "float32", time_us, rate),
-            None if factor is None else rate * factor,
-        )
+        busbw = None if factor is None else rate * factor
+        own = {"op": row.op, "ranks": row.ranks, "bytes": row.bytes, "time_us": time_us}
+        yield {**shared, **own, "algbw_gbps": rate, "busbw_gbps": busbw}
     for pair in _sound(_Pair, probe.pairs, dropped):
         rate = pair.bytes / pair.round_trip_us / 1e3
-        yield (
-            *(run, "probe", "send", 2, pair.src, pair.dst, pair.bytes, "float32"),
-            *(pair.round_trip_us, rate, rate),
-        )
+        own = {"op": "send", "ranks": 2, "bytes": pair.bytes, "time_us": pair.round_trip_us}
+        ends = {"src": pair.src, "dst": pair.dst}
+        yield {**shared, **own, **ends, "algbw_gbps": rate, "busbw_gbps": rate}

@@ -90,7 +90,7 @@ def _take(
     op, ranks, device = kind
     algbw, busbw = _number(algbw_text), _number(busbw_text)
     if not algbw or not busbw or size < 1:
-        harvest.drop("row without a figure")
+        harvest.dropped["row without a figure"] += 1
         return
     harvest.add(
         Measurement(

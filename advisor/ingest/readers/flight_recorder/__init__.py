@@ -55,7 +55,7 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
     for source, dump in dumps:
         rank = ranks[source.path]
         if rank is None:
-            dump.drop("dump of a rank that cannot be told", len(dump.entries))
+            dump.dropped["dump of a rank that cannot be told"] += len(dump.entries)
             dump.notes.append("name the file after its rank, e.g. nccl_trace_rank_3")
             dump.entries.clear()
             dump.status.clear()
@@ -92,7 +92,7 @@ def _load(source: Source) -> Dump:
         if note is not None:
             dump.notes.append(note)
     if cut is not None:
-        dump.drop("dump cut or damaged")
+        dump.dropped["dump cut or damaged"] += 1
     return dump
 
 

@@ -6,6 +6,7 @@ Keys after torch/csrc/distributed/c10d/FlightRecorder.hpp (dump versions 1.x to 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -66,13 +67,8 @@ class Dump:
     entries: list[Entry] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     status: list[tuple[str, str, int]] = field(default_factory=list)
-    dropped: dict[str, int] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
-
-    def drop(self, reason: str, count: int = 1) -> None:
-        """Count a loss (nothing when ``count`` is 0)."""
-        if count:
-            self.dropped[reason] = self.dropped.get(reason, 0) + count
 
 
 def parse_dump(content: dict[object, object], size_bytes: int = 0) -> Dump:
@@ -86,12 +82,12 @@ def parse_dump(content: dict[object, object], size_bytes: int = 0) -> Dump:
     entries = entries if isinstance(entries, list) else []
     for place, item in enumerate(entries):
         if left <= 0:
-            dump.drop(_OVER, len(entries) - place)
+            dump.dropped[_OVER] += len(entries) - place
             break
         entry = _entry(item)
         left -= _ENTRY if entry is None else entry.length
         if entry is None:
-            dump.drop("entry of an unknown form")
+            dump.dropped["entry of an unknown form"] += 1
             continue
         dump.entries.append(entry)
         if (number := _int(item.get("pg_id"))) is not None and entry.process_group is not None:
@@ -159,11 +155,13 @@ def _groups(config: Any, dump: Dump, most: int) -> list[Group]:
         if not isinstance(value, dict):
             continue
         if most <= 0:
-            dump.drop(_OVER)
+            dump.dropped[_OVER] += 1
             continue
         ranks = _ranks(value.get("ranks"))
         most -= _ENTRY + len(ranks or ())
-        dump.drop("ranks of a group that are no ranks", int("ranks" in value and ranks is None))
+        dump.dropped["ranks of a group that are no ranks"] += int(
+            "ranks" in value and ranks is None
+        )
         out.append(Group(_text(value.get("name")) or str(key), _text(value.get("desc")), ranks))
     return out
 
@@ -202,7 +200,7 @@ def _status(status: Any, names_by_id: dict[int, str], dump: Dump) -> list[tuple[
     for number, counters in by_number:
         name_of_group = mapping.get(number)
         if name_of_group is None or not isinstance(counters, dict):
-            dump.drop("progress of a group that cannot be told")
+            dump.dropped["progress of a group that cannot be told"] += 1
             continue
         for which in PROGRESS:
             value = _int(counters.get(f"{which}_collective"))

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
-from advisor.ingest.readers._rows import insert
+from advisor.ingest.readers._rows import Row, insert
 from advisor.ingest.readers.flight_recorder.dump import Dump
 from advisor.ingest.source import ReadContext
 
-_FLIGHT = (
-    *("run", "rank", "process_group", "seq", "op", "state"),
-    *("created_ns", "started_ns", "completed_ns", "input_sizes", "output_sizes", "frames"),
-)
-_GROUP = ("run", "process_group", "description", "ranks", "size", "backend")
+_LISTS = ("input_sizes", "output_sizes", "frames")
 
 
 def write_dump(context: ReadContext, dump: Dump, rank: int | None) -> int:
@@ -23,48 +18,32 @@ def write_dump(context: ReadContext, dump: Dump, rank: int | None) -> int:
     A group's progress counters become rows without an operation, whose ``state`` names the
     counter and whose ``seq`` is its value.
     """
-    known = {
-        name
-        for (name,) in context.con.execute(
-            "SELECT process_group FROM process_group WHERE run = ?", [context.run]
-        ).fetchall()
-    }
+    known = context.known("process_group")
+    groups = [group for group in dump.groups if group.name not in known]
     insert(
-        context.con,
+        context,
         "process_group",
-        _GROUP,
         [
-            (context.run, g.name, g.description, g.ranks, len(g.ranks) if g.ranks else None, "nccl")
-            for g in dump.groups
-            if g.name not in known
+            {
+                "process_group": group.name,
+                "description": group.description,
+                "ranks": group.ranks,
+                "size": len(group.ranks) if group.ranks else None,
+                "backend": "nccl",
+            }
+            for group in groups
         ],
     )
     if rank is not None and dump.nccl_version is not None:
-        insert(
-            context.con,
-            "topology",
-            ("run", "kind", "rank", "name", "value"),
-            [(context.run, "version", rank, "nccl", dump.nccl_version)],
-        )
-    insert(context.con, "flight", _FLIGHT, _rows(context.run, dump, rank))
+        version = {"kind": "version", "rank": rank, "name": "nccl", "value": dump.nccl_version}
+        insert(context, "topology", [version])
+    insert(context, "flight", _rows(dump, rank))
     return len(dump.entries)
 
 
-def _rows(run: str, dump: Dump, rank: int | None) -> Iterator[tuple[Any, ...]]:
+def _rows(dump: Dump, rank: int | None) -> Iterator[Row]:
     for entry in dump.entries:
-        yield (
-            run,
-            rank,
-            entry.process_group,
-            entry.seq,
-            entry.op,
-            entry.state,
-            entry.created_ns,
-            entry.started_ns,
-            entry.completed_ns,
-            json.dumps(entry.input_sizes),
-            json.dumps(entry.output_sizes),
-            json.dumps(entry.frames),
-        )
+        own = vars(entry)
+        yield {"rank": rank, **own, **{name: json.dumps(own[name]) for name in _LISTS}}
     for group, counter, value in dump.status:
-        yield (run, rank, group, value, None, counter, *([None] * 6))
+        yield {"rank": rank, "process_group": group, "seq": value, "state": counter}

@@ -24,7 +24,7 @@ from advisor.vocabulary.numbers import whole
 _EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlier than any trace
 _MOST_NAMED = 8
 _MAX_THREAD_NAMES = 1_000
-_GROUP = ("run", "process_group", "description", "ranks", "size", "backend")
+_GROUP = ("description", "ranks", "size", "backend")
 
 
 def assign_ranks(
@@ -211,33 +211,27 @@ def _write_rank(rank: int, entry: _Rank, threads: dict[str, str], context: ReadC
     if threads:
         metadata["thread_names"] = threads
     absolute = bool(parts) and min(part.first_ns for part in parts) > _EPOCH_NS
-    context.con.execute(
-        "INSERT INTO rank (run, rank, world_size, host, device, device_name, backend, "
-        "nccl_version, timeline, events_read, events_dropped, drop_reasons, complete, "
-        "has_base_time, peak_memory_bytes, total_memory_bytes, metadata) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            context.run,
-            rank,
-            info.world_size,
-            info.host,
-            device,
-            str(name) if name is not None else (None if on_device else "CPU"),
-            info.backend,
-            info.nccl_version,
-            "device" if on_device else "host",
-            sum(part.events for part in parts),
-            sum(dropped.values()),
-            json.dumps(dict(dropped), sort_keys=True),
-            any(part.events for part in parts)
-            and all(trace.complete for trace in entry.traces)
-            and not any(trace.dropped for trace in entry.traces),
-            info.base_time_ns is not None or absolute,
-            whole(own.get("peak_memory_bytes")),
-            whole(properties.get("totalGlobalMem")),
-            json.dumps(metadata, default=str),
-        ],
-    )
+    row = {
+        "rank": rank,
+        "world_size": info.world_size,
+        "host": info.host,
+        "device": device,
+        "device_name": str(name) if name is not None else (None if on_device else "CPU"),
+        "backend": info.backend,
+        "nccl_version": info.nccl_version,
+        "timeline": "device" if on_device else "host",
+        "events_read": sum(part.events for part in parts),
+        "events_dropped": sum(dropped.values()),
+        "drop_reasons": json.dumps(dict(dropped), sort_keys=True),
+        "complete": any(part.events for part in parts)
+        and all(trace.complete for trace in entry.traces)
+        and not any(trace.dropped for trace in entry.traces),
+        "has_base_time": info.base_time_ns is not None or absolute,
+        "peak_memory_bytes": whole(own.get("peak_memory_bytes")),
+        "total_memory_bytes": whole(properties.get("totalGlobalMem")),
+        "metadata": json.dumps(metadata, default=str),
+    }
+    insert(context, "rank", [row])
 
 
 def _write_groups(traces: Sequence[Trace], context: ReadContext) -> None:
@@ -248,9 +242,8 @@ def _write_groups(traces: Sequence[Trace], context: ReadContext) -> None:
             merged.setdefault((group.name, tuple(group.ranks or ())), group)
     told = {name for name, ranks in merged if ranks}
     rows = [
-        (context.run, g.name, g.description, g.ranks, g.size, g.backend)
+        {"process_group": name, **{column: getattr(g, column) for column in _GROUP}}
         for (name, ranks), g in merged.items()
         if ranks or name not in told
     ]
-    if rows:
-        insert(context.con, "process_group", _GROUP, rows)
+    insert(context, "process_group", rows)

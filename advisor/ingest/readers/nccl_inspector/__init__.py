@@ -9,6 +9,7 @@ where no trace of that rank is there.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from advisor.errors import AdvisorError
@@ -33,7 +34,7 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
     from advisor.ingest.readers.nccl_inspector.write import write_records
 
     inspector = Inspector()
-    counts: list[tuple[int, dict[str, int], str | None]] = []
+    counts: list[tuple[int, Counter[str], str | None]] = []
     for source in sources:
         note = None
         try:
@@ -42,15 +43,10 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
                 kept, dropped = inspector.read(stream)
                 note = raw.damage
         except AdvisorError as error:
-            kept, dropped, note = 0, {"refused": 1}, str(error)
+            kept, dropped, note = 0, Counter(["refused"]), str(error)
         counts.append((kept, dropped, note))
     lost = write_records(context, inspector)
-    for index, (source, (kept, dropped, note)) in enumerate(zip(sources, counts, strict=True)):
-        reasons = dropped | (lost if index == 0 else {})
-        context.report(
-            source,
-            FORMAT,
-            events_read=kept,
-            drop_reasons=reasons,
-            note=note,
-        )
+    for source, (kept, dropped, note) in zip(sources, counts, strict=True):
+        dropped += lost
+        lost.clear()  # of no file in particular: counted at the first
+        context.report(source, FORMAT, events_read=kept, drop_reasons=dropped, note=note)

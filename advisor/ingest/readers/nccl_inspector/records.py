@@ -8,6 +8,7 @@ lost, too.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO
@@ -104,9 +105,9 @@ class Inspector:
     factors: dict[tuple[str, int], float] = field(default_factory=dict)
     timed: list[Operation] = field(default_factory=list)
 
-    def read(self, stream: BinaryIO) -> tuple[int, dict[str, int]]:
+    def read(self, stream: BinaryIO) -> tuple[int, Counter[str]]:
         """Take one file; (records kept, losses by reason)."""
-        dropped: dict[str, int] = {}
+        dropped: Counter[str] = Counter()
         kept = 0
         member: Member | None = None
         while line := stream.readline(MAX_LINE_BYTES):
@@ -117,24 +118,24 @@ class Inspector:
                 continue
             item = _object(line)
             if item is None:
-                _count(dropped, "line that is no JSON object" if whole else "last line cut")
+                dropped["line that is no JSON object" if whole else "last line cut"] += 1
                 continue
             member = _member(item) or member
             if isinstance(stats := item.get("dump_stats"), dict):
                 for key in ("coll", "p2p"):
                     lost = _integer(stats.get(f"{key}_dropped_since_last_dump")) or 0
-                    _count(dropped, "overwritten before the Inspector dumped it", max(0, lost))
+                    dropped["overwritten before the Inspector dumped it"] += max(0, lost)
             if "coll_perf" not in item and "p2p_perf" not in item:
                 continue
             operation = _operation(item, member) if member is not None else None
             if operation is None:
-                _count(dropped, "record of an unknown form")
+                dropped["record of an unknown form"] += 1
                 continue
             self._take(operation, dropped)
             kept += 1
         return kept, dropped
 
-    def _take(self, operation: Operation, dropped: dict[str, int]) -> None:
+    def _take(self, operation: Operation, dropped: Counter[str]) -> None:
         member = operation.member
         self.members.add(member)
         kind = Kind(
@@ -153,7 +154,7 @@ class Inspector:
             if len(self.timed) < MAX_TIMED:
                 self.timed.append(operation)
             else:
-                _count(dropped, "over the bound of kept records")
+                dropped["over the bound of kept records"] += 1
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
@@ -232,8 +233,3 @@ def _times(trace: Any, prefix: str) -> tuple[int | None, int | None]:
 def _name(name: Any) -> str | None:
     known = isinstance(name, str) and 0 < len(name) < 40 and name.lower() != "unknown"
     return name if known else None
-
-
-def _count(dropped: dict[str, int], reason: str, count: int = 1) -> None:
-    if count:
-        dropped[reason] = dropped.get(reason, 0) + count

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
-from advisor.ingest.readers._rows import insert, insert_events
+from advisor.ingest.readers._rows import Row, insert, insert_events
 from advisor.ingest.readers.nccl_inspector.records import Inspector, Member, Operation
 from advisor.ingest.source import ReadContext
 from advisor.vocabulary.bandwidth import bus_factor
-
-_CHOICE = (*("run", "source", "op", "bytes", "algorithm", "protocol", "time_us", "calls", "ranks"),)
-_BENCH = ("run", "tool", "op", "ranks", "hosts", "bytes", "time_us", "algbw_gbps", "busbw_gbps")
-_EVENT = (
-    *("run", "rank", "event_id", "name", "category", "class", "stream", "pid", "start_ns"),
-    *("dur_ns", "collective", "dtype", "in_elements", "out_elements", "group_size"),
-    *("process_group", "group_description", "seq", "src_rank", "dst_rank"),
-)
-_RANK = ("run", "rank", "world_size", "host", "backend", "timeline", "events_read", "has_base_time")
 
 # torch's spelling, which other traces use.
 _COLLECTIVES = {
@@ -28,27 +19,29 @@ _COLLECTIVES = {
 }
 
 
-def write_records(context: ReadContext, inspector: Inspector) -> dict[str, int]:
+def write_records(context: ReadContext, inspector: Inspector) -> Counter[str]:
     """Append all rows; what could not be kept, by reason."""
-    run = context.run
-    insert(
-        context.con,
-        "nccl_choice",
-        _CHOICE,
-        (
-            (
-                *(run, "call", kind.op, kind.message_bytes, kind.algorithm, kind.protocol),
-                *(statistics.median(sample.values), sample.count, kind.ranks),
-            )
-            for kind, sample in inspector.durations.items()
-            if kind.algorithm is not None
-        ),
-    )
-    insert(context.con, "bench", _BENCH, _bench(run, inspector))
+    insert(context, "nccl_choice", _choices(inspector))
+    insert(context, "bench", _bench(inspector))
     return _events(context, inspector)
 
 
-def _bench(run: str, inspector: Inspector) -> Iterator[tuple[Any, ...]]:
+def _choices(inspector: Inspector) -> Iterator[Row]:
+    for kind, sample in inspector.durations.items():
+        if kind.algorithm is not None:
+            yield {
+                "source": "call",
+                "op": kind.op,
+                "bytes": kind.message_bytes,
+                "algorithm": kind.algorithm,
+                "protocol": kind.protocol,
+                "time_us": statistics.median(sample.values),
+                "calls": sample.count,
+                "ranks": kind.ranks,
+            }
+
+
+def _bench(inspector: Inspector) -> Iterator[Row]:
     """Medians over all ranks; bandwidths from them, with the Inspector's own busbw factor."""
     durations: dict[tuple[str, int, int], list[float]] = {}
     for kind, sample in inspector.durations.items():
@@ -58,8 +51,16 @@ def _bench(run: str, inspector: Inspector) -> Iterator[tuple[Any, ...]]:
         time_us = statistics.median(values)
         algbw = size / time_us / 1e3 if time_us > 0 else None
         factor = inspector.factors.get((op, n), bus_factor(op, n))
-        busbw = algbw and factor and algbw * factor
-        yield (run, "inspector", op, n, hosts.get(n), size, time_us, algbw, busbw)
+        yield {
+            "tool": "inspector",
+            "op": op,
+            "ranks": n,
+            "hosts": hosts.get(n),
+            "bytes": size,
+            "time_us": time_us,
+            "algbw_gbps": algbw,
+            "busbw_gbps": algbw and factor and algbw * factor,
+        }
 
 
 def _hosts(inspector: Inspector) -> dict[int, list[str]]:
@@ -91,72 +92,70 @@ def global_ranks(members: set[Member]) -> dict[tuple[str, int], int]:
     return {process: found.pop() for process, found in ranks.items() if len(found) == 1}
 
 
-def _events(context: ReadContext, inspector: Inspector) -> dict[str, int]:
+def _events(context: ReadContext, inspector: Inspector) -> Counter[str]:
     if not inspector.timed:
-        return {}
-    traced = {
-        rank
-        for (rank,) in context.con.execute(
-            "SELECT rank FROM rank WHERE run = ?", [context.run]
-        ).fetchall()
-    }
+        return Counter()
+    traced = context.known("rank")
     ranks = global_ranks(inspector.members)
-    lost: dict[str, int] = {}
-    counts: dict[int, int] = {}
+    lost: Counter[str] = Counter()
+    counts: Counter[int] = Counter()
     hosts: dict[int, str] = {}
     rows = []
     for operation in sorted(inspector.timed, key=lambda o: o.start_us or 0):
         member = operation.member
         rank = ranks.get((member.host, member.pid))
         if rank is None:
-            reason = "operation of a rank that cannot be told"
-            lost[reason] = lost.get(reason, 0) + 1
+            lost["operation of a rank that cannot be told"] += 1
             continue
         if rank in traced:
             continue  # a trace tells more of it; the sums above hold it all the same
-        rows.append(_event(context.run, rank, counts.get(rank, 0), operation))
-        counts[rank] = counts.get(rank, 0) + 1
+        rows.append(_event(rank, counts[rank], operation))
+        counts[rank] += 1
         hosts[rank] = member.host
-    insert_events(context.con, _EVENT, rows)
-    world = max(member.ranks for member in inspector.members)
+    insert_events(context, rows)
+    shared = {
+        "world_size": max(member.ranks for member in inspector.members),
+        "backend": "nccl",
+        "timeline": "device",
+        "has_base_time": True,
+    }
+    found = sorted(counts.items())
     insert(
-        context.con,
+        context,
         "rank",
-        _RANK,
-        [
-            (context.run, rank, world, hosts[rank] or None, "nccl", "device", count, True)
-            for rank, count in sorted(counts.items())
-        ],
+        (
+            {"rank": rank, "host": hosts[rank] or None, "events_read": n, **shared}
+            for rank, n in found
+        ),
     )
     return lost
 
 
-def _event(run: str, rank: int, number: int, operation: Operation) -> tuple[Any, ...]:
-    member, n = operation.member, operation.member.ranks
+def _event(rank: int, number: int, operation: Operation) -> Row:
+    member = operation.member
     start, end = operation.start_us or 0, operation.end_us or 0
     size, whole = operation.message_bytes, operation.size_bytes
     into = whole if operation.op == "reduce_scatter" else size
     outof = whole if operation.op == "all_gather" else size
     name = f"NCCL {operation.op} {operation.algorithm or ''} {operation.protocol or ''}".rstrip()
-    return (
-        run,
-        rank,
-        number,
-        name,
-        "nccl_inspector",
-        "comm",
-        0,
-        member.pid,
-        start * 1000,
-        (end - start) * 1000,
-        _COLLECTIVES.get(operation.op, operation.op),
-        "Byte",
-        into,
-        outof,
-        n,
-        member.comm,
-        member.name,
-        operation.seq,
-        operation.peer if operation.op == "recv" else None,
-        operation.peer if operation.op == "send" else None,
-    )
+    return {
+        "rank": rank,
+        "event_id": number,
+        "name": name,
+        "category": "nccl_inspector",
+        "class": "comm",
+        "stream": 0,
+        "pid": member.pid,
+        "start_ns": start * 1000,
+        "dur_ns": (end - start) * 1000,
+        "collective": _COLLECTIVES.get(operation.op, operation.op),
+        "dtype": "Byte",
+        "in_elements": into,
+        "out_elements": outof,
+        "group_size": member.ranks,
+        "process_group": member.comm,
+        "group_description": member.name,
+        "seq": operation.seq,
+        "src_rank": operation.peer if operation.op == "recv" else None,
+        "dst_rank": operation.peer if operation.op == "send" else None,
+    }

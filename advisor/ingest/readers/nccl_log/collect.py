@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from advisor.ingest.readers.nccl_log.facts import (
     Choice,
     CommLine,
     Connection,
-    Counts,
     Fact,
     Parsed,
 )
@@ -90,7 +90,8 @@ class Log:
     registry: Registry = field(default_factory=Registry)
     kept: list[Kept] = field(default_factory=list)
     choices: dict[tuple[Slot, Choice], int] = field(default_factory=dict)
-    counts: Counts = field(default_factory=Counts)
+    counts: Counter[str] = field(default_factory=Counter)
+    """What was lost, by reason."""
     messages: int = 0
     told: dict[str, Told] = field(default_factory=dict)
     """What each file tells of the job that it is of."""
@@ -125,7 +126,7 @@ class Log:
         """
         understood = 0
         self._launcher = launcher
-        lost_before = sum(self.counts.dropped.values())
+        lost_before = sum(self.counts.values())
         found = records(line)
         for record in found:
             if record.level:
@@ -140,23 +141,23 @@ class Log:
             elif not record.level:
                 self._tail(record)
                 if not whole and is_cut_prefix(line, self._last_line):
-                    self.counts.drop(_CUT)
+                    self.counts[_CUT] += 1
             elif not whole and _KEPT_START.match(record.text):
-                self.counts.drop(_CUT)
+                self.counts[_CUT] += 1
         if found and found[-1].level:
             self._last_line = line
-        if sum(self.counts.dropped.values()) == lost_before and (
+        if sum(self.counts.values()) == lost_before and (
             is_damaged(line, understood=understood > 0)
             or any(not record.level and self._matrix.is_damaged(record.text) for record in found)
         ):
-            self.counts.drop(_DAMAGED)
+            self.counts[_DAMAGED] += 1
         return understood
 
     def _torn(self, record: Record) -> None:
         """The head of a message, which another one interrupted."""
         if record.level:
             self._heads += 1
-            self.counts.drop(_TORN)
+            self.counts[_TORN] += 1
         else:
             self._tail(record)
 
@@ -166,14 +167,14 @@ class Log:
             if self._short_rows:
                 self._short_rows -= 1
             else:
-                self.counts.drop(_CELL, cells)
+                self.counts[_CELL] += cells
             return
         if not _TAIL.search(record.text):
             return
         if self._heads:
             self._heads -= 1
         else:
-            self.counts.drop(_TORN)
+            self.counts[_TORN] += 1
 
     def finish(self) -> None:
         """Close the blocks that are open at the end of the last file."""
@@ -244,12 +245,12 @@ class Log:
             found = blocks.feed(text)
             if blocks.headless:
                 blocks.headless = False
-                self.counts.drop(_NO_HEAD)
+                self.counts[_NO_HEAD] += 1
         if not found:
             parsed = parse_line(text)
             found = [item for item in parsed if not _is_impossible(item)]
             if len(found) < len(parsed):
-                self.counts.drop(_RANKS)
+                self.counts[_RANKS] += 1
         if not found and "|" in text:
             found = self._cells(self._tuning.setdefault(thread, Tuning()), text)
         told = self._of_file(where[0])
@@ -266,14 +267,14 @@ class Log:
     def _cells(self, tuning: Tuning, text: str) -> list[Parsed]:
         found = tuning.feed(text)
         if tuning.lost:
-            self.counts.drop(_CELL, tuning.lost)
+            self.counts[_CELL] += tuning.lost
             self._short_rows += 1
             tuning.lost = 0
         return found
 
     def _count_rows(self) -> None:
         if self._matrix.lost:
-            self.counts.drop(_ROW, self._matrix.lost)
+            self.counts[_ROW] += self._matrix.lost
             self._matrix.lost = 0
 
     def _of_file(self, path: str) -> Told:
@@ -284,7 +285,7 @@ class Log:
     def _keep(self, slot: Slot, found: list[Parsed], where: Where) -> int:
         kept = [item for item in found if not isinstance(item, CommLine)]
         if len(self.kept) + len(kept) > MAX_KEPT:
-            self.counts.drop("over the bound of kept records", len(kept))
+            self.counts["over the bound of kept records"] += len(kept)
             return len(found)
         for item in kept:
             if isinstance(item, Connection):  # many: their place is not stored
@@ -298,7 +299,7 @@ class Log:
     def _choice(self, slot: Slot, choice: Choice) -> int:
         key = (slot, choice)
         if key not in self.choices and len(self.choices) >= MAX_KEPT:
-            self.counts.drop("over the bound of kept records")
+            self.counts["over the bound of kept records"] += 1
         else:
             self.choices[key] = self.choices.get(key, 0) + 1
         return 1
@@ -345,7 +346,7 @@ class Log:
         else:
             self._warnings += 1
         if self._warnings > _MAX_WARNINGS:
-            self.counts.drop("warning beyond the first 1,000")
+            self.counts["warning beyond the first 1,000"] += 1
             return 1
         said = f"{record.place or ''} {record.text[:1000]}".strip()
         rank = None

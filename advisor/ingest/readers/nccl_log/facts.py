@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -97,14 +97,3 @@ class Choice:
 
 
 Parsed = Fact | CommLine | Connection | RingOrder | RingStep | TuningCell | Choice
-
-
-@dataclass
-class Counts:
-    """What was lost, by reason."""
-
-    dropped: dict[str, int] = field(default_factory=dict)
-
-    def drop(self, reason: str, count: int = 1) -> None:
-        """Count a loss."""
-        self.dropped[reason] = self.dropped.get(reason, 0) + count

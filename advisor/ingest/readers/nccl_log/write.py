@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
-from advisor.ingest.readers._rows import insert
+from advisor.ingest.readers._rows import Row, insert
 from advisor.ingest.readers.nccl_log.collect import Log, channel_orders
 from advisor.ingest.readers.nccl_log.communicators import Member, Ranks, Slot
 from advisor.ingest.readers.nccl_log.facts import (
@@ -19,30 +20,23 @@ from advisor.ingest.readers.nccl_log.facts import (
 )
 from advisor.ingest.source import ReadContext
 
-_TOPOLOGY = ("run", "kind", "rank", "host", "name", "value", "source")
-_LINK = ("run", "src", "dst", "channel", "transport", "kind", "nic", "gdr", "communicator")
-_TABLE = ("run", "source", "op", "algorithm", "protocol", "latency_us", "bandwidth_gbps", "ranks")
-_CALL = (
-    *("run", "source", "op", "bytes", "algorithm", "protocol"),
-    *("time_us", "channels", "calls", "ranks"),
-)
+_FACT = ("kind", "rank", "host", "name", "value")
 _LISTED_RANKS = 256
 _LISTED_PER_MEMBER = 64
 """A communicator of more ranks than either allows is listed without them: a line can say any
 number, and lines of thousands of communicators be in one log."""
-Row = tuple[Any, ...]
 
 
 def write_log(context: ReadContext, log: Log) -> int:
     """Append all rows; how many. Losses are counted in ``log.counts``."""
     ranks = Ranks(log.registry)
-    rows = insert(context.con, "topology", _TOPOLOGY, _topology(context.run, log, ranks))
-    rows += insert(context.con, "link", _LINK, _links(context.run, log, ranks))
-    rows += insert(context.con, "nccl_choice", _TABLE, _tables(context.run, log))
-    return rows + insert(context.con, "nccl_choice", _CALL, _calls(context.run, log))
+    rows = insert(context, "topology", _topology(log, ranks))
+    rows += insert(context, "link", _links(log, ranks))
+    rows += insert(context, "nccl_choice", _tables(log))
+    return rows + insert(context, "nccl_choice", _calls(log))
 
 
-def _topology(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
+def _topology(log: Log, ranks: Ranks) -> Iterator[Row]:
     seen: set[tuple[Any, ...]] = set()
     for kept in log.kept:
         fact = kept.record
@@ -59,13 +53,14 @@ def _topology(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
         key = (fact.kind, rank, host, fact.name, _text(value))
         if key not in seen:
             seen.add(key)
-            yield (run, *key, f"{kept.where[0]}:{kept.where[1]}")
-    yield from _of_members(run, ranks)
-    yield from _nodes(run, log, ranks)
-    yield from _rings(run, log, ranks)
+            where = f"{kept.where[0]}:{kept.where[1]}"
+            yield {**dict(zip(_FACT, key, strict=True)), "source": where}
+    yield from _of_members(ranks)
+    yield from _nodes(log, ranks)
+    yield from _rings(log, ranks)
 
 
-def _of_members(run: str, ranks: Ranks) -> Iterator[Row]:
+def _of_members(ranks: Ranks) -> Iterator[Row]:
     for name, members in ranks.communicators().items():
         size = members[0].line.ranks
         value = {
@@ -75,7 +70,7 @@ def _of_members(run: str, ranks: Ranks) -> Iterator[Row]:
             if size <= max(_LISTED_RANKS, _LISTED_PER_MEMBER * len(members))
             else None,
         }
-        yield (run, "communicator", None, None, name, _text(value), None)
+        yield {"kind": "communicator", "name": name, "value": _text(value)}
         if not ranks.is_world(members[0]):
             continue
         for member in members:
@@ -86,11 +81,11 @@ def _of_members(run: str, ranks: Ranks) -> Iterator[Row]:
                 "nvml_device": line.nvml_device,
                 "bus_id": line.bus_id,
             }
-            host = member.host or None
-            yield (run, "rank", line.rank, host, line.bus_id or "", _text(device), None)
+            key = ("rank", line.rank, member.host or None, line.bus_id or "", _text(device))
+            yield dict(zip(_FACT, key, strict=True))
 
 
-def _nodes(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
+def _nodes(log: Log, ranks: Ranks) -> Iterator[Row]:
     nodes: dict[str, dict[str, Any]] = {}
     names: dict[tuple[str, str], set[str]] = {}
     for kept in log.kept:
@@ -113,10 +108,10 @@ def _nodes(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
             "nics": len(names.get((host, "nic"), ())) or None,
             "net_ports": len(names.get((host, "net-port"), ())) or None,
         }
-        yield (run, "node", None, host, host, _text(summary), None)
+        yield {"kind": "node", "host": host, "name": host, "value": _text(summary)}
 
 
-def _rings(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
+def _rings(log: Log, ranks: Ranks) -> Iterator[Row]:
     orders: dict[str, dict[int, tuple[int, ...]]] = {}
     steps: dict[str, dict[int, dict[int, int]]] = {}
     example: dict[str, Member] = {}
@@ -127,7 +122,7 @@ def _rings(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
         member = log.registry.only_member_of_process(kept.slot)
         name = ranks.name(member)
         if member is None or name is None:
-            log.counts.drop("ring of an unknown communicator")
+            log.counts["ring of an unknown communicator"] += 1
             continue
         example.setdefault(name, member)
         if isinstance(record, RingOrder):
@@ -144,7 +139,7 @@ def _rings(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
                 "complete": complete,
                 "communicator": name,
             }
-            yield (run, "ring", None, None, f"ring {channel}", _text(value), None)
+            yield {"kind": "ring", "name": f"ring {channel}", "value": _text(value)}
 
 
 def _tree_of_run(entry: dict[str, Any], ranks: Ranks, member: Member) -> dict[str, Any]:
@@ -159,7 +154,7 @@ def _tree_of_run(entry: dict[str, Any], ranks: Ranks, member: Member) -> dict[st
     }
 
 
-def _links(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
+def _links(log: Log, ranks: Ranks) -> Iterator[Row]:
     nics = _nic_names(log)
     links: dict[tuple[Any, ...], tuple[Connection, str | None, bool | None]] = {}
     for kept in log.kept:
@@ -172,7 +167,7 @@ def _links(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
         if not log.registry.members:  # cut before any line that names a communicator
             src, dst = record.src, record.dst
         if src is None or dst is None:
-            log.counts.drop("connection between ranks that cannot be told")
+            log.counts["connection between ranks that cannot be told"] += 1
             continue
         nic = None
         if record.nic_index is not None:
@@ -180,7 +175,16 @@ def _links(run: str, log: Log, ranks: Ranks) -> Iterator[Row]:
         key = (src, dst, record.channel, ranks.name(member))
         links[key] = _merge(links.get(key), record, nic)
     for (src, dst, channel, name), (record, nic, gdr) in links.items():
-        yield (run, src, dst, channel, record.transport, record.kind, nic, gdr, name)
+        yield {
+            "src": src,
+            "dst": dst,
+            "channel": channel,
+            "transport": record.transport,
+            "kind": record.kind,
+            "nic": nic,
+            "gdr": gdr,
+            "communicator": name,
+        }
 
 
 def _merge(
@@ -213,25 +217,25 @@ def _nic_names(log: Log) -> dict[tuple[str, int], str]:
     return names
 
 
-def _tables(run: str, log: Log) -> Iterator[Row]:
-    cells: dict[Row, None] = {}
-    for kept in log.kept:
-        cell = kept.record
-        if isinstance(cell, TuningCell):
-            values = (cell.op, cell.algorithm, cell.protocol, cell.latency_us, cell.bandwidth_gbps)
-            cells[(*values, _size(log, kept.slot))] = None
-    for key in cells:
-        yield (run, "table", *key)
+def _tables(log: Log) -> Iterator[Row]:
+    cells = {
+        (kept.record, _size(log, kept.slot)): None
+        for kept in log.kept
+        if isinstance(kept.record, TuningCell)
+    }
+    for cell, size in cells:
+        yield {"source": "table", **asdict(cell), "ranks": size}
 
 
-def _calls(run: str, log: Log) -> Iterator[Row]:
+def _calls(log: Log) -> Iterator[Row]:
     calls: dict[tuple[Choice, int | None], int] = {}
     for (slot, choice), count in log.choices.items():
         key = (choice, log.registry.size_if_certain(slot))
         calls[key] = calls.get(key, 0) + count
     for (choice, size), count in calls.items():
-        printed = (choice.op, choice.size_bytes, choice.algorithm, choice.protocol)
-        yield (run, "call", *printed, choice.time_us, choice.channels, count, size)
+        printed = asdict(choice)
+        printed["bytes"] = printed.pop("size_bytes")
+        yield {"source": "call", **printed, "calls": count, "ranks": size}
 
 
 def _size(log: Log, slot: Slot) -> int | None:

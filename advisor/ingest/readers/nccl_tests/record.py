@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from advisor.vocabulary.numbers import MOST_BYTES, MOST_RANKS, within
@@ -38,20 +39,16 @@ class Harvest:
     """What was found in one input, and what of it could not be kept (reason → count)."""
 
     measurements: list[Measurement] = field(default_factory=list)
-    dropped: dict[str, int] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     nccl_version: str | None = None
 
     def add(self, one: Measurement) -> None:
         """Keep a measurement; one of a size that no message has is counted as dropped."""
         if within(one.size_bytes, 0, MOST_BYTES) is None:
-            self.drop("size out of range")
+            self.dropped["size out of range"] += 1
         else:
             self.measurements.append(replace(one, ranks=within(one.ranks, 1, MOST_RANKS)))
-
-    def drop(self, reason: str, count: int = 1) -> None:
-        """Count something that was there and is lost."""
-        self.dropped[reason] = self.dropped.get(reason, 0) + count
 
 
 def version_text(code: int) -> str:

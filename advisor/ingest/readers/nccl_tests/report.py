@@ -41,7 +41,7 @@ def parse_report(text: str, path: PurePath | None = None) -> Harvest:
     for row in rows:  # last, as what they are results of may stand behind them
         _row(row, (op, ranks), devices, harvest)
     if document.cut is not None:
-        harvest.drop("report cut or damaged")
+        harvest.dropped["report cut or damaged"] += 1
         harvest.notes.append(f"breaks off at character {document.cut}: what came before is kept")
     if op == "unknown" and harvest.measurements:
         harvest.notes.append("the operation is not named: stored as 'unknown'")
@@ -82,14 +82,14 @@ def _devices(config: dict[str, Any]) -> _Devices:
 def _row(row: Any, kind: tuple[str, int | None], devices: _Devices, harvest: Harvest) -> None:
     size = real(row.get("size")) if isinstance(row, dict) else None
     if size is None:
-        harvest.drop("result without a size")
+        harvest.dropped["result without a size"] += 1
         return
     for key, in_place in (("out_of_place", False), ("in_place", True)):
         half = row.get(key)
         if half is None:
             continue
         if not isinstance(half, dict):
-            harvest.drop("result of an unknown form")
+            harvest.dropped["result of an unknown form"] += 1
             continue
         wrong = real(half.get("nwrong"))
         harvest.add(

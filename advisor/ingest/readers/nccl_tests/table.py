@@ -100,7 +100,7 @@ class Table:
         """Add the table's measurements to ``harvest``; ``named``: what its file is called after."""
         sound = [row for row in self.rows if not self._is_shifted(row)]
         if len(sound) < len(self.rows):
-            harvest.drop("row with more figures than columns", len(self.rows) - len(sound))
+            harvest.dropped["row with more figures than columns"] += len(self.rows) - len(sound)
             self.rows = sound
         factor = self._factor()
         op = self.op or self._op(named, factor)
@@ -111,7 +111,7 @@ class Table:
             places = (True,) if row.starts_in_place else (False, True)
             whole = self._halves(row)[: len(places)]
             if len(whole) < len(places):
-                harvest.drop("row cut", len(places) - len(whole))
+                harvest.dropped["row cut"] += len(places) - len(whole)
             for in_place, values in zip(places, whole, strict=False):
                 time_us = real(values.get("time") or values.get("cputime"))
                 algbw = real(values.get("algbw"))

@@ -86,7 +86,7 @@ class TableParser:
             self._close_pending()
             self._rows += 1
             if self._rows > MAX_ROWS:
-                self._harvest.drop("over the bound of kept rows")
+                self._harvest.dropped["over the bound of kept rows"] += 1
                 return True
             self._tables[-1].rows.append(row)
             self._pending = row
@@ -145,11 +145,11 @@ class TableParser:
         if size is None and sum(map(_is_number, tokens[3:])) < _FIGURES:
             return None
         if not self._tables:
-            self._harvest.drop("row without a header line")
+            self._harvest.dropped["row without a header line"] += 1
             return None
         if size is None:
             self._close_pending()
-            self._harvest.drop("row without a size")
+            self._harvest.dropped["row without a size"] += 1
             return None
         rest = tokens[3:]
         after = text[text.index(tokens[2], text.index(tokens[1])) + len(tokens[2]) :]

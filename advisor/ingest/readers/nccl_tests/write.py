@@ -11,8 +11,8 @@ from advisor.ingest.readers._text import numbered_lines, without_launcher
 from advisor.ingest.readers.nccl_tests.record import Harvest
 from advisor.ingest.source import ReadContext, Source
 
-_BENCH = (
-    *("run", "tool", "source", "op", "ranks", "hosts", "device", "bytes", "dtype", "in_place"),
+_SAME = (
+    *("op", "ranks", "device", "dtype", "in_place"),
     *("time_us", "algbw_gbps", "busbw_gbps", "wrong", "apart"),
 )
 
@@ -32,7 +32,7 @@ def read_benchmark(
             parse((without_launcher(line) for _, line, _ in numbered_lines(stream)), harvest)
             harvest.notes += [raw.damage] if raw.damage else []
     except AdvisorError as error:
-        harvest.drop("refused")
+        harvest.dropped["refused"] += 1
         harvest.notes.append(error.message)
     write_harvest(context, source, harvest, format, tool)
 
@@ -51,23 +51,20 @@ def write_harvest(
     ``also_read`` are lines of another kind that the file holds.
     """
     if harvest.nccl_version is not None:
-        insert(
-            context.con,
-            "topology",
-            ("run", "kind", "name", "value", "source"),
-            [(context.run, "version", "nccl", harvest.nccl_version, str(source.path))],
-        )
+        version = {"kind": "version", "name": "nccl", "value": harvest.nccl_version}
+        insert(context, "topology", [{**version, "source": str(source.path)}])
     insert(
-        context.con,
+        context,
         "bench",
-        _BENCH,
         (
-            (
-                *(context.run, tool, table_name(source.path, m.table), m.op, m.ranks),
-                *(None if m.hosts is None else list(m.hosts), m.device, m.size_bytes, m.dtype),
-                *(m.in_place, m.time_us, m.algbw_gbps, m.busbw_gbps, m.wrong, m.apart),
-            )
-            for m in harvest.measurements
+            {
+                "tool": tool,
+                "source": table_name(source.path, one.table),
+                "hosts": None if one.hosts is None else list(one.hosts),
+                "bytes": one.size_bytes,
+                **{name: getattr(one, name) for name in _SAME},
+            }
+            for one in harvest.measurements
         ),
     )
     context.report(

@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from advisor.ingest.classes import classify
-from advisor.ingest.readers.nsys.loader import Loader, string_column, text_of
+from advisor.ingest.readers._rows import Row
+from advisor.ingest.readers.nsys.loader import Loader, text_of
 from advisor.ingest.readers.nsys.nccl_ranges import Call, all_to_all_of
-from advisor.ingest.readers.nsys.open import Database
+from advisor.ingest.readers.nsys.open import Database, string_column
 from advisor.ingest.readers.nsys.processes import Process, pid_column, pid_of
 
 _NO_STREAM = 0xFFFFFFFF
@@ -86,7 +87,7 @@ def _class_of(category: str, name: str | None) -> str:
     return classify(category, name, device=category in {"kernel", "gpu_memcpy", "gpu_memset"})
 
 
-def kernels(loader: Loader) -> Iterator[tuple[Any, ...]]:
+def kernels(loader: Loader) -> Iterator[Row]:
     """Kernels, those of communication with what the launching NCCL call tells."""
     for start, end, device, global_pid, stream, correlation, name in _kernel_rows(loader.database):
         process = loader.of_device.get((pid_of(global_pid) or 0, device))
@@ -94,22 +95,18 @@ def kernels(loader: Loader) -> Iterator[tuple[Any, ...]]:
             continue
         name = text_of(name)
         kind = _class_of("kernel", name)
-        extra = _of_call(loader, process, correlation) if kind == "comm" else {}
-        row = loader.row(
+        yield from loader.row(
             process,
+            kind,
             start,
             end,
-            **{"class": kind},
             name=name,
             category="kernel",
             device=device,
             stream=stream,
-            pid=process.pid,
             correlation=correlation,
-            **extra,
+            **(_of_call(loader, process, correlation) if kind == "comm" else {}),
         )
-        if row is not None:
-            yield row
 
 
 def _of_call(loader: Loader, process: Process, correlation: Any) -> dict[str, Any]:
@@ -151,7 +148,7 @@ def _comm_size(loader: Loader, process: Process, call: Call) -> int | None:
     return next((member.ranks for member in members if member.comm == call.comm), None)
 
 
-def copies(loader: Loader) -> Iterator[tuple[Any, ...]]:
+def copies(loader: Loader) -> Iterator[Row]:
     """Copies and fills, with their bytes."""
     database = loader.database
     for table, category in (
@@ -170,21 +167,18 @@ def copies(loader: Loader) -> Iterator[tuple[Any, ...]]:
             if process is None:
                 continue
             name = _copy_name(copy, *ends) if category == "gpu_memcpy" else "Memset"
-            row = loader.row(
+            yield from loader.row(
                 process,
+                "memory",
                 start,
                 end,
-                **{"class": "memory"},
                 name=name,
                 category=category,
                 device=device,
                 stream=stream,
-                pid=process.pid,
                 correlation=link,
                 bytes=size,
             )
-            if row is not None:
-                yield row
 
 
 def _copy_name(kind: Any, source: Any, target: Any) -> str:
@@ -195,7 +189,7 @@ def _copy_name(kind: Any, source: Any, target: Any) -> str:
     return name
 
 
-def syncs(loader: Loader) -> Iterator[tuple[Any, ...]]:
+def syncs(loader: Loader) -> Iterator[Row]:
     """Waits of streams, events and contexts."""
     database = loader.database
     table = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
@@ -214,17 +208,14 @@ def syncs(loader: Loader) -> Iterator[tuple[Any, ...]]:
         process = loader.of_device.get((pid, number)) or loader.of_pid.get(pid)
         if process is None:
             continue
-        row = loader.row(
+        yield from loader.row(
             process,
+            "sync",
             start,
             end,
-            **{"class": "sync"},
             name=text_of(name) or "synchronization",
             category="cuda_sync",
             device=number,
             stream=None if stream == _NO_STREAM else stream,
-            pid=pid,
             correlation=link,
         )
-        if row is not None:
-            yield row

@@ -21,12 +21,7 @@ from advisor.store.notes import NOT_RECORDED, PARTLY_READ
 
 def read_exports(sources: Sequence[Source], context: ReadContext, format_name: str) -> None:
     """Read all exports of a run; ranks are counted on over the files that do not name theirs."""
-    taken = {
-        rank
-        for (rank,) in context.con.execute(
-            "SELECT rank FROM rank WHERE run = ?", [context.run]
-        ).fetchall()
-    }
+    taken = context.known("rank")
     mine: set[int] = set()
     for source in sources:
         try:

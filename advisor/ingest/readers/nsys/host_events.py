@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
-from advisor.ingest.readers.nsys.loader import Loader, string_column, text_of
+from advisor.ingest.readers._rows import Row
+from advisor.ingest.readers.nsys.loader import Loader, text_of
+from advisor.ingest.readers.nsys.open import string_column, text_column
 from advisor.ingest.readers.nsys.processes import pid_of, tid_of
 
 # torch.autograd.profiler.emit_nvtx appends these to an operator's name.
 _OP_SUFFIX = re.compile(r",\s(?:seq|op_id|sizes|input_op_ids)\s?=\s.*$", re.DOTALL)
 _OPERATOR = re.compile(r"^(?:aten|c10d|prims|autograd|torch|profiler|_c10d_functional)::")
 _API_VERSION = re.compile(r"_v\d+(?:_ptsz)?$")  # cudaLaunchKernel_v7000
-_MARK, _RANGES = (
-    34,
-    (59, 60),
-)  # NvtxMark; NvtxPushPopRange, NvtxStartEndRange (ENUM_NSYS_EVENT_TYPE)
+# NvtxMark; NvtxPushPopRange, NvtxStartEndRange (ENUM_NSYS_EVENT_TYPE)
+_MARK, _RANGES = 34, (59, 60)
 
 
-def api_calls(loader: Loader) -> Iterator[tuple[Any, ...]]:
+def api_calls(loader: Loader) -> Iterator[Row]:
     """CUDA runtime and driver calls; of several GPUs in a process, on the one they launch on."""
     database = loader.database
     table = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -38,22 +37,19 @@ def api_calls(loader: Loader) -> Iterator[tuple[Any, ...]]:
         process = process or loader.of_pid.get(pid)
         if process is None:
             continue
-        row = loader.row(
+        yield from loader.row(
             process,
+            "runtime",
             start,
             end,
-            **{"class": "runtime"},
             name=_API_VERSION.sub("", text_of(text) or ""),
             category="cuda_runtime",
-            pid=pid,
             tid=tid_of(global_tid),
             correlation=link,
         )
-        if row is not None:
-            yield row
 
 
-def nvtx_ranges(loader: Loader) -> Iterator[tuple[Any, ...]]:
+def nvtx_ranges(loader: Loader) -> Iterator[Row]:
     """NVTX ranges and marks: operators of emit_nvtx as ``cpu_op``, all others as annotations.
 
     After :func:`api_calls`, which tells the GPU of a thread where a process drives several.
@@ -62,29 +58,22 @@ def nvtx_ranges(loader: Loader) -> Iterator[tuple[Any, ...]]:
     table = "NVTX_EVENTS"
     if not database.has(table, "start", "end", "globalTid", "eventType"):
         return
-    name = 'e."text"' if database.has(table, "text") else "NULL"
-    text, join = string_column(database, table, "textId")
-    if join:
-        name = f"coalesce({name}, {text})"
+    name, join = text_column(database)
     for start, end, kind, global_tid, title in database.rows(
         f"SELECT e.start, e.end, e.eventType, e.globalTid, {name} FROM {table} e {join} "
         "ORDER BY e.start"
     ):
-        pid = pid_of(global_tid) or 0
         process, title = loader.process_of_thread(global_tid), text_of(title)
         if process is None or title is None or (kind != _MARK and kind not in _RANGES):
             continue
         plain = _OP_SUFFIX.sub("", title)
         operator = _OPERATOR.match(plain) is not None or plain != title
-        row = loader.row(
+        yield from loader.row(
             process,
+            "cpu_op" if operator else "annotation",
             start,
             start if kind == _MARK else end,
-            **{"class": "cpu_op" if operator else "annotation"},
             name=plain,
             category="cpu_op" if operator else "user_annotation",
-            pid=pid,
             tid=tid_of(global_tid),
         )
-        if row is not None:
-            yield row

@@ -14,11 +14,6 @@ from advisor.ingest.readers.nsys.open import Database
 from advisor.ingest.readers.nsys.processes import Process
 from advisor.ingest.source import ReadContext
 
-_RANK = (
-    *("run", "rank", "world_size", "host", "device", "device_name", "backend", "timeline"),
-    *("events_read", "events_dropped", "drop_reasons", "complete", "has_base_time"),
-)
-
 
 def load(
     database: Database, processes: list[Process], nccl: NcclRanges, context: ReadContext
@@ -28,32 +23,27 @@ def load(
     if not processes:
         return loader.outcome
     collect_launches(loader)
-    loader.insert(kernels(loader))
-    loader.insert(copies(loader))
-    loader.insert(syncs(loader))
-    loader.insert(api_calls(loader))
-    loader.insert(nvtx_ranges(loader))
+    for events in (kernels, copies, syncs, api_calls, nvtx_ranges):
+        loader.insert(events(loader))
     lost = _losses(processes, database, loader.outcome)
     insert(
-        context.con,
+        context,
         "rank",
-        _RANK,
         [
-            (
-                context.run,
-                p.rank,
-                p.world_size,
-                p.host,
-                p.device,
-                p.device_name,
-                "nccl" if p.rank in loader.outcome.with_nccl else None,
-                "device",
-                loader.outcome.by_rank.get(p.rank, 0),
-                sum(lost[p.rank].values()),
-                json.dumps(lost[p.rank], sort_keys=True),
-                not database.dropped and not database.notes,
-                loader.has_base_time,
-            )
+            {
+                "rank": p.rank,
+                "world_size": p.world_size,
+                "host": p.host,
+                "device": p.device,
+                "device_name": p.device_name,
+                "backend": "nccl" if p.rank in loader.outcome.with_nccl else None,
+                "timeline": "device",
+                "events_read": loader.outcome.by_rank[p.rank],
+                "events_dropped": sum(lost[p.rank].values()),
+                "drop_reasons": json.dumps(lost[p.rank], sort_keys=True),
+                "complete": not database.dropped and not database.notes,
+                "has_base_time": loader.has_base_time,
+            }
             for p in processes
         ],
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from advisor.ingest.readers._rows import insert_events
+from advisor.ingest.readers._rows import Row, insert_events
 from advisor.ingest.readers.nsys.nccl_ranges import NcclRanges
 from advisor.ingest.readers.nsys.open import Database
 from advisor.ingest.readers.nsys.processes import Process, pid_of
@@ -15,11 +16,6 @@ from advisor.vocabulary.numbers import MOST_EVENT_NS
 
 OUTSIDE = "event outside the time of the analysis"
 _MOST_NS = 1 << 61  # the year 2043; twice that is still a whole number of 64 bits
-_EVENT = (
-    *("run", "rank", "event_id", "name", "category", "class", "device", "stream", "pid", "tid"),
-    *("start_ns", "dur_ns", "correlation", "collective", "dtype", "in_elements", "out_elements"),
-    *("group_size", "process_group", "src_rank", "dst_rank", "bytes"),
-)
 
 
 @dataclass
@@ -27,9 +23,9 @@ class Outcome:
     """How many events were kept, in all and per rank; ``lost``: those of one rank, by reason."""
 
     read: int = 0
-    by_rank: dict[int, int] = field(default_factory=dict)
+    by_rank: Counter[int] = field(default_factory=Counter)
     with_nccl: set[int] = field(default_factory=set)
-    lost: dict[int, dict[str, int]] = field(default_factory=dict)
+    lost: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
 
 class Loader:
@@ -64,24 +60,26 @@ class Loader:
         own = self.of_device.get((pid, next(iter(devices)))) if len(devices) == 1 else None
         return own or self.of_pid.get(pid)
 
-    def row(self, process: Process, start: Any, end: Any, **values: Any) -> tuple[Any, ...] | None:
-        """An ``event`` row; None (and counted) when it has no time or no end that can be."""
+    def row(
+        self, process: Process, kind: str, start: Any, end: Any, **values: Any
+    ) -> Iterator[Row]:
+        """An ``event`` row; none (but counted) when it has no time or no end that can be."""
         reason = self._unusable(start, end)
         if reason is not None:
             self.database.drop(reason)
-            lost = self.outcome.lost.setdefault(process.rank, {})
-            lost[reason] = lost.get(reason, 0) + 1
-            return None
-        number = self.outcome.by_rank.get(process.rank, 0)
-        self.outcome.by_rank[process.rank] = number + 1
-        fixed = {
-            "run": self.context.run,
+            self.outcome.lost[process.rank][reason] += 1
+            return
+        number = self.outcome.by_rank[process.rank]
+        self.outcome.by_rank[process.rank] += 1
+        yield {
             "rank": process.rank,
             "event_id": number,
+            "class": kind,
+            "pid": process.pid,
             "start_ns": start + self.offset_ns,
             "dur_ns": max(0, end - start),
+            **values,
         }
-        return tuple({**fixed, **values}.get(column) for column in _EVENT)
 
     def _unusable(self, start: Any, end: Any) -> str | None:
         """Why an event of these times cannot be used; None where it can."""
@@ -93,9 +91,9 @@ class Loader:
             return "range without an end"
         return OUTSIDE if end > self.latest or end - start > MOST_EVENT_NS else None
 
-    def insert(self, rows: Iterator[tuple[Any, ...]]) -> None:
+    def insert(self, rows: Iterable[Row]) -> None:
         """Append rows to ``event`` and ``comm_event``."""
-        self.outcome.read += insert_events(self.context.con, _EVENT, rows)
+        self.outcome.read += insert_events(self.context, rows)
 
 
 def text_of(value: Any) -> str | None:
@@ -119,13 +117,6 @@ def _bounds(database: Database) -> tuple[int, int]:
             if whole and 0 < duration == stop - start and abs(start) < _MOST_NS:
                 return min(start, 0) - duration, stop + duration
     return -_MOST_NS, _MOST_NS
-
-
-def string_column(database: Database, table: str, column: str) -> tuple[str, str]:
-    """SQL of a name that is stored in StringIds, and the join it needs."""
-    if database.has(table, column) and database.has("StringIds", "id", "value"):
-        return "s.value", f"LEFT JOIN StringIds s ON s.id = e.{column}"
-    return "NULL", ""
 
 
 def epoch_offset(database: Database) -> tuple[int, bool]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from advisor.ingest.readers.nsys.open import Database
+from advisor.ingest.readers.nsys.open import Database, text_column
 
 _HEADER = struct.Struct("<QQQQ")  # domain, schema, payload size, offset of the payload
 _COMM, _SIZE, _PEER = "NCCL communicator ID", "Message size [bytes]", "Peer rank"
@@ -161,15 +161,7 @@ def _outvote(members: dict[int, list[Membership]]) -> None:
 
 def _rows(database: Database) -> Iterator[tuple[Any, Any, str, Any, Any]]:
     blob = database.column("NVTX_EVENTS", "binaryData")
-    text = (
-        f"e.{database.column('NVTX_EVENTS', 'text')}"
-        if database.has("NVTX_EVENTS", "text")
-        else "NULL"
-    )
-    join = ""
-    if database.has("NVTX_EVENTS", "textId") and database.has("StringIds", "id", "value"):
-        join = "LEFT JOIN StringIds s ON s.id = e.textId"
-        text = f"coalesce({text}, s.value)"
+    text, join = text_column(database)
     sql = (
         f"SELECT e.start, e.end, {text} AS name, e.globalTid, {blob} FROM NVTX_EVENTS e {join} "
         "WHERE name LIKE 'nccl%' ORDER BY e.start"

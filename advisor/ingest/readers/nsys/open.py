@@ -97,6 +97,20 @@ class Database:
         return f'"{column}"' if column in self.tables.get(table, set()) else "NULL"
 
 
+def string_column(database: Database, table: str, column: str) -> tuple[str, str]:
+    """SQL of a name that is stored in StringIds, and the join it needs."""
+    if database.has(table, column) and database.has("StringIds", "id", "value"):
+        return "s.value", f"LEFT JOIN StringIds s ON s.id = e.{column}"
+    return "NULL", ""
+
+
+def text_column(database: Database) -> tuple[str, str]:
+    """SQL of an NVTX range's text, which stands in the row or in StringIds, and the join."""
+    own = 'e."text"' if database.has("NVTX_EVENTS", "text") else "NULL"
+    stored, join = string_column(database, "NVTX_EVENTS", "textId")
+    return (f"coalesce({own}, {stored})" if join else own), join
+
+
 @contextlib.contextmanager
 def opened(source: Source) -> Iterator[Database]:
     """The database of a source; compressed ones through a temporary file that goes away.

@@ -139,11 +139,10 @@ def rest_of(bar: StepBar, step_ns: float) -> str:
     outlined, middle = span[1] - span[0], bar.gain[1]
     if middle <= (1 + _SEEN) * outlined:
         return ""
-    return say(SUMMARY, "rest", {
-        "outlined_ns": outlined * step_ns,
-        "rest_ns": (middle - outlined) * step_ns,
-        "kind": next(words for kind, words in KINDS.items() if kind in bar.kinds[:1]),
-    })  # fmt: skip
+    drawn = {kind.partition("-")[0] for kind, share in bar.shares.items() if share > 0}
+    kinds = " and ".join(KINDS[kind] for kind in bar.kinds if kind in drawn)
+    values = {"outlined_ns": outlined * step_ns, "gain_ns": middle * step_ns, "kinds": kinds}
+    return say(SUMMARY, "rest", values)
 
 
 def _waits_beside(

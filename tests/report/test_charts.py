@@ -149,7 +149,8 @@ def test_what_of_a_gain_is_not_outlined_is_said() -> None:
     shares = {"compute": 0.6, "wait": 0.1, "idle": 0.3}
     said = rest_of(StepBar(shares, ["wait"], (0.1, 0.25, 0.3)), 200e6)
     assert said == (
-        "Outlined: 20 ms of it, waiting for a peer. The other 30 ms lie in other parts of the step."
+        "Outlined: 20 ms of the 50 ms, waiting for a peer. "
+        "The rest lies in other parts of the step."
     )
     assert not rest_of(StepBar(shares, ["wait"], (0.05, 0.1, 0.2)), 200e6)
     assert not rest_of(StepBar(shares, ["wait", "idle"], (0.05, 0.25, 0.3)), 200e6)

@@ -162,8 +162,8 @@ def _read_probe(data: bytes) -> None:
         found = probe._Probe.model_validate_json(data.decode(errors="replace"))
     except ValueError:  # pydantic's: the reader counts it
         return
-    for row in probe._rows("run", found, Counter()):
-        assert all(math.isfinite(value) for value in row if isinstance(value, float))
+    for row in probe._rows(found, Counter()):
+        assert all(math.isfinite(value) for value in row.values() if isinstance(value, float))
 
 
 def _read_xml(place: Path) -> None:

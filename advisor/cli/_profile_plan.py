@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from advisor.cli._table import table
+
 if TYPE_CHECKING:
     from advisor.config.workload import Workload
     from advisor.profile.planning import Needs
@@ -29,11 +31,8 @@ def show(jobs: dict[str, Workload]) -> None:
             f"{flops:.4g} per step of {tokens:,} tokens"
         )
     click.echo("from shapes and formulas, nothing ran; per rank, the one that needs most\n")
-    rows = [_HEAD, *(_row(item) for item in found)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        click.echo("  ".join([row[0].ljust(widths[0]), *cells]))
+    for line in table([_HEAD, *(_row(item) for item in found)]):
+        click.echo(line)
     click.echo(
         "\nparameters: before data parallelism shards them; sent: per step; activations: 34 s*b*h"
         " per layer in 2 bytes\n(fused attention keeps no scores, so without the 5 a*s*s*b), and "

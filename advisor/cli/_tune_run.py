@@ -95,9 +95,10 @@ def _report(
 ) -> list[Path]:
     """The store, the page, and what the model says of NCCL's settings on the named machine."""
     from advisor.cli._tune_output import print_modelled
+    from advisor.store.columns import insert_rows
     from advisor.tune import modelled, page
 
-    store = page.build_store(sweep, [])
+    store = page.build_store(sweep)
     if store is None:
         return []
     with store:
@@ -107,10 +108,7 @@ def _report(
             settings = model.rank(calls)
             print_modelled(settings, model)
             rows = modelled.trial_rows(name, len(sweep.results), settings)
-            if rows:
-                store.con.executemany(
-                    "INSERT INTO trial VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
-                )
+            insert_rows(store.con, "trial", rows)
         files = [page.write_report(store, sweep, result)]
         files += _tuner(sweep, result, calls, modelled.release_of(store.con, name) or version)
         store.save()

@@ -10,6 +10,7 @@ import click
 
 from advisor.cli import _options as options
 from advisor.cli._options import POSITIVE, argument, option
+from advisor.cli._table import table
 
 if TYPE_CHECKING:
     from advisor.model.plan import Plan
@@ -122,17 +123,6 @@ def _head(plan: Plan) -> list[str]:
     ]
 
 
-def _table(header: list[str], rows: list[list[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in [header, *rows]
-    ]
-
-
 _HEADER = [
     "strategy",
     "dp x tp x pp",
@@ -181,9 +171,9 @@ def _detail(plan: Plan, always: bool) -> str:
         f"{'s' if plan.cluster.nodes > 1 else ''}, {plan.global_batch:,} sequences per step"
     )
     lines += _roofline(plan)
-    table = _table(_HEADER, [_cells(row.estimate, always) for row in plan.rows])
-    lines.append("  " + table[0])
-    for row, text in zip(plan.rows, table[1:], strict=True):
+    texts = table([_HEADER, *(_cells(row.estimate, always) for row in plan.rows)])
+    lines.append("  " + texts[0])
+    for row, text in zip(plan.rows, texts[1:], strict=True):
         lines.append(("> " if row is plan.recommended else "  ") + text)
         lines += [f"      {reason}" for reason in row.reasons]
     if plan.recommended is None:
@@ -202,9 +192,9 @@ def _detail(plan: Plan, always: bool) -> str:
             ]
             for option in plan.options
         ]
-        table = _table(["change", "memory GB", "traffic GB", "step ms", "fits"], cells)
-        lines.append("  " + table[0])
-        for option, text in zip(plan.options, table[1:], strict=True):
+        texts = table([["change", "memory GB", "traffic GB", "step ms", "fits"], *cells])
+        lines.append("  " + texts[0])
+        for option, text in zip(plan.options, texts[1:], strict=True):
             lines.append(f"  {text}  {option.note}")
     lines += ["", *(f"assumed: {text}" for text in plan.assumptions)]
     return "\n".join(lines)
@@ -239,7 +229,7 @@ def _scaling(plans: list[Plan]) -> str:
         else:
             cells = _cells(plan.recommended.estimate)
             rows.append([name, *cells])
-    lines += _table(["", *_HEADER], rows)
+    lines += table([["", *_HEADER], *rows])
     lines += ["", "reasons: --gpus N shows every strategy"]
     lines += [f"assumed: {text}" for text in plans[0].assumptions]
     return "\n".join(lines)

@@ -13,9 +13,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from advisor.config.loader import FileModel, load_model
+from advisor.errors import AdvisorError
 from advisor.vocabulary.numbers import decimal, real
 
 
@@ -210,3 +211,13 @@ class Topology(FileModel, frozen=False):
 def load_topology(path: Path) -> Topology:
     """Read a topology file. Raises AdvisorError naming file and line of every mistake."""
     return load_model(path, Topology)
+
+
+def build_topology(fields: dict[str, Any], where: str) -> Topology:
+    """A topology of these fields. Raises AdvisorError with the first that cannot be."""
+    try:
+        return Topology.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise AdvisorError(f"{name}: {first['msg']}", where=where) from error

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ValidationError
-
 from advisor.config.hardware import GraphSet, Machine, device_of
 from advisor.errors import AdvisorError
-from advisor.model.topology import Topology
+from advisor.model.topology import Topology, build_topology
 
 
 def topology_of(machine: Machine, nodes: int, ranks_per_node: int | None = None) -> Topology:
@@ -45,12 +43,7 @@ def topology_of(machine: Machine, nodes: int, ranks_per_node: int | None = None)
         "nvswitch": machine.intra.kind == "nvswitch",
         **_graphs(graphs, machine, nodes, per_node),
     }
-    try:
-        return Topology.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise AdvisorError(f"{name}: {first['msg']}", where=machine.name) from error
+    return build_topology(fields, machine.name)
 
 
 def _graphs(graphs: GraphSet, machine: Machine, nodes: int, per_node: int) -> dict[str, Any]:

@@ -136,24 +136,21 @@ def _start_fails(variable: str, value: str, version: NcclVersion) -> str:
     return text + (f"; name the collective: {kept[0]}:{value.lower()}" if plain and kept else "")
 
 
-def trial_rows(name: str, first: int, settings: Sequence[SettingCost]) -> list[tuple[Any, ...]]:
+def trial_rows(name: str, first: int, settings: Sequence[SettingCost]) -> list[dict[str, Any]]:
     """Rows for the store's table ``trial``, origin ``modelled``: communication time per step."""
     rows = []
     for number, setting in enumerate(settings, first):
         configuration = {f"{ENVIRONMENT_PREFIX}{setting.variable}": setting.value}
-        works = setting.time_us is not None
+        time_us = setting.time_us
         rows.append(
-            (
-                name,
-                number,
-                json.dumps(configuration if setting.variable else {}),
-                not setting.variable,
-                "ok" if works else "crash",
-                "modelled",
-                None,
-                round(setting.time_us * 1e3) if setting.time_us is not None else None,
-                None,
-                None,
-            )
+            {
+                "run": name,
+                "trial": number,
+                "settings": json.dumps(configuration if setting.variable else {}),
+                "is_baseline": not setting.variable,
+                "outcome": "crash" if time_us is None else "ok",
+                "origin": "modelled",
+                "step_ns_median": None if time_us is None else round(time_us * 1e3),
+            }
         )
     return rows

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from advisor import engine
 from advisor.config.atomic_files import write_atomic
 from advisor.errors import AdvisorError
 from advisor.findings import FindingsReport, Severity, VerdictKind
-from advisor.ingest import ingest
-from advisor.metrics import derive
 from advisor.report import render
 from advisor.report.sections import sweep as sweep_section
 from advisor.store import Store
+from advisor.store.columns import insert_rows
 from advisor.tune.recommend import Recommendation, start_line, trial_rows
+from advisor.tune.recorded import recorded, traces_in
 from advisor.tune.sweep import Sweep
 from advisor.tune.verdict import EMULATED
 from advisor.whatif import annotate
@@ -34,7 +32,7 @@ def traced_baseline(sweep: Sweep) -> Path | None:
     """
     good = [r for r in sweep.results if r.is_baseline and r.status == "ok"]
     folders = [sweep.folder / "trials" / result.folder for result in good]
-    found = next((folder for folder in folders if _traces(folder)), None)
+    found = next((folder for folder in folders if traces_in(folder)), None)
     if folders and found is None:
         raise AdvisorError(
             "the traces of the present settings were removed: no report",
@@ -44,26 +42,15 @@ def traced_baseline(sweep: Sweep) -> Path | None:
     return found
 
 
-def _traces(folder: Path) -> list[str]:
-    return [str(path) for path in sorted(folder.glob("rank*.json*"))]
-
-
-def build_store(sweep: Sweep, modelled: Sequence[tuple[Any, ...]]) -> Store | None:
+def build_store(sweep: Sweep) -> Store | None:
     """A store (sweep.duckdb, not saved yet) with the baseline's tables and all trials."""
     folder = traced_baseline(sweep)
     if folder is None:
         return None
-    store = Store.create(sweep.folder / "sweep.duckdb", force=True)
+    store = recorded(folder, sweep.job.name, sweep.folder / "sweep.duckdb")
     try:
-        ingest(_traces(folder), store, run=sweep.job.name)
-        derive(store)
         annotate(store)
-        rows = [*trial_rows(sweep), *modelled]
-        store.con.executemany(
-            "INSERT INTO trial (run, trial, settings, is_baseline, outcome, origin, steps, "
-            "step_ns_median, step_ns_mad, log) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            rows,
-        )
+        insert_rows(store.con, "trial", trial_rows(sweep))
     except BaseException:
         store.close()
         raise

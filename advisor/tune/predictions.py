@@ -14,10 +14,8 @@ from pathlib import Path
 from advisor.config.combinations import values_of
 from advisor.config.sweep import Axis, Configuration, Value
 from advisor.errors import AdvisorError
-from advisor.ingest import ingest
-from advisor.metrics import derive
-from advisor.store import Store
 from advisor.tune.points import Key, key_of
+from advisor.tune.recorded import recorded, traces_in
 from advisor.tune.search import Predicted
 from advisor.vocabulary.dtypes import element
 from advisor.whatif import sharded
@@ -44,12 +42,9 @@ def from_trace(folder: Path, axes: Sequence[Axis], start: Configuration) -> Pred
 
     Raises AdvisorError where there is no trace, or none that can be read.
     """
-    traces = [str(path) for path in sorted(folder.glob("rank*.json*"))]
-    if not traces:
+    if not traces_in(folder):
         raise AdvisorError("it was removed", where=str(folder))
-    with Store.create() as store:
-        ingest(traces, store, run="baseline")
-        derive(store)
+    with recorded(folder, "baseline") as store:
         steps = programs(store, "baseline")
         (width,) = store.con.execute(
             "SELECT arg_max(dtype, bytes) FROM collective WHERE op = 'all_reduce'"

@@ -148,28 +148,23 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         changed = numbers_changed(sweep, configuration)
         common["assumes"] += [changed] if changed else []
         came_to = won(sweep, changes, gain)
-        return Recommendation(
-            predicted_gain_share=predicted_gain(sweep, configuration),
-            how_to_set=sweep.job.how_to_set(changes),
-            outcome=came_to.code,
-            verdict=came_to.title,
-            why=came_to.why,
-            recommended=True,
-            changes=changes,
-            confidence=measured(sweep),
-            gain_share=gain.share,
-            gain_low=gain.low,
-            gain_high=gain.high,
-            **common,
-        )
-    came_to = leave_it(sweep, step, floor)
+        common |= {
+            "predicted_gain_share": predicted_gain(sweep, configuration),
+            "how_to_set": sweep.job.how_to_set(changes),
+            "gain_share": gain.share,
+            "gain_low": gain.low,
+            "gain_high": gain.high,
+        }
+    else:
+        changes = {}
+        came_to = leave_it(sweep, step, floor)
     return Recommendation(
         outcome=came_to.code,
         verdict=came_to.title,
         why=came_to.why,
-        recommended=False,
-        changes={},
-        confidence=confidence(sweep, floor),
+        recommended=winner is not None,
+        changes=changes,
+        confidence=confidence(sweep, floor) if winner is None else measured(sweep),
         **common,
     )
 
@@ -204,26 +199,23 @@ def write_files(sweep: Sweep, recommendation: Recommendation, folder: Path) -> l
     return [*written, *sweep.job.write(recommendation.changes, folder, note)]
 
 
-def trial_rows(sweep: Sweep) -> list[tuple[Any, ...]]:
+def trial_rows(sweep: Sweep) -> list[dict[str, Any]]:
     """Rows for the store's table ``trial``."""
-    rows = []
-    for result in sweep.results:
-        good = result.is_timed
-        rows.append(
-            (
-                sweep.job.name,
-                result.number,
-                json.dumps(_changes(sweep, result.configuration)),
-                result.is_baseline,
-                result.status,
-                measured(sweep),
-                len(result.step_ns),
-                round(result.median_ns) if good else None,
-                round(result.mad_ns) if good else None,
-                log_of(result),
-            )
-        )
-    return rows
+    return [
+        {
+            "run": sweep.job.name,
+            "trial": result.number,
+            "settings": json.dumps(_changes(sweep, result.configuration)),
+            "is_baseline": result.is_baseline,
+            "outcome": result.status,
+            "origin": measured(sweep),
+            "steps": len(result.step_ns),
+            "step_ns_median": round(result.median_ns) if result.is_timed else None,
+            "step_ns_mad": round(result.mad_ns) if result.is_timed else None,
+            "log": log_of(result),
+        }
+        for result in sweep.results
+    ]
 
 
 def _changes(sweep: Sweep, configuration: Configuration) -> Configuration:

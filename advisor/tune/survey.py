@@ -179,15 +179,10 @@ def _present(setting: str, found: Survey) -> Any:
 def _diagnosis(folder: Path) -> dict[str, Any]:
     """What the recording says: the verdict, and how much of the step communication costs."""
     from advisor import engine
-    from advisor.ingest import ingest
-    from advisor.metrics import derive
-    from advisor.store import Store
+    from advisor.tune.recorded import recorded
     from advisor.whatif import annotate
 
-    traces = [str(path) for path in sorted(folder.glob("rank*.json*"))]
-    with Store.create() as store:
-        ingest(traces, store, run="survey")
-        derive(store)
+    with recorded(folder, "survey") as store:
         annotate(store)
         report = engine.diagnose(store, command="advisor tune --sweep")
         (share,) = store.con.execute(

@@ -99,10 +99,9 @@ def test_the_page_and_the_file_compare_within_one_sitting_too(
     sweep, _ = sit(tmp_path, monkeypatch, stop_at=None, factor=2.0)
     result = recommend(sweep, [])
     assert result.resumed_at == [4]
-    columns = ("run", "trial", "settings", "is_baseline", "outcome", "origin", "steps")
-    columns += ("step_ns_median", "step_ns_mad", "log")
-    timed = [dict(zip(columns, row, strict=True)) for row in trial_rows(sweep)]
-    found = {one.label: one.step_ns for one in _settings(timed, 100e6, result.resumed_at)}
+    found = {
+        one.label: one.step_ns for one in _settings(trial_rows(sweep), 100e6, result.resumed_at)
+    }
     # THEN trial 3, the last of its sitting, is 20 % faster than the runs of that sitting
     assert found["bucket_cap_mb=5.0"] == pytest.approx(80e6, rel=1e-3)
     assert found["bucket_cap_mb=1.0"] == pytest.approx(90e6, rel=1e-3)

@@ -267,7 +267,7 @@ def test_traces_that_somebody_removed_are_named_as_removed(tmp_path: Path) -> No
     sweep = make(tmp_path)
     play(sweep, STEPS_MS)
     with pytest.raises(AdvisorError, match="traces of the present settings were removed"):
-        build_store(sweep, [])
+        build_store(sweep)
     with pytest.raises(AdvisorError, match="it was removed"):
         from_trace(tmp_path, sweep.axes, sweep.start)
 

@@ -11,7 +11,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from advisor.errors import AdvisorError
-from advisor.model.nccl.inputs import Read, build_topology, guess_capability
+from advisor.model.nccl.inputs import Read, guess_capability
+from advisor.model.topology import build_topology
 
 _MAX_XML_BYTES = 16 * 1024 * 1024
 

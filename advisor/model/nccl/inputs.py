@@ -13,12 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from advisor.errors import AdvisorError
 from advisor.model.nccl.printed import Check, PrintedTable, best_match
 from advisor.model.nccl.version import NcclVersion, parse_version
-from advisor.model.topology import Topology, compute_capability
+from advisor.model.topology import Topology, build_topology, compute_capability
 
 _MAX_LINE = 65_536
 
@@ -272,15 +270,6 @@ def guess_capability(nvlink: float, graphs: dict[str, dict[str, Any] | None]) ->
     if graphs["nvls"] and graphs["nvls"]["channels"]:
         return 90, "compute capability 90: the log has an NVLS graph"
     return 80, "compute capability 80: nothing in the input tells it (--compute-capability)"
-
-
-def build_topology(fields: dict[str, Any], where: str) -> Topology:
-    try:
-        return Topology.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise AdvisorError(f"{name}: {first['msg']}", where=where) from error
 
 
 def read_log(

@@ -28,6 +28,9 @@ SEVERITY_ORDER: dict[Severity, int] = {
     Severity.INFO: 2,
 }
 
+CRITICAL_SHARE, WARNING_SHARE = 0.10, 0.03
+"""Of the median step: from here on a recoverable time is critical, or a warning."""
+
 
 class Confidence(StrEnum):
     """How a saving was found out, surest first (METRICS section 8)."""

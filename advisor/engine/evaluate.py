@@ -23,7 +23,9 @@ from advisor.engine.savings_bounds import COLUMNS as SAVINGS
 from advisor.engine.savings_bounds import bounded
 from advisor.engine.verdict.probability import judged
 from advisor.findings import (
+    CRITICAL_SHARE,
     SEVERITY_ORDER,
+    WARNING_SHARE,
     Evidence,
     Finding,
     Outcome,
@@ -35,9 +37,6 @@ from advisor.findings import (
 from advisor.vocabulary.groups import group_words
 from advisor.vocabulary.words import about, render, render_lines
 
-# Share of the median step from which a recoverable time is critical or a warning.
-CRITICAL_SHARE = 0.10
-WARNING_SHARE = 0.03
 # Of so much of the step the loss itself is worth a warning, whatever the noise leaves of its cause.
 LOST_SHARE = 0.2
 

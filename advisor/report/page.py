@@ -71,7 +71,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             rules=summary.rules_line(report),
             per=summary.per(report),
             several_runs=len(report.runs) > 1,
-            info=say(STATES, "info", {}),
+            info=say(STATES, "info", {"cost": ""}),
             generated_at=options.generated_at,
         )
     )

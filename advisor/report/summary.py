@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from advisor.findings import (
+    WARNING_SHARE,
     Confidence,
     Finding,
     FindingsReport,
@@ -138,9 +139,17 @@ def state(report: FindingsReport) -> str:
         return words
     grade = verdict.severity.value.capitalize()
     if verdict.severity is Severity.INFO:
-        grade = say(STATES, "info", {})
+        grade = say(STATES, "info", {"cost": _cost(found)})
     where = place_beside(found, verdict.title) if found is not None else ""
     return " · ".join(filter(None, (grade, lower_first(words), where)))
+
+
+def _cost(finding: Finding | None) -> str:
+    """Why what is sure is no warning: its cost is small, or may be worth one."""
+    if finding is None or not finding.savings_ns or not finding.savings_share:
+        return ""
+    most_share = finding.savings_share * (finding.savings_high_ns or 0) / finding.savings_ns
+    return "uncertain" if most_share >= WARNING_SHARE else "small"
 
 
 def sure(finding: Finding) -> str:

@@ -150,7 +150,7 @@ def test_what_of_a_gain_is_not_outlined_is_said() -> None:
     said = rest_of(StepBar(shares, ["wait"], (0.1, 0.25, 0.3)), 200e6)
     assert said == (
         "Outlined: 20 ms of the 50 ms, waiting for a peer. "
-        "The rest lies in other parts of the step."
+        "The rest follows from it: what comes later starts earlier."
     )
     assert not rest_of(StepBar(shares, ["wait"], (0.05, 0.1, 0.2)), 200e6)
     assert not rest_of(StepBar(shares, ["wait", "idle"], (0.05, 0.25, 0.3)), 200e6)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from advisor.engine.causes import COVERED, expected_ns, is_option
 from advisor.engine.verdict.facts import Shares, Situation
-from advisor.findings import Finding, Severity, VerdictKind
+from advisor.findings import WARNING_SHARE, Finding, Severity, VerdictKind
 
-LARGE = 0.03  # of the step, expected: worth a warning (as advisor.engine.evaluate grades)
+LARGE = WARNING_SHARE  # expected
 SMALL = 0.01  # below, nobody's afternoon
 LOST = 0.10  # of the step, exposed or idle: not healthy, whether a cause is known or not; of events
 SURE = 0.9  # probability that the cause is real

@@ -70,7 +70,7 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
         return culprit(*_single(first, direction, name), *first.ranks[1:2])
     if len(hosts) == 1:
         what = "NVLink" if first.inside else "a NIC"
-        return culprit("host", f"{what} of {name.hosts(ranks)}, beside {name.ranks(ranks)}",
+        return culprit("host", f"{what} of {name.hosts(ranks)} ({name.ranks(ranks)})",
                        ranks[0])  # fmt: skip
     common = _common_ways(places, home)
     if len(common) == 1 and first.kind != "all":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -149,44 +150,20 @@ def what_is_wrong(problem: Any) -> str:
 
 
 # The library's types of mistakes in the words of whoever writes YAML; {…} is the limit it gives.
-_EXPECTED = {
-    "string_type": "write a word or text",
-    "int_type": "write a whole number",
-    "int_parsing": "write a whole number",
-    "int_from_float": "write a whole number",
-    "float_type": "write a number",
-    "float_parsing": "write a number",
-    "finite_number": "write a finite number",
-    "bool_type": "write true or false",
-    "bool_parsing": "write true or false",
-    "list_type": "write a list: [a, b]",
-    "tuple_type": "write a list: [a, b]",
-    "set_type": "write a list: [a, b]",
-    "dict_type": "write settings under it, as name: value",
-    "model_type": "write settings under it, as name: value",
-    "mapping_type": "write settings under it, as name: value",
-    "literal_error": "write {expected}",
-    "enum": "write {expected}",
-    "greater_than": "must be more than {gt}",
-    "greater_than_equal": "must be {ge} or more",
-    "less_than": "must be less than {lt}",
-    "less_than_equal": "must be {le} or less",
-    "too_short": "needs {min_length} or more of them",
-    "too_long": "takes {max_length} or fewer of them",
-    "string_too_short": "needs {min_length} or more characters",
-    "string_pattern_mismatch": "must match {pattern}",
-}
+@cache
+def _what_to_write() -> Any:
+    return read_plain(Path(__file__).with_name("expected.yaml"))
 
 
 def _expected(problem: Any) -> str:
-    known = _EXPECTED.get(problem["type"])
+    known = _what_to_write().get(problem["type"])
     if known is None:
         return str(problem["msg"]).removeprefix("Value error, ")
     limits = {
         name: int(value) if isinstance(value, float) and value.is_integer() else value
         for name, value in (problem.get("ctx") or {}).items()
     }
-    return known.format_map(limits)
+    return str(known).format_map(limits)
 
 
 def _written(value: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from advisor.config.loader import FileModel, load_model
+from advisor.config.loader import FileModel, load_model, read_plain
 from advisor.config.paths import shipped
 from advisor.config.space_values import check_values
 from advisor.config.workload import Workload
@@ -29,28 +29,19 @@ STRATEGY = "strategy"
 _INTERFACE = "env.GLOO_SOCKET_IFNAME"
 # Whose variables these are: no other backend reads them, whatever a space says.
 _READ_BY = {"NCCL_": "nccl", "TORCH_NCCL_": "nccl", "GLOO_": "gloo", "TORCH_GLOO_": "gloo"}
-# Settings of a workload that no sweep may vary, and why.
-_NO_AXES = {
-    **dict.fromkeys(("name", "description"), "it changes nothing in the job"),
-    "world_size": "other numbers of ranks do not compare; sweep each by itself (--nproc)",
-    "device": "another backend heeds other settings; sweep each by itself",
-    **dict.fromkeys(("warmup_steps", "timed_steps"), "it is how trials are measured"),
-    **dict.fromkeys(
-        ("steps", "record_shapes", "record_memory", "memory_snapshot"),
-        "it is what is recorded after the timed steps",
-    ),
-    **dict.fromkeys(("seed", "learning_rate"), "it changes no step's time"),
-    **dict.fromkeys(
-        ("compute", "sequence_length", "model", "emulated"),
-        "it changes the job's work, not how fast the work is done",
-    ),
-}
 _MODELLED = ("NCCL_ALGO", "NCCL_PROTO")
 
 
 def _no_axis(setting: str) -> str | None:
     """Why no sweep may vary a setting, or a section's setting; None where it may."""
-    return _NO_AXES.get(setting) or _NO_AXES.get(setting.split(".", maxsplit=1)[0])
+    known = _no_axes()
+    return known.get(setting) or known.get(setting.split(".", maxsplit=1)[0])
+
+
+@cache
+def _no_axes() -> dict[str, str]:
+    found: dict[str, str] = read_plain(Path(__file__).with_name("no_axes.yaml"))
+    return found
 
 
 class Axis(FileModel):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from advisor.config.loader import read_plain
 from advisor.model.plan_estimate import Estimate
 from advisor.model.plan_layout import Layout, Settings, wire_bytes
 
@@ -27,29 +30,6 @@ class Option:
         return any((self.memory_delta_bytes, self.traffic_delta_bytes, self.step_delta_s))
 
 
-_NOTES = {
-    "twice the accumulation": "half the activations per micro-batch",
-    "half the accumulation": "larger matrices, fewer collectives",
-    "no activation checkpointing": "all activations kept, a fifth of the compute saved",
-    "activation checkpointing": "a quarter of the compute again for keeping layer inputs only",
-    "optimizer state on the host": (
-        "gradients and weights cross PCIe every step, Adam runs on the CPU"
-    ),
-    "a fused cross-entropy": (
-        "its gradient is written over the logits (Liger, flash-attn, Megatron)"
-    ),
-    "a gated MLP whose product is computed again": (
-        "two tensors of its width are kept, not three (xFormers' SwiGLU, torch.compile)"
-    ),
-    "tensor parallelism beside compute": (
-        "matrices in pieces (Megatron's --tp-comm-overlap, torch's async TP)"
-    ),
-    "gradients sent in fp32": "exact sums, twice the bytes of bf16",
-    "gradients sent in bf16": "half the bytes of fp32 (bf16_compress_hook, FSDP's own)",
-    "FP8 communication": (
-        "needs a hook or FP8 all-gather; rings over 8 ranks lose precision (NCCL 2.24+ avoids them)"
-    ),
-}
 _WIRE_BYTES = {4: "gradients sent in fp32", 2: "gradients sent in bf16", 1: "FP8 communication"}
 
 
@@ -100,5 +80,10 @@ def _option(base: Estimate, tried: Estimate, name: str) -> Option:
         traffic_delta_bytes=tried.traffic_bytes - base.traffic_bytes,
         step_delta_s=tried.step_s - base.step_s,
         fits=tried.fits,
-        note=_NOTES[name],
+        note=_notes()[name],
     )
+
+
+@cache
+def _notes() -> Any:
+    return read_plain(Path(__file__).with_suffix(".yaml"))

@@ -15,7 +15,7 @@ import socket
 import time
 import zlib
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -134,14 +134,8 @@ def finish(folder: Path, batch: Batch) -> None:
     """Make the files of ``batch`` count, all at once."""
     place = run_folder(folder, _FOLDER, batch.run) / f"{batch.name}.json"
     place.parent.mkdir(parents=True, exist_ok=True)
-    content = {
-        "run": batch.run,
-        "token": batch.token,
-        "number": batch.number,
-        "ranks": batch.ranks,
-        "rows_of": batch.rows_of,
-        "tables": batch.tables,
-    }
+    content = asdict(batch)
+    del content["name"]
     write_atomic(place, json.dumps(content))
 
 

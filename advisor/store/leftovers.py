@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
 import re
 import shutil
@@ -45,7 +46,7 @@ def remove_partial(file: Path) -> None:
 
 def clear_leftovers(place: Path) -> None:
     """Remove what writers that died left beside ``place``, a store or a folder of Parquet."""
-    for left in place.parent.glob(f".{_escaped(place.name)}.*.partial"):
+    for left in place.parent.glob(f".{glob.escape(place.name)}.*.partial"):
         if _is_abandoned(left, left.name.removeprefix(f".{place.name}.")):
             _remove(left)
     for left in place.parent.glob(".*.partial"):
@@ -68,10 +69,6 @@ def _remove(left: Path) -> None:
         return
     for file in (left, Path(f"{left}.wal")):
         file.unlink(missing_ok=True)
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{sign}]" if sign in "*?[" else sign for sign in name)
 
 
 def _database(left: Path) -> Path:

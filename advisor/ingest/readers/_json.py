@@ -33,16 +33,19 @@ def read_document(source: Source, limit: int = MAX_DOCUMENT_BYTES) -> tuple[str,
 
     Raises :class:`AdvisorError` when it is larger than ``limit`` bytes.
     """
+    data, damage = read_whole(source, limit, " of JSON, too much for a report of this format")
+    return data.decode("utf-8-sig", errors="replace"), damage
+
+
+def read_whole(source: Source, limit: int, too_much: str) -> tuple[bytes, str | None]:
+    """The bytes of a file, not more than ``limit``, and what was wrong with its container."""
     stream, raw = source.open_raw()
     with stream:
         data = stream.read(limit + 1)
         damage = raw.damage
     if len(data) > limit:
-        raise AdvisorError(
-            f"holds more than {limit >> 20} MiB of JSON, too much for a report of this format",
-            where=str(source.path),
-        )
-    return data.decode("utf-8-sig", errors="replace"), damage
+        raise AdvisorError(f"holds more than {limit >> 20} MiB{too_much}", where=str(source.path))
+    return data, damage
 
 
 class TopLevel:

@@ -104,7 +104,6 @@ def predict(
     dtype: str = "float32",
     reduce_op: str = "sum",
     calls: int = 1,
-    net_overhead_us: float | None = None,
     cuda_11_8: bool = False,
     printed: Printed | None = None,
 ) -> Prediction:
@@ -136,7 +135,7 @@ def predict(
             latency, bandwidth = printed.get(key, (0.0, 0.0))
             reason = "" if bandwidth > 0 else "not in the printed table"
         else:
-            latency, bandwidth = latency_us(cell, net_overhead_us), bandwidth_gbps(cell)
+            latency, bandwidth = latency_us(cell), bandwidth_gbps(cell)
             no_bandwidth = "no bandwidth" if bandwidth == 0 else ""
             reason = machine_reason(cell, dtype, reduce_op) or no_bandwidth
         if filters:

@@ -17,8 +17,8 @@ def floor_log2(value: int) -> int:
     return max(value, 1).bit_length() - 1
 
 
-def latency_us(cell: Cell, net_overhead_us: float | None = None) -> float:
-    """Latency of one call. `net_overhead_us` stands for NCCL_NET_OVERHEAD (which is in ns)."""
+def latency_us(cell: Cell) -> float:
+    """Latency of one call."""
     graph = cell.graph
     if graph is None:
         return 0.0
@@ -33,7 +33,7 @@ def latency_us(cell: Cell, net_overhead_us: float | None = None) -> float:
         if cell.function in ("Broadcast", "Reduce"):
             return base + _rooted_ring(cell, graph)
         between = _inter_steps(cell)
-        overhead = _net_overhead(cell, net_overhead_us)
+        overhead = _net_overhead(cell)
         return base + (cell.steps - between) * max(intra, overhead) + between * inter
     if algorithm == "Tree":
         return base + 2 * (in_node * intra + floor_log2(nodes) * inter)
@@ -95,12 +95,9 @@ def _rooted_ring(cell: Cell, graph: Graph) -> float:
     return topology.ranks * hardware(link, chunked, cell.protocol)
 
 
-def _net_overhead(cell: Cell, given_us: float | None) -> float:
+def _net_overhead(cell: Cell) -> float:
     topology = cell.topology
     if topology.nodes == 1 or cell.version < (2, 18, 0):
         return 0.0
-    if given_us is not None:
-        overhead = given_us
-    else:
-        overhead = 2.0 if topology.arch == "x86" and topology.cpu_vendor == "amd" else 1.0
+    overhead = 2.0 if topology.arch == "x86" and topology.cpu_vendor == "amd" else 1.0
     return overhead * (3 if cell.protocol == "Simple" else 1)

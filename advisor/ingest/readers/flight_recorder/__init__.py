@@ -71,18 +71,11 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
 
 
 def _load(source: Source) -> Dump:
+    from advisor.ingest.readers._json import read_whole
     from advisor.ingest.readers.flight_recorder.dump import parse_dump
     from advisor.ingest.readers.flight_recorder.unpickle import unpickle
 
-    stream, raw = source.open_raw()
-    with stream:
-        data = stream.read(MAX_DUMP_BYTES + 1)
-        damage = raw.damage
-    if len(data) > MAX_DUMP_BYTES:
-        raise AdvisorError(
-            f"holds more than {MAX_DUMP_BYTES >> 20} MiB, too much for a flight-recorder dump",
-            where=str(source.path),
-        )
+    data, damage = read_whole(source, MAX_DUMP_BYTES, ", too much for a flight-recorder dump")
     if _PICKLE.match(data):
         content, cut = unpickle(data, where=str(source.path))
     else:

@@ -51,7 +51,7 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
         except AdvisorError as error:
             context.refuse(source, FORMAT, error.message)
             continue
-        harvest = parse_report(text, source.path)
+        harvest = parse_report(text)
         if damage:
             harvest.notes.append(damage)
         write_harvest(context, source, harvest, FORMAT)

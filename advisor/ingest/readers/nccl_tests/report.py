@@ -18,7 +18,7 @@ _Devices = tuple[tuple[str, ...] | None, str | None]
 """Hosts, and the name of the GPUs."""
 
 
-def parse_report(text: str, path: PurePath | None = None) -> Harvest:
+def parse_report(text: str) -> Harvest:
     """All measurements of a report. What a cut left unfinished is counted, not guessed."""
     harvest = Harvest()
     document = TopLevel(text)
@@ -53,12 +53,10 @@ def _ranks(config: dict[str, Any]) -> int | None:
 
     A report that lists a process several times has one entry per GPU.
     """
-    devices = config.get("devices")
     threads, gpus = config.get("nthreads"), config.get("ngpus")
-    if not isinstance(devices, list) or not isinstance(threads, int) or not isinstance(gpus, int):
+    if not isinstance(threads, int) or not isinstance(gpus, int):
         return None
-    devices = [device for device in devices if isinstance(device, dict)]
-    mine = [device for device in devices if device.get("group") == devices[0].get("group")]
+    mine = _first_group(config)
     processes = {
         (str(device.get("hostname")), str(device["pid"])) for device in mine if "pid" in device
     }
@@ -67,13 +65,16 @@ def _ranks(config: dict[str, Any]) -> int | None:
     return len(mine) * threads * gpus if mine else None
 
 
+def _first_group(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """The entries of the devices in the group that is named first."""
+    listed = config.get("devices")
+    named = [one for one in (listed if isinstance(listed, list) else []) if isinstance(one, dict)]
+    return [entry for entry in named if entry.get("group") == named[0].get("group")]
+
+
 def _devices(config: dict[str, Any]) -> _Devices:
     """The hosts and the one kind of GPU of the first group; None for what is not named."""
-    listed = config.get("devices")
-    named = (
-        [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    )
-    mine = [entry for entry in named if entry.get("group") == named[0].get("group")]
+    mine = _first_group(config)
     hosts = {str(entry["hostname"]) for entry in mine if "hostname" in entry}
     kinds = {str(entry["device_info"]) for entry in mine if "device_info" in entry}
     return tuple(sorted(hosts)) or None, kinds.pop() if len(kinds) == 1 else None

@@ -31,7 +31,6 @@ class Row:
     dtype: str
     values: list[str]
     starts_in_place: bool = False
-    finished: bool = False
 
 
 @dataclass

@@ -83,7 +83,7 @@ class TableParser:
         if stripped.startswith("#") or _is_header(stripped):
             return self._comment(stripped)
         if (row := self._row_start(text)) is not None:
-            self._close_pending()
+            self._pending = None
             self._rows += 1
             if self._rows > MAX_ROWS:
                 self._harvest.dropped["over the bound of kept rows"] += 1
@@ -103,14 +103,13 @@ class TableParser:
 
     def finish(self) -> Harvest:
         """Everything read; what no line names is inferred from the file name and the figures."""
-        self._close_pending()
         for number, table in enumerate(self._tables):
             table.measured(number, op_in_name(self._path), self._harvest)
         return self._harvest
 
     def _comment(self, text: str) -> bool:
         if _LAYOUT.match(text):
-            self._close_pending()
+            self._pending = None
             self._devices_open = False
             names = text.lstrip("# ").split()
             self._tables.append(
@@ -131,7 +130,7 @@ class TableParser:
             self._program = None if "concluded" in text else found[1]
         settings = _SETTINGS.match(text) is not None
         if settings or text.startswith("# Out of bounds values"):
-            self._close_pending()
+            self._pending = None
         return settings or text.startswith(("# nccl-tests", "# Collective test"))
 
     def _row_start(self, text: str) -> Row | None:
@@ -148,7 +147,7 @@ class TableParser:
             self._harvest.dropped["row without a header line"] += 1
             return None
         if size is None:
-            self._close_pending()
+            self._pending = None
             self._harvest.dropped["row without a size"] += 1
             return None
         rest = tokens[3:]
@@ -168,15 +167,11 @@ class TableParser:
 
     def _settle(self, row: Row) -> None:
         if len(row.values) >= self._needed(row):
-            row.finished = True
             self._pending = None
 
     def _needed(self, row: Row) -> int:
         width = len(self._tables[-1].figures)
         return width if row.starts_in_place else 2 * width
-
-    def _close_pending(self) -> None:
-        self._pending = None
 
 
 def _is_header(text: str) -> bool:

@@ -91,7 +91,7 @@ def _program(
 def _beside(line: Timeline, spans: Mapping[int, tuple[int, int]], offset: int) -> Intervals:
     """Compute of a rank beside its own calls once these move data: all their ranks are there."""
     start = [max(spans[call.call_id][0] - offset, call.start) for call in line.calls]
-    return Intervals.of(start, [call.end for call in line.calls]) & Intervals(*line.busy)
+    return Intervals.of(start, [call.end for call in line.calls]) & line.busy
 
 
 def _timeline(recorded: Recorded, step: int, window: Window, timeline: str) -> Timeline:

@@ -17,6 +17,7 @@ from itertools import zip_longest
 
 import numpy as np
 
+from advisor.metrics.timeline.intervals import Intervals
 from advisor.whatif.program import Owner, Share
 from advisor.whatif.queries import (
     COPIES,
@@ -25,7 +26,6 @@ from advisor.whatif.queries import (
     UNITS,
     WAKE_NS,
     CallRow,
-    Int,
     Recorded,
     Window,
 )
@@ -104,19 +104,18 @@ def _requests(recorded: Recorded, window: Window, calls: Sequence[CallRow]) -> l
     return spans
 
 
-def launches_between(busy: tuple[Int, Int], calls: Sequence[CallRow]) -> list[Span]:
+def launches_between(busy: Intervals, calls: Sequence[CallRow]) -> list[Span]:
     """On a device: from one call's start to the next one's, where nothing else ran, with an owner.
 
     A call that does not begin where the one before ends was asked for later: the host asks for one
     after the other, and its own time between them goes with the call.
     """
-    starts, ends = busy
     spans: list[Span] = []
     since = until = 0
     for call in sorted(calls, key=lambda call: call.start):
         if SHORTEST_GAP_NS < call.start - until < WAKE_NS:
-            first = int(np.searchsorted(ends, since, side="right"))
-            if first == len(starts) or starts[first] >= call.start:
+            first = int(np.searchsorted(busy.end, since, side="right"))
+            if first == len(busy) or busy.start[first] >= call.start:
                 spans.append((since, call.start, Owner(call.call_id, "call")))
         since, until = call.start, max(until, call.end)
     return spans

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from advisor.metrics.timeline.intervals import Intervals
 from advisor.store.events import Events
 from advisor.vocabulary.dtypes import element
 
-Int = NDArray[np.int64]
 Window = tuple[int, int]
 
 # A gap counts as waiting when it ends within this of the call's end: what a woken thread needs.
@@ -198,19 +197,11 @@ class Recorded:
         first, last = np.searchsorted(self._ended, (begin, end), side="right")
         return bool(last > first)
 
-    def busy(self, window: Window) -> tuple[Int, Int]:
-        """Merged intervals of everything but communication inside the window."""
-        before = np.searchsorted(self._starts, window[1])
-        inside = self._ends[:before] > window[0]
-        starts = np.maximum(self._starts[:before][inside], window[0])
-        ends = np.minimum(self._ends[:before][inside], window[1])
-        if not len(starts):
-            return starts, ends
-        reach = np.maximum.accumulate(ends)
-        opens = np.concatenate(([True], starts[1:] > reach[:-1]))
-        first = np.flatnonzero(opens)
-        last = np.concatenate((first[1:] - 1, [len(starts) - 1]))
-        return starts[first], reach[last]
+    def busy(self, window: Window) -> Intervals:
+        """Everything but communication inside the window."""
+        begun = np.searchsorted(self._starts, window[1])
+        starts = np.maximum(self._starts[:begun], window[0])
+        return Intervals.of(starts, np.minimum(self._ends[:begun], window[1]))
 
     def nothing_begins(self, after: int, before: int) -> bool:
         """Whether nothing but communication begins strictly between two times."""

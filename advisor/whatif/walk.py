@@ -17,7 +17,7 @@ import numpy as np
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.whatif.host_work import Span
 from advisor.whatif.program import Issue, Item, Mark, Wait, Work
-from advisor.whatif.queries import ROUNDING_NS, SHORTEST_GAP_NS, WAKE_NS, CallRow, Int
+from advisor.whatif.queries import ROUNDING_NS, SHORTEST_GAP_NS, WAKE_NS, CallRow
 
 # What happens at a point in time, in the order in which it does when times are equal.
 _GRADIENT, _ISSUE, _OPTIMIZER, _NEEDED = range(4)
@@ -27,14 +27,14 @@ _GRADIENT, _ISSUE, _OPTIMIZER, _NEEDED = range(4)
 class Timeline:
     """What is known of one rank's step; times on the rank's own clock, ns.
 
-    ``busy``: starts and ends of everything but communication, merged. ``gradients``: (ready time,
+    ``busy``: everything but communication. ``gradients``: (ready time,
     bytes). ``needed``: (time, call) by which a call has been waited for. ``owned``: stretches of
     work done for a call. ``beside``: compute beside the rank's own transfers, which takes longer
     for it by the share ``contention``. ``on_host``: threads wait, and wake late.
     """
 
     window: tuple[int, int]
-    busy: tuple[Int, Int]
+    busy: Intervals
     calls: Sequence[CallRow]
     gradients: Sequence[tuple[int, int]] = ()
     optimizer: int | None = None
@@ -95,7 +95,8 @@ class _Walk:
     def _stretches(self) -> list[tuple[int, int]]:
         """What was busy, and the window's end; joined over gaps in which no call ended."""
         begin, end = self.line.window
-        starts, ends = (np.append(edge, end) for edge in self.line.busy)
+        busy = self.line.busy
+        starts, ends = np.append(busy.start, end), np.append(busy.end, end)
         before = np.concatenate(([begin], ends[:-1]))
         ended = np.searchsorted(self.ends, starts + self._ahead(starts - before), side="right")
         apart = ended > np.searchsorted(self.ends, before, side="right")

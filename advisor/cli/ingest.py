@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -57,7 +57,8 @@ def command(
     if ray_address is None:
         _here([Path(path) for path in paths], place, as_folder, run, lean, force, quiet)
     elif as_folder:
-        _on_ray(paths, output, run, lean, force, ray_address or None, quiet)
+        how = {"run": run, "lean": lean, "force": force, "address": ray_address or None}
+        _on_ray(paths, output, quiet, **how)
     else:
         raise click.UsageError("--ray writes a folder: let --output end in /")
 
@@ -95,28 +96,12 @@ def _here(
         say_some(files, rest="the table source")
 
 
-def _on_ray(
-    paths: tuple[str, ...],
-    output: str,
-    run: str,
-    lean: bool,
-    force: bool,
-    address: str | None,
-    quiet: bool,
-) -> None:
+def _on_ray(paths: tuple[str, ...], output: str, quiet: bool, **how: Any) -> None:
     from advisor.cli._progress import cluster_bar
     from advisor.ingest.ray_map import ingest_on_ray
 
     with cluster_bar(enabled=not quiet) as progress:
-        summary = ingest_on_ray(
-            paths,
-            output,
-            run=run,
-            lean=lean,
-            force=force,
-            address=address,
-            progress=progress,
-        )
+        summary = ingest_on_ray(paths, output, progress=progress, **how)
     if not quiet:
         _say(output, summary.ranks, summary.events_read, summary.events_dropped)
     error = summary.error(output)

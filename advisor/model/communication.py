@@ -7,54 +7,43 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from advisor.config.loader import FileModel, load_model
 from advisor.vocabulary.operations import operation
 
-"""Libraries that NCCL's settings and logs are about."""
+
+class Named(FileModel):
+    """What a name of this pattern is, with where it was seen."""
+
+    pattern: str
+    source: str
 
 
-class CommunicationKernel(FileModel):
+class CommunicationKernel(Named):
     """Kernels of one library and operation."""
 
     library: str
-    pattern: str
     op: str
     bytes: Literal["c10d", "operator", "none"]
-    source: str
 
 
-class AskingOperator(FileModel):
-    """Host operators that ask for communication."""
-
-    pattern: str
-    source: str
-
-
-class LocalKernel(FileModel):
-    """Kernels of communication libraries that send nothing."""
-
-    pattern: str
-    source: str
-
-
-class ComputeKernel(FileModel):
+class ComputeKernel(Named):
     """Kernels that are known to compute."""
 
-    pattern: str
     what: str
-    source: str
 
 
 class Communication(FileModel):
-    """The whole table."""
+    """The whole table.
+
+    ``operators`` of the host ask for communication; ``local`` kernels of libraries send nothing.
+    """
 
     kernels: list[CommunicationKernel]
-    operators: list[AskingOperator]
-    local: list[LocalKernel]
+    operators: list[Named]
+    local: list[Named]
     compute: list[ComputeKernel]
 
 
@@ -69,8 +58,7 @@ class Known(NamedTuple):
 @cache
 def communication() -> Communication:
     """The validated table."""
-    with resources.as_file(resources.files("advisor.model") / "communication.yaml") as path:
-        return load_model(Path(path), Communication)
+    return load_model(Path(__file__).with_suffix(".yaml"), Communication)
 
 
 @cache

@@ -12,18 +12,13 @@ from advisor.vocabulary.bandwidth import bus_factor
 
 
 def all_reduce_bytes(size: float, ranks: int) -> float:
-    """2(n-1)/n of the buffer."""
+    """2(n-1)/n of the buffer: DDP's gradients, ZeRO-1 and -2 as reduce-scatter and all-gather."""
     return (bus_factor("all_reduce", ranks) or 0.0) * size
 
 
 def gather_bytes(size: float, ranks: int) -> float:
     """(n-1)/n of the whole tensor: all-gather, reduce-scatter, all-to-all."""
     return (bus_factor("all_gather", ranks) or 0.0) * size
-
-
-def ddp_bytes(gradient_bytes: float, ranks: int) -> float:
-    """DDP, and ZeRO-1 and ZeRO-2 with a reduce-scatter and an all-gather: 2(n-1)/n G."""
-    return all_reduce_bytes(gradient_bytes, ranks)
 
 
 def tensor_parallel_layer_bytes(

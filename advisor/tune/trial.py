@@ -133,17 +133,11 @@ def run_trial(
         return result(_status(error), str(error))
     except AdvisorError as error:
         return result("refused", str(error))
-    return result(
-        "stopped early" if found.stopped_early else "ok",
-        f"clearly slower than the best after {len(found.step_ns)} steps"
-        if found.stopped_early
-        else "",
-        step_ns=found.step_ns,
-        tokens_per_step=found.tokens_per_step,
-        peak_memory_bytes=found.peak_memory_bytes,
-        losses=found.losses,
-        objective=found.objective,
-    )
+    values = vars(found).copy()
+    if values.pop("stopped_early"):
+        slow = f"clearly slower than the best after {len(found.step_ns)} steps"
+        return result("stopped early", slow, **values)
+    return result("ok", **values)
 
 
 def _status(error: LaunchError) -> Status:

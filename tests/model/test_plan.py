@@ -28,8 +28,8 @@ from advisor.model.plan_roofline import (
 )
 from advisor.model.plan_speed import Speed
 from advisor.model.plan_traffic import (
+    all_reduce_bytes,
     bubble_fraction,
-    ddp_bytes,
     expert_parallel_layer_bytes,
     pipeline_boundary_bytes,
     tensor_parallel_layer_bytes,
@@ -311,7 +311,7 @@ def test_traffic_splits_between_links_without_loss() -> None:
     # 4 nodes x 8: of a ring's hops one in eight leaves the node
     gradients = 2.0 * parameters(preset("gpt2-large")).total
     item = of("gpt2-large", "dgx-h100", 32, Layout("ddp", data=32))
-    assert item.traffic_bytes == pytest.approx(ddp_bytes(gradients, 32))
+    assert item.traffic_bytes == pytest.approx(all_reduce_bytes(gradients, 32))
     assert item.inter_traffic_bytes == pytest.approx(item.traffic_bytes / 8)
     inside = of("gpt2-large", "dgx-h100", 8, Layout("ddp", data=8))
     assert inside.inter_traffic_bytes == 0

@@ -61,7 +61,7 @@ def _data(run: Recorded, rank: Rank) -> Terms:
             found.append(("all_reduce", "2(r-1)/r of the shard", size))
     elif n > 1:
         gradients = rank.shared * _WIRE_WIDTH.get(run.data_strategy, FP32) * run.syncs
-        found.append(("all_reduce", "2(n-1)/n G", traffic.ddp_bytes(gradients, n)))
+        found.append(("all_reduce", "2(n-1)/n G", traffic.all_reduce_bytes(gradients, n)))
     if rank.expert > 1 and n > rank.expert:
         size = traffic.all_reduce_bytes(rank.experts * FP32, n // rank.expert)
         found.append(("all_reduce", "experts' replicas 2(r-1)/r", size))

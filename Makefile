@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# Containers often set it: each of the hundreds of processes that tests start would compile all anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo check check-types check-text check-rules test test-all fuzz lab lab-quick docs clean
 
 help:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,6 +20,8 @@ def load_settings(path: Path | None) -> dict[str, Any]:
         path = Path(FILE_NAME)
         if not path.is_file():
             return {}
+    import tomllib  # where there is no file it is not needed
+
     try:
         with path.open("rb") as file:  # a device has no end
             data = file.read(_MAX_BYTES + 1)

@@ -50,7 +50,9 @@ def derive(
     ``hardware`` the machine that benchmarks ran on. Raises AdvisorError for an unknown machine.
     """
     con = store.con
-    con.execute("; ".join(f"DELETE FROM {table}" for table in analysed_tables()))
+    if store.may_hold_results:
+        con.execute("; ".join(f"DELETE FROM {table}" for table in analysed_tables()))
+    store.may_hold_results = True
     for (run,) in con.execute("SELECT run FROM run ORDER BY run").fetchall():
         if hardware is not None:
             keep_machine(con, run, hardware)

@@ -39,6 +39,8 @@ class Store:
     def __init__(self, con: Any, *, path: Path | None, temporary: Path | None = None) -> None:
         self._con: Any = stoppable(con)
         self.path = path
+        self.may_hold_results = True
+        """False until the first time that derived tables are filled: nothing is to be deleted."""
         self._temporary = temporary
         # Ctrl-C may come wherever the interpreter is, in close() too: then this tidies up.
         self._unsaved = weakref.finalize(self, _discard, con, temporary) if temporary else None
@@ -82,7 +84,9 @@ class Store:
             if temporary:
                 remove_partial(temporary)
             raise
-        return cls(con, path=path, temporary=temporary)
+        store = cls(con, path=path, temporary=temporary)
+        store.may_hold_results = False
+        return store
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = True) -> Store:

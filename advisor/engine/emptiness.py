@@ -162,5 +162,5 @@ def _of_condition(
 
 def _either(*parts: Needs) -> Needs:
     """Nothing is found where any of these is empty."""
-    told = [part for part in parts if part is not False]
-    return told[0] if len(told) == 1 else ["any", *told] if told else False
+    known = [part for part in parts if part is not False]
+    return known[0] if len(known) == 1 else ["any", *known] if known else False

@@ -41,28 +41,34 @@ def parsed(text: str) -> Any:
     key = _key(text)
     if key in _shipped():
         return json.loads(_shipped()[key])
-    return kept(text, lambda: _parse(text)) if can_keep() else _parse(text)
-
-
-def can_keep() -> bool:
-    """Whether there is a cache."""
-    return _folder() is not None
+    return kept(text, lambda: _parse(text))
 
 
 def kept(text: str, make: Callable[[], Any]) -> Any:
     """What ``make`` makes of ``text`` alone, as it was kept; where it was not, made and kept."""
-    folder = _folder()
-    if folder is None:
-        return make()
-    place = folder / f"{_key(text)}.json"
     # A file that is missing, unreadable or damaged is made anew.
     with contextlib.suppress(OSError, ValueError):
-        return json.loads(place.read_bytes())
+        return recalled(text)
     made = make()
+    keep(text, made)
+    return made
+
+
+def recalled(text: str) -> Any:
+    """What was kept of ``text``. Raises OSError or ValueError where nothing was."""
+    folder = _folder()
+    if folder is None:
+        raise FileNotFoundError
+    return json.loads((folder / f"{_key(text)}.json").read_bytes())
+
+
+def keep(text: str, made: Any) -> None:
+    """Keep what was made of ``text``, where there is a cache."""
+    folder = _folder()
     # What JSON does not hold (a date), folders that cannot be written: made again next time.
     with contextlib.suppress(OSError, TypeError):
-        _keep(place, _json(made))
-    return made
+        if folder is not None:
+            _keep(folder / f"{_key(text)}.json", _json(made))
 
 
 def plain(document: Any) -> Any:

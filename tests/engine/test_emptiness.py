@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pytest
 
-from advisor.engine import load_catalogue
-from advisor.engine.emptiness import finds_nothing, needs_of
+from advisor.config import parsed
+from advisor.engine import emptiness, load_catalogue
+from advisor.engine.emptiness import finds_nothing, needs_of, needs_of_all
 from advisor.engine.examples import fill
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.engine.views import views
@@ -112,3 +114,15 @@ def test_a_known_statement_is_not_asked_for_nothing() -> None:
         asked.select(sql, {})
     with Sandbox(None, "example", known={sql: "link_excess"}) as sandbox:
         assert sandbox.records(sql) == []
+
+
+def test_needs_are_worked_out_the_second_time_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsed, "_folder", lambda: tmp_path)
+    assert needs_of_all(["SELECT x FROM a"]) == {}
+    assert needs_of_all(["SELECT x FROM a"]) == {"SELECT x FROM a": "a"}
+    monkeypatch.setattr(emptiness, "_worked_out", lambda _: pytest.fail("worked out again"))
+    assert needs_of_all(["SELECT x FROM a"]) == {"SELECT x FROM a": "a"}
+    monkeypatch.setattr(parsed, "_folder", lambda: None)
+    assert needs_of_all(["SELECT x FROM a"]) == {}

@@ -296,6 +296,11 @@ WHENCE = [
     ("[1737742661.094513] [a1:2604:0]      ib_device.c:670  UCX  ERROR ibv_query_gid(dev=mlx5_an0 "
      "port=1 index=0) failed: Invalid argument", [], ["a1"]),
     (f"(w0 WorkerDict pid=20, ip=[2605:340:cd51::1]) {OOM}", [], ["2605:340:cd51::1"]),
+    ("Nov 25 10:11:12 a1 slurmd[534]: error: pyxis: couldn't execute enroot command", [], ["a1"]),
+    ("a1:71:91 [1] include/alloc.h:178 WARN Cuda failure 'out of memory'", [1], ["a1"]),
+    ("[1,0]<stderr>:[2019-04-13 13:53:31: W horovod/common/operations.cc:588] Broadcast_0 "
+     "[missing ranks: 2, 3]", [2, 3], ["b2"]),
+    ("Missing ranks:\n2: [broadcast.weight, broadcast.bias]\n3: [broadcast.bias]", [2, 3], ["b2"]),
     (f"| 2024-08-23T22:22:40.000Z | [rank3]: {OOM}", [3], ["b2"]),
     ("2026-01-17 13:40:02,101 [rank2]: ValueError: bad\n[rank0]: ncclSystemError: System call",
      [2], ["b2"]),

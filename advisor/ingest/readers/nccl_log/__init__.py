@@ -78,7 +78,8 @@ _QUOTES_OUTPUTS = frozenset((".md", ".rst", ".html", ".py", ".sh", ".yaml", ".ym
 _TRACEBACK = b"Traceback (most recent call last)"
 _OF_SEVERAL = re.compile(
     rb"torch[./]distributed|c10d::|init_process_group|deepspeed|torchrun|\[rank\d|"
-    rb"accelerate[ /]launch|horovod|megatron|lightning/|ray\.exceptions|\(raylet"
+    rb"accelerate[ /]launch|horovod|megatron|lightning/|ray\.exceptions|\(raylet|"
+    rb"sglang/|vllm/|gloo/transport|\(local_rank: \d"
 )
 _OF_A_RANK = re.compile(
     rb"\[rank\d{1,7}\]: {1,8}(?:raise |[\w.]{1,80}[.])?[A-Z]\w{0,60}(?:Error|Exception)\b"
@@ -86,7 +87,7 @@ _OF_A_RANK = re.compile(
 
 # A time, rank or worker in brackets with words behind it, where data have a comma or their end.
 _BRACKETED = re.compile(
-    rb"(?:\[[^\]\[{}\"\n]{1,80}\]|\([A-Za-z][^()\n]{1,80}\))[ \t:]{0,8}[^\s,\])]"
+    rb"(?:\[[^\]\[{}\"\n]{1,200}\]|\([A-Za-z][^()\n]{1,80}\))[ \t:]{0,8}[^\s,\])]"
 )
 
 

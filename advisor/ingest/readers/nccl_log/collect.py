@@ -26,6 +26,7 @@ from advisor.ingest.readers.nccl_log.prefix import (
     is_cut_prefix,
     records,
 )
+from advisor.ingest.readers.nccl_log.stalled import Stalled
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, cells_of, parse_choice
 from advisor.ingest.readers.nccl_log.whence import Around, whence
 from advisor.model.nccl.messages import by_form, named, passing
@@ -48,6 +49,7 @@ _OF_REMOTE = re.compile(r" -> 6(?: |$)")  # ncclRemoteError
 _IN_BOOTSTRAP = "bootstrap.cc"
 _TRAILED = "trailed"
 _ENDS_HERE = "communicator-failed"
+_ENDED, _ENDED_FIRST = "child-failed", "first-failed"
 _BLOCK_STARTS = frozenset(" +=PCRTGN")  # of system trees, paths, patterns, rings and trees
 _NOBODY = Thread("", 0, 0)
 _TORN = "message broken by another writer"
@@ -106,6 +108,7 @@ class Log:
     _gave_up: set[tuple[str, int]] = field(default_factory=set)
     """Processes that made no communicator."""
     _around: dict[str, Around] = field(default_factory=dict)
+    _stalled: dict[str, Stalled] = field(default_factory=dict)
     _chained: dict[tuple[str, str], Chained] = field(default_factory=dict)
     """By file and what a launcher puts before a process's lines."""
     _last: Thread = _NOBODY
@@ -203,7 +206,10 @@ class Log:
             if around is None:
                 around = self._around[where[0]] = Around()
             around.see(record.text)
+            record = self._of_list(record, where)
             if message := self._of_torch(record.text):
+                if message == _ENDED and around.is_root:
+                    message = _ENDED_FIRST
                 return self._raised(message, record, where)
             if chained := self._chained.get((where[0], self._launcher)):
                 chained.see(record.text)
@@ -324,6 +330,14 @@ class Log:
             return 0
         self._warned[process] = _TRAILED
         return self._warning(slot, named(record.text, is_warning=True), record, where)
+
+    def _of_list(self, record: Record, where: Where) -> Record:
+        """A line with the heading of the list that it stands in, where it does."""
+        stalled = self._stalled.get(where[0])
+        if stalled is None:
+            stalled = self._stalled[where[0]] = Stalled()
+        told = stalled.see(self._launcher, record.text)
+        return record if told is None else replace(record, text=told)
 
     def _raised(self, message: str, record: Record, where: Where) -> int:
         """A line without NCCL's prefix: it may be the last of several exceptions of one error."""

@@ -6,6 +6,10 @@ import re
 from dataclasses import dataclass
 
 _LEVEL = re.compile(r"NCCL (INFO|WARN|TRACE|ABORT) ")
+# Up to 2.3 the level stands alone.
+_OLD = re.compile(
+    r"[\w.\-]{1,255}:\d{1,10}:\d{1,10} \[-?\d{1,4}\] (?:[\w./\-]{1,200}:\d{1,6} )?(INFO|WARN) "
+)
 _THREAD = re.compile(r"(?:.*[^\w.\-])?([A-Za-z0-9_][\w.\-]*):(\d{1,10}):(\d{1,10})$")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\]$")
 LONGEST_TOKEN = 512  # a host name has at most 253 characters
@@ -81,6 +85,8 @@ def records(line: str) -> list[Record]:
     Text before the first prefix comes first, as a record of level ``""`` (it may continue an
     earlier message).
     """
+    if "NCCL " not in line and (old := _old(line)) is not None:
+        line = f"{line[: old.start(1)]}NCCL {line[old.start(1) :]}"
     found = list(_LEVEL.finditer(line)) if "NCCL " in line else []
     if not found:
         if match := _VERSION.search(line):
@@ -100,6 +106,12 @@ def records(line: str) -> list[Record]:
         start = match.end()
     out.append(Record(*pending, line[start:].rstrip()))
     return out
+
+
+def _old(line: str) -> re.Match[str] | None:
+    if "] INFO " not in line and " WARN " not in line:
+        return None
+    return _OLD.search(line)
 
 
 def _split_prefix(text: str) -> tuple[str, Thread | None, int | None, str | None]:

@@ -27,8 +27,14 @@ _IN_TEXT = (
     re.compile(rf"\b[Nn]ode failure on {_HOST}\b"),
     re.compile(rf"\bON {_HOST} CANCELLED AT "),
     re.compile(rf"\bon node {_HOST} exited on signal "),
-    re.compile(rf"^[A-Z][a-z]{{2}} [ \d]\d [\d:]{{8}} {_HOST} kernel:"),
-    re.compile(rf"^\d{{4}}-\d\d-\d\d[T ][\d:.]{{8,15}}\S{{0,6}} {_HOST} kernel:"),
+    # The system's log: of the kernel, or of a daemon with its number.
+    re.compile(
+        rf"^[A-Z][a-z]{{2}} [ \d]\d [\d:]{{8}} {_HOST} (?:kernel|[\w.\-]{{1,40}}\[\d{{1,9}}\]):"
+    ),
+    re.compile(
+        rf"^\d{{4}}-\d\d-\d\d[T ][\d:.]{{8,15}}\S{{0,6}} {_HOST} "
+        r"(?:kernel|[\w.\-]{1,40}\[\d{1,9}\]):"
+    ),
     re.compile(rf"^{_HOST}: Test (?:NCCL|CUDA|HIP) failure "),
     re.compile(rf"^ssh: connect to host {_HOST} port "),
     # Open MPI and UCX of a process that crashed.
@@ -69,6 +75,7 @@ _OF_REPORT = re.compile(
     rf"^\s{{1,10}}(?:host {{1,9}}: |ip: ){_HOST}\s{{0,300}}$|"
     r"^\s{1,10}rank {1,9}: (\d{1,7}) \(local_rank: "
 )
+_ROOT = "Root Cause (first observed failure)"
 _SCHEDULER = re.compile(r"TP(\d{1,7})(?: \w{1,8}){0,3}\] Scheduler hit an exception")
 _REPORT_LINES = 8
 _TRACEBACK_LINES = 200
@@ -81,11 +88,17 @@ class Around:
     _host: str | None = None
     _rank: int | None = None
     _left: int = 0
+    is_root: bool = False
+    """They are of the rank of which torchrun says that it failed first."""
 
     def see(self, text: str) -> None:
         """Take the next line of a file."""
         self._left -= 1
         if self._left == 0:
+            self._host = self._rank = None
+            self.is_root = False
+        if text.startswith(_ROOT):
+            self.is_root, self._left = True, _REPORT_LINES
             self._host = self._rank = None
         if text[:1].isspace() and (found := _OF_REPORT.match(text[:_LONGEST])):
             if found[1] is not None:

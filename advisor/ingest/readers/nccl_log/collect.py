@@ -206,12 +206,13 @@ class Log:
             if around is None:
                 around = self._around[where[0]] = Around()
             around.see(record.text)
-            record = self._of_list(record, where)
+            if self._stalled or "ranks:" in record.text[-16:]:
+                record = self._of_list(record, where)
             if message := self._of_torch(record.text):
                 if message == _ENDED and around.is_root:
                     message = _ENDED_FIRST
                 return self._raised(message, record, where)
-            if chained := self._chained.get((where[0], self._launcher)):
+            if self._chained and (chained := self._chained.get((where[0], self._launcher))):
                 chained.see(record.text)
             if self._matrix_slot is None:
                 return 0

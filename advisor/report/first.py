@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.findings import Finding, FindingsReport, RunSummary, VerdictKind
-from advisor.messages import SUMMARY, say
+from advisor.messages import STEPS, SUMMARY, say
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.timeline.parts import Parts, by_rank, mean
 from advisor.report import comparison as compared
@@ -64,11 +64,18 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
 
 
 def _next(report: FindingsReport) -> list[str]:
-    """What the verdict advises beside the fixes of findings, which have their rows."""
-    fixes = [finding.fix[0] for finding in report.findings if finding.fix]
-    steps = report.verdict.next_steps[:3]
-    own = [step for step in steps if not any(fix in step for fix in fixes)]
-    return [summary.to_paste(step, report, report.verdict.run) for step in own]
+    """What the verdict advises; a finding's row where that is its first fix, which it says."""
+    fixes = {finding.fix[0]: number for number, finding in enumerate(report.findings, 1)
+             if finding.fix}  # fmt: skip
+    found = []
+    for step in report.verdict.next_steps[:3]:
+        number = next((number for fix, number in fixes.items() if fix in step), None)
+        found.append(
+            summary.to_paste(step, report, report.verdict.run)
+            if number is None
+            else say(STEPS, "in-table", {"number": number})
+        )
+    return found
 
 
 def is_sweep(report: FindingsReport) -> bool:

@@ -103,7 +103,7 @@ def one_line_quality(report: FindingsReport) -> str:
         else:
             text = f"dumps or logs of {ranks}, no trace"
         if run.events_dropped:
-            text += f", {numbers.count(run.events_dropped)} dropped"
+            text += f", {numbers.count(run.events_dropped)} dropped or cut off"
         parts.append(f"{run.run}: {text}" if len(report.runs) > 1 else text)
     return "; ".join(parts)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from advisor.whatif.predict import Prediction
     from advisor.whatif.program import Program
 
-_SHARDED = ("resharding", "prefetch_forward", "prefetch_backward", "wrap_layers")
+_SHARDED = ("resharding", "prefetch", "prefetch_forward", "prefetch_backward", "wrap_layers")
 _LEAST_SHARE = 0.01  # of the step: a smaller gain is nothing to speak of
 _WHOLE = re.compile(r"[0-9]{1,6}")
 _USUAL = (
@@ -34,9 +34,9 @@ def command(
     changes: tuple[str, ...] = option(
         "--set",
         metavar="NAME=VALUE",
-        help="bucket_cap_mb=N|default, link.bandwidth=xF|NGb, late_rank=R, resharding=off, "
-        "prefetch_forward=N, prefetch_backward=N (0: FSDP2's default), wrap_layers=N. Default: the "
-        "usual ones.",
+        help="bucket_cap_mb=N|default, link.bandwidth=xF|NGb, late_rank=R[,R...], "
+        "reshard_after_forward=False, prefetch=N, prefetch_forward=N, prefetch_backward=N (0: "
+        "FSDP2's default), wrap_layers=N. Default: the usual ones.",
     ),
     form: Literal["text", "json"] = option("--format", default="text"),
     quiet: bool = option("-q", "--quiet", help="No progress on stderr."),
@@ -99,13 +99,16 @@ def _one(steps: list[Program], change: str) -> Prediction:
         return _bandwidth(steps, value)
     if name == "late_rank":
         return _late_rank(steps, value)
+    if name == "reshard_after_forward" and value.lower() == "false":
+        name, value = "resharding", "off"
     if name in _SHARDED:
         return _sharded(steps, name, value)
     raise AdvisorError(
         f"cannot predict a change of '{name}'",
         where=f"--set {change}",
-        hint="known: bucket_cap_mb=N, link.bandwidth=x2 or 10Gb, late_rank=R, resharding=off, "
-        "prefetch_forward=N, prefetch_backward=N, wrap_layers=N",
+        hint="known: bucket_cap_mb=N, link.bandwidth=x2 or 10Gb, late_rank=R, "
+        "reshard_after_forward=False, prefetch=N, prefetch_forward=N, prefetch_backward=N, "
+        "wrap_layers=N",
     )
 
 
@@ -162,9 +165,16 @@ def _sharded(steps: list[Program], name: str, value: str) -> Prediction:
             return sharded.without_resharding(program)
         if name == "wrap_layers":
             return sharded.with_wrapping(program, number, models)
-        return sharded.with_prefetch(program, name.removeprefix("prefetch_"), number)
+        phases = (
+            ("forward", "backward") if name == "prefetch" else (name.removeprefix("prefetch_"),)
+        )
+        return sharded.prefetched(program, phases, number)
 
-    if (name, number) == ("prefetch_forward", 0) and any(s.timeline != "host" for s in steps):
+    if (
+        number == 0
+        and name in ("prefetch", "prefetch_forward")
+        and any(s.timeline != "host" for s in steps)
+    ):
         raise AdvisorError(
             "a trace of GPUs does not show when the host would come to each unit's turn",
             where=f"{name}={value}",
@@ -183,9 +193,13 @@ def _sharded(steps: list[Program], name: str, value: str) -> Prediction:
 def _late_rank(steps: list[Program], value: str) -> Prediction:
     from advisor.whatif.predict import predict_without_lateness
 
-    if not _WHOLE.fullmatch(value):
-        raise AdvisorError(f"{value!r} is no rank", where="late_rank", hint="late_rank=2")
-    found = predict_without_lateness(steps, [int(value)])
+    ranks = value.split(",")
+    if not all(_WHOLE.fullmatch(rank) for rank in ranks):
+        raise AdvisorError(
+            f"{value!r} is no rank", where="late_rank",
+            hint="late_rank=2, or late_rank=8,9,10,11 for the ranks of a host",
+        )  # fmt: skip
+    found = predict_without_lateness(steps, sorted({int(rank) for rank in ranks}))
     if found is None:
         raise AdvisorError(f"rank {value} is not in this run", where="late_rank")
     return found

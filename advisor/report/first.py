@@ -70,11 +70,10 @@ def _next(report: FindingsReport) -> list[str]:
     found = []
     for step in report.verdict.next_steps[:3]:
         number = next((number for fix, number in fixes.items() if fix in step), None)
-        found.append(
-            summary.to_paste(step, report, report.verdict.run)
-            if number is None
-            else say(STEPS, "in-table", {"number": number})
-        )
+        if number is None:
+            found.append(summary.to_paste(step, report, report.verdict.run))
+        elif report.verdict.kind is VerdictKind.LOSSY:
+            found.append(say(STEPS, "in-table", {"number": number}))
     return found
 
 

@@ -18,6 +18,17 @@ def rows(store: Store, sql: str, parameters: Sequence[object] = ()) -> list[Row]
     return [dict(zip(names, values, strict=True)) for values in result.fetchall()]
 
 
+def late_together(store: Store, run: str) -> dict[int, list[int]]:
+    """Of each rank that stands for a host which is late as a whole, the ranks of that host."""
+    found = rows(
+        store,
+        "SELECT rank, try_cast(try_cast(reason_evidence AS JSON) -> '$.with' AS INTEGER[]) AS own "
+        "FROM lateness WHERE run = ? AND process_group IS NULL AND systematic",
+        [run],
+    )
+    return {row["rank"]: row["own"] for row in found if row["own"]}
+
+
 def step_times(store: Store, run: str) -> Row:
     """``step``, and ``compute`` as its median over ranks and used steps, ns; None without any."""
     (found,) = rows(

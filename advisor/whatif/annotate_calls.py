@@ -10,7 +10,7 @@ from advisor.whatif.cost import ServiceModel
 from advisor.whatif.predict import Prediction, predict, service_models
 from advisor.whatif.program import Program
 from advisor.whatif.removed import with_half_the_bytes, without_calls
-from advisor.whatif.sharded import with_prefetch, without_resharding
+from advisor.whatif.sharded import prefetched, without_resharding
 
 # Calls that are exposed for less than this share of the step are not worth a replay.
 _LEAST_SHARE = 0.005
@@ -40,18 +40,11 @@ def call_rows(con: Any, run: str, steps: Sequence[Program]) -> Iterator[Row]:
     if _regathers(con, run, least):
         yield from _named("reshard_after_forward", "false", predict(steps, without_resharding))
     if steps[0].timeline == "host" and _exposed_gathers(con, run, least):
-        yield from _named("prefetch", "1", predict(steps, _prefetched))
+        both = ("forward", "backward")
+        yield from _named("prefetch", "1", predict(steps, lambda p: prefetched(p, both, 1)))
         repeated = _repeated_gathers(con, run)
         if repeated:
             yield from _named("gathers", "1", _without(steps, repeated))
-
-
-def _prefetched(program: Program) -> Program | None:
-    """Every gather asked for one unit ahead, in both passes."""
-    changed: Program | None = None
-    for phase in ("forward", "backward"):
-        changed = with_prefetch(changed or program, phase, 1) or changed
-    return changed
 
 
 def _without(steps: Sequence[Program], calls: frozenset[int]) -> Prediction | None:

@@ -22,7 +22,7 @@ def require_all_ranks(store: Store, run: str, steps: Sequence[Program]) -> None:
     ).fetchone() or (None,)
     given = f"{len(ranks)} of {world} ranks" if world else f"{len(ranks)} ranks"
     raise AdvisorError(
-        f"{given} have whole steps here: waiting for the others cannot be told from transfer",
+        f"{given} have whole steps here: waiting for the others looks like transfer",
         where=run,
         hint="needs the traces of all ranks",
     )

@@ -67,7 +67,7 @@ def link_gbps(models: Models) -> float:
     if not rates:
         sized = any(bus_factor(op, ranks) for op, ranks in models)
         raise AdvisorError(
-            "the present bandwidth cannot be told from this trace: "
+            "the trace does not show the present bandwidth: "
             + (
                 "its larger calls take no longer than its smaller ones"
                 if sized

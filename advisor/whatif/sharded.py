@@ -8,7 +8,7 @@ program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.whatif.cost import ServiceModel
@@ -45,6 +45,14 @@ def without_resharding(program: Program) -> Program | None:
     if not gathers(program, "forward"):
         return None
     return without_calls(program, gathers(program, "backward"))
+
+
+def prefetched(program: Program, phases: Iterable[str], units: int) -> Program | None:
+    """Every gather of these passes asked for so many units ahead; None where no pass has any."""
+    changed: Program | None = None
+    for phase in phases:
+        changed = with_prefetch(changed or program, phase, units) or changed
+    return changed
 
 
 def with_prefetch(program: Program, phase: str, depth: int) -> Program | None:

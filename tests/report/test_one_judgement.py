@@ -48,7 +48,7 @@ def predictions(store: Store, *, step_ns: int, gain_low_ns: int | None) -> str:
             None,
             "Rank 7 on time may save up to 20 ms per step, or nothing",
         ),
-        (99_900_000, 0, "Nothing that was replayed saves time for sure: leave the settings"),
+        (99_900_000, 0, "No setting that was replayed saves time for sure"),
     ],
 )
 def test_a_gain_that_a_finding_names_is_not_called_none(

@@ -25,7 +25,7 @@ def test_one_rank_of_four_is_refused(fixtures_dir: Path, change: str, form: str)
     with pytest.raises(AdvisorError) as caught:
         CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert "1 of 4 ranks" in caught.value.message
-    assert "waiting for the others cannot be told from transfer" in caught.value.message
+    assert "waiting for the others looks like transfer" in caught.value.message
     assert caught.value.hint == "needs the traces of all ranks"
 
 

@@ -8,7 +8,7 @@ from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS
 from advisor.report.figures import DataTable, Figure, HeatMap
 from advisor.report.sections.section import Section, of_run
-from advisor.report.tables import rows
+from advisor.report.tables import late_together, rows
 from advisor.store.store import Store
 from advisor.vocabulary.words import named_ranks, some_ranks
 
@@ -87,7 +87,9 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     if len(who) < 2:
         return None
     late = [row for row in who if row["cost_ns_per_step"]]
-    systematic = [row["rank"] for row in who if row["systematic"]]
+    together = late_together(store, run)
+    systematic = [rank for row in who if row["systematic"]
+                  for rank in together.get(row["rank"], [row["rank"]])]  # fmt: skip
     line = (
         f"Always late: {some_ranks(systematic)}" if systematic else "No rank is systematically late"
     )

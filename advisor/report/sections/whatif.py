@@ -10,8 +10,9 @@ from advisor.report import numbers
 from advisor.report.figures import DataTable, Dots, Figure, StepTime
 from advisor.report.gain import change_name, gain_kind, gain_words
 from advisor.report.sections.section import Section, of_run
-from advisor.report.tables import Row, rows
+from advisor.report.tables import Row, late_together, rows
 from advisor.store.store import Store
+from advisor.vocabulary.words import named_ranks
 
 _MOST_DOTS = 8
 _LEAST = 0.01  # of the step: less is no gain to speak of
@@ -31,8 +32,12 @@ def build(
         return None
     suffix, name, title = of_run("whatif", "What would help", run, several)
     measured = found[0]["measured_step_ns"]
+    # A rank stands for its host where that is late as a whole.
+    hosts = {("without-lateness", str(rank)): named_ranks(own)
+             for rank, own in late_together(store, run).items()}  # fmt: skip
     changes = [
         _as_found(row, findings)
+        | {"value": hosts.get((row["setting"], row["value"]), row["value"])}
         for row in found
         if not row["is_current"] and not _is_effect(row, findings)
     ]

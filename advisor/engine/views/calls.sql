@@ -59,7 +59,8 @@ WHERE c.op IN ('all_reduce', 'reduce_scatter', 'reduce') AND (
         WHERE op IN ('all_reduce', 'reduce_scatter') AND phase = 'forward')));
 
 -- Groups that scatter activations (sequence parallelism), not gradients, or that say they are
--- tensor-parallel: what they gather and reduce is for the next operator.
+-- tensor-parallel: what they gather and reduce is for the next operator. Where no rank trains
+-- there are no gradients, and whatever a group reduces is activations.
 CREATE VIEW activation_group AS
 SELECT process_group FROM process_group
 WHERE regexp_matches(lower(description), '(^|[^a-z])(tp|tensor)([^a-z]|$)')
@@ -67,7 +68,10 @@ WHERE regexp_matches(lower(description), '(^|[^a-z])(tp|tensor)([^a-z]|$)')
 UNION
 SELECT process_group FROM call WHERE op = 'reduce_scatter' GROUP BY process_group
 HAVING bool_or(phase IN ('forward', 'other'))
-  AND NOT bool_or((rank, call_id) IN (SELECT (rank, call_id) FROM param_bucket));
+  AND NOT bool_or((rank, call_id) IN (SELECT (rank, call_id) FROM param_bucket))
+UNION
+SELECT process_group FROM call WHERE op IN ('all_reduce', 'reduce_scatter')
+  AND (SELECT purpose FROM facts) IN ('inference', 'forward');
 
 -- Gradient buckets per rank and step-independent place, with the part of the fitted time that is
 -- latency. median over used steps.

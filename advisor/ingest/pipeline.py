@@ -204,19 +204,35 @@ def refuse_nothing(store: Store, run: str) -> None:
         if con.execute(f"SELECT 1 FROM {table} WHERE run = ? LIMIT 1", [run]).fetchall():
             return
     sources = con.execute(
-        "SELECT path, note FROM source WHERE run = ? ORDER BY format = 'unknown', source_id", [run]
+        "SELECT path, note, format FROM source WHERE run = ? "
+        "ORDER BY format = 'unknown', source_id",
+        [run],
     ).fetchall()
-    refuse_failed_trial(Path(path) for path, _ in sources)
-    path, note = sources[0]
+    refuse_failed_trial(Path(path) for path, *_ in sources)
+    path, note, source_format = sources[0]
     reason = " ".join((note or "").removeprefix(f"{path}: ").split())
     reason = reason.replace(": what came before is kept", ", and nothing before that is of use")
     raise AdvisorError(
         "holds nothing that can be read" + (f" ({reason})" if reason else ""),
         where=path if len(sources) == 1 else f"{path} (and {len(sources) - 1} more)",
-        hint="leave it out, or get it from who wrote it"
-        if reason.startswith("refused: ")
-        else "copy it again if it was cut in transfer; else record again and let the job end: "
-        "advisor explain steps",
+        hint=_instead_of_nothing(reason, source_format),
+    )
+
+
+def _instead_of_nothing(reason: str, source_format: str) -> str:
+    """What to do about a file that gave nothing: refused, of something else, or cut."""
+    if reason.startswith("refused: "):
+        return "leave it out, or get it from who wrote it"
+    if reason.startswith("holds no "):  # it was read to its end
+        return (
+            "give the export of a process that uses the GPU; else record it again: "
+            "nsys profile --trace=cuda,nvtx COMMAND"
+            if source_format == "nsys"
+            else KNOWN
+        )
+    return (
+        "copy it again if it was cut in transfer; else record again and let the job end: "
+        "advisor explain steps"
     )
 
 

@@ -187,3 +187,6 @@ def test_runtime_calls_without_kernels_say_nothing_of_the_device(tmp_path: Path)
     with _loaded(tmp_path, trace) as run:
         assert run.report.findings == []
         assert run.report.verdict.reason == "no-device"
+        # Who sees launches has asked for the device's events: what to ask for is no advice.
+        assert "torch.cuda.synchronize()" in run.report.verdict.next_steps[0]
+        assert "ProfilerActivity" not in " ".join(run.report.verdict.next_steps)

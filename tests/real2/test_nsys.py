@@ -64,3 +64,34 @@ def test_a_genuine_export_with_late_tables(real2: Callable[[str], Run]) -> None:
         "gpu_memcpy": 1,
         "cuda_sync": 1,
     }
+
+
+def test_an_export_of_a_process_without_a_gpu_was_not_cut(tmp_path: Path) -> None:
+    """Of the job's launcher: two calls of the runtime, no kernel. To copy it again is no help."""
+    path = tmp_path / "launcher.sqlite"
+    with sqlite3.connect(path) as con:
+        con.execute(
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER,"
+            " globalTid INTEGER, correlationId INTEGER, nameId INTEGER)"
+        )
+        con.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+        con.execute("INSERT INTO StringIds VALUES (1, 'cuInit')")
+        con.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (10, 20, 1, 1, 1)")
+    con.close()
+    with pytest.raises(AdvisorError) as caught:
+        load(path)
+    assert "no GPU activity" in str(caught.value)
+    assert "nsys profile --trace=cuda,nvtx" in (caught.value.hint or "")
+    assert "cut in transfer" not in (caught.value.hint or "")
+
+
+def test_a_trace_of_another_program_was_not_cut(tmp_path: Path) -> None:
+    """Requests of a server as begin and end of async events: nothing of a training job."""
+    path = tmp_path / "requests.json"
+    path.write_text(
+        '[{"cat": "resnet50", "name": "1", "id": "1", "ph": "b", "ts": 2432907408.6, "pid": 0},'
+        ' {"cat": "resnet50", "name": "1", "id": "1", "ph": "e", "ts": 2432923628.5, "pid": 0}]'
+    )
+    with pytest.raises(AdvisorError) as caught:
+        load(path)
+    assert "what is read: PyTorch profiler traces" in (caught.value.hint or "")

@@ -238,8 +238,12 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
             return [say(STEPS, "one-run", {})]
         case "no-device":
             alone = sandbox.holds("facts", "(SELECT bool_and(alone) FROM rank_content)", {})
+            # Who records the runtime records the device too: its events were lost, not left out.
+            launched = bool(
+                sandbox.records("SELECT 1 FROM rank_content WHERE launches > 0 LIMIT 1")
+            )
             return [
-                say(STEPS, "device", {}),
+                say(STEPS, "device-lost" if launched else "device", {}),
                 *([] if alone else how_to_record.all_ranks(sandbox)),
             ]
         case "groups-missing":

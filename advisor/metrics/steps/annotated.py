@@ -108,8 +108,8 @@ def host_annotations(events: Events, rank: int, pattern: str) -> list[tuple[str,
         rank,
         "SELECT rank, name, start_ns, start_ns + dur_ns FROM event "
         "WHERE run = $1 AND rank BETWEEN $2 AND $3 "
-        # Kineto called every host range 'Operator' before 2022.
-        "AND (class = 'annotation' OR category = 'Operator') "
+        # Kineto called every host range 'Operator' before 2022; torch_npu calls steps 'cpu_op'.
+        "AND (class = 'annotation' OR category = 'Operator' OR starts_with(name, 'ProfilerStep#')) "
         "AND category IS DISTINCT FROM 'gpu_user_annotation' "
         "AND device IS NULL AND name LIKE $4 AND start_ns IS NOT NULL "
         "ORDER BY rank, start_ns, event_id",

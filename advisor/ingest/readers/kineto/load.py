@@ -11,6 +11,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto import events_sql as sql
+from advisor.ingest.readers.kineto.accelerators import place_on_devices
 from advisor.ingest.readers.kineto.contents import summarise
 from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.delete_rows import delete_covered, delete_foreign, forget
@@ -58,6 +59,7 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
     find_ranks_of_events(traces, context)
     split_by_process(traces, context)
     pair_begin_end(traces, context)
+    place_on_devices(traces, context)
     _count_durations(traces, context)
     number_unnumbered(traces, context)
     _leave_out([trace for trace in traces if trace.refused is not None], context)

@@ -55,7 +55,8 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
     found = decision.finding
     believed = None if decision.reason == "probe-denies" else found
     if believed is not None:
-        why, steps = list(believed.because), _of_finding(believed)
+        why, steps = [*believed.because[:1], *_beside(believed, it, values)], _of_finding(believed)
+        why += believed.because[1:]
     else:
         why, steps = _why(decision, values), _next(decision, it, sandbox)
     return Verdict(
@@ -145,6 +146,16 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
         if decision.kind is VerdictKind.HEALTHY:
             values |= _normal(it)
     return values | _reason_values(decision, it)
+
+
+def _beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[str]:
+    """Of idle time that no finding is about, where it is more than what this one may give."""
+    idle = it.shares.idle if it.shares is not None else 0.0
+    told = any("idle" in item.claims for item in it.findings)
+    gives_ns = max(found.savings_ns or 0, found.savings_high_ns or 0)
+    if told or not found.savings_ns or idle < LOST or idle * it.step_ns <= gives_ns:
+        return []
+    return [say(WHYS, "beside", values)]
 
 
 def _normal(it: Situation) -> dict[str, Any]:

@@ -137,6 +137,7 @@ CREATE TABLE rank_content (
   known_ns BIGINT NOT NULL,         -- of it in kernels that are understood: by their name, or launched by PyTorch's operators
   unknown_kernels VARCHAR,          -- JSON of the longest others: name, calls, ns
   narrow_share DOUBLE,              -- of the time of matrix products, convolutions and attention: share in 16 bits or fewer; null without any
+  plain_fp32_ns BIGINT NOT NULL,    -- of kernel_ns in matrix products and convolutions in fp32 without tensor cores
   largest_gradient_bytes BIGINT,    -- the largest single gradient: DDP splits none; null if shapes were not recorded
   purpose VARCHAR,                  -- 'training' 'inference' (an engine's) 'forward' (a model's operators, none of training); null if nothing tells
   engine VARCHAR,                   -- the engine of inference ('vLLM', 'SGLang' ...) or the framework of training ('DeepSpeed')

@@ -202,3 +202,28 @@ def test_a_finding_that_is_most_of_the_loss_stands_alone(tmp_path: Path) -> None
     with _loaded(tmp_path, trace) as run:
         assert run.report.verdict.cause == "exposed-copies"
         assert "Beside that" not in run.report.verdict.why
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        ("ampere_sgemm_128x64_tn", True),
+        ("volta_scudnn_128x64_relu_interior_nn_v1", True),
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>", True),
+        ("ampere_s1688gemm_128x128_ldg8_relu_f2f_stages_32x1_tn", False),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32", False),
+        (GEMM, False),
+    ],
+)
+def test_products_in_plain_fp32_are_told_from_tensor_cores(
+    tmp_path: Path, kernel: str, expected: bool
+) -> None:
+    """A mixture of experts on an A100, three quarters of its time in ampere_sgemm."""
+    trace = Trace(device="NVIDIA A100 80GB PCIe")
+    for begin in _steps(trace, 6, 8000):
+        trace.kernel(kernel, begin + 20, 6000, begin + 10)
+        trace.kernel("void at::native::vectorized_elementwise_kernel<4>()", begin + 6020, 1000, 0)
+    with _loaded(tmp_path, trace) as run:
+        assert ("plain-fp32-matmul" in _rules(run)) is expected
+        plain = run.sql("SELECT plain_fp32_ns FROM rank_content")["plain_fp32_ns"].tolist()
+        assert plain == [6 * 6_000_000 if expected else 0]

@@ -61,6 +61,11 @@ _NARROW = (
     r"|_(BBS|HHS|BSS|HSS|HHH|F8)|e4m3|fp8"
 )
 
+# Of fp32 and of no other type, which tensor cores (s1688gemm, tensorop, tf32) do not compute:
+# cuBLAS (ampere_sgemm_128x64_tn), CUTLASS (cutlass_80_simt_sgemm), cuDNN (volta_scudnn_128x128,
+# implicit_convolve_sgemm); names in Kineto traces of PyTorch.
+_PLAIN_FP32 = r"(^|_|\b)(sgemm|scudnn)(_|\b)|implicit_convolve_sgemm"
+
 _KINDS = """
     SELECT rank, count(*) FILTER (class = 'cpu_op') AS cpu_ops,
       count(*) FILTER (class = 'runtime') AS runtime_calls,
@@ -99,11 +104,12 @@ _KERNELS = f"""
 
 # By the kernels' names, or by the types of the operators that ask for them. The patterns are tried
 # on each distinct text, of which there are few.
-_NARROW_KERNELS = """
-    SELECT rank, sum(ns) FILTER (regexp_matches(name, $3)) / sum(ns) FROM (
+_NARROW_KERNELS = f"""
+    SELECT rank, sum(ns) FILTER (regexp_matches(name, $3)) / sum(ns),
+      least(coalesce(sum(ns) FILTER (regexp_matches(name, $4)), 0), {INT64_MAX})::BIGINT FROM (
       SELECT rank, name, sum(dur_ns) AS ns FROM event
       WHERE run = $1 AND class = 'compute' AND device IS NOT NULL AND dur_ns > 0 GROUP BY ALL)
-    WHERE regexp_matches(name, $2) GROUP BY rank
+    WHERE regexp_matches(name, $2) OR regexp_matches(name, $4) GROUP BY rank
 """
 _NARROW_OPERATORS = """
     SELECT rank, sum(calls) FILTER (regexp_matches(input_types, 'BFloat16|Half')) / sum(calls)
@@ -135,7 +141,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
     on_device = any(events for *_, events in kinds)
     kernels = _kernels(con, run) if on_device else {}
     purpose, engine, communicates = _purpose(con, run)
-    narrow = _narrow_shares(con, run, on_device=on_device)
+    narrow, plain = _precisions(con, run, on_device=on_device)
     gradients = _largest_gradients(con, run)
     found = []
     for rank, ops, runtime, launches, notes, python, spans, events in kinds:
@@ -155,6 +161,7 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
                 "known_ns": min(known_ns, INT64_MAX),
                 "unknown_kernels": json.dumps(unknown[:_MOST_NAMED]) if unknown else None,
                 "narrow_share": narrow.get(rank),
+                "plain_fp32_ns": plain.get(rank, 0),
                 "largest_gradient_bytes": gradients.get(rank),
                 "purpose": purpose,
                 "engine": engine,
@@ -164,15 +171,18 @@ def content_rows(con: Any, run: str) -> list[dict[str, Any]]:
     return found
 
 
-def _narrow_shares(con: Any, run: str, *, on_device: bool) -> dict[int, float]:
-    """rank -> share of its matrix products on 16 bits or fewer, as far as names or types tell."""
+def _precisions(con: Any, run: str, *, on_device: bool) -> tuple[dict[int, float], dict[int, int]]:
+    """rank -> share of its matrix products on 16 bits or fewer, as far as names or types tell;
+    rank -> ns of those in fp32 without tensor cores."""
     shares: dict[int, float] = {}
-    found = rows(con, _NARROW_OPERATORS, [run])
+    plain: dict[int, int] = {}
+    for rank, share in rows(con, _NARROW_OPERATORS, [run]):
+        shares[rank] = share or 0.0
     if on_device:
-        found += rows(con, _NARROW_KERNELS, [run, _MATRIX, _NARROW])
-    for rank, share in found:
-        shares[rank] = max(shares.get(rank, 0.0), share or 0.0)
-    return shares
+        for rank, share, ns in rows(con, _NARROW_KERNELS, [run, _MATRIX, _NARROW, _PLAIN_FP32]):
+            shares[rank] = max(shares.get(rank, 0.0), share or 0.0)
+            plain[rank] = ns
+    return shares, plain
 
 
 def _kernels(con: Any, run: str) -> Mapping[int, tuple[int, int, list[dict[str, Any]]]]:

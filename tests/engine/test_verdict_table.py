@@ -144,3 +144,13 @@ def test_a_run_is_healthy_only_with_all_ranks_and_what_its_devices_did_known() -
         {"clocks": CLOCKS},
     ]
     assert all(decide(situation(**one)).kind != "healthy" for one in lacking)
+
+
+def test_first_use_is_what_a_verdict_is_about_unless_communication_takes_more() -> None:
+    loading = {"kind": "loading", "idle_ns": 9 * MS, "name": "cudaLaunchKernel"}
+    known = {"findings": [finding()], "idling": loading}
+    assert decide(situation(shares=shares(idle=0.12), **known)).reason == "idle"
+    more = shares(idle=0.12, exposed=0.75)
+    assert decide(situation(shares=more, **known)).reason == "finding"
+    few = situation(facts=FEW, shares=replace(more, wait_known=False), idling=loading)
+    assert decide(few).reason == "ranks-missing"

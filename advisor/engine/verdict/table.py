@@ -75,8 +75,12 @@ def _captured(it: Situation, shares: Shares) -> Decision | None:
 
 
 def _first_use(it: Situation, shares: Shares) -> Decision | None:
-    """What a program loads once says nothing of its other steps, nor does what is left of this."""
-    return Decision(VerdictKind.LOSSY, "idle") if _idles_for(it, shares, "loading") else None
+    """What a program loads once says nothing of its other steps, nor does what is left of this.
+
+    Where communication takes more of the step than that, it is what the verdict is about.
+    """
+    first = shares.idle >= shares.exposed and _idles_for(it, shares, "loading")
+    return Decision(VerdictKind.LOSSY, "idle") if first else None
 
 
 def _idles_for(it: Situation, shares: Shares, kind: str) -> bool:

@@ -155,7 +155,7 @@ def some_ranks(ranks: Iterable[int]) -> str:
 
 def counts_text(counts: Mapping[str, int]) -> str:
     """Reasons with how often each: 'cut (3), refused (1)'."""
-    return ", ".join(f"{reason} ({count:,})" for reason, count in counts.items()) or (
+    return ", ".join(f"{reason} ({n:,})" for reason, n in counts.items() if n) or (
         "reason not recorded"
     )
 

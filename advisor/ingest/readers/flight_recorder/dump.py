@@ -159,9 +159,8 @@ def _groups(config: Any, dump: Dump, most: int) -> list[Group]:
             continue
         ranks = _ranks(value.get("ranks"))
         most -= _ENTRY + len(ranks or ())
-        dump.dropped["ranks of a group that are no ranks"] += int(
-            "ranks" in value and ranks is None
-        )
+        if "ranks" in value and ranks is None:
+            dump.dropped["ranks of a group that are no ranks"] += 1
         out.append(Group(_text(value.get("name")) or str(key), _text(value.get("desc")), ranks))
     return out
 

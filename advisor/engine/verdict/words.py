@@ -151,9 +151,9 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
 def _beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[str]:
     """Of idle time that no finding is about, where it is more than what this one may give."""
     idle = it.shares.idle if it.shares is not None else 0.0
-    told = any("idle" in item.claims for item in it.findings)
+    explained = any("idle" in item.claims for item in it.findings)
     gives_ns = max(found.savings_ns or 0, found.savings_high_ns or 0)
-    if told or not found.savings_ns or idle < LOST or idle * it.step_ns <= gives_ns:
+    if explained or not found.savings_ns or idle < LOST or idle * it.step_ns <= gives_ns:
         return []
     return [say(WHYS, "beside", values)]
 

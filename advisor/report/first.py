@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.findings import Finding, FindingsReport, RunSummary, VerdictKind
-from advisor.messages import STEPS, SUMMARY, say
+from advisor.messages import SUMMARY, say
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.timeline.parts import Parts, by_rank, mean
 from advisor.report import comparison as compared
@@ -16,6 +16,7 @@ from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
 
 _LEAST = 0.005  # of the step: less is not seen in the bar
+_MOST_STEPS = 3
 _SEEN = 0.05  # of what is named: a difference that a reader sees
 _PART = 0.1  # of what a finding claims: less is not marked
 
@@ -24,8 +25,8 @@ _PART = 0.1  # of what a finding claims: less is not marked
 class First:
     """``tone`` is a severity or a state, for colour; ``state`` says how sure the title is.
 
-    ``next_steps`` are without what the rows of findings say. ``figures``: the average
-    step or the runs compared, and the ranks where they are the matter.
+    ``next_steps`` are without what the rows of findings say, and numbered on from these.
+    ``figures``: the average step or the runs compared, and the ranks where they are the matter.
     """
 
     tone: str
@@ -33,6 +34,7 @@ class First:
     title: str
     why: str
     next_steps: Sequence[str]
+    next_from: int
     step: Figure | None
     ranks: Figure | None
     runs: Sequence[RunSummary]
@@ -41,7 +43,7 @@ class First:
 def first_screen(report: FindingsReport, store: Store | None, found: Comparison | None) -> First:
     """Of the verdict, or of the comparison where that was asked for."""
     if found is not None:
-        return First("info", "Comparison", compared.headline(found), "", (),
+        return First("info", "Comparison", compared.headline(found), "", (), 1,
                      comparison.bars(found), None, ())  # fmt: skip
     verdict = report.verdict
     about = summary.of_verdict(report)
@@ -49,6 +51,7 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
     if not run and len(report.runs) == 1:
         run = report.runs[0].run
     read = next((item.ranks_read for item in report.runs if item.run == run), 0)
+    steps = [] if about is not None else _next(report)
     in_turn = verdict.kind is VerdictKind.LOSSY
     matter = about if ranks.is_about_ranks(about, read, in_turn=in_turn) else None
     return First(
@@ -56,7 +59,8 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
         state=summary.state(report),
         title=verdict.headline(),
         why=verdict.why,
-        next_steps=() if about is not None else _next(report),
+        next_steps=steps,
+        next_from=1 + len(verdict.next_steps[:_MOST_STEPS]) - len(steps),
         step=_step(report, store, run, about) if store and run and not is_sweep(report) else None,
         ranks=ranks.heat_map(store, run, matter.ranks) if store and matter else None,
         runs=[item for item in report.runs if item.verdict] if len(report.runs) > 1 else (),
@@ -64,17 +68,11 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
 
 
 def _next(report: FindingsReport) -> list[str]:
-    """What the verdict advises; a finding's row where that is its first fix, which it says."""
-    fixes = {finding.fix[0]: number for number, finding in enumerate(report.findings, 1)
-             if finding.fix}  # fmt: skip
-    found = []
-    for step in report.verdict.next_steps[:3]:
-        number = next((number for fix, number in fixes.items() if fix in step), None)
-        if number is None:
-            found.append(summary.to_paste(step, report, report.verdict.run))
-        elif report.verdict.kind is VerdictKind.LOSSY:
-            found.append(say(STEPS, "in-table", {"number": number}))
-    return found
+    """What the verdict advises beside the fixes of findings, which have their rows."""
+    fixes = [finding.fix[0] for finding in report.findings if finding.fix]
+    steps = report.verdict.next_steps[:_MOST_STEPS]
+    own = [step for step in steps if not any(fix in step for fix in fixes)]
+    return [summary.to_paste(step, report, report.verdict.run) for step in own]
 
 
 def is_sweep(report: FindingsReport) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -211,8 +211,7 @@ def _rough_offsets(ranks: dict[int, RankData]) -> dict[int, int]:
     lengths = [s.end - s.start for one in ranks.values() for s in one.steps.steps]
     result = {}
     for rank, own in starts.items():
-        apart = [base[number] - begin for number, begin in own.items() if number in base]
-        middle = int(np.median(apart)) if apart else 0
+        middle = _apart(base, own) or 0
         result[rank] = middle if 2 * abs(middle) > np.median(lengths) else 0
     return result
 
@@ -230,8 +229,14 @@ def _adrift(ranks: dict[int, RankData], calls: dict[int, list[Call]]) -> dict[in
     of_host = {rank: {s.number: s.host_start for s in one.steps.steps if s.host_start is not None}
                for rank, one in ranks.items()}  # fmt: skip
     base = next((own for rank, own in sorted(of_host.items()) if rank not in lost and own), {})
-    apart = {r: [base[n] - of_host[r][n] for n in base.keys() & of_host[r].keys()] for r in lost}
-    return {rank: int(np.median(found)) for rank, found in apart.items() if found}
+    found = {rank: _apart(base, of_host[rank]) for rank in lost}
+    return {rank: offset for rank, offset in found.items() if offset is not None}
+
+
+def _apart(base: Mapping[int, int], own: Mapping[int, int]) -> int | None:
+    """What to add to a rank's clock, by when its steps begin and those of the same number, ns."""
+    apart = [base[number] - begin for number, begin in own.items() if number in base]
+    return int(np.median(apart)) if apart else None
 
 
 def _annotated(steps: Steps) -> bool:

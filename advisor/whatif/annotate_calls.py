@@ -80,16 +80,7 @@ def _needless(con: Any, run: str, least_ns: float) -> list[tuple[list[str], froz
     return [
         (
             [_value(f"{kind} {op}", group) for group in groups],
-            frozenset[int]().union(
-                *(
-                    _calls(
-                        con,
-                        "op = ? AND process_group IS NOT DISTINCT FROM ? " + _NEEDLESS[kind],
-                        [run, op, group],
-                    )
-                    for group in groups
-                )
-            ),
+            _calls_in(con, run, op, groups, _NEEDLESS[kind]),
         )
         for (kind, op), groups in _by_dimension(con, run, [(row[:2], row[2]) for row in kinds])
     ]
@@ -107,6 +98,8 @@ def _by_dimension(
     What one line of a script asks for runs in all of them: changed in one only, its ranks wait for
     the others.
     """
+    if len(found) < 2:
+        return [(what, [group]) for what, group in found]
     ranks = {
         group: frozenset(members)
         for group, members in con.execute(
@@ -167,12 +160,10 @@ def _narrow(con: Any, run: str, steps: Sequence[Program], least_ns: float) -> It
     ).fetchall()
     models = service_models(steps) if wide else {}
     for (op,), groups in _by_dimension(con, run, [(row[:1], row[1]) for row in wide]):
-        calls = frozenset[int]().union(*(
-            _calls(con, "op = ? AND process_group IS NOT DISTINCT FROM ? AND call_id IN "
-                   "(SELECT call_id FROM param_bucket b WHERE b.run = collective.run)",
-                   [run, op, group])
-            for group in groups
-        ))  # fmt: skip
+        of_gradients = (
+            "AND call_id IN (SELECT call_id FROM param_bucket b WHERE b.run = collective.run)"
+        )
+        calls = _calls_in(con, run, op, groups, of_gradients)
         sizes = {len(step.calls[key].ranks) for step in steps for key in calls & step.calls.keys()}
         model = models.get((op, sizes.pop())) if len(sizes) == 1 else None
         if model is not None:
@@ -228,6 +219,20 @@ def _repeated_gathers(con: Any, run: str) -> frozenset[int]:
         [run],
     ).fetchall()
     return frozenset(int(call) for (call,) in rows)
+
+
+def _calls_in(
+    con: Any, run: str, op: str, groups: Sequence[str | None], condition: str
+) -> frozenset[int]:
+    """The calls of an operation in these groups that a condition (SQL from AND on) holds for."""
+    found: set[int] = set()
+    for group in groups:
+        found |= _calls(
+            con,
+            f"op = ? AND process_group IS NOT DISTINCT FROM ? {condition}",
+            [run, op, group],
+        )
+    return frozenset(found)
 
 
 def _calls(con: Any, condition: str, values: Sequence[Any]) -> frozenset[int]:

@@ -179,13 +179,19 @@ def test_a_cpu_job_alone_is_not_asked_for_more_ranks(tmp_path: Path) -> None:
         assert len(run.report.verdict.next_steps) == 1
 
 
-def test_idle_time_beside_a_finding_is_said(tmp_path: Path) -> None:
-    """A program of its own, five rounds: copies of 38 ms, 18 ms of work, 180 ms of the host's."""
+def _copies_and_work(every_us: float) -> Trace:
+    """A program of its own, five rounds: copies of 38 ms, 18 ms of work."""
     trace = _alone()
     for at in range(5):
-        begin = 236_000.0 * at
+        begin = every_us * at
         trace.kernel("Memcpy HtoD (Pageable -> Device)", begin + 10, 38_000, begin)
         trace.kernel(GEMM, begin + 38_020, 18_000, begin + 38_012)
+    return trace
+
+
+def test_idle_time_beside_a_finding_is_said(tmp_path: Path) -> None:
+    """Between two rounds the device waits 180 ms for the host."""
+    trace = _copies_and_work(every_us=236_000.0)
     with _loaded(tmp_path, trace) as run:
         verdict = run.report.verdict
         assert verdict.cause == "exposed-copies"
@@ -194,11 +200,7 @@ def test_idle_time_beside_a_finding_is_said(tmp_path: Path) -> None:
 
 
 def test_a_finding_that_is_most_of_the_loss_stands_alone(tmp_path: Path) -> None:
-    trace = _alone()
-    for at in range(5):
-        begin = 60_000.0 * at
-        trace.kernel("Memcpy HtoD (Pageable -> Device)", begin + 10, 38_000, begin)
-        trace.kernel(GEMM, begin + 38_020, 18_000, begin + 38_012)
+    trace = _copies_and_work(every_us=60_000.0)
     with _loaded(tmp_path, trace) as run:
         assert run.report.verdict.cause == "exposed-copies"
         assert "Beside that" not in run.report.verdict.why

@@ -31,6 +31,8 @@ def by_host(
 
     Groups in which no host seems late are left out; of one rank on each host nothing is new.
     """
+    if len({*host_of.values()}) == len(host_of):
+        return []
     found = []
     for item in items:
         places: dict[str, list[int]] = defaultdict(list)
@@ -41,8 +43,6 @@ def by_host(
         else:
             if len(places) > 1:
                 found.append((item, list(places.values())))
-    if len({*host_of.values()}) == len(host_of):
-        return []
     return [_of_hosts(item, places) for item, places in found if _is_late(item, places)]
 
 
@@ -102,16 +102,15 @@ def _of_hosts(
 ) -> tuple[Arrivals, dict[int, tuple[int, ...]]]:
     totals = item.excess.sum(axis=0)
     middle = [sorted(own, key=lambda at: int(totals[at]))[(len(own) - 1) // 2] for own in places]
-    stands_for = {
-        item.ranks[at]: item.ranks[first]
-        for own, first in zip(places, middle, strict=True)
-        for at in own
-    }
     ranks = tuple(item.ranks[first] for first in middle)
+    stands_for = {
+        rank: tuple(item.ranks[at] for at in own) for rank, own in zip(ranks, places, strict=True)
+    }
+    host_rank = {mate: rank for rank, own in stands_for.items() for mate in own}
     columns = []
     for column in item.columns:
         last = column[ranks[0]].last_rank
-        own_last = None if last is None else stands_for.get(last, last)
+        own_last = None if last is None else host_rank.get(last, last)
         columns.append({rank: replace(column[rank], last_rank=own_last) for rank in ranks})
     condensed = Arrivals(
         item.group,
@@ -123,7 +122,4 @@ def _of_hosts(
         _excess(item, places),
         item.segment,
     )
-    return condensed, {
-        item.ranks[first]: tuple(item.ranks[at] for at in own)
-        for own, first in zip(places, middle, strict=True)
-    }
+    return condensed, stands_for

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.metrics.links.cost import Inputs, Seen
+from advisor.metrics.links.cost import Inputs, Seen, excess_of
 from advisor.metrics.links.named import LIKELY, SURE, culprit_of, network_culprit
 from advisor.metrics.links.slow_location import Found, slow_location
 from advisor.metrics.rings.locations import Home
@@ -33,10 +33,9 @@ def by_posterior(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
     if found.nothing > LIKELY:
         return _by_sheet(data, home, found)
     culprit = culprit_of(found, data, home)
-    low, middle, high = (1 - 1 / factor for factor in found.slowdown)
     return Seen(
         culprit,
-        (low, middle, high),
+        excess_of(found.slowdown),
         found.calls,
         "stagger" if found.by_ends else "data sheet" if found.by_sheet else "peer groups",
         None,
@@ -56,10 +55,9 @@ def _by_sheet(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen | No
     slower = sorted(factor for factor in found.against.values() if factor > _CLEARLY_FASTER)
     if not slower:
         return None
-    low, middle, high = slower[0], float(np.median(slower)), slower[-1]
     return Seen(
         network_culprit(data, home),
-        (1 - 1 / low, 1 - 1 / middle, 1 - 1 / high),
+        excess_of((slower[0], float(np.median(slower)), slower[-1])),
         found.calls,
         "data sheet",
         None,

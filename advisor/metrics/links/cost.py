@@ -23,6 +23,12 @@ from advisor.vocabulary.operations import POINT_TO_POINT
 Share = tuple[float, float, float]
 
 
+def excess_of(slowdown: Share) -> Share:
+    """The part of a call's time that is excess where it takes so many times as long."""
+    low, middle, high = (1 - 1 / factor for factor in slowdown)
+    return low, middle, high
+
+
 @dataclass(frozen=True)
 class Inputs:
     """What the attribution needs of a run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from advisor.metrics.links.cost import Culprit, Inputs, Share
+from advisor.metrics.links.cost import Culprit, Inputs, excess_of
 from advisor.metrics.links.locations import Location, Members, slots_of
 from advisor.metrics.links.slow_location import Found
 from advisor.metrics.rings.locations import Home
@@ -62,7 +62,7 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
             None if found.in_rings_between else "inside" if first.inside else "between",
             None if found.rings is None or found.in_rings_between else (
                 lambda own: places[0].staggers(Members(tuple(own)), home),
-                _excess(found.rings),
+                excess_of(found.rings),
             ),
         )  # fmt: skip
 
@@ -94,11 +94,6 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
         return culprit("candidates", f"{what} of {name.hosts(ranks)}{way}", ranks[0])
     listed = " or ".join(_single(place, place.direction, name)[1] for place in places)
     return culprit("candidates", listed, ranks[0])
-
-
-def _excess(slowdown: Share) -> Share:
-    low, middle, high = (1 - 1 / factor for factor in slowdown)
-    return low, middle, high
 
 
 def _common_ways(places: Sequence[Location], home: Mapping[int, Home]) -> set[tuple[Home, Home]]:

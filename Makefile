@@ -23,9 +23,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt $(SCANNER)
 	$(PIP) --editable '.[profile,tune]'
 	@touch $@
 
-$(VENV)/.developed: $(VENV)/.installed
+$(VENV)/.developed: pyproject.toml constraints.txt $(SCANNER)
+	@echo 'Installing into $(VENV), with what tests and documentation need: minutes, silent meanwhile ...'
+	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '.[profile,tune,ray,dev,docs,lightning,transformers]'
-	@touch $@
+	@touch $(VENV)/.installed $@
 
 demo: $(VENV)/.installed ## profile a tiny GPT-2 on two processes, diagnose it, write report.html
 	$(BIN)/advisor demo

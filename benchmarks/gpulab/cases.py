@@ -52,11 +52,17 @@ class Case:
     step_ns: int
     healthy_step_ns: int
     gains: dict[str, int] = field(default_factory=dict)
-    """Of several faults at once: rule to what its fault alone costs, ns per step."""
+    """Of several faults at once: rule to what its fault alone costs, ns per step. A job may have
+    a second flaw by its nature (full sharding over hosts that gathers twice)."""
     groups: dict[str, str] = field(default_factory=dict)
     """Process group name to description."""
     faulty: str = ""
     """What was changed, in words of the job's fields."""
+
+    @property
+    def right(self) -> frozenset[str]:
+        """The rules that may come first: the fault's, and those of what costs as much or more."""
+        return frozenset(self.rules) | {r for r, ns in self.gains.items() if ns >= self.gain_ns}
 
     @property
     def share(self) -> float:

@@ -113,7 +113,9 @@ def _tp_across(job: Job, size: float, step: float, rng: random.Random) -> Made:
 def _full_shard(job: Job, size: float, step: float, rng: random.Random) -> Made:
     slow = replace(job, machine="aws-p4d", hosts=max(2, job.hosts), per_host=4)
     slow = sized(replace(slow, strategy="hsdp"), 1.1 - min(size, 0.4))
-    return Made(replace(slow, strategy="fsdp2"), Place(), slow)
+    faulty = replace(slow, strategy="fsdp2")
+    once = replace(faulty, reshard_after_forward=False)
+    return Made(faulty, Place(), slow, without=(("resharding-not-needed", once),))
 
 
 @fault("fp32-gradients", "fp32-gradients", "reduce_dtype; bf16; param_dtype", ("ddp", "fsdp2"))
@@ -132,7 +134,10 @@ def _one_bucket(job: Job, size: float, step: float, rng: random.Random) -> Made:
 def _reshard(job: Job, size: float, step: float, rng: random.Random) -> Made:
     # With gathers that hide it costs what they slow, as in every healthy job that reshards.
     healthy = replace(sized(job, 0.45), reshard_after_forward=False)
-    return Made(replace(healthy, reshard_after_forward=True), Place(), healthy)
+    faulty = replace(healthy, reshard_after_forward=True)
+    inside = (("full-shard-across-nodes", replace(faulty, strategy="hsdp")),)
+    over_hosts = job.hosts > 1 and job.per_host > 1
+    return Made(faulty, Place(), healthy, without=inside if over_hosts else ())
 
 
 @fault("optimizer-waits", "optimizer-waits-for-communication", "ZeroRedundancyOptimizer; overlap",

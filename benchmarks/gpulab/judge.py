@@ -6,6 +6,7 @@ import re
 
 from advisor.findings import Finding
 from benchmarks.gpulab.cases import Case
+from benchmarks.gpulab.faults import FAULTS
 
 
 def judge_place(case: Case, finding: Finding) -> str | None:
@@ -26,9 +27,13 @@ def judge_place(case: Case, finding: Finding) -> str | None:
 
 
 def judge_fix(case: Case, finding: Finding) -> bool:
-    """Whether what the user is told to do first is what mends this fault."""
+    """Whether what the user is told to do first is what mends this fault, or what costs as much."""
     first = finding.fix[0] if finding.fix else ""
-    return any(re.search(pattern, first) for pattern in case.fixes)
+    patterns = case.fixes
+    if finding.rule in case.right - {*case.rules}:
+        named = (fault for fault in FAULTS.values() if finding.rule in fault.rules)
+        patterns = [pattern for fault in named for pattern in fault.fixes]
+    return any(re.search(pattern, first) for pattern in patterns)
 
 
 def _judge_set(truth: set[int], named: set[int], of: int) -> str:

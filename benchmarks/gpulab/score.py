@@ -109,7 +109,7 @@ def compare(case: Case, report: FindingsReport | None, error: str = "") -> Score
         for finding in (report.findings if report else ())
         if finding.severity in (Severity.CRITICAL, Severity.WARNING)
     ]
-    position = next((i for i, finding in enumerate(alarms) if finding.rule in case.rules), None)
+    position = next((i for i, finding in enumerate(alarms) if finding.rule in case.right), None)
     found = None if position is None else alarms[position]
     first = alarms[0] if alarms else None
     return Score(

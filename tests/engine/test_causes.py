@@ -156,17 +156,17 @@ def test_a_cause_that_may_give_nothing_takes_an_effect_of_up_to_as_much() -> Non
 
 
 def test_what_gives_surely_less_is_not_why_all_of_a_loss_is_lost() -> None:
-    """A slow link doubles what every call takes; a gather less saves a third of the calls."""
+    """A slow link doubles what every call takes; gathers that start sooner hide a third of it."""
     gain = {"savings_low_ns": 45_000_000, "savings_high_ns": 77_000_000}
     link = claimed(finding("slow-ring-link", 61_000_000, "critical", **gain), 1.0, 1, 2, 3)
     gain = {"savings_low_ns": 20_000_000, "savings_high_ns": 35_000_000}
-    extra = finding("resharding-not-needed", 27_000_000, "critical", **gain)
+    extra = finding("prefetch-missing", 27_000_000, "critical", **gain)
     both = [link, claimed(extra, 1.0, 1, 2)]
-    assert names(merge(both, RULES)) == ["slow-ring-link", "resharding-not-needed"]
+    assert names(merge(both, RULES)) == ["slow-ring-link", "prefetch-missing"]
     gain = {"savings_low_ns": 20_000_000, "savings_high_ns": 77_000_000}
     open_ = finding("slow-ring-link", 50_000_000, "critical", **gain)
     both = [claimed(open_, 1.0, 1, 2), claimed(extra, 1.0, 1, 2)]
-    assert names(merge(both, RULES)) == ["resharding-not-needed"]
+    assert names(merge(both, RULES)) == ["prefetch-missing"]
 
 
 def gather(rule: str, savings: int, low: int, high: int, group: str = "0") -> Finding:

@@ -8,6 +8,7 @@ import random
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -179,3 +180,16 @@ def test_nothing_said_is_a_miss() -> None:
     assert (score.band, score.top, score.rank_of_truth) == ("strong", "healthy", None)
     assert score.fix_right is False
     assert score.error == "boom"
+
+
+@pytest.mark.parametrize(("gain_ns", "place"), [(12_000_000, 1), (8_000_000, None)])
+def test_what_costs_as_much_may_come_first(gain_ns: int, place: int | None) -> None:
+    case = _case(Place())
+    case.gains["full-shard-across-nodes"] = gain_ns
+    finding = _finding(savings_ns=10_000_000).model_copy(
+        update={"rule": "full-shard-across-nodes", "fix": ["Replicate: HYBRID_SHARD"]}
+    )
+    report = SimpleNamespace(findings=[finding])
+    score = compare_report(case, report)
+    assert score.rank_of_truth == place
+    assert score.fix_right is (place is not None)

@@ -74,6 +74,19 @@ def test_messages_one_way_leave_a_possible_clock_alone() -> None:
     assert joint_clocks(columns, infos(4, 2))[2].offset_ns == 0
 
 
+def test_a_host_that_two_ways_lead_to_that_are_known_as_well() -> None:
+    """GIVEN like messages of rank 0 to 1 and 2, and of both to 3 THEN one of the ways is taken."""
+    columns = [
+        {
+            source: Call(source, "send", 0, 2 * MS, 2 * number, peer=target),
+            target: Call(target, "recv", 0, (3 + number) * MS, 2 * number + 1, peer=source),
+        }
+        for number, (source, target) in enumerate(((0, 1), (0, 2), (1, 3), (2, 3)))
+    ]
+    found = joint_clocks(columns, infos(4, 1))
+    assert [found[rank].offset_ns for rank in range(4)] == [0, 0, 0, 0]
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e6, 20e6])
 def test_the_stagger_of_a_slow_nic_is_no_clock(offset: float) -> None:
     fabric = Fabric(2, 4, sends={1: 0.4})

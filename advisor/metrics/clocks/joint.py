@@ -14,6 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 import numpy as np
 
@@ -264,17 +265,20 @@ def _summed(
         near[one].append((other, offset, 1))
         near[other].append((one, offset, -1))
     found: dict[Node, _Offset] = {}
+    ways = count()  # of two that are known as well the first is taken: offsets have no order
     for root in nodes:
-        queue: list[tuple[float, str, Node, _Offset]] = [(0.0, str(root), root, _Offset())]
+        queue: list[tuple[float, str, int, Node, _Offset]] = [
+            (0.0, str(root), next(ways), root, _Offset())
+        ]
         while queue:
-            _, _, own, offset = heapq.heappop(queue)
+            *_, own, offset = heapq.heappop(queue)
             if own in found:
                 continue
             found[own] = offset
             for other, step, sign in near[own]:
                 if other not in found:
                     on = offset.plus(step, sign)
-                    heapq.heappush(queue, (on.error, str(other), other, on))
+                    heapq.heappush(queue, (on.error, str(other), next(ways), other, on))
     return found
 
 

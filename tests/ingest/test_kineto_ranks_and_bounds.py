@@ -65,7 +65,7 @@ def test_ranks_of_events_are_found_however_late_they_are_told(
     assert store.con.execute(counts).fetchall() == [(0, 200), (1, 100), (2, 100)]
     assert store.con.execute("SELECT rank FROM rank ORDER BY ALL").fetchall() == [(0,), (1,), (2,)]
     rows = store.con.execute("SELECT rank, note FROM source").fetchall()
-    assert rows == [(None, "holds ranks 0, 1, 2")]
+    assert rows == [(None, "holds ranks 0-2")]
 
 
 def test_a_rank_that_all_events_tell_is_the_file_s(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_several_ranks_in_one_file_by_the_names_of_processes(tmp_path: Path) -> 
     path.write_text(kineto([*named, *events], distributedInfo={}))
     store = read(path)
     assert _ranks(store) == sorted((number % 3, f"kernel_{number}") for number in range(30))
-    assert store.con.execute("SELECT note FROM source").fetchall() == [("holds ranks 0, 1, 2",)]
+    assert store.con.execute("SELECT note FROM source").fetchall() == [("holds ranks 0-2",)]
 
 
 def test_what_a_file_of_several_ranks_lost_is_counted_once(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_what_a_file_of_several_ranks_lost_is_counted_once(tmp_path: Path) -> No
     store = read(path)
     rows = "SELECT rank, events_dropped, drop_reasons, complete FROM rank ORDER BY rank"
     assert store.con.execute(rows).fetchall() == [
-        (0, 2, '{"not an event (of ranks 0, 1, 2 together)": 2}', False),
+        (0, 2, '{"not an event (of ranks 0-2 together)": 2}', False),
         (1, 0, "{}", False),
         (2, 0, "{}", False),
     ]

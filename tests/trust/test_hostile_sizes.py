@@ -249,3 +249,43 @@ def test_a_log_of_thousands_of_ranks(tmp_path: Path) -> None:
         derive(store)
         found = store.con.execute("SELECT count(*), count(host) FROM rank").fetchall()
     assert found == [(5_000, 5_000)]
+
+
+def _ranks_by_process(path: Path, count: int, **fields: Any) -> None:
+    """A trace that holds so many ranks, an event each, and fields of its own."""
+    named = [
+        {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"Rank {rank}"}}
+        for rank in range(count)
+    ]
+    path.write_text(json.dumps({**fields, "traceEvents": [
+        *named,
+        *({"ph": "X", "cat": "kernel", "name": "k", "pid": rank, "tid": 7, "ts": 1000.0, "dur": 5,
+           "args": {"device": 0, "stream": 7}} for rank in range(count)),
+    ]}))  # fmt: skip
+
+
+def test_fields_of_a_trace_of_a_thousand_ranks_are_looked_at_once(tmp_path: Path) -> None:
+    """GIVEN 4 MB of fields that nothing reads THEN no rank takes their sizes anew."""
+    fields = {f"field {number}": [{"a": 1}] * 25_000 for number in range(16)}
+    _ranks_by_process(tmp_path / "trace.json", 1_000, **fields)
+    with Store.create() as store:
+        ingest([tmp_path / "trace.json"], store)
+        found = store.con.execute("SELECT count(*), min(events_read) FROM rank").fetchall()
+    assert found == [(1_000, 1)]
+
+
+def test_fields_of_a_trace_of_thousands_of_ranks_are_kept_once(tmp_path: Path) -> None:
+    """GIVEN 240 KB that would stand at each of 1,000 ranks THEN they do at the first."""
+    held = {f"layer.{number}.weight": number for number in range(9_000)}
+    _ranks_by_process(tmp_path / "trace.json", 1_000, advisor={"held_parameters": held})
+    with Store.create() as store:
+        ingest([tmp_path / "trace.json"], store)
+        derive(store)
+        first, others = store.con.execute(
+            "SELECT max(length(metadata::VARCHAR)) FILTER (rank = 0), "
+            "sum(length(metadata::VARCHAR)) FILTER (rank > 0) FROM rank"
+        ).fetchone()
+        (note,) = store.con.execute("SELECT note FROM source").fetchone()
+    assert first > 100_000
+    assert others < 10_000
+    assert note == "holds ranks 0-999; what it says of the run is kept at rank 0 alone"

@@ -14,7 +14,7 @@ from advisor.ingest.compression import DEFAULT_LIMITS
 from advisor.ingest.readers import _json, _text, flight_recorder, nccl_xml, op_table
 from advisor.ingest.readers.flight_recorder import dump
 from advisor.ingest.readers.flight_recorder.unpickle import MAX_INSTRUCTIONS
-from advisor.ingest.readers.kineto import around_lists, metadata_fields, resync
+from advisor.ingest.readers.kineto import around_lists, metadata_fields, ranks, resync
 from advisor.ingest.readers.nccl_inspector import records
 from advisor.ingest.readers.nccl_log import collect
 from advisor.ingest.readers.nccl_tests import text
@@ -54,6 +54,10 @@ def as_bytes(count: int) -> str:
         (
             "one field of a trace that says something of the run",
             as_bytes(metadata_fields._KEPT_CHARACTERS),
+        ),
+        (
+            "what a trace of several ranks says of the run, together at all of them",
+            as_bytes(ranks._MOST_KEPT_CHARACTERS),
         ),
         ("lists and objects inside each other", str(DEFAULT_LIMITS.nesting)),
         ("ranks of a job", f"{numbers.MOST_RANKS:,}"),

@@ -77,11 +77,13 @@ def split_by_process(traces: Sequence[Trace], context: ReadContext) -> None:
         ranks = {pid: int(match.group(1)) for pid, name in named if (match := _RANK.search(name))}
         if len(set(ranks.values())) < 2:
             continue
-        for pid, rank in ranks.items():
-            con.execute(
-                "UPDATE event SET rank = ? WHERE run = ? AND event_id BETWEEN ? AND ? AND pid = ?",
-                [rank, context.run, trace.first_id, trace.last_id, pid],
-            )
+        con.execute(
+            "UPDATE event SET rank = named.rank "
+            "FROM (SELECT unnest($pids) AS pid, unnest($ranks) AS rank) AS named "
+            "WHERE event.pid = named.pid AND run = $run AND event_id BETWEEN $first AND $last",
+            {"pids": list(ranks), "ranks": list(ranks.values()),
+             "run": context.run, "first": trace.first_id, "last": trace.last_id},
+        )  # fmt: skip
         con.execute(
             "UPDATE comm_event SET rank = event.rank FROM event "
             "WHERE event.run = $run AND comm_event.run = $run "

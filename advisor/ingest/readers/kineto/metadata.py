@@ -11,6 +11,7 @@ import json
 import re
 import warnings
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,12 @@ class TraceInfo:
     groups: list[ProcessGroup] = field(default_factory=list)
     devices: dict[int, dict[str, Any]] = field(default_factory=dict)
 
+    @cached_property
     def kept(self) -> tuple[dict[str, Any], list[str]]:
-        """The fields to store in ``rank.metadata``, and the names of those left out."""
+        """The fields to store in ``rank.metadata``, and the names of those left out.
+
+        Asked once all fields are read; once, as a file can name thousands of ranks.
+        """
         own = self.fields.get("advisor")  # as text in some versions
         return allowed_fields(
             {**self.fields, "advisor": as_object(own) or own} if own else self.fields

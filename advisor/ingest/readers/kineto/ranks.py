@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.ingest.jobs import Part, split_by_process
@@ -20,10 +21,13 @@ from advisor.ingest.readers.kineto.overlap import why_not_one
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
 from advisor.vocabulary.numbers import whole
+from advisor.vocabulary.words import some_ranks
 
 _EPOCH_NS = 1_000_000_000 * 1_000_000_000  # 2001: later than any uptime, earlier than any trace
 _MOST_NAMED = 8
 _MAX_THREAD_NAMES = 1_000
+_MOST_KEPT_CHARACTERS = 32 << 20
+"""Of a file's own fields, together at all its ranks: a file may hold thousands."""
 _GROUP = ("description", "ranks", "size", "backend")
 
 
@@ -109,12 +113,14 @@ class _Rank:
     """One rank's row in the making: the files that hold events of it.
 
     ``told`` are files of several ranks: nothing tells whose what they lost was, so that it is
-    counted once, in ``shared`` of the first of them.
+    counted once, in ``shared`` of the first of them. Fields of files in ``elsewhere`` stand at
+    another rank.
     """
 
     traces: list[Trace] = field(default_factory=list)
     contents: list[Contents] = field(default_factory=list)
     told: set[int] = field(default_factory=set)
+    elsewhere: set[int] = field(default_factory=set)
     shared: Counter[str] = field(default_factory=Counter)
 
 
@@ -138,18 +144,23 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
     for trace in traces:
         several = [part.rank for part in summary.contents if part.number == trace.number]
         if len(several) > 1:
-            listed = ", ".join(map(str, several))
+            named = some_ranks(several)
             trace.guessed = ""
-            trace.notes.append(f"holds ranks {listed}")
+            trace.notes.append(f"holds {named}")
             for rank in several:
                 ranks[rank].told.add(trace.number)
+            fields = len(json.dumps(trace.info.kept[0], default=str))
+            if fields * len(several) > _MOST_KEPT_CHARACTERS:
+                trace.notes.append(f"what it says of the run is kept at rank {several[0]} alone")
+                for rank in several[1:]:
+                    ranks[rank].elsewhere.add(trace.number)
             for reason, count in trace.dropped.items():
-                ranks[several[0]].shared[f"{reason} (of ranks {listed} together)"] += count
+                ranks[several[0]].shared[f"{reason} (of {named} together)"] += count
         # Behind a damaged beginning the first events' keys look like fields of the file.
-        if (left := trace.info.kept()[1]) and DAMAGED_HEAD not in trace.notes:
-            named = ", ".join(name[:60] for name in left[:_MOST_NAMED])
+        if (left := trace.info.kept[1]) and DAMAGED_HEAD not in trace.notes:
+            shown = ", ".join(name[:60] for name in left[:_MOST_NAMED])
             more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
-            trace.notes.append(f"fields not kept in the store: {named}{more}")
+            trace.notes.append(f"fields not kept in the store: {shown}{more}")
         context.report(
             trace.source,
             "kineto",
@@ -160,8 +171,8 @@ def write_ranks(traces: Sequence[Trace], summary: Summary, context: ReadContext)
             codes=trace.codes,
             digest=trace.digest,
         )
-    for rank, entry in sorted(ranks.items()):
-        _write_rank(rank, entry, threads.get(rank, {}), context)
+    rows = (_row(rank, entry, threads.get(rank, {})) for rank, entry in sorted(ranks.items()))
+    insert(context, "rank", rows)
     _write_groups(traces, context)
 
 
@@ -193,7 +204,7 @@ def _thread_names(context: ReadContext) -> dict[int, dict[str, str]]:
     return names
 
 
-def _write_rank(rank: int, entry: _Rank, threads: dict[str, str], context: ReadContext) -> None:
+def _row(rank: int, entry: _Rank, threads: dict[str, str]) -> dict[str, Any]:
     info = entry.traces[0].info if entry.traces else TraceInfo()
     dropped: Counter[str] = Counter()
     for trace in entry.traces:
@@ -207,11 +218,12 @@ def _write_rank(rank: int, entry: _Rank, threads: dict[str, str], context: ReadC
     properties = info.devices.get(device, {}) if device is not None else {}
     name = properties.get("name")
     own = as_object(info.fields.get("advisor"))
-    metadata, _ = info.kept()
+    is_elsewhere = bool(entry.traces) and entry.traces[0].number in entry.elsewhere
+    metadata = dict(info.kept[0]) if not is_elsewhere else {}
     if threads:
         metadata["thread_names"] = threads
     absolute = bool(parts) and min(part.first_ns for part in parts) > _EPOCH_NS
-    row = {
+    return {
         "rank": rank,
         "world_size": info.world_size,
         "host": info.host,
@@ -231,7 +243,6 @@ def _write_rank(rank: int, entry: _Rank, threads: dict[str, str], context: ReadC
         "total_memory_bytes": whole(properties.get("totalGlobalMem")),
         "metadata": json.dumps(metadata, default=str),
     }
-    insert(context, "rank", [row])
 
 
 def _write_groups(traces: Sequence[Trace], context: ReadContext) -> None:

@@ -26,6 +26,10 @@ from advisor.ingest.paths import is_dangling, refuse_irregular, why_dangling
 from advisor.store.store import Store
 
 HEAD_BYTES = 64 * 1024
+MOST_RANKS_OF_SMALL_FILE = 8_192
+"""A rank costs about 2 ms and 20 KB, however little a file holds of it."""
+LEAST_BYTES_OF_RANK = 1_024
+"""On the disk, of the ranks beyond: a step of training is some hundred operations."""
 Progress = Callable[[str, int, int], None]
 """Called with (path, bytes read of the file on disk, its size), from any thread."""
 
@@ -75,6 +79,15 @@ class Source:
         if self.named:
             raise error
         return error.message
+
+    def require_room_for(self, ranks: int) -> None:
+        """Raise :class:`AdvisorError` where the file names more ranks than it can hold work of."""
+        if ranks > max(MOST_RANKS_OF_SMALL_FILE, self.size // LEAST_BYTES_OF_RANK):
+            raise AdvisorError(
+                f"names {ranks:,} ranks in {self.size:,} bytes: too little of each to say anything",
+                where=str(self.path),
+                hint="record more steps, or cut it to fewer ranks",
+            )
 
     def open(self) -> BinaryIO:
         """The file's decompressed bytes, from the start; stops quietly where it is damaged.

@@ -35,6 +35,7 @@ from advisor.tune.env_file import read_env_file
 from advisor.whatif.queries import CallRow
 from advisor.whatif.service import service_times
 from benchmarks.fuzz import documents
+from tests.support.traces import event, kineto
 
 # Counting coverage takes ten times as long.
 pytestmark = pytest.mark.slow
@@ -289,3 +290,31 @@ def test_fields_of_a_trace_of_thousands_of_ranks_are_kept_once(tmp_path: Path) -
     assert first > 100_000
     assert others < 10_000
     assert note == "holds ranks 0-999; what it says of the run is kept at rank 0 alone"
+
+
+def _op_table(path: Path, ranks: int) -> None:
+    count = 2 * ranks
+    pq.write_table(pa.table({
+        "dp_rank": [number // 2 for number in range(count)],
+        "stage": [0] * count,
+        "rank": [number // 2 for number in range(count)],
+        "step": [0] * count,
+        "optype": ["forward-compute", "backward-compute"] * ranks,
+        "start_ts": [0.0, 0.5] * ranks,
+        "duration": [0.4] * count,
+    }), path)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "write"), [("t.json", _ranks_by_process), ("t.parquet", _op_table)]
+)
+def test_a_small_file_of_more_ranks_than_a_cluster(name: str, write: Any, tmp_path: Path) -> None:
+    """GIVEN 40,000 ranks with next to nothing of each THEN the file is refused, and no other."""
+    write(tmp_path / name, 40_000)
+    (tmp_path / "rank0.json").write_text(kineto([event(1)]))
+    with Store.create() as store:
+        ingest([tmp_path], store)
+        notes = store.con.execute("SELECT note FROM source ORDER BY events_read").fetchall()
+        assert store.con.execute("SELECT rank, events_read FROM rank").fetchall() == [(0, 1)]
+        assert store.con.execute("SELECT count(*) FROM event").fetchall() == [(1,)]
+    assert "names 40,000 ranks in" in notes[0][0]

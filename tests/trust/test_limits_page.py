@@ -9,7 +9,7 @@ import pytest
 
 from advisor.config import loader, parsed, settings
 from advisor.engine.sandbox import _LOCKDOWN, Sandbox
-from advisor.ingest import inflate, paths
+from advisor.ingest import inflate, paths, source
 from advisor.ingest.compression import DEFAULT_LIMITS
 from advisor.ingest.readers import _json, _text, flight_recorder, nccl_xml, op_table
 from advisor.ingest.readers.flight_recorder import dump
@@ -61,6 +61,11 @@ def as_bytes(count: int) -> str:
         ),
         ("lists and objects inside each other", str(DEFAULT_LIMITS.nesting)),
         ("ranks of a job", f"{numbers.MOST_RANKS:,}"),
+        (
+            "ranks of one trace or op table",
+            f"{source.MOST_RANKS_OF_SMALL_FILE:,}; more where the file has "
+            f"{as_bytes(source.LEAST_BYTES_OF_RANK)} for each",
+        ),
         ("bytes of one message", as_bytes(numbers.MOST_BYTES)),
         ("one line of a log", as_bytes(_text.MAX_LINE_BYTES)),
         ("kept lines of one NCCL log", f"{collect.MAX_KEPT:,}"),

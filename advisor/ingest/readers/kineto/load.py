@@ -16,7 +16,11 @@ from advisor.ingest.readers.kineto.contents import summarise
 from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.delete_rows import delete_covered, delete_foreign, forget
 from advisor.ingest.readers.kineto.insert import insert_parsed, insert_scanned
-from advisor.ingest.readers.kineto.merged import find_ranks_of_events, split_by_process
+from advisor.ingest.readers.kineto.merged import (
+    find_ranks_of_events,
+    refuse_crowds,
+    split_by_process,
+)
 from advisor.ingest.readers.kineto.native.pipeline import Item, Leftover
 from advisor.ingest.readers.kineto.pairs import pair_begin_end
 from advisor.ingest.readers.kineto.ranks import assign_ranks, check_parts, write_ranks
@@ -58,6 +62,7 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
     traces = [trace for trace in traces if trace.refused is None]
     find_ranks_of_events(traces, context)
     split_by_process(traces, context)
+    refuse_crowds(traces, context)
     pair_begin_end(traces, context)
     place_on_devices(traces, context)
     _count_durations(traces, context)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.source import ReadContext
@@ -51,6 +52,25 @@ def find_ranks_of_events(traces: Sequence[Trace], context: ReadContext) -> None:
             set_rank(trace, context)
         else:
             trace.merged = True
+
+
+def refuse_crowds(traces: Sequence[Trace], context: ReadContext) -> None:
+    """Refuse files that name more ranks than they can hold work of. Raises for what was named."""
+    merged = {trace.number: trace for trace in traces if trace.merged}
+    if not merged:
+        return
+    rows = context.con.execute(
+        "SELECT event_id // ?, count(DISTINCT rank) FROM event WHERE run = ? AND class <> ? "
+        "GROUP BY 1",
+        [sql.IDS_PER_FILE, context.run, sql.METADATA],
+    ).fetchall()
+    for number, ranks in rows:
+        if number in merged:
+            source = merged[number].source
+            try:
+                source.require_room_for(ranks)
+            except AdvisorError as error:
+                merged[number].refused = source.refused(error)
 
 
 def set_rank(trace: Trace, context: ReadContext) -> None:

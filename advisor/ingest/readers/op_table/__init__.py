@@ -78,7 +78,7 @@ def _read_one(source: Source, rows: int, context: ReadContext) -> tuple[int, dic
         )
     from advisor.ingest.readers.op_table.write import write_table
 
-    kept, dropped = write_table(context, source.path)
+    kept, dropped = write_table(context, source)
     if not kept:
         raise AdvisorError("holds no usable operation", where=str(source.path))
     return kept, dropped

@@ -7,13 +7,12 @@ Python per row.
 from __future__ import annotations
 
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from advisor.errors import AdvisorError
-from advisor.ingest.source import ReadContext, shown
+from advisor.ingest.source import ReadContext, Source, shown
 from advisor.vocabulary.numbers import MOST_RANKS
 
 _LONGEST_STEP_S = 1e5
@@ -23,12 +22,12 @@ _OTHER_STREAM = 6
 _TEMPORARY = ("op_kind", "op_row", "op_lack", "op_partner", "op_event")
 
 
-def write_table(context: ReadContext, path: Path) -> tuple[int, dict[str, int]]:
+def write_table(context: ReadContext, source: Source) -> tuple[int, dict[str, int]]:
     """Append the operations of one table; how many were kept, and how many dropped and why.
 
-    Raises :class:`AdvisorError` when the file is damaged.
+    Raises :class:`AdvisorError` when the file is damaged or names too many ranks.
     """
-    con = context.con
+    con, path = context.con, source.path
     try:
         if shown(path) != str(path):
             raise AdvisorError(
@@ -47,6 +46,10 @@ def write_table(context: ReadContext, path: Path) -> tuple[int, dict[str, int]]:
             raise AdvisorError(
                 "is damaged: its rows cannot be read", where=str(path), hint="copy the file again"
             ) from error
+        (ranks,) = con.execute(
+            "SELECT count(DISTINCT rank) FROM op_row WHERE reason IS NULL"
+        ).fetchone()
+        source.require_room_for(ranks)
         _run(con, "write.sql", run=context.run, other_stream=_OTHER_STREAM)
         (kept,) = con.execute("SELECT count(*) FROM op_event").fetchone()
         dropped = con.execute(

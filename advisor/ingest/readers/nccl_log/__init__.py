@@ -75,11 +75,17 @@ _LONGEST_SIGN = 64
 _QUOTES_OUTPUTS = frozenset((".md", ".rst", ".html", ".py", ".sh", ".yaml", ".yml", ".toml"))
 
 # A program of several processes raised an exception.
-_TRACEBACK = b"Traceback (most recent call last)"
+_RAISED = re.compile(
+    rb"Traceback \(most recent call last\)|terminate called after throwing an instance of|"
+    rb"(?m:^(?:\([^()\n]{1,80} pid=\d{1,9}(?:, ip=[^()\n]{1,60})?\) |ERROR:? {1,8})"
+    rb"(?:[a-z_][\w.]{0,120}\.)?[A-Z]\w{0,60}(?:Error|Exception): )"
+)
 _OF_SEVERAL = re.compile(
     rb"torch[./]distributed|c10d::|init_process_group|deepspeed|torchrun|\[rank\d|"
     rb"accelerate[ /]launch|horovod|megatron|lightning/|ray\.exceptions|\(raylet|"
-    rb"sglang/|vllm/|gloo/transport|\(local_rank: \d"
+    rb"sglang/|vllm/|gloo/|gloo::|\(local_rank: \d|EngineCore|/job:worker/|"
+    rb"(?:slurmstepd|srun): error|"
+    rb"(?:site|dist)-packages/(?:torch|triton|jax|tensorflow|mpi4py)/"
 )
 _OF_A_RANK = re.compile(
     rb"\[rank\d{1,7}\]: {1,8}(?:raise |[\w.]{1,80}[.])?[A-Z]\w{0,60}(?:Error|Exception)\b"
@@ -103,7 +109,7 @@ def detect(source: Source) -> bool:
 def _names_a_reason(head: bytes) -> bool:
     """Whether an output without a line of NCCL's says what its job died of."""
     of_several = _OF_SEVERAL.search(head) is not None
-    if (_TRACEBACK in head and of_several) or _OF_A_RANK.search(head):
+    if (of_several and _RAISED.search(head)) or _OF_A_RANK.search(head):
         return True
     from advisor.model.nccl.messages import is_reason
 

@@ -112,8 +112,8 @@ UNMARKED = [
      "milliseconds before timing out."),
     ("ibverbs-missing", "node1:1:2 [6] NCCL INFO Failed to open libibverbs.so[.1]"),
     ("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
-    # The program's own exception, and not that shared memory is full.
-    ("exception", "OSError: [Errno 28] No space left on device: 'checkpoint.pt'"),
+    # Of the program's own file, and not that shared memory is full.
+    ("disk-full", "OSError: [Errno 28] No space left on device: 'checkpoint.pt'"),
 ]  # fmt: skip
 HARMLESS = [
     "node1:1:2 [0] NCCL INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2 : "

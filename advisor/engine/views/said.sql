@@ -139,7 +139,11 @@ SELECT coalesce(nullif(name, ''), 'unlisted') AS message, count(*) AS lines,
   list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL) AS ranks,
   list(DISTINCT host ORDER BY host) FILTER (host IS NOT NULL) AS hosts, min(line) AS line
 FROM said_line
-WHERE name <> 'missing-rank' AND (name <> 'barrier-timeout' OR NOT EXISTS (FROM missing_rank)) GROUP BY 1
+WHERE name <> 'missing-rank' AND (name <> 'barrier-timeout' OR NOT EXISTS (FROM missing_rank))
+  -- A failure of CUDA's is not for lack of shared memory.
+  AND (name <> 'shm-small' OR EXISTS (FROM said_line
+    WHERE name = 'unhandled' AND regexp_matches(value, 'ystem ?[Ee]rror')))
+GROUP BY 1
 UNION ALL
 SELECT CASE known_from WHEN 'silent' THEN 'silent-rank' ELSE 'missing-rank' END, count(*),
   any_value(m.said), min_by(source, line), list(rank ORDER BY rank),

@@ -21,7 +21,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     lines = []
     for finding in report.findings:
         body = [
-            finding.message or finding.title,
+            summary.words(finding) or finding.title,
             f"{summary.per(report).capitalize()}: {summary.per_step(finding)}",
         ]
         body += [f"Sure: {sure}"] if (sure := summary.sure(finding)) else []

@@ -71,7 +71,11 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
 
 
 def _text(finding: Finding, report: FindingsReport) -> str:
-    lines = [finding.title, finding.message, f"{summary.per(report)}: {summary.per_step(finding)}"]
+    lines = [
+        finding.title,
+        summary.words(finding),
+        f"{summary.per(report)}: {summary.per_step(finding)}",
+    ]
     if share := summary.share(finding):
         lines[-1] += f" ({share})"
     if sure := summary.sure(finding):

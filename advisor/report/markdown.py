@@ -50,7 +50,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
 def _details(number: int, finding: Finding, report: FindingsReport) -> Iterator[str]:
     title = _escape(summary.cause(finding, report))
     yield from (f"<details><summary>{number}. {title}</summary>", "")
-    yield from (_escape(finding.message), "")
+    yield from (_escape(summary.words(finding)), "")
     sure = summary.confidence(finding)
     gain = summary.gain(finding, summary.per(report))
     yield f"**Gives** {_escape(gain)}{f' ({_escape(sure)})' if sure else ''}."

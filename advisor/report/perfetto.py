@@ -222,7 +222,7 @@ def _annotations(
         "rule": finding.rule,
         "severity": finding.severity.value,
         "gives": summary.gain(finding),
-        "what": finding.message,
+        "what": summary.words(finding),
         "fix": " / ".join(finding.fix),
     }
     yield _slice(finding.title, "finding", _OUR_PID, 1, start - origin, end - start, about)

@@ -163,6 +163,19 @@ def cause(finding: Finding, report: FindingsReport) -> str:
     return f"{run}: {finding.title}" if run else finding.title
 
 
+def words(finding: Finding) -> str:
+    """What the finding rests on, as every view says it: its reasons, else its message."""
+    return " ".join(finding.because) or finding.message
+
+
+def details(finding: Finding) -> str:
+    """What its message adds to :func:`words`, for who looks at the evidence."""
+    said = finding.message
+    for text in finding.because or [said]:
+        said = said.replace(text, "")
+    return " ".join(said.split())
+
+
 def per_step(finding: Finding) -> str:
     """The recoverable time per step with its interval; a dash where that is nothing or not known.
 

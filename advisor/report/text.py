@@ -177,7 +177,9 @@ def _details(
     amount = summary.gain(finding, per)
     if part := summary.share(finding):
         amount += f" ({part} of the {per[4:]})"
-    yield from _indented("what", finding.message, options)
+    yield from _indented("what", summary.words(finding), options)
+    if details := summary.details(finding):
+        yield from _indented("seen", details, options)
     sure = summary.confidence(finding)
     yield from _indented("gives", f"{amount}; {sure}" if sure else amount, options)
     if finding.assumes:

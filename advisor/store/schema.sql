@@ -289,7 +289,8 @@ CREATE TABLE lateness (
   cost_high_ns BIGINT,              -- 95 % interval over steps
   systematic BOOLEAN,               -- true: straggler; false: moving lateness or on time
   reason VARCHAR,                   -- 'slow-compute' (same kernels and shapes, longer) 'more-work' 'longer-compute' (which of both is not recorded) 'late-launch' 'data-loading' 'all-hosts-late' (this one no slower than the others) 'slow-transfer-before' 'unknown'; null: keeps nobody waiting
-  reason_evidence VARCHAR           -- JSON of the numbers behind the reason
+  reason_evidence VARCHAR,          -- JSON of the numbers behind the reason
+  cost_by_step VARCHAR              -- JSON: used step -> exposed waiting that its own delay causes in it, mean over all other ranks, ns; none where it is nothing
 );
 
 -- Excess transfer time that points at links, hosts or ranks.

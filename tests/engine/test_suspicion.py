@@ -157,5 +157,5 @@ def test_a_probable_cause_comes_before_an_option_of_more(fixtures_dir: Path) -> 
         derive(store)
         report = diagnose(store)
     first = report.findings[0]
-    assert (first.rule, first.where) == ("slow-ring-link", "2 -> 1")
+    assert (first.rule, first.where) == ("slow-ring-link", "rank 2 to rank 1")
     assert (report.verdict.kind, report.verdict.finding) == ("unknown-cost", first.id)

@@ -11,6 +11,7 @@ import pytest
 from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.lateness.blame import Arrivals
+from advisor.metrics.lateness.by_step import waited_for
 from advisor.metrics.lateness.lost import lost_time
 from advisor.metrics.lateness.others import Others
 from advisor.metrics.lateness.rows import after_median, others_per_peer
@@ -126,3 +127,13 @@ def test_only_who_keeps_others_waiting_has_a_reason(fixtures_dir: Path) -> None:
         (rank, None) for rank, late, _ in rows if not late
     ]
     assert not all(late for _, late, _ in rows)
+
+
+def test_the_mean_over_the_steps_is_what_peers_wait_for_a_late_rank(fixtures_dir: Path) -> None:
+    """The picture of ranks and steps, and the sentence beside it, show one figure."""
+    store = derived(recording(fixtures_dir / "lab-ddp-slow-rank"))
+    sql = "SELECT run, cost_ns_per_step FROM lateness WHERE process_group IS NULL AND rank = 2"
+    run, cost = store.con.execute(sql).fetchone()
+    by_step = waited_for(store.con, run)[2]
+    assert np.mean([*by_step.values()]) == pytest.approx(cost, rel=0.01)
+    assert max(by_step.values()) > 1.5 * cost

@@ -130,6 +130,43 @@ def test_others_wait_for_the_rank_that_is_late_as_long_as_they_wait() -> None:
     assert all(not any(found[rank].values()) for rank in (0, 1, 3))
 
 
+def test_peers_are_those_that_share_calls_with_the_late_rank() -> None:
+    """Cost is a mean over all others; of whom one in two meets the rank, each waits twice that."""
+    with make_store(late_rank=2) as store:
+        store.con.execute(
+            "UPDATE lateness SET reason_evidence = '{\"others_per_peer\": 2.0}' WHERE rank = 2"
+        )
+        found = waited_for(store.con, RUN)
+        listed = ranks.build(store, RUN)
+        drawn = ranks.heat_map(store, RUN, [2])
+    assert found[2] == pytest.approx(dict.fromkeys(range(5), 40e6))
+    assert listed is not None and listed.figures[0].table is not None
+    assert listed.figures[0].table.rows[0][:3] == [2, "40 ms", "38 ms to 42 ms"]
+    assert drawn is not None
+    assert drawn.note == "Full colour: 40 ms, the most in one step."
+
+
+def test_all_ranks_of_a_late_host_are_late_in_the_picture() -> None:
+    with make_store(late_rank=2) as store:
+        store.con.execute(
+            "UPDATE lateness SET reason_evidence = '{\"with\": [2, 3]}' WHERE rank = 2"
+        )
+        found = waited_for(store.con, RUN)
+    assert found[3] == found[2] == pytest.approx(dict.fromkeys(range(5), 20e6))
+    assert not any(found[0].values())
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "github", "junit"])
+def test_every_view_says_what_a_finding_rests_on_in_its_own_words(form: str) -> None:
+    report = make_report()
+    because = ["Its peers wait 20 ms.", "Its compute takes longer."]
+    first = report.findings[0].model_copy(update={"because": because, "message": "A detail."})
+    report = report.model_copy(update={"findings": [first]})
+    said = " ".join(render(report, None, form, verbose=True).split())
+    assert " ".join(because) in said
+    assert ("A detail." in said) == (form == "text")
+
+
 def test_ranks_are_not_drawn_where_the_picture_would_accuse_another() -> None:
     """In a pipeline the next stage passes a delay on, and is waited for longer than its origin."""
     with make_store(late_rank=2) as store:

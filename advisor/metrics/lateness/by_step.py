@@ -1,31 +1,32 @@
-"""For whom the others wait, step by step: the rank that came last in a call has its waiting."""
+"""For whom its peers wait, step by step: what a rank's own delay costs those that it meets."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-# A rank's exposed waiting of a step goes to those it waited for, in proportion to how long: calls
-# of one rank may run at once, so that their waits do not add up.
+# Cost is a mean over all other ranks; those that share no call with the rank wait for nobody.
 _SQL = """
-WITH waited AS (
-  SELECT rank, step, last_rank, sum(wait_ns) AS ns FROM collective
-  WHERE run = $run AND step IS NOT NULL AND wait_ns > 0 AND rank <> last_rank
-  GROUP BY rank, step, last_rank),
-shared AS (
-  SELECT last_rank AS rank, step,
-    sum(b.exposed_wait_ns * w.ns / total) / greatest(any_value(ranks) - 1, 1) AS ns
-  FROM (SELECT *, sum(ns) OVER (PARTITION BY rank, step) AS total FROM waited) w
-  JOIN (SELECT *, count(DISTINCT rank) OVER () AS ranks FROM step_breakdown
-    WHERE run = $run AND used) b USING (rank, step)
-  GROUP BY last_rank, step)
-SELECT b.rank, b.step, coalesce(s.ns, 0) FROM step_breakdown b LEFT JOIN shared s USING (rank, step)
-WHERE b.run = $run AND b.used ORDER BY b.rank, b.step
+SELECT rank, cost_by_step,
+  coalesce(TRY_CAST(reason_evidence ->> 'others_per_peer' AS DOUBLE), 1),
+  coalesce(TRY_CAST(TRY_CAST(reason_evidence AS JSON) -> '$.with' AS INTEGER[]), [rank])
+FROM lateness WHERE run = ? AND process_group IS NULL
 """
+_STEPS = "SELECT DISTINCT rank, step FROM step_breakdown WHERE run = ? AND used ORDER BY rank, step"
 
 
 def waited_for(con: Any, run: str) -> dict[int, dict[int, float]]:
-    """By rank and used step, what each other rank waited for it on average, exposed, ns."""
+    """By rank and used step, how long each of its peers waits for it, exposed, ns.
+
+    The same waiting as a late rank's ``peer_wait_ns``, which is its mean over the steps. Ranks of a
+    host that is late as a whole are late together.
+    """
+    costs: dict[int, dict[int, float]] = {}
+    for rank, by_step, per_peer, together in con.execute(_SQL, [run]).fetchall():
+        own = {int(step): per_peer * ns for step, ns in json.loads(by_step or "{}").items()}
+        if own:
+            costs |= dict.fromkeys([rank, *together], own)
     found: dict[int, dict[int, float]] = {}
-    for rank, step, ns in con.execute(_SQL, {"run": run}).fetchall():
-        found.setdefault(rank, {})[step] = float(ns)
+    for rank, step in con.execute(_STEPS, [run]).fetchall():
+        found.setdefault(rank, {})[step] = costs.get(rank, {}).get(step, 0.0)
     return found

@@ -129,7 +129,8 @@ class _Group:
 class _All:
     """What all ranks have, which each is held against."""
 
-    costs: Mapping[int, Floats]  # by step
+    by_step: Mapping[int, Mapping[int, float]]
+    costs: Mapping[int, Floats]  # the same, in the order of steps
     others_costs: Others
     spent: Mapping[int, float]
     others_spent: Others
@@ -145,6 +146,7 @@ def _rows(run: str, items: Sequence[Arrivals], ranks: Ranks) -> list[dict[str, A
     spent = {rank: _own_ns(rank, ranks) for rank in members}
     recorded = {rank: ranks.recorded[rank] for rank in members if rank in ranks.recorded}
     of_all = _All(
+        by_step,
         costs,
         Others(np.stack([*costs.values()])),
         spent,
@@ -230,6 +232,9 @@ def _row(
                 "own_excess_ns_per_step": round(own_excess),
                 "others_per_peer": of_all.per_peer[rank],
             }
+        ),
+        "cost_by_step": json.dumps(
+            {step: round(ns) for step, ns in of_all.by_step[rank].items() if round(ns)}
         ),
     }
 

@@ -37,6 +37,8 @@ class FindingView:
     finding: Finding
     is_main: bool
     gain: Figure | None
+    words: str
+    details: str
     amount: str
     share: str
     sure: str
@@ -111,6 +113,8 @@ def _view(
         finding=finding,
         is_main=report.verdict.finding == finding.id,
         gain=_gain(finding, name, most_ns),
+        words=summary.words(finding),
+        details=summary.details(finding),
         amount=summary.per_step(finding),
         share=summary.share(finding) if finding.savings_ns else "",
         sure=summary.sure(finding),

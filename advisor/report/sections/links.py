@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -94,7 +93,7 @@ def _matrix(edges: list[Row], names: list[Any], host: dict[int, str], *, by_host
         known = ratio[i][j]
         if known is None or share < known:
             ratio[i][j] = share
-            text[i][j] = f"{numbers.significant(row['measured_gbps'])} of {_expected(row)} GB/s"
+            text[i][j] = f"{_of_expected(row)} GB/s"
     shown = [
         one_line(
             name if by_host else f"{name} · {host[name]}" if host.get(name) else f"rank {name}"
@@ -111,20 +110,12 @@ def _title(found: list[Row]) -> str:
         return "No link is measurably slower than its peers"
     if not sure["measured_gbps"] or not sure["expected_gbps"]:
         return f"{_location(sure)} is slower than its peers"
-    measured = numbers.bandwidth(sure["measured_gbps"])
-    return f"{_location(sure)} moves {measured} where {_expected(sure)} GB/s is expected"
+    measured, expected = (numbers.short(sure[f"{what}_gbps"]) for what in ("measured", "expected"))
+    return f"{_location(sure)} moves {measured} GB/s where {expected} is expected"
 
 
-def _expected(row: Row) -> str:
-    """The expected bandwidth, GB/s; its range where only the order of ranks' ends shows it.
-
-    The evidence then holds low, middle and high of the part of a call's time that is excess.
-    """
-    measured, share = row["measured_gbps"], json.loads(row["evidence"] or "{}").get("share")
-    if row["expected_from"] != "stagger" or measured is None or not share or share[-1] >= 1:
-        return numbers.cell(row["expected_gbps"])
-    low, high = (numbers.significant(measured / (1 - part)) for part in (share[0], share[-1]))
-    return f"{low} to {high}"
+def _of_expected(row: Row) -> str:
+    return " of ".join(numbers.short(row[f"{what}_gbps"]) for what in ("measured", "expected"))
 
 
 def _location(row: Row) -> str:
@@ -149,7 +140,7 @@ def _table(found: list[Row]) -> DataTable:
             [
                 _location(row),
                 numbers.cell(row["measured_gbps"]),
-                _expected(row),
+                numbers.cell(row["expected_gbps"]),
                 row["expected_from"] or "–",
                 row["process_group"] or "–",
                 numbers.count(row["calls"]),

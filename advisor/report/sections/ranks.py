@@ -8,13 +8,18 @@ from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS
 from advisor.report.figures import DataTable, Figure, HeatMap
 from advisor.report.sections.section import Section, of_run
-from advisor.report.tables import late_together, rows
+from advisor.report.tables import Row, late_together, rows
 from advisor.store.store import Store
 from advisor.vocabulary.words import named_ranks, some_ranks
 
 MOST_ROWS = 64
 _FEWEST_ROWS = 3  # of two ranks the bars say as much
 _MOST_LISTED = 16
+_SQL = (
+    "SELECT *, coalesce(TRY_CAST(reason_evidence ->> 'others_per_peer' AS DOUBLE), 1) AS of_peers"
+    " FROM lateness WHERE run = ? AND process_group IS NULL"
+    " ORDER BY cost_ns_per_step * of_peers DESC NULLS LAST, rank"
+)
 _REASONS = {
     "slow-compute": "its compute takes longer",
     "more-work": "it has more work",
@@ -35,7 +40,7 @@ def is_about_ranks(finding: Finding | None, ranks_read: int, *, in_turn: bool) -
 
 
 def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> Figure | None:
-    """What others waited for each rank, by step; None with one step or two ranks, where nobody
+    """What its peers wait for each rank, by step; None with one step or two ranks, where nobody
     waited, or where others than the culprits are waited for most: who passes a delay on, as the
     next stage of a pipeline, would look like its origin.
 
@@ -57,14 +62,13 @@ def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> F
         [max(found[r].get(step, 0.0) for r in group for step in span) for span in spans]
         for group in groups
     ]
-    note = f"Full colour: {numbers.duration(most)}."
+    note = f"Full colour: {numbers.duration(most)}, the most in one step."
     if each > 1:
         note += f" A row is {each} ranks and shows the one that is waited for most."
     return Figure(
         id=f"waited-for{suffix}",
-        title="What the others wait for each rank, by step",
-        description="Grid of ranks by steps: how long each other rank waited on average for the "
-        "rank of the row, where it came last.",
+        title="What its peers wait for each rank, by step",
+        description="Grid of ranks by steps: how long each peer waits for the rank of the row.",
         drawing=HeatMap(
             rows=[named_ranks(set(group) & set(culprits) or group) for group in groups],
             columns=[str(span[0]) for span in spans],
@@ -82,8 +86,7 @@ def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> F
 def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     """Who came last how often; None where nobody can be compared."""
     suffix, name, title = of_run("lateness", "Late ranks", run, several)
-    who = rows(store, "SELECT * FROM lateness WHERE run = ? AND process_group IS NULL"
-               " ORDER BY cost_ns_per_step DESC NULLS LAST, rank", [run])  # fmt: skip
+    who = rows(store, _SQL, [run])
     if len(who) < 2:
         return None
     late = [row for row in who if row["cost_ns_per_step"]]
@@ -97,12 +100,11 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
         id=f"came-last{suffix}",
         title=line,
         table=DataTable(
-            ["rank", "others wait per step", "interval", "came last", "calls", "reason"],
+            ["rank", "each peer waits per step", "interval", "came last", "calls", "reason"],
             [
                 [
                     row["rank"],
-                    numbers.duration(row["cost_ns_per_step"]),
-                    numbers.interval(row["cost_low_ns"], row["cost_high_ns"]),
+                    *_peers_wait(row),
                     numbers.count(row["times_last"]),
                     numbers.count(row["calls"]),
                     _REASONS.get(row["reason"] or "", "–"),
@@ -116,6 +118,13 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
         note="Only a rank's own delay counts, not what it inherits by waiting for others itself.",
     )
     return Section(name, "Ranks", title, [figure], line)
+
+
+def _peers_wait(row: Row) -> tuple[str, str]:
+    """What each peer of the rank waits for it per step, and the interval of that."""
+    ends = (row["cost_ns_per_step"], row["cost_low_ns"], row["cost_high_ns"])
+    mean, low, high = (None if ns is None else row["of_peers"] * ns for ns in ends)
+    return numbers.duration(mean), numbers.interval(low, high)
 
 
 def _rest(total: int, shown: int) -> str:

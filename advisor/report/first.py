@@ -122,16 +122,21 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
         "ranks": sorted(row.of for row in rows),
         "all_ranks": len(rows) == len(measured),
     }
+    title = say(SUMMARY, "step", values)
+    legend = [
+        (kind, f"{beside.get(kind, words)} {numbers.share(shares[kind])}")
+        for kind, words in legend_for([kind for kind in shares if shares[kind] >= _LEAST])
+    ]
+    if len(legend) == 1 and gain is None:
+        # A bar of one part shows nothing.
+        return Figure(id="average-step", title=f"{title}: {legend[0][1]}")
     return Figure(
         id="average-step",
-        title=say(SUMMARY, "step", values),
+        title=title,
         description="One stacked bar: shares of the mean step.",
         drawing=bar,
         note=rest_of(bar, step_ns),
-        legend=[
-            (kind, f"{beside.get(kind, words)} {numbers.share(shares[kind])}")
-            for kind, words in legend_for([kind for kind in shares if shares[kind] >= _LEAST])
-        ],
+        legend=legend,
     )
 
 

@@ -8,12 +8,15 @@ import advisor
 from advisor.report import render
 from tests.report.support import add_everything, make_healthy_report, make_report, make_store
 
-NAMES = ("broken", "healthy", "many", "two", "logs", "close")
+NAMES = ("broken", "healthy", "many", "two", "three", "logs", "close", "link")
 _FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 _RECORDED = {
     # Two jobs of the same findings, and logs of three: everything is there several times.
     "two": ("lab-ddp-compute-bound", "lab-ddp-hidden-communication"),
+    "three": ("lab-ddp-slow-link", "lab-ddp-slow-rank", "lab-zero1-pauses"),
     "logs": ("nccl-logs",),
+    # Four findings under a verdict of the longest kind.
+    "link": ("lab-ddp-slow-link",),
     # Reaches nearly its own compute speed: close under the roof.
     "close": ("gpt2-tiny-ddp-2",),
 }

@@ -165,6 +165,19 @@ def test_the_first_screen_holds_verdict_step_and_first_finding(
     assert bottoms[-1] <= height, bottoms
 
 
+def test_three_findings_fit_on_the_first_screen_of_a_telephone(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    for name in ("link", "three"):
+        browser.open(pages[name], width=390, height=844)
+        bottoms = browser.evaluate(
+            "[...document.querySelectorAll('.findings .row:not(.head)')]"
+            ".map(row => row.getBoundingClientRect().bottom)"
+        )
+        assert len(bottoms) > 3
+        assert bottoms[2] <= 844, name
+
+
 def test_a_link_opens_what_is_folded_and_commands_can_be_copied(
     browser: Browser, pages: dict[str, Path]
 ) -> None:

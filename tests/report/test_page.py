@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from advisor.report import render
+from advisor.report import first, render
 from advisor.report.commands import inline_code, is_command
 from advisor.store.store import Store
 from tests.report.support import (
@@ -130,6 +130,20 @@ def test_timeline_draws_waiting_transfer_and_outlines_the_culprit(page: str) -> 
     assert len(re.findall(r'<rect class="transfer culprit"', figure)) == 1
     assert "all_reduce 40 MB" in figure
     assert "ms from the start of step 0" in figure
+
+
+def test_a_step_of_one_kind_is_a_line_and_no_bar() -> None:
+    with make_store(late_rank=-1) as store:
+        store.con.execute(
+            "UPDATE step_breakdown SET compute_ns = window_ns, exposed_comm_ns = 0, comm_ns = 0,"
+            " exposed_wait_ns = 0, exposed_transfer_ns = 0, idle_ns = 0"
+        )
+        text = render(make_healthy_report(), store, "html")
+        step = first.first_screen(make_healthy_report(), store, None).step
+    assert step is not None
+    assert step.drawing is None
+    assert step.title.endswith(": compute 100 %")
+    assert step.title in text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_healthy_run_says_that_there_is_nothing_to_do() -> None:

@@ -17,8 +17,10 @@ from advisor.cli.compare import _judge, command
 from advisor.errors import AdvisorError
 from advisor.metrics.compare.figures import RunFigures, figures, operators
 from advisor.metrics.compare.runs import Comparison, Timed, comparison
-from advisor.metrics.compare.significance import difference
+from advisor.metrics.compare.significance import Difference, difference
+from advisor.metrics.timeline.parts import KINDS, Parts
 from advisor.report import comparison as rows
+from advisor.report.comparison_notes import notes
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +92,9 @@ def test_too_few_steps_are_no_verdict() -> None:
     found = compared(run_of("a", [100, 101, 102]), run_of("b", [150, 151, 152]))
     lines = dict(rows.figures(found))
     assert lines["  significant"] == ["", "too few steps"]
-    assert (lines["  vs base"][1], lines["  95 % low"][1]) == ("+49.5%", "-")
+    assert (lines["  vs base"][1], lines["  95 % low"][1]) == ("+50 %", "-")
     assert any("b: 3 and 3 steps are too few" in said and "at least 4" in said
-               for said in rows.notes(found))  # fmt: skip
+               for said in notes(found))  # fmt: skip
     (verdict,) = _judge(("step_time", 0.03), found)
     assert (verdict.status, verdict.word) == (2, "INCONCLUSIVE")
     assert "at least 4 in each run (advisor profile --timed-steps" in verdict.line
@@ -127,9 +129,9 @@ def test_a_few_long_steps_are_in_the_mean_alone(other: list[int], code: str) -> 
             "from zero, within noise: cannot tell",
         ),
         ("exposed_comm", {"exposed_comm_ns": 7, "exposed_samples_ns": [7.0]}, "too few recorded"),
-        ("idle", {"idle_ns": 104, "idle_samples_ns": [104.0] * 4}, "+4.0% is worse than 3.0%"),
+        ("idle", {"idle_ns": 104, "idle_samples_ns": [104.0] * 4}, "+4 % is worse than 3 %"),
         ("idle", {"idle_ns": 102, "idle_samples_ns": [102.0] * 4}, ""),
-        ("memory", {"peak_memory_bytes": 104}, "+4.0% is worse than 3.0%"),
+        ("memory", {"peak_memory_bytes": 104}, "+4 % is worse than 3 %"),
         ("memory", {}, "not recorded in both"),
     ],
 )
@@ -147,7 +149,7 @@ def test_what_grew_over_the_limit_within_noise_does_not_pass() -> None:
     found = compared(run_of("a", [90, 100, 100, 150]), run_of("b", [80, 140, 140, 150]))
     (verdict,) = _judge(("step_time", 0.03), found)
     assert verdict.status == 2
-    assert re.search(r"step_time \+40\.0% \(-.*\), within noise: cannot tell", verdict.line)
+    assert re.search(r"step_time \+40 % \(-.*\), within noise: cannot tell", verdict.line)
     assert _judge(("step_time", 0.5), found) == []
 
 
@@ -217,7 +219,7 @@ def test_an_unknown_metric_is_refused(runs: list[str]) -> None:
 def test_every_column_of_a_study_is_printed(runs: list[str]) -> None:
     done = CliRunner().invoke(command, runs, standalone_mode=False)
     for title in (
-        "training s", "speed-up", "tokens/s", "idle ms", "window ms", "compute ms",
+        "training s", "speed-up", "tokens/s", "idle ms", "all parts ms", "compute ms",
         "non-compute ms", "busy (kernel) ms", "compute %", "overlap %", "exposed comm ms",
         "peak memory MB",
         "all_reduce calls", "  total ms", "  average us", "MFU", "  estimate MB",
@@ -257,6 +259,27 @@ def test_the_html_page_has_every_figure_of_the_text(runs: list[str], tmp_path: P
     assert "slower than gpt2-tiny-ddp-2, because the device idles" in headline
     assert "Peak memory on a CPU is the process with Python" in html
     assert "<code>advisor profile</code>" in html
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (Difference(0.5, 0.4, 0.6, (9, 9)), "compute takes 50 ms more per step"),
+        (Difference(0.5, None, None, (3, 3)),
+         "compute takes 50 ms more per step (too few steps to be sure)"),
+        (Difference(0.5, -0.1, 0.6, (9, 9)), "within noise"),
+    ],
+)  # fmt: skip
+def test_a_row_of_several_runs_says_why_and_how_sure(change: Difference, said: str) -> None:
+    def parts(name: str, compute_ns: float) -> Parts:
+        return Parts(name, compute_ns, {**dict.fromkeys(KINDS, 0.0), "compute": compute_ns})
+
+    runs = [run_of("a", [100]), run_of("b", [150]), run_of("c", [100])]
+    found = Comparison(
+        runs=runs, theories=[None] * 3, differences=[change, change],
+        parts={"a": parts("a", 100e6), "b": parts("b", 150e6), "c": parts("c", 100e6)},
+    )  # fmt: skip
+    assert rows.matters(found)[1][3] == said
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from advisor.metrics.compare.figures import RunFigures, scaling_efficiency
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.models.theory import Theory
 from advisor.report import comparison as rows
+from advisor.report.comparison_notes import notes
 
 
 def text(found: Comparison) -> str:
@@ -38,7 +39,7 @@ def _figures(found: Comparison) -> str:
         f"{title:{title_width}s}" + "".join(f"{value:>{width}s}" for value in values)
         for title, values in lines
     ]
-    return "\n".join([f"per step{head[8:]}", *body, "", *rows.notes(found), ""])
+    return "\n".join([f"per step{head[8:]}", *body, "", *notes(found), ""])
 
 
 def _traffic(found: Comparison) -> str:

@@ -143,6 +143,9 @@ class _Verdict:
 
 def _judge(gate: tuple[str, float], found: Comparison) -> list[_Verdict]:
     """Noise must not fail a build, and steps that cannot show a difference must not pass one."""
+    from advisor.report.comparison import signed_share
+    from advisor.vocabulary.words import percent
+
     metric, limit = gate
     said = []
     for row, step in zip(found.runs[1:], found.differences, strict=True):
@@ -154,10 +157,10 @@ def _judge(gate: tuple[str, float], found: Comparison) -> list[_Verdict]:
         elif share > limit:
             between = ""
             if metric == "step_time" and step.low is not None and step.high is not None:
-                between = f" ({step.low:+.1%} to {step.high:+.1%})"
-            text = f"{share:+.1%}" if math.isfinite(share) else "from zero"
+                between = f" ({signed_share(step.low)} to {signed_share(step.high)})"
+            text = signed_share(share) if math.isfinite(share) else "from zero"
             if is_worse:
-                line = f"{row.run}: {metric} {text}{between} is worse than {limit:.1%}"
+                line = f"{row.run}: {metric} {text}{between} is worse than {percent(limit)}"
                 said.append(_Verdict(_WORSE, line))
             else:
                 line = f"{row.run}: {metric} {text}{between}, within noise: cannot tell"
@@ -184,7 +187,7 @@ def _change(
 
 
 def _why_inconclusive(metric: str, step: Difference) -> str:
-    from advisor.report.comparison import too_few
+    from advisor.report.comparison_notes import too_few
 
     if metric == "memory":
         return "the peak is not recorded in both runs"

@@ -10,9 +10,11 @@ from typing import Any
 
 from advisor.metrics.compare.causes import Causes
 from advisor.metrics.compare.figures import RunFigures
+from advisor.report.numbers import milliseconds, short
+from advisor.vocabulary.words import percent
 
 Lines = list[tuple[str, list[str]]]
-_Row = tuple[str, Callable[[Causes], Any], str, float]
+_Row = tuple[str, Callable[[Causes], Any], Callable[[float], str]]
 
 
 def _last(causes: Causes) -> float | None:
@@ -22,21 +24,21 @@ def _last(causes: Causes) -> float | None:
 
 
 IDLE: tuple[_Row, ...] = (
-    ("  idle: host late ms", lambda it: it.idle_host_ns, "{:.2f}", 1e6),
-    ("  idle: sync ms", lambda it: it.idle_sync_ns, "{:.2f}", 1e6),
+    ("  idle: host late ms", lambda it: it.idle_host_ns, milliseconds),
+    ("  idle: sync ms", lambda it: it.idle_sync_ns, milliseconds),
 )
 WAITING: tuple[_Row, ...] = (
-    ("  waiting ms", lambda it: it.waiting_ns, "{:.2f}", 1e6),
-    ("  transfer ms", lambda it: it.transfer_ns, "{:.2f}", 1e6),
-    ("  latest rank", lambda it: it.late_rank, "{:.0f}", 1),
-    ("  it is last %", _last, "{:.1%}", 1),
-    ("  others wait ms", lambda it: it.late_cost_ns, "{:.2f}", 1e6),
+    ("  waiting ms", lambda it: it.waiting_ns, milliseconds),
+    ("  transfer ms", lambda it: it.transfer_ns, milliseconds),
+    ("  latest rank", lambda it: it.late_rank, str),
+    ("  it is last %", _last, percent),
+    ("  peers wait ms", lambda it: it.late_cost_ns, milliseconds),
 )
 BALANCE: tuple[_Row, ...] = (
-    ("slowest compute ms", lambda it: it.slowest_compute_ns, "{:.2f}", 1e6),
-    ("  over the mean %", lambda it: it.compute_imbalance, "{:.1%}", 1),
-    ("pipeline bubble %", lambda it: it.bubble_share, "{:.1%}", 1),
-    ("all_to_all max/mean", lambda it: it.all_to_all_imbalance, "{:.2f}", 1),
+    ("slowest compute ms", lambda it: it.slowest_compute_ns, milliseconds),
+    ("  over the mean %", lambda it: it.compute_imbalance, percent),
+    ("pipeline bubble %", lambda it: it.bubble_share, percent),
+    ("all_to_all max/mean", lambda it: it.all_to_all_imbalance, short),
 )
 
 
@@ -57,9 +59,9 @@ def balance(runs: Sequence[RunFigures]) -> Lines:
 
 def _lines(rows: Sequence[_Row], runs: Sequence[RunFigures]) -> Lines:
     lines = []
-    for title, read, form, scale in rows:
+    for title, read, written in rows:
         values = [read(run.causes) for run in runs]
         if any(value is not None for value in values):
-            shown = ["-" if value is None else form.format(value / scale) for value in values]
+            shown = ["-" if value is None else written(value) for value in values]
             lines.append((title, shown))
     return lines

@@ -11,8 +11,8 @@ class Causes:
     """Times in ns per step, mean over ranks and used steps unless the name says else.
 
     None where it was not recorded: waiting needs matched ranks, reasons of idleness a GPU.
-    ``late_*``: the rank whose lateness costs the others most, how often of ``late_calls`` it comes
-    last, and what the others wait for it (mean over them).
+    ``late_*``: the rank whose lateness costs its peers most, how often of ``late_calls`` it comes
+    last, and what each of its peers, which share calls with it, waits for it.
     """
 
     waiting_ns: int | None = None
@@ -42,8 +42,10 @@ def causes(con: Any, run: str) -> Causes:
         [run],
     ).fetchone()
     late = con.execute(
-        "SELECT rank, times_last, calls, cost_ns_per_step FROM lateness WHERE run = ? "
-        "AND process_group IS NULL ORDER BY cost_ns_per_step DESC NULLS LAST, rank LIMIT 1",
+        "SELECT rank, times_last, calls, (cost_ns_per_step * coalesce(TRY_CAST("
+        "reason_evidence ->> 'others_per_peer' AS DOUBLE), 1))::BIGINT AS peer_wait_ns "
+        "FROM lateness WHERE run = ? AND process_group IS NULL "
+        "ORDER BY peer_wait_ns DESC NULLS LAST, rank LIMIT 1",
         [run],
     ).fetchone()
     (bubble,) = con.execute(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.metrics.compare.runs import Comparison
 from advisor.report import comparison as rows
-from advisor.report import numbers
+from advisor.report import comparison_notes, numbers
 from advisor.report.figures import KINDS, Bar, DataTable, Figure, StackedBars, legend_for
 from advisor.report.sections.section import Section
 
@@ -51,7 +51,9 @@ def build(found: Comparison) -> Section:
                 ["per step", *names],
                 [[title, *values] for title, values in _whole_titles(rows.figures(found))],
             ),
-            note=" ".join(f"{note[:1].upper()}{note[1:]}." for note in rows.notes(found)),
+            note=" ".join(
+                f"{note[:1].upper()}{note[1:]}." for note in comparison_notes.notes(found)
+            ),
         )
     ]
     if traffic := rows.traffic(found):

@@ -40,7 +40,8 @@ STATES = _table("states")
 COMPARED = _table("compared")
 TUNED = _table("tuned")
 TUNED_WHY = _table("tuned-why")
-TUNED_ALSO = _whole(_TEXTS["tuned-also"])
+TUNED_ALSO = _table("tuned-also")
+TUNED_TRIED = _table("tuned-tried")
 
 
 def say(texts: dict[str, str], code: str, values: dict[str, Any]) -> str:

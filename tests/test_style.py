@@ -29,7 +29,8 @@ SENTENCE = re.compile(r"(?<=[.:;]) |\n")
 
 def catalogue() -> Iterator[tuple[str, str]]:
     for table in ("NOTES", "VERDICTS", "WHYS", "STEPS", "SUMMARY", "TUNED", "TUNED_WHY",
-                  "GAINS", "WHATIF", "STATES", "COMPARED"):  # fmt: skip
+                  "TUNED_ALSO", "TUNED_TRIED", "GAINS", "WHATIF", "STATES",
+                  "COMPARED"):  # fmt: skip
         for code, text in getattr(messages, table).items():
             yield f"{table}.{code}", text
 

@@ -102,19 +102,21 @@ def print_result(sweep: Sweep, result: Recommendation) -> None:
     """The verdict, the noise, and the five best of the search."""
     from advisor.tune.recommend import predicted_gain, start_line
     from advisor.tune.verdict import describe, faster, not_reached
-    from advisor.vocabulary.words import percent
+    from advisor.vocabulary.words import about, percent, span
 
     click.echo(f"RESULT   {result.verdict}")
     if result.why:
         click.echo(f"WHY      {result.why}")
+    for text in result.also:
+        click.echo(f"ALSO     {text}")
     if result.baseline_step_ns is not None:
         emulated = " (compute is emulated)" if sweep.job.is_emulated else ""
-        click.echo(f"NOW      {result.baseline_step_ns / 1e6:.2f} ms per step{emulated}")
+        click.echo(f"NOW      {about(result.baseline_step_ns)} per step{emulated}")
     noise, seen = result.resolution_share, result.confirmed_resolution_share
     if seen is not None and seen > _NOISY:
         low, high = sweep.baseline_range_ms
         click.echo(
-            f"NOISE    the present settings alone ran from {low:.1f} to {high:.1f} ms: gains below "
+            f"NOISE    the present settings alone took {span(1e6 * low, 1e6 * high)}: gains below "
             f"{percent(seen)} cannot be seen; a quiet machine shows more"
         )
     if not sweep.axes:

@@ -8,6 +8,7 @@ from advisor import engine
 from advisor.config.atomic_files import write_atomic
 from advisor.errors import AdvisorError
 from advisor.findings import FindingsReport, Severity, VerdictKind
+from advisor.messages import TUNED_TRIED, say
 from advisor.report import render
 from advisor.report.sections import sweep as sweep_section
 from advisor.store import Store
@@ -98,18 +99,10 @@ def _cause(sweep: Sweep, recommendation: Recommendation) -> str:
 
 
 def _tried(sweep: Sweep, recommendation: Recommendation) -> str:
-    if not sweep.axes:
-        return "The present settings ran once, for the calls that NCCL's model is asked about."
-    emulated = (
-        "Compute was emulated (layers wait instead of computing): not a measurement of a real "
-        "job's step. "
-        if sweep.job.is_emulated
-        else ""
-    )
-    return (
-        f"{emulated}Tried {recommendation.tried_points - 1} of {recommendation.grid_points - 1} "
-        "other combinations, each between two runs of the present settings."
-    )
+    tried, others = recommendation.tried_points - 1, recommendation.grid_points - 1
+    code = "pairs" if sweep.axes else "alone"
+    values = {"tried": tried, "others": others, "emulated": sweep.job.is_emulated}
+    return say(TUNED_TRIED, code, values)
 
 
 def _saving(recommendation: Recommendation) -> int | None:

@@ -58,6 +58,7 @@ class Recommendation(BaseModel):
     outcome: str  # programs act on it; the words are advisor.messages.TUNED
     verdict: str  # at most 140 characters
     why: str = ""
+    also: list[str] = []  # what else was faster in the search
     recommended: bool
     changes: Configuration
     confidence: str
@@ -162,6 +163,7 @@ def recommend(sweep: Sweep, left_out: list[str]) -> Recommendation:
         outcome=came_to.code,
         verdict=came_to.title,
         why=came_to.why,
+        also=came_to.also,
         recommended=winner is not None,
         changes=changes,
         confidence=confidence(sweep, floor) if winner is None else measured(sweep),

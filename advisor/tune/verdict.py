@@ -15,7 +15,7 @@ from advisor.tune.search import Tried
 from advisor.tune.statistics import Gain
 from advisor.tune.sweep import Sweep
 from advisor.tune.trial import TrialResult
-from advisor.vocabulary.words import fitted, percent, render
+from advisor.vocabulary.words import fitted, percent
 
 _KINDS = {"oom": "out of memory"}
 _BLUNT = 0.2
@@ -82,11 +82,13 @@ def _budget_of_trials(sweep: Sweep, others: int) -> str:
 
 
 class Outcome(NamedTuple):
-    """What a sweep comes to: ``code`` of TUNED in the catalogue, its title, and why."""
+    """What a sweep comes to: ``code`` of TUNED in the catalogue, its title, why in a sentence, and
+    what else was faster in the search."""
 
     code: str
     title: str
     why: str
+    also: list[str]
 
 
 def won(sweep: Sweep, changes: Configuration, gain: Gain) -> Outcome:
@@ -138,9 +140,11 @@ def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> Outcome:
 
 def _outcome(code: str, values: dict[str, Any]) -> Outcome:
     title = fitted(say(TUNED, code, values), MOST_TITLE)
-    why = [say(TUNED_WHY, code, values)] if code in TUNED_WHY else []
-    also = [render(TUNED_ALSO, values)] if "lost" in values else []
-    return Outcome(code, title, " ".join(text for text in [*why, *also] if text))
+    why = say(TUNED_WHY, code, values) if code in TUNED_WHY else ""
+    again, best = values.get("again", []), values.get("best")
+    seen = [(kind, one) for kind in ("found", "again", "lost") for one in values.get(kind, [])]
+    seen += [("best", best)] if best is not None and not again else []
+    return Outcome(code, title, why, [say(TUNED_ALSO, kind, {"one": one}) for kind, one in seen])
 
 
 def _also(sweep: Sweep) -> dict[str, Any]:

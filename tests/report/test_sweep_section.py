@@ -97,11 +97,21 @@ def test_what_a_modelled_setting_costs_is_told_from_nothing(step: int, said: str
 def test_steps_of_an_emulated_job_are_not_called_measured() -> None:
     with make_store() as store:
         add_everything(store)
-        assert "Measured. Dots are" in render(make_report(), store, "html")
+        assert ">Measured.<" in render(make_report(), store, "html")
         store.con.execute("UPDATE trial SET origin = 'emulated' WHERE origin = 'measured'")
         text = section(render(make_report(), store, "html"))
     assert "Measured." not in text
     assert "Emulated: layers wait instead of computing, only communication is real." in text
+
+
+def test_one_setting_alone_is_no_chart() -> None:
+    with make_store() as store:
+        add_everything(store)
+        store.con.execute("DELETE FROM trial WHERE NOT is_baseline")
+        found = sweep.build(store, RUN)
+    assert found is not None
+    assert found.figures[0].drawing is None
+    assert found.figures[0].table is not None and found.figures[0].table.rows
 
 
 def test_drift_of_the_machine_moves_no_dot() -> None:

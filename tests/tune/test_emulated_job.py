@@ -39,7 +39,7 @@ def test_a_winner_of_emulated_trials_is_not_called_measured(
     assert "the emulated step is 2" in result.verdict
     assert any(text.startswith("compute: emulated: layers wait") for text in result.assumes)
     assert {row["origin"] for row in trial_rows(sweep)} == {"emulated"}
-    assert _tried(sweep, result).startswith("Compute was emulated")
+    assert _tried(sweep, result).startswith("With emulated compute, ")
     assert _cause(sweep, result) == WON_EMULATED
     _tune_output.print_result(sweep, result)
     assert " ms per step (compute is emulated)\n" in capsys.readouterr().out

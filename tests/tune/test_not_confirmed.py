@@ -42,7 +42,7 @@ def test_the_verdict_gives_the_figures_of_a_failed_confirmation(tmp_path: Path) 
     (one,) = result.confirmations
     assert result.outcome == "no-gain"
     for share in (one.search_gain_share, one.gain_share, one.gain_low, one.gain_high):
-        assert percent(share) in result.why
+        assert percent(share) in " ".join(result.also)
     # 1 - the geometric mean of 0.929, 1.096, 0.981 and 0.970
     assert one.gain_share == pytest.approx(0.0078, abs=0.002)
     assert one.search_gain_share == pytest.approx(0.16, abs=0.001)

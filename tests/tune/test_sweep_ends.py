@@ -83,7 +83,8 @@ def test_winners_that_all_fail_when_run_again_are_said_to_be_unconfirmed_and_why
     for setting, share, trial in (("5.0", "20 %", "0008"), ("1.0", "10 %", "0009")):
         assert (
             f"bucket_cap_mb={setting} was {share} faster in the search, but {word} when it was run "
-            f"again (rank 1 failed: boom): see {tmp_path}/trials/{trial}/logs." in result.why
+            f"again (rank 1 failed: boom): see {tmp_path}/trials/{trial}/logs."
+            in " ".join(result.also)
         )
     assert result.confidence == "rule-of-thumb"
     assert _cause(sweep, result) == INCONCLUSIVE
@@ -97,7 +98,7 @@ def test_one_that_fails_when_run_again_is_named_beside_the_one_that_does_not_gai
     monkeypatch.setattr(Sweep, "is_real", lambda *_: False)
     result = recommend(sweep, [])
     assert result.outcome == "no-gain"
-    assert "bucket_cap_mb=5.0 was 20 % faster in the search, but crashed" in result.why
+    assert "bucket_cap_mb=5.0 was 20 % faster in the search, but crashed" in " ".join(result.also)
 
 
 SOURCE = """\

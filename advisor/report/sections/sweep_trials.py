@@ -73,7 +73,8 @@ def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
         id=f"trials{suffix}",
         title=title,
         description="Median step time in ms of every setting tried; shaded: the noise.",
-        drawing=Dots(dots, baseline, band),
+        # One dot says no more than its line in the table.
+        drawing=Dots(dots, baseline, band) if len(dots) > 1 else None,
         table=DataTable(
             _COLUMNS,
             [
@@ -87,10 +88,10 @@ def measured(trials: list[Row], result: dict[str, Any], suffix: str) -> Figure:
                 ]
                 for trial in trials[:200]
             ],
+            note="Dots are relative to the present settings just before and after, so that drift "
+            "moves none; times here are as they were. Whiskers: ± 1 σ. Shaded: noise.",
         ),
-        note=f"{_origin(trials)} Dots are relative to the present settings just before and after, "
-        "so that drift moves none; the table has the times as they were. Whiskers: ± 1 σ. Shaded: "
-        "noise."
+        note=_origin(trials)
         + more
         + (f" {numbers.plural(failed, 'trial')} failed (see the table)." if failed else ""),
     )  # fmt: skip

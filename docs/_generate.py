@@ -14,10 +14,11 @@ import click
 from mkdocs.structure.files import File, Files
 
 from advisor.cli._main import _root
-from advisor.cli.explain import static_text
+from advisor.cli.explain import sections, static_text
 from advisor.config.loader import read_yaml
 from advisor.config.parsed import plain
 from advisor.config.paths import shipped
+from advisor.engine.catalogue import load_catalogue
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.views import View, views
@@ -26,6 +27,7 @@ from advisor.model.nccl.env.table import NEWEST, variables
 from advisor.model.nccl.version import format_version
 from advisor.store.schema import parse_schema
 from advisor.store.store import schema_sql
+from advisor.vocabulary.placeholders import hinted
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -40,7 +42,7 @@ def pages() -> list[tuple[str, str]]:
     rules = [
         (file.stem, plain(read_yaml(file))) for file in sorted(shipped("rules").glob("*.yaml"))
     ]
-    result = [(f"rules/{name}.md", rule_page(name, rule)) for name, rule in rules]
+    result = [(f"rules/{rule.id}.md", rule_page(rule)) for rule in load_catalogue()[0]]
     result.append(("rules/index.md", rules_index(rules)))
     result.append(("formats/index.md", formats_index()))
     result.append(("commands.md", commands_page()))
@@ -133,21 +135,27 @@ def rules_index(rules: list[tuple[str, dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
-def rule_page(name: str, rule: dict[str, Any]) -> str:
-    """One rule as a page, with what it was seen firing on and its examples."""
-    lines = [f"# {name}", "", f"**{_inline(rule.get('summary') or rule.get('title'))}**", ""]
-    for key, title in (("why", "Why"), ("needs", "Needs"), ("fix", "Fix"), ("verify", "Verify"),
-                       ("false_alarms", "When it would be wrong"), ("see", "See")):  # fmt: skip
-        if rule.get(key):
-            lines += [f"## {title}", "", _markdown(rule[key]), ""]
-    if rule.get("params"):
-        lines += ["## Parameters", "", _markdown(rule["params"]), ""]
-    if rule.get("sql"):
-        lines += ["## Query", "", "```sql", str(rule["sql"]).strip(), "```", ""]
-    lines += ["## Seen firing on", "", _inline(_proof(rule)), ""]
+def rule_page(rule: Rule) -> str:
+    """What ``advisor explain`` says of one rule, then its query and its examples."""
+    lines = [f"# {rule.id}", "", f"**{_inline(rule.title)}**", ""]
+    for title, texts in sections(rule):
+        shown = [_item(text, len(texts) > 1) for text in texts if text]
+        lines += [f"## {title}", "", *shown, ""] if shown else []
     lines += ["## Examples", "", "Made up, as rows of tables; each is a test of the rule.", ""]
-    lines += [_example(example) for example in rule.get("examples", [])]
+    lines += [_example(example.model_dump()) for example in rule.examples]
+    lines += ["", "## Query", "", "```sql", rule.sql.strip(), "```", ""]
     return "\n".join(lines)
+
+
+def _item(text: str, of_several: bool) -> str:
+    """A text, and what to type below it as it is typed."""
+    words, _, code = text.partition("\n")
+    mark, margin = ("- ", "    ") if of_several else ("", "")
+    said = mark + " ".join(re.sub(r"<(\w+)>", r"`\1`", words).split())
+    if not code:
+        return said
+    block = [f"{margin}{line}" for line in ["```text", *hinted(code.rstrip()).splitlines(), "```"]]
+    return "\n".join([said, "", *block, ""])
 
 
 def _proof(rule: dict[str, Any]) -> str:
@@ -210,14 +218,6 @@ def commands_page() -> str:
         inner = click.Context(command, info_name=name, parent=context, max_content_width=90)
         lines += [f"## advisor {name}", "", "```text", command.get_help(inner), "```", ""]
     return "\n".join(lines)
-
-
-def _markdown(value: Any) -> str:
-    if isinstance(value, dict):
-        return "\n".join(f"- `{key}`: {_inline(inner)}" for key, inner in value.items())
-    if isinstance(value, list):
-        return "\n".join(f"- {_inline(item)}" for item in value)
-    return _without_templates(str(value))
 
 
 def _without_templates(text: str) -> str:

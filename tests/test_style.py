@@ -24,7 +24,9 @@ HEDGES = re.compile(r"\b(hardly|perhaps|untold|as far as|by chance|not sure)\b",
 BANNED = re.compile(rf"{HEDGES.pattern}|\b(cannot be told|told)\b", re.IGNORECASE)
 TAG = re.compile(r"\{%.*?%\}", re.DOTALL)
 VALUE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
-SENTENCE = re.compile(r"(?<=[.:;]) |\n")
+SENTENCE = re.compile(r"(?<=[.:;?!]) |\n")
+ASIDE = re.compile(r"\s*\(([^()]*)\)")
+DOCS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 
 
 def catalogue() -> Iterator[tuple[str, str]]:
@@ -41,6 +43,35 @@ def rule_texts() -> Iterator[tuple[str, str]]:
         for field in ("because", "message", "fix", "verify"):
             for text in templates(getattr(rule, field)):
                 yield f"{rule.id}.{field}", text.splitlines()[0]  # below it stands code
+
+
+def explanations() -> Iterator[tuple[str, str]]:
+    """What `advisor explain` and the pages of rules say beside their findings."""
+    for rule in load_catalogue()[0]:
+        yield f"{rule.id}.title", rule.title
+        yield f"{rule.id}.why", rule.why
+        yield f"{rule.id}.how", rule.savings.how
+        yield f"{rule.id}.assumes", rule.savings.assumes
+        for name, param in rule.params.items():
+            yield f"{rule.id}.{name}", param.reason
+        for text in rule.false_alarms:
+            yield f"{rule.id}.false_alarms", text
+
+
+def paragraphs(page: str) -> Iterator[str]:
+    """The prose of a Markdown page: paragraphs, points of lists and cells, code as one word."""
+    page = re.sub(r"```.*?```|<!--.*?-->", "\n\n", page, flags=re.DOTALL)
+    page = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`\n]*`", "x", page))
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.|\|) ?)", page):
+        is_row = block.lstrip().startswith("|")
+        yield from (" ".join(part.split()) for part in (block.split("|") if is_row else [block]))
+
+
+def long_sentences(text: str) -> list[str]:
+    """Sentences over :data:`MOST_WORDS`; what stands in brackets counts by itself."""
+    parts = [ASIDE.sub("", text), *ASIDE.findall(text)]
+    sentences = [sentence for part in parts for sentence in SENTENCE.split(part)]
+    return [sentence for sentence in sentences if len(sentence.split()) > MOST_WORDS]
 
 
 def errors_and_help() -> Iterator[tuple[str, str]]:
@@ -74,6 +105,31 @@ def test_sentences_are_short_and_plain(code: str, text: str) -> None:
     for sentence in SENTENCE.split(plain):
         assert len(sentence.split()) <= MOST_WORDS, sentence
     assert not BANNED.search(plain), BANNED.search(plain)
+
+
+@pytest.mark.parametrize(("where", "text"), [*explanations()])
+def test_explanations_are_short_and_plain(where: str, text: str) -> None:
+    plain = longest_path(" ".join(text.split()))
+    assert not long_sentences(plain), where
+    assert not BANNED.search(plain), where
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.stem)
+def test_pages_are_short_and_plain(path: Path) -> None:
+    for text in paragraphs(path.read_text(encoding="utf-8")):
+        assert not long_sentences(text)
+        # The style sheet names them.
+        assert path.name == "style.md" or not BANNED.search(text), text
+
+
+def test_the_lint_finds_what_it_is_for() -> None:
+    (cell, *_) = [text for text in paragraphs("| a | it cannot be told |\n") if "told" in text]
+    assert BANNED.search(cell)
+    words = " ".join(["word"] * 26)
+    assert long_sentences(f"Short. {words}.") == [f"{words}."]
+    assert long_sentences(f"{words[:60]} ({words}) on.") == [words]
+    assert not long_sentences(f"{words[:60]}; {words[:60]}.")
+    assert not "".join(paragraphs("```\ntold\n```")).strip()
 
 
 def test_whatever_is_to_be_filled_in_is_explained_beside_it() -> None:

@@ -33,7 +33,9 @@ def command(
     rule_dirs: tuple[Path, ...] = option(
         "--rules", metavar="DIR", help="Also the rules in this folder."
     ),
-    show_sql: bool = option("--sql", help="Also the query."),
+    show_sql: bool = option(
+        "--sql", help="Also the query, the rows it needs and the time it claims."
+    ),
 ) -> None:
     """Explain RULE, or how to record a kind of evidence (nccl-log, all-ranks, ...)."""
     from advisor.engine import load_catalogue, recipes
@@ -61,51 +63,65 @@ def command(
 
 def explain_rule(rule: Rule, *, show_sql: bool = False) -> str:
     """The page of one rule, as plain text of 80 columns."""
-    from advisor.engine.fragments import templates
-
-    graded: str = rule.severity
-    if rule.severity == "by-savings":
-        graded = (
-            "by recoverable time (critical from 10 % of the step, warning from 3 %; info where "
-        )
-        graded += "the low end of its interval is within noise)"
-        if rule.at_most != "critical":
-            graded += f", at most {rule.at_most}"
-    if re.search(r"\bAS severity\b|\bas severity\b", rule.sql):
-        graded += "; its query may set another"
     parts = [
         f"{rule.id}: {rule.title}",
-        textwrap.fill(f"category {rule.category}; severity {graded}", width=80),
+        textwrap.fill(f"category {rule.category}; severity {_graded(rule)}", width=80),
         "",
-        _section("Why", [rule.why]),
-        _section(
+        *(_section(title, lines) for title, lines in sections(rule)),
+    ]
+    if show_sql:
+        rows = [f"{need.table}: {need.where}" for need in rule.needs if need.where]
+        parts.append(_section("Rows needed", rows))
+        parts.append(_section("Claims", [f"{claim.part}: {claim.of}" for claim in rule.claims]))
+        parts.append(f"SQL\n{textwrap.indent(rule.sql, '  ')}\n")
+    return "\n".join(part for part in parts if part is not None).rstrip()
+
+
+def sections(rule: Rule) -> list[tuple[str, list[str]]]:
+    """(title, texts) of what a reader asks of a rule, what to do first; code is below its words."""
+    from advisor.engine.fragments import templates
+
+    savings = rule.savings
+    return [
+        ("Why", [rule.why]),
+        (
             "Fix: a finding names those that fit, in this order",
             [static_text(fix) for fix in templates(rule.fix)],
         ),
-        _section("Verify", [static_text(text) for text in templates(rule.verify)]),
-        _section("Wrong if", [static_text(alarm) for alarm in rule.false_alarms]),
-        _section("Needs", [_need_text(need) for need in rule.needs]),
-        _section(
+        ("Verify", [static_text(text) for text in templates(rule.verify)]),
+        ("Wrong if", [static_text(alarm) for alarm in rule.false_alarms]),
+        ("Needs", [_need_text(need) for need in rule.needs]),
+        ("See", [", ".join(rule.see)]),
+        (
+            "Recoverable time",
+            [
+                static_text(savings.how),
+                f"assumes: {static_text(savings.assumes)}" if savings.assumes else "",
+            ],
+        ),
+        (
             "Parameters",
             [
                 f"{name} = {param.default} ({param.unit}): {param.reason}"
                 for name, param in rule.params.items()
             ],
         ),
-        _section(
-            "Recoverable time",
-            [
-                static_text(rule.savings.how),
-                f"assumes: {static_text(rule.savings.assumes)}" if rule.savings.assumes else "",
-            ],
-        ),
-        _section("See", [", ".join(rule.see)] if rule.see else []),
-        _section("Seen firing on", [rule.proof]),
+        ("Seen firing on", [rule.proof]),
     ]
-    if show_sql:
-        parts.append(_section("Claims", [f"{claim.part}: {claim.of}" for claim in rule.claims]))
-        parts.append(f"SQL\n{textwrap.indent(rule.sql, '  ')}\n")
-    return "\n".join(part for part in parts if part is not None).rstrip()
+
+
+def _graded(rule: Rule) -> str:
+    graded: str = rule.severity
+    if rule.severity == "by-savings":
+        graded = (
+            "by recoverable time (critical from 10 % of the step, warning from 3 %; info where "
+            "the low end of its interval is within noise)"
+        )
+        if rule.at_most != "critical":
+            graded += f", at most {rule.at_most}"
+    if re.search(r"\bAS severity\b|\bas severity\b", rule.sql):
+        graded += "; its query may set another"
+    return graded
 
 
 def _section(title: str, lines: list[str]) -> str | None:
@@ -136,7 +152,7 @@ def _need_text(need: object) -> str:
 
     assert isinstance(need, Need)
     if need.table is not None:
-        text = f"rows in {need.table}" + (f" where {need.where}" if need.where else "")
+        text = f"rows in {need.table}{', of some kinds only' if need.where else ''}"
     elif need.ranks is not None:
         text = f"traces of {need.ranks} ranks or more"
     elif need.all_ranks:

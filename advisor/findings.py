@@ -137,6 +137,15 @@ class Evidence(_Model):
     facts: dict[str, Any] = Field(default_factory=dict)
 
 
+class ClaimedCalls(_Model):
+    """Calls of one operation and process group of which a finding claims time."""
+
+    op: str
+    process_group: str | None = None
+    calls: int = Field(description="in all used steps; a call of several ranks counts once")
+    ns: int = Field(description="per step, mean over ranks")
+
+
 class Finding(_Model):
     """One problem, what it costs per step, the fix and the proof."""
 
@@ -165,7 +174,12 @@ class Finding(_Model):
     savings_share: float | None = Field(default=None, description="savings_ns / median step")
     claims: dict[str, int] = Field(
         default_factory=dict,
-        description="the time that it is about, ns per step: mean over ranks, by kind of time",
+        description="the time that it is about, ns per step: mean over ranks, by kind of time; of "
+        "what findings listed before it are about too, what they leave, so that all claims "
+        "together are no more than the step",
+    )
+    claimed_calls: list[ClaimedCalls] = Field(
+        default_factory=list, description="the calls of which that is, those of most time first"
     )
     confidence: Confidence = Confidence.RULE_OF_THUMB
     assumes: str = ""

@@ -28,7 +28,7 @@ _DEPTH = {"where": 0, "who": 1, "why": 2}
 Claimed = tuple[Finding, Ledger]
 
 
-def merge(found: Sequence[Claimed], rules: Mapping[str, Rule]) -> list[Finding]:
+def merge(found: Sequence[Claimed], rules: Mapping[str, Rule]) -> list[Claimed]:
     """Causes only, worst first; each lists in ``merged`` the findings that are its effects."""
     ledgers = {id(finding): ledger for finding, ledger in found}
     ordered = rank_findings([finding for finding, _ in found], rules)
@@ -45,7 +45,7 @@ def merge(found: Sequence[Claimed], rules: Mapping[str, Rule]) -> list[Finding]:
         itself = (finding, ledgers[id(finding)])
         if any(_is_beside((item, ledgers[id(item)]), itself, rules) for item in of_it):
             update["where"] = say(LOCATIONS, "groups-beside", {"where": finding.where})
-        kept.append(finding.model_copy(update=update))
+        kept.append((finding.model_copy(update=update), ledgers[id(finding)]))
     return _unique(kept)
 
 
@@ -248,14 +248,13 @@ def _label(finding: Finding) -> str:
     return f"{finding.rule} ({finding.where})" if finding.where else finding.rule
 
 
-def _unique(findings: Sequence[Finding]) -> list[Finding]:
+def _unique(kept: Sequence[Claimed]) -> list[Claimed]:
     """Anchors must differ within a report."""
     seen: dict[str, int] = {}
     result = []
-    for finding in findings:
+    for finding, ledger in kept:
         seen[finding.id] = seen.get(finding.id, 0) + 1
-        count = seen[finding.id]
-        result.append(
-            finding if count == 1 else finding.model_copy(update={"id": f"{finding.id}-{count}"})
-        )
+        if (count := seen[finding.id]) > 1:
+            finding = finding.model_copy(update={"id": f"{finding.id}-{count}"})
+        result.append((finding, ledger))
     return result

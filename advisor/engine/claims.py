@@ -1,7 +1,8 @@
 """The ledger of claims: which nanoseconds of which calls or idling a finding says it saves.
 
 Findings whose claims lie on the same time are about the same loss, so that what one of them covers
-of another says which is merged into which, with no rule naming another.
+of another says which is merged into which, with no rule naming another. What is said of each in the
+end (settlement.py) comes from the one ledger of the step.
 """
 
 from __future__ import annotations
@@ -17,17 +18,36 @@ from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
 
 _SELECT = {
-    "transfer": "SELECT rank, call_id AS span, exposed_transfer_ns AS ns FROM call",
-    "wait": "SELECT rank, call_id AS span, exposed_wait_ns AS ns FROM waiting_call",
-    "idle": "SELECT rank, start_ns AS span, idle_ns AS ns "
+    "transfer": "SELECT rank, step, call_id AS span, exposed_transfer_ns AS ns FROM call",
+    "wait": "SELECT rank, step, call_id AS span, exposed_wait_ns AS ns FROM waiting_call",
+    "idle": "SELECT rank, step, start_ns AS span, idle_ns AS ns "
     "FROM (FROM host_gap SEMI JOIN used_step USING (step))",
-    "compute": "SELECT rank, step AS span, compute_ns AS ns FROM rank_step",
+    "queued": "SELECT rank, step, step AS span, idle_launch_gap_ns AS ns FROM rank_step",
+    "compute": "SELECT rank, step, step AS span, compute_ns AS ns FROM rank_step",
+    "memory": "SELECT rank, step, step || direction AS span, exposed_ns AS ns "
+    "FROM (FROM memory_copy SEMI JOIN used_step USING (step))",
     # What has no time per step: a setting counts once, and a group of a job that stands still.
-    "setting": "SELECT 0 AS rank, name AS span, 1 AS ns FROM (SELECT DISTINCT name FROM setting)",
-    "hang": "SELECT rank, process_group AS span, 1 AS ns FROM flight_progress",
+    "setting": "SELECT 0 AS rank, 0 AS step, name AS span, 1 AS ns "
+    "FROM (SELECT DISTINCT name FROM setting)",
+    "hang": "SELECT rank, 0 AS step, process_group AS span, 1 AS ns FROM flight_progress",
 }
-TIMES = ("transfer", "wait", "idle", "compute")
+TIMES = ("transfer", "wait", "idle", "queued", "compute", "memory")
+OF_CALLS = ("transfer", "wait")
 _PARTS = {"exposed": ("transfer", "wait")}
+
+
+_NONE: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Of each span of a ledger its rank, its step, the kind of its time (a place in TIMES, -1 for
+    what is no time) and the call that it is a part of (-1 where it is none)."""
+
+    rank: NDArray[np.int64] = field(default_factory=lambda: _NONE)
+    step: NDArray[np.int64] = field(default_factory=lambda: _NONE)
+    kind: NDArray[np.int64] = field(default_factory=lambda: _NONE)
+    call: NDArray[np.int64] = field(default_factory=lambda: _NONE)
 
 
 @dataclass(frozen=True)
@@ -37,15 +57,14 @@ class Ledger:
     key: NDArray[np.uint64]
     ns: NDArray[np.float64]
     part: NDArray[np.float64]
-    by_kind_ns: Mapping[str, float] = field(default_factory=dict)
-    """What is claimed of each kind of time, over all ranks and used steps."""
+    spans: Spans = field(default_factory=Spans)
+    """Where they lie; empty where they are no time of a step."""
     ranks: frozenset[int] = frozenset()
     """Whose time is claimed."""
 
     def per_step(self, steps: int, ranks: int) -> dict[str, int]:
-        """The same per step, the mean over the ranks that were read."""
-        count = max(steps * ranks, 1)
-        return {kind: round(ns / count) for kind, ns in sorted(self.by_kind_ns.items())}
+        """What is claimed of each kind of time, ns per step: mean over the ranks that were read."""
+        return by_kind(self.spans, self.ns * self.part, max(steps * ranks, 1))
 
     @property
     def claimed_ns(self) -> float:
@@ -67,17 +86,19 @@ def claims_of(rule: Rule, sandbox: Sandbox, known: Mapping[str, Any]) -> Ledger:
     saves a tenth of some calls claims a tenth of each. One that says where time goes claims all.
     Raises RuleSqlError for conditions that do not run.
     """
-    keys, times, parts = [], [], []
-    by_kind: dict[str, float] = {}
+    columns: list[Mapping[str, NDArray[Any]]] = []
+    parts: list[NDArray[np.float64]] = []
     of_ranks: set[int] = set()
     for claim in rule.claims:
         kinds = _PARTS.get(claim.part, (claim.part,))
         found = sandbox.arrays(
-            "SELECT hash(part, rank, span) AS key, place, rank, ns::DOUBLE AS ns FROM ("
+            "SELECT hash(part, rank, span) AS key, kind, rank::BIGINT AS rank, "
+            "coalesce(step, -1)::BIGINT AS step, call, ns::DOUBLE AS ns FROM ("
             + " UNION ALL ".join(
-                f"SELECT '{kind}' AS part, {place} AS place, rank, span, ns"
+                f"SELECT '{kind}' AS part, {_place(kind)}::BIGINT AS kind, rank, step, span, "
+                f"{'span' if kind in OF_CALLS else '-1'}::BIGINT AS call, ns"
                 f" FROM ({_SELECT[kind]} WHERE {claim.of})"
-                for place, kind in enumerate(kinds)
+                for kind in kinds
             )
             + ") WHERE ns > 0",
             known,
@@ -88,19 +109,27 @@ def claims_of(rule: Rule, sandbox: Sandbox, known: Mapping[str, Any]) -> Ledger:
         share = 1.0
         if gain is not None and rule.says != "where" and len(ns):
             share = float(gain) * len(own) * (known.get("used_steps") or 1) / float(ns.sum())
-        keys.append(found["key"])
-        times.append(ns)
-        share = min(1.0, max(0.0, share))
-        parts.append(np.full(len(ns), share))
-        for place, kind in enumerate(kinds):
-            if kind in TIMES:
-                claimed = share * float(ns[found["place"] == place].sum())
-                by_kind[kind] = by_kind.get(kind, 0.0) + claimed
-    if not keys:
+        columns.append(found)
+        parts.append(np.full(len(ns), min(1.0, max(0.0, share))))
+    if not columns:
         return ledger_of({})
-    key, first = np.unique(np.concatenate(keys), return_index=True)
-    return Ledger(key, np.concatenate(times)[first], np.concatenate(parts)[first], by_kind,
-                  frozenset(of_ranks))  # fmt: skip
+    every = {name: np.concatenate([found[name] for found in columns]) for name in columns[0]}
+    key, first = np.unique(every["key"], return_index=True)
+    spans = Spans(**{name: every[name][first] for name in ("rank", "step", "kind", "call")})
+    return Ledger(key, every["ns"][first], np.concatenate(parts)[first], spans, frozenset(of_ranks))
+
+
+def _place(kind: str) -> int:
+    return TIMES.index(kind) if kind in TIMES else -1
+
+
+def by_kind(spans: Spans, ns: NDArray[np.float64], count: int) -> dict[str, int]:
+    """Times of spans by kind, each divided by ``count``; what rounds to nothing is left out."""
+    timed = spans.kind >= 0
+    sums = np.bincount(spans.kind[timed], ns[: len(spans.kind)][timed], len(TIMES)) / count
+    return {
+        kind: round(total) for kind, total in sorted(zip(TIMES, sums, strict=True)) if round(total)
+    }
 
 
 def covered(effect: Ledger, causes: Sequence[Ledger], *, alike: bool = False) -> float:

@@ -17,6 +17,7 @@ from advisor.engine.notes import beside_the_verdict, of_inputs, of_probed_links
 from advisor.engine.numbering import number_findings, number_verdict
 from advisor.engine.rule import Rule
 from advisor.engine.sandbox import Sandbox
+from advisor.engine.settlement import settle
 from advisor.engine.verdict import verdict_of
 from advisor.errors import AdvisorError
 from advisor.findings import Finding, FindingsReport, Outcome, RunSummary, Verdict
@@ -54,6 +55,7 @@ def diagnose(
     verdicts: list[Verdict] = []
     outcomes: list[Outcome] = []
     findings: list[Finding] = []
+    by_id = {rule.id: rule for rule in rules}
     tested = [rule for rule in rules if rule.path and rule.path.parent == shipped("rules")]
     # Of a choice of rules nothing is kept: there are many choices.
     known = {} if select or ignore else needs_of_all(rule.sql for rule in tested)
@@ -74,7 +76,8 @@ def diagnose(
                 for result in results
                 for pair in zip(result.findings, result.claims, strict=True)
             ]
-            merged = merge(claimed, {rule.id: rule for rule in rules})
+            claims = merge(claimed, by_id)
+            merged = [finding for finding, _ in claims]
             summary = summarise(store, sandbox, facts)
             summary.notes = of_inputs(store, sandbox, facts)
             summary.caveats = beside_the_verdict(sandbox, facts, summary.step_source)
@@ -86,8 +89,15 @@ def diagnose(
             verdicts.append(verdict)
             summaries.append(summary)
             outcomes += sorted(run_outcomes, key=lambda outcome: outcome.rule)
-            findings += merged
-    ranked = as_listed(rank_findings(findings, {rule.id: rule for rule in rules}))
+            ledgers = {finding.id: ledger for finding, ledger in claims}
+            listed = _led(as_listed(merged), [run], [verdict])
+            findings += settle(
+                [(finding, ledgers[finding.id]) for finding in listed],
+                sandbox,
+                facts.steps,
+                facts.ranks_read,
+            )
+    ranked = as_listed(rank_findings(findings, by_id))
     findings = number_findings(_led(ranked, runs, verdicts))
     verdicts = [
         number_verdict(verdict, run, findings) for run, verdict in zip(runs, verdicts, strict=True)

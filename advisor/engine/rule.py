@@ -96,20 +96,23 @@ class EvidenceQuery(_Strict):
 
 
 class Claim(_Strict):
-    """Whose time a finding would save: a part of calls, the host's gaps, or a rank's compute.
+    """Whose time a finding would save: a part of calls, the device's idling, compute or copies.
 
     What has no time per step claims the settings that would cause it, or a hang's groups.
     """
 
-    part: Literal["exposed", "transfer", "wait", "idle", "compute", "setting", "hang"] = Field(
+    part: Literal[
+        "exposed", "transfer", "wait", "idle", "queued", "compute", "memory", "setting", "hang"
+    ] = Field(
         description="of calls: not under compute, in all or without waiting, or waiting alone; "
-        "idle: gaps of host_gap; compute: of rank_step; setting: settings that are set; hang: "
+        "idle: gaps of host_gap; memory: exposed copies of memory_copy; of rank_step: compute and "
+        "queued (idle with the next kernel launched); setting: settings that are set; hang: "
         "groups and ranks of dumps"
     )
     of: str = Field(
-        description="SQL condition on the view call (idle: table host_gap; compute: rank_step; "
-        "setting: column name; hang: flight_progress) that may bind the finding's columns as "
-        "$column"
+        description="SQL condition on the view call (idle: table host_gap; memory: memory_copy; "
+        "queued, compute: rank_step; setting: column name; hang: flight_progress) that may bind "
+        "the finding's columns as $column"
     )
     gain: str = Field(
         default="savings_ns", description="column: what of the gain is of this part, ns per step"

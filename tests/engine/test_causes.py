@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from advisor.engine import load_catalogue
-from advisor.engine.causes import Claimed, effects, merge, rank_findings
+from advisor.engine import causes, load_catalogue
+from advisor.engine.causes import Claimed, effects, rank_findings
 from advisor.engine.claims import ledger_of
+from advisor.engine.rule import Rule
 from advisor.findings import Basis, Finding, Severity
 
 RULES = {rule.id: rule for rule in load_catalogue()[0]}
@@ -31,6 +33,10 @@ def finding(rule: str, savings: int | None, severity: str = "warning", **fields:
 def claimed(item: Finding, part: float, *spans: int) -> Claimed:
     """The finding with a claim on ``part`` of each of these spans of 1 ms."""
     return item, ledger_of(dict.fromkeys(spans, (1000000.0, part)))
+
+
+def merge(found: Sequence[Claimed], rules: Mapping[str, Rule]) -> list[Finding]:
+    return [item for item, _ in causes.merge(found, rules)]
 
 
 def names(found: list[Finding]) -> list[str]:

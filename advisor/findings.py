@@ -51,7 +51,8 @@ class Basis(StrEnum):
     UNTRIED = "untried"
     """How often rules were right when no lab had tried them."""
     OPTION = "option"
-    """The same, of a change that may give nothing: an option to try, and no cause of a loss."""
+    """It may give nothing: an option to try, and no cause of a loss. No lab counts how often it
+    gives something: no probability."""
     EVIDENCE = "evidence"
     """The recording's own evidence, weighed against everything else that it could be."""
 

@@ -67,12 +67,16 @@ def effects(ordered: Sequence[Claimed], rules: Mapping[str, Rule]) -> dict[int, 
             if _is_beside(ordered[index], ordered[other], rules):
                 share = 1.0
             deeper = (-depth[other], other) < (-depth[index], index) and not (
-                depth[index] and _gives_surely_less(cause, item)
+                depth[index]
+                and _gives_surely_less(cause, item, as_deep=depth[other] == depth[index])
             )
             # A worse finding takes also what lies deeper: as far as its cost is sure, unless that
             # takes it in turn; and what is the same gain, which must not stand twice.
             mutual = share >= COVERED and _share(ordered[other], ordered[index]) >= COVERED
-            same = _holds(cause, item.savings_ns) or _holds(item, cause.savings_ns)
+            # The interval of an option, from nothing on, holds every smaller gain.
+            same = _holds(cause, item.savings_ns) or (
+                not is_option(item) and _holds(item, cause.savings_ns)
+            )
             sure = share * _sure_part(cause) >= COVERED
             worse = other < index and (same if mutual else sure)
             # What may give nothing takes the place of no other remedy.
@@ -137,9 +141,15 @@ def _sure_part(finding: Finding) -> float:
     return 1.0 if not middle or low is None else low / middle
 
 
-def _gives_surely_less(cause: Finding, effect: Finding) -> bool:
-    """What gives less than the low end of the other's gain is not why all of that is lost."""
-    most, least = cause.at_most_ns() or cause.savings_high_ns, effect.savings_low_ns
+def _gives_surely_less(cause: Finding, effect: Finding, *, as_deep: bool) -> bool:
+    """What gives less than the low end of the other's gain is not why all of that is lost.
+
+    Of why something is lost the high end counts. Two that say ``as_deep`` are two remedies: one
+    that is expected to give less does not take the other's place. Of an option its middle is
+    meant, what it gives where it gives anything.
+    """
+    most = cause.at_most_ns() or (cause.savings_ns if as_deep else cause.savings_high_ns)
+    least = effect.savings_ns if is_option(effect) else effect.savings_low_ns
     return most is not None and least is not None and most < least
 
 
@@ -234,7 +244,10 @@ def is_option(finding: Finding) -> bool:
 
 
 def expected_ns(finding: Finding) -> float:
-    """What acting on a finding gains on average, ns per step: its probability times its middle."""
+    """What acting on a finding gains on average, ns per step: its probability times its middle.
+
+    0 where nothing tells how probable it is: an option to try.
+    """
     return (finding.probability or 0.0) * (finding.savings_ns or 0)
 
 

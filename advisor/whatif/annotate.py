@@ -90,6 +90,8 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
     The evidence holds the ranks on the slow place's near side, those on its far side (null: any
     other), whether only calls inside or between hosts use it, and how much of a call's time is
     excess: low, middle, high; of a slow NVLink also of calls between hosts with a ring over it.
+    ``restore-network`` is all of what lies between hosts, as fast as on other machines: it has no
+    peers in the job.
     """
     hosts = dict(
         con.execute(
@@ -97,10 +99,11 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
         ).fetchall()
     )
     slow = con.execute(
-        "SELECT src, evidence FROM link_excess WHERE run = ? AND src IS NOT NULL ORDER BY src",
+        "SELECT src, evidence, CASE kind WHEN 'network' THEN 'restore-network' "
+        "ELSE 'restore-link' END FROM link_excess WHERE run = ? AND src IS NOT NULL ORDER BY src",
         [run],
     ).fetchall()
-    for src, evidence in slow:
+    for src, evidence, setting in slow:
         found = json.loads(evidence or "{}")
         near, far = frozenset(found.get("near", ())), found.get("far")
         if "share" not in found or not any(near & step.items.keys() for step in steps):
@@ -111,7 +114,7 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
             places.append((tuple(found["rings_share"]), _rings_over(near, hosts)))
         prediction = predict_restored(steps, places)
         if prediction is not None:
-            yield "restore-link", str(src), False, prediction
+            yield setting, str(src), False, prediction
 
 
 def _uses(

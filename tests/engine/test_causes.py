@@ -261,3 +261,16 @@ def test_whose_time_is_claimed_tells_groups_side_by_side_without_their_ranks() -
     (kept,) = merge([tiny(0), tiny(2), tiny(4)], RULES)
     assert kept.where == "tp 0 and other groups like it"
     assert len(kept.merged) == 2
+
+
+def test_an_option_that_would_give_more_is_no_effect_of_a_remedy_that_gives_less() -> None:
+    """Hybrid sharding for 6 ms does not hide that a faster network may give 11."""
+    shard = finding("full-shard-across-nodes", 6_000_000, savings_low_ns=3_000_000,
+                    savings_high_ns=9_000_000)  # fmt: skip
+    network = finding("network-bound", 11_000_000, savings_low_ns=0, savings_high_ns=14_000_000,
+                      basis=Basis.OPTION, probability=None)  # fmt: skip
+    both = [claimed(shard, 0.6, 1, 2), claimed(network, 1.0, 1, 2)]
+    assert names(merge(both, RULES)) == ["full-shard-across-nodes", "network-bound"]
+    less = network.model_copy(update={"savings_ns": 5_000_000, "savings_high_ns": 5_000_000})
+    both = [claimed(shard, 0.6, 1, 2), claimed(less, 0.5, 1, 2)]
+    assert names(merge(both, RULES)) == ["full-shard-across-nodes"]

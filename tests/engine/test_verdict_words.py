@@ -14,7 +14,7 @@ from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.coverage import Coverage
 from advisor.engine.verdict.table import decide
 from advisor.engine.verdict.words import MOST_STEPS, MOST_TITLE, in_words
-from advisor.findings import VerdictKind
+from advisor.findings import Severity, VerdictKind
 from tests.engine.helpers import RUN
 from tests.engine.test_verdict_table import (
     CLOCKS,
@@ -52,7 +52,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     ],
     "healthy": [
         {},
-        {"findings": [OPTION]},
+        {"findings": [OPTION.model_copy(update={"severity": Severity.INFO})]},
         {"findings": [finding("jitter", ms=4, title="Ranks wait for each other")]},
     ],
     "lossy": [

@@ -4,7 +4,8 @@ The labs inject known faults; calibration.json counts what was named, by rule, a
 lab had tried before (``python -m benchmarks.reliability --write``). A rule's rate is drawn towards
 that of untried ones by as many cases as the rules' rates differ. Where the interval of the gain
 reaches into the noise, the rate is multiplied with the part of it that lies above. A row may know
-better: a column ``probability`` of the rule's SQL comes first.
+better: a column ``probability`` of the rule's SQL comes first. An option, which may give nothing,
+has no probability: it accuses nobody, so that no lab counts how often it is right.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def judged(rule: Rule, row: Mapping[str, Any], floor_ns: int) -> tuple[Basis, fl
     known, low = calibration(), row.get("savings_low_ns")
     basis = Basis.RULE if rule.id in known.rules else Basis.UNTRIED
     if row.get("is_option") or (low is not None and low <= 0 and not row.get("is_counted")):
-        basis = Basis.OPTION
+        return Basis.OPTION, None
     shown = shown_share(float(row["savings_ns"]), low, row.get("floor_ns") or floor_ns)
     return basis, known.rate(rule.id) * shown
 

@@ -99,11 +99,8 @@ def _small(it: Situation, shares: Shares) -> Decision | None:
         return found
     # It does not stand before what is only possible and would give more.
     least = expected_ns(found.finding)
-    possible = any(
-        is_option(item) and item.severity is not Severity.INFO and expected_ns(item) > least
-        for item in it.findings
-    )
-    return (_lossy(it, shares) if possible else None) or found
+    more = any((item.savings_ns or 0) > least for item in _possible(it))
+    return (_lossy(it, shares) if more else None) or found
 
 
 def _best(it: Situation, least: float) -> Decision | None:
@@ -221,9 +218,15 @@ def _clocks(it: Situation, _: Shares) -> Decision | None:
 
 
 def _lossy(it: Situation, shares: Shares) -> Decision | None:
-    if max(shares.exposed, shares.idle) < LOST:
-        return None
-    return Decision(VerdictKind.LOSSY, "idle" if shares.idle > shares.exposed else "exposed")
+    """Much is lost, or something that is no likely cause would pay if it were one."""
+    if max(shares.exposed, shares.idle) >= LOST:
+        return Decision(VerdictKind.LOSSY, "idle" if shares.idle > shares.exposed else "exposed")
+    return Decision(VerdictKind.LOSSY, "exposed") if _possible(it) else None
+
+
+def _possible(it: Situation) -> list[Finding]:
+    """Options that are graded as losses: where they are the cause their whole interval pays."""
+    return [item for item in it.findings if is_option(item) and item.severity is not Severity.INFO]
 
 
 def _nobody_to_compare(it: Situation, _: Shares) -> Decision | None:

@@ -74,5 +74,6 @@ SELECT p.*, (share ->> 0)::DOUBLE AS share_low, (share ->> 2)::DOUBLE AS share_h
 FROM placed p LEFT JOIN rank s ON s.rank = p.src LEFT JOIN rank d ON d.rank = p.dst
   LEFT JOIN (SELECT host, list(rank ORDER BY rank) AS on_host FROM rank GROUP BY host) h ON h.host = p.host
   LEFT JOIN whatif_gain w
-  ON w.setting = 'restore-link' AND w.value = p.src::VARCHAR AND expected_from IS DISTINCT
+  ON w.setting = CASE p.kind WHEN 'network' THEN 'restore-network' ELSE 'restore-link' END
+    AND w.value = p.src::VARCHAR AND expected_from IS DISTINCT
   FROM 'stalls' AND probe IS DISTINCT FROM 'names';

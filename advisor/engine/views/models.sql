@@ -14,11 +14,13 @@ QUALIFY row_number() OVER (PARTITION BY op, group_size
 -- What replayed changes give back per step, with a 90 % interval.
 --   unparted: the trace does not part latency from time per byte, and the gain depends on it
 --   gain_ns: per step, measured less predicted
+--   missed_ns: by how much the replay of the unchanged step misses the measured one
 CREATE VIEW whatif_gain AS
 SELECT setting, value, is_current, extrapolates, coalesce(inconclusive, false) AS unparted,
   coalesce(measured_step_ns, replayed_step_ns) - step_ns AS gain_ns,
   coalesce(gain_low_ns, coalesce(measured_step_ns, replayed_step_ns) - step_high_ns) AS gain_low_ns,
-  coalesce(gain_high_ns, coalesce(measured_step_ns, replayed_step_ns) - step_low_ns) AS gain_high_ns
+  coalesce(gain_high_ns, coalesce(measured_step_ns, replayed_step_ns) - step_low_ns) AS gain_high_ns,
+  coalesce(abs(replayed_step_ns - measured_step_ns), 0) AS missed_ns
 FROM whatif;
 
 -- Replayed bucket caps against the present one (its setting, else its median size). Replays

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -49,12 +50,17 @@ def command(
     is measured here.
     """
     from advisor import api
+    from advisor.cli._progress import progress_bar
     from advisor.messages import WHATIF, say
     from advisor.vocabulary.words import about, span
     from advisor.whatif.coverage import require_all_ranks
     from advisor.whatif.extract import programs
+    from advisor.whatif.replayed import latency_is_slow, restored
 
-    with api.load(*paths) as run:
+    inputs = [Path(path) for path in paths]
+    with progress_bar(inputs, enabled=not quiet) as progress:
+        loaded = api.load(*inputs, progress=progress)
+    with loaded as run, progress_bar((), enabled=not quiet):
         rows = []
         for (name,) in run.store.con.execute("SELECT run FROM run ORDER BY run").fetchall():
             steps = programs(run.store, name)
@@ -66,14 +72,17 @@ def command(
                     "torch.profiler with a schedule) and pass all the ranks' traces",
                 )
             require_all_ranks(run.store, name, steps)
-            rows += [(change, _one(steps, change)) for change in changes] or _usual(steps)
+            rows += [(change, _one(steps, change)) for change in changes] or _usual(
+                steps, restored(run.store, name), by_latency=latency_is_slow(run.store, name)
+            )
     if form == "json":
         click.echo(json.dumps([_as_dict(change, found) for change, found in rows], indent=1))
         return 0
     click.echo(say(WHATIF, "now", {"step_ns": rows[0][1].measured_ns}))
+    width = max(26, *(len(change) for change, _ in rows))
     for change, found in rows:
         step = f"{about(found.step_ns)} ({span(found.low_ns, found.high_ns)})"
-        click.echo(f"{change:26s} {step:24s} {_words(found)}")
+        click.echo(f"{change:{width}s} {step:24s} {_words(found)}")
     click.echo("nothing here is measured; `advisor tune --sweep` tries changes for real")
     return 0
 
@@ -205,19 +214,28 @@ def _late_rank(steps: list[Program], value: str) -> Prediction:
     return found
 
 
-def _usual(steps: list[Program]) -> list[tuple[str, Prediction]]:
-    """Without --set: the bucket caps of a DDP run, the sharding of an FSDP run, else the link."""
+def _usual(
+    steps: list[Program], slow: list[tuple[str, Prediction]], *, by_latency: bool
+) -> list[tuple[str, Prediction]]:
+    """Without --set: the bucket caps of a DDP run, the sharding of an FSDP run, else the link;
+    then what mending each of ``slow`` gives, the links that the trace shows to be.
+
+    Where latency makes one slow, more bandwidth is no usual change: it shortens no latency.
+    """
     from advisor.whatif.annotate import BUCKET_CAPS_MB
     from advisor.whatif.predict import data_parallel
 
     if data_parallel(steps) is not None:
         names = ["default" if cap is None else f"{cap:g}" for cap in BUCKET_CAPS_MB]
-        return [(f"bucket_cap_mb={name}", _bucket_cap(steps, name)) for name in names]
+        return [(f"bucket_cap_mb={name}", _bucket_cap(steps, name)) for name in names] + slow
     rows = []
     for change in _USUAL:
+        if by_latency and change.startswith("link.bandwidth"):
+            continue
         # What a trace does not show (another strategy, one rank) is left out here.
         with contextlib.suppress(AdvisorError):
             rows.append((change, _one(steps, change)))
+    rows += slow
     if not rows:
         raise AdvisorError(
             "the replay of this run does not end", hint="pass the traces of all its ranks"
@@ -263,6 +281,8 @@ def _as_dict(change: str, found: Prediction) -> dict[str, Any]:
         "measured_step_ns": round(found.measured_ns),
         "replayed_step_ns": round(found.replayed_ns),
         "gain_ns": round(found.gain_ns),
+        "gain_low_ns": round(found.gain_low_ns),
+        "gain_high_ns": round(found.gain_high_ns),
         "extrapolates": found.extrapolates,
         "inconclusive": found.inconclusive,
         "confidence": "replayed",

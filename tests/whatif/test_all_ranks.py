@@ -48,3 +48,55 @@ def test_no_gain_is_replayed_where_ranks_are_missing(fixtures_dir: Path) -> None
         ]
     assert "bucket_cap_mb" in found[0]
     assert not found[1]
+
+
+def test_a_slow_link_s_own_gain_is_among_the_usual_changes(fixtures_dir: Path) -> None:
+    """With its interval, as the table has it that the finding rests on."""
+    job = str(fixtures_dir / "lab-fsdp2-slow-link")
+    done = CliRunner().invoke(command, [job, "-q", "--format", "json"])
+    rows = {row["change"]: row for row in json.loads(done.stdout)}
+    found = rows["the link of rank 1 as fast as its peers"]
+    assert found["gain_low_ns"] <= found["gain_ns"] <= found["gain_high_ns"]
+    assert found["gain_ns"] == found["measured_step_ns"] - found["step_ns"]
+    with api.load(job) as run:
+        (kept,) = run.store.con.execute(
+            "SELECT gain_low_ns FROM whatif WHERE setting = 'restore-link' AND value = '1'"
+        ).fetchall()
+    assert kept == (found["gain_low_ns"],)
+    assert "link.bandwidth=x2" in rows
+
+
+def test_more_bandwidth_is_no_usual_change_where_latency_is_slow(fixtures_dir: Path) -> None:
+    from advisor.cli.whatif import _usual
+    from advisor.whatif.extract import programs
+    from advisor.whatif.replayed import latency_is_slow, restored
+
+    with api.load(fixtures_dir / "lab-fsdp2-slow-link") as run:
+        con = run.store.con
+        assert not latency_is_slow(run.store, "run")
+        con.execute("UPDATE link_excess SET evidence = '{\"added_ns\": 470000}'")
+        assert latency_is_slow(run.store, "run")
+        steps, slow = programs(run.store, "run"), restored(run.store, "run")
+        usual = [change for change, _ in _usual(steps, slow, by_latency=True)]
+    assert usual
+    assert not [change for change in usual if change.startswith("link.bandwidth")]
+    assert usual[-1] == "the link of rank 1 as fast as its peers"
+
+
+def test_quiet_reads_without_a_bar(fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from advisor.cli import _progress
+
+    shown: list[bool] = []
+    bar = _progress.progress_bar
+
+    def watched(paths: list[Path], *, enabled: bool = True) -> object:
+        shown.append(enabled)
+        return bar(paths, enabled=enabled)
+
+    monkeypatch.setattr(_progress, "progress_bar", watched)
+    job = str(fixtures_dir / "lab-ddp-slow-rank")
+    for flags, enabled in ((["-q"], False), ([], True)):
+        shown.clear()
+        done = CliRunner().invoke(command, [job, *flags, "--set", "late_rank=2"])
+        assert done.exit_code == 0, done.output
+        assert set(shown) == {enabled}

@@ -233,16 +233,26 @@ def what_differs(item: dict[str, Any], found: Finding | None) -> list[str]:
     return wrong + ([f"advice: {advice}"] if item.get("fix", "") not in advice else [])
 
 
-@pytest.mark.slow
-def test_whole_outputs_of_reported_jobs_name_their_cause_first(tmp_path: Path) -> None:
+def whole_outputs() -> list[dict[str, Any]]:
     """Those of nccl_logs.yaml, and each reported warning among what other ranks and torch print."""
-    cases = {f"log-{number}": item for number, item in enumerate(LOGS)}
-    for number, (_, cause, line) in enumerate(SAYS):
-        if cause != "peer-closed":
-            log = f"{BEFORE}{WARN}{line}\n{AFTER}"
-            cases[f"said-{number}"] = {"log": log, "cause": cause, "source": line}
-    found = first_causes(tmp_path, {name: item["log"] for name, item in cases.items()})
+    said = [
+        {"log": f"{BEFORE}{WARN}{line}\n{AFTER}", "cause": cause, "source": line}
+        for _, cause, line in SAYS
+        if cause != "peer-closed"
+    ]
+    return [*LOGS, *said]
+
+
+PARTS = 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whole_outputs_of_reported_jobs_name_their_cause_first(part: int, tmp_path: Path) -> None:
+    """In parts, which workers share: runs of one store cost more the more there are."""
     assert len(LOGS) >= 40
+    cases = {f"log-{number}": item for number, item in enumerate(whole_outputs()[part::PARTS])}
+    found = first_causes(tmp_path, {name: item["log"] for name, item in cases.items()})
     wrong = {name: what_differs(item, found.get(name)) for name, item in cases.items()}
     assert {cases[name]["source"]: why for name, why in wrong.items() if why} == {}
 

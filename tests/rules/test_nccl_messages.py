@@ -20,6 +20,8 @@ from advisor.model.nccl.messages import messages, named
 
 _NCCL = "https://github.com/NVIDIA/nccl/issues/"
 _TESTS = "https://github.com/NVIDIA/nccl-tests/issues/"
+_RCCL = "https://github.com/ROCm/rccl/blob/develop/src/"
+_OFI = "https://github.com/aws/aws-ofi-nccl/blob/master/src/"
 WARN = "node1:301:398 [2] "
 SAYS: list[tuple[str, str, str]] = [
     ("https://github.com/horovod/horovod/issues/3929", "duplicate-gpu",
@@ -102,6 +104,23 @@ SAYS: list[tuple[str, str, str]] = [
      "runtime version'"),
     (_NCCL + "1029", "nvls-failed",
      "transport/nvls.cc:245 NCCL WARN Cuda failure 'initialization error'"),
+    (_RCCL + "misc/msccl/msccl_lifecycle.cc", "msccl-schedules",
+     "misc/msccl/msccl_lifecycle.cc:169 NCCL WARN MSCCL Internal Scheduler:  Unable to find "
+     "algorithm files in /opt/rocm/lib/../share/rccl/msccl-algorithms. Please ensure that RCCL"),
+    (_RCCL + "misc/rocm_smi_wrap.cc", "gpu-not-in-kfd",
+     "misc/rocm_smi_wrap.cc:155 NCCL WARN ARSMI_lib: 0000:c1:00.0 device index not found"),
+    (_OFI + "nccl_ofi_net.cpp", "ofi-shm",
+     "get_ep:583 NCCL WARN NET/OFI fi_open_ops for EFA features failed. RC: -38, ERROR: Function "
+     "not implemented"),
+    (_OFI + "nccl_ofi_rdma.cpp", "ofi-register",
+     "reg_mr:3102 NCCL WARN NET/OFI Could not register memory on data rail 0 with flag 0"),
+    (_OFI + "nccl_ofi_rdma.cpp", "ofi-request",
+     "process_err:1463 NCCL WARN NET/OFI Remote write completed with error. RC: 5. Flags: 0."),
+    (_OFI + "nccl_ofi_ofiutils.cpp", "ofi-av",
+     "init_connection:252 NCCL WARN NET/OFI Couldn't create domain. RC: -12, ERROR: Cannot "
+     "allocate memory"),
+    (_OFI + "nccl_ofi_api.cpp", "ofi-plugin-old",
+     "nccl_net_ofi_init:79 NCCL WARN NET/OFI Initializing plugin failed"),
     (_TESTS + "166", "cuda-library",
      "misc/cudawrap.cc:179 NCCL WARN Failed to find CUDA library libcuda.so "
      "(NCCL_CUDA_PATH='') : "),
@@ -121,6 +140,10 @@ HARMLESS = [
     "node1:1:2 [0] NCCL INFO NET/Plugin : No plugin found, using internal implementation",
     "node1:1:2 [0] NCCL INFO Call to connect returned Connection refused, retrying",
     "node1:1:2 [0] NCCL INFO NVLS multicast support is not available on dev 5",
+    # https://github.com/deepspeedai/DeepSpeed/issues/1846
+    "Installed CUDA version 11.5 does not match the version torch was compiled with 11.8 but since "
+    "the APIs are compatible, accepting this combination",
+    "Using /root/.cache/torch_extensions/py310_cu121 as PyTorch extensions root...",
     # torch tries IPv6 first, and IPv4 then: https://github.com/microsoft/vidur/issues/49
     "[W socket.cpp:697] [c10d] The client socket cannot be initialized to connect to [node1]:50704 "
     "(errno: 97 - Address family not supported by protocol).",
@@ -180,6 +203,19 @@ ENDS = {
         "Primary job  terminated normally, but 1 process returned",
     ],
 }
+
+
+def test_what_is_told_in_passing_is_no_cause() -> None:
+    """RCCL goes on without MSCCL++, a step without a terminal; NCCL takes another value."""
+    effects = {item.id: (item.effect, item.explains) for item in messages()}
+    for line in (
+        "init.cc:2065 MSCCL++: Cannot enable MSCCL++; environment is not MSCCL compatible",
+        "srun: error: ioctl(TIOCGWINSZ): Inappropriate ioctl for device",
+        "slurmstepd: error: Unable to create TMPDIR [/tmp/u]: Permission denied",
+    ):
+        assert effects[named(line, is_warning="MSCCL" in line) or ""] == ("explains", [])
+    said = "init.cc:2168 minCTAs 64 is larger than #channels upper limit 32, cap it to 32"
+    assert effects[named(said, is_warning=True) or ""] == ("degrades", [])
 
 
 def test_the_ends_that_launchers_write_are_told_apart() -> None:

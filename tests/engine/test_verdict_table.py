@@ -11,6 +11,7 @@ from advisor.engine.facts import Facts
 from advisor.engine.verdict.clocks import Clocks
 from advisor.engine.verdict.coverage import Coverage
 from advisor.engine.verdict.facts import Shares, Situation
+from advisor.engine.verdict.grade import severity_of
 from advisor.engine.verdict.table import decide
 from advisor.findings import Evidence, Finding, Severity
 
@@ -155,3 +156,26 @@ def test_first_use_is_what_a_verdict_is_about_unless_communication_takes_more() 
     assert decide(situation(shares=more, **known)).reason == "finding"
     few = situation(facts=FEW, shares=replace(more, wait_known=False), idling=loading)
     assert decide(few).reason == "ranks-missing"
+
+
+@pytest.mark.parametrize(
+    ("changes", "severity"),
+    [
+        ({}, "info"),
+        ({"findings": [finding("jitter", ms=6)]}, "info"),
+        ({"findings": [finding(severity="info")]}, "info"),
+        ({"findings": [finding()]}, "warning"),
+        ({"shares": shares(exposed=0.27)}, "warning"),
+        ({"facts": FEW, "shares": shares(exposed=0.62, wait_known=False)}, "warning"),
+        ({"facts": replace(FACTS, steps=1), "shares": shares(idle=0.56)}, "warning"),
+        ({"facts": FEW, "shares": shares(exposed=0.05, wait_known=False)}, "info"),
+        ({"facts": FEW, "shares": shares(exposed=0.27, wait_known=False),
+          "findings": [finding("straggler-rank", ms=2, severity="critical")]}, "critical"),
+        ({"findings": [finding(probability=0.4, severity="critical")]}, "critical"),
+    ],
+)  # fmt: skip
+def test_a_verdict_is_no_milder_than_its_loss_and_its_findings(
+    changes: dict[str, Any], severity: str
+) -> None:
+    it = situation(**changes)
+    assert severity_of(decide(it), it) == severity

@@ -14,6 +14,7 @@ from advisor.engine import how_to_record
 from advisor.engine.causes import is_option
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.facts import Situation
+from advisor.engine.verdict.grade import ABOUT_FINDINGS, severity_of
 from advisor.engine.verdict.table import LOST, NOBODYS, SMALL, Decision
 from advisor.findings import Finding, Severity, Verdict, VerdictKind
 from advisor.messages import DOING, MOST_TITLE, STEPS, VERDICTS, WHYS, say
@@ -31,7 +32,6 @@ _OF_KIND = {
 }
 """The rule that tells of what a host does while a device idles."""
 _MOST_NAME = 60  # characters of what a host did
-_ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_COST}
 _HIDDEN_HOSTS = 4
 # A finding's share is of a step so many times the typical one: it is of the mean step.
 _IS_MEAN = 1.02
@@ -62,7 +62,7 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
     return Verdict(
         kind=decision.kind,
         reason=decision.reason,
-        severity=_severity(decision),
+        severity=severity_of(decision, it),
         title=title,
         cause=_cause(decision),
         finding=None if found is None else found.id,
@@ -74,7 +74,7 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
 
 
 def _code(decision: Decision) -> str:
-    if decision.kind in _ABOUT_FINDINGS:
+    if decision.kind in ABOUT_FINDINGS:
         assert decision.finding is not None
         return decision.kind.value if decision.finding.savings_ns else "no-gain"
     return decision.reason
@@ -86,16 +86,6 @@ def _cause(decision: Decision) -> str:
     if decision.kind is VerdictKind.HEALTHY:
         return "healthy"
     return "benchmark" if decision.reason == "benchmark" else "unknown"
-
-
-def _severity(decision: Decision) -> Severity:
-    """What is lost without a cause is never ``info``."""
-    if decision.kind is VerdictKind.LOSSY:
-        known = decision.finding is not None and decision.finding.severity is Severity.CRITICAL
-        return Severity.CRITICAL if known else Severity.WARNING
-    if decision.finding is not None and decision.kind in _ABOUT_FINDINGS:
-        return decision.finding.severity
-    return Severity.INFO
 
 
 def _values(decision: Decision, it: Situation) -> dict[str, Any]:

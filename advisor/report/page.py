@@ -101,9 +101,8 @@ def _sections(
         about = summary.of_verdict(report)
         for run in runs:
             blamed = about.ranks if about is not None and about.run == run else []
-            culprit = blamed[0] if len(blamed) == 1 else None
             parts = [
-                steps.build(store, run, several=several, culprit=culprit),
+                steps.build(store, run, several=several, culprits=blamed),
                 whatif.build(
                     store,
                     run,

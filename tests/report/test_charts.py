@@ -35,6 +35,7 @@ from advisor.report.first import rest_of
 from advisor.report.numbers import decimals
 from advisor.report.sections import steps
 from advisor.report.sections.collective_limits import curve_words
+from tests.report.support import make_store
 
 values = st.floats(min_value=1e-3, max_value=1e12)
 parts = st.dictionaries(st.sampled_from(sorted(KINDS)), values, min_size=1)
@@ -312,8 +313,24 @@ def test_the_title_over_the_ranks_names_what_takes_most(by_rank: list[Parts], ti
 
 
 def test_of_many_ranks_the_culprit_best_median_and_worst_are_drawn() -> None:
-    bars = steps._four([_rank(rank, wait=rank) for rank in range(64)], 5)
+    bars = steps._four([_rank(rank, wait=rank) for rank in range(64)], [5])
     assert [bar.label for bar in bars] == ["culprit 5", "best 0", "median 32", "worst 63"]
+    host = steps._four([_rank(rank, wait=rank) for rank in range(64)], list(range(8, 16)))
+    assert [bar.label for bar in host] == ["culprit 8", "best 0", "median 32", "worst 63"]
+
+
+@pytest.mark.parametrize(
+    ("culprits", "marked"), [([1], 1), ([8, 9, 10, 11], 4), (list(range(8)), 0), ([], 0)]
+)
+def test_who_is_half_of_all_ranks_or_more_does_not_stand_out(
+    culprits: list[int], marked: int
+) -> None:
+    with make_store(ranks=16) as store:
+        found = steps.build(store, "test-data", culprits=culprits)
+    assert found is not None
+    drawing = found.figures[0].drawing
+    assert isinstance(drawing, StackedBars)
+    assert sum(bar.emphasis for bar in drawing.bars) == min(marked, 1)
 
 
 def test_a_curve_that_misses_its_points_is_called_a_rough_guide() -> None:

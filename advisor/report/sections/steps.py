@@ -33,14 +33,19 @@ _SEEN = 0.005
 
 
 def build(
-    store: Store, run: str, *, several: bool = False, culprit: int | None = None
+    store: Store, run: str, *, several: bool = False, culprits: Sequence[int] = ()
 ) -> Section | None:
-    """The section of one run; None when the trace had no device activity."""
+    """The section of one run; None when the trace had no device activity.
+
+    ``culprits`` are ranks that the verdict blames: one, or those of a host. Of half of all ranks or
+    more nobody stands out.
+    """
     ranks = by_rank(store.con, run)
     if not ranks:
         return None
+    culprits = culprits if 2 * len(culprits) < len(ranks) or len(culprits) == 1 else ()
     suffix, name, title = of_run("steps", "Where the step goes", run, several)
-    figures = [_ranks(ranks, suffix, culprit)] if len(ranks) > 1 else []
+    figures = [_ranks(ranks, suffix, culprits)] if len(ranks) > 1 else []
     steps = _steps(store, run, suffix)
     figures += [steps] if steps is not None else []
     hidden = hidden_share(store.con, run)
@@ -50,10 +55,10 @@ def build(
     return Section(name, "Steps", title, figures, line, is_open=not several)
 
 
-def _ranks(ranks: list[Parts], suffix: str, culprit: int | None) -> Figure:
-    bars = [Bar(f"rank {row.of}", row.ns, emphasis=row.of == culprit) for row in ranks]
+def _ranks(ranks: list[Parts], suffix: str, culprits: Sequence[int]) -> Figure:
+    bars = [Bar(f"rank {row.of}", row.ns, emphasis=row.of in culprits) for row in ranks]
     if len(ranks) > MOST_RANKS:
-        bars = _four(ranks, culprit)
+        bars = _four(ranks, culprits)
     note = "" if ranks[0].steps else "Of the whole trace: it holds no used step."
     if len(bars) < len(ranks):
         note += f" The least, middle and most exposed of {len(ranks)} ranks."
@@ -68,16 +73,20 @@ def _ranks(ranks: list[Parts], suffix: str, culprit: int | None) -> Figure:
     )
 
 
-def _four(ranks: list[Parts], culprit: int | None) -> list[Bar]:
-    """The culprit, and the least, middle and most exposed of all ranks."""
+def _four(ranks: list[Parts], culprits: Sequence[int]) -> list[Bar]:
+    """The culprit, and the least, middle and most exposed of all ranks.
+
+    Of a host's ranks it is the one that waits least: for it all others do.
+    """
     ordered = sorted(ranks, key=lambda row: (row.exposed_ns, row.of))
     picked = {
         ordered[0].of: "best",
         ordered[len(ordered) // 2].of: "median",
         ordered[-1].of: "worst",
     }
-    blamed = next((row for row in ranks if row.of == culprit), None)
-    bars = [] if blamed is None else [Bar(f"culprit {culprit}", blamed.ns, emphasis=True)]
+    blamed = [row for row in ordered if row.of in culprits][:1]
+    bars = [Bar(f"culprit {row.of}", row.ns, emphasis=True) for row in blamed]
+    culprit = blamed[0].of if blamed else None
     return bars + [
         Bar(f"{picked[row.of]} {row.of}", row.ns)
         for row in ordered

@@ -51,6 +51,12 @@ _SHARES = (
 )
 
 
+# Another machine's network is no change of this job (network-bound offers it).
+_SAVES = (
+    "SELECT coalesce(max(gain_ns), 0)::DOUBLE AS ns FROM whatif_gain "
+    "WHERE gain_low_ns > (SELECT noise_ns FROM facts) AND setting <> 'restore-network' "
+    "AND NOT is_current AND NOT extrapolates AND NOT unparted"
+)
 _LOSSES = {"file-not-read", "file-lost-records", "file-partly-read", "ranks-cut"}
 
 
@@ -97,6 +103,8 @@ class Situation:
     """Ranks whose calls cannot have met those of the others."""
     idling: Mapping[str, Any] = field(default_factory=dict)
     """What hosts do while most of the idle time passes: kind, idle_ns, name; empty if unknown."""
+    replay_saves_ns: float = 0.0
+    """The most that one replayed change gives whose interval leaves out zero, per step."""
     instead: Mapping[str, int] = field(default_factory=dict)
     """What was recorded where nothing of a device was, by kind; empty where something was."""
 
@@ -143,6 +151,7 @@ def read_situation(
         formats=sandbox.formats,
         strangers=strangers(sandbox),
         idling=next(iter(sandbox.records(_IDLING)), {}),
+        replay_saves_ns=float(sandbox.records(_SAVES)[0]["ns"]) if shares is not None else 0.0,
         instead=recorded_instead(sandbox) if _is_blind(sandbox, facts) else {},
     )
 

@@ -70,7 +70,7 @@ def command(
         click.echo(f"Injected fault: {injected}")
         click.echo(run.render("text", color=use_color(color)), color=True)
         page = Output("html", output / "report.html")
-        page.write(run.render("html"))
+        page.write(run.render("html", injected=", ".join(chosen)))
         run.store.save()
     click.echo(
         f"Wrote {page.path}, for any browser, and {output / 'run.duckdb'} "

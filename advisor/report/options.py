@@ -19,7 +19,8 @@ class Options:
     ``wrote``: file just written, named in the text's last line. ``fail_on``: lowest severity
     that JUnit counts as a failure. ``generated_at``: time printed in the HTML report's last
     section; empty leaves it out, so that equal input gives equal bytes. ``comparison``: of the
-    store's runs, with steps timed without the profiler, which traces do not hold.
+    store's runs, with steps timed without the profiler, which traces do not hold. ``injected``:
+    the faults that were put into the run on purpose, said at the page's head.
     """
 
     color: bool = False
@@ -29,3 +30,4 @@ class Options:
     fail_on: Severity | str = Severity.WARNING
     generated_at: str = ""
     comparison: Comparison | None = None
+    injected: str = ""

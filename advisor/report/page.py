@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from advisor.findings import FindingsReport
-from advisor.messages import STATES, say
+from advisor.messages import STATES, SUMMARY, say
 from advisor.metrics.compare.runs import Comparison, Timed, comparison
 from advisor.metrics.models.speeds import Speeds, speeds
 from advisor.report import first, numbers, summary
@@ -73,6 +73,9 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             several_runs=len(report.runs) > 1,
             info=say(STATES, "info", {"cost": ""}),
             generated_at=options.generated_at,
+            injected=say(SUMMARY, "injected", {"fault": options.injected})
+            if options.injected
+            else "",
         )
     )
 

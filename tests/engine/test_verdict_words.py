@@ -37,7 +37,10 @@ LINK: dict[str, Any] = {
 WIDE = {"savings_low_ns": 2 * MS, "savings_high_ns": 60 * MS}
 OPTION = finding("fp32-gradients", ms=8, probability=0.4, title="Gradients are sent as fp32",
                  fix=["bf16_compress_hook"])  # fmt: skip
-LONG = "The link of a-host-with-a-very-long-name.rack-17.row-3.example.internal to another is slow"
+LONG = (
+    "The link from a-host-with-a-very-long-name.rack-17.row-3.example.internal to"
+    " another-host-with-a-long-name.rack-18.row-3.example.internal is slow"
+)
 CASES: dict[str, list[dict[str, Any]]] = {
     "sure": [
         {"findings": [finding(**RANK)]},
@@ -48,7 +51,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "probable": [{"findings": [finding(probability=0.7, **LINK)]}],
     "unknown-cost": [
         {"findings": [finding(**LINK, **WIDE)]},
-        {"findings": [finding(**LINK | {"title": LONG * 2}, **WIDE)]},
+        {"findings": [finding(**LINK | {"title": LONG}, **WIDE)]},
     ],
     "healthy": [
         {},

@@ -154,6 +154,13 @@ def test_healthy_run_says_that_there_is_nothing_to_do() -> None:
     assert 'class="could-go"' not in page
 
 
+def test_a_demo_says_above_its_verdict_which_fault_was_injected(page: str) -> None:
+    text = render(make_report(), None, "html", injected="sleep:rank=1,ms=200")
+    said = text.index("<code>sleep:rank=1,ms=200</code>")
+    assert text.index("injected on purpose") < said < text.index("<h1>")
+    assert "injected on purpose" not in page
+
+
 def test_page_without_a_store_still_shows_the_findings() -> None:
     page = render(make_report(), None, "html")
     assert "swap the host" in page

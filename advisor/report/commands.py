@@ -10,7 +10,8 @@ from advisor.report.clean import printable
 from advisor.report.numbers import bound
 
 _CODE = Markup("<code>{}</code>")
-_LINES = Markup('<code class="lines{}">{}</code>')
+_LINES = Markup('<code class="lines">{}</code>')
+_COPIED = Markup('<br><code class="lines copy">{}</code>')
 # One of our commands inside a sentence: its arguments are flags, numbers, paths and CAPITALS.
 _FLAG = r"--?[a-z][\w-]*(?:[ =](?=\S*[^a-z\s;:.])[^\s;:]*[^\s;:,.])?"
 _PATH = r"[^\s,;:]*[./*=](?=\S)[^\s,;:]*|[\w.-]+/(?=\s|$)"
@@ -41,7 +42,7 @@ _COMMAND = re.compile(
 def step_code(text: str, *, copy: bool = False) -> Markup:
     """A step of advice: its first line in words, those below it code (``copy``: to be copied)."""
     words, _, code = text.partition("\n")
-    below = _LINES.format(" copy" if copy else "", printable(code)) if code else ""
+    below = (_COPIED if copy else _LINES).format(printable(code)) if code else ""
     return inline_code(bound(words)) + below
 
 

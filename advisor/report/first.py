@@ -25,7 +25,8 @@ _PART = 0.1  # of what a finding claims: less is not marked
 class First:
     """``tone`` is a severity or a state, for colour; ``state`` says how sure the title is.
 
-    ``next_steps`` are without what the rows of findings say, and numbered on from these.
+    ``next_steps`` are without what the rows of findings say; numbered where they are all, for
+    a list that begins with 2 sends its reader looking for 1.
     ``figures``: the average step or the runs compared, and the ranks where they are the matter.
     """
 
@@ -34,7 +35,7 @@ class First:
     title: str
     why: str
     next_steps: Sequence[str]
-    next_from: int
+    is_ordered: bool
     step: Figure | None
     ranks: Figure | None
     runs: Sequence[RunSummary]
@@ -43,7 +44,7 @@ class First:
 def first_screen(report: FindingsReport, store: Store | None, found: Comparison | None) -> First:
     """Of the verdict, or of the comparison where that was asked for."""
     if found is not None:
-        return First("info", "Comparison", compared.headline(found), "", (), 1,
+        return First("info", "Comparison", compared.headline(found), "", (), False,
                      comparison.bars(found), None, ())  # fmt: skip
     verdict = report.verdict
     about = summary.of_verdict(report)
@@ -60,7 +61,7 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
         title=verdict.headline(),
         why=verdict.why,
         next_steps=steps,
-        next_from=1 + len(verdict.next_steps[:_MOST_STEPS]) - len(steps),
+        is_ordered=1 < len(steps) == len(verdict.next_steps[:_MOST_STEPS]),
         step=_step(report, store, run, about) if store and run and not is_sweep(report) else None,
         ranks=ranks.heat_map(store, run, matter.ranks) if store and matter else None,
         runs=[item for item in report.runs if item.verdict] if len(report.runs) > 1 else (),

@@ -154,6 +154,27 @@ def test_healthy_run_says_that_there_is_nothing_to_do() -> None:
     assert 'class="could-go"' not in page
 
 
+@pytest.mark.parametrize(
+    ("steps", "ordered"),
+    [
+        (["Look at a.", "Look at b."], True),
+        (["Look at a."], False),
+        (["compare clocks and temperature: nvidia-smi -q -d CLOCK,TEMPERATURE", "Look at b.",
+          "Look at c."], False),
+    ],
+    ids=["all", "one", "the first stands in a row"],
+)  # fmt: skip
+def test_what_to_do_next_is_numbered_from_one_or_not_at_all(
+    steps: list[str], ordered: bool
+) -> None:
+    report = make_report()
+    verdict = report.verdict.model_copy(update={"finding": None, "next_steps": steps})
+    head = render(report.model_copy(update={"verdict": verdict}), None, "html")
+    head = head[head.index("<header>") : head.index("</header>")]
+    assert ('<ol class="steps"' in head) == ordered
+    assert ('<ul class="steps"' in head) == (not ordered)
+
+
 def test_a_demo_says_above_its_verdict_which_fault_was_injected(page: str) -> None:
     text = render(make_report(), None, "html", injected="sleep:rank=1,ms=200")
     said = text.index("<code>sleep:rank=1,ms=200</code>")

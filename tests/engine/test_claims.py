@@ -42,7 +42,9 @@ def test_a_rank_claims_what_the_others_wait_for_it_as_far_as_that_comes_back() -
     calls = [
         {**call, **rows, "step": step, "call_id": step} for rows in (late, own) for step in (0, 1)
     ]
-    example = Example(name="one", expect="passed", steps=2, tables={"collective": calls})
+    exposed = {"rank": [0, 1, 2, 3], "step": [0, 1], "exposed_comm_ns": 10_000_000}
+    tables = {"collective": calls, "step_breakdown": [exposed]}
+    example = Example(name="one", expect="passed", steps=2, tables=tables)
     with Sandbox(None, "example") as sandbox:
         fill(sandbox, example)
         row = {"rank": 2, "ranks": [2], "savings_ns": 4_000_000, "used_steps": 2}
@@ -90,3 +92,20 @@ def test_a_setting_claims_itself_and_a_symptom_the_settings_that_would_cause_it(
         )
     assert covered(symptom, [its]) == 1.0
     assert covered(symptom, [other]) == 0.0
+
+
+def test_calls_at_once_wait_no_longer_than_their_step_is_exposed_beside_transfer() -> None:
+    """Of one rank alone nothing tells waiting: two calls at once share 8 ms of exposed time."""
+    calls = [
+        {"rank": 0, "step": 0, "call_id": call, "op": "all_reduce", "dur_ns": 8_000_000,
+         "exposed_ns": 8_000_000, "exposed_transfer_ns": 4_000_000}
+        for call in (1, 2)
+    ]  # fmt: skip
+    step = {"rank": 0, "step": 0, "exposed_comm_ns": 8_000_000, "exposed_wait_ns": None}
+    tables = {"collective": calls, "step_breakdown": [step]}
+    example = Example(name="one", expect="passed", ranks=1, steps=1, tables=tables)
+    with Sandbox(None, "example") as sandbox:
+        fill(sandbox, example)
+        rows = sandbox.records("SELECT exposed_transfer_ns, exposed_wait_ns FROM waiting_call")
+    assert [row["exposed_transfer_ns"] for row in rows] == [4_000_000, 4_000_000]
+    assert [row["exposed_wait_ns"] for row in rows] == [0, 0]

@@ -16,12 +16,15 @@ SELECT c.* EXCLUDE (exposed_transfer_ns),
 FROM collective c SEMI JOIN used_step USING (step) SEMI JOIN whole_rank USING (rank);
 
 -- The same calls with what of them is exposed waiting, ns: calls of a rank that wait at once share its
--- step's waiting in proportion to theirs.
+-- step's waiting in proportion to theirs. Where nothing tells that, it is what transfer leaves of all that
+-- is exposed.
 CREATE VIEW waiting_call AS
-SELECT c.* EXCLUDE (own_ns), coalesce(least(1, b.exposed_wait_ns / sum(own_ns) OVER (PARTITION BY c.rank, c.step)), 1)
-    * own_ns AS exposed_wait_ns
-FROM (SELECT *, greatest(0, exposed_all_ns - exposed_transfer_ns) AS own_ns FROM call) c
-  LEFT JOIN (SELECT rank, step, exposed_wait_ns FROM rank_step) b USING (rank, step);
+SELECT c.* EXCLUDE (own_ns, moved_ns),
+  coalesce(least(1, coalesce(b.exposed_wait_ns, greatest(0, b.exposed_comm_ns - moved_ns))
+    / sum(own_ns) OVER (PARTITION BY c.rank, c.step)), 1) * own_ns AS exposed_wait_ns
+FROM (SELECT *, greatest(0, exposed_all_ns - exposed_transfer_ns) AS own_ns,
+    sum(exposed_transfer_ns) OVER (PARTITION BY rank, step) AS moved_ns FROM call) c
+  LEFT JOIN (SELECT rank, step, exposed_wait_ns, exposed_comm_ns FROM rank_step) b USING (rank, step);
 
 -- Lateness over all groups. summed_cost_ns is METRICS' cost, per used step: the sum over the
 -- calls in which the rank is last, and over the other ranks, of last start less own start (calls

@@ -10,6 +10,7 @@ import pytest
 
 from advisor.report import first, render
 from advisor.report.commands import inline_code, is_command
+from advisor.report.sections.findings import views
 from advisor.store.store import Store
 from tests.report.support import (
     MS,
@@ -248,6 +249,20 @@ def test_timeline_never_draws_more_than_300_marks() -> None:
 )
 def test_commands_are_told_from_advice(text: str, expected: bool) -> None:
     assert is_command(text) is expected
+
+
+def test_of_several_runs_each_has_one_moment_drawn_and_a_query_stands_once() -> None:
+    report = make_report()
+    sql = report.findings[0].evidence.model_copy(update={"sql": "SELECT 1 AS a"})
+    late = report.findings[0].model_copy(update={"evidence": sql})
+    again = [late, late.model_copy(update={"id": "second"})]
+    other = late.model_copy(update={"id": "third", "run": "other"})
+    with make_store() as store:
+        alone = views(report.model_copy(update={"findings": again}), store)
+        both = views(report.model_copy(update={"findings": [*again, other]}), store)
+    assert [view.timeline is not None for view in alone] == [True, True]
+    assert [view.timeline is not None for view in both][:2] == [True, False]
+    assert [bool(view.sql) for view in both] == [True, False, False]
 
 
 def test_two_runs_stand_beside_each_other() -> None:

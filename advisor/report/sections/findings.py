@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from advisor.findings import Finding, FindingsReport, OutcomeKind
@@ -51,6 +51,7 @@ class FindingView:
     open_command: str
     verify: str
     cause: str
+    sql: str = ""
 
 
 def views(report: FindingsReport, store: Store | None) -> list[FindingView]:
@@ -58,15 +59,29 @@ def views(report: FindingsReport, store: Store | None) -> list[FindingView]:
     taken = set(_RESERVED)
     rules = {outcome.rule for outcome in report.outcomes}
     most = max((max(_ends(item)) for item in report.findings if item.savings_ns), default=0.0)
-    found = [
-        _view(number, finding, store if number <= SHOWN else None, taken, rules, report, most)
-        for number, finding in enumerate(report.findings, 1)
-    ]
+    drawn, asked = _with_pictures(report.findings), set[str]()
+    found = []
+    for number, finding in enumerate(report.findings, 1):
+        picture_of = store if number in drawn else None
+        view = _view(number, finding, picture_of, taken, rules, report, most)
+        found.append(replace(view, sql="" if finding.rule in asked else finding.evidence.sql))
+        asked.add(finding.rule)
     late = next((view for view in found[SHOWN:] if view.is_main), None)
     if late is not None:
         found.remove(late)
         found.insert(SHOWN - 1, late)
     return found
+
+
+def _with_pictures(found: Sequence[Finding]) -> set[int]:
+    """The numbers of those whose worst moment is drawn: the first, of several runs one of each."""
+    if len({finding.run for finding in found}) < 2:
+        return set(range(1, SHOWN + 1))
+    first: dict[str, int] = {}
+    for number, finding in enumerate(found, 1):
+        if finding.evidence.window is not None:
+            first.setdefault(finding.run, number)
+    return set(first.values())
 
 
 def nothing_found(report: FindingsReport) -> str:

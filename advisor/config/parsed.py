@@ -22,6 +22,8 @@ _NO_CACHE = "ADVISOR_NO_CACHE"
 _KEPT_FILES = 400
 MOST_VALUES = 50_000
 MOST_LEVELS = 100
+MOST_BITS = 64
+"""Of a whole number: no setting is larger, and Python refuses to write out very long ones."""
 # To be raised when `plain` makes something else of the same text.
 _FORMAT = "plain 1"
 
@@ -75,7 +77,8 @@ def plain(document: Any) -> Any:
     """The document without ruamel's types: dicts, lists, scalars.
 
     Aliases are written out, so that their number is limited: ten lines of them can name as many
-    values as no memory holds. Raises NotYamlError beyond that, RecursionError where it is too deep.
+    values as no memory holds. Raises NotYamlError beyond that and for whole numbers of more than
+    64 bits, RecursionError where it is too deep.
     """
     return _plain(document, count(1))
 
@@ -89,6 +92,8 @@ def _plain(node: Any, counted: count[int]) -> Any:
         return [_plain(value, counted) for value in node]
     if isinstance(node, bool) or node is None:
         return node
+    if isinstance(node, int) and node.bit_length() > MOST_BITS:
+        raise NotYamlError(f"a whole number of {node.bit_length():,} bits, more than {MOST_BITS}")
     for kind in (int, float, str):
         if isinstance(node, kind):
             return kind(node)

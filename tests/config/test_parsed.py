@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from advisor.config import parsed as module
+from advisor.config.loader import read_plain
 from advisor.config.parsed import NotYamlError, compiled, parsed
 from advisor.config.paths import shipped
+from advisor.errors import AdvisorError
 
 TEXT = "a: 1e-4\non: [1, true, .inf, text, null]\n2: {b: 0x10}\n"
 TRUTH = {"a": 1e-4, "on": [1, True, float("inf"), "text", None], "2": {"b": 16}}
@@ -80,3 +82,16 @@ def test_a_wheel_holds_every_rule_parsed(kept: Path, monkeypatch: pytest.MonkeyP
     for file in kept.iterdir():
         file.unlink()
     assert [parsed(file.read_text(encoding="utf-8")) for file in files] == truth
+
+
+@pytest.mark.parametrize("digits", ["0x" + "f" * 9_000, "-0b" + "1" * 20_000, "1" * 4_000])
+def test_a_number_that_no_setting_is_makes_no_yaml(kept: Path, digits: str, tmp_path: Path) -> None:
+    """GIVEN digits of a base that Python reads at any length, and does not write out again THEN
+    the file is refused with a reason."""
+    place = tmp_path / "x.yaml"
+    place.write_text(f"a: {digits}\n")
+    with pytest.raises(AdvisorError, match=r"a whole number of .* bits, more than 64"):
+        read_plain(place)
+    assert parsed("a: -0x8000000000000000\nb: 18446744073709551615\n") == {
+        "a": -(2**63), "b": 2**64 - 1,
+    }  # fmt: skip

@@ -109,7 +109,7 @@ def as_bytes(count: int) -> str:
         (
             "one YAML file",
             f"{as_bytes(loader._MAX_YAML_BYTES)}; {parsed.MOST_VALUES:,} values; "
-            f"{parsed.MOST_LEVELS} levels",
+            f"{parsed.MOST_LEVELS} levels; {parsed.MOST_BITS} bits per whole number",
         ),
         ("events of the trace that `advisor open` shows", f"{perfetto.MAX_EVENTS:,}"),
     ],

@@ -240,7 +240,9 @@ def _accusations(report: FindingsReport, *, hints: bool) -> Iterator[tuple[str, 
             continue
         # Who names all ranks accuses none of them.
         ranks = finding.ranks if len(finding.ranks) < max(2, read[finding.run]) else []
-        named = [*(f"rank {rank}" for rank in ranks), *finding.hosts, *finding.links]
+        # Beside ranks a host only says where they are.
+        hosts = [] if ranks else finding.hosts
+        named = [*(f"rank {rank}" for rank in ranks), *hosts, *finding.links]
         for whom in named or [""]:
             yield finding.rule, whom
 

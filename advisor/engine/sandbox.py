@@ -7,6 +7,7 @@ loading and a locked configuration, and that is interrupted when its processor t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import TracebackType
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from advisor.engine.answers import as_arrays, as_rows
 from advisor.engine.emptiness import Needs, finds_nothing, needs_of_views
+from advisor.engine.memory_limit import MemoryLimit
 from advisor.engine.reference import REFERENCE_TABLES, add_functions, make_reference_table
 from advisor.engine.time_limit import TimeLimit
 from advisor.engine.views import views, words_behind
@@ -35,6 +37,9 @@ HIDDEN_TABLES = frozenset(
 _FEW_ROWS = 5_000
 """With so few a query takes longer to optimise than to run."""
 
+_MOST_GROWTH_BYTES = 5 << 30
+"""Of the process during a query: what the database counts, 4 GB, and what it sets aside."""
+
 _LOCKDOWN = (
     "SET memory_limit = '4GB'",
     "SET temp_directory = ''",
@@ -46,6 +51,12 @@ _LOCKDOWN = (
     "SET lock_configuration = true",
 )
 
+
+_ENDLESS = re.compile(
+    r"\b(?:levenshtein|editdist3|damerau_levenshtein|jaro_similarity|jaro_winkler_similarity)\b",
+    re.IGNORECASE,
+)
+"""Functions of two texts that take the product of their lengths: nothing stops one such call."""
 
 T = TypeVar("T")
 
@@ -79,6 +90,7 @@ class Sandbox:
         # One thread, on rows in one order: ties and sums of floats come out alike every time.
         self.con = connect(threads=1)
         self._limit = TimeLimit(timeout_s, self.con.interrupt)
+        self._memory = MemoryLimit(_MOST_GROWTH_BYTES)
         self._store = store
         self._known = known or {}
         self._types: dict[str, pa.Schema] = {}
@@ -247,6 +259,8 @@ class Sandbox:
             raise RuleSqlError(f"SQL does not parse: {_first_line(error)}") from error
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise RuleSqlError("only a single SELECT is allowed")
+        if endless := _ENDLESS.search(sql):
+            raise RuleSqlError(f"{endless[0]} is not allowed: no limit of time would stop it")
         named = statements[0].named_parameters
         unknown = sorted(set(named) - set(values))
         if unknown:
@@ -255,7 +269,7 @@ class Sandbox:
         self._make(sql)
         self._start_reading()
         try:
-            with self._limit:
+            with self._limit, self._memory:
                 return fetch(self.con.execute(statements[0], bound or None))
         except duckdb.Error as error:
             self._stop_reading()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from jinja2 import TemplateError
 
 import advisor
 from advisor.config.paths import shipped
+from advisor.engine.memory_limit import MemoryLimit
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.findings import OutcomeKind
 from advisor.vocabulary.words import render
@@ -64,6 +67,43 @@ def test_a_query_that_needs_much_memory_fails_alone() -> None:
         with pytest.raises(RuleSqlError):
             sandbox.select("SELECT repeat('x', 6000000000) AS much", {})
         assert sandbox.records("SELECT 1 AS alive") == [{"alive": 1}]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT len(range(1000000000)) AS n",
+        "SELECT len(list_resize([1], 4000000000)) AS n",
+        "SELECT len(list_sort(range(1000000000))) AS n",
+    ],
+)
+def test_a_list_of_nothing_takes_no_memory_that_the_database_does_not_count(query: str) -> None:
+    """GIVEN one call that makes 8 GB or more of a number THEN it fails at once, and others run."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    began = time.process_time()
+    with Sandbox(None, "run", timeout_s=20) as sandbox:
+        with pytest.raises(RuleSqlError, match="Memory"):
+            sandbox.select(query, {})
+        assert sandbox.records("SELECT 1 AS alive") == [{"alive": 1}]
+    assert time.process_time() - began < 5
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_memory_is_limited_until_the_last_of_two_has_ended() -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    one, other = MemoryLimit(1 << 30), MemoryLimit(2 << 30)
+    with one:
+        limited = resource.getrlimit(resource.RLIMIT_AS)
+        with other:
+            assert resource.getrlimit(resource.RLIMIT_AS) == limited
+        assert resource.getrlimit(resource.RLIMIT_AS) == limited != before
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+@pytest.mark.parametrize("name", ["levenshtein", '"Jaro_Similarity"', "main.damerau_levenshtein"])
+def test_a_function_that_no_limit_stops_is_refused(name: str) -> None:
+    with Sandbox(None, "run") as sandbox, pytest.raises(RuleSqlError, match="not allowed"):
+        sandbox.select(f"SELECT {name}(repeat('a', 9000000), repeat('b', 9000000)) AS n", {})
 
 
 def test_a_folder_of_hostile_rules_costs_itself_only(tmp_path: Path, fixtures_dir: Path) -> None:

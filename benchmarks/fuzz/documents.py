@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _US = 1_000_000_000_000_000
+_MOST_TABLES = 1_000
+"""SQLite looks at every table for each that is made: 50,000 of them take it half an hour."""
 
 
 class UnwritableError(Exception):
@@ -68,6 +70,8 @@ def _parquet(document: Any, folder: Path) -> Path:
 
 
 def _sqlite(document: Any, folder: Path) -> Path:
+    if not isinstance(document, dict) or len(document) > _MOST_TABLES:
+        raise UnwritableError
     path = folder / "run.sqlite"
     con = sqlite3.connect(path)
     try:

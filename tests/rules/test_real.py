@@ -81,7 +81,7 @@ def test_dlrm_says_proves_and_claims_the_same_gain(dlrm: FindingsReport) -> None
     assert top.savings_ns is not None
     waiting_ns = top.evidence.facts["waiting_ns"]
     assert 2 * top.savings_ns < waiting_ns
-    assert about(top.savings_ns) in top.message
+    assert about(top.savings_ns) in top.because[0]
     assert about(top.savings_ns) in top.verify
     assert about(waiting_ns) not in top.verify
 

@@ -109,6 +109,7 @@ def test_settings_are_no_time() -> None:
     assert found.claims == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FIXTURES, ids=lambda path: path.name)
 def test_all_claims_of_a_recording_are_no_more_than_its_step(folder: Path) -> None:
     try:

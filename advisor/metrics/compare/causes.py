@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.store.evidence import PER_PEER
+
 
 @dataclass(frozen=True)
 class Causes:
@@ -42,8 +44,7 @@ def causes(con: Any, run: str) -> Causes:
         [run],
     ).fetchone()
     late = con.execute(
-        "SELECT rank, times_last, calls, (cost_ns_per_step * coalesce(TRY_CAST("
-        "reason_evidence ->> 'others_per_peer' AS DOUBLE), 1))::BIGINT AS peer_wait_ns "
+        f"SELECT rank, times_last, calls, (cost_ns_per_step * {PER_PEER})::BIGINT AS peer_wait_ns "
         "FROM lateness WHERE run = ? AND process_group IS NULL "
         "ORDER BY peer_wait_ns DESC NULLS LAST, rank LIMIT 1",
         [run],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-# Cost is a mean over all other ranks; those that share no call with the rank wait for nobody.
-_SQL = """
-SELECT rank, cost_by_step,
-  coalesce(TRY_CAST(reason_evidence ->> 'others_per_peer' AS DOUBLE), 1),
+from advisor.store.evidence import PER_PEER
+
+_SQL = f"""
+SELECT rank, cost_by_step, {PER_PEER},
   coalesce(TRY_CAST(TRY_CAST(reason_evidence AS JSON) -> '$.with' AS INTEGER[]), [rank])
 FROM lateness WHERE run = ? AND process_group IS NULL
 """

@@ -9,6 +9,7 @@ from advisor.report.charts.columns import MAX_COLUMNS
 from advisor.report.figures import DataTable, Figure, HeatMap
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import Row, late_together, rows
+from advisor.store.evidence import PER_PEER
 from advisor.store.store import Store
 from advisor.vocabulary.words import named_ranks, some_ranks
 
@@ -16,8 +17,7 @@ MOST_ROWS = 64
 _FEWEST_ROWS = 3  # of two ranks the bars say as much
 _MOST_LISTED = 16
 _SQL = (
-    "SELECT *, coalesce(TRY_CAST(reason_evidence ->> 'others_per_peer' AS DOUBLE), 1) AS of_peers"
-    " FROM lateness WHERE run = ? AND process_group IS NULL"
+    f"SELECT *, {PER_PEER} AS of_peers FROM lateness WHERE run = ? AND process_group IS NULL"
     " ORDER BY cost_ns_per_step * of_peers DESC NULLS LAST, rank"
 )
 _REASONS = {

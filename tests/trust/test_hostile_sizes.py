@@ -25,7 +25,8 @@ from advisor.ingest.readers.flight_recorder.dump import parse_dump
 from advisor.ingest.readers.flight_recorder.unpickle import unpickle
 from advisor.ingest.readers.nccl_inspector.records import Inspector, Member, Operation
 from advisor.ingest.readers.nccl_inspector.write import _bench
-from advisor.ingest.readers.nccl_log.collect import Log, channel_orders
+from advisor.ingest.readers.nccl_log.collect import Log
+from advisor.ingest.readers.nccl_log.graphs import channel_orders
 from advisor.ingest.readers.nccl_tests.text import TableParser
 from advisor.ingest.readers.probe import _Collective, _Probe, _sound
 from advisor.metrics import derive

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import advisor
 from advisor.ingest.detect import detect
 from advisor.ingest.readers import nccl_log
-from advisor.ingest.readers.nccl_log.collect import channel_orders
 from advisor.ingest.readers.nccl_log.facts import Fact
+from advisor.ingest.readers.nccl_log.graphs import channel_orders
 from advisor.ingest.readers.nccl_log.lines import classify_transport, parse_line
 from advisor.ingest.readers.nccl_log.prefix import records
 from advisor.ingest.readers.nccl_log.tables import parse_choice

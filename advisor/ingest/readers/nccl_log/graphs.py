@@ -177,3 +177,27 @@ def _trees(text: str) -> list[Parsed]:
         for channel, children, parent in entries
     ]
     return [Fact("tree", "trees", value, "rank")] if value else []
+
+
+def channel_orders(
+    orders: dict[int, tuple[int, ...]], steps: dict[int, dict[int, int]], size: int
+) -> dict[int, tuple[list[int], bool]]:
+    """Per channel the ring's ranks from rank 0 and whether they are all ``size``.
+
+    NCCL prints at most 20 ranks of an order (src/graph/rings.cc, MAXWIDTH); the neighbours that
+    each rank prints give the rest where all ranks logged.
+    """
+    out: dict[int, tuple[list[int], bool]] = {}
+    for channel in sorted(orders.keys() | steps.keys()):
+        ring, closes = list(orders.get(channel, ())), True
+        following = steps.get(channel, {})
+        if len(ring) != size and following:
+            walked = [min(following)]
+            seen = set(walked)
+            while (after := following.get(walked[-1])) is not None and after not in seen:
+                walked.append(after)
+                seen.add(after)
+            if len(walked) > len(ring):
+                ring, closes = walked, after is None or after == walked[0]
+        out[channel] = (ring, closes and len(ring) == size and len(set(ring)) == size)
+    return out

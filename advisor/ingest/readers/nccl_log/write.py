@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.ingest.readers._rows import Row, insert
-from advisor.ingest.readers.nccl_log.collect import Log, channel_orders
+from advisor.ingest.readers.nccl_log.collect import Log
 from advisor.ingest.readers.nccl_log.communicators import Member, Ranks, Slot
 from advisor.ingest.readers.nccl_log.facts import (
     Choice,
@@ -18,6 +18,7 @@ from advisor.ingest.readers.nccl_log.facts import (
     RingStep,
     TuningCell,
 )
+from advisor.ingest.readers.nccl_log.graphs import channel_orders
 from advisor.ingest.source import ReadContext
 
 _FACT = ("kind", "rank", "host", "name", "value")

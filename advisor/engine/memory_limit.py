@@ -11,7 +11,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 
 try:
     import resource
@@ -43,12 +42,7 @@ class MemoryLimit:
                 self._set(MemoryLimit._before)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with MemoryLimit._lock:
             MemoryLimit._inside -= 1
             if MemoryLimit._inside == 0 and resource is not None:

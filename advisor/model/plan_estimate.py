@@ -12,22 +12,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from advisor.model.memory import (
+    ADAM_BYTES,
+    Recompute,
+    StateBytes,
+    layer_activation_bytes,
+    mlp_gradient_bytes,
+    output_activation_bytes,
+    state_bytes,
+)
 from advisor.model.plan_cluster import Cluster
 from advisor.model.plan_communication import Case, data_parallel, model_parallel
 from advisor.model.plan_layout import Layout, Settings
 from advisor.model.plan_traffic import bubble_fraction
 from advisor.model.transformer import (
-    ADAM_BYTES,
-    Recompute,
-    StateBytes,
     TransformerShape,
     flops_per_token,
-    layer_activation_bytes,
     layer_parameters,
-    mlp_gradient_bytes,
-    output_activation_bytes,
     parameters,
-    state_bytes,
 )
 
 # CUDA context, cuBLAS and NCCL buffers, allocator slack: usual on an 80 GB card.

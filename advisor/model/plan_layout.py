@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
-from advisor.model.transformer import Precision, Recompute, TransformerShape
+from advisor.model.memory import Precision, Recompute
+from advisor.model.transformer import TransformerShape
 
 DataStrategy = Literal["single", "ddp", "zero1", "fsdp2-zero2", "fsdp2", "hsdp"]
 # From simple to involved: with nearly equal times the simpler one is recommended.

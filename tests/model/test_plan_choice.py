@@ -11,12 +11,13 @@ from click.testing import CliRunner
 
 from advisor.cli.plan import command
 from advisor.errors import AdvisorError
+from advisor.model.memory import layer_activation_bytes
 from advisor.model.plan import make_plan
 from advisor.model.plan_communication import Case
 from advisor.model.plan_estimate import estimate
 from advisor.model.plan_layout import Own, Settings
 from advisor.model.presets import preset
-from advisor.model.transformer import TransformerShape, layer_activation_bytes
+from advisor.model.transformer import TransformerShape
 
 
 @pytest.mark.parametrize(

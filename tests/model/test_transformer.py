@@ -7,17 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError
+from advisor.model.memory import (
+    activation_bytes,
+    layer_activation_bytes,
+    output_activation_bytes,
+    state_bytes,
+)
 from advisor.model.presets import preset, presets
 from advisor.model.transformer import (
     TransformerShape,
-    activation_bytes,
     flops_per_token,
-    layer_activation_bytes,
     layer_parameters,
     matmul_parameters,
-    output_activation_bytes,
     parameters,
-    state_bytes,
 )
 
 # Counts of the released checkpoints (sum of tensor sizes on their model cards).

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from advisor.metrics.models.workload import Rank, Recorded
-from advisor.model.transformer import (
-    ADAM_BYTES,
-    activation_bytes,
-    flops_per_token,
-    output_activation_bytes,
-)
+from advisor.model.memory import ADAM_BYTES, activation_bytes, output_activation_bytes
+from advisor.model.transformer import flops_per_token
 
 
 def memory_bytes(run: Recorded, rank: Rank) -> float:

@@ -391,7 +391,9 @@ CREATE TABLE pipeline_stage (
   bubble_ns BIGINT NOT NULL,        -- per step idle, or exposed waiting for a neighbour, also while a message of its own is on its way; median
   bubble_share DOUBLE NOT NULL,     -- bubble / step
   ideal_bubble_share DOUBLE,        -- (p-1)/(m*chunks+p-1) for equal stages
-  imbalance_ns BIGINT               -- compute over the mean of the stages per step
+  imbalance_ns BIGINT,              -- compute over the mean of the stages per step
+  pace DOUBLE,                      -- what kernels take that the other stages run too, over what they take there; null: not above the mean stage, or not comparable
+  same_shapes BOOLEAN               -- whether pace compares kernels of equal shapes; false: of equal names, as shapes were not recorded
 );
 
 -- Balance of all_to_all (experts): how much the busiest rank receives over the mean.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
+from advisor.metrics.models.stage_pace import add_stage_pace
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.store.columns import rows
 from advisor.vocabulary.operations import POINT_TO_POINT
@@ -58,6 +59,7 @@ def pipeline_rows(
                     "imbalance_ns": round(computed - mean),
                 }
             )
+    add_stage_pace(con, run, records)
     return records
 
 

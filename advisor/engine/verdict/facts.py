@@ -47,7 +47,9 @@ _SHARES = (
     "sum(compute_ns)::DOUBLE / sum(window_ns) AS compute, "
     "sum(idle_ns)::DOUBLE / sum(window_ns) AS idle, "
     "coalesce(sum(hidden_comm_ns)::DOUBLE / nullif(sum(comm_ns), 0), 0) AS hidden, "
-    "coalesce(bool_and(exposed_wait_ns IS NOT NULL), false) AS wait_known FROM rank_step"
+    "coalesce(bool_and(exposed_wait_ns IS NOT NULL), false) AS wait_known, "
+    "(SELECT coalesce(avg(least(bubble_share, ideal_bubble_share)), 0) FROM pipeline_stage) "
+    "AS schedule FROM rank_step"
 )
 
 
@@ -62,13 +64,22 @@ _LOSSES = {"file-not-read", "file-lost-records", "file-partly-read", "ranks-cut"
 
 @dataclass(frozen=True)
 class Shares:
-    """Parts of the mean step of all ranks, from 0 to 1; ``hidden`` is of communication."""
+    """Parts of the mean step of all ranks, from 0 to 1; ``hidden`` is of communication.
+
+    ``schedule`` is what a pipeline's schedule leaves idle by design: exposed waiting, or idle.
+    """
 
     exposed: float
     compute: float
     idle: float
     hidden: float
     wait_known: bool
+    schedule: float = 0.0
+
+    @property
+    def lost(self) -> float:
+        """The larger of what is exposed and idle, as far as a schedule does not explain both."""
+        return min(max(self.exposed, self.idle), self.exposed + self.idle - self.schedule)
 
 
 @dataclass(frozen=True)

@@ -220,8 +220,7 @@ def _clocks(it: Situation, _: Shares) -> Decision | None:
 def _lossy(it: Situation, shares: Shares) -> Decision | None:
     """Much is lost, or something pays for sure: what may be a cause if it is one, or a replayed
     change that no finding is about."""
-    lost = max(shares.exposed, shares.idle) >= LOST
-    if not lost and not _possible(it) and it.replay_saves_ns < LARGE * it.step_ns:
+    if shares.lost < LOST and not _possible(it) and it.replay_saves_ns < LARGE * it.step_ns:
         return None
     return Decision(VerdictKind.LOSSY, "idle" if shares.idle > shares.exposed else "exposed")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.vocabulary.words import about, percent, ranks_text, render, significant, size
+from advisor.vocabulary.words import about, differs, percent, ranks_text, render, significant, size
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,14 @@ def test_templates_cannot_reach_python() -> None:
 
 def test_names_from_traces_are_not_templates() -> None:
     assert render("{{ name }}", {"name": "{{ 7 * 7 }}<b>"}) == "{{ 7 * 7 }}<b>"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "differ"),
+    [(200e6, 201e6, False), (111e6, 116e6, False), (88e6, 76e6, True), (9.9e6, 10.2e6, False),
+     (0, 0, False), (0, 1, True), (2.7e6, 15e6, True)],
+)  # fmt: skip
+def test_only_what_two_digits_tell_apart_is_worth_a_clause(
+    one: float, other: float, differ: bool
+) -> None:
+    assert differs(one, other) is differs(other, one) is differ

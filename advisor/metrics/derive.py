@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from advisor.metrics.collectives.call import when_moving
 from advisor.metrics.collectives.gradients import bucket_rows, sync_rows
 from advisor.metrics.collectives.groups import LISTED_GROUPS
 from advisor.metrics.collectives.limits import impossible_bandwidths
@@ -134,6 +135,7 @@ def _lateness_input(con: Any, data: RunData, content: Sequence[Mapping[str, Any]
             for own in content
             if own["cpu_ops"] and own["rank"] in data.ranks and data.ranks[own["rank"]].steps.steps
         },
+        moving={rank: when_moving(data.calls[rank]) for rank in data.ranks},
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.call import Call, when_moving
 from advisor.metrics.host.lead import IdleSplit, asked_late, split_idle
 from advisor.metrics.load import RankData, RunData
 from advisor.metrics.timeline.contention import exclusive_ns
@@ -136,12 +136,8 @@ def _operators(one: RankData) -> list[int]:
 
 
 def _transfers(calls: list[Call]) -> Intervals | None:
-    """When data moved, as far as matching tells; unmatched calls count as moving throughout."""
-    if not any(call.t_is == "matched" for call in calls):
-        return None
-    return Intervals.of(
-        [call.start + (call.wait or 0) for call in calls], [call.end for call in calls]
-    )
+    """When data moved; None where no call was matched, so that nothing tells waiting apart."""
+    return when_moving(calls) if any(call.t_is == "matched" for call in calls) else None
 
 
 def _breakdown(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.findings import Finding, FindingsReport, RunSummary, VerdictKind
@@ -112,9 +112,7 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
         number = 1 + report.findings.index(about)
         mark = f"finding {number}: {summary.per_step(about)} could go"
     shares = {kind: ns / average.window_ns for kind, ns in average.ns.items()}
-    waits = _waits_beside(about, kinds, shares, step_ns)
     bar = StepBar(shares, kinds, gain, mark)
-    beside = {"transfer": say(SUMMARY, "beside", {})} if waits else {}
     others = len(rows) if blamed and not blamed & {row.of for row in rows} else 0
     values = {
         "step_ns": step_ns,
@@ -125,7 +123,7 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
     }
     title = say(SUMMARY, "step", values)
     legend = [
-        (kind, f"{beside.get(kind, words)} {numbers.share(shares[kind])}")
+        (kind, f"{words} {numbers.share(shares[kind])}")
         for kind, words in legend_for([kind for kind in shares if shares[kind] >= _LEAST])
     ]
     if len(legend) == 1 and gain is None:
@@ -153,16 +151,6 @@ def rest_of(bar: StepBar, step_ns: float) -> str:
     kinds = " and ".join(KINDS[kind] for kind in bar.kinds if kind in drawn)
     values = {"outlined_ns": outlined * step_ns, "gain_ns": middle * step_ns, "kinds": kinds}
     return say(SUMMARY, "rest", values)
-
-
-def _waits_beside(
-    about: Finding | None, kinds: Sequence[str], shares: Mapping[str, float], step_ns: float
-) -> bool:
-    """Whether more waiting is named than the bar has: beside transfers of other calls."""
-    named = about.evidence.facts.get("waiting_ns") if about is not None else None
-    if not named or kinds[:1] != ["wait"] or not shares["wait"]:
-        return False
-    return bool(named > (1 + _SEEN) * shares["wait"] * step_ns)
 
 
 def _where_it_lies(

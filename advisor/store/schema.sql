@@ -284,13 +284,14 @@ CREATE TABLE lateness (
   times_last INTEGER NOT NULL,      -- how often this rank arrived last
   p_value DOUBLE,                   -- of being last that often by chance, corrected for the number of ranks
   median_lateness_ns BIGINT,        -- start minus the median start over the call's ranks, aligned clock; median over calls
-  cost_ns_per_step BIGINT,          -- exposed waiting that its own delay causes, mean over all other ranks, per step
+  cost_ns_per_step BIGINT,          -- exposed waiting that its own delay causes, beside transfers too, mean over all other ranks, per step
   cost_low_ns BIGINT,               -- 95 % interval over steps
   cost_high_ns BIGINT,              -- 95 % interval over steps
   systematic BOOLEAN,               -- true: straggler; false: moving lateness or on time
   reason VARCHAR,                   -- 'slow-compute' (same kernels and shapes, longer) 'more-work' 'longer-compute' (which of both is not recorded) 'late-launch' 'data-loading' 'all-hosts-late' (this one no slower than the others) 'slow-transfer-before' 'unknown'; null: keeps nobody waiting
   reason_evidence VARCHAR,          -- JSON of the numbers behind the reason
-  cost_by_step VARCHAR              -- JSON: used step -> exposed waiting that its own delay causes in it, mean over all other ranks, ns; none where it is nothing
+  wait_ns_per_step BIGINT,          -- of its cost what a breakdown has as waiting: no other call of the peer transfers; null: all of it
+  wait_by_step VARCHAR              -- JSON: the same by used step, ns; none where it is nothing
 );
 
 -- Excess transfer time that points at links, hosts or ranks.

@@ -18,6 +18,7 @@ from advisor.vocabulary.bounded_templates import BoundedTemplates
 
 MAX_TEXT = 4000
 _SUREST = 0.99
+_ROUNDED = 0.05  # by so much two digits may differ from what they stand for
 _SHORTEST_CUT = 12  # characters of a name that was cut in its middle
 LONGEST_LIST = 60  # characters; beyond that, numbers of ranks say nothing
 
@@ -45,6 +46,11 @@ def about(ns: float) -> str:
     where it has more: '8 ms', '95 ms', '273 ms'.
     """
     return _short(ns, *_unit(ns))
+
+
+def differs(one: float, other: float) -> bool:
+    """Whether two numbers differ in their first two digits by more than rounding: 88 and 76."""
+    return abs(one - other) > _ROUNDED * max(abs(one), abs(other))
 
 
 def span(low_ns: float, high_ns: float) -> str:
@@ -197,6 +203,7 @@ def _environment() -> BoundedTemplates:
         about=about,
         ms=about,  # in rules of users
         span=span,
+        differs=differs,
         estimate=estimate,
         ends=ends,
         of_step=of_step,

@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 
 from advisor.metrics.clocks.offsets import Clock
-from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.call import Call, when_moving
 from advisor.metrics.lateness.blame import Arrivals
 from advisor.metrics.lateness.by_step import waited_for
+from advisor.metrics.lateness.cost import costs_by_step
 from advisor.metrics.lateness.lost import lost_time
 from advisor.metrics.lateness.others import Others
 from advisor.metrics.lateness.rows import after_median, others_per_peer
+from advisor.metrics.steps.annotated import Step, Steps
+from advisor.metrics.timeline.breakdown import Occupancy
+from advisor.metrics.timeline.intervals import Intervals
 from tests.metrics.test_recordings import Traces, derived, recording
 
 MS = 1_000_000
@@ -132,8 +136,41 @@ def test_only_who_keeps_others_waiting_has_a_reason(fixtures_dir: Path) -> None:
 def test_the_mean_over_the_steps_is_what_peers_wait_for_a_late_rank(fixtures_dir: Path) -> None:
     """The picture of ranks and steps, and the sentence beside it, show one figure."""
     store = derived(recording(fixtures_dir / "lab-ddp-slow-rank"))
-    sql = "SELECT run, cost_ns_per_step FROM lateness WHERE process_group IS NULL AND rank = 2"
+    sql = "SELECT run, wait_ns_per_step FROM lateness WHERE process_group IS NULL AND rank = 2"
     run, cost = store.con.execute(sql).fetchone()
     by_step = waited_for(store.con, run)[2]
     assert np.mean([*by_step.values()]) == pytest.approx(cost, rel=0.01)
     assert max(by_step.values()) > 1.5 * cost
+
+
+def test_a_peer_that_transfers_in_another_call_does_not_wait() -> None:
+    """Rank 1 comes 30 ms late to one call; rank 0 waits, and transfers for 20 of them in another.
+
+    A breakdown has those 20 ms as transfer (METRICS section 3); a step may gain all 30.
+    """
+    waits = Call(0, "all_reduce", 0, 40 * MS, 0, wait=30 * MS, last_rank=1)
+    late = Call(1, "all_reduce", 30 * MS, 40 * MS, 0, wait=0, last_rank=1)
+    beside = Call(0, "all_reduce", 5 * MS, 25 * MS, 1, wait=0, last_rank=0)
+    excess = np.array([[0, 30 * MS]])
+    item = Arrivals(None, (0, 1), ({0: waits, 1: late},), excess, excess, excess, excess, excess)
+    steps = Steps((Step(0, 0, 50 * MS, 0, 50 * MS, True, "ProfilerStep"),))
+    idle = Occupancy(*[Intervals.empty()] * 6)
+    moving = {0: when_moving([waits, beside]), 1: when_moving([late])}
+    costs, waited = costs_by_step([item], {0: steps, 1: steps}, {0: idle, 1: idle}, [0, 1], moving)
+    assert costs == {0: {0: 0.0}, 1: {0: 30.0 * MS}}
+    assert waited == {0: {0: 0.0}, 1: {0: 10.0 * MS}}
+
+
+@pytest.mark.parametrize("name", ["lab-ddp-slow-rank", "lab-zero1-pauses", "lab-fsdp2-slow-link"])
+def test_nobody_is_waited_for_longer_than_breakdowns_have_waiting(
+    fixtures_dir: Path, name: str
+) -> None:
+    con = derived(recording(fixtures_dir / name)).con
+    ((exposed,),) = con.execute(
+        "SELECT avg(exposed_wait_ns) FROM step_breakdown WHERE used"
+    ).fetchall()
+    ((ranks, waited),) = con.execute(
+        "SELECT count(*), sum(wait_ns_per_step) FROM lateness WHERE process_group IS NULL"
+    ).fetchall()
+    # Means over all others: of n ranks, one waits for nobody.
+    assert 0 < waited * (ranks - 1) / ranks <= 1.001 * exposed

@@ -80,11 +80,12 @@ def make_store(ranks: int = 4, steps: int = 5, late_rank: int = 2, calls: int = 
         late = rank == late_rank
         parts = {"compute": 70 if late else 50, "wait": 0 if late else 20, "transfer": 20}
         con.execute(
-            "INSERT INTO lateness VALUES (?, ?, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, '{}', ?)",
+            "INSERT INTO lateness VALUES (?, ?, NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, '{}', ?, ?)",
             [
                 RUN, rank, steps * calls, steps * calls if late else 0, 0.001 if late else 1.0,
                 20 * MS if late else 0, 20 * MS if late else 0, 19 * MS if late else 0,
                 21 * MS if late else 0, late, "slow-compute" if late else None,
+                20 * MS if late else 0,
                 json.dumps(dict.fromkeys(range(steps), 20 * MS) if late else {}),
             ],
         )  # fmt: skip

@@ -28,12 +28,13 @@ FROM (SELECT *, greatest(0, exposed_all_ns - exposed_transfer_ns) AS own_ns,
 
 -- Lateness over all groups. summed_cost_ns is METRICS' cost, per used step: the sum over the
 -- calls in which the rank is last, and over the other ranks, of last start less own start (calls
--- that run at once count each, hidden waits too). peer_wait_ns is cost_ns_per_step as mean over
--- those that share calls with it.
+-- that run at once count each, hidden waits too). peer_cost_ns and peer_wait_ns are cost_ns_per_step
+-- and wait_ns_per_step as mean over those that share calls with it.
 --   summed_cost_ns: per used step, over all calls in which it is last and all other ranks
 --   all_ns: all ranks' cost per used step, ns
 --   of_peers: ranks over those that share calls with it
---   peer_wait_ns: per used step, mean over the ranks that share calls with it
+--   peer_cost_ns: per used step, mean over the ranks that share calls with it
+--   peer_wait_ns: of that the waiting of a breakdown: no other call of the peer transfers
 --   clock_ns: by how much clocks that are off may make it late; 0 where ranks of its own host, which have
 --     the same clock, wait as long for it as all others do
 CREATE VIEW late_rank AS
@@ -43,7 +44,8 @@ WITH summed AS (
     AND op IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier') GROUP BY last_rank)
 SELECT l.*, r.host, coalesce(s.ns, 0)::BIGINT AS summed_cost_ns, sum(cost_ns_per_step) OVER () AS all_ns,
   coalesce(TRY_CAST(l.reason_evidence ->> 'others_per_peer' AS DOUBLE), 1) AS of_peers,
-  (cost_ns_per_step * of_peers)::BIGINT AS peer_wait_ns,
+  (cost_ns_per_step * of_peers)::BIGINT AS peer_cost_ns,
+  (coalesce(wait_ns_per_step, cost_ns_per_step) * of_peers)::BIGINT AS peer_wait_ns,
   CASE WHEN EXISTS (FROM lateness i JOIN group_host g USING (process_group) WHERE i.rank = l.rank
       AND g.hosts = 1 AND i.systematic AND i.cost_ns_per_step >= l.cost_ns_per_step) THEN 0
     ELSE (SELECT greatest(median(clock_residual_ns), max(clock_residual_ns) FILTER (rank = l.rank), 0)

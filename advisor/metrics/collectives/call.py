@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from advisor.metrics.timeline.intervals import Intervals
 from advisor.vocabulary.bandwidth import bus_factor
 from advisor.vocabulary.dtypes import element
 from advisor.vocabulary.operations import message_bytes, split_bytes
@@ -96,3 +98,15 @@ def wire_name(call: Call) -> str:
     """The operation whose cost the call has: what really ran."""
     name = call.wire_op or call.op
     return "send" if name == "recv" else name
+
+
+def when_moving(calls: Iterable[Call]) -> Intervals:
+    """When data of a rank's calls moves: after the last peer came to each (METRICS section 3).
+
+    A rank that waits in one call while another of its calls transfers is transferring. A call
+    whose waiting is not known counts as transfer throughout.
+    """
+    known = list(calls)
+    return Intervals.of(
+        [call.start + (call.wait or 0) for call in known], [call.end for call in known]
+    )

@@ -44,7 +44,7 @@ def causes(con: Any, run: str) -> Causes:
         [run],
     ).fetchone()
     late = con.execute(
-        f"SELECT rank, times_last, calls, (cost_ns_per_step * {PER_PEER})::BIGINT AS peer_wait_ns "
+        f"SELECT rank, times_last, calls, (wait_ns_per_step * {PER_PEER})::BIGINT AS peer_wait_ns "
         "FROM lateness WHERE run = ? AND process_group IS NULL "
         "ORDER BY peer_wait_ns DESC NULLS LAST, rank LIMIT 1",
         [run],

@@ -1,4 +1,4 @@
-"""For whom its peers wait, step by step: what a rank's own delay costs those that it meets."""
+"""For whom its peers wait, step by step: by a rank's own delay, those that it meets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from advisor.store.evidence import PER_PEER
 
 _SQL = f"""
-SELECT rank, cost_by_step, {PER_PEER},
+SELECT rank, wait_by_step, {PER_PEER},
   coalesce(TRY_CAST(TRY_CAST(reason_evidence AS JSON) -> '$.with' AS INTEGER[]), [rank])
 FROM lateness WHERE run = ? AND process_group IS NULL
 """

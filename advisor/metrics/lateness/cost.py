@@ -14,6 +14,8 @@ from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.metrics.timeline.statistics import mean_interval
 
+ByStep = dict[int, dict[int, float]]
+
 
 def cost_of(
     values: NDArray[np.float64],
@@ -44,11 +46,14 @@ def costs_by_step(
     steps_of: Mapping[int, Steps],
     occupancy: Mapping[int, Occupancy],
     members: Sequence[int],
-) -> dict[int, dict[int, float]]:
+    moving: Mapping[int, Intervals],
+) -> tuple[ByStep, ByStep]:
     """late rank -> {step: exposed waiting that its own excess causes, mean over the others, ns}.
 
-    Of a call's waiting, the last rank's own excess is what it is to blame for, at most. That is
-    what a step may gain; METRICS' cost, the sum of all waits, is in view ``late_rank``.
+    Of a call's waiting, the last rank's own excess is what it is to blame for, at most. All of it
+    is what a step may gain (METRICS' cost, the sum of all waits, is in view ``late_rank``); the
+    second mapping leaves out what a peer transfers in other calls meanwhile, which is transfer in
+    every breakdown (METRICS section 3): what the peer waits.
     """
     spans: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for item in items:
@@ -65,7 +70,8 @@ def costs_by_step(
                 spans[last, rank].append((arrived - min(call.wait, guilt), arrived))
     steps = {rank: [s for s in steps_of[rank].steps if s.used] for rank in members}
     numbers = sorted({s.number for own in steps.values() for s in own})
-    costs: dict[int, dict[int, float]] = {rank: dict.fromkeys(numbers, 0.0) for rank in members}
+    costs: ByStep = {rank: dict.fromkeys(numbers, 0.0) for rank in members}
+    waits: ByStep = {rank: dict.fromkeys(numbers, 0.0) for rank in members}
     shared = dict.fromkeys(numbers, 0)
     for rank in members:
         for step in steps[rank]:
@@ -74,8 +80,9 @@ def costs_by_step(
         own = Intervals.of([s for s, _ in found], [e for _, e in found])
         exposed = own - occupancy[rank].compute
         windows = steps[rank]
-        waited = exposed.covered([s.start for s in windows], [s.end for s in windows])
-        for step, value in zip(windows, waited, strict=True):
-            others = max(shared[step.number] - 1, 1)
-            costs[last][step.number] += float(value) / others
-    return costs
+        low, high = [s.start for s in windows], [s.end for s in windows]
+        for found_by, part in ((costs, exposed), (waits, exposed - moving[rank])):
+            for step, value in zip(windows, part.covered(low, high), strict=True):
+                others = max(shared[step.number] - 1, 1)
+                found_by[last][step.number] += float(value) / others
+    return costs, waits

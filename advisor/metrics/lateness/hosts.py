@@ -75,8 +75,8 @@ def with_hosts(
         if row["cost_ns_per_step"] <= max(alone, default=0):
             continue
         for rank in read:  # its lateness is its host's
-            of_host = {"systematic": False, "cost_ns_per_step": 0, "cost_by_step": "{}"}
-            result[rank] = {**result[rank], **of_host}
+            nothing = {"cost_ns_per_step": 0, "wait_ns_per_step": 0, "wait_by_step": "{}"}
+            result[rank] = {**result[rank], "systematic": False, **nothing}
         evidence = {**json.loads(row["reason_evidence"]), "with": mates}
         result[row["rank"]] = {**row, "reason_evidence": json.dumps(evidence)}
     return list(result.values())

@@ -50,6 +50,7 @@ class Ranks:
     compare: Callable[[int, Sequence[int], float], Compared]
     hosts: Mapping[int, str]  # where they are known
     recorded: Mapping[int, float]  # operators that the profiler wrote down, per step
+    moving: Mapping[int, Intervals]  # when data of each moves (collectives/call.py)
 
     @cached_property
     def begin_idle(self) -> dict[int, Intervals]:
@@ -129,9 +130,9 @@ class _Group:
 class _All:
     """What all ranks have, which each is held against."""
 
-    by_step: Mapping[int, Mapping[int, float]]
-    costs: Mapping[int, Floats]  # the same, in the order of steps
+    costs: Mapping[int, Floats]  # by step
     others_costs: Others
+    waits: Mapping[int, Mapping[int, float]]  # by step
     spent: Mapping[int, float]
     others_spent: Others
     recorded: Mapping[int, float]
@@ -141,14 +142,14 @@ class _All:
 
 def _rows(run: str, items: Sequence[Arrivals], ranks: Ranks) -> list[dict[str, Any]]:
     members = sorted({rank for item in items for rank in item.ranks})
-    by_step = costs_by_step(items, ranks.steps, ranks.occupancy, members)
+    by_step, waits = costs_by_step(items, ranks.steps, ranks.occupancy, members, ranks.moving)
     costs = {rank: np.array([*by_step[rank].values()], dtype=np.float64) for rank in members}
     spent = {rank: _own_ns(rank, ranks) for rank in members}
     recorded = {rank: ranks.recorded[rank] for rank in members if rank in ranks.recorded}
     of_all = _All(
-        by_step,
         costs,
         Others(np.stack([*costs.values()])),
+        waits,
         spent,
         Others(np.array([*spent.values()])),
         recorded,
@@ -174,7 +175,7 @@ def _row(
     chance = sum(group.stretches / len(group.item.ranks) for group in groups)
     successes = sum(group.slowest[rank] for group in groups)
     members = len(of_all.costs)
-    values = of_all.costs[rank]
+    values, waits = of_all.costs[rank], of_all.waits[rank]
     most, usual = of_all.others_costs.greatest(values), of_all.others_costs.median(values)
     # Often the last; or seldom, but what it costs outweighs the next worst rank's over the steps.
     much = 1.0 if most is None else sign_flip_tail(values - most)
@@ -233,9 +234,8 @@ def _row(
                 "others_per_peer": of_all.per_peer[rank],
             }
         ),
-        "cost_by_step": json.dumps(
-            {step: round(ns) for step, ns in of_all.by_step[rank].items() if round(ns)}
-        ),
+        "wait_ns_per_step": round(sum(waits.values()) / max(len(waits), 1)),
+        "wait_by_step": json.dumps({step: round(ns) for step, ns in waits.items() if round(ns)}),
     }
 
 

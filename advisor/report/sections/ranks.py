@@ -8,7 +8,7 @@ from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS
 from advisor.report.figures import DataTable, Figure, HeatMap
 from advisor.report.sections.section import Section, of_run
-from advisor.report.tables import Row, late_together, rows
+from advisor.report.tables import late_together, rows
 from advisor.store.evidence import PER_PEER
 from advisor.store.store import Store
 from advisor.vocabulary.words import named_ranks, some_ranks
@@ -18,7 +18,7 @@ _FEWEST_ROWS = 3  # of two ranks the bars say as much
 _MOST_LISTED = 16
 _SQL = (
     f"SELECT *, {PER_PEER} AS of_peers FROM lateness WHERE run = ? AND process_group IS NULL"
-    " ORDER BY cost_ns_per_step * of_peers DESC NULLS LAST, rank"
+    " ORDER BY wait_ns_per_step * of_peers DESC NULLS LAST, rank"
 )
 _REASONS = {
     "slow-compute": "its compute takes longer",
@@ -89,7 +89,7 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
     who = rows(store, _SQL, [run])
     if len(who) < 2:
         return None
-    late = [row for row in who if row["cost_ns_per_step"]]
+    late = [row for row in who if row["wait_ns_per_step"]]
     together = late_together(store, run)
     systematic = [rank for row in who if row["systematic"]
                   for rank in together.get(row["rank"], [row["rank"]])]  # fmt: skip
@@ -100,11 +100,11 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
         id=f"came-last{suffix}",
         title=line,
         table=DataTable(
-            ["rank", "each peer waits per step", "interval", "came last", "calls", "reason"],
+            ["rank", "each peer waits per step", "came last", "calls", "reason"],
             [
                 [
                     row["rank"],
-                    *_peers_wait(row),
+                    numbers.duration(row["of_peers"] * row["wait_ns_per_step"]),
                     numbers.count(row["times_last"]),
                     numbers.count(row["calls"]),
                     _REASONS.get(row["reason"] or "", "–"),
@@ -118,13 +118,6 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
         note="Only a rank's own delay counts, not what it inherits by waiting for others itself.",
     )
     return Section(name, "Ranks", title, [figure], line)
-
-
-def _peers_wait(row: Row) -> tuple[str, str]:
-    """What each peer of the rank waits for it per step, and the interval of that."""
-    ends = (row["cost_ns_per_step"], row["cost_low_ns"], row["cost_high_ns"])
-    mean, low, high = (None if ns is None else row["of_peers"] * ns for ns in ends)
-    return numbers.duration(mean), numbers.interval(low, high)
 
 
 def _rest(total: int, shown: int) -> str:

@@ -53,6 +53,8 @@ class Basis(StrEnum):
     OPTION = "option"
     """It may give nothing: an option to try, and no cause of a loss. No lab counts how often it
     gives something: no probability."""
+    LOSS = "loss"
+    """Time that is seen to be lost, with nobody behind it: no cause, so no probability of one."""
     EVIDENCE = "evidence"
     """The recording's own evidence, weighed against everything else that it could be."""
 

@@ -110,7 +110,8 @@ def main() -> int:
     files = [*stored, *arguments.results]
     first = named(files)
     # One that says where time goes names no cause that could be wrong; an option accuses nobody.
-    causes = {rule.id for rule in load_catalogue()[0] if rule.says != "where"}
+    catalogue = load_catalogue()[0]
+    causes = {rule.id for rule in catalogue if rule.says != "where"}
     counted = [one for one in first if one.rule in causes and one.basis != Basis.OPTION]
     rules = _counts([(one.rule, one.right) for one in counted])
     bases = _counts([(one.basis or "", one.right) for one in first])
@@ -118,7 +119,10 @@ def main() -> int:
     print(f"{'rule':34} named  right")
     for name, count in [*rules.items(), ("rules not tried before", untried)]:
         print(f"{name:34} {count['said']:5}  {count['right']:5}")
-    _by_probability([(one.right, one.probability) for one in first if one.probability is not None])
+    # Some were scored when a bare loss was said with a probability.
+    losses = {rule.id for rule in catalogue if rule.bare_loss}
+    said = [(one.right, one.probability) for one in first if one.rule not in losses]
+    _by_probability([(right, sure) for right, sure in said if sure is not None])
     if arguments.alone:
         return 0
     gains = shown()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from advisor.engine.calibration import calibration
 from advisor.engine.claims import Ledger, covered
 from advisor.engine.rule import PAIRED_FLOOR, Rule
 from advisor.findings import SEVERITY_ORDER, Basis, Finding, Severity
@@ -228,7 +229,7 @@ def _tie(one: Finding, other: Finding) -> bool:
 def _sure_ns(finding: Finding) -> float:
     middle = finding.savings_ns or 0
     low = middle if finding.savings_low_ns is None else finding.savings_low_ns
-    return (finding.probability or 0.0) * math.sqrt(middle * max(low, 0))
+    return _weight(finding) * math.sqrt(middle * max(low, 0))
 
 
 def _holds(finding: Finding, gain_ns: int | None) -> bool:
@@ -248,7 +249,15 @@ def expected_ns(finding: Finding) -> float:
 
     0 where nothing tells how probable it is: an option to try.
     """
-    return (finding.probability or 0.0) * (finding.savings_ns or 0)
+    return _weight(finding) * (finding.savings_ns or 0)
+
+
+def _weight(finding: Finding) -> float:
+    """The probability of its cause; a bare loss counts as what no lab tried, since whatever hides
+    it gives back a part of it only."""
+    if finding.basis is Basis.LOSS:
+        return calibration().rate(finding.rule)
+    return finding.probability or 0.0
 
 
 def _root(index: int, parent: Mapping[int, int]) -> int:

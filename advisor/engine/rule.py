@@ -187,6 +187,11 @@ class Rule(_Strict):
         default="why",
         description="of the time it claims: where it goes, who holds it up, or why it is lost",
     )
+    bare_loss: bool = Field(
+        default=False,
+        description="It is seen that time is lost, and nobody is behind it: no cause of the loss, "
+        "so that it has no probability of being one.",
+    )
     keeps_order: bool = Field(
         default=False, description="Instances of equal worth stand in the order of the SQL."
     )

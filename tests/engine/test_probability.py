@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from advisor.engine import load_catalogue
-from advisor.engine.verdict.probability import Calibration, judged, shown_share
+from advisor.engine.calibration import Calibration
+from advisor.engine.verdict.probability import judged, shown_share
 from advisor.findings import Basis
 from benchmarks.reliability import shown, weight_of
 
@@ -27,12 +28,14 @@ FLOOR_NS = 1_000_000
          Basis.OPTION),
         ("slow-ring-link", {"savings_ns": 9e6, "probability": 0.31}, Basis.EVIDENCE),
         ("nccl-error", {}, Basis.RECORDED),
+        ("exposed-communication", {"savings_ns": 9e6, "savings_low_ns": 8e6}, Basis.LOSS),
+        ("exposed-communication", {"savings_ns": None}, Basis.RECORDED),
     ],
 )  # fmt: skip
 def test_what_a_probability_rests_on(rule: str, row: dict[str, Any], basis: Basis) -> None:
     found, probability = judged(RULES[rule], row, FLOOR_NS)
     assert found is basis
-    assert (probability is None) == (basis in (Basis.RECORDED, Basis.OPTION))
+    assert (probability is None) == (basis in (Basis.RECORDED, Basis.OPTION, Basis.LOSS))
     if basis is Basis.EVIDENCE:
         assert probability == 0.31
 

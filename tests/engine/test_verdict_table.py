@@ -35,7 +35,10 @@ def situation(**changes: Any) -> Situation:
 
 
 def finding(
-    rule: str = "straggler-rank", ms: float | None = 20, probability: float = 0.95, **more: Any
+    rule: str = "straggler-rank",
+    ms: float | None = 20,
+    probability: float | None = 0.95,
+    **more: Any,
 ) -> Finding:
     gain = None if ms is None else round(ms * MS)
     ends = {} if gain is None else {"savings_low_ns": gain // 2, "savings_high_ns": 3 * gain // 2}
@@ -54,6 +57,8 @@ def shares(**changes: float) -> Shares:
 FEW = replace(FACTS, ranks_read=1)
 WIDE = {"savings_low_ns": 2 * MS, "savings_high_ns": 60 * MS}
 CLOCKS = Clocks(exposed_ns=20 * MS, share=0.2, differ_ns=MS, hidden_ns=0, hosts=["a", "b", "c"])
+EXPOSED: tuple[str, float, None] = ("exposed-communication", 25, None)
+BARE = {"basis": "loss"}
 DENIED = Evidence(facts={"probe": "denies"})
 
 
@@ -74,6 +79,13 @@ DENIED = Evidence(facts={"probe": "denies"})
         ({"findings": [finding("note", None, severity="info")]}, "healthy", "healthy"),
         ({"findings": [finding("jitter"), finding()]}, "sure", "finding"),
         ({"findings": [finding("jitter", ms=25), finding(ms=6)]}, "lossy", "jitter"),
+        ({"findings": [finding(*EXPOSED, **BARE)]}, "lossy", "exposed-communication"),
+        ({"findings": [finding(*EXPOSED, **BARE), finding(ms=16)]}, "sure", "finding"),
+        (
+            {"findings": [finding(*EXPOSED, **BARE), finding(ms=6)]},
+            "lossy",
+            "exposed-communication",
+        ),
         ({}, "healthy", "healthy"),
         ({"shares": shares(exposed=0.27)}, "lossy", "exposed"),
         ({"shares": shares(exposed=0.15, schedule=0.08)}, "healthy", "healthy"),

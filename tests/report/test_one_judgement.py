@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from advisor.findings import Basis, VerdictKind
 from advisor.metrics.lateness.by_step import waited_for
 from advisor.metrics.models.speeds import speeds
 from advisor.metrics.steps.used import step_time
@@ -190,3 +191,19 @@ def test_one_cause_has_one_gain_beside_the_predictions_too() -> None:
         without = whatif.build(store, "run", [other])
         assert without is not None and without.figures[0].table is not None
         assert not without.figures[0].table.rows
+
+
+def test_a_loss_with_nobody_behind_it_has_no_probability_in_any_view() -> None:
+    """GIVEN exposed time as the verdict's finding THEN no view says how sure a cause is."""
+    report = make_report()
+    loss = report.findings[0].model_copy(update={"probability": None, "basis": Basis.LOSS})
+    verdict = report.verdict.model_copy(
+        update={"kind": VerdictKind.LOSSY, "finding": loss.id, "cause": loss.rule}
+    )
+    report = report.model_copy(update={"findings": [loss], "verdict": verdict})
+    assert "%" not in summary.state(report)
+    with make_store() as store:
+        for form in ("text", "html", "markdown", "chat"):
+            assert "% sure" not in render(report, store, form)
+    with_one = loss.model_copy(update={"probability": 0.94, "basis": Basis.RULE})
+    assert "94 %" in summary.state(report.model_copy(update={"findings": [with_one]}))

@@ -5,40 +5,22 @@ lab had tried before (``python -m benchmarks.reliability --write``). A rule's ra
 that of untried ones by as many cases as the rules' rates differ. Where the interval of the gain
 reaches into the noise, the rate is multiplied with the part of it that lies above. A row may know
 better: a column ``probability`` of the rule's SQL comes first. An option, which may give nothing,
-has no probability: it accuses nobody, so that no lab counts how often it is right.
+has no probability: it accuses nobody, so that no lab counts how often it is right. Nor has a bare
+loss, which is seen and is no cause.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from statistics import NormalDist
 from typing import Any
 
+from advisor.engine.calibration import calibration
 from advisor.engine.rule import Rule
 from advisor.findings import Basis
 
 _HALF_WIDTH = NormalDist().inv_cdf(0.975)
 """Standard deviations from the middle of a 95 % interval to its end."""
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Counts of calibration.json as (said, right); ``weight`` in cases."""
-
-    weight: float
-    untried: tuple[int, int]
-    rules: Mapping[str, tuple[int, int]]
-
-    def rate(self, rule: str) -> float:
-        """How often findings of this rule are right."""
-        said, right = self.untried
-        untried = (right + 0.5) / (said + 1)  # Jeffreys' prior
-        said, right = self.rules.get(rule, (0, 0))
-        return (right + self.weight * untried) / (said + self.weight)
 
 
 def judged(rule: Rule, row: Mapping[str, Any], floor_ns: int) -> tuple[Basis, float | None]:
@@ -54,6 +36,8 @@ def judged(rule: Rule, row: Mapping[str, Any], floor_ns: int) -> tuple[Basis, fl
     basis = Basis.RULE if rule.id in known.rules else Basis.UNTRIED
     if row.get("is_option") or (low is not None and low <= 0 and not row.get("is_counted")):
         return Basis.OPTION, None
+    if rule.bare_loss:
+        return Basis.LOSS, None
     shown = shown_share(float(row["savings_ns"]), low, row.get("floor_ns") or floor_ns)
     return basis, known.rate(rule.id) * shown
 
@@ -67,15 +51,3 @@ def shown_share(middle_ns: float, low_ns: float | None, floor_ns: float) -> floa
         return 1.0
     spread_ns = (middle_ns - low_ns) / _HALF_WIDTH
     return NormalDist(middle_ns, spread_ns).cdf(2 * middle_ns - floor_ns)
-
-
-@cache
-def calibration() -> Calibration:
-    """What the labs counted."""
-    text = resources.files("advisor.engine.verdict").joinpath("calibration.json").read_text("utf-8")
-    found = json.loads(text)
-    return Calibration(
-        weight=found["weight"],
-        untried=(found["untried"]["said"], found["untried"]["right"]),
-        rules={name: (n["said"], n["right"]) for name, n in found["rules"].items()},
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,8 @@ from advisor.cli._options import argument, option
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
+    from advisor.findings import Finding
+    from advisor.whatif.network import Latency
     from advisor.whatif.predict import Prediction
     from advisor.whatif.program import Program
 
@@ -56,6 +59,7 @@ def command(
     from advisor.whatif.coverage import require_all_ranks
     from advisor.whatif.extract import programs
     from advisor.whatif.replayed import latency_is_slow, restored
+    from advisor.whatif.slow_places import added_latency
 
     inputs = [Path(path) for path in paths]
     with progress_bar(inputs, enabled=not quiet) as progress:
@@ -72,9 +76,15 @@ def command(
                     "torch.profiler with a schedule) and pass all the ranks' traces",
                 )
             require_all_ranks(run.store, name, steps)
-            rows += [(change, _one(steps, change)) for change in changes] or _usual(
-                steps, restored(run.store, name), by_latency=latency_is_slow(run.store, name)
+            added = added_latency(run.store.con, name)
+            predicted = [(change, _one(steps, change, added)) for change in changes] or _usual(
+                steps,
+                restored(run.store, name),
+                added,
+                by_latency=latency_is_slow(run.store, name),
             )
+            findings = [item for item in run.report.findings if item.run == name]
+            rows += [(change, _as_found(found, findings)) for change, found in predicted]
     if form == "json":
         click.echo(json.dumps([_as_dict(change, found) for change, found in rows], indent=1))
         return 0
@@ -100,12 +110,24 @@ def _words(found: Prediction) -> str:
     return f"{text}; {say(WHATIF, 'extrapolated', {})}" if found.extrapolates else text
 
 
-def _one(steps: list[Program], change: str) -> Prediction:
+def _as_found(found: Prediction, findings: list[Finding]) -> Prediction:
+    """The prediction with the interval of the finding that rests on it, as on the page."""
+    from advisor.report.gain import interval
+
+    ends = found.gain_low_ns, found.gain_high_ns
+    low, high = interval(ends[0], found.gain_ns, ends[1], findings)
+    if (low, high) == ends:
+        return found
+    now = found.measured_ns
+    return replace(found, gain_low_ns=low, gain_high_ns=high, low_ns=now - high, high_ns=now - low)
+
+
+def _one(steps: list[Program], change: str, added: Latency) -> Prediction:
     name, _, value = change.partition("=")
     if name == "bucket_cap_mb":
         return _bucket_cap(steps, value)
     if name in ("link.bandwidth", "net.bandwidth"):
-        return _bandwidth(steps, value)
+        return _bandwidth(steps, value, added)
     if name == "late_rank":
         return _late_rank(steps, value)
     if name == "reshard_after_forward" and value.lower() == "false":
@@ -136,7 +158,7 @@ def _bucket_cap(steps: list[Program], value: str) -> Prediction:
     return found
 
 
-def _bandwidth(steps: list[Program], value: str) -> Prediction:
+def _bandwidth(steps: list[Program], value: str, added: Latency) -> Prediction:
     from advisor.whatif.network import predict_bandwidth, predict_link_rate
     from advisor.whatif.predict import service_models
 
@@ -152,10 +174,10 @@ def _bandwidth(steps: list[Program], value: str) -> Prediction:
             hint="above 0: x0.5 is half of now, x2 twice; or 10Gb, 400Mb",
         )
     if match[1]:
-        found = predict_bandwidth(steps, service_models(steps), number)
+        found = predict_bandwidth(steps, service_models(steps), number, added)
     else:
         gbps = number * {"Gb": 1 / 8, "Mb": 1 / 8000, "GB": 1.0}[match[3]]
-        found = predict_link_rate(steps, service_models(steps), gbps)
+        found = predict_link_rate(steps, service_models(steps), gbps, added)
     if found is None:
         raise AdvisorError("cannot replay this run", where=where)
     return found
@@ -215,7 +237,11 @@ def _late_rank(steps: list[Program], value: str) -> Prediction:
 
 
 def _usual(
-    steps: list[Program], slow: list[tuple[str, Prediction]], *, by_latency: bool
+    steps: list[Program],
+    slow: list[tuple[str, Prediction]],
+    added: Latency,
+    *,
+    by_latency: bool,
 ) -> list[tuple[str, Prediction]]:
     """Without --set: the bucket caps of a DDP run, the sharding of an FSDP run, else the link;
     then what mending each of ``slow`` gives, the links that the trace shows to be.
@@ -234,7 +260,7 @@ def _usual(
             continue
         # What a trace does not show (another strategy, one rank) is left out here.
         with contextlib.suppress(AdvisorError):
-            rows.append((change, _one(steps, change)))
+            rows.append((change, _one(steps, change, added)))
     rows += slow
     if not rows:
         raise AdvisorError(

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from advisor.findings import Finding
 from advisor.messages import CHANGES, GAINS, say
+
+_SAME = 0.01  # of a gain: a finding that rests on this very replay
 
 
 def gain_kind(low_ns: float, middle_ns: float, high_ns: float, least_ns: float = 0.0) -> str:
@@ -26,3 +31,18 @@ def gain_words(low_ns: float, middle_ns: float, high_ns: float, least_ns: float 
 def change_name(setting: str, value: str) -> str:
     """The change as users write it, 'bucket_cap_mb=25', or in words where no setting does it."""
     return say(CHANGES, setting, {"value": value}) if setting in CHANGES else f"{setting}={value}"
+
+
+def rests_on(finding: Finding, gain_ns: float) -> bool:
+    """Whether what a finding saves is this very gain of a replay."""
+    return gain_ns > 0 and abs((finding.savings_ns or 0) - gain_ns) <= _SAME * gain_ns
+
+
+def interval(
+    low_ns: float, gain_ns: float, high_ns: float, findings: Sequence[Finding]
+) -> tuple[float, float]:
+    """The ends of a replayed gain: one cause has one, that of the finding which rests on it."""
+    own = next((item for item in findings if rests_on(item, gain_ns)), None)
+    if own is None or own.savings_low_ns is None or own.savings_high_ns is None:
+        return low_ns, high_ns
+    return min(own.savings_low_ns, gain_ns), max(own.savings_high_ns, gain_ns)

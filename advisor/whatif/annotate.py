@@ -23,6 +23,7 @@ from advisor.whatif.predict import (
     predict_without_lateness,
 )
 from advisor.whatif.program import Program
+from advisor.whatif.slow_places import hosts_of, uses_place
 
 # The caps that are tried: torch's default, and the range people set (PEERS, STUDY B).
 BUCKET_CAPS_MB: tuple[float | None, ...] = (None, 0.5, 1, 2, 5, 10, 25, 50, 100, 200)
@@ -93,11 +94,7 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
     ``restore-network`` is all of what lies between hosts, as fast as on other machines: it has no
     peers in the job.
     """
-    hosts = dict(
-        con.execute(
-            "SELECT rank, host FROM rank WHERE run = ? AND host IS NOT NULL", [run]
-        ).fetchall()
-    )
+    hosts = hosts_of(con, run)
     slow = con.execute(
         "SELECT src, evidence, CASE kind WHEN 'network' THEN 'restore-network' "
         "ELSE 'restore-link' END FROM link_excess WHERE run = ? AND src IS NOT NULL ORDER BY src",
@@ -109,26 +106,12 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
         if "share" not in found or not any(near & step.items.keys() for step in steps):
             continue  # the recordings of the slow ranks are missing: their calls cannot be told
         low, middle, high = found["share"]
-        places = [((low, middle, high), _uses(near, far, found.get("link"), hosts))]
+        places = [((low, middle, high), uses_place(near, far, found.get("link"), hosts))]
         if "rings_share" in found:
             places.append((tuple(found["rings_share"]), _rings_over(near, hosts)))
         prediction = predict_restored(steps, places)
         if prediction is not None:
             yield setting, str(src), False, prediction
-
-
-def _uses(
-    near: frozenset[int], far: list[int] | None, link: str | None, hosts: Mapping[int, str]
-) -> Callable[[tuple[int, ...]], bool]:
-    def uses(ranks: tuple[int, ...]) -> bool:
-        if link is not None:
-            spans = len({hosts.get(rank, rank) for rank in ranks}) > 1
-            beside = far is None or not set(far).isdisjoint(ranks)
-            return spans == (link == "between") and beside and not near.isdisjoint(ranks)
-        others = set(ranks) - near if far is None else set(ranks) & set(far)
-        return bool(others) and not near.isdisjoint(ranks)
-
-    return uses
 
 
 def _rings_over(

@@ -21,21 +21,25 @@ from advisor.whatif.program import Call, Program
 
 Models = Mapping[tuple[str, int], ServiceModel]
 Factor = Callable[[Call, float], float]
+Latency = Callable[[Call], float]
+"""Of a call what a slow place adds to it whatever its size, ns."""
 
 
 def predict_bandwidth(
-    programs: Sequence[Program], models: Models, factor: float
+    programs: Sequence[Program], models: Models, factor: float, added: Latency = lambda _: 0.0
 ) -> Prediction | None:
     """The step if the bytes of all calls moved ``factor`` times as fast as now.
+
+    Latency stays: of a call the fitted one, or what ``added`` says where that is more.
 
     Where no cost could be fitted (calls of unknown size) the whole call is taken as bytes, which
     overstates the effect. None when no step can be replayed.
     """
-    return _predict(programs, models, lambda _call, _ns_per_byte: factor)
+    return _predict(programs, models, lambda _call, _ns_per_byte: factor, added)
 
 
 def predict_link_rate(
-    programs: Sequence[Program], models: Models, gbps: float
+    programs: Sequence[Program], models: Models, gbps: float, added: Latency = lambda _: 0.0
 ) -> Prediction | None:
     """The step if every rank sent its bytes at ``gbps`` GB/s (and received as much at once).
 
@@ -51,7 +55,7 @@ def predict_link_rate(
             return gbps / best
         return gbps * ns_per_byte / on_wire
 
-    return _predict(programs, models, factor)
+    return _predict(programs, models, factor, added)
 
 
 def link_gbps(models: Models) -> float:
@@ -87,6 +91,7 @@ class _Kinds:
 
     models: Models
     channels: Mapping[tuple[str, int, str], float]
+    added: Latency
 
     def at(self, sigmas: float) -> _Kinds:
         """The same with every latency moved by so many of its sigmas."""
@@ -94,22 +99,25 @@ class _Kinds:
             kind: model.with_latency(model.a_ns + sigmas * model.a_sigma_ns)
             for kind, model in self.models.items()
         }
-        return _Kinds(moved, self.channels)
+        return _Kinds(moved, self.channels, self.added)
 
     def service_ns(self, call: Call, factor: Factor) -> float:
         """The call's time when its bytes move ``factor(call, present ns per byte)`` as fast."""
         model = self.models.get((call.op, len(call.ranks)))
         if model is None or call.bytes is None:
-            return call.service_ns / factor(call, 0.0)
+            wire = max(call.service_ns - self.added(call), 0.0)
+            return call.service_ns - wire + wire / factor(call, 0.0)
         scale = self.channels.get((call.op, len(call.ranks), call.channel), 1.0)
         ns_per_byte = scale * model.b_ns_per_byte
-        left = max(call.service_ns - scale * model.a_ns, 0.0)
+        left = max(call.service_ns - max(scale * model.a_ns, self.added(call)), 0.0)
         wire = min(left, ns_per_byte * call.bytes)
         return call.service_ns - wire + wire / factor(call, ns_per_byte)
 
 
-def _predict(programs: Sequence[Program], models: Models, factor: Factor) -> Prediction | None:
-    kinds = _Kinds(models, _channels(programs, models))
+def _predict(
+    programs: Sequence[Program], models: Models, factor: Factor, added: Latency
+) -> Prediction | None:
+    kinds = _Kinds(models, _channels(programs, models), added)
 
     def change(of: _Kinds) -> Change:
         return lambda program: with_service(program, lambda _, call: of.service_ns(call, factor))

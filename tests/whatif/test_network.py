@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 
 import pytest
 
 from advisor import api
 from advisor.errors import AdvisorError
+from advisor.store.store import Store
 from advisor.whatif.cost import ServiceModel
 from advisor.whatif.extract import programs
 from advisor.whatif.network import link_gbps, predict_bandwidth, predict_link_rate
 from advisor.whatif.predict import service_models
 from advisor.whatif.program import Call, Issue, Program, Wait, Work
+from advisor.whatif.slow_places import added_latency
 
 MIB = 1 << 20
 A_NS, B_NS = 150_000.0, 1.0  # latency, and 1 GB/s on the wire of two ranks
@@ -116,3 +120,37 @@ def test_an_answer_that_hangs_on_an_unknown_latency_is_called_so(identified: boo
     found = predict_bandwidth(steps, {("all_reduce", 2): model}, 2.0)
     assert found is not None
     assert found.inconclusive is not identified
+
+
+def test_more_bandwidth_shortens_no_latency_that_a_place_adds() -> None:
+    # GIVEN calls of one size, which tell latency and bytes apart only by what a slow place adds
+    steps = [step([USUAL] * 10)]
+    models = service_models(steps)
+    sure = predict_bandwidth(steps, models, 2.0)
+    found = predict_bandwidth(steps, models, 2.0, lambda _: 0.9 * USUAL)
+    # THEN twice the bandwidth gives half of what is left of each call
+    assert sure is not None and found is not None
+    assert found.gain_ns == pytest.approx(10 * 0.1 * USUAL / 2, rel=0.02)
+    assert sure.gain_ns > 4 * found.gain_ns
+
+
+def test_what_a_slow_place_adds_is_counted_once_a_pass_of_the_calls_over_it() -> None:
+    evidence = json.dumps({"added_ns": 470_000, "near": [2, 3], "far": None, "link": "between"})
+    with Store.create() as store:
+        con = store.con
+        con.execute(
+            "INSERT INTO link_excess (run, kind, src, calls, evidence) "
+            "VALUES ('r', 'host', 2, 50, ?)",
+            [evidence],
+        )
+        con.executemany(
+            "INSERT INTO rank (run, rank, host) VALUES ('r', ?, ?)",
+            [(rank, f"host{rank // 2}") for rank in range(4)],
+        )
+        added = added_latency(con, "r")
+    over, inside, elsewhere = (
+        Call(ranks, "g", USUAL, op, MIB, burst=0)
+        for ranks, op in (((0, 2), "all_reduce"), ((2, 3), "all_reduce"), ((0, 1), "all_gather"))
+    )
+    assert [added(over), added(inside), added(elsewhere)] == [940_000, 0, 0]
+    assert added(dataclasses.replace(over, op="all_gather")) == 470_000

@@ -8,7 +8,7 @@ from advisor.findings import Finding
 from advisor.messages import WHATIF, say
 from advisor.report import numbers
 from advisor.report.figures import DataTable, Dots, Figure, StepTime
-from advisor.report.gain import change_name, gain_kind, gain_words
+from advisor.report.gain import change_name, gain_kind, gain_words, interval, rests_on
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import Row, late_together, rows
 from advisor.store.store import Store
@@ -16,7 +16,6 @@ from advisor.vocabulary.words import named_ranks
 
 _MOST_DOTS = 8
 _LEAST = 0.01  # of the step: less is no gain to speak of
-_SAME = 0.01  # of a gain: a finding that rests on this very replay
 
 
 def build(
@@ -86,29 +85,23 @@ def _is_effect(row: Row, findings: Sequence[Finding]) -> bool:
     """Whether a rank's lateness is the effect of a finding, which says what mending it gives."""
     effect = f"straggler-rank (rank {row['value']})"
     return row["setting"] == "without-lateness" and any(
-        effect in item.merged and not _is_same(row, item) for item in findings
+        effect in item.merged and not rests_on(item, _gain(row)[1]) for item in findings
     )
 
 
 def _as_found(row: Row, findings: Sequence[Finding]) -> Row:
     """The row with the interval of the finding that rests on it."""
-    own = next((item for item in findings if _is_same(row, item)), None)
-    if own is None or own.savings_low_ns is None or own.savings_high_ns is None:
+    ends = _gain(row)
+    low, high = interval(*ends, findings)
+    if (low, high) == (ends[0], ends[2]):
         return row
-    now, middle = row["measured_step_ns"], _gain(row)[1]
-    low, high = min(own.savings_low_ns, middle), max(own.savings_high_ns, middle)
+    now = row["measured_step_ns"]
     return row | {
         "gain_low_ns": low,
         "gain_high_ns": high,
         "step_low_ns": now - high,
         "step_high_ns": now - low,
     }
-
-
-def _is_same(row: Row, finding: Finding) -> bool:
-    middle = _gain(row)[1]
-    said_ns = finding.savings_ns or 0
-    return middle > 0 and abs(said_ns - middle) <= _SAME * middle
 
 
 def _gain(row: Row) -> tuple[float, float, float]:

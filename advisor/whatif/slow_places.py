@@ -1,0 +1,54 @@
+"""Which calls go over the places that a recording shows to be slow, and what these add to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from advisor.metrics.rings.nccl import PASSES
+from advisor.whatif.program import Call
+
+_ADDED = """
+SELECT evidence FROM link_excess
+WHERE run = ? AND (try_cast(evidence AS JSON) ->> '$.added_ns')::DOUBLE > 0
+"""
+
+
+def hosts_of(con: Any, run: str) -> dict[int, str]:
+    """The host of each rank, where it is known."""
+    sql = "SELECT rank, host FROM rank WHERE run = ? AND host IS NOT NULL"
+    return dict(con.execute(sql, [run]).fetchall())
+
+
+def uses_place(
+    near: frozenset[int], far: list[int] | None, link: str | None, hosts: Mapping[int, str]
+) -> Callable[[tuple[int, ...]], bool]:
+    """Whether calls of some ranks go over a place: its near side, its far side (None: any other),
+    and whether only calls inside or between hosts use it."""
+
+    def uses(ranks: tuple[int, ...]) -> bool:
+        if link is not None:
+            spans = len({hosts.get(rank, rank) for rank in ranks}) > 1
+            beside = far is None or not set(far).isdisjoint(ranks)
+            return spans == (link == "between") and beside and not near.isdisjoint(ranks)
+        others = set(ranks) - near if far is None else set(ranks) & set(far)
+        return bool(others) and not near.isdisjoint(ranks)
+
+    return uses
+
+
+def added_latency(con: Any, run: str) -> Callable[[Call], float]:
+    """Of a call what slow places add to it whatever its size, ns; 0 where bandwidth is slow."""
+    hosts, places = hosts_of(con, run), []
+    for (evidence,) in con.execute(_ADDED, [run]).fetchall():
+        found = json.loads(evidence)
+        near = frozenset(found.get("near", ()))
+        goes_over = uses_place(near, found.get("far"), found.get("link"), hosts)
+        places.append((goes_over, float(found["added_ns"])))
+
+    def added(call: Call) -> float:
+        over = (ns for goes_over, ns in places if goes_over(call.ranks))
+        return PASSES.get(call.op, 1) * max(over, default=0.0)
+
+    return added

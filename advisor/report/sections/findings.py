@@ -55,17 +55,22 @@ class FindingView:
 
 
 def views(report: FindingsReport, store: Store | None) -> list[FindingView]:
-    """Every finding; the verdict's own is among the first :data:`SHOWN`."""
+    """Every finding; the verdict's own is among the first :data:`SHOWN`.
+
+    A rule's query stands with its first finding; of several recordings, whose page is long enough,
+    `advisor explain` prints it.
+    """
     taken = set(_RESERVED)
     rules = {outcome.rule for outcome in report.outcomes}
     most = max((max(_ends(item)) for item in report.findings if item.savings_ns), default=0.0)
-    drawn, asked = _with_pictures(report.findings), set[str]()
+    drawn = _with_pictures(report.findings)
+    asked = rules if len(report.runs) > 1 else set[str]()
     found = []
     for number, finding in enumerate(report.findings, 1):
         picture_of = store if number in drawn else None
         view = _view(number, finding, picture_of, taken, rules, report, most)
         found.append(replace(view, sql="" if finding.rule in asked else finding.evidence.sql))
-        asked.add(finding.rule)
+        asked = asked | {finding.rule}
     late = next((view for view in found[SHOWN:] if view.is_main), None)
     if late is not None:
         found.remove(late)

@@ -1,0 +1,81 @@
+"""One cause has one gain: the same three figures in every view of the same recording."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+
+from advisor import api
+from advisor.cli.whatif import command as whatif
+from advisor.findings import FindingsReport
+from advisor.report import summary
+from advisor.vocabulary.words import estimate
+
+SPOKEN = ("text", "html", "markdown", "chat", "github", "junit")
+
+
+@pytest.fixture(
+    scope="module",
+    params=["gpt2-tiny-ddp-2-slow-rank", "lab-fsdp2-slow-link", "lab-zero1-pauses"],
+)
+def job(request: pytest.FixtureRequest, fixtures_dir: Path) -> Path:
+    return fixtures_dir / str(request.param)
+
+
+@pytest.fixture(scope="module")
+def report_and_views(job: Path) -> tuple[FindingsReport, dict[str, str]]:
+    with api.load(job) as run:
+        views = {form: run.render(form) for form in (*SPOKEN, "json")}
+        return run.report, views
+
+
+def test_every_view_has_the_gain_of_the_verdict_s_finding(
+    report_and_views: tuple[FindingsReport, dict[str, str]],
+) -> None:
+    report, views = report_and_views
+    first = summary.of_verdict(report)
+    assert first is not None and first.savings_ns is not None
+    ends = (first.savings_low_ns, first.savings_high_ns)
+    said = estimate(first.savings_ns, *ends)
+    for form in SPOKEN:
+        assert said in " ".join(views[form].split()), form
+    values = report.verdict.values
+    gain = tuple(values[name] for name in ("gain_low_ns", "gain_ns", "gain_high_ns"))
+    assert gain == (ends[0], first.savings_ns, ends[1])
+    (told,) = [one for one in json.loads(views["json"])["findings"] if one["id"] == first.id]
+    assert (told["savings_ns"], told["savings_low_ns"], told["savings_high_ns"]) == (
+        first.savings_ns, *ends
+    )  # fmt: skip
+
+
+def test_every_finding_stands_with_its_own_gain_in_junit(
+    report_and_views: tuple[FindingsReport, dict[str, str]],
+) -> None:
+    report, views = report_and_views
+    said = {
+        str(case.get("name")): " ".join("".join(case.itertext()).split())
+        for case in ET.fromstring(views["junit"]).iter("testcase")
+    }
+    gains = [item for item in report.findings if item.savings_ns]
+    assert gains
+    for item in gains:
+        assert summary.per_step(item) in said[item.rule]
+
+
+def test_what_a_replay_gives_is_what_the_finding_on_it_gives(
+    job: Path, report_and_views: tuple[FindingsReport, dict[str, str]]
+) -> None:
+    """GIVEN the usual changes of the command THEN one that a finding rests on has its figures."""
+    report, _ = report_and_views
+    done = CliRunner().invoke(whatif, [str(job), "-q", "--format", "json"])
+    rows = json.loads(done.stdout)
+    for item in report.findings:
+        for row in rows:
+            if item.savings_ns and row["gain_ns"] == item.savings_ns:
+                ends = (row["gain_low_ns"], row["gain_high_ns"])
+                assert ends == (item.savings_low_ns, item.savings_high_ns)
+    assert all(row["gain_low_ns"] <= row["gain_ns"] <= row["gain_high_ns"] for row in rows)

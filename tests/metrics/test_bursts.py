@@ -82,3 +82,47 @@ def test_calls_that_are_not_looked_at_give_no_row(op: str, size: int | None) -> 
         con.execute(REDUNDANT, ["run"])
         (found,) = con.execute("SELECT count(*) FROM redundant").fetchone() or (0,)
     assert may_be_redundant(op, size) or not found
+
+
+@pytest.mark.parametrize(
+    ("phase", "sizes", "kinds"),
+    [
+        (None, (1600, 40, 360), {("parameters", 3.0, 2200)}),
+        ("optimizer", (1600, 40, 360), set()),  # ZeRO-1 has to: each rank updates its own
+        (None, (40, 360), {("tiny", 2.0, 1200)}),  # fewer bytes: they are something else
+        ("forward", (1600, 400), {("buffers", 1.0, None), ("tiny", 1.0, 0)}),
+    ],
+)
+def test_broadcasts_of_as_many_bytes_as_the_gradients_are_parameters(
+    phase: str | None, sizes: tuple[int, ...], kinds: set[tuple[str, float, int | None]]
+) -> None:
+    """A reduction of 2,000 bytes, then broadcasts asked for every millisecond, 200 us long."""
+    with Store.create() as store:
+        con = store.con
+        con.execute(
+            """
+            INSERT INTO rank BY NAME SELECT 'run' AS run, 0 AS rank, 'host' AS timeline;
+            INSERT INTO step BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS start_ns,
+              100000000 AS end_ns, true AS complete, true AS used,
+              'annotation' AS source;
+            INSERT INTO param_bucket BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS bucket,
+              0 AS call_id;
+            """
+        )
+        calls = [("all_reduce", None, 2000), *(("broadcast", phase, size) for size in sizes)]
+        for number, (op, of, size) in enumerate(calls):
+            con.execute(
+                """
+                INSERT INTO collective BY NAME SELECT 'run' AS run, 0 AS rank, ? AS call_id,
+                  1 AS step, ? AS op, '0' AS process_group, 2 AS group_size, ?::BIGINT AS bytes,
+                  ? AS phase, ?::BIGINT AS start_ns, ?::BIGINT AS end_ns,
+                  5000 AS exposed_transfer_ns
+                """,
+                [number, op, size, of, number * 1000 * _US, (number * 1000 + 200) * _US],
+            )
+        con.execute(REDUNDANT, ["run"])
+        found = con.execute(
+            "SELECT kind, sum(calls_per_step), sum(span_ns_per_step) // 1000 FROM redundant "
+            "GROUP BY kind"
+        ).fetchall()
+    assert {tuple(row) for row in found} == kinds

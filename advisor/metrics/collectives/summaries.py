@@ -41,6 +41,9 @@ TINY_BYTES = 1024
 # What follows a call within this is of the same burst: Python between two logged values; the
 # forward pass of a real model takes longer.
 _BURST_NS = 1_000_000
+# Broadcasts of a step whose bytes are those of its gradients, but for this share, hand out the
+# parameters: a ZeRO-1 optimizer has to, where every rank updates its own copy nobody needs it.
+_AS_MANY_BYTES = 0.1
 
 
 def may_be_redundant(op: str, size: int | None) -> bool:
@@ -53,16 +56,30 @@ def may_be_redundant(op: str, size: int | None) -> bool:
 REDUNDANT = f"""
 INSERT INTO redundant BY NAME
 {_CALLS},
+sent AS (
+  SELECT rank, step, process_group, phase, bytes, op = 'broadcast' AS handed FROM call c
+  WHERE op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
+    OR (rank, call_id) IN (SELECT (rank, call_id) FROM param_bucket WHERE run = $1)),
+handing AS (
+  SELECT rank, step, process_group FROM sent GROUP BY ALL
+  HAVING abs(sum(bytes) FILTER (handed) / nullif(sum(bytes) FILTER (NOT handed), 0) - 1)
+    <= {_AS_MANY_BYTES}),
+own_copies AS (
+  SELECT process_group FROM sent WHERE handed GROUP BY process_group
+  HAVING avg((phase IS NOT DISTINCT FROM 'optimizer')::INTEGER) < 0.5),
 ordered AS (
-  SELECT *, coalesce(enqueue_ns, start_ns) AS asked_ns,
-    op = 'barrier' OR (op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce')
-      AND bytes <= {TINY_BYTES} AND (rank, call_id) NOT IN (
+  SELECT c.*, coalesce(enqueue_ns, start_ns) AS asked_ns,
+    op = 'broadcast' AND phase IS DISTINCT FROM 'forward' AND h.rank IS NOT NULL AS handed,
+    op = 'barrier' OR (op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce') AND NOT handed
+      AND bytes <= {TINY_BYTES} AND (c.rank, call_id) NOT IN (
         SELECT (rank, call_id) FROM param_bucket WHERE run = $1)) AS small,
     lead(coalesce(enqueue_ns, start_ns)) OVER turn AS next_ns,
     lead(op = 'all_reduce' AND bytes <= {TINY_BYTES}) OVER turn AS next_scalar,
     lead(bytes) OVER turn AS next_bytes,
     lag(op = 'barrier') OVER turn AS after_barrier
-  FROM call WINDOW turn AS (PARTITION BY rank, step, process_group ORDER BY start_ns)),
+  FROM call c LEFT JOIN handing h ON h.rank = c.rank AND h.step = c.step
+    AND h.process_group IS NOT DISTINCT FROM c.process_group
+  WINDOW turn AS (PARTITION BY c.rank, c.step, c.process_group ORDER BY start_ns)),
 timed AS (
   -- On a host's timeline Python between two of them is part of the step, and goes with them. One
   -- alone (DDP's map of unused parameters) is the replay's to judge.
@@ -70,7 +87,9 @@ timed AS (
     op = 'barrier' AS barrier,
     small AND (op = 'barrier' AND coalesce(next_scalar, false)
       OR op = 'all_reduce' AND coalesce(after_barrier, false)) AS logged,
-    CASE WHEN k.timeline = 'host' THEN CASE WHEN small AND lead(small) OVER turn
+    CASE WHEN k.timeline = 'host' THEN CASE
+        WHEN handed THEN CASE WHEN lead(handed) OVER turn THEN next_ns ELSE end_ns END - asked_ns
+        WHEN small AND lead(small) OVER turn
         AND next_ns - end_ns BETWEEN 0 AND {_BURST_NS}
         THEN next_ns - asked_ns WHEN small AND lag(small) OVER turn
         AND asked_ns - lag(end_ns) OVER turn BETWEEN 0 AND {_BURST_NS} THEN end_ns - asked_ns
@@ -110,6 +129,10 @@ needless AS (
   SELECT 'buffers', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true
   FROM timed WHERE op = 'broadcast' AND phase = 'forward' AND NOT small
     AND NOT coalesce(dtype IN ('int64', 'int32'), false)
+  UNION ALL
+  SELECT 'parameters', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
+  FROM timed WHERE handed
+    AND EXISTS (FROM own_copies o WHERE o.process_group IS NOT DISTINCT FROM timed.process_group)
   UNION ALL
   SELECT 'repeated-gather', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true
   FROM gathered WHERE turn > 1),

@@ -47,6 +47,8 @@ def _line(rank: int, operators: int, each_ms: int) -> Timeline:
         (20, 9, Compared(1.8, 1.0), "more-work"),
         (20, 9, Compared(1.1, None), "slow-compute"),  # a tenth more work explains no 80 %
         (20, 9, Compared(1.1, 1.0), "longer-compute"),  # nor does a device as quick as the others
+        (20, 9, Compared(1.0, 1.0, mean_pace=1.8), "slow-compute"),  # some calls are stopped long
+        (20, 9, Compared(1.0, 1.0, mean_pace=1.1), "longer-compute"),  # too short to explain 80 %
     ],
 )
 def test_more_work_or_slower(operators: int, each_ms: int, compared: Compared, reason: str) -> None:

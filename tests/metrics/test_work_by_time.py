@@ -11,7 +11,8 @@ from advisor.store.store import Store
 
 _MS = 1_000_000
 
-Operators = Mapping[str, tuple[int, int, str | None]]  # name: (calls, ms each, shapes)
+# name: (calls, ms each, shapes, and ms of the last call where that is another)
+Operators = Mapping[str, tuple[int, int, str | None] | tuple[int, int, str | None, int]]
 _SHAPES = "[[64,64],[64,64]]"
 _PEER: Operators = {"aten::linear": (6, 5, _SHAPES), "aten::embedding_bag": (6, 5, None)}
 
@@ -24,10 +25,10 @@ def _compared(late: Operators, peer: Operators = _PEER, *, steps: int = 1) -> Co
         for rank, operators in enumerate([late, peer, peer]):
             now = 0
             calls = [
-                (step, name, each, shapes)
+                (step, name, last[0] if last and call == count - 1 else each, shapes)
                 for step in range(steps)
-                for name, (count, each, shapes) in operators.items()
-                for _ in range(count)
+                for name, (count, each, shapes, *last) in operators.items()
+                for call in range(count)
             ]
             for number, (step, name, each, shapes) in enumerate(calls):
                 values = [rank, number, now * _MS, each * _MS]
@@ -73,7 +74,7 @@ def test_one_operator_that_takes_longer_than_the_ranks_pace_is_more_work() -> No
 
 
 def test_a_host_on_which_all_takes_longer_has_no_more_to_do() -> None:
-    slow = {name: (calls, 3 * each, shapes) for name, (calls, each, shapes) in _PEER.items()}
+    slow = {name: (calls, 3 * each, shapes) for name, (calls, each, shapes, *_) in _PEER.items()}
     found = _compared(slow)
     assert found.pace == pytest.approx(3.0)
     assert found.operator is None
@@ -142,3 +143,12 @@ def test_kernels_of_every_kind_that_take_longer_are_no_chance() -> None:
     assert one.pace is not None
     assert one.pace > 1.3
     assert one.pace_p_value == 1.0
+
+
+def test_a_host_that_others_take_in_turn_is_slow_by_the_mean_of_its_calls() -> None:
+    """Five of six calls run undisturbed, so that the median call is no slower than the peers'."""
+    stopped = {name: (calls, each, shapes, 35) for name, (calls, each, shapes, *_) in _PEER.items()}
+    found = _compared(stopped)
+    assert found.pace == pytest.approx(1.0)
+    assert found.mean_pace == pytest.approx(2.0)
+    assert found.operator is None

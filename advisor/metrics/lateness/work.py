@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,7 +43,8 @@ class Compared:
     operator on the rank and on its peers, where they differ; ``own_ns`` and ``usual_ns`` what it
     takes per step, where its time tells more than its shapes. ``cause_p_value``: of its having
     more FLOPs than each peer in step after step, by chance; ``pace_p_value``: of so many kinds of
-    its kernels taking so much longer.
+    its kernels taking so much longer. ``mean_pace``: of a host's operators of equal shapes by the
+    mean of their calls, not the median: other processes on its cores stop a few calls for long.
     """
 
     work: float | None
@@ -55,6 +56,7 @@ class Compared:
     usual_ns: int | None = None
     cause_p_value: float = 1.0
     pace_p_value: float = 1.0
+    mean_pace: float | None = None
 
 
 def compare_work(
@@ -78,7 +80,7 @@ def compare_work(
         known[key] = _flops(con, run, key), _operators(con, run, key)
     (flops, shapes), operators = known[key]
     by_shape = _by_shape(rank, chosen, flops, shapes)
-    pace = _host_pace(rank, operators)
+    pace = _host_pace(rank, operators, lambda one: one.each_ns)
     if pace is None:
         others = [peer for peer in chosen[1:] if peer in flops]
         if rank not in flops or not others:
@@ -86,7 +88,8 @@ def compare_work(
         pace, by_chance = _pace(con, run, rank, others, needed)
         return replace(by_shape, pace=pace, pace_p_value=by_chance)
     times = _times(rank, operators, len(chosen) - 1)
-    return _by_time(times, pace, replace(by_shape, pace=pace))
+    mean_pace = _host_pace(rank, operators, lambda one: one.mean_ns)
+    return _by_time(times, pace, replace(by_shape, pace=pace, mean_pace=mean_pace))
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ class _Operator:
     calls: int
     ns_per_step: float
     each_ns: float
+    mean_ns: float
 
 
 def _operators(con: Any, run: str, ranks: Sequence[int]) -> list[_Operator]:
@@ -108,7 +112,7 @@ def _operators(con: Any, run: str, ranks: Sequence[int]) -> list[_Operator]:
         WITH steps AS (SELECT rank, count(DISTINCT step) AS steps FROM activity
           WHERE run = $1 AND step IS NOT NULL GROUP BY rank)
         SELECT rank, name, input_dims, count(*), sum(a.end_ns - a.start_ns) / any_value(steps),
-          median(a.end_ns - a.start_ns)
+          median(a.end_ns - a.start_ns), avg(a.end_ns - a.start_ns)
         FROM activity a JOIN event USING (run, rank, event_id)
           LEFT JOIN comm_event USING (run, rank, event_id) JOIN steps USING (rank)
         WHERE run = $1 AND list_contains($2::INTEGER[], rank) AND kind = 'compute'
@@ -119,7 +123,9 @@ def _operators(con: Any, run: str, ranks: Sequence[int]) -> list[_Operator]:
     return [_Operator(*row) for row in found]
 
 
-def _host_pace(rank: int, operators: Sequence[_Operator]) -> float | None:
+def _host_pace(
+    rank: int, operators: Sequence[_Operator], takes_ns: Callable[[_Operator], float]
+) -> float | None:
     """What operators of equal shapes take on the rank's host over what they take on its peers'."""
     own: dict[tuple[str, str | None], _Operator] = {
         (one.name, one.dims): one
@@ -130,8 +136,8 @@ def _host_pace(rank: int, operators: Sequence[_Operator]) -> float | None:
     for other in operators:
         mine = own.get((other.name, other.dims))
         if mine is not None and other.rank != rank and other.calls >= _FEWEST:
-            took += mine.each_ns * mine.calls
-            usual += other.each_ns * mine.calls
+            took += takes_ns(mine) * mine.calls
+            usual += takes_ns(other) * mine.calls
     return took / usual if took and usual else None
 
 
@@ -162,7 +168,7 @@ def _by_time(times: Mapping[str, tuple[float, float]], pace: float, by_shape: Co
     name = name.removeprefix(_BACKWARD)
     return Compared(
         work, pace, name, own_ns=round(own), usual_ns=round(peers),
-        cause_p_value=by_shape.cause_p_value,
+        cause_p_value=by_shape.cause_p_value, mean_pace=by_shape.mean_pace,
     )  # fmt: skip
 
 

@@ -126,3 +126,42 @@ def test_broadcasts_of_as_many_bytes_as_the_gradients_are_parameters(
             "GROUP BY kind"
         ).fetchall()
     assert {tuple(row) for row in found} == kinds
+
+
+@pytest.mark.parametrize(
+    ("calls", "tiny"),
+    [
+        ([("reduce_scatter", "backward", 9000), ("all_reduce", "other", 4)], 0),  # the norm
+        ([("reduce_scatter", "backward", 9000), ("all_reduce", "backward", 4)], 1),
+        ([("reduce_scatter", "backward", 9000), *[("all_reduce", "other", 4)] * 3], 2),
+        ([("all_reduce", "backward", 9000), ("all_reduce", "other", 4)], 1),  # nothing is sharded
+    ],
+)
+def test_the_norm_of_sharded_gradients_is_no_needless_scalar(
+    calls: list[tuple[str, str, int]], tiny: int
+) -> None:
+    with Store.create() as store:
+        con = store.con
+        con.execute(
+            """
+            INSERT INTO rank BY NAME SELECT 'run' AS run, 0 AS rank, 'host' AS timeline;
+            INSERT INTO step BY NAME SELECT 'run' AS run, 0 AS rank, 1 AS step, 0 AS start_ns,
+              100000000 AS end_ns, true AS complete, true AS used,
+              'annotation' AS source;
+            """
+        )
+        for number, (op, phase, size) in enumerate(calls):
+            con.execute(
+                """
+                INSERT INTO collective BY NAME SELECT 'run' AS run, 0 AS rank, ? AS call_id,
+                  1 AS step, ? AS op, '0' AS process_group, 2 AS group_size, ?::BIGINT AS bytes,
+                  ? AS phase, ?::BIGINT AS start_ns, ?::BIGINT AS end_ns,
+                  5000 AS exposed_transfer_ns
+                """,
+                [number, op, size, phase, number * 1000 * _US, (number * 1000 + 200) * _US],
+            )
+        con.execute(REDUNDANT, ["run"])
+        (found,) = con.execute(
+            "SELECT coalesce(sum(calls_per_step), 0) FROM redundant WHERE kind = 'tiny'"
+        ).fetchone() or (0,)
+    assert found == tiny

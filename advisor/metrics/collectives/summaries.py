@@ -70,7 +70,10 @@ own_copies AS (
 ordered AS (
   SELECT c.*, coalesce(enqueue_ns, start_ns) AS asked_ns,
     op = 'broadcast' AND phase IS DISTINCT FROM 'forward' AND h.rank IS NOT NULL AS handed,
+    -- Right after sharded gradients ranks add up their parts of the gradients' norm, to clip by it.
     op = 'barrier' OR (op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce') AND NOT handed
+      AND NOT (op = 'all_reduce' AND coalesce(phase, 'other') = 'other'
+        AND coalesce(lag(op = 'reduce_scatter') OVER turn, false))
       AND bytes <= {TINY_BYTES} AND (c.rank, call_id) NOT IN (
         SELECT (rank, call_id) FROM param_bucket WHERE run = $1)) AS small,
     lead(coalesce(enqueue_ns, start_ns)) OVER turn AS next_ns,

@@ -171,7 +171,7 @@ def _write_summaries(con: Any, data: RunData) -> None:
     for number, (rank, one) in enumerate(sorted(data.ranks.items()), 1):
         announce("gaps and copies of ranks", number, len(data.ranks))
         own = data.calls[rank]
-        rows["param_bucket"] += bucket_rows(data.run, rank, own)
+        rows["param_bucket"] += bucket_rows(data.run, rank, own, one.spans)
         spans = {
             s.number: (s.start, s.end)
             if s.host_start is None

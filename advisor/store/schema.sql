@@ -332,7 +332,9 @@ CREATE TABLE param_bucket (
   bucket INTEGER NOT NULL,          -- order of launch in the step
   bytes BIGINT,                     -- size
   ready_ns BIGINT,                  -- when the last gradient was there
-  call_id BIGINT                    -- its collective
+  call_id BIGINT,                   -- its collective
+  backward_pass INTEGER,            -- which backward pass of the recording launched it; null where none is seen
+  early BOOLEAN                     -- reduced again before the optimizer's next step; null where no backward pass is seen
 );
 
 -- Bytes that collectives moved per step, by group and operation, against the theory of METRICS section 7.
@@ -372,10 +374,12 @@ CREATE TABLE gradient_sync (
   step INTEGER NOT NULL,            -- step
   process_group VARCHAR,            -- group
   op VARCHAR NOT NULL,              -- 'all_reduce' or 'reduce_scatter'
-  micro_batches INTEGER NOT NULL,   -- backward passes in the step
-  syncs INTEGER NOT NULL,           -- how often the same gradients were reduced
+  updates INTEGER,                  -- optimizer steps whose gradients were reduced in it: two of a GAN
+  micro_batches INTEGER NOT NULL,   -- backward passes before one of them, the one with most reductions
+  syncs INTEGER NOT NULL,           -- how often gradients were reduced before that one
   bytes BIGINT,                     -- message bytes reduced in the step
-  gathers INTEGER,                  -- how often the same parameters were gathered in the step
+  early_bytes BIGINT,               -- of them those that were reduced again before the same optimizer step
+  gathers INTEGER,                  -- how often the same parameters were gathered for one of them
   exposed_ns BIGINT                 -- exposed transfer of the reductions
 );
 

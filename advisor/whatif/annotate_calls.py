@@ -129,21 +129,12 @@ def _early_syncs(con: Any, run: str, least_ns: float) -> list[tuple[list[str], f
         [run, least_ns],
     ).fetchall()
     found = []
-    for (op, syncs), groups in _by_dimension(con, run, [(row[:2], row[2]) for row in repeated]):
-        rows = [
-            row
-            for group in groups
-            for row in con.execute(
-                "SELECT call_id, row_number() OVER w, count(*) OVER (PARTITION BY rank, step) "
-                "FROM collective JOIN param_bucket USING (run, rank, step, call_id) "
-                "WHERE run = ? AND op = ? AND process_group IS NOT DISTINCT FROM ? "
-                "WINDOW w AS (PARTITION BY rank, step ORDER BY start_ns)",
-                [run, op, group],
-            ).fetchall()
-        ]
-        early = frozenset(
-            int(call) for call, place, count in rows if place <= count * (1 - 1 / syncs)
+    for (op, _), groups in _by_dimension(con, run, [(row[:2], row[2]) for row in repeated]):
+        of_gradients = (
+            "AND call_id IN (SELECT call_id FROM param_bucket b WHERE b.run = collective.run "
+            "AND b.rank = collective.rank AND early)"
         )
+        early = _calls_in(con, run, op, groups, of_gradients)
         found.append(([_value(op, group) for group in groups], early))
     return found
 

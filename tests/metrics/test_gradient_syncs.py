@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.gradients import sync_rows
+from advisor.metrics.collectives.gradients import bucket_rows, sync_rows
 from advisor.metrics.collectives.phases import set_phases
 from tests.metrics.test_backward_passes import NODE, spans
 
@@ -109,3 +109,47 @@ def test_lora_gathers_frozen_weights_that_nothing_reduces() -> None:
                   *((NODE, 1, 20 * m + 8, 20 * m + 19) for m in range(3)))  # fmt: skip
     (row,) = sync_rows("run", 0, [*calls, reduced], marks, {1: (0, 60)})
     assert (row["micro_batches"], row["gathers"]) == (3, 6)
+
+
+_D, _G, _C = 300_000, 650_000, 120_000  # gradients of a model each, in one bucket
+
+
+@pytest.mark.parametrize(
+    ("passes", "updates", "syncs", "micro_batches", "early"),
+    [
+        # Real images, generated ones, the discriminator's update; then the generator's own.
+        (((_D,), (_D,), "step", (_D, _G), "step"), 2, 2, 2, [True, False, False, False]),
+        (((_G,), (_C,), "step", "step"), 1, 1, 2, [False, False]),  # an actor and its critic
+        (((_G,), (_G,), (_G,), "step"), 1, 3, 3, [True, True, False]),
+        (((_G,), "step", (_G,), "step", (_G,), "step"), 3, 1, 1, [False] * 3),  # PPO's epochs
+    ],
+    ids=["GAN", "actor and critic", "accumulation", "several updates"],
+)
+def test_gradients_are_reduced_again_for_the_same_update_only(
+    passes: tuple[tuple[int, ...] | str, ...],
+    updates: int,
+    syncs: int,
+    micro_batches: int,
+    early: list[bool],
+) -> None:
+    calls, marks, now = [], [], 0
+    for one in passes:
+        now += 10
+        if one == "step":
+            marks.append(("Optimizer.step#Adam.step", 1, now, now + 5))
+            continue
+        marks += [("DistributedDataParallel.forward", 1, now, now + 2), (NODE, 1, now + 3, now + 9)]
+        for number, size in enumerate(one):
+            calls.append(
+                Call(0, "all_reduce", now + 4 + number, now + 5 + number, event_id=len(calls),
+                     enqueue=now + 4 + number, thread=1, bytes=int(size), group="0", step=1,
+                     module="bucket")
+            )  # fmt: skip
+    found = spans(*marks)
+    set_phases(calls, found)
+    (row,) = sync_rows("run", 0, calls, found, {1: (0, now + 10)})
+    assert (row["updates"], row["syncs"], row["micro_batches"]) == (updates, syncs, micro_batches)
+    assert row["early_bytes"] == sum(
+        call.bytes or 0 for call, again in zip(calls, early, strict=True) if again
+    )
+    assert [row["early"] for row in bucket_rows("run", 0, calls, found)] == early

@@ -47,7 +47,8 @@ def test_gradients_of_the_groups_of_one_dimension_are_reduced_once_together() ->
                             "VALUES ('run', ?, ?, ?, 'all_reduce', 4, ?, ?, 1)",
                             [rank, call, name, call, call + 1])  # fmt: skip
                 con.execute("INSERT INTO param_bucket BY NAME SELECT 'run' AS run, ? AS rank, "
-                            "1 AS step, 0 AS bucket, ? AS call_id", [rank, call])  # fmt: skip
+                            "1 AS step, 0 AS bucket, ? AS call_id, ? AS early",
+                            [rank, call, call == first])  # fmt: skip
     assert _early_syncs(con, "run", 500.0) == [
         (["all_reduce dp0", "all_reduce dp1"], frozenset({0, 10}))
     ]

@@ -90,8 +90,12 @@ SELECT g.process_group, g.op, any_value(coalesce(g.wire_op, g.op)) AS wire_op,
   sum(g.exposed_transfer_ns)::DOUBLE / count(DISTINCT (g.rank, g.step)) AS exposed_ns,
   bool_and(g.op = 'all_reduce' AND g.phase IS DISTINCT FROM 'backward') AS by_hand, -- after backward
   list(DISTINCT g.rank ORDER BY g.rank) AS ranks,
-  arg_max(g.call_id, g.exposed_transfer_ns) AS worst_call
-FROM gradient_call g GROUP BY g.process_group, g.op;
+  arg_max(g.call_id, g.exposed_transfer_ns) AS worst_call,
+  -- backward passes that reduce, per rank and step: no bucket holds gradients of two
+  greatest(1, count(DISTINCT (g.rank, g.step, b.backward_pass)) FILTER (b.backward_pass IS NOT NULL)
+    / count(DISTINCT (g.rank, g.step))) AS passes
+FROM gradient_call g LEFT JOIN param_bucket b ON b.rank = g.rank AND b.step = g.step AND b.call_id = g.call_id
+GROUP BY g.process_group, g.op;
 
 -- Operations that could run under other compute: gradient reductions and parameter gathers. A
 -- group that reduces in the forward pass too (tensor parallelism) hands its result to the next

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.phases import Spans, backward_passes
+from advisor.metrics.collectives.phases import Spans, backward_passes, update_starts
+from advisor.metrics.timeline.intervals import Int64s, Intervals
 
 # Sizes that a group gathers and reduces alike are modules of FSDP; others (DeepSpeed's buckets)
 # tell nothing. Nearly all bytes that are gathered must be of such sizes.
 _LEAST_ALIKE = 0.9
 
 
-def bucket_rows(run: str, rank: int, calls: Sequence[Call]) -> list[dict[str, Any]]:
+def bucket_rows(run: str, rank: int, calls: Sequence[Call], spans: Spans) -> list[dict[str, Any]]:
     """Rows of ``param_bucket``: gradient reductions of each step in order of launch."""
+    passes = backward_passes(spans)
+    found = None if passes is None else _repeated(calls, passes, _update_of(passes, spans))
     by_step: dict[int, list[Call]] = {}
     for call in calls:
         if call.is_gradient and call.step is not None:
@@ -35,6 +38,8 @@ def bucket_rows(run: str, rank: int, calls: Sequence[Call]) -> list[dict[str, An
             "bytes": call.bytes,
             "ready_ns": call.asked,
             "call_id": call.call_id,
+            "backward_pass": None if found is None else found.within[id(call)],
+            "early": None if found is None else id(call) in found.early,
         }
         for step, own in sorted(by_step.items())
         for number, call in enumerate(sorted(own, key=lambda c: (c.asked, c.start)))
@@ -51,6 +56,8 @@ def sync_rows(
     passes = backward_passes(spans)
     if passes is None:
         return []
+    update = _update_of(passes, spans)
+    early, _, repeated = _repeated(calls, passes, update)
     rows = []
     for step, (low, high) in sorted(steps.items()):
         inside = np.flatnonzero((passes.start >= low) & (passes.start < high))
@@ -66,6 +73,9 @@ def sync_rows(
                 for call in calls
                 if call.op == "all_gather" and call.step == step and call.group == group
             ]
+            syncs = repeated[(step, group, op)]
+            most = max(syncs, key=lambda one: syncs[one], default=None)
+            gathers = _gathers(gathered, own, len(used))
             rows.append(
                 {
                     "run": run,
@@ -73,14 +83,57 @@ def sync_rows(
                     "step": step,
                     "process_group": group,
                     "op": op,
-                    "micro_batches": len(inside),
-                    "syncs": len(np.intersect1d(used, inside)),
+                    "updates": len(syncs),
+                    "micro_batches": int((update[inside] == most).sum()) if syncs else len(inside),
+                    "syncs": max(syncs.values(), default=0),
                     "bytes": sum(c.bytes or 0 for c in own),
-                    "gathers": _gathers(gathered, own, len(used)),
+                    "early_bytes": sum(c.bytes or 0 for c in own if id(c) in early),
+                    "gathers": None if gathers is None else -(-gathers // max(len(syncs), 1)),
                     "exposed_ns": sum(c.exposed_transfer for c in own),
                 }
             )
     return rows
+
+
+def _update_of(passes: Intervals, spans: Spans) -> Int64s:
+    """Of each backward pass, how many optimizer steps came before: passes of one number add up to
+    one update. An optimizer of its own for each of two models updates twice in a step."""
+    return np.searchsorted(update_starts(spans), passes.start, side="right")
+
+
+class _Repeated(NamedTuple):
+    """``early``: identities of reductions whose gradients a later backward pass reduces again for
+    the same update; ``within``: of each reduction its backward pass; ``syncs``: (step, group,
+    operation) -> update -> how often, at most."""
+
+    early: set[int]
+    within: dict[int, int]
+    syncs: dict[tuple[int | None, str | None, str], dict[int, int]]
+
+
+def _repeated(calls: Sequence[Call], passes: Intervals, update: Int64s) -> _Repeated:
+    """What is reduced repeatedly: the same gradients come in calls of the same sizes."""
+    reduced = [call for call in calls if call.is_gradient and call.step is not None]
+    asked = np.array([call.asked for call in reduced], dtype=np.int64)
+    within = (np.searchsorted(passes.start, asked, side="right") - 1).tolist()
+    places: dict[tuple[Any, ...], set[int]] = {}
+    keys = []
+    for call, one in zip(reduced, within, strict=True):
+        key = (call.step, call.group, call.op), int(update[one]) if one >= 0 else -1, call.bytes
+        places.setdefault(key, set()).add(one)
+        keys.append(key)
+    early = {
+        id(call)
+        for call, key, one in zip(reduced, keys, within, strict=True)
+        if 0 <= one < max(places[key])
+    }
+    syncs: dict[tuple[int | None, str | None, str], dict[int, int]] = {}
+    for (of, number, _), found in places.items():
+        own = syncs.setdefault(of, {})
+        if number >= 0:
+            own[number] = max(own.get(number, 0), len(found))
+    passed = dict(zip(map(id, reduced), within, strict=True))
+    return _Repeated(early, passed, syncs)
 
 
 def _gathers(gathered: Sequence[Call], reduced: Sequence[Call], passes: int) -> int | None:

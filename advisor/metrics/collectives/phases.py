@@ -216,6 +216,11 @@ def _around_backward(spans: Spans, times: Int64s) -> tuple[Any, Any]:
     return next_is_step & (before[1] > before[0]) & (before[1] > before[2]), after[1] < after[0]
 
 
+def update_starts(spans: Spans) -> Int64s:
+    """When optimizers begin to update, ns, sorted; empty where the trace names none."""
+    return np.sort(_after_closures(spans.select(_STEP), spans.select(_NODE)).start)
+
+
 def _after_closures(steps: Spans, nodes: Spans) -> Spans:
     """The optimizer's steps from where the backward pass in them ends.
 

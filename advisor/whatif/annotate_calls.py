@@ -64,8 +64,8 @@ def _named(setting: str, value: str, prediction: Prediction | None) -> Iterator[
 
 _NEEDLESS = {
     "barrier": "",
-    "tiny": f"AND bytes <= {TINY_BYTES}",
-    "buffers": f"AND bytes > {TINY_BYTES} AND phase = 'forward'",
+    "tiny": f"AND bytes <= {TINY_BYTES} AND NOT (op = 'broadcast' AND phase = 'forward')",
+    "buffers": "AND phase = 'forward'",
 }
 
 

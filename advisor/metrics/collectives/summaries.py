@@ -67,12 +67,21 @@ handing AS (
 own_copies AS (
   SELECT process_group FROM sent WHERE handed GROUP BY process_group
   HAVING avg((phase IS NOT DISTINCT FROM 'optimizer')::INTEGER) < 0.5),
+reducing AS ( -- groups of data parallelism: others reduce in the forward pass too
+  SELECT DISTINCT process_group, true AS reduces FROM sent WHERE NOT handed AND NOT EXISTS (
+    FROM call c WHERE c.phase = 'forward' AND c.op IN ('all_reduce', 'reduce_scatter')
+      AND c.process_group IS NOT DISTINCT FROM sent.process_group)),
 ordered AS (
   SELECT c.*, coalesce(enqueue_ns, start_ns) AS asked_ns,
     op = 'broadcast' AND phase IS DISTINCT FROM 'forward' AND h.rank IS NOT NULL AS handed,
+    -- DistributedDataParallel hands out the first rank's buffers before each forward pass, whole
+    -- numbers among them. Megatron hands out token ids to its tensor-parallel ranks: not buffers.
+    op = 'broadcast' AND coalesce(phase = 'forward', false)
+      AND (NOT coalesce(dtype IN ('int64', 'int32'), false)
+        OR coalesce(reduces, false)) AS buffer,
     -- Right after sharded gradients ranks add up their parts of the gradients' norm, to clip by it.
     op = 'barrier' OR (op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce') AND NOT handed
-      AND NOT (op = 'all_reduce' AND coalesce(phase, 'other') = 'other'
+      AND NOT buffer AND NOT (op = 'all_reduce' AND coalesce(phase, 'other') = 'other'
         AND coalesce(lag(op = 'reduce_scatter') OVER turn, false))
       AND bytes <= {TINY_BYTES} AND (c.rank, call_id) NOT IN (
         SELECT (rank, call_id) FROM param_bucket WHERE run = $1)) AS small,
@@ -82,6 +91,7 @@ ordered AS (
     lag(op = 'barrier') OVER turn AS after_barrier
   FROM call c LEFT JOIN handing h ON h.rank = c.rank AND h.step = c.step
     AND h.process_group IS NOT DISTINCT FROM c.process_group
+    LEFT JOIN reducing r ON r.process_group IS NOT DISTINCT FROM c.process_group
   WINDOW turn AS (PARTITION BY c.rank, c.step, c.process_group ORDER BY start_ns)),
 timed AS (
   -- On a host's timeline Python between two of them is part of the step, and goes with them. One
@@ -127,11 +137,8 @@ needless AS (
   SELECT 'tiny', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
   FROM timed WHERE small AND NOT barrier AND NOT logged
   UNION ALL
-  -- DistributedDataParallel hands out the first rank's buffers before each forward pass. Megatron
-  -- hands out token ids to its tensor-parallel ranks: not buffers.
   SELECT 'buffers', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, NULL, true
-  FROM timed WHERE op = 'broadcast' AND phase = 'forward' AND NOT small
-    AND NOT coalesce(dtype IN ('int64', 'int32'), false)
+  FROM timed WHERE buffer
   UNION ALL
   SELECT 'parameters', process_group, op, bytes, rank, exposed_transfer_ns, wait_ns, span_ns, true
   FROM timed WHERE handed

@@ -255,15 +255,17 @@ WHERE bytes >= 64000000 AND t_is = 'matched' AND group_size BETWEEN 2 AND 8 AND 
   AND op IN ('all_reduce', 'all_gather', 'reduce_scatter') AND (SELECT hosts FROM facts) = 1;
 
 -- Exposed transfers that have other work after them in the same queue of calls. Calls at the end
--- of the queue (the last bucket, and what waits in line before it) have none left to hide under.
+-- of the queue (the last bucket, and what waits in line before it) have none left to hide under, nor has
+-- a gradient behind its backward pass: the optimizer, and what follows it, wait for all of them.
 --   hideable_ns: exposed transfer that could run under other compute, ns
 CREATE VIEW hideable_call AS
 WITH ordered AS (
-  SELECT rank, step, process_group, op, call_id, start_ns, dur_ns, exposed_transfer_ns,
+  SELECT rank, step, process_group, op, backward_pass, call_id, start_ns, dur_ns, exposed_transfer_ns,
     coalesce(greatest(0, lead(start_ns) OVER w - end_ns), 0) AS gap_ns
-  FROM call WINDOW w AS (PARTITION BY rank, step, process_group, op ORDER BY start_ns)
+  FROM call LEFT JOIN (SELECT rank, step, call_id, backward_pass FROM param_bucket) USING (rank, step, call_id)
+  WINDOW w AS (PARTITION BY rank, step, process_group, op, backward_pass ORDER BY start_ns)
 ), later AS (
-  SELECT *, sum(gap_ns) OVER (PARTITION BY rank, step, process_group, op ORDER BY start_ns
+  SELECT *, sum(gap_ns) OVER (PARTITION BY rank, step, process_group, op, backward_pass ORDER BY start_ns
     ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS later_gap_ns
   FROM ordered)
 SELECT rank, step, process_group, op, call_id, least(exposed_transfer_ns, later_gap_ns) AS hideable_ns

@@ -10,6 +10,8 @@ WHERE step < (SELECT max(step) FROM all_step) OR (SELECT timeline FROM facts) = 
 -- Device time lost to the host per step, by kind: median over ranks (of two the lesser) of the mean over
 -- closed steps.
 --   worst_step: step of the longest gap
+--   of_step_ns: mean length of these steps, where they lose over half of a typical one: the mean of a few
+--     long waits may be longer than it
 --   ranks: that lost any
 CREATE VIEW gap_kind AS
 WITH used AS (SELECT count(*) AS steps FROM closed_step),
@@ -41,8 +43,11 @@ SELECT kind,
   arg_max(worst_step, longest_ns) AS worst_step,
   max(longest_ns) AS longest_ns,            -- longest single gap
   median(gaps) AS gaps,                     -- per step
+  CASE WHEN 2 * most_ns > any_value(typical_ns) THEN any_value(mean_ns) END AS of_step_ns,
   list(rank ORDER BY rank) AS ranks
-FROM per GROUP BY kind;
+FROM per, (
+  SELECT any_value(f.step_ns) AS typical_ns, avg(u.step_ns)::BIGINT AS mean_ns
+  FROM used_step u SEMI JOIN closed_step USING (step), facts f) GROUP BY kind;
 
 -- What a recording says of its own workload; empty for other people's traces.
 --   precision: of compute, as the workload's file names it

@@ -90,7 +90,9 @@ def device_gaps(
     usual = int(np.median((high - launch)[late])) if late.any() else 0
     until = np.where(known, np.clip(launch + usual, low, high), low)
     waits = _waits(line, activity)
-    held = Intervals.of(activity.start[waits], activity.end[waits]) | activity.queue_full
+    # A device that idles has room in its queue: what takes long meanwhile does something else.
+    full = activity.queue_full & busy
+    held = Intervals.of(activity.start[waits], activity.end[waits]) | full
     lost = _lost(held, launch, known)
     ahead = _ahead(until - low, lost)
     # What the host did in the stretch comes first; what it waited for before is behind the rest.

@@ -109,7 +109,8 @@ def beside_the_verdict(sandbox: Sandbox, facts: Facts, source: str) -> list[Note
     them, what communication is in none, which ranks are missing, what a probe is not used for."""
     found = _of_content(sandbox)
     if source in _BY_SOURCE:
-        found.append(note(_BY_SOURCE[source], steps=facts.steps, step_ns=facts.step_ns))
+        values = {"steps": facts.steps, "step_ns": facts.step_ns, "purpose": facts.purpose}
+        found.append(note(_BY_SOURCE[source], **values))
     found += _outside(sandbox)
     missing = ranks_not_read(sandbox, facts)
     if missing and facts.steps:

@@ -191,7 +191,8 @@ def _write_summaries(con: Any, data: RunData) -> None:
     for table, records in rows.items():
         insert_rows(con, table, records)
     if any(map(may_be_named, rows["host_gap"])):
-        con.execute(NAME_PAUSES, {"run": data.run})
+        for statement in NAME_PAUSES:
+            con.execute(statement, {"run": data.run})
     operations = {call.op for calls in data.calls.values() for call in calls}
     if operations:
         con.execute(TRAFFIC, [data.run])

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.real2.test_generated import GEMM, _loaded
+from advisor.findings import VerdictKind
+from tests.real2.test_generated import GEMM, REDUCE, Trace, _loaded
 from tests.real2.test_single_device import _alone, _rules
 
 pytestmark = pytest.mark.slow
@@ -54,3 +55,49 @@ def test_what_the_allocator_costs_is_not_said_twice(tmp_path: Path) -> None:
     with _loaded(tmp_path, trace) as run:
         assert run.report.verdict.cause == "allocator-retries"
         assert "launch-bound" not in _rules(run)
+
+
+def test_what_a_host_does_is_seen_on_one_rank_of_four(tmp_path: Path) -> None:
+    """vLLM on an MI300X: 27 ms of Python before each of ten forward passes, all-reduces between.
+
+    No function lies within a stretch, one lies around it; no other rank is waited for.
+    """
+    trace = Trace(0, 4)
+    frames = ("worker.py(465): worker_busy_loop", "vllm/models/llama.py(374): forward")
+    trace.host(frames[0], 0, 600_000, "python_function")
+    for number in range(10):
+        begin = 1000 + 55_000 * number
+        trace.host(frames[1], begin, 54_000, "python_function")
+        for at in range(20):
+            start = begin + 26_000 + 1400 * at
+            trace.kernel(GEMM, start + 10, 1000, start)
+            trace.kernel(REDUCE, start + 1010, 380, start + 5)
+    with _loaded(tmp_path, trace) as run:
+        verdict = run.report.verdict
+        assert (verdict.kind, verdict.reason) == (VerdictKind.LOSSY, "idle")
+        assert "does other work (vllm/models/llama.py(374): forward)" in verdict.why
+        assert verdict.values["idling_ns"] == pytest.approx(27e6, rel=0.02)
+
+
+def test_an_engine_is_not_named_by_kernels_that_it_borrows(tmp_path: Path) -> None:
+    """SGLang on ROCm: attention of aiter, in vLLM's namespace."""
+    trace = _alone()
+    trace.host("sglang/srt/managers/tp_worker.py(400): forward", 0, 9000, "python_function")
+    for at in range(0, 9000, 1000):
+        trace.kernel("paged_attention_kernel<(vllm::Fp8KVCacheDataType)0, 128>", at + 10, 985, at)
+    with _loaded(tmp_path, trace) as run:
+        (content,) = run.sql("SELECT purpose, engine FROM rank_content").to_dict("records")
+        assert content == {"purpose": "inference", "engine": "SGLang"}
+
+
+def test_unknown_kernels_of_all_ranks_ask_for_no_other_rank(tmp_path: Path) -> None:
+    """An accelerator with kernels of its own: the recording lacks no rank."""
+    trace = Trace(0, 1)
+    trace.host("ProfilerStep#1", 0, 9000, cat="user_annotation")
+    for at in range(0, 9000, 1000):
+        trace.kernel("fc-dtype_Float", at + 10, 985, at)
+    with _loaded(tmp_path, trace) as run:
+        verdict = run.report.verdict
+        assert verdict.reason == "unrecognised"
+        (step,) = verdict.next_steps
+        assert "unknown_kernels" in step

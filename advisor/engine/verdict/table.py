@@ -24,6 +24,8 @@ WIDE = 4.0  # high end over low end: the cost is of unknown size
 LEAST_KNOWN = 0.8  # of the device's busy time: below, no cause is sure
 LEAST_COVERED = 0.9  # of the device's busy time, to call a run healthy
 _LEAST_STEPS = 2  # one step alone does not show what is lost every time
+# What a host does by itself while its device idles: kinds of gaps.
+_HOSTS_OWN = frozenset({"pause", "data-loading", "garbage-collection", "allocator"})
 # Waiting or exposed time itself, with nobody behind it: a loss, not a cause.
 NOBODYS = frozenset({"jitter", "exposed-communication"})
 
@@ -169,7 +171,7 @@ def _missing_peers(it: Situation, shares: Shares) -> Decision | None:
         likely = sum(item.savings_ns or 0 for item in it.findings if not is_option(item))
         if max(top.savings_ns or 0, likely) >= needed * shares.exposed * it.step_ns:
             return None
-    return _ranks_missing(it, shares)
+    return _host_works(it, shares) or _ranks_missing(it, shares)
 
 
 def _setting(it: Situation, _: Shares) -> Decision | None:
@@ -187,6 +189,12 @@ def _blind(it: Situation, _: Shares) -> Decision | None:
     if it.coverage is not None and it.coverage.share < needed:
         return Decision(VerdictKind.INCONCLUSIVE, "unrecognised")
     return None
+
+
+def _host_works(it: Situation, shares: Shares) -> Decision | None:
+    """What a host does while its device idles is seen without the other ranks, and in one step."""
+    own = shares.idle >= shares.exposed and any(_idles_for(it, shares, kind) for kind in _HOSTS_OWN)
+    return Decision(VerdictKind.LOSSY, "idle") if own else None
 
 
 def _ranks_missing(it: Situation, shares: Shares) -> Decision | None:
@@ -250,6 +258,7 @@ TABLE = (
     Row("a large expected gain", _large),
     Row("a setting or fault that a log shows", _setting),
     Row("the recording holds no work to judge", _blind),
+    Row("most of the idle time the host does something else", _host_works),
     Row("ranks are missing", _ranks_missing),
     Row("process groups are missing", _groups_missing),
     Row("one step is too little", _one_step),

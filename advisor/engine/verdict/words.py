@@ -29,6 +29,7 @@ _OF_KIND = {
     "synchronisation": "blocking-sync",
     "blocking-copy": "blocking-sync",
     "unused-parameter-scan": "unused-parameter-scan",
+    "pause": "pause-in-every-step",
 }
 """The rule that tells of what a host does while a device idles."""
 _MOST_NAME = 60  # characters of what a host did
@@ -227,8 +228,12 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
     match decision.reason:
         case "ranks-missing" | "ranks-cut" | "ranks-alone":
             return [*how_to_record.all_ranks(sandbox), *_tries(it)]
-        case "no-work" | "nothing-recorded" | "no-trace" | "unrecognised" | "damaged":
+        case "no-work" | "nothing-recorded" | "no-trace" | "damaged":
             return how_to_record.all_ranks(sandbox)
+        case "unrecognised":
+            if not it.facts.all_ranks:
+                return how_to_record.all_ranks(sandbox)
+            return [say(STEPS, "unknown-kernels", {})]
         case "no-communication":
             idles = it.shares is not None and it.shares.idle >= LOST
             host = [_of_host(it)] if idles else []

@@ -25,10 +25,7 @@ _SHORTEST_PAUSE_NS = 5_000_000
 _WITHOUT_KIND = ("other", "pause")
 _PLACES = {name: place for place, (name, _) in enumerate(KINDS)}
 
-# A pause that no kind names, by what fills at least half of it and reaches at most a tenth of it
-# beyond its ends: the outermost Python function where the recording has stacks, else the operator
-# or range that takes longest.
-NAME_PAUSES = f"""
+_OWN_NAMES = f"""
 UPDATE host_gap SET name = code.name FROM (
   SELECT g.rank, g.start_ns, arg_max(e.name, (e.class = 'python', e.dur_ns)) AS name
   FROM host_gap g JOIN event e ON e.run = g.run AND e.rank = g.rank
@@ -42,6 +39,25 @@ UPDATE host_gap SET name = code.name FROM (
 WHERE host_gap.run = $run AND host_gap.rank = code.rank AND host_gap.start_ns = code.start_ns
   AND host_gap.kind IN {_WITHOUT_KIND}
 """
+_NAMES_AROUND = f"""
+UPDATE host_gap SET name = code.name FROM (
+  SELECT g.rank, g.start_ns, arg_min(e.name, e.dur_ns) AS name
+  FROM host_gap g JOIN event e ON e.run = g.run AND e.rank = g.rank
+    AND e.start_ns <= g.start_ns + g.idle_ns // 10
+    AND e.start_ns + e.dur_ns >= g.end_ns - g.idle_ns // 10
+  WHERE g.run = $run AND g.kind IN {_WITHOUT_KIND} AND g.name IS NULL
+    AND g.idle_ns >= {_SHORTEST_PAUSE_NS} AND e.class = 'python' AND contains(e.name, '.py(')
+    AND (e.rank, e.tid) IN (
+      SELECT DISTINCT (rank, tid) FROM event WHERE run = $run AND class = 'runtime')
+  GROUP BY g.rank, g.start_ns) code
+WHERE host_gap.run = $run AND host_gap.rank = code.rank AND host_gap.start_ns = code.start_ns
+  AND host_gap.kind IN {_WITHOUT_KIND}
+"""
+NAME_PAUSES = (_OWN_NAMES, _NAMES_AROUND)
+"""Name a pause that no kind names: by what fills at least half of it and reaches at most a tenth of
+it beyond its ends, the outermost Python function where the recording has stacks, else the operator
+or range that takes longest; else by the innermost Python function around it, of a thread that
+calls the runtime."""
 
 
 def may_be_named(gap: Mapping[str, Any]) -> bool:

@@ -14,12 +14,13 @@ from advisor.vocabulary.dtypes import element
 from advisor.vocabulary.numbers import INT64_MAX
 from advisor.vocabulary.operations import elements_in, parse_json
 
-# Names that engines of inference leave in traces: their Python frames, operators and kernels.
+# Names that engines of inference leave in traces: their Python frames, operators and kernels. What
+# runs kernels of others comes before those others: SGLang's for ROCm have vLLM's namespace.
 ENGINES: tuple[tuple[str, str], ...] = (
-    # vllm-project/vllm csrc/torch_bindings.cpp (ops _C, _C_cache_ops) and Python paths
-    ("vLLM", r"\bvllm(/|::|\.)|^_C_cache_ops::|reshape_and_cache|paged_attention_v[12]"),
     # sgl-project/sglang python/sglang, sgl-kernel
     ("SGLang", r"\bsglang(/|::|\.)|\bsgl_kernel"),
+    # vllm-project/vllm csrc/torch_bindings.cpp (ops _C, _C_cache_ops) and Python paths
+    ("vLLM", r"\bvllm(/|::|\.)|^_C_cache_ops::|reshape_and_cache|paged_attention_v[12]"),
     # NVIDIA/TensorRT-LLM cpp/tensorrt_llm, thop (ops trtllm::)
     ("TensorRT-LLM", r"\btensorrt_llm(/|::|\.)|^trtllm::"),
     # NVIDIA/TensorRT: the ranges that its runtime opens (NVTX)

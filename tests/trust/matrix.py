@@ -8,6 +8,7 @@ from __future__ import annotations
 OPERATIONS = ("store", "Parquet", "report", "calibrate", "sweep", "resume", "record")
 
 _FILES, _SWEEPS, _JOBS = "test_faults", "test_faults_of_sweeps", "test_jobs_end"
+_RECORDINGS = "test_faults_of_recordings"
 _STREAMS = "test_closed_streams"
 
 Cells = dict[str, str]
@@ -29,13 +30,13 @@ _SHARED = (
 _NO_INPUT = "— reads no file"
 _NO_CLOCK = "— no clock decides anything: what others left is known by its lock"
 _NO_JOB = "— starts no job"
-_RECORD = f"{_SWEEPS}::test_a_job_goes_on_whose_trace_cannot_be_written"
+_RECORD = f"{_RECORDINGS}::test_a_job_goes_on_whose_trace_cannot_be_written"
 
 MATRIX: dict[str, Cells] = {
     "kill -9 at a random moment": _of(
         f"{_FILES}::test_killed_at_any_moment",
         f"{_SWEEPS}::test_killed_at_any_moment",
-        f"{_SWEEPS}::test_a_job_that_is_killed_while_it_writes_its_trace",
+        f"{_RECORDINGS}::test_a_job_that_is_killed_while_it_writes_its_trace",
     ),
     "full disk": _of(
         f"{_FILES}::test_a_disk_that_is_full", f"{_SWEEPS}::test_writes_that_fail", _RECORD
@@ -43,7 +44,7 @@ MATRIX: dict[str, Cells] = {
     "read-only disk": _of(
         f"{_FILES}::test_a_disk_that_is_read_only",
         f"{_SWEEPS}::test_a_disk_that_is_read_only",
-        f"{_SWEEPS}::test_a_job_goes_on_whose_folder_is_read_only",
+        f"{_RECORDINGS}::test_a_job_goes_on_whose_folder_is_read_only",
     ),
     "quota (EDQUOT, ulimit -f)": _of(
         f"{_FILES}::test_writes_that_fail", f"{_SWEEPS}::test_writes_that_fail", _RECORD
@@ -52,7 +53,7 @@ MATRIX: dict[str, Cells] = {
     "no descriptors": _of(
         f"{_FILES}::test_no_descriptors",
         f"{_SWEEPS}::test_too_little_of_something",
-        f"{_SWEEPS}::test_a_job_goes_on_that_has_no_descriptor_left_for_its_trace",
+        f"{_RECORDINGS}::test_a_job_goes_on_that_has_no_descriptor_left_for_its_trace",
     ),
     "no memory (ulimit -v)": _of(
         f"{_FILES}::test_no_memory", f"{_SWEEPS}::test_too_little_of_something", _TORCH

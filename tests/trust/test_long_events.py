@@ -1,10 +1,11 @@
-"""Durations whose sum no 64 bits hold are damage of their events, in whatever format."""
+"""Durations that cannot be, in whatever format, are damage of their events."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,31 @@ def test_kernels_of_a_trace(tmp_path: Path, duration: float) -> None:
         found = run.sql("SELECT count(dur_ns) AS timed, count(*) AS n FROM event")
     assert "events without a usable duration: 6" in note
     assert found.values.tolist() == [[6, 12]]
+
+
+def untimed(folder: Path, events: list[dict[str, Any]]) -> list[int]:
+    """Starts, ns, of the events whose duration is not believed."""
+    (folder / "rank0.json").write_text(kineto(events))
+    with advisor.load(folder) as run:
+        found = run.sql("SELECT start_ns FROM event WHERE dur_ns IS NULL ORDER BY 1")
+    return [int(start) for start in found["start_ns"]]
+
+
+def test_a_kernel_that_outlasts_those_after_it_on_its_stream(tmp_path: Path) -> None:
+    """An hour among milliseconds: possible by itself, but not before the next of its stream. The
+    last of the stream may have taken so long."""
+    hour = 3.6e9
+    events = [event(n, ts=n * 10, dur=hour if n in (4, 11) else 5) for n in range(12)]
+    (found,) = untimed(tmp_path, events)
+    with advisor.load(tmp_path) as run:
+        starts = run.sql("SELECT start_ns FROM event ORDER BY start_ns")["start_ns"]
+        assert found == starts[4]
+
+
+def test_a_stream_whose_work_overlaps_is_no_queue(tmp_path: Path) -> None:
+    """Long kernels beside short ones throughout, as branches of a graph whose launch is lost."""
+    events = [event(n, ts=n * 10, dur=50 if n % 5 == 0 else 5) for n in range(40)]
+    assert untimed(tmp_path, events) == []
 
 
 def test_pairs_of_begin_and_end(tmp_path: Path) -> None:

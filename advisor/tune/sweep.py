@@ -17,6 +17,7 @@ from advisor.tune.budget import (
     FIRST_BASELINES,
     Budget,
     combinations_in,
+    trials_of,
     trials_to_confirm,
 )
 from advisor.tune.evidence import Evidence
@@ -42,6 +43,7 @@ class Sweep(Evidence):
 
     ``fixed`` are axes without a second value that this job can run, ``refused`` says of each
     value that it refuses why. Without ``axes`` the present settings run once, for their trace.
+    ``trials``: how many may run in all, None for as many as ``limit`` tries need.
     """
 
     job: Job
@@ -50,6 +52,7 @@ class Sweep(Evidence):
     points: Points
     limit: int
     seconds: float | None = None
+    trials: int | None = None
     timeout_s: float = 120.0
     fixed: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
@@ -142,7 +145,8 @@ class Sweep(Evidence):
             proposal = self.search.next(self.tried())
             if proposal is not None:
                 begun = any(result.sitting == self.sitting for result in baselines)
-                return Plan("search", proposal) if begun else Plan("baseline", self.start)
+                first = not begun and self._holds_another_baseline()
+                return Plan("baseline", self.start) if first else Plan("search", proposal)
         elif last is not None and not last.is_baseline and last.purpose == "search":
             return Plan("baseline", self.start)
         return None if self.lacks_confirmation else self._confirmation()
@@ -178,6 +182,14 @@ class Sweep(Evidence):
         the candidates so far."""
         candidates = min(CANDIDATES, len(self.points) - 1, len(self.candidates()) + 1)
         return max(0, FIRST_BASELINES - len(self.results)) + 2 + trials_to_confirm(candidates)
+
+    def _holds_another_baseline(self) -> bool:
+        """Whether the trials hold one more before a sitting's first try: else the baseline after it
+        is what that is compared with."""
+        if self.trials is None:
+            return True
+        left = trials_of(self.limit - len(self.tried()), len(self.points) - 1) - FIRST_BASELINES
+        return len(self.results) + 1 + left <= self.trials
 
     def _time_holds(self, trials: int) -> bool:
         """Whether what is left of the time holds so many more, each as long as those so far."""
@@ -216,6 +228,7 @@ def planned(
         limit=limit,
         fixed=fixed,
         seconds=budget.seconds,
+        trials=budget.trials,
         timeout_s=budget.timeout_s,
         **more,
     )

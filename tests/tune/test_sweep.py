@@ -23,7 +23,7 @@ from advisor.config.workload import Workload
 from advisor.errors import AdvisorError
 from advisor.profile import files, strategies
 from advisor.report.sections.sweep import INCONCLUSIVE, KEPT
-from advisor.tune.budget import CANDIDATES, CONFIRMATION_ROUNDS, Budget
+from advisor.tune.budget import CANDIDATES, CONFIRMATION_ROUNDS, Budget, trials_of
 from advisor.tune.journal import Journal
 from advisor.tune.page import _cause
 from advisor.tune.points import Points, comparable
@@ -49,7 +49,7 @@ def make(folder: Path, *, trials: int | None = None, seconds: float | None = Non
     )
 
 
-def finish(plan: Plan, number: int, step_ns: float) -> TrialResult:
+def finish(plan: Plan, number: int, step_ns: float, sitting: int = 0) -> TrialResult:
     return TrialResult(
         number=number,
         configuration=plan.configuration,
@@ -59,6 +59,7 @@ def finish(plan: Plan, number: int, step_ns: float) -> TrialResult:
         step_ns=[int(step_ns)] * 15,
         tokens_per_step=100,
         seconds=1.0,
+        sitting=sitting,
     )
 
 
@@ -68,7 +69,12 @@ def play(sweep: Sweep, true_ms: dict[float, float], noise: float = 0.002) -> lis
     while (plan := sweep.next()) is not None:
         step = true_ms[float(plan.configuration["bucket_cap_mb"] or 0)] * 1e6
         sweep.results.append(
-            finish(plan, len(sweep.results), step * np.exp(noise * rng.standard_normal()))
+            finish(
+                plan,
+                len(sweep.results),
+                step * np.exp(noise * rng.standard_normal()),
+                sweep.sitting,
+            )
         )
         purposes.append(plan.purpose)
         assert len(purposes) < 100
@@ -86,6 +92,23 @@ def test_trials_alternate_with_the_baseline_and_the_winner_is_confirmed(tmp_path
     assert winner[0] == {"bucket_cap_mb": 5.0}
     assert winner[1].share == pytest.approx(0.2, abs=0.01)
     assert winner[1].low <= 0.2 <= winner[1].high
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+@pytest.mark.parametrize("kept", range(1, 8))
+def test_a_sweep_that_goes_on_keeps_to_its_budget(tmp_path: Path, kept: int, spare: int) -> None:
+    """GIVEN a sweep that ended between two trials before its confirmation THEN what goes on has a
+    baseline of its own beside each try, and no more trials than were asked for."""
+    asked = trials_of(2, 2) + spare
+    sweep = make(tmp_path, trials=asked)
+    times = {1.0: 90.0, 5.0: 80.0, 25.0: 100.0}
+    play(sweep, times)
+    del sweep.results[kept:]
+    sweep.sitting = 1
+    play(sweep, times)
+    assert len(sweep.results) <= asked
+    assert [one.ratio is not None for one in sweep.tried()] == [True, True]
+    assert sweep.winner() is not None
 
 
 def test_nothing_helps_means_leave_it(tmp_path: Path) -> None:

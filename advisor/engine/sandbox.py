@@ -58,6 +58,11 @@ _ENDLESS = re.compile(
 )
 """Functions of two texts that take the product of their lengths: nothing stops one such call."""
 
+_LONGEST_PATTERN = 200
+"""Of LIKE, ILIKE and GLOB, which take that product too: known before, and as short as a name."""
+_MATCHING = re.compile(r"(?:like|ilike|glob)", re.IGNORECASE)
+_MATCHING_ELSE = re.compile(r"~~|like_escape", re.IGNORECASE)
+
 T = TypeVar("T")
 
 
@@ -261,6 +266,11 @@ class Sandbox:
             raise RuleSqlError("only a single SELECT is allowed")
         if endless := _ENDLESS.search(sql):
             raise RuleSqlError(f"{endless[0]} is not allowed: no limit of time would stop it")
+        if not _patterns_are_short(sql):
+            raise RuleSqlError(
+                f"a pattern of LIKE, ILIKE or GLOB is a text of up to {_LONGEST_PATTERN} "
+                "characters: no limit of time would stop another"
+            )
         named = statements[0].named_parameters
         unknown = sorted(set(named) - set(values))
         if unknown:
@@ -309,6 +319,28 @@ class Sandbox:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _patterns_are_short(sql: str) -> bool:
+    """Whether every pattern that texts are matched with stands in the query, and is no long one."""
+    tokens = duckdb.tokenize(sql)
+    ends = [*(at for at, _ in tokens[1:]), len(sql)]
+    words = [
+        (kind, sql[at:end].strip())
+        for (at, kind), end in zip(tokens, ends, strict=True)
+        if kind != duckdb.token_type.comment
+    ]
+    end = (duckdb.token_type.operator, "")
+    for (kind, word), (text, pattern), (_, after) in zip(
+        words, [*words[1:], end], [*words[2:], end, end], strict=True
+    ):
+        if kind == duckdb.token_type.string_const:
+            continue
+        is_text = text == duckdb.token_type.string_const and len(pattern) <= _LONGEST_PATTERN
+        is_all = not after or after[0] in "),;" or after[0].isalpha()
+        if _MATCHING_ELSE.search(word) or (_MATCHING.fullmatch(word) and not (is_text and is_all)):
+            return False
+    return True
 
 
 @cache

@@ -106,6 +106,33 @@ def test_a_function_that_no_limit_stops_is_refused(name: str) -> None:
         sandbox.select(f"SELECT {name}(repeat('a', 9000000), repeat('b', 9000000)) AS n", {})
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "name LIKE pattern",
+        "name NOT ILIKE/**/$pattern",
+        "name GLOB '*' || pattern",
+        "name LIKE '" + "%a" * 200 + "b'",
+        "name ~~ pattern",
+        '"like_escape"(name, pattern, pattern)',
+    ],
+)
+def test_a_pattern_that_is_not_known_to_be_short_is_refused(asked: str) -> None:
+    """GIVEN 20,000 wildcards, or letters, against a long name THEN one comparison has no end."""
+    texts = "SELECT repeat('a', 200000) AS name, '%' || repeat('a', 20000) || 'b%' AS pattern"
+    with Sandbox(None, "run") as sandbox, pytest.raises(RuleSqlError, match="pattern"):
+        sandbox.select(f"SELECT {asked} AS alike FROM ({texts})", {"pattern": "%"})
+
+
+@pytest.mark.parametrize(
+    "asked", ["name LIKE 'all%' -- like it\n", "(name NOT LIKE 'x_')", "'like'"]
+)
+def test_a_short_pattern_is_none(asked: str) -> None:
+    with Sandbox(None, "run") as sandbox:
+        (found,) = sandbox.records(f"SELECT {asked} AS alike FROM (SELECT 'all_gather' AS name)")
+    assert found["alike"] in (True, "like")
+
+
 def test_a_folder_of_hostile_rules_costs_itself_only(tmp_path: Path, fixtures_dir: Path) -> None:
     """GIVEN rules that read files, write tables and climb out THEN they fail, and the rest runs."""
     base = (shipped("rules") / "compute-bound.yaml").read_text(encoding="utf-8")

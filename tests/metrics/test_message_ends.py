@@ -1,11 +1,14 @@
-"""Who a message goes to where the kernel does not say so (torch before 2.5)."""
+"""Who a message goes to where the kernel does not say so: before torch 2.5, and in batches."""
 
 from __future__ import annotations
 
 import pytest
 
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.nccl import named_peer
+from advisor.metrics.collectives.nccl import device_calls, named_peer
+from advisor.metrics.timeline.timeline import timelines
+from advisor.store.events import Events
+from tests.metrics.support import store_of
 
 # Of a mesh (pipeline, data): every column of it is a pipeline, and all columns share a name.
 GROUPS = [("1", (0, 4, 8, 12)), ("1", (1, 5, 9, 13)), ("0", tuple(range(16)))]
@@ -28,3 +31,48 @@ def test_ranks_of_the_annotation_count_within_the_group(
 ) -> None:
     call = Call(rank=rank, op="send", start=0, end=1, event_id=0, group=group)
     assert named_peer(name, call, GROUPS) == peer
+
+
+def batched(rank: int, sent: list[tuple[str, int]]) -> dict[str, object]:
+    """A trace without shapes: what batch_isend_irecv records, and the one kernel it launches."""
+    told = {
+        "Process Group Name": "3", "Group size": 4, "dtype": "BFloat16",
+        "In msg nelems": 4096, "Out msg nelems": 4096,
+    }  # fmt: skip
+    host = {"ph": "X", "pid": 1, "tid": 7}
+    events: list[dict[str, object]] = [
+        {**host, "cat": "cpu_op", "name": "record_param_comms", "ts": 10 * number, "dur": 2,
+         "args": {**told, "Collective name": op, "Src Rank": rank if op == "send" else peer,
+                  "Dst Rank": peer if op == "send" else rank}}
+        for number, (op, peer) in enumerate(sent)
+    ]  # fmt: skip
+    launch = {"correlation": 5, "External id": 9}
+    events += [
+        {**host, "cat": "user_annotation", "name": "nccl:coalesced", "ts": 100, "dur": 20},
+        {**host, "cat": "cuda_runtime", "name": "cudaLaunchKernelExC", "ts": 105, "dur": 5,
+         "args": launch},
+        {"ph": "X", "pid": 0, "tid": 40, "cat": "kernel", "ts": 120, "dur": 50,
+         "name": "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+         "args": {**launch, "device": 0, "stream": 40}},
+    ]  # fmt: skip
+    return {"distributedInfo": {"world_size": 4}, "traceEvents": events}
+
+
+def read(trace: dict[str, object]) -> Call:
+    with store_of({1: trace}) as store:
+        events = Events(store.con, "run")
+        (line,) = timelines(events)
+        (call,) = device_calls(events, line, [])
+    return call
+
+
+def test_a_batch_of_one_message_has_its_kind_end_and_size_without_shapes() -> None:
+    call = read(batched(1, [("send", 2)]))
+    assert (call.op, call.peer, call.group, call.bytes) == ("send", 2, "3", 8192)
+    call = read(batched(1, [("recv", 0)]))
+    assert (call.op, call.peer, call.group, call.bytes) == ("recv", 0, "3", 8192)
+
+
+def test_a_batch_of_both_ways_is_of_the_pipeline_s_group() -> None:
+    call = read(batched(1, [("send", 2), ("recv", 2)]))
+    assert (call.op, call.group) == ("other", "3")

@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from advisor.metrics.collectives.batched import Batches, peer_of
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.timeline import COMM, Timeline
 from advisor.model.communication import asks_pattern, known_kernel
 from advisor.store.columns import MISSING, rows
 from advisor.store.events import Events
-from advisor.vocabulary.numbers import MOST_RANKS, decimal, within
+from advisor.vocabulary.numbers import MOST_RANKS, within
 from advisor.vocabulary.operations import POINT_TO_POINT, elements_in, operation, parse_json
 
 # c10d's operators that write into one tensor from one tensor.
@@ -112,7 +113,7 @@ def device_calls(events: Events, line: Timeline, groups: Members) -> list[Call]:
         for row, e in enumerate(hosts["external_id"])
         if e > 0 and hosts["name"][row] == "record_param_comms"
     }
-    batches = _Batches(hosts)
+    batches = Batches(hosts)
     calls = []
     for index in range(len(kernels["start_ns"])):
         launch, tid = int(kernels["launch_ns"][index]), int(kernels["launch_tid"][index])
@@ -134,53 +135,6 @@ def device_calls(events: Events, line: Timeline, groups: Members) -> list[Call]:
             call.peer = named_peer(str(hosts["name"][annotation]), call, groups)
         calls.append(call)
     return calls
-
-
-_ASKED, _SHAPED = ("c10d::send", "c10d::recv_"), ("nccl:send", "nccl:recv")
-
-
-class _Batches:
-    """Sends and receives that a kernel launched after them holds (c10d's batch_isend_irecv).
-
-    ``c10d::send`` takes tensors, group, destination in the group and tag; ``c10d::recv_`` alike
-    (torch/csrc/distributed/c10d/Ops.cpp). The range ``nccl:send`` in it has the tensor's shape.
-    """
-
-    def __init__(self, hosts: dict[str, Any]) -> None:
-        self._hosts = hosts
-        names = np.array([*_ASKED, *_SHAPED], dtype=object)
-        own = np.flatnonzero(np.isin(hosts["name"], names))
-        self._rows = own[np.argsort(hosts["start_ns"][own], kind="stable")]
-        self._starts = hosts["start_ns"][self._rows]
-        self._from: dict[int, int] = {}
-
-    def fill(self, call: Call, tid: int, launch: int) -> None:
-        """Give a call its ``ends``; its operation and size where it holds one kind alone."""
-        names, threads = self._hosts["name"], self._hosts["tid"]
-        first, last = np.searchsorted(self._starts, (self._from.get(tid, -1), launch), "right")
-        recent = [row for row in self._rows[first:last] if threads[row] == tid]
-        ends = []
-        for row in (row for row in recent if names[row] in _ASKED):
-            inputs = parse_json(self._hosts["concrete_inputs"][row])
-            if not isinstance(inputs, list) or len(inputs) <= 2:
-                continue
-            place = decimal(str(inputs[2]), most=MOST_RANKS)
-            if place is not None:
-                ends.append(("send" if names[row] == "c10d::send" else "recv", place))
-        self._from[tid] = launch
-        if not ends:
-            return
-        call.ends = tuple(ends)
-        if len({kind for kind, _ in ends}) == 1:
-            call.op = ends[0][0]
-            shaped = [row for row in recent if names[row] in _SHAPED]
-            if len(shaped) == 1 and call.in_elements is None:
-                types = parse_json(self._hosts["input_types"][shaped[0]])
-                dims = parse_json(self._hosts["input_dims"][shaped[0]])
-                call.in_elements = elements_in(dims, types)
-                call.dtype = str(types[0]) if isinstance(types, list) and types else None
-            call.group_size = 2
-            call.set_size()
 
 
 @dataclass(frozen=True)
@@ -292,7 +246,7 @@ def _call(
         dtype=dtype,
         in_elements=elements,
         out_elements=out,
-        peer=_peer(op, rank, number("src_rank"), number("dst_rank")),
+        peer=peer_of(op, rank, number("src_rank"), number("dst_rank")),
         enqueue=launch if launch != MISSING else None,
         thread=int(kernels["launch_tid"][index]) if launch != MISSING else None,
         stream=int(kernels["stream"][index]),
@@ -312,11 +266,3 @@ def named_peer(name: str, call: Call, groups: Members) -> int | None:
         if group == call.group and max(own, other) < len(ranks) and ranks[own] == call.rank:
             return ranks[other] if other != own else None
     return None
-
-
-def _peer(op: str, rank: int, source: int | None, destination: int | None) -> int | None:
-    if op not in POINT_TO_POINT:
-        return None
-    if op == "send":
-        return destination if destination != rank else None
-    return source if source != rank else None

@@ -102,6 +102,9 @@ def _title(ranks: list[Parts]) -> str:
         (sum(ns for kind, ns in row.ns.items() if kind.startswith("idle")) / row.window_ns, row.of)
         for row in ranks
     )
+    copies = sorted((row.ns.get("memory", 0.0) / row.window_ns, row.of) for row in ranks)
+    if copies[-1][0] > max(exposed[-1][0], idle[-1][0], _LITTLE):
+        return f"Memory copies take {_range(copies)}"
     if max(exposed[-1][0], idle[-1][0]) < _LITTLE:
         return "Every rank computes nearly all of its step"
     if idle[-1][0] > exposed[-1][0]:

@@ -257,7 +257,7 @@ def test_the_html_page_has_every_figure_of_the_text(runs: list[str], tmp_path: P
     headline = text.splitlines()[0]
     assert escape(headline) in html
     assert "slower than gpt2-tiny-ddp-2, because the device idles" in headline
-    assert "Peak memory on a CPU is the process with Python" in html
+    assert "Peak memory on a CPU includes Python" in html
     assert "<code>advisor profile</code>" in html
 
 

@@ -14,13 +14,11 @@ from advisor.vocabulary.words import about
 def notes(found: Comparison) -> list[str]:
     """Where the figures come from, one sentence each."""
     said = [
-        "step ms: median of the traced, used steps, as in every command",
-        f"vs base, tokens/s and MFU are of {_sources(found.runs)}; training s is their sum (and "
-        "number)",
-        "times and collectives: mean over ranks and used steps, with the profiler on; of calls "
-        "that overlap, total ms counts each, exposed ms shares what they have in common",
-        "all parts ms: compute + non-compute + idle, a mean where step ms is a median; compute % "
-        "is of it",
+        "step ms: median of the used steps, as in every command",
+        f"vs base, tokens/s, MFU: of {_sources(found.runs)}; training s: their sum (and number)",
+        "other times and calls: mean over ranks and used steps, with the profiler on",
+        "of calls that overlap, total ms counts each; exposed ms shares what they have in common",
+        "all parts ms: compute + non-compute + idle, as a mean; compute % is of it",
     ]
     said += [
         f"{row.run}: {too_few(change)}"
@@ -34,11 +32,8 @@ def notes(found: Comparison) -> list[str]:
         if list(row.step_samples_ns) == list(found.base.step_samples_ns)
     ]
     if any(d.significant is not None and d.autocorrelation is None for d in found.differences):
-        said.append(
-            "with fewer than 8 steps in both runs it cannot be seen whether neighbouring steps are "
-            "alike: they count as independent, and noise shows as a difference more often"
-        )
-    said.append("the interval is of these steps: other runs of the same job may differ by more")
+        said.append("with fewer than 8 steps in both runs, noise shows as a difference more often")
+    said.append("other runs of the same job may differ by more than this interval")
     if any(known and known.flops_per_step and not known.peak_flops for known in found.theories):
         said.append(
             "MFU: the peak of this device is not known; give it in TFLOP/s with --peak-tflops"
@@ -46,10 +41,7 @@ def notes(found: Comparison) -> list[str]:
     if None in found.theories:
         said.append("MFU, estimate and theory need a recording of `advisor profile`")
     if any(row.on_host for row in found.runs):
-        said.append(
-            "peak memory on a CPU is the process with Python and its libraries; the estimate is"
-            " the model's state and activations alone"
-        )
+        said.append("peak memory on a CPU includes Python and its libraries; the estimate does not")
     return said
 
 

@@ -85,18 +85,21 @@ def test_calls_that_are_not_looked_at_give_no_row(op: str, size: int | None) -> 
 
 
 @pytest.mark.parametrize(
-    ("phase", "sizes", "kinds"),
+    ("op", "phase", "sizes", "kinds"),
     [
-        (None, (1600, 40, 360), {("parameters", 3.0, 2200)}),
-        ("optimizer", (1600, 40, 360), set()),  # ZeRO-1 has to: each rank updates its own
-        (None, (40, 360), {("tiny", 2.0, 1200)}),  # fewer bytes: they are something else
-        ("forward", (1600, 400), {("buffers", 2.0, None)}),  # DDP's, small ones too
+        ("broadcast", None, (1600, 40, 360), {("parameters", 3.0, 2200)}),
+        ("broadcast", "optimizer", (1600, 40, 360), set()),  # ZeRO-1: each rank updates its own
+        ("broadcast", None, (40, 360), {("tiny", 2.0, 1200)}),  # fewer bytes: something else
+        ("broadcast", "forward", (1600, 400), {("buffers", 2.0, None)}),  # DDP's, small ones too
+        ("all_reduce", "other", (1600, 40, 360), {("parameters", 3.0, 2200)}),  # averaged
+        ("all_reduce", "other", (40, 360), {("tiny", 2.0, 1200)}),
+        ("all_reduce", "forward", (1600, 400), {("tiny", 1.0, 0)}),
     ],
 )
-def test_broadcasts_of_as_many_bytes_as_the_gradients_are_parameters(
-    phase: str | None, sizes: tuple[int, ...], kinds: set[tuple[str, float, int | None]]
+def test_calls_of_as_many_bytes_as_the_gradients_are_parameters(
+    op: str, phase: str | None, sizes: tuple[int, ...], kinds: set[tuple[str, float, int | None]]
 ) -> None:
-    """A reduction of 2,000 bytes, then broadcasts asked for every millisecond, 200 us long."""
+    """A reduction of 2,000 bytes, then calls asked for every millisecond, 200 us long."""
     with Store.create() as store:
         con = store.con
         con.execute(
@@ -109,8 +112,8 @@ def test_broadcasts_of_as_many_bytes_as_the_gradients_are_parameters(
               0 AS call_id;
             """
         )
-        calls = [("all_reduce", None, 2000), *(("broadcast", phase, size) for size in sizes)]
-        for number, (op, of, size) in enumerate(calls):
+        calls = [("all_reduce", None, 2000), *((op, phase, size) for size in sizes)]
+        for number, (one, of, size) in enumerate(calls):
             con.execute(
                 """
                 INSERT INTO collective BY NAME SELECT 'run' AS run, 0 AS rank, ? AS call_id,
@@ -118,7 +121,7 @@ def test_broadcasts_of_as_many_bytes_as_the_gradients_are_parameters(
                   ? AS phase, ?::BIGINT AS start_ns, ?::BIGINT AS end_ns,
                   5000 AS exposed_transfer_ns
                 """,
-                [number, op, size, of, number * 1000 * _US, (number * 1000 + 200) * _US],
+                [number, one, size, of, number * 1000 * _US, (number * 1000 + 200) * _US],
             )
         con.execute(REDUNDANT, ["run"])
         found = con.execute(

@@ -42,7 +42,8 @@ TINY_BYTES = 1024
 # forward pass of a real model takes longer.
 _BURST_NS = 1_000_000
 # Broadcasts of a step whose bytes are those of its gradients, but for this share, hand out the
-# parameters: a ZeRO-1 optimizer has to, where every rank updates its own copy nobody needs it.
+# parameters, and reductions behind the gradients' own average them: a ZeRO-1 optimizer has to hand
+# them out, where every rank updates its own copy nobody needs it.
 _AS_MANY_BYTES = 0.1
 
 
@@ -57,40 +58,47 @@ REDUNDANT = f"""
 INSERT INTO redundant BY NAME
 {_CALLS},
 sent AS (
-  SELECT rank, step, process_group, phase, bytes, op = 'broadcast' AS handed FROM call c
-  WHERE op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
-    OR (rank, call_id) IN (SELECT (rank, call_id) FROM param_bucket WHERE run = $1)),
+  SELECT * FROM (SELECT rank, step, process_group, op, phase, bytes,
+      (rank, call_id) NOT IN (SELECT (rank, call_id) FROM param_bucket WHERE run = $1) AS handed
+    FROM call)
+  WHERE NOT handed OR op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
+    OR op = 'all_reduce' AND coalesce(phase NOT IN ('forward', 'backward'), true)),
 handing AS (
-  SELECT rank, step, process_group FROM sent GROUP BY ALL
-  HAVING abs(sum(bytes) FILTER (handed) / nullif(sum(bytes) FILTER (NOT handed), 0) - 1)
-    <= {_AS_MANY_BYTES}),
+  SELECT s.rank, s.step, s.process_group, s.op FROM sent s JOIN (
+    SELECT rank, step, process_group, sum(bytes) AS bytes FROM sent WHERE NOT handed GROUP BY ALL) g
+    ON g.rank = s.rank AND g.step = s.step AND g.process_group IS NOT DISTINCT FROM s.process_group
+  WHERE handed GROUP BY s.rank, s.step, s.process_group, s.op
+  HAVING abs(sum(s.bytes) / nullif(any_value(g.bytes), 0) - 1) <= {_AS_MANY_BYTES}),
 own_copies AS (
-  SELECT process_group FROM sent WHERE handed GROUP BY process_group
-  HAVING avg((phase IS NOT DISTINCT FROM 'optimizer')::INTEGER) < 0.5),
+  SELECT process_group FROM sent SEMI JOIN handing USING (rank, step, op) WHERE handed
+  GROUP BY process_group HAVING avg((phase IS NOT DISTINCT FROM 'optimizer')::INTEGER) < 0.5),
 reducing AS ( -- groups of data parallelism: others reduce in the forward pass too
   SELECT DISTINCT process_group, true AS reduces FROM sent WHERE NOT handed AND NOT EXISTS (
     FROM call c WHERE c.phase = 'forward' AND c.op IN ('all_reduce', 'reduce_scatter')
       AND c.process_group IS NOT DISTINCT FROM sent.process_group)),
 ordered AS (
   SELECT c.*, coalesce(enqueue_ns, start_ns) AS asked_ns,
-    op = 'broadcast' AND phase IS DISTINCT FROM 'forward' AND h.rank IS NOT NULL AS handed,
+    h.rank IS NOT NULL AND (c.op = 'broadcast' AND phase IS DISTINCT FROM 'forward'
+      OR c.op = 'all_reduce' AND coalesce(phase NOT IN ('forward', 'backward'), true)
+        AND gradient IS NULL) AS handed,
     -- DistributedDataParallel hands out the first rank's buffers before each forward pass, whole
     -- numbers among them. Megatron hands out token ids to its tensor-parallel ranks: not buffers.
-    op = 'broadcast' AND coalesce(phase = 'forward', false)
+    c.op = 'broadcast' AND coalesce(phase = 'forward', false)
       AND (NOT coalesce(dtype IN ('int64', 'int32'), false)
         OR coalesce(reduces, false)) AS buffer,
     -- Right after sharded gradients ranks add up their parts of the gradients' norm, to clip by it.
-    op = 'barrier' OR (op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce') AND NOT handed
-      AND NOT buffer AND NOT (op = 'all_reduce' AND coalesce(phase, 'other') = 'other'
-        AND coalesce(lag(op = 'reduce_scatter') OVER turn, false))
-      AND bytes <= {TINY_BYTES} AND (c.rank, call_id) NOT IN (
-        SELECT (rank, call_id) FROM param_bucket WHERE run = $1)) AS small,
+    c.op = 'barrier' OR (c.op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce') AND NOT handed
+      AND NOT buffer AND NOT (c.op = 'all_reduce' AND coalesce(phase, 'other') = 'other'
+        AND coalesce(lag(c.op = 'reduce_scatter') OVER turn, false))
+      AND bytes <= {TINY_BYTES} AND gradient IS NULL) AS small,
     lead(coalesce(enqueue_ns, start_ns)) OVER turn AS next_ns,
-    lead(op = 'all_reduce' AND bytes <= {TINY_BYTES}) OVER turn AS next_scalar,
+    lead(c.op = 'all_reduce' AND bytes <= {TINY_BYTES}) OVER turn AS next_scalar,
     lead(bytes) OVER turn AS next_bytes,
-    lag(op = 'barrier') OVER turn AS after_barrier
+    lag(c.op = 'barrier') OVER turn AS after_barrier
   FROM call c LEFT JOIN handing h ON h.rank = c.rank AND h.step = c.step
-    AND h.process_group IS NOT DISTINCT FROM c.process_group
+    AND h.process_group IS NOT DISTINCT FROM c.process_group AND h.op = c.op
+    LEFT JOIN (SELECT DISTINCT rank, call_id, true AS gradient FROM param_bucket WHERE run = $1) b
+      ON b.rank = c.rank AND b.call_id = c.call_id
     LEFT JOIN reducing r ON r.process_group IS NOT DISTINCT FROM c.process_group
   WINDOW turn AS (PARTITION BY c.rank, c.step, c.process_group ORDER BY start_ns)),
 timed AS (

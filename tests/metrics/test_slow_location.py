@@ -231,3 +231,16 @@ def test_groups_that_agree_name_the_way_between_two_hosts() -> None:
 def test_clocks_that_hide_the_stagger_of_calls_of_one_size_name_no_other_link() -> None:
     fabric = Fabric(4, 2, receives=dict.fromkeys((4, 5), 0.15))
     assert rows(fabric, hsdp(fabric), offsets={1: 2e5, 2: -3e5, 3: 4e5}, jitter=0.1) == []
+
+
+@pytest.mark.parametrize("ahead", [12e6, -12e6])
+def test_a_clock_that_nobody_keeps_tells_no_direction_between_two_hosts(ahead: float) -> None:
+    """GIVEN calls of one size of some 20 ms, and a clock off by more than NTP leaves THEN that
+    shifts starts and ends as a slow way does whose receiver ends last, either way."""
+    fabric = Fabric(2, 4, nic=50.0, sends=dict.fromkeys((4, 5, 6, 7), 0.15))
+    plan = [Ask("all_reduce", world(fabric), 300 * MB)]
+    (found,) = rows(fabric, plan, offsets={1: ahead}, device="NVIDIA H200")
+    assert (found["kind"], found["dst"]) == ("candidates", None)
+    parts = {(tuple(ranks), way): part for _, ranks, way, part in found["locations"]}
+    own = (4, 5, 6, 7)
+    assert parts[own, "send"] == pytest.approx(parts[own, "receive"], rel=0.5)

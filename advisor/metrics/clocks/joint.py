@@ -38,8 +38,6 @@ WAKE_NS = 10_000.0
 well as that."""
 NORMALLY_RIGHT = 0.8
 """Of clocks that nothing contradicts: clusters run PTP or NTP, which keep hosts within some us."""
-_NTP_NS = 1e6
-"""NTP keeps hosts of one network within a millisecond (RFC 5905, section 1)."""
 _RANGE_NS = 20e9
 """A clock that nobody sets may be off by seconds either way."""
 _UNLIKE = 0.03
@@ -306,7 +304,8 @@ def _settled(offsets: Mapping[Node, _Offset]) -> dict[Node, _Offset]:
             offsets[node],
             value=off.get(node, 0.0),
             error=error,
-            doubt=min(offsets[node].error, _NTP_NS),
+            # Not NTP's millisecond: a clock that nobody keeps may be off by all that stagger hides.
+            doubt=offsets[node].error,
             drift_ppm=offsets[node].drift_ppm - base.drift_ppm,
         )
     return result

@@ -73,7 +73,7 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
         return culprit("host", f"{what} of {name.hosts(ranks)} ({name.ranks(ranks)})",
                        ranks[0])  # fmt: skip
     common = _common_ways(places, home)
-    if len(common) == 1 and first.kind != "all":
+    if len(common) == 1 and all(place.kind != "all" for place in places):
         ((source, target),) = common
         sends, receives = _at(places, source, home), _at(places, target, home)
         if len(sends) == len(receives) == 1:

@@ -145,21 +145,24 @@ def _whitening(
     place_of = np.concatenate([np.arange(size) for size in sizes])
     alike = np.equal.outer(kind_of, kind_of) & np.equal.outer(place_of, place_of)
     off_pattern = alike * np.outer(time_of, time_of)
+    known = [data.clocks[rank] for rank in ranks if rank in data.clocks]
+    clocks = _clock_errors(known, max(one.time_ns for one in chosen))
     whitening = []
     for error in _MODEL_ERRORS:
         own = np.diag(noise**2 + RESOLUTION_NS**2) + error**2 * off_pattern
-        for chance, clock in _clock_errors([data.clocks[r] for r in ranks if r in data.clocks]):
+        for chance, clock in clocks:
             lower = np.linalg.cholesky(shared + clock**2 * same_host + own)
             scale = -float(np.log(np.diag(lower)).sum()) + math.log(chance)
             whitening.append((np.linalg.inv(lower), scale))
     return tuple(whitening)
 
 
-def _clock_errors(clocks: Sequence[Clock]) -> list[tuple[float, float]]:
+def _clock_errors(clocks: Sequence[Clock], longest_ns: float) -> list[tuple[float, float]]:
     """How well hosts' clocks are known, ns, with the chance of each: as well as they should be
-    kept, or only as the calls tell, or in between, as NTP keeps many."""
+    kept, or only as the calls tell, or in between, as NTP keeps many. Off by more than the longest
+    call, one would show: ranks would leave before others came."""
     sure = max((clock.residual_ns / 2 for clock in clocks), default=0.0)
-    least = max((clock.doubt_ns for clock in clocks), default=0.0)
+    least = min(max((clock.doubt_ns for clock in clocks), default=0.0), longest_ns)
     if least <= sure:
         return [(1.0, sure)]
     rest = (1 - NORMALLY_RIGHT) / 2

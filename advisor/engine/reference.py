@@ -78,9 +78,8 @@ _TABLES: dict[str, dict[str, str]] = {
     "ref_device": {
         "name": _TEXT,
         "phrases": "VARCHAR[]",
-        **dict.fromkeys(
-            ("peak_bf16_flops", "peak_fp32_flops", "memory_bytes", "link_gbps"), "DOUBLE"
-        ),
+        **dict.fromkeys(("peak_bf16_flops", "peak_16bit_flops", "peak_fp32_flops"), "DOUBLE"),
+        **dict.fromkeys(("memory_bytes", "link_gbps"), "DOUBLE"),
         "source": _TEXT,
     },
 }
@@ -146,10 +145,13 @@ def _bug_row(bug: Bug) -> dict[str, Any]:
 
 
 def _device_row(device: Device) -> dict[str, Any]:
+    # Before Ampere tensor cores have float16 only.
+    of_16_bits = [peak for kind in ("bf16", "fp16") if (peak := device.peak_flops(kind))]
     return {
         "name": device.name,
         "phrases": device.match,
         "peak_bf16_flops": device.peak_flops("bf16"),
+        "peak_16bit_flops": max(of_16_bits, default=None),
         "peak_fp32_flops": device.peak_flops("fp32"),
         "memory_bytes": device.memory_gb * 1e9,
         "link_gbps": device.link_gbps,

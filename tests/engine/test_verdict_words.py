@@ -41,6 +41,10 @@ LONG = (
     "The link from a-host-with-a-very-long-name.rack-17.row-3.example.internal to"
     " another-host-with-a-long-name.rack-18.row-3.example.internal is slow"
 )
+PLAIN = finding(
+    "plain-fp32-matmul", ms=None, severity=Severity.INFO, fix=["Let products use tensor cores."],
+    title="Matrix products in plain fp32 take 62 % of the step",
+)  # fmt: skip
 CASES: dict[str, list[dict[str, Any]]] = {
     "sure": [
         {"findings": [finding(**RANK)]},
@@ -57,6 +61,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {},
         {"findings": [OPTION.model_copy(update={"severity": Severity.INFO})]},
         {"findings": [finding("jitter", ms=4, title="Ranks wait for each other")]},
+        {"findings": [PLAIN]},
     ],
     "lossy": [
         {"findings": [finding("jitter", ms=37)]},

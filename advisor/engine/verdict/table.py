@@ -26,6 +26,7 @@ LEAST_COVERED = 0.9  # of the device's busy time, to call a run healthy
 _LEAST_STEPS = 2  # one step alone does not show what is lost every time
 # What a host does by itself while its device idles: kinds of gaps.
 _HOSTS_OWN = frozenset({"pause", "data-loading", "garbage-collection", "allocator"})
+UNCOUNTED = frozenset({"plain-fp32-matmul"})  # what compute itself could do faster, without a gain
 # Waiting or exposed time itself, with nobody behind it: a loss, not a cause.
 NOBODYS = frozenset({"jitter", "exposed-communication"})
 

@@ -15,7 +15,7 @@ from advisor.engine.causes import is_option
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.facts import Situation
 from advisor.engine.verdict.grade import ABOUT_FINDINGS, severity_of
-from advisor.engine.verdict.table import LOST, NOBODYS, SMALL, Decision
+from advisor.engine.verdict.table import LOST, NOBODYS, SMALL, UNCOUNTED, Decision
 from advisor.findings import Finding, Severity, Verdict, VerdictKind
 from advisor.messages import DOING, MOST_TITLE, STEPS, VERDICTS, WHYS, say
 from advisor.vocabulary.words import fitted, is_wide
@@ -136,6 +136,8 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
                    "possible": _possible(decision, it)}  # fmt: skip
         if decision.kind is VerdictKind.HEALTHY:
             values |= _normal(it)
+            if (look := _look(it)) is not None:
+                values["look"] = look.title.rstrip(".")
     return values | _reason_values(decision, it)
 
 
@@ -155,6 +157,11 @@ def _normal(it: Situation) -> dict[str, Any]:
         if item.rule in NOBODYS and item.severity is not Severity.INFO and item.savings_ns:
             return {"waits": item.title.rstrip("."), "waits_ns": item.savings_ns}
     return {}
+
+
+def _look(it: Situation) -> Finding | None:
+    """What changes how long compute takes, by how much no recording tells."""
+    return next((item for item in it.findings if item.rule in UNCOUNTED), None)
 
 
 def _possible(decision: Decision, it: Situation) -> str | None:
@@ -274,6 +281,9 @@ def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
             return _of_finding(decision.finding)
         case "benchmark":
             return [say(STEPS, "with-traces", {})]
+        case "healthy":
+            look = _look(it)
+            return [*_tries(it), *(look.fix[:1] if look is not None else [])]
     return _tries(it)
 
 

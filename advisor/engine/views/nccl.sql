@@ -107,16 +107,19 @@ WHERE m.members = len(g.ranks);
 -- The device of this run in the hardware table; matched by whole words, the longest phrase first.
 --   name: of the device
 --   peak_bf16_flops: per second, dense
+--   peak_16bit_flops: per second, dense: of bf16 or float16, whichever it has
 --   peak_fp32_flops: per second, dense
 --   memory_bytes: of one device
 --   link_gbps: of one device, by data sheet, GB/s
 --   source: of the figures
 CREATE VIEW run_device AS
-SELECT r.device_name, d.name, d.peak_bf16_flops, d.peak_fp32_flops, d.memory_bytes, d.link_gbps, d.source
+SELECT r.device_name, d.name, d.peak_bf16_flops, d.peak_16bit_flops, d.peak_fp32_flops, d.memory_bytes,
+  d.link_gbps, d.source
 FROM (SELECT DISTINCT device_name FROM rank WHERE device_name IS NOT NULL) r
 JOIN (SELECT *, unnest(phrases) AS phrase FROM ref_device) d
   ON regexp_matches(r.device_name, '(^|[^a-z0-9])' || regexp_escape(d.phrase) || '($|[^a-z0-9])', 'i')
   AND NOT regexp_matches(r.device_name, '\b(laptop|max-q|mig)\b', 'i')
+  AND NOT regexp_matches(r.device_name, regexp_escape(d.phrase) || '\s*(ti|super|d)\b', 'i')
 QUALIFY row_number() OVER (PARTITION BY r.device_name ORDER BY length(d.phrase) DESC) = 1;
 
 -- How ranks of different hosts talk: by connections, or by what a log without any says it uses.

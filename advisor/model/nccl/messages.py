@@ -15,6 +15,8 @@ from typing import Literal
 from pydantic import Field
 
 from advisor.config.loader import FileModel, load_model
+from advisor.model.nccl import cuda_errors
+from advisor.model.nccl.ends import ended_by
 
 _LONGEST = 2_000
 # What nccl-tests, XLA, torch and the first aws-ofi-nccl print around the reason given to them.
@@ -34,8 +36,9 @@ class Message(FileModel):
 
     Without a ``pattern`` several lines tell it together: the view ``said_message`` says how.
     ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:
-    torch, the driver or a scheduler prints it, or NCCL as information. ``between_hosts``: on one
-    host it does no harm.
+    torch, the driver or a scheduler prints it, or NCCL as information. ``signal`` ended a process:
+    every form in which that is written is one of the entry's too, as those of the errors in
+    ``cuda`` are (number to name). ``between_hosts``: on one host it does no harm.
     """
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
@@ -55,6 +58,8 @@ class Message(FileModel):
     fix: str = Field(min_length=10, max_length=220)
     source: str = Field(pattern=r"^https://")
     signs: list[str] = Field([])
+    signal: int | None = None
+    cuda: dict[int, str] = Field({})
     between_hosts: bool = False
     explains: list[str] = Field([])
 
@@ -79,10 +84,10 @@ def named(text: str, *, is_warning: bool) -> str | None:
     of_nccl, is_warning = is_warning, is_warning or _QUOTES.search(text, 0, _LONGEST) is not None
     if not is_warning and _signs().search(text, 0, _LONGEST) is None:
         return None
-    for item, pattern in _compiled():
+    for item, pattern, signs in _compiled():
         if of_nccl and item.effect == "reported":
             continue
-        asked = is_warning or any(sign in text for sign in item.signs)
+        asked = is_warning or any(sign in text for sign in signs)
         if asked and pattern.search(text, 0, _LONGEST):
             return item.id
     return None
@@ -94,6 +99,11 @@ def is_reason(text: str, *, of_several: bool) -> bool:
     In the output of several processes that it died is enough.
     """
     return named(text, is_warning=False) in _reasons(of_several)
+
+
+def tells_of_failure(text: str) -> bool:
+    """Whether a line that is no warning of NCCL's tells by itself that something went wrong."""
+    return named(text, is_warning=False) in _failures()
 
 
 @cache
@@ -120,13 +130,31 @@ def _reasons(of_several: bool) -> frozenset[str]:
 
 
 @cache
-def _compiled() -> tuple[tuple[Message, re.Pattern[str]], ...]:
-    return tuple((item, re.compile(item.pattern)) for item in messages() if item.pattern)
+def _failures() -> frozenset[str]:
+    effects = {"dies", "waits", "ended", "raised", "degrades"}
+    return frozenset(item.id for item in messages() if item.effect in effects)
+
+
+@cache
+def _compiled() -> tuple[tuple[Message, re.Pattern[str], tuple[str, ...]], ...]:
+    """Each entry with a pattern: its own and those of what it names, and the signs of all."""
+    out = []
+    for item in messages():
+        forms, signs = [item.pattern] if item.pattern else [], list(item.signs)
+        if item.signal is not None:
+            end = ended_by(item.signal)
+            forms, signs = [*forms, end.pattern], [*signs, *end.signs]
+        if item.cuda:
+            forms = [*forms, cuda_errors.returned(item.cuda)]
+            signs += cuda_errors.SIGNS
+        if forms:
+            out.append((item, re.compile("|".join(forms)), tuple(signs)))
+    return tuple(out)
 
 
 @cache
 def _signs() -> re.Pattern[str]:
-    return re.compile(_any_of(sorted({sign for item in messages() for sign in item.signs})))
+    return re.compile(_any_of(sorted({sign for *_, signs in _compiled() for sign in signs})))
 
 
 def _any_of(texts: list[str]) -> str:

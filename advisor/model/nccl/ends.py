@@ -1,0 +1,53 @@
+"""How launchers, shells and runtimes write that a signal ended a process.
+
+Each writes the one number its own way: as the signal, by its name or in words, as an exit code
+below zero (Python) or as 128 and the signal (shells, containers). A pattern made here knows all of
+them, so that an entry of the catalogue names the signal alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from signal import Signals
+
+_WORDS = {
+    Signals.SIGILL: "illegal instruction",
+    Signals.SIGBUS: "bus error",
+    Signals.SIGKILL: "killed",
+    Signals.SIGSEGV: "segmentation fault",
+}
+_SHELL = 128  # added to the signal by POSIX shells and container runtimes
+_CODE = (
+    r"(?i:(?:\bexit(?:ed|s)?|return(?:ed)?|crashed|terminated)(?: with)?(?: non-zero)?"
+    r"(?: exit| error)?[ _]?(?:code|status) {0,5}[:=(]? {0,4})"
+)
+_SIGNS = (
+    *("xit code", "xit_code", "xitcode", "xitCode", "xit Code", "XIT CODE", "xit status"),
+    *("eturn code", "ith code", "ith status", "ignal ", "ignal: ", "IGNAL"),
+)
+_BEFORE_SIGNAL = r"(?i:\b(?:on|by|with|caught|received|died:) ?|\()"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """``pattern`` finds a line that tells of the end; each such line holds one of ``signs``."""
+
+    pattern: str
+    signs: tuple[str, ...]
+
+
+def ended_by(signal: int) -> End:
+    """How it is written that ``signal`` ended a process."""
+    number, words = Signals(signal), _WORDS[Signals(signal)]
+    said = f"(?:{words}|{words.capitalize()}|{words.title()})"
+    forms = (
+        rf"{_CODE}(?:-{number:d}|{_SHELL + number})\b",
+        rf"{_BEFORE_SIGNAL}(?i:signal)[ :]{{1,2}}{number:d}\b",
+        rf"Signal {number:d} \(",
+        rf"{_BEFORE_SIGNAL}(?:(?i:signal)[ :]{{1,2}})?{number.name}\b|Signals\.{number.name}\b",
+        rf"\*\*\* {number.name} received|\({number.name}\)",
+        rf"(?i:\bsignal): {{0,2}}{said}",
+        rf"{said} {{1,20}}\(core dumped|^{said}\s{{0,3}}$|Fatal Python error: {said}",
+        rf"`{said}` is detected|: (?:line|task) \d{{1,7}}: {{1,4}}(?:\d{{1,9}} {{1,2}})?{said}",
+    )
+    return End("|".join(forms), (*_SIGNS, number.name, words[1:]))

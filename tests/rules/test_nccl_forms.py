@@ -1,0 +1,151 @@
+"""The forms in which launchers, shells and programs write one and the same end or error.
+
+Each form is that of a tool (torchrun, DeepSpeed, Slurm, Hydra, Ray, SGLang, TGI, Composer, Paddle,
+Go's and Python's runtimes, spconv, Kaldi, Paddle, TensorRT): the number is put in by the test.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.model.nccl.messages import named
+
+CODES = [
+    "Rank 2 crashed with exit code {code}",
+    "process exited with code {code}",
+    "returned non-zero exit status {code}.",
+    "=   EXIT CODE: {code}",
+    "    Exit Code:    {code}",
+    "ExitCode={code}",
+    "exitcode={code}",
+    "  exitcode  : {code} (pid: 6421)",
+    "Rank 0 scheduler died (exit code: {code})",
+    "Worker proc VllmWorker-1 died unexpectedly (exit code {code}).",
+    "child process 3312 exited with exit status {code}",
+    "AlgorithmError: Exit Code: {code}",
+    "exits with return code = {code}",
+]
+SIGNALS = [
+    "=   KILLED BY SIGNAL: {number} ({words})",
+    "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: {words} (signal {number})",
+    "Process 3 was killed by signal {number}",
+    "text_generation_launcher: Shard process was signaled to shutdown with signal {number} rank=1",
+    "Received signal {number} ({name})",
+    "terminated by signal {name}",
+    "Process SpawnProcess-1 died: {name}",
+    "DataLoader worker (pid 77) is killed by signal: {words}.",
+    "FatalError: `{words}` is detected by the operating system.",
+    "run.sh: line 12: 3456 {words}                  (core dumped) python train.py",
+    "srun: error: gpu01: task 3: {words}",
+]
+ENDED = {
+    "illegal-instruction": (4, "SIGILL", "Illegal instruction"),
+    "loader-shared-memory": (7, "SIGBUS", "Bus error"),
+    "rank-killed": (9, "SIGKILL", "Killed"),
+    "segmentation-fault": (11, "SIGSEGV", "Segmentation fault"),
+}
+
+
+@pytest.mark.parametrize("message", ENDED)
+def test_a_signal_is_known_however_a_launcher_writes_it(message: str) -> None:
+    number, name, words = ENDED[message]
+    lines = [form.format(number=number, name=name, words=words) for form in SIGNALS]
+    lines += [form.format(code=code) for form in CODES for code in (-number, 128 + number)]
+    assert {line: named(line, is_warning=False) for line in lines} == dict.fromkeys(lines, message)
+
+
+def test_what_tells_of_no_end_by_a_signal_is_not_read_as_one() -> None:
+    lines = [
+        "Sending signal 9 to process 4711",
+        "exited with code 0",
+        "epoch 137 step 139: loss 1.35",
+        "[INFO] Killing subprocess 2201",
+        "signal 9 of 11 channels",
+        "INFO: 10.0.0.1:48606 - GET /health 200 OK, exit code: 0",
+    ]
+    ended = {named(line, is_warning=False) for line in lines} & {*ENDED, "child-failed"}
+    assert not ended
+
+
+NUMBERED = [
+    "cuda execution failed with error {number}",
+    "CUDA error({number}).",
+    "RuntimeError: cuda runtime error ({number}) at /pytorch/aten/src",
+    "CUDA error {number}",
+    "cudaError_t {number} returned from 'cudaMemcpy'",
+    "CUDA_CHECK failed: cudaError{name}",
+    "CUDA error at line 3 code={number}(cudaError{name})",
+    "an error occurred: hipError{name}",
+]
+RETURNED = {
+    "out-of-memory": (2, "MemoryAllocation"),
+    "driver-too-old": (35, "InsufficientDriver"),
+    "devices-busy": (46, "DevicesUnavailable"),
+    "ptx-unsupported": (209, "NoKernelImageForDevice"),
+    "no-cuda-device": (100, "NoDevice"),
+    "invalid-device": (101, "InvalidDevice"),
+    "gpu-memory-error": (214, "ECCUncorrectable"),
+    "nvlink-error": (220, "NvlinkUncorrectable"),
+    "illegal-access": (719, "LaunchFailure"),
+    "fabric-manager": (802, "SystemNotReady"),
+}
+
+
+@pytest.mark.parametrize("message", RETURNED)
+def test_an_error_of_cudas_is_known_by_its_number_or_its_name(message: str) -> None:
+    number, name = RETURNED[message]
+    lines = [form.format(number=number, name=name) for form in NUMBERED]
+    assert {line: named(line, is_warning=False) for line in lines} == dict.fromkeys(lines, message)
+
+
+def test_another_number_is_another_error() -> None:
+    assert named("cuda execution failed with error 98", is_warning=False) == "ptx-unsupported"
+    assert named("cuda execution failed with error 9", is_warning=False) != "ptx-unsupported"
+    assert named("cudaErrorInvalidDeviceFunction", is_warning=False) == "ptx-unsupported"
+
+
+OTHERS = {
+    "threads": [
+        "what():  thread: Resource temporarily unavailable",
+        "OpenBLAS blas_thread_init: pthread_create failed for thread 3 of 64: Resource temporarily "
+        "unavailable",
+        "fork: retry: Resource temporarily unavailable",
+        "OMP: Error #34: System unable to allocate necessary resources for OMP thread:",
+    ],
+    "module-missing": [
+        "/opt/py: Error while finding module specification for 'a.cli' "
+        "(ModuleNotFoundError: No module named 'a')",
+        "/usr/bin/python3: No module named torch.distributed",
+        "ImportError: No module named horovod.torch",
+    ],
+    "launcher-missing": [
+        "/bin/sh: 1: torchrun: not found",
+        "slurm_script: line 12: torchrun: command not found",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'torchrun'",
+        'exec: "torchrun": executable file not found in $PATH',
+        "RuntimeError: launcher 'pdsh' not installed.",
+    ],
+    "host-memory": [
+        "  what():  std::bad_alloc",
+        "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 12.0 GiB for an array",
+        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 1073741824 bytes.",
+    ],
+    "child-failed": [
+        "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+        "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD",
+        "ABORT!!! Out of all 4 trainers, the trainer process with rank=[0, 3] was aborted.",
+        "Rank 2 crashed with exit code -6",
+    ],
+    "address-family": ["RuntimeError: ss1.ss_family == ss2.ss_family. 2 vs 10"],
+    "gloo": ["[../third_party/gloo/gloo/transport/tcp/pair.cc:536] : Connection refused"],
+    "parallel-sizes": [
+        "AssertionError: Number of layers should be divisible by the pipeline-model-parallel size",
+        "decoder world_size (4) is not divisible by expert_tensor_model_pipeline_parallel size (8)",
+    ],
+}
+
+
+def test_known_causes_are_named_in_the_words_of_other_programs() -> None:
+    assert {line: named(line, is_warning=False) for lines in OTHERS.values() for line in lines} == {
+        line: cause for cause, lines in OTHERS.items() for line in lines
+    }

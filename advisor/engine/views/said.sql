@@ -8,7 +8,7 @@
 CREATE VIEW said_line AS
 SELECT t.name, t.value, t.source, coalesce(t.host, h.host) AS host,
   try_cast(regexp_extract(t.source, ':(\d{1,9})$', 1) AS BIGINT) AS line,
-  coalesce(t.rank, try_cast(regexp_extract(t.value, '[Rr]ank ?(\d{1,7})\b', 1) AS INTEGER)) AS printer,
+  coalesce(t.rank, try_cast(regexp_extract(t.value, '(?:[Rr]ank ?|[\s(]rank=)(\d{1,7})\b', 1) AS INTEGER)) AS printer,
   coalesce(try_cast(regexp_extract(t.value, 'timeout from {1,3}rank (\d{1,7})\b', 1) AS INTEGER),
     printer) AS rank
 FROM topology t LEFT JOIN rank_host h ON h.rank = t.rank WHERE t.kind = 'warning';

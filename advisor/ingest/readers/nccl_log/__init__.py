@@ -103,17 +103,24 @@ def detect(source: Source) -> bool:
         return True
     if not _is_output(source.head) or source.path.suffix.lower() in _QUOTES_OUTPUTS:
         return False
-    return _names_a_reason(source.head) or (len(source.head) >= HEAD_BYTES and _starts_late(source))
+    return _names_a_reason(source.head, asked_for=source.named) or (
+        len(source.head) >= HEAD_BYTES and _starts_late(source)
+    )
 
 
-def _names_a_reason(head: bytes) -> bool:
-    """Whether an output without a line of NCCL's says what its job died of."""
+def _names_a_reason(head: bytes, *, asked_for: bool) -> bool:
+    """Whether an output without a line of NCCL's says what its job died of.
+
+    Of one that the user names it is enough that something failed there.
+    """
     of_several = _OF_SEVERAL.search(head) is not None
     if (of_several and _RAISED.search(head)) or _OF_A_RANK.search(head):
         return True
-    from advisor.model.nccl.messages import is_reason
+    from advisor.model.nccl.messages import is_reason, tells_of_failure
 
     lines = head.decode(errors="replace").splitlines()
+    if asked_for:
+        return any(tells_of_failure(line) for line in lines)
     return any(is_reason(line, of_several=of_several) for line in lines)
 
 
@@ -122,7 +129,7 @@ def _is_output(head: bytes) -> bool:
     text = head.lstrip()
     if b"\0" in head or (text[:1] in (b"{", b"<", b"") and text[:2] != b"{'"):  # a printed dict
         return False
-    return text[:1] not in (b"[", b"(") or _BRACKETED.match(text) is not None
+    return text[:1] not in (b"[", b"(") or text[:2] == b"['" or _BRACKETED.match(text) is not None
 
 
 def _starts_late(source: Source) -> bool:

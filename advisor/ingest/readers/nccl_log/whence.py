@@ -11,7 +11,8 @@ from dataclasses import dataclass
 _HOST = r"([A-Za-z0-9](?:[\w.\-]{0,252}\w)?)"
 # torch's own mark, mpirun's and horovodrun's, a worker of vLLM's.
 _RANK = re.compile(
-    r"\[rank(\d{1,7})\]:|\[(?:1,)?(\d{1,7})\]<std(?:out|err)>:|"
+    r"\[rank(\d{1,7})\]:|"
+    r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?\[(?:1,)?(\d{1,7})\]<std(?:out|err)>:|"
     r"\((?:Worker_TP|VllmWorker rank=|Worker rank=)(\d{1,7})(?:_EP\d{1,7})? pid="
 )
 # What launchers put before a line: Ray's address, kubectl's pod, pdsh's host.

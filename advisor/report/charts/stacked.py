@@ -74,9 +74,10 @@ def step_bar(spec: StepBar) -> Scene:
     right = scale(end)
     if spec.kinds:
         left = scale(start)
-        # A label under an edge of the outline cannot be read; the legend has its number.
+        # A share inside the outline reads as the outline's, one under its edge cannot be read; the
+        # legend has the number.
         crossed = [mark for mark in scene.marks if isinstance(mark, Text)
-                   and min(abs(mark.x - left), abs(mark.x - right)) < _LABEL]  # fmt: skip
+                   and left - _LABEL < mark.x < right + _LABEL]  # fmt: skip
         scene.marks = [mark for mark in scene.marks if mark not in crossed]
         scene.marks.append(Rect(left, 1, max(right - left, 0.3), _STEP, "could-go", spec.mark))
     y, left = _STEP + 8, scale(max(end - middle, 0))

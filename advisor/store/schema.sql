@@ -507,7 +507,7 @@ CREATE TABLE whatif (
 -- Fabric as logs, XML dumps or nsys tell it.
 CREATE TABLE topology (
   run VARCHAR NOT NULL,             -- run
-  kind VARCHAR NOT NULL,            -- 'node' 'gpu' 'nic' 'graph' 'ring' 'tree' 'channels' 'connection' 'version' 'env' 'net' ...
+  kind VARCHAR NOT NULL,            -- 'node' 'gpu' 'nic' 'graph' 'ring' 'tree' 'channels' 'connection' 'version' 'env' 'net' 'warning' 'progress' ...
   rank INTEGER,                     -- rank it belongs to, if any
   host VARCHAR,                     -- host it belongs to, if any
   name VARCHAR,                     -- e.g. 'mlx5_0', 'NCCL_ALGO', 'ring 0'

@@ -427,6 +427,27 @@ def test_the_way_of_an_error_through_nccl_is_read_where_no_warning_tells_of_it(
         assert "part-call" not in names
 
 
+WENT_ON: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("went_on.yaml").read_text())
+
+
+def test_a_job_that_trained_on_did_not_die_of_what_was_said_before(tmp_path: Path) -> None:
+    """Of the same error the finding is critical where nothing shows that the job went on."""
+    logs = {
+        item["name"].replace(" ", "-"): "\n".join(
+            (BEFORE + WARN + SAYS[6][2], "step 9 loss 4.2", *item["after"], "")
+        )
+        for item in WENT_ON
+    }
+    found = first_causes(tmp_path, logs)
+    assert [item.evidence.facts["message"] for item in found.values()] == [SAYS[6][1]] * len(logs)
+    severity = {
+        item["name"]: found[name].severity.value for item, name in zip(WENT_ON, logs, strict=True)
+    }
+    assert severity == {
+        item["name"]: "warning" if item["went_on"] else "critical" for item in WENT_ON
+    }
+
+
 def test_nccl_that_starts_late_in_a_jobs_output_is_read(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     epochs = "".join(f"epoch {number} loss 2.5\n" for number in range(8_000))

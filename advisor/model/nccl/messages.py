@@ -118,6 +118,17 @@ def passing() -> frozenset[str]:
     return frozenset(item.id for item in messages() if item.effect in {"degrades", "explains"})
 
 
+def ends_a_job(message: str) -> bool:
+    """Whether a job that prints it is dead, or another of its processes is."""
+    return message in _ends()
+
+
+@cache
+def _ends() -> frozenset[str]:
+    harmless = {"degrades", "explains", "unlisted"}
+    return frozenset(item.id for item in messages() if item.effect not in harmless)
+
+
 def told_by_itself(message: str) -> bool:
     """Whether an entry names a cause, and not the form of a line alone."""
     return message in _reasons(of_several=False)

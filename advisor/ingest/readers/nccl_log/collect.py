@@ -26,6 +26,7 @@ from advisor.ingest.readers.nccl_log.prefix import (
     is_cut_prefix,
     records,
 )
+from advisor.ingest.readers.nccl_log.progress import Progress
 from advisor.ingest.readers.nccl_log.stalled import Stalled
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, cells_of, parse_choice
 from advisor.ingest.readers.nccl_log.whence import Around, whence
@@ -109,6 +110,8 @@ class Log:
     """Processes that made no communicator."""
     _around: dict[str, Around] = field(default_factory=dict)
     _stalled: dict[str, Stalled] = field(default_factory=dict)
+    _progress: dict[str, Progress] = field(default_factory=dict)
+    """Of files in which something went wrong."""
     _chained: dict[tuple[str, str], Chained] = field(default_factory=dict)
     """By file and what a launcher puts before a process's lines."""
     _last: Thread = _NOBODY
@@ -186,6 +189,11 @@ class Log:
         for thread, blocks in self._blocks.items():
             self._keep(self.registry.slot(thread), blocks.finish(), ("end of log", 0))
         self._blocks.clear()
+        for path, progress in self._progress.items():
+            if (went_on := progress.went_on()) and len(self.kept) < MAX_KEPT:
+                line, said = went_on
+                self._unsigned.append(len(self.kept))
+                self._keep(Slot("", 0), [Fact("progress", "step", said)], (path, line))
         for index in self._unsigned:
             kept = self.kept[index]
             host = self._known_host(kept.slot.host, kept.where[0])
@@ -212,6 +220,8 @@ class Log:
                 if message == _ENDED and around.is_root:
                     message = _ENDED_FIRST
                 return self._raised(message, record, where)
+            if self._progress and (progress := self._progress.get(where[0])):
+                progress.see(record.text, where[1])
             if self._chained and (chained := self._chained.get((where[0], self._launcher))):
                 chained.see(record.text)
             if self._matrix_slot is None:
@@ -354,6 +364,7 @@ class Log:
 
     def _warning(self, slot: Slot | None, message: str | None, record: Record, where: Where) -> int:
         """Keep what is wrong; ``slot`` is None where no prefix says who printed the line."""
+        self._progress.setdefault(where[0], Progress()).wrong(message or "")
         if message in by_form():
             self._by_form += 1
             if self._by_form > _MAX_BY_FORM:

@@ -52,9 +52,11 @@ def _topology(log: Log, ranks: Ranks) -> Iterator[Row]:
             value = [_tree_of_run(entry, ranks, member) for entry in value]
         host = None if fact.per == "run" else kept.slot.host or None
         key = (fact.kind, rank, host, fact.name, _text(value))
-        if key not in seen:
-            seen.add(key)
-            where = f"{kept.where[0]}:{kept.where[1]}"
+        where = f"{kept.where[0]}:{kept.where[1]}"
+        # Of each file it is said for itself how it went on.
+        own = (*key, where if fact.kind == "progress" else "")
+        if own not in seen:
+            seen.add(own)
             yield {**dict(zip(_FACT, key, strict=True)), "source": where}
     yield from _of_members(ranks)
     yield from _nodes(log, ranks)

@@ -1,0 +1,52 @@
+"""Whether a job trained on after what its output says went wrong: a launcher may have tried again.
+
+Ranks print the step before, their own and the next one after another has died, so that four
+different ones are asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from advisor.model.nccl.messages import ends_a_job
+
+_STEPS = 4
+# What stands beside a step's number in outputs of training: HuggingFace, Megatron, DeepSpeed,
+# torchtitan, nanoGPT, timm, Lightning, and tqdm's bars.
+_MEASURED = re.compile(r"[Ll]oss\b|s/it\b|it/s\b|per iteration")
+_NUMBER = re.compile(
+    r"(?:[Ss]teps?|[Ii]ter(?:ation)?s?|[Ee]poch|[Tt]rain)['\"]?[\s:=#\[]{1,12}(\d{1,12}(?:\.\d{1,6})?)"
+    r"|\s(\d{1,9})/\s{0,8}\d{1,9}\b"
+)
+_LONGEST = 300
+
+
+@dataclass
+class Progress:
+    """``see`` the lines of a file that are not NCCL's, and what went ``wrong`` between them."""
+
+    _steps: dict[tuple[str, ...], int] = field(default_factory=dict)
+    """The last different ones since the last error, with their lines."""
+    _is_wrong: bool = False
+    _said: str = ""
+
+    def wrong(self, message: str) -> None:
+        """An entry of the catalogue that a line was named by."""
+        if ends_a_job(message):
+            self._is_wrong = True
+            self._steps.clear()
+
+    def see(self, text: str, line: int) -> None:
+        """A line that is no error."""
+        if not self._is_wrong or len(self._steps) >= _STEPS:
+            return
+        if not _MEASURED.search(text, 0, _LONGEST):
+            return
+        if numbers := tuple(found[0] or found[1] for found in _NUMBER.findall(text[:_LONGEST])):
+            self._steps.setdefault(numbers, line)
+            self._said = text.strip()[:_LONGEST]
+
+    def went_on(self) -> tuple[int, str] | None:
+        """The last line that was looked at, and its number, where the job trained on."""
+        return (max(self._steps.values()), self._said) if len(self._steps) >= _STEPS else None

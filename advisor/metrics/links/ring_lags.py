@@ -28,6 +28,13 @@ from advisor.metrics.timeline.statistics import Floats, spread
 
 _MODEL_ERRORS = (0.001, 0.003, 0.01, 0.03, 0.1)
 """Ends are off the pattern by this share of the call's time, alike in like calls of all groups."""
+_OTHER_ERRORS, _OTHER_RINGS = (0.03, 0.1), 0.1
+"""The same where a group's calls do not go the way that the patterns take them to, and the chance
+of that: how a slow edge staggers a ring's ends depends on how its last loop is cut, and a tree or a
+switch has no such order. Without it one group whose order fits nothing would outweigh that its
+calls take four times as long as the others'."""
+_BY_NTP_NS = (1e5, 1e6)
+"""NTP keeps hosts of one network within tenths of a millisecond, at worst within one (RFC 5905)."""
 _FEWEST_CALLS = 3
 """Of which a median leaves out one that is odd."""
 _MOST_RANKS = 64
@@ -147,27 +154,37 @@ def _whitening(
     off_pattern = alike * np.outer(time_of, time_of)
     known = [data.clocks[rank] for rank in ranks if rank in data.clocks]
     clocks = _clock_errors(known, max(one.time_ns for one in chosen))
+    errors = [
+        *((share, off_pattern, (1 - _OTHER_RINGS) / len(_MODEL_ERRORS)) for share in _MODEL_ERRORS),
+        *((share, np.diag(time_of**2), _OTHER_RINGS / len(_OTHER_ERRORS))
+          for share in _OTHER_ERRORS),
+    ]  # fmt: skip
     whitening = []
-    for error in _MODEL_ERRORS:
-        own = np.diag(noise**2 + RESOLUTION_NS**2) + error**2 * off_pattern
+    for error, pattern, likely in errors:
+        own = np.diag(noise**2 + RESOLUTION_NS**2) + error**2 * pattern
         for chance, clock in clocks:
             lower = np.linalg.cholesky(shared + clock**2 * same_host + own)
-            scale = -float(np.log(np.diag(lower)).sum()) + math.log(chance)
+            scale = -float(np.log(np.diag(lower)).sum()) + math.log(chance * likely)
             whitening.append((np.linalg.inv(lower), scale))
     return tuple(whitening)
 
 
 def _clock_errors(clocks: Sequence[Clock], longest_ns: float) -> list[tuple[float, float]]:
     """How well hosts' clocks are known, ns, with the chance of each: as well as they should be
-    kept, or only as the calls tell, or in between, as NTP keeps many. Off by more than the longest
-    call, one would show: ranks would leave before others came."""
+    kept, or only as the calls tell, or in between, or as NTP keeps many.
+
+    That calls fit clocks that are right does not make these right: a constant of some 100 us is
+    within what rings stagger by, until like calls of several sizes are compared. Off by more than
+    the longest call, one would show: ranks would leave before others came.
+    """
     sure = max((clock.residual_ns / 2 for clock in clocks), default=0.0)
     least = min(max((clock.doubt_ns for clock in clocks), default=0.0), longest_ns)
     if least <= sure:
         return [(1.0, sure)]
-    rest = (1 - NORMALLY_RIGHT) / 2
     between = math.sqrt(max(sure, RESOLUTION_NS) * least)
-    return [(NORMALLY_RIGHT, sure), (rest, between), (rest, least)]
+    others = [between, least, *(error for error in _BY_NTP_NS if least < error < longest_ns)]
+    rest = (1 - NORMALLY_RIGHT) / len(others)
+    return [(NORMALLY_RIGHT, sure), *((rest, error) for error in others)]
 
 
 def _block(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from advisor.config.hardware import Device, Machine, find_device, machine, machine_names
@@ -30,6 +30,9 @@ reach most of that; in a job, where compute runs beside them, less."""
 UNKNOWN_MACHINE = 0.05
 """Chance that a job runs on a machine that the table does not have: it has those of NVIDIA and of
 the three large clouds."""
+PCIE_GBPS: Mapping[int, float] = {70: 15.75, 80: 31.5, 90: 63.0, 100: 126.0}
+"""What a GPU's PCIe x16 carries one way, from this compute capability on: generations 3 to 6
+(PCI-SIG; Volta, Ampere and Ada, Hopper, Blackwell by their data sheets)."""
 _RELEASE = (2, 21, 0)
 """Latencies differ by a few us between releases (model/nccl/constants.json)."""
 
@@ -44,6 +47,8 @@ class Assumption:
     chance: float
     takes: Expected
     name: str | None = None
+    least: Callable[[Kind, Members], float | None] = lambda kind, members: None
+    """Logarithm of the time (ns) that no call can fall below."""
 
 
 def nothing_known(kind: Kind, members: Members) -> None:
@@ -60,12 +65,13 @@ def assumed_links(data: Inputs, home: Mapping[int, Home]) -> dict[bool, Sequence
     result: dict[bool, Sequence[Assumption]] = {True: UNKNOWN, False: UNKNOWN}
     if device is None or data.gloo:
         return result
-    other = Assumption(UNKNOWN_MACHINE, nothing_known)
+    of_job = _Job(data, home)
+    other = Assumption(UNKNOWN_MACHINE, nothing_known, least=_Possible(device, of_job))
     if device.link_gbps is not None:
         result[True] = (Assumption(1 - UNKNOWN_MACHINE, _Nvlink(device)), other)
     machines = _machines(device.name)
+    result[False] = (replace(other, chance=1.0),)
     if machines:
-        of_job = _Job(data, home)
         chance = (1 - UNKNOWN_MACHINE) / len(machines)
         result[False] = (
             *(Assumption(chance, _Between(found, of_job), found.name) for found in machines),
@@ -109,7 +115,34 @@ class _Job:
 
     def per_host(self, members: Members) -> int:
         """How many of a group's ranks are on its fullest host."""
-        return max(Counter(self.home[rank] for rank in members.ranks).values())
+        return max(self._counts(members))
+
+    def least_per_host(self, members: Members) -> int:
+        """And on its emptiest."""
+        return min(self._counts(members))
+
+    def _counts(self, members: Members) -> list[int]:
+        return list(Counter(self.home[rank] for rank in members.ranks).values())
+
+
+class _Possible:
+    """What no machine can beat: a ring carries no more than a GPU's own links inside a host, and
+    between hosts no more than PCIe of the GPUs that it leaves the emptiest host by."""
+
+    def __init__(self, device: Device, job: _Job) -> None:
+        self.job, self.inside_gbps = job, device.link_gbps
+        own = device.compute_capability or 0
+        self.pcie_gbps = next((PCIE_GBPS[c] for c in sorted(PCIE_GBPS)[::-1] if c <= own), None)
+
+    def __call__(self, kind: Kind, members: Members) -> float | None:
+        factor = bus_factor(kind.op, kind.ranks)
+        rate = self.inside_gbps
+        if kind.hosts > 1 and self.pcie_gbps is not None:
+            own = 1 if members.message else self.job.least_per_host(members)
+            rate = min(own * self.pcie_gbps, rate or math.inf)
+        if rate is None or factor is None or (kind.hosts == 1 and members.message):
+            return None
+        return math.log(max(kind.bytes * factor, 1.0) / rate)
 
 
 class _Between:

@@ -38,6 +38,8 @@ _TENTH = 1.2816
 """Standard deviations from the middle of a normal distribution to its lowest tenth."""
 _FULL_LOOK = 32
 """Locations whose every ring order and speed of NVLink is weighed where that takes long."""
+_RATED = 0.1
+"""By which part a link may beat what it is rated for: what times and sizes are off by."""
 _UNKNOWN = 3.0
 """Standard deviation of the logarithm of what a call should take where nothing says it."""
 
@@ -248,6 +250,9 @@ def _of_kind(
 ) -> tuple[Floats, float]:
     """The same of one kind of call, over links that take what is assumed."""
     base = assumption.takes(one.kind, one.groups[0])
+    least = assumption.least(one.kind, one.groups[0])
+    # Calls that beat it all the same show that it does not hold here (reduced in a switch).
+    floor = -math.inf if least is None else min(least, float(one.log_ns.min()))
     middle, error = base or (float(np.median(one.log_ns)), _UNKNOWN)
     result = np.empty((len(touched), len(SLOWDOWNS)))
     for number, (slowdown, added_ns) in enumerate(zip(SLOWDOWNS, ADDED_NS, strict=True)):
@@ -257,10 +262,12 @@ def _of_kind(
             -np.log(np.where(rest > 0, rest, 1.0)),
             np.log1p((slowdown - 1) * one.bandwidth),
         )
-        left = one.log_ns - middle - touched * longer
+        healthy = one.log_ns - touched * longer
+        left = healthy - middle
+        beyond = np.maximum(floor - healthy, 0.0) / _RATED
         impossible = (touched & distant[:, None] & (rest <= 0)).any(axis=1)
         result[:, number] = _likelihood(left, one.errors, error) + np.where(
-            impossible, -np.inf, 0.0
+            impossible, -np.inf, -0.5 * (beyond**2).max(axis=1)
         )
     nothing = _likelihood((one.log_ns - middle)[None], one.errors, error)
     return result, float(nothing[0])

@@ -15,6 +15,8 @@ SURE = 0.05
 LIKELY = 0.8
 """And shown as possible up to this: to measure the network takes minutes, and where it is slow
 after all, that is what the steps cost."""
+_REST = 0.1
+"""No edge is named where more than what Found.locations leave out is for all links alike."""
 _MOST_NAMED = 6
 """A longer list fits no line, and sends nobody to look at anything."""
 
@@ -73,7 +75,10 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
         return culprit("host", f"{what} of {name.hosts(ranks)} ({name.ranks(ranks)})",
                        ranks[0])  # fmt: skip
     common = _common_ways(places, home)
-    if len(common) == 1 and all(place.kind != "all" for place in places):
+    wide = sum(
+        part for at, part in zip(found.locations, found.parts, strict=True) if at.kind == "all"
+    )
+    if len(common) == 1 and wide <= _REST * sum(found.parts):
         ((source, target),) = common
         sends, receives = _at(places, source, home), _at(places, target, home)
         if len(sends) == len(receives) == 1:

@@ -81,6 +81,7 @@ SELECT process_group FROM call WHERE op IN ('all_reduce', 'reduce_scatter')
 -- Gradient buckets per rank and step-independent place, with the part of the fitted time that is
 -- latency. median over used steps.
 --   worst_call: call_id of the call with the most exposed transfer
+--   passes: backward passes that reduce, per rank and step; no bucket holds gradients of two
 CREATE VIEW gradient_group AS
 SELECT g.process_group, g.op, any_value(coalesce(g.wire_op, g.op)) AS wire_op,
   any_value(g.group_size) AS group_size,
@@ -91,7 +92,6 @@ SELECT g.process_group, g.op, any_value(coalesce(g.wire_op, g.op)) AS wire_op,
   bool_and(g.op = 'all_reduce' AND g.phase IS DISTINCT FROM 'backward') AS by_hand, -- after backward
   list(DISTINCT g.rank ORDER BY g.rank) AS ranks,
   arg_max(g.call_id, g.exposed_transfer_ns) AS worst_call,
-  -- backward passes that reduce, per rank and step: no bucket holds gradients of two
   greatest(1, count(DISTINCT (g.rank, g.step, b.backward_pass)) FILTER (b.backward_pass IS NOT NULL)
     / count(DISTINCT (g.rank, g.step))) AS passes
 FROM gradient_call g LEFT JOIN param_bucket b ON b.rank = g.rank AND b.step = g.step AND b.call_id = g.call_id

@@ -83,9 +83,10 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
         return None
     assumed = assumed_links(data, home)
     slows = np.array([[place.slows(own, home) for own in members] for place in places])
+    staggers = np.array([[place.staggers(own, home) for own in members] for place in places])
     column = {own: number for number, own in enumerate(members)}
     distant = np.array([place.latency for place in places])
-    by_time, healthy_time = _by_time(timed, slows, distant, column, assumed)
+    by_time, healthy_time = _by_time(timed, slows, staggers & ~slows, distant, column, assumed)
     by_ends = _by_ends(ends, places, Patterns(home, slot))
     prior = _prior(places)
     logs = by_time + by_ends + prior[:, None] - np.log(len(SLOWDOWNS))
@@ -213,12 +214,15 @@ def _prior(places: Sequence[Location]) -> Floats:
 def _by_time(
     timed: Sequence[Durations],
     slows: Bools,
+    crossed: Bools,
     distant: Bools,
     column: Mapping[Members, int],
     assumed: Mapping[bool, Sequence[Assumption]],
 ) -> tuple[Floats, float]:
     """Per location and slowdown the likelihood of the calls' times; and if nothing is slow.
 
+    ``crossed``: groups whose rings between hosts go over NVLink that is slow. How long they take
+    then is the slow edge's, so that without it no network may have to be faster than it can be.
     Kinds of one family tell the same: they count as one, by their time.
     """
     result = np.zeros((len(slows), len(SLOWDOWNS)))
@@ -234,8 +238,10 @@ def _by_time(
             none = float(np.log(assumption.chance))
             for one in own:
                 part = one.total_ns / whole[one.kind.family, frozenset(one.groups)]
-                touched = slows[:, [column[group] for group in one.groups]]
-                by_location, by_none = _of_kind(one, touched, distant, assumption)
+                own_columns = [column[group] for group in one.groups]
+                by_location, by_none = _of_kind(
+                    one, slows[:, own_columns], crossed[:, own_columns], distant, assumption
+                )
                 sums += part * by_location
                 none += part * by_none
             some.append(sums)
@@ -246,13 +252,15 @@ def _by_time(
 
 
 def _of_kind(
-    one: Durations, touched: Bools, distant: Bools, assumption: Assumption
+    one: Durations, touched: Bools, crossed: Bools, distant: Bools, assumption: Assumption
 ) -> tuple[Floats, float]:
     """The same of one kind of call, over links that take what is assumed."""
     base = assumption.takes(one.kind, one.groups[0])
     least = assumption.least(one.kind, one.groups[0])
     # Calls that beat it all the same show that it does not hold here (reduced in a switch).
-    floor = -math.inf if least is None else min(least, float(one.log_ns.min()))
+    fastest = float(one.log_ns.min())
+    floor = -math.inf if least is None else min(least, fastest)
+    usual, usually = (floor, _RATED) if base is None else (min(base[0], fastest), base[1])
     middle, error = base or (float(np.median(one.log_ns)), _UNKNOWN)
     result = np.empty((len(touched), len(SLOWDOWNS)))
     for number, (slowdown, added_ns) in enumerate(zip(SLOWDOWNS, ADDED_NS, strict=True)):
@@ -265,6 +273,7 @@ def _of_kind(
         healthy = one.log_ns - touched * longer
         left = healthy - middle
         beyond = np.maximum(floor - healthy, 0.0) / _RATED
+        beyond += np.maximum(usual - one.log_ns + crossed * longer, 0.0) / usually
         impossible = (touched & distant[:, None] & (rest <= 0)).any(axis=1)
         result[:, number] = _likelihood(left, one.errors, error) + np.where(
             impossible, -np.inf, -0.5 * (beyond**2).max(axis=1)

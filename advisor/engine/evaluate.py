@@ -225,7 +225,7 @@ def _finding(
         evidence=_evidence(rule, sandbox, known, row),
         fix=said(rule.fix, known, render_lines),
         verify=" ".join(said(rule.verify, known, render_lines)),
-        wrong_if=[render(text, known) for text in rule.false_alarms],
+        wrong_if=[words for text in rule.false_alarms if (words := render(text, known))],
         see=rule.see,
     )
 

@@ -42,6 +42,7 @@ _MOST_RANKS = 64
 _MOST_AT_ONCE = 8
 """Ranks of a ring up to which every location is weighed in full, without a first look at all."""
 _FIRST_LOOK_CALLS = 3
+"""By which a long ring's locations are sorted first: a median of three leaves out one."""
 _MOST_KINDS = 3
 """The heaviest: they hold most of the time."""
 _MOST_ENDS = 128  # numbers that are looked at together

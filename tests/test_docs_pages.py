@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from advisor.engine.views import views
 pytest.importorskip("mkdocs")
 
 
+@cache
 def pages() -> dict[str, str]:
     path = Path(__file__).parent.parent / "docs" / "_generate.py"
     spec = importlib.util.spec_from_file_location("docs_generate", path)

@@ -167,9 +167,7 @@ def _missing_peers(it: Situation, shares: Shares) -> Decision | None:
     top = next((item for item in it.findings if item.savings_ns), None)
     if top is not None:
         in_them = top.savings_low_ns == 0 and not is_option(top)  # partly_read.py
-        # What is sure and large is worth doing whatever the other ranks show.
-        sure = not is_option(top) and (top.probability or 0) >= SURE
-        needed = 0.5 if in_them or (sure and expected_ns(top) >= LOST * it.step_ns) else 1.0
+        needed = 0.5 if in_them else 1.0
         # Causes beside each other count together: none of them is an effect of another.
         likely = sum(item.savings_ns or 0 for item in it.findings if not is_option(item))
         if max(top.savings_ns or 0, likely) >= needed * shares.exposed * it.step_ns:

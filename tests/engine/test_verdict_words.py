@@ -37,6 +37,8 @@ LINK: dict[str, Any] = {
 WIDE = {"savings_low_ns": 2 * MS, "savings_high_ns": 60 * MS}
 OPTION = finding("fp32-gradients", ms=8, probability=0.4, title="Gradients are sent as fp32",
                  fix=["bf16_compress_hook"])  # fmt: skip
+LOSS = finding("exposed-communication", ms=5, probability=None,
+               title="all_gather is not hidden under compute")  # fmt: skip
 LONG = (
     "The link from a-host-with-a-very-long-name.rack-17.row-3.example.internal to"
     " another-host-with-a-long-name.rack-18.row-3.example.internal is slow"
@@ -66,6 +68,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "lossy": [
         {"findings": [finding("jitter", ms=37)]},
         {"shares": shares(exposed=0.27), "findings": [OPTION]},
+        {"shares": shares(exposed=0.27), "findings": [LOSS]},
         {"shares": shares(idle=0.39)},
     ],
     "inconclusive": [

@@ -50,7 +50,8 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
         # What measures a link stands under NEXT too, and interval and possible cause in the list.
         shorter: dict[str, Any] = {"probed": True, "brief": True}
         if values.get("possible"):
-            shorter["possible"] = "finding 1"
+            titles = [item.title.rstrip(".") for item in it.findings]
+            shorter["possible"] = f"finding {titles.index(values['possible']) + 1}"
         title = say(VERDICTS, code, values | shorter)
     title = fitted(title, MOST_TITLE)
     found = decision.finding
@@ -165,8 +166,8 @@ def _look(it: Situation) -> Finding | None:
 
 
 def _possible(decision: Decision, it: Situation) -> str | None:
-    """What leads the list of a loss without a likely cause, and may be one."""
-    first = it.findings[0] if it.findings else None
+    """What leads the list of a loss without a likely cause, and may be one: not the loss itself."""
+    first = next((item for item in it.findings if item.rule not in NOBODYS), None)
     if decision.reason != "exposed" or first is None or first.severity is Severity.INFO:
         return None
     return first.title.rstrip(".")

@@ -114,10 +114,14 @@ def _kept_per_token(shape: TransformerShape, *, fused_mlp: bool) -> tuple[float,
     replicated = (8 + (2 if shape.bias else 0)) * shape.hidden
     query, key_value = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     tensors = 6 if shape.gated_mlp and not fused_mlp else 4
-    width = shape.ffn_hidden
+    return float(replicated), float(4 * query + 4 * key_value + tensors * _mlp_width(shape))
+
+
+def _mlp_width(shape: TransformerShape) -> int:
+    """Of all that one token goes through: one MLP, or the experts that it is sent to."""
     if shape.experts > 1:
-        width = (shape.experts_per_token + shape.shared_experts) * shape.expert_ffn_hidden
-    return float(replicated), float(4 * query + 4 * key_value + tensors * width)
+        return (shape.experts_per_token + shape.shared_experts) * shape.expert_ffn_hidden
+    return shape.ffn_hidden
 
 
 def mlp_gradient_bytes(shape: TransformerShape, tokens: float) -> float:
@@ -127,10 +131,7 @@ def mlp_gradient_bytes(shape: TransformerShape, tokens: float) -> float:
     bits: the largest that one layer's backward needs at a time.
     """
     tensors = 3 if shape.gated_mlp else 2
-    width = shape.ffn_hidden
-    if shape.experts > 1:
-        width = (shape.experts_per_token + shape.shared_experts) * shape.expert_ffn_hidden
-    return 2.0 * tensors * width * tokens
+    return 2.0 * tensors * _mlp_width(shape) * tokens
 
 
 def activation_bytes(

@@ -8,6 +8,11 @@ from advisor.metrics.collectives.summaries import REDUNDANT, TINY_BYTES, may_be_
 from advisor.store.store import Store
 
 _US = 1_000
+_INSERT_CALL = """
+INSERT INTO collective BY NAME SELECT 'run' AS run, 0 AS rank, ? AS call_id, 1 AS step, ? AS op,
+  '0' AS process_group, 2 AS group_size, ?::BIGINT AS bytes, ? AS phase, ?::BIGINT AS start_ns,
+  ?::BIGINT AS end_ns, 5000 AS exposed_transfer_ns
+"""
 
 
 def _span(calls_us: list[tuple[int, int]]) -> int:
@@ -115,12 +120,7 @@ def test_calls_of_as_many_bytes_as_the_gradients_are_parameters(
         calls = [("all_reduce", None, 2000), *((op, phase, size) for size in sizes)]
         for number, (one, of, size) in enumerate(calls):
             con.execute(
-                """
-                INSERT INTO collective BY NAME SELECT 'run' AS run, 0 AS rank, ? AS call_id,
-                  1 AS step, ? AS op, '0' AS process_group, 2 AS group_size, ?::BIGINT AS bytes,
-                  ? AS phase, ?::BIGINT AS start_ns, ?::BIGINT AS end_ns,
-                  5000 AS exposed_transfer_ns
-                """,
+                _INSERT_CALL,
                 [number, one, size, of, number * 1000 * _US, (number * 1000 + 200) * _US],
             )
         con.execute(REDUNDANT, ["run"])
@@ -155,12 +155,7 @@ def test_the_norm_of_sharded_gradients_is_no_needless_scalar(
         )
         for number, (op, phase, size) in enumerate(calls):
             con.execute(
-                """
-                INSERT INTO collective BY NAME SELECT 'run' AS run, 0 AS rank, ? AS call_id,
-                  1 AS step, ? AS op, '0' AS process_group, 2 AS group_size, ?::BIGINT AS bytes,
-                  ? AS phase, ?::BIGINT AS start_ns, ?::BIGINT AS end_ns,
-                  5000 AS exposed_transfer_ns
-                """,
+                _INSERT_CALL,
                 [number, op, size, phase, number * 1000 * _US, (number * 1000 + 200) * _US],
             )
         con.execute(REDUNDANT, ["run"])

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.metrics.timeline.shapes import LAUNCHED_SHAPES
 from advisor.metrics.timeline.statistics import binomial_tail, sign_flip_tail
 from advisor.model.operator_flops import NAME, flops_of_shapes
 from advisor.store.columns import rows
@@ -262,12 +263,8 @@ def _pace(
     """
     found = rows(
         con,
-        """
-        WITH shape AS MATERIALIZED (
-          SELECT rank, external_id, any_value(input_dims) AS dims FROM event
-          JOIN comm_event USING (run, rank, event_id)
-          WHERE run = $1 AND list_contains($2::INTEGER[], rank) AND external_id > 0
-            AND class = 'cpu_op' AND input_dims IS NOT NULL GROUP BY ALL),
+        f"""
+        WITH {LAUNCHED_SHAPES},
         kernel AS (
           SELECT rank, name, dims, median(dur_ns) AS ns, count(*) AS calls
           FROM event JOIN shape USING (rank, external_id)

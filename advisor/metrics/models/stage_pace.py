@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from advisor.metrics.timeline.shapes import LAUNCHED_SHAPES
 from advisor.store.columns import rows
 
 # A kernel's quartiles say something from so many calls on.
@@ -17,12 +18,8 @@ _EVEN = 1.03
 # Of the stage's compute, in kernels that the other stages run as well.
 _LEAST_SHARE = 0.5
 
-_SAME_KERNELS = """
-WITH shape AS MATERIALIZED (
-  SELECT rank, external_id, any_value(input_dims) AS dims FROM event
-  JOIN comm_event USING (run, rank, event_id)
-  WHERE run = $1 AND list_contains($2::INTEGER[], rank) AND external_id > 0
-    AND class = 'cpu_op' AND input_dims IS NOT NULL GROUP BY ALL),
+_SAME_KERNELS = f"""
+WITH {LAUNCHED_SHAPES},
 kernel AS (
   SELECT a.rank, name, coalesce(dims, input_dims) AS dims, median(a.end_ns - a.start_ns) AS ns,
     quantile_cont(a.end_ns - a.start_ns, 0.25) AS low_ns,

@@ -184,3 +184,53 @@ def test_as_many_sums_as_parameters_are_gradients_where_some_are_large(
     ]
     set_phases(calls, own)
     assert sum(bool(call.is_gradient) for call in calls) == gradients
+
+
+def test_what_the_threads_of_autograd_ask_for_between_two_nodes_is_backward() -> None:
+    """Tensor parallelism's hooks run there; what the script's thread asks for is not of it."""
+    nodes = [(NODE, 2, 10, 14), (NODE, 2, 20, 24), (STEP, 1, 40, 50)]
+    own = replace(spans(*nodes), operators=np.array([1, 30], dtype=np.int64))
+    calls = [
+        Call(0, "all_reduce", asked, asked + 1, 0, thread=thread, enqueue=asked, bytes=1 << 20)
+        for thread, asked in ((1, 5), (2, 16), (1, 35))
+    ]
+    set_phases(calls, own)
+    assert [call.phase for call in calls] == ["forward", "backward", "other"]
+
+
+def test_a_kernel_launched_before_the_recording_tells_no_phase() -> None:
+    """GIVEN sharded gradients whose first reductions were asked for before the profiler ran."""
+    marks = spans((FSDP, 1, 5, 9), (NODE, 2, 10, 20), (STEP, 1, 40, 50))
+    early = Call(0, "reduce_scatter", 2, 3, 0, stream=7, bytes=1 << 20)
+    own = Call(0, "reduce_scatter", 15, 30, 1, stream=7, thread=2, enqueue=15, bytes=1 << 20)
+    set_phases([early, own], marks)
+    assert own.is_gradient
+
+
+@pytest.mark.parametrize(("took_ns", "gradients"), [(700_000, 3), (50_000, 0)])
+def test_calls_of_unknown_size_are_gradients_where_they_take_long(
+    took_ns: int, gradients: int
+) -> None:
+    marks = spans((DDP, 1, 0, 9), (NODE, 2, 10, 20), (STEP, 1, 40, 50))
+    calls = [
+        Call(0, "all_reduce", n, n + took_ns, n, thread=1, enqueue=n, stream=7)
+        for n in (25, 27, 29)
+    ]
+    set_phases(calls, marks)
+    assert sum(call.is_gradient for call in calls) == gradients
+
+
+def test_parameters_gathered_behind_the_update_are_the_optimizers() -> None:
+    """GIVEN ZeRO-1 by hand: gradients scattered, parameters gathered before the next forward."""
+    marks = spans((DDP, 1, 0, 9), (NODE, 2, 10, 20), (STEP, 1, 40, 50), (DDP, 1, 80, 90))
+    calls = [
+        sized("all_gather", 5, 1 << 20),  # beside forward
+        sized("reduce_scatter", 15, 1 << 20),
+        sized("all_gather", 55, 1 << 20),
+        sized("all_gather", 60, 8),  # a metric
+        sized("all_gather", 65, 1 << 20, "1"),  # of a group that reduces no gradients
+    ]
+    calls[1].thread = 2
+    set_phases(calls, marks)
+    phases = [call.phase for call in calls]
+    assert phases == ["forward", "backward", "optimizer", "other", "other"]

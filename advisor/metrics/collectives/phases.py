@@ -38,6 +38,9 @@ _OPTIMIZER = re.compile(r"^## optimizer ##$|^Optimizer\.(step|zero_grad)#")
 _STEP = re.compile(r"^## optimizer ##$|^Optimizer\.step#")
 _NODE = re.compile(rf"^{_AUTOGRAD}")
 _MATRICES = 0.2  # of a model's parameters: a transformer's block has 4 to 7, with 2 to 12 vectors
+# All-reduces of 1 KiB take 20 to 100 us between hosts (tables of nccl-tests), twice that when busy.
+_TINY_NS = 200_000
+_HANDS_OUT = ("all_gather", "broadcast")
 # Explicit ranges first; then names of torch. (pattern, phase, on any thread)
 _PHASES: tuple[tuple[re.Pattern[str], str, bool], ...] = (
     (re.compile(r"^## backward ##$"), "backward", True),
@@ -134,6 +137,10 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
         for index in map(int, np.flatnonzero(inside & open_)):
             calls[index].phase = phase
         open_ &= ~inside
+    between_nodes = _between_nodes(spans, asked, thread) & open_
+    for index in map(int, np.flatnonzero(between_nodes)):
+        calls[index].phase = "backward"
+    open_ &= ~between_nodes
     if not open_.all():
         for index in map(int, np.flatnonzero(open_)):
             calls[index].phase = "other"
@@ -142,7 +149,7 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     summed = {
         call.group
         for call, early in zip(calls, before, strict=True)
-        if early and call.op == "reduce_scatter" and call.phase != "backward"
+        if early and call.op == "reduce_scatter" and call.phase != "backward" and _requested(call)
     }
     if not len(spans.select(_MARKED_FORWARD).start):
         for index in map(int, np.flatnonzero(before)):
@@ -150,7 +157,7 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
                 calls[index].phase = "forward"
     leaves = spans.select(re.compile(rf"^{_AUTOGRAD}.*AccumulateGrad"))
     accumulating = _inside(leaves, asked, thread, False)
-    small_ones = [(call.bytes or call.count_bytes() or 0) <= TINY_BYTES for call in calls]
+    small_ones = _small(calls)
     each = _one_of_each(calls, after, small_ones, len(leaves.start))
     between = _between(small_ones, after, [call.op == "all_reduce" for call in calls])
     for call, in_hook, late, tiny, amid in zip(
@@ -164,6 +171,52 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
         elif call.op == "reduce_scatter":
             unit = call.phase in (None, "backward")
             call.is_gradient = (unit or by_hand) and call.group not in summed
+    reducing = {call.group for call in calls if call.is_gradient}
+    for call, behind, tiny in zip(calls, _behind_update(spans, asked), small_ones, strict=True):
+        if behind and not tiny and call.phase == "other" and call.group in reducing:
+            call.phase = "optimizer" if call.op in _HANDS_OUT else call.phase
+
+
+def _behind_update(spans: Spans, times: Int64s) -> Any:
+    """Whether each time is between an optimizer's step and a marked forward pass: what a group that
+    reduces gradients gathers there is the parameters that its ranks updated."""
+    if not len(spans.select(_MARKED_FORWARD).start):
+        return np.zeros(len(times), dtype=bool)
+    marks = (spans.select(_STEP), spans.select(_NODE), spans.select(_MARKED_FORWARD))
+    last = [np.append(np.iinfo(np.int64).min, one.start)[np.searchsorted(one.start, times)]
+            for one in marks]  # fmt: skip
+    return (last[0] > last[1]) & (last[0] > last[2])
+
+
+def _requested(call: Call) -> bool:
+    """Whether it is recorded when the host asked: a kernel that was launched before the recording
+    began tells nothing about the phase that it is of."""
+    return call.stream is None or call.enqueue is not None
+
+
+def _between_nodes(spans: Spans, asked: Int64s, thread: Int64s) -> Any:
+    """Whether a request comes from a backward pass though from no node of it: autograd runs the
+    nodes of a device on a thread of its own, and a hook may run between two of them."""
+    passes = backward_passes(spans)
+    if passes is None:
+        return np.zeros(len(asked), dtype=bool)
+    own = np.setdiff1d(spans.select(_NODE).tid, spans.select(_STEP).tid)
+    return np.isin(thread, own) & passes.contains(asked)
+
+
+def _small(calls: Sequence[Call]) -> list[bool]:
+    """Whether a call moves a few numbers only. Where sizes were not recorded, all of an operation's
+    calls are small unless most of them take longer than that."""
+    sizes = [call.bytes or call.count_bytes() for call in calls]
+    unsized: dict[tuple[str, str | None], list[int]] = {}
+    for call, size in zip(calls, sizes, strict=True):
+        if not size:
+            unsized.setdefault((call.op, call.group), []).append(call.end - call.start)
+    short = {kind: bool(np.median(took) <= _TINY_NS) for kind, took in unsized.items()}
+    return [
+        size <= TINY_BYTES if size else short[call.op, call.group]
+        for call, size in zip(calls, sizes, strict=True)
+    ]
 
 
 def _one_of_each(calls: Sequence[Call], after: Any, small: Sequence[bool], parameters: int) -> bool:

@@ -4,20 +4,24 @@
 -- takes is what most of its ranks take (of two the faster): one slow rank is no heavy stage.
 --   peers: other ranks of its stage
 --   slowest_in_stage: whether its compute is the longest of its stage
---   fill: factor by which filling and draining the pipeline lengthens the step
+--   even_ns: the step without this rank: all micro-batches on the slowest other rank, and one on each
+--     stage before and behind it, which fills and drains the pipeline
 CREATE VIEW stage_rank AS
-SELECT a.rank, a.stage, any_value(a.stages) AS stages, any_value(a.micro_batches) AS micro_batches,
-  any_value(a.step_ns) AS step_ns,
-  any_value(a.compute_ns) AS compute_ns, any_value(a.bubble_ns) AS bubble_ns,
-  quantile_disc(b.compute_ns, 0.5) FILTER (b.stage = a.stage) AS peer_ns, -- the others of its stage
-  count(*) FILTER (b.stage = a.stage) AS peers,
-  any_value(a.compute_ns) > coalesce(max(b.compute_ns) FILTER (b.stage = a.stage), 0) AS slowest_in_stage,
-  max(b.compute_ns) AS slowest_other_ns,
-  -- what filling and draining adds
-  1 + coalesce((any_value(a.stages) - 1) / nullif(any_value(a.micro_batches * coalesce(a.chunks, 1)), 0), 0)
-    AS fill,
-  max(b.compute_ns) * fill AS even_ns -- the pipeline without this rank
-FROM pipeline_stage a JOIN pipeline_stage b ON a.rank <> b.rank GROUP BY a.rank, a.stage;
+WITH beside AS (
+  SELECT a.rank, a.stage, any_value(a.stages) AS stages, any_value(a.micro_batches) AS micro_batches,
+    any_value(a.micro_batches * coalesce(a.chunks, 1)) AS passes, any_value(a.step_ns) AS step_ns,
+    any_value(a.compute_ns) AS compute_ns, any_value(a.bubble_ns) AS bubble_ns, a.stage = b.stage AS own,
+    max(b.compute_ns) AS slowest_ns, quantile_disc(b.compute_ns, 0.5) AS usual_ns, count(*) AS ranks
+  FROM pipeline_stage a JOIN pipeline_stage b ON a.rank <> b.rank GROUP BY a.rank, a.stage, b.stage)
+SELECT rank, stage, any_value(stages) AS stages, any_value(micro_batches) AS micro_batches,
+  any_value(step_ns) AS step_ns, any_value(compute_ns) AS compute_ns, any_value(bubble_ns) AS bubble_ns,
+  max(usual_ns) FILTER (own) AS peer_ns, -- the others of its stage
+  coalesce(max(ranks) FILTER (own), 0) AS peers,
+  any_value(compute_ns) > coalesce(max(slowest_ns) FILTER (own), 0) AS slowest_in_stage,
+  max(slowest_ns) AS slowest_other_ns,
+  slowest_other_ns + coalesce((sum(slowest_ns) - slowest_other_ns) / nullif(count(*) - 1, 0)
+    * (any_value(stages) - 1) / nullif(any_value(passes), 0), 0) AS even_ns
+FROM beside GROUP BY rank, stage;
 
 -- Ranks of stages that take a tenth longer than the mean stage: who waits for one of them does so
 -- whatever the number of micro-batches.

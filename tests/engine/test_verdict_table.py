@@ -133,6 +133,19 @@ def test_a_small_gain_does_not_stand_before_a_larger_one_that_is_only_possible()
     assert decide(situation(findings=[small], **lost)).reason == "finding"
 
 
+def test_a_probable_gain_does_not_stand_before_one_that_is_possible_and_above_its_high_end() -> (
+    None
+):
+    possible, lost = finding("slow-ring-link", ms=20, probability=0.4), shares(exposed=0.27)
+    for probability, ms, reason in (
+        (0.8, 8, "exposed"),
+        (0.8, 25, "finding"),
+        (0.95, 8, "finding"),
+    ):
+        own = finding(ms=ms, probability=probability)
+        assert decide(situation(findings=[possible, own], shares=lost)).reason == reason
+
+
 def test_who_makes_less_than_half_of_a_loss_is_not_its_cause() -> None:
     lost = finding("jitter", ms=20)
     assert decide(situation(findings=[lost, finding(ms=6)])).reason == "jitter"

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from advisor.metrics.collectives.call import Call
+from advisor.metrics.collectives.match import match
 from advisor.metrics.collectives.nccl import device_calls, named_peer
+from advisor.metrics.lateness.waiting import split_waiting
+from advisor.metrics.links.durations import members_of
+from advisor.metrics.links.locations import Members
 from advisor.metrics.timeline.timeline import timelines
 from advisor.store.events import Events
 from tests.metrics.support import store_of
@@ -76,3 +80,49 @@ def test_a_batch_of_one_message_has_its_kind_end_and_size_without_shapes() -> No
 def test_a_batch_of_both_ways_is_of_the_pipeline_s_group() -> None:
     call = read(batched(1, [("send", 2), ("recv", 2)]))
     assert (call.op, call.group) == ("other", "3")
+    assert call.messages == (("send", 2, 8192), ("recv", 2, 8192))
+    assert call.bytes == 8192  # both ways of a link carry data at once
+
+
+def kernel(rank: int, start: int, end: int, *messages: tuple[str, int], step: int = 1) -> Call:
+    held = tuple((kind, peer, 8192) for kind, peer in messages)
+    return Call(rank, "other", start, end, event_id=start, group="3", step=step, messages=held,
+                bytes=8192)  # fmt: skip
+
+
+def test_kernels_that_exchange_messages_are_one_call_step_by_step() -> None:
+    """GIVEN two stages, of which the first recorded an exchange of the step before too."""
+    calls = {
+        1: [kernel(1, 0, 9, ("send", 2), ("recv", 2), step=0),
+            kernel(1, 20, 39, ("send", 2), ("recv", 2)),
+            kernel(1, 60, 79, ("send", 2), ("recv", 2))],
+        2: [kernel(2, 30, 39, ("send", 1), ("recv", 1)),
+            kernel(2, 70, 79, ("send", 1), ("recv", 1))],
+    }  # fmt: skip
+    found = match(calls, {}, stepped=True)
+    pairs = [sorted((rank, call.start) for rank, call in one.items()) for one in found.columns]
+    assert sorted(pairs) == [[(1, 0)], [(1, 20), (2, 30)], [(1, 60), (2, 70)]]
+    assert found.unmatched.total() == 1
+    split_waiting(found.columns, {}, {})
+    assert [(c.wait, c.transfer, c.t_is) for c in calls[1][1:]] == [(10, 9, "matched")] * 2
+
+
+def test_a_message_alone_is_taken_by_the_kernel_that_holds_its_other_end() -> None:
+    calls = {
+        1: [Call(1, "send", 5, 30, event_id=1, group="3", step=1, peer=2, bytes=8192)],
+        2: [kernel(2, 20, 30, ("recv", 1), ("send", 3))],
+        3: [Call(3, "recv", 20, 40, event_id=3, group="3", step=1, peer=2, bytes=8192)],
+    }
+    found = match(calls, {}, stepped=True)
+    assert sorted(sorted(one) for one in found.columns) == [[1, 2], [3]]
+
+
+def test_links_are_compared_by_exchanges() -> None:
+    def exchange(*messages: tuple[str, int]) -> dict[int, Call]:
+        return {1: kernel(1, 0, 9, *messages), 2: kernel(2, 0, 9, ("send", 1), ("recv", 1))}
+
+    column = exchange(("send", 2), ("recv", 2))
+    members = members_of(column[1], column, None)  # type: ignore[arg-type]
+    assert members == Members((1, 2), edges=frozenset({(1, 2), (2, 1)}))
+    column = exchange(("send", 2), ("recv", 0))
+    assert members_of(column[1], column, None) is None  # type: ignore[arg-type]

@@ -92,8 +92,14 @@ def _idles_for(it: Situation, shares: Shares, kind: str) -> bool:
     return shares.idle >= LOST and 2 * idle_ns >= shares.idle * it.step_ns
 
 
-def _large(it: Situation, _: Shares) -> Decision | None:
-    return _best(it, LARGE)
+def _large(it: Situation, shares: Shares) -> Decision | None:
+    found = _best(it, LARGE)
+    if found is None or found.finding is None or found.kind is VerdictKind.SURE:
+        return found
+    # What is itself but probable does not stand before what would give more than its high end.
+    most = found.finding.savings_high_ns or found.finding.savings_ns or 0
+    more = any((item.savings_ns or 0) > most for item in _possible(it))
+    return (_lossy(it, shares) if more else None) or found
 
 
 def _small(it: Situation, shares: Shares) -> Decision | None:

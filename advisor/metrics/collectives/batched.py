@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.metrics.collectives.call import Call
 from advisor.store.columns import MISSING
+from advisor.vocabulary.dtypes import element
 from advisor.vocabulary.numbers import MOST_RANKS, decimal
 from advisor.vocabulary.operations import POINT_TO_POINT, elements_in, parse_json
 
@@ -76,15 +77,31 @@ class Batches:
         (call.group,) = groups
         if len(own) == 1:
             (row,) = own
-            known = {
-                column: int(hosts[column][row]) if hosts[column][row] != MISSING else None
-                for column in ("in_elements", "src_rank", "dst_rank")
-            }
-            call.op, call.group_size = str(hosts["collective"][row]), 2
-            call.dtype, call.in_elements = hosts["dtype"][row], known["in_elements"]
-            call.peer = peer_of(call.op, call.rank, known["src_rank"], known["dst_rank"])
+            call.op, call.peer, call.in_elements = self._message(call, row)
+            call.group_size, call.dtype = 2, hosts["dtype"][row]
             call.set_size()
+            return True
+        found = []
+        for row in own:
+            kind, peer, elements = self._message(call, row)
+            if peer is not None:
+                width = element(hosts["dtype"][row])[1]
+                size = None if elements is None or width is None else elements * width
+                found.append((kind, peer, size))
+        call.messages = tuple(found)
+        # Both ways of a link carry data at once: the largest message tells how long it takes.
+        call.bytes = max((size for _, _, size in found if size), default=None)
         return True
+
+    def _message(self, call: Call, row: int) -> tuple[str, int | None, int | None]:
+        """Kind, the other end's rank and elements of a message as c10d recorded it."""
+        known = {
+            column: int(self._hosts[column][row]) if self._hosts[column][row] != MISSING else None
+            for column in ("in_elements", "src_rank", "dst_rank")
+        }
+        kind = str(self._hosts["collective"][row])
+        peer = peer_of(kind, call.rank, known["src_rank"], known["dst_rank"])
+        return kind, peer, known["in_elements"]
 
 
 def peer_of(op: str, rank: int, source: int | None, destination: int | None) -> int | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from advisor.metrics.timeline.intervals import Intervals
 from advisor.vocabulary.bandwidth import bus_factor
 from advisor.vocabulary.dtypes import element
-from advisor.vocabulary.operations import message_bytes, split_bytes
+from advisor.vocabulary.operations import POINT_TO_POINT, message_bytes, split_bytes
 
 
 @dataclass(slots=True)
@@ -32,6 +32,8 @@ class Call:
     peer: int | None = None
     ends: tuple[tuple[str, int], ...] = ()
     """Sends and receives that one kernel holds, in order, with the peer's place in the group."""
+    messages: tuple[tuple[str, int, int | None], ...] = ()
+    """Where one kernel holds several sends and receives: kind, the other end's rank and bytes."""
     enqueue: int | None = None
     thread: int | None = None  # thread that asked for it
     stream: int | None = None
@@ -87,6 +89,11 @@ class Call:
             return self.op, None, None
         op = "send" if self.op == "recv" else self.op
         return op, self.dtype, None if op == "all_to_all" else self.bytes
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is a send, a receive, or several of them, and no collective."""
+        return self.op in POINT_TO_POINT or bool(self.messages)
 
     @property
     def factor(self) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from advisor.metrics.collectives.align import IMPOSSIBLE, MAX_PENALTY, Penalty, align_many
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group
-from advisor.vocabulary.operations import POINT_TO_POINT, SYNCHRONISING
+from advisor.vocabulary.operations import SYNCHRONISING
 
 # A disagreement of this many ns in time is as bad as any, when equal signatures compete.
 _TIME_SCALE_NS = 1 << 34
@@ -55,7 +55,7 @@ def match(
     by_group: dict[str | None, dict[int, list[Call]]] = defaultdict(dict)
     for rank in sorted(calls):
         for call in calls[rank]:
-            if call.op not in POINT_TO_POINT:
+            if not call.is_message:
                 by_group[call.group].setdefault(rank, []).append(call)
     for name in sorted(by_group, key=lambda n: (n is None, n or "")):
         members = by_group[name]
@@ -71,7 +71,7 @@ def match(
             missing = size > len(present)
         _count(result, columns, name, expected | present, missing)
         result.columns.extend(columns)
-    result.columns.extend(_pairs(calls, result, offsets or {}))
+    result.columns.extend(_pairs(calls, result, stepped, offsets or {}))
     result.columns.sort(key=_order)
     for call_id, column in enumerate(result.columns):
         for call in column.values():
@@ -211,36 +211,74 @@ def _count(
 
 
 def _pairs(
-    calls: Mapping[int, Sequence[Call]], result: Matched, offsets: Mapping[int, int]
+    calls: Mapping[int, Sequence[Call]],
+    result: Matched,
+    stepped: bool,
+    offsets: Mapping[int, int],
 ) -> list[dict[int, Call]]:
-    """Sends with their receives: the k-th of each size between two ranks, both ways apart."""
-    sides: dict[tuple[int, int], tuple[list[Call], list[Call]]] = defaultdict(lambda: ([], []))
+    """Sends with their receives: the k-th of each size between two ranks, both ways apart, step by
+    step where steps are annotated.
+
+    Kernels that hold several messages are of one call where they exchange them: a kernel that has
+    partners in several is the call of the first.
+    """
+    sides: dict[tuple[int, int, int], tuple[list[Call], list[Call]]]
+    sides = defaultdict(lambda: ([], []))
     columns: list[dict[int, Call]] = []
+    kernel: dict[int, Call] = {}
     for rank in sorted(calls):
         for call in calls[rank]:
-            if call.op not in POINT_TO_POINT:
+            if not call.is_message:
                 continue
-            if call.peer is None:
+            if call.peer is None and not call.messages:
                 columns.append({rank: call})
                 result.unmatched[rank, call.group, "missing event"] += 1
-            elif call.op == "send":
-                sides[rank, call.peer][0].append(call)
-            else:
-                sides[call.peer, rank][1].append(call)
-    for (source, destination), (sends, receives) in sorted(sides.items()):
+            for one in _messages(call):
+                kernel[id(one)] = call
+                step = -1 if call.step is None or not stepped else call.step
+                if one.op == "send":
+                    sides[rank, one.peer or 0, step][0].append(one)
+                else:
+                    sides[one.peer or 0, rank, step][1].append(one)
+    pairs: list[dict[int, Call]] = []
+    alone: dict[int, tuple[Call, str]] = {}
+    for (source, destination, _), (sends, receives) in sorted(sides.items()):
         for pair in (
             _aligned({source: sends, destination: receives}, offsets)
             if source != destination
             else []
         ):
+            whole = {rank: kernel[id(one)] for rank, one in pair.items()}
+            if len(whole) > 1:
+                pairs.append(whole)
+                continue
+            both = source in calls and destination in calls
+            (call,) = whole.values()
+            alone[id(call)] = call, "missing event" if both else "missing rank"
+    taken: set[int] = set()
+    for pair in sorted(pairs, key=_order):
+        own = {id(call) for call in pair.values()}
+        if own.isdisjoint(taken):
             columns.append(pair)
-            if len(pair) < 2:
-                (rank,) = pair
-                reason = (
-                    "missing event" if source in calls and destination in calls else "missing rank"
-                )
-                result.unmatched[rank, pair[rank].group, reason] += 1
+            taken |= own
+    for call in {id(one): one for pair in pairs for one in pair.values()}.values():
+        if id(call) not in taken:
+            columns.append({call.rank: call})
+            taken.add(id(call))
+    for call, reason in (one for key, one in alone.items() if key not in taken):
+        columns.append({call.rank: call})
+        result.unmatched[call.rank, call.group, reason] += 1
     return columns
+
+
+def _messages(call: Call) -> list[Call]:
+    """The sends and receives that a call is or holds, with their times; [] without a known peer."""
+    if not call.messages:
+        return [call] if call.peer is not None else []
+    return [
+        replace(call, op=kind, peer=peer, bytes=size, messages=())
+        for kind, peer, size in call.messages
+    ]
 
 
 def widest(columns: Sequence[Mapping[int, Call]]) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group
-from advisor.vocabulary.operations import POINT_TO_POINT, ROOTED
+from advisor.vocabulary.operations import ROOTED
 
 # Clocks of hosts are known to about this, and so is who of two came last.
 _TOGETHER_NS = 500_000
@@ -29,7 +29,7 @@ def split_waiting(
     for column in columns:
         some = next(iter(column.values()))
         whole = len(column) > 1 and len(column) == _expected(some, groups)
-        if whole or (len(column) > 1 and some.op not in POINT_TO_POINT):
+        if whole or (len(column) > 1 and not some.is_message):
             _compare(column, clocks)
         if not whole:
             shortest = min(call.end - call.start for call in column.values())
@@ -48,7 +48,7 @@ def split_waiting(
 
 
 def _expected(call: Call, groups: Mapping[str, Group]) -> int | None:
-    if call.op in ("send", "recv"):
+    if call.is_message:
         return 2
     group = groups.get(call.group) if call.group is not None else None
     if group is not None and group.ranks is not None:

@@ -27,7 +27,6 @@ from advisor.metrics.links.probes import Probe, probe_rows
 from advisor.metrics.links.reconcile import beside_starts, named, of_one_host
 from advisor.metrics.links.staggers import Explained, explain
 from advisor.metrics.rings.locations import Home, direction_of
-from advisor.vocabulary.operations import POINT_TO_POINT
 
 _SIGNIFICANCE = 0.01
 """One false accusation in a hundred recordings, after correction for the number of candidates."""
@@ -170,7 +169,7 @@ def _rings(data: Inputs, home: Mapping[int, Home]) -> list[Ring]:
     by_kind: dict[tuple[str, str], list[Mapping[int, Call]]] = defaultdict(list)
     for column in data.columns:
         call = next(iter(column.values()))
-        compared = call.last_rank is not None and call.op not in POINT_TO_POINT
+        compared = call.last_rank is not None and not call.is_message
         if compared and call.group is not None:
             by_kind[call.group, wire_name(call)].append(column)
     found = []

@@ -219,6 +219,8 @@ def _uses(
 
 
 def _members(call: Call, groups: Mapping[str, Group]) -> tuple[int, ...] | None:
+    if call.messages:
+        return (call.rank, *sorted({peer for _, peer, _ in call.messages}))
     if call.op in POINT_TO_POINT:
         if call.peer is None:
             return None

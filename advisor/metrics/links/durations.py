@@ -23,7 +23,7 @@ from advisor.vocabulary.operations import POINT_TO_POINT
 _FEWEST_CALLS = 3
 """Of which a median leaves out one that is odd."""
 _SHARED_PATH = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send",
-                          "broadcast", "reduce"})  # fmt: skip
+                          "exchange", "broadcast", "reduce"})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,8 @@ def durations(data: Inputs, home: Mapping[int, Home]) -> list[Durations]:
         call = next(iter(column.values()))
         members = members_of(call, column, data)
         name = "send" if members is not None and members.message else wire_name(call)
+        if call.messages:
+            name = "exchange"
         if members is None or call.t_is != "matched" or not call.bytes or name not in _SHARED_PATH:
             continue
         hosts = len({home[rank] for rank in members.ranks})
@@ -102,6 +104,8 @@ def durations(data: Inputs, home: Mapping[int, Home]) -> list[Durations]:
 
 def members_of(call: Call, column: Mapping[int, Call], data: Inputs) -> Members | None:
     """The ranks of a call in their group's order, or a message's two ends."""
+    if call.messages:
+        return _exchange(column)
     if call.op in POINT_TO_POINT:
         send = next((one for one in column.values() if one.op == "send"), None)
         if send is None or send.peer is None or len(column) < 2:
@@ -112,6 +116,16 @@ def members_of(call: Call, column: Mapping[int, Call], data: Inputs) -> Members 
     if len(ranks) < 2 or not set(ranks) <= data.infos.keys():
         return None
     return Members(ranks, edges=data.rings.get(frozenset(ranks)))
+
+
+def _exchange(column: Mapping[int, Call]) -> Members | None:
+    """Two ranks whose kernels hold what each sends to the other, and nothing else."""
+    ranks = tuple(sorted(column))
+    held = [{(kind, peer) for kind, peer, _ in call.messages} for call in column.values()]
+    whole = all({peer for _, peer in one} <= set(ranks) and len(one) == 2 for one in held)
+    if len(ranks) != 2 or not whole:
+        return None
+    return Members(ranks, edges=frozenset({ranks, ranks[::-1]}))
 
 
 def _alone(column: Mapping[int, Call], data: Inputs) -> float:

@@ -184,6 +184,13 @@ def test_a_distant_host_is_told_from_a_slow_one() -> None:
     assert found["added_ns"] > 2e5
 
 
+def test_a_network_whose_every_message_takes_long_is_no_place_to_look_at() -> None:
+    fabric = Fabric(4, 1, distant=dict.fromkeys(range(4), 4e4))
+    plan = [Ask("all_reduce", world(fabric), size) for size in (4 * MB, 8 * MB)]
+    found = rows(fabric, plan, jitter=0.1)
+    assert [row["kind"] for row in found if row["kind"] != "network"] == []
+
+
 @pytest.mark.parametrize("slow", [{1: 0.4}, {}])
 def test_who_came_late_tells_the_nic_whatever_the_clocks(slow: dict[int, float]) -> None:
     """Calls of one size, so that no clock can be told from the ring's order."""

@@ -30,7 +30,7 @@ def by_posterior(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
         return None
     if found.unsteady[0] > _UNSTEADY and (found.nothing > SURE or found.by_sheet):
         return _unsteady(data, home, found)
-    if found.nothing > LIKELY:
+    if found.nothing > LIKELY or _everywhere(found) > LIKELY:
         return _by_sheet(data, home, found)
     culprit = culprit_of(found, data, home)
     return Seen(
@@ -47,6 +47,16 @@ def by_posterior(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
                 for one, part in zip(found.locations, found.parts, strict=True)
             ],
         },
+    )
+
+
+def _everywhere(found: Found) -> float:
+    """How likely it is that messages between any two hosts take long to arrive: what a network is
+    (TCP takes five times as long as InfiniBand), not a place in it to look at."""
+    return sum(
+        part
+        for one, part in zip(found.locations, found.parts, strict=True)
+        if one.kind == "all" and one.latency
     )
 
 

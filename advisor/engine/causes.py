@@ -155,10 +155,12 @@ def _gives_surely_less(cause: Finding, effect: Finding, *, as_deep: bool) -> boo
 
 
 def _severe_enough(cause: Finding, effect: Finding) -> bool:
-    """Nobody looks for a warning under a hint. What may give nothing may be all of the effect."""
+    """Nobody looks for a warning under a hint. What may give nothing may be all of the effect, and
+    what may give all of it (work that moves to others) is as severe."""
     gain_ns = cause.at_most_ns() or cause.savings_ns or 0
     return SEVERITY_ORDER[cause.severity] <= SEVERITY_ORDER[effect.severity] or (
-        cause.severity != Severity.INFO and gain_ns >= _NEARLY * (effect.savings_ns or 0)
+        cause.severity != Severity.INFO
+        and (gain_ns >= _NEARLY * (effect.savings_ns or 0) or _holds(cause, effect.savings_ns))
     )
 
 

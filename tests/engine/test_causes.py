@@ -151,6 +151,14 @@ def test_a_cause_just_under_a_grade_takes_its_effect_just_over() -> None:
     assert names(merge([little, effect], RULES)) == ["straggler-rank", "data-loader-stall"]
 
 
+def test_a_cause_just_under_takes_an_effect_that_its_interval_holds() -> None:
+    """Work that moves to three other ranks gives three quarters of the waiting for it."""
+    cause = finding("data-loader-stall", 15_000_000, savings_low_ns=11_000_000,
+                    savings_high_ns=21_000_000)  # fmt: skip
+    effect = claimed(finding("straggler-rank", 20_000_000, "critical"), 1.0, 1)
+    assert names(merge([claimed(cause, 1.0, 1), effect], RULES)) == ["data-loader-stall"]
+
+
 def test_a_cause_that_may_give_nothing_takes_an_effect_of_up_to_as_much() -> None:
     """The calls are the same, whether or not their sizes tell what larger ones would give."""
     gain = {"savings_low_ns": 0, "savings_high_ns": 26_000_000}

@@ -68,6 +68,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "lossy": [
         {"findings": [finding("jitter", ms=37)]},
         {"shares": shares(exposed=0.27), "findings": [OPTION]},
+        {"shares": shares(exposed=0.27, activations=0.2)},
         {"shares": shares(exposed=0.27), "findings": [LOSS]},
         {"shares": shares(idle=0.39)},
     ],

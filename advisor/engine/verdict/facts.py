@@ -49,7 +49,9 @@ _SHARES = (
     "coalesce(sum(hidden_comm_ns)::DOUBLE / nullif(sum(comm_ns), 0), 0) AS hidden, "
     "coalesce(bool_and(exposed_wait_ns IS NOT NULL), false) AS wait_known, "
     "(SELECT coalesce(avg(least(bubble_share, ideal_bubble_share)), 0) FROM pipeline_stage) "
-    "AS schedule FROM rank_step"
+    "AS schedule, "
+    "coalesce((SELECT sum(exposed_transfer_ns)::DOUBLE FROM call WHERE process_group IN "
+    "(SELECT process_group FROM activation_group)), 0) / sum(window_ns) AS activations FROM rank_step"
 )
 
 
@@ -67,6 +69,7 @@ class Shares:
     """Parts of the mean step of all ranks, from 0 to 1; ``hidden`` is of communication.
 
     ``schedule`` is what a pipeline's schedule leaves idle by design: exposed waiting, or idle.
+    ``activations``: exposed sums of activations (tensor parallelism), which what follows needs.
     """
 
     exposed: float
@@ -75,6 +78,7 @@ class Shares:
     hidden: float
     wait_known: bool
     schedule: float = 0.0
+    activations: float = 0.0
 
     @property
     def lost(self) -> float:

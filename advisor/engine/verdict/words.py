@@ -104,6 +104,8 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
         "world_size": facts.world_size,
         **(asdict(it.shares) if it.shares is not None else {}),
     }
+    if not values.get("activations"):
+        values.pop("activations", None)
     if it.shares is not None:
         more = it.shares.idle > it.shares.exposed and it.shares.idle >= LOST
         values |= {

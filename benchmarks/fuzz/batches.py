@@ -1,11 +1,16 @@
-"""Inputs of a fuzzer in batches, each in a process of its own with a bound of memory and time."""
+"""Inputs of a fuzzer in batches, each in a process of its own with a bound of memory and time.
+
+Its temporary files are in a folder of the batch, which goes when it ends, however that is.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import resource
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 HANG_S = 20
@@ -16,43 +21,85 @@ Work = Callable[[Iterable[int], Callable[[tuple[int, str]], None]], None]
 """Tries inputs of these numbers and tells each failure, as number and traceback."""
 
 
-def in_batches(work: Work, inputs: range, batch: int, wait_s: float) -> Iterator[tuple[int, str]]:
+@dataclass
+class Cost:
+    """The most that one input took, and the most that a process of a batch held."""
+
+    slowest_s: float = 0.0
+    """Of processor time, with the making of the input."""
+    slowest: int = 0
+    peak_bytes: int = 0
+
+    def add(self, other: Cost) -> None:
+        """What another batch cost."""
+        if other.slowest_s > self.slowest_s:
+            self.slowest_s, self.slowest = other.slowest_s, other.slowest
+        self.peak_bytes = max(self.peak_bytes, other.peak_bytes)
+
+
+def in_batches(
+    work: Work, inputs: range, batch: int, wait_s: float, cost: Cost | None = None
+) -> Iterator[tuple[int, str]]:
     """All failures; a batch that outlasts ``wait_s`` is killed and is one, as one that dies is.
 
-    These two have the number of the input that was being tried.
+    These two have the number of the input that was being tried. ``cost`` takes what it took.
     """
     context = multiprocessing.get_context("fork")
     for place in range(0, len(inputs), batch):
         found = context.SimpleQueue()
         numbers = inputs[place : place + batch]
-        at = context.Value("q", numbers.start)
-        process = context.Process(target=_bounded, args=(work, numbers, found, at))
-        process.start()
-        deadline = time.monotonic() + wait_s
-        while process.is_alive() and time.monotonic() < deadline:
-            process.join(0.05)
-            # A full pipe would hold up who writes.
+        told = _Told(*(context.RawValue(kind, 0) for kind in "qdqq"))
+        told.at.value = numbers.start
+        with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+            process = context.Process(target=_bounded, args=(work, numbers, found, told, folder))
+            process.start()
+            deadline = time.monotonic() + wait_s
+            while process.is_alive() and time.monotonic() < deadline:
+                process.join(0.05)
+                # A full pipe would hold up who writes.
+                while not found.empty():
+                    yield found.get()
+            if process.is_alive():
+                process.kill()
+                process.join()
+                yield told.at.value, "hang: the batch did not end"
+            elif process.exitcode:
+                yield told.at.value, f"the batch ended with {process.exitcode}"
             while not found.empty():
                 yield found.get()
-        if process.is_alive():
-            process.kill()
-            process.join()
-            yield at.value, "hang: the batch did not end"
-        elif process.exitcode:
-            yield at.value, f"the batch ended with {process.exitcode}"
-        while not found.empty():
-            yield found.get()
+        if cost is not None:
+            cost.add(Cost(told.slowest_s.value, told.slowest.value, told.peak_bytes.value))
 
 
-def _bounded(work: Work, numbers: range, found: Any, at: Any) -> None:
+@dataclass(frozen=True)
+class _Told:
+    """Memory that a batch's process shares: it holds what was told when the process dies, too."""
+
+    at: Any
+    slowest_s: Any
+    slowest: Any
+    peak_bytes: Any
+
+    def each(self, numbers: range) -> Iterator[int]:
+        """The numbers; how long each took is known when the next one is asked for."""
+        for number in numbers:
+            self.at.value = number
+            begun_s = time.process_time()
+            yield number
+            took_s = time.process_time() - begun_s
+            if took_s > self.slowest_s.value:
+                self.slowest_s.value, self.slowest.value = took_s, number
+                self.peak_bytes.value = _peak_bytes()
+
+
+def _bounded(work: Work, numbers: range, found: Any, told: _Told, folder: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (3 * MEMORY_BYTES, 3 * MEMORY_BYTES))
-    work(_told(numbers, at), found.put)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    tempfile.tempdir = folder
+    work(told.each(numbers), found.put)
+    told.peak_bytes.value = peak = _peak_bytes()
     if peak > MEMORY_BYTES:
         found.put((numbers.start, f"memory: {peak / 2**30:.1f} GiB in this batch"))
 
 
-def _told(numbers: range, at: Any) -> Iterator[int]:
-    for number in numbers:
-        at.value = number
-        yield number
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -74,6 +74,7 @@ def _sqlite(document: Any, folder: Path) -> Path:
         raise UnwritableError
     path = folder / "run.sqlite"
     con = sqlite3.connect(path)
+    con.executescript("PRAGMA synchronous = off; PRAGMA journal_mode = off")
     try:
         for table, rows in document.items():
             names = list(rows[0])

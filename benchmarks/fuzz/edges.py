@@ -47,11 +47,15 @@ class HangError(Exception):
 
 def mutated(document: Any, rng: random.Random) -> Any:
     """The document, with one to three of its values replaced, removed or repeated."""
+    is_flat = isinstance(document, list) and all(type(item) is str for item in document)
     for _ in range(rng.randint(1, 3)):
-        places = list(_places(document))
-        if not places:
+        places = [] if is_flat else list(_places(document))
+        if is_flat and document:
+            holder, key = document, rng.randrange(len(document))
+        elif places:
+            holder, key = rng.choice(places)
+        else:
             break
-        holder, key = rng.choice(places)
         roll = rng.random()
         if roll < 0.85:
             holder[key] = copy.deepcopy(rng.choice(EDGES))

@@ -7,8 +7,9 @@ Half of the inputs are sound documents with values at the edges of their types, 
 grammar; half are their bytes, cut, spliced and garbled. What benchmarks.fuzz.edges diagnoses at
 two a second passes here at thousands a second, as far as the parsers go: what becomes of it in the
 store is not looked at. Exports and op tables go into a store all the same, at some tens a second.
-One in 256 has elements by the thousand, up to 5 MB (sizes.py).
-Each batch runs in a process of bounded memory. Prints inputs and rate by format, and the failures.
+One in 2,048 has elements by the thousand, up to 5 MB (sizes.py): they take most of the time of
+the fast formats all the same. Each batch runs in a process of bounded memory. Prints inputs, rate,
+the slowest input and the largest memory by format, and the failures.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ from advisor.ingest.readers.nccl_tests.text import TableParser
 from advisor.ingest.source import ReadContext, Source
 from advisor.store.store import Store
 from benchmarks.fuzz import documents, exports, log_grammar, sizes, texts
-from benchmarks.fuzz.batches import HANG_S, in_batches
+from benchmarks.fuzz.batches import HANG_S, Cost, in_batches
 from benchmarks.fuzz.documents import UnwritableError
 from benchmarks.fuzz.edges import damaged, mutated
 
 _BATCH = 2_000
-_EVERY, _SIZED = 256, 10
+_EVERY, _SIZED = 2_048, 10
 """Of so many inputs this one repeats an element thousands of times (sizes.py)."""
 
 
@@ -118,7 +119,10 @@ def _parquet(document: Any) -> bytes:
 @cache
 def _store(process: int) -> Store:
     """A store of this process: what is read goes there and is removed."""
-    return Store.create()
+    store = Store.create()
+    # Threads take longer to meet over some rows than one of them over all.
+    store.con.execute("SET threads = 1")
+    return store
 
 
 def _into_store(
@@ -225,18 +229,21 @@ def _work(
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def fuzz(name: str, seed: int, inputs: range) -> list[tuple[int, str]]:
+def fuzz(name: str, seed: int, inputs: range, cost: Cost | None = None) -> list[tuple[int, str]]:
     """All failures as (number, traceback); an input that hangs ends its batch, which is one."""
-    return list(in_batches(partial(_work, name, seed), inputs, _BATCH, HANG_S + _BATCH))
+    work = partial(_work, name, seed)
+    return list(in_batches(work, inputs, _BATCH, HANG_S + _BATCH, cost))
 
 
-def fuzz_for(name: str, seed: int, cpu_s: float) -> tuple[int, list[tuple[int, str]]]:
+def fuzz_for(
+    name: str, seed: int, cpu_s: float, cost: Cost | None = None
+) -> tuple[int, list[tuple[int, str]]]:
     """As :func:`fuzz`, until so much processor time is used: how many inputs that were."""
     failures: list[tuple[int, str]] = []
     end, more, left_s = 0, 100, cpu_s
     while left_s > 0:
         before_s = _used_s()
-        failures += fuzz(name, seed, range(end, end + more))
+        failures += fuzz(name, seed, range(end, end + more), cost)
         took_s = _used_s() - before_s
         end, left_s = end + more, left_s - took_s
         more = max(1, min(4 * more, int(more * left_s / max(took_s, 1e-3))))
@@ -262,14 +269,17 @@ def main() -> int:
     for name in names:
         before_s = _used_s()
         begun = time.perf_counter()
+        cost = Cost()
         if arguments.minutes:
-            share, failures = fuzz_for(name, arguments.seed, 60 * arguments.minutes / len(names))
+            cpu_s = 60 * arguments.minutes / len(names)
+            share, failures = fuzz_for(name, arguments.seed, cpu_s, cost)
         else:
-            failures = fuzz(name, arguments.seed, range(share))
+            failures = fuzz(name, arguments.seed, range(share), cost)
         seconds = time.perf_counter() - begun
         print(
             f"{name}: {share:,} inputs, {share / max(_used_s() - before_s, 1e-3):,.0f} a CPU "
-            f"second, {seconds:.0f} s, {len(failures)} failures",
+            f"second, {seconds:.0f} s, slowest {cost.slowest_s:.1f} s (number {cost.slowest:,}), "
+            f"{cost.peak_bytes / 2**20:,.0f} MiB, {len(failures)} failures",
             flush=True,
         )
         total += share

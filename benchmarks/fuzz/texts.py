@@ -7,6 +7,7 @@ read from a path (dumps in XML, settings in YAML) is written to one first.
 from __future__ import annotations
 
 import math
+import os
 import re
 import tempfile
 from collections import Counter
@@ -118,8 +119,9 @@ _PROBE = """{"format": "advisor-probe", "world_size": 2, "hosts": ["a", "b"], "c
 
 
 def words(text: str) -> Callable[[], list[str]]:
-    """The text in words, made anew each time."""
-    return lambda: _WORD.findall(text)
+    """The text in words, a new list each time."""
+    found = cache(lambda: _WORD.findall(text))
+    return lambda: [*found()]
 
 
 def joined(document: list[Any]) -> bytes:
@@ -127,15 +129,15 @@ def joined(document: list[Any]) -> bytes:
     return "".join(map(str, document)).encode(errors="surrogatepass")
 
 
-@cache
 def place_of(name: str) -> Path:
     """Where a text is put to be read by path; a folder for each process."""
-    return Path(_folder().name) / name
+    return Path(_folder(os.getpid()).name) / name
 
 
 @cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory()
+def _folder(process: int) -> tempfile.TemporaryDirectory[str]:
+    """A folder of this process; of one that is forked, who forked it removes it (batches)."""
+    return tempfile.TemporaryDirectory(prefix="fuzz-")
 
 
 def _from_path(name: str, read: Callable[[Path], object]) -> Callable[[bytes], None]:

@@ -122,8 +122,9 @@ def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
 
     The last step's ends with its last event, but lasts no longer than the host's span or the
     longest other step: where the host runs ahead, what is queued behind it drains at the end of the
-    recording and is no part of a usual step. A step alone is its host's whole span: nothing else
-    says when its time begins and ends.
+    recording and is no part of a usual step. So does one whose next step has no mark: up to the
+    mark after that it would be two steps, and its rank one that pauses. A step alone is its host's
+    whole span: nothing else says when its time begins and ends.
     """
     if not line.on_device or not steps:
         return Steps(tuple(steps))
@@ -141,18 +142,22 @@ def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
         low, high = np.searchsorted(asked, [step.host_start, step.host_end + 1])
         firsts.append(int(begun[low:high].min()) if low < high else None)
         lasts.append(int(ended[low:high].max()) if low < high else None)
-    begins = iter([begin for begin in firsts if begin is not None][1:])
-    moved = []
+    reached = [
+        (s.number, begin) for s, begin in zip(steps, firsts, strict=True) if begin is not None
+    ]
+    begins = iter(reached[1:])
+    moved: list[Step] = []
     for step, first, last in zip(steps, firsts, lasts, strict=True):
         if first is None or last is None:
             # Nothing of it reached the device: kept, but of no use to statistics.
             moved.append(_moved(step, step.start, step.end, complete=False))
             continue
         assert step.host_start is not None and step.host_end is not None
-        if (following := next(begins, None)) is not None:
-            end = following
-        elif moved:
-            usual = max(step.host_end - step.host_start, *(s.end - s.start for s in moved))
+        following = next(begins, None)
+        if following is not None and following[0] == step.number + 1:
+            end = following[1]
+        elif moved or following is not None:
+            usual = max([step.host_end - step.host_start, *(s.end - s.start for s in moved)])
             end = min(last, first + usual)
         else:
             first, end = min(first, step.host_start), max(last, step.host_end)

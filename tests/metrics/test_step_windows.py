@@ -1,0 +1,34 @@
+"""Where a step ends on the device: by hand, steps of 100 with a kernel that fills 80 of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from advisor.metrics.steps.annotated import Step, device_windows
+from advisor.metrics.timeline.timeline import Timeline
+
+_STEP, _KERNEL, _AHEAD = 100, 80, 10
+
+
+def windows(marked: tuple[int, ...]) -> dict[int, tuple[int, int]]:
+    """Number -> window, where five steps ran and these have a mark."""
+    launch = _STEP * np.arange(5, dtype=np.int64)
+    zero = np.zeros(5, dtype=np.int64)
+    start = launch + _AHEAD
+    line = Timeline(0, True, zero, start, start + _KERNEL, zero, np.arange(5), launch, zero)
+    steps = [
+        Step(n, n * _STEP, (n + 1) * _STEP, n * _STEP, n * _STEP + _STEP - 1, True, "x")
+        for n in marked
+    ]
+    return {step.number: (step.start, step.end) for step in device_windows(steps, line).steps}
+
+
+def test_a_step_ends_where_the_next_begins_and_the_last_with_its_work() -> None:
+    assert windows((0, 1, 2)) == {0: (10, 110), 1: (110, 210), 2: (210, 290)}
+
+
+@pytest.mark.parametrize("marked", [(0, 1, 3, 4), (1, 3, 4), (0, 1, 4)])
+def test_a_step_before_a_lost_mark_is_one_step_long(marked: tuple[int, ...]) -> None:
+    """Up to the next mark it would be two or three: a rank that pauses, to all others."""
+    assert windows(marked)[1] == (110, 190)

@@ -40,6 +40,16 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _launchers_log_among_the_tests_files(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    """torchrun keeps a folder for its ranks' output and never removes it: 289 lay in /tmp."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PET_LOG_DIR", str(tmp_path_factory.mktemp("torchelastic")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _recordings_are_read_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     if os.environ.get("ADVISOR_TEST_READ_EVERY_TIME") == "1":
         yield

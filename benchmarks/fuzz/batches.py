@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import multiprocessing
 import resource
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -53,22 +55,30 @@ def in_batches(
         with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
             process = context.Process(target=_bounded, args=(work, numbers, found, told, folder))
             process.start()
-            deadline = time.monotonic() + wait_s
-            while process.is_alive() and time.monotonic() < deadline:
-                process.join(0.05)
-                # A full pipe would hold up who writes.
-                while not found.empty():
-                    yield found.get()
-            if process.is_alive():
+            try:
+                yield from _failures(process, found, told, wait_s)
+            finally:  # whoever ends this ends the batch
                 process.kill()
                 process.join()
-                yield told.at.value, "hang: the batch did not end"
-            elif process.exitcode:
-                yield told.at.value, f"the batch ended with {process.exitcode}"
-            while not found.empty():
-                yield found.get()
         if cost is not None:
             cost.add(Cost(told.slowest_s.value, told.slowest.value, told.peak_bytes.value))
+
+
+def _failures(process: Any, found: Any, told: _Told, wait_s: float) -> Iterator[tuple[int, str]]:
+    deadline = time.monotonic() + wait_s
+    while process.is_alive() and time.monotonic() < deadline:
+        process.join(0.05)
+        # A full pipe would hold up who writes.
+        while not found.empty():
+            yield found.get()
+    if process.is_alive():
+        process.kill()
+        process.join()
+        yield told.at.value, "hang: the batch did not end"
+    elif process.exitcode:
+        yield told.at.value, f"the batch ended with {process.exitcode}"
+    while not found.empty():
+        yield found.get()
 
 
 @dataclass(frozen=True)
@@ -92,9 +102,15 @@ class _Told:
                 self.peak_bytes.value = _peak_bytes()
 
 
+def end_on_sigterm() -> None:
+    """Asked to end, this process ends as on an error: its batch and the batch's files go too."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def _bounded(work: Work, numbers: range, found: Any, told: _Told, folder: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (3 * MEMORY_BYTES, 3 * MEMORY_BYTES))
     tempfile.tempdir = folder
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     work(told.each(numbers), found.put)
     told.peak_bytes.value = peak = _peak_bytes()
     if peak > MEMORY_BYTES:

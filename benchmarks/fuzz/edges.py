@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fuzz import documents
-from benchmarks.fuzz.batches import HANG_S, in_batches
+from benchmarks.fuzz.batches import HANG_S, end_on_sigterm, in_batches
 
 EDGES: tuple[Any, ...] = (
     *(0, -1, 1, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 2**64, 10**18),
@@ -184,6 +184,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             print(run_one(names[0], arguments.seed, arguments.one, Path(folder)) or "all is well")
         return 0
+    end_on_sigterm()
     begun = time.perf_counter()
     failures = fuzz(names, arguments.seed, arguments.inputs)
     kinds: dict[str, list[tuple[Any, ...]]] = {}

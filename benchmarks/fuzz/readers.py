@@ -43,7 +43,7 @@ from advisor.ingest.readers.nccl_tests.text import TableParser
 from advisor.ingest.source import ReadContext, Source
 from advisor.store.store import Store
 from benchmarks.fuzz import documents, exports, log_grammar, sizes, texts
-from benchmarks.fuzz.batches import HANG_S, Cost, in_batches
+from benchmarks.fuzz.batches import HANG_S, Cost, end_on_sigterm, in_batches
 from benchmarks.fuzz.documents import UnwritableError
 from benchmarks.fuzz.edges import damaged, mutated
 
@@ -263,6 +263,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--format", choices=sorted({**FORMATS, **GRAMMARS}), action="append")
     arguments = parser.parse_args()
+    end_on_sigterm()
     names = arguments.format or sorted({**FORMATS, **GRAMMARS})
     share = max(1, arguments.inputs // len(names))
     bad = total = 0

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 
 from benchmarks.fuzz.batches import Cost, in_batches
 
+_ROOT = Path(__file__).parents[2]
 _Failed = Callable[[tuple[int, str]], None]
 
 
@@ -44,3 +48,27 @@ def test_a_batch_takes_its_files_with_it_and_tells_what_it_cost(
     assert cost.slowest_s > 0
     assert cost.peak_bytes > 60 << 20
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fuzzer_that_is_asked_to_end_leaves_nothing(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.fuzz.readers",
+        "--minutes",
+        "9",
+        "--format",
+        "rule",
+    ]
+    with subprocess.Popen(
+        command, cwd=_ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, start_new_session=True
+    ) as fuzzer:
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob("fuzz-*/*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert list(tmp_path.glob("fuzz-*/*"))
+        fuzzer.terminate()
+        assert fuzzer.wait(60) == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.killpg(fuzzer.pid, 0)

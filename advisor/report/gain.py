@@ -38,6 +38,12 @@ def rests_on(finding: Finding, gain_ns: float) -> bool:
     return gain_ns > 0 and abs((finding.savings_ns or 0) - gain_ns) <= _SAME * gain_ns
 
 
+def delays(finding: Finding, ranks: Sequence[int]) -> bool:
+    """Whether others wait for these ranks because of what the finding says of some of them."""
+    named = finding.savings_ns and finding.claims.get("wait") and finding.ranks
+    return bool(named) and {*finding.ranks} <= {*ranks}
+
+
 def interval(
     low_ns: float, gain_ns: float, high_ns: float, findings: Sequence[Finding]
 ) -> tuple[float, float]:

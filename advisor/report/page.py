@@ -104,15 +104,11 @@ def _sections(
         about = summary.of_verdict(report)
         for run in runs:
             blamed = about.ranks if about is not None and about.run == run else []
+            causes = [item for item in report.findings if item.run == run]
             parts = [
                 steps.build(store, run, several=several, culprits=blamed),
-                whatif.build(
-                    store,
-                    run,
-                    [item for item in report.findings if item.run == run],
-                    several=several,
-                ),
-                ranks.build(store, run, several=several),
+                whatif.build(store, run, causes, several=several),
+                ranks.build(store, run, causes, several=several),
                 links.build(store, run, several=several),
                 collectives.build(store, run, several=several),
                 size.build(store, run, counted[run], several=several),
@@ -142,12 +138,12 @@ def _comparable(report: FindingsReport, store: Store) -> Comparison | None:
 
 
 def _subject(report: FindingsReport) -> str:
-    """What the page is about: the runs when there are several, else what was read."""
+    """What was read of one run; how many where there are several, which the links name."""
     if len(report.runs) == 1 and report.runs[0].inputs:
         inputs = report.runs[0].inputs
         one = summary.what_was_read(inputs)
         return one or f"{inputs[0]} and {numbers.plural(len(inputs) - 1, 'other file')}"
-    return ", ".join(run.run for run in report.runs)
+    return numbers.plural(len(report.runs), "recording") if report.runs else ""
 
 
 @cache

@@ -171,7 +171,7 @@ def test_findings_of_several_runs_say_whose_they_are(format: str) -> None:
     report = one.model_copy(update={"runs": runs, "findings": findings})
     shown = render(report, None, format)
     if format == "html":
-        rows = re.findall(r'class="cause"><strong>([^:]+): ', shown)
+        rows = re.findall(r'class="where"><span class="run">([^<]+)<', shown)
         assert tuple(rows) == names
     elif format == "markdown":
         assert "| # | severity | sure |" in shown

@@ -20,15 +20,15 @@ from tests.report.support import make_report, make_store
 RUN = "test-data"  # of make_store
 
 
-def predictions(store: Store, *, step_ns: int, gain_low_ns: int | None) -> str:
+def predictions(store: Store, *, step_ns: int, gain_low_ns: int | None, late: str = "7") -> str:
     """The title of what a rank on time gives, where a step of 100 ms was measured."""
     store.con.execute("DELETE FROM whatif")
     store.con.execute(
         "INSERT INTO whatif (run, setting, value, is_current, step_ns, step_low_ns, step_high_ns,"
         " measured_step_ns, replayed_step_ns, extrapolates, gain_low_ns, gain_high_ns)"
-        " VALUES ('run', 'without-lateness', '7', false, ?, 80000000, 108000000, 100000000,"
+        " VALUES ('run', 'without-lateness', ?, false, ?, 80000000, 108000000, 100000000,"
         " 100000000, false, ?, 20000000)",
-        [step_ns, gain_low_ns],
+        [late, step_ns, gain_low_ns],
     )
     section = whatif.build(store, "run")
     assert section is not None
@@ -191,6 +191,27 @@ def test_one_cause_has_one_gain_beside_the_predictions_too() -> None:
         without = whatif.build(store, "run", [other])
         assert without is not None and without.figures[0].table is not None
         assert not without.figures[0].table.rows
+
+
+def test_a_host_is_late_by_what_a_finding_says_of_one_of_its_ranks() -> None:
+    """GIVEN rank 3's loader stalls, and ranks 2 and 3 late as a host THEN rank 3 alone is named."""
+    stall = make_report().findings[0].model_copy(
+        update={"rule": "data-loader-stall", "ranks": [3], "claims": {"wait": 6_000_000},
+                "savings_ns": 7_000_000}
+    )  # fmt: skip
+    elsewhere = stall.model_copy(update={"ranks": [1]})
+    with make_store(late_rank=2) as store:
+        store.con.execute(
+            "UPDATE lateness SET reason_evidence = '{\"with\": [2, 3]}' WHERE rank = 2"
+        )
+        predictions(store, late="2", step_ns=90_000_000, gain_low_ns=5_000_000)
+        store.con.execute("UPDATE whatif SET run = ?", [RUN])
+        for finding, named, rows in ((stall, "rank 3", 0), (elsewhere, "ranks 2, 3", 1)):
+            listed = ranks.build(store, RUN, [finding])
+            would = whatif.build(store, RUN, [finding])
+            assert listed is not None and named in listed.line
+            assert would is not None and would.figures[0].table is not None
+            assert len(would.figures[0].table.rows) == rows
 
 
 def test_a_loss_with_nobody_behind_it_has_no_probability_in_any_view() -> None:

@@ -29,7 +29,7 @@ class FindingView:
     """One finding with everything a template needs, already in words.
 
     ``is_main``: the verdict is about it, and its evidence is not folded. ``then`` are the fixes
-    after the first.
+    after the first. ``run``: whose it is, where the page is of several.
     """
 
     number: int
@@ -50,7 +50,7 @@ class FindingView:
     see: Sequence[tuple[str, str]]
     open_command: str
     verify: str
-    cause: str
+    run: str
     sql: str = ""
 
 
@@ -148,7 +148,7 @@ def _view(
         if finding.fix
         else "",
         see=[(link, _kind(link, rules)) for link in finding.see],
-        cause=summary.cause(finding, report),
+        run=summary.run_of(finding, report),
     )
 
 

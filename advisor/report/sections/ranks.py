@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from advisor.findings import Finding
 from advisor.metrics.lateness.by_step import waited_for
 from advisor.report import numbers
 from advisor.report.charts.columns import MAX_COLUMNS
 from advisor.report.figures import DataTable, Figure, HeatMap
+from advisor.report.gain import delays
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import late_together, rows
 from advisor.store.evidence import PER_PEER
@@ -83,14 +86,19 @@ def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> F
     )
 
 
-def build(store: Store, run: str, *, several: bool = False) -> Section | None:
-    """Who came last how often; None where nobody can be compared."""
+def build(
+    store: Store, run: str, findings: Sequence[Finding] = (), *, several: bool = False
+) -> Section | None:
+    """Who came last how often; None where nobody can be compared.
+
+    A host that is late as a whole is named by those of its ranks that ``findings`` say delay it.
+    """
     suffix, name, title = of_run("lateness", "Late ranks", run, several)
     who = rows(store, _SQL, [run])
     if len(who) < 2:
         return None
     late = [row for row in who if row["wait_ns_per_step"]]
-    together = late_together(store, run)
+    together = {rank: _delaying(own, findings) for rank, own in late_together(store, run).items()}
     systematic = [rank for row in who if row["systematic"]
                   for rank in together.get(row["rank"], [row["rank"]])]  # fmt: skip
     line = (
@@ -118,6 +126,11 @@ def build(store: Store, run: str, *, several: bool = False) -> Section | None:
         note="Only a rank's own delay counts, not what it inherits by waiting for others itself.",
     )
     return Section(name, "Ranks", title, [figure], line)
+
+
+def _delaying(host: list[int], findings: Sequence[Finding]) -> list[int]:
+    found = {rank for item in findings if delays(item, host) for rank in item.ranks}
+    return sorted(found) or host
 
 
 def _rest(total: int, shown: int) -> str:

@@ -8,7 +8,7 @@ from advisor.findings import Finding
 from advisor.messages import WHATIF, say
 from advisor.report import numbers
 from advisor.report.figures import DataTable, Dots, Figure, StepTime
-from advisor.report.gain import change_name, gain_kind, gain_words, interval, rests_on
+from advisor.report.gain import change_name, delays, gain_kind, gain_words, interval, rests_on
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import Row, late_together, rows
 from advisor.store.store import Store
@@ -32,13 +32,18 @@ def build(
     suffix, name, title = of_run("whatif", "What would help", run, several)
     measured = found[0]["measured_step_ns"]
     # A rank stands for its host where that is late as a whole.
-    hosts = {("without-lateness", str(rank)): named_ranks(own)
+    hosts = {("without-lateness", str(rank)): own
              for rank, own in late_together(store, run).items()}  # fmt: skip
+    effects = [row for row in found
+               if _is_effect(row, hosts.get((row["setting"], row["value"])), findings)]  # fmt: skip
+    also = {row["step_ns"] for row in effects}  # of all late ranks: no more than of these
     changes = [
         _as_found(row, findings)
-        | {"value": hosts.get((row["setting"], row["value"]), row["value"])}
+        | {"value": named_ranks(hosts[key]) if key in hosts else row["value"]}
         for row in found
-        if not row["is_current"] and not _is_effect(row, findings)
+        if not row["is_current"]
+        and row not in effects
+        and not ((key := (row["setting"], row["value"]))[1] == "all" and row["step_ns"] in also)
     ]
     changes.sort(key=lambda row: (row["extrapolates"], -_gain(row)[0], row["step_ns"]))
     sure = [row for row in changes if _kind(row) == "saves"]
@@ -81,11 +86,18 @@ def build(
     return Section(name, "What-if", title, [figure], line)
 
 
-def _is_effect(row: Row, findings: Sequence[Finding]) -> bool:
-    """Whether a rank's lateness is the effect of a finding, which says what mending it gives."""
+def _is_effect(row: Row, host: Sequence[int] | None, findings: Sequence[Finding]) -> bool:
+    """Whether a rank's lateness is the effect of a finding, which says what mending it gives.
+
+    ``host``: the ranks that are late with it as a whole; a host is late where one of them is.
+    """
+    if row["setting"] != "without-lateness" or not (host or row["value"].isdecimal()):
+        return False
     effect = f"straggler-rank (rank {row['value']})"
-    return row["setting"] == "without-lateness" and any(
-        effect in item.merged and not rests_on(item, _gain(row)[1]) for item in findings
+    late = host or [int(row["value"])]
+    return any(
+        (effect in item.merged or delays(item, late)) and not rests_on(item, _gain(row)[1])
+        for item in findings
     )
 
 

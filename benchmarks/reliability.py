@@ -114,13 +114,13 @@ def main() -> int:
     causes = {rule.id for rule in catalogue if rule.says != "where"}
     counted = [one for one in first if one.rule in causes and one.basis != Basis.OPTION]
     rules = _counts([(one.rule, one.right) for one in counted])
-    bases = _counts([(one.basis or "", one.right) for one in first])
+    # Some were scored when a bare loss was said with a probability: it is no cause, tried or not.
+    losses = {rule.id for rule in catalogue if rule.bare_loss}
+    bases = _counts([(one.basis or "", one.right) for one in first if one.rule not in losses])
     untried = bases.get(Basis.UNTRIED, {"said": 0, "right": 0})
     print(f"{'rule':34} named  right")
     for name, count in [*rules.items(), ("rules not tried before", untried)]:
         print(f"{name:34} {count['said']:5}  {count['right']:5}")
-    # Some were scored when a bare loss was said with a probability.
-    losses = {rule.id for rule in catalogue if rule.bare_loss}
     said = [(one.right, one.probability) for one in first if one.rule not in losses]
     _by_probability([(right, sure) for right, sure in said if sure is not None])
     if arguments.alone:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor.engine import diagnose
+from advisor.engine.calibration import calibration
 from advisor.engine.catalogue import recipes
 from advisor.findings import OutcomeKind, Severity, Verdict
 from advisor.ingest import ingest
@@ -58,7 +59,7 @@ def test_a_gain_under_the_noise_is_probable_only(tmp_path: Path) -> None:
     verdict = verdict_with(tmp_path, UNSURE, apart=2_000_000)
     assert (verdict.kind, verdict.cause) == ("probable", "mine")
     assert verdict.savings_ns == 4_000_000
-    assert verdict.values["probability"] < 0.9
+    assert verdict.values["probability"] == pytest.approx(calibration().rate("mine"))
     assert verdict.next_steps == ["do it", "Prove it: look again"]
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from advisor.engine.causes import COVERED, expected_ns, is_option
 from advisor.engine.verdict.facts import Shares, Situation
-from advisor.findings import WARNING_SHARE, Finding, Severity, VerdictKind
+from advisor.findings import WARNING_SHARE, Basis, Finding, Severity, VerdictKind
 
 LARGE = WARNING_SHARE  # expected
 SMALL = 0.01  # below, nobody's afternoon
@@ -135,12 +135,13 @@ def _best(it: Situation, least: float) -> Decision | None:
 
 
 def about(finding: Finding) -> Decision:
-    """The shape of a verdict on this finding."""
+    """The shape of a verdict on this finding; of a rule that no lab has tried none is sure."""
     if finding.rule in NOBODYS:
         return Decision(VerdictKind.LOSSY, finding.rule, finding)
     if finding.evidence.facts.get("probe") == "denies":
         return Decision(VerdictKind.INCONCLUSIVE, "probe-denies", finding)
-    if finding.probability is not None and finding.probability < SURE:
+    unsure = finding.probability is not None and finding.probability < SURE
+    if unsure or finding.basis is Basis.UNTRIED:
         return Decision(VerdictKind.PROBABLE, "finding", finding)
     low, high = finding.savings_low_ns, finding.savings_high_ns
     if low is not None and high is not None and high > WIDE * low:

@@ -19,7 +19,7 @@ from advisor.vocabulary.words import fitted, percent
 
 _KINDS = {"oom": "out of memory"}
 _BLUNT = 0.2
-"""A resolution (share of the step) above which "no measurable gain" says next to nothing."""
+"""A resolution (share of the step) above which "not measurably faster" says next to nothing."""
 
 
 def describe(changes: Configuration) -> str:
@@ -128,14 +128,7 @@ def leave_it(sweep: Sweep, step: float | None, floor: float | None) -> Outcome:
     also = _also(sweep)
     if also["lost"] and len(also["lost"]) == len(sweep.candidates()):
         return _outcome("did-not-run-again", also)
-    values = {
-        **also,
-        "floor": floor,
-        "tried": len(sweep.tried()),
-        "others": len(sweep.points) - 1,
-        "part": bool(not_reached(sweep)),
-    }
-    return _outcome("noisy" if floor > _BLUNT else "no-gain", values)
+    return _outcome("noisy" if floor > _BLUNT else "no-gain", {**also, "floor": floor})
 
 
 def _outcome(code: str, values: dict[str, Any]) -> Outcome:

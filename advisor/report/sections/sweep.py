@@ -51,7 +51,7 @@ def build(
         figures.append(sweep_trials.modelled(by_model, suffix))
     lists = []
     if also := result.get("also"):
-        lists.append(("What else was faster in the search", [(item, ()) for item in also]))
+        lists.append(("What else the search found", [(item, ()) for item in also]))
     if result and result.get("not_tried") is not None:
         left_out = result["not_tried"] or ["Every combination of the space was tried."]
         lists.append(("What was not tried", [(item, ()) for item in left_out]))

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.metrics.derive import derive
 from advisor.metrics.links import ring_lags, slow_location
-from advisor.metrics.links.named import LIKELY
+from advisor.metrics.links.named import LIKELY, Name
 from advisor.metrics.rings.nccl import LOW_LATENCY, SIMPLE, paths
 from tests.metrics.nccl_rings import (
     SLICE_BYTES,
@@ -251,3 +251,10 @@ def test_a_clock_that_nobody_keeps_tells_no_direction_between_two_hosts(ahead: f
     parts = {(tuple(ranks), way): part for _, ranks, way, part in found["locations"]}
     own = (4, 5, 6, 7)
     assert parts[own, "send"] == pytest.approx(parts[own, "receive"], rel=0.5)
+
+
+def test_hosts_without_a_name_are_named_by_their_ranks() -> None:
+    """GIVEN ranks whose hosts were not recorded THEN no host is called by its rank's name."""
+    unnamed = {4: "rank 4", 5: "rank 5", 6: "rank 6"}
+    assert Name(unnamed, {}).hosts([4, 5]) == "ranks 4, 5"
+    assert Name({**unnamed, 0: "a", 1: "b"}, {}).hosts([0, 1]) == "hosts a, b"

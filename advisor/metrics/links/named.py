@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from advisor.metrics.collectives.groups import RankInfo
 from advisor.metrics.links.cost import Culprit, Inputs, excess_of
 from advisor.metrics.links.locations import Location, Members, slots_of
 from advisor.metrics.links.slow_location import Found
 from advisor.metrics.rings.locations import Home
+from advisor.vocabulary.words import some_ranks
 
 SURE = 0.05
 """A link is accused where the posterior leaves no more than this for a healthy network."""
@@ -28,7 +30,7 @@ def network_culprit(data: Inputs, home: Mapping[int, Home]) -> Culprit:
     def uses(own: Sequence[int]) -> bool:
         return len({home[rank] for rank in own}) > 1
 
-    words = f"the network of {_Name(home, data).hosts(ranks)}"
+    words = f"the network of {Name(home, data.infos).hosts(ranks)}"
     return Culprit("network", ranks[0], None, frozenset(ranks), None, (), None, uses, words,
                    "between")  # fmt: skip
 
@@ -43,7 +45,7 @@ def culprit_of(found: Found, data: Inputs, home: Mapping[int, Home]) -> Culprit:
     hosts = {home[rank] for rank in ranks}
     one = len({(place.ranks, place.inside, place.kind, place.latency) for place in places}) == 1
     direction = first.direction if len(places) == 1 else None
-    name = _Name(home, data)
+    name = Name(home, data.infos)
 
     def culprit(kind: str, words: str, src: int, dst: int | None = None) -> Culprit:
         near = frozenset(first.ranks if one else ranks)
@@ -143,14 +145,14 @@ def _by_number(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
-class _Name:
+class Name:
     """Ranks and hosts in words."""
 
-    def __init__(self, home: Mapping[int, Home], data: Inputs) -> None:
-        self.home, self.data = home, data
+    def __init__(self, home: Mapping[int, Home], infos: Mapping[int, RankInfo]) -> None:
+        self.home, self.infos = home, infos
 
     def rank(self, rank: int) -> str:
-        host = self.data.infos[rank].host if rank in self.data.infos else None
+        host = self.infos[rank].host if rank in self.infos else None
         return f"rank {rank}" + (f" on {host}" if host else "")
 
     def pair(self, ranks: Sequence[int]) -> str:
@@ -167,11 +169,14 @@ class _Name:
         own = sorted({str(self.home[rank]) for rank in ranks}, key=_by_number)
         if len(own) > _MOST_NAMED and len(own) == len(set(self.home.values())):
             return f"all {len(own)} hosts"
+        # A host without a name has that of its rank (see `attribution`): then ranks are meant.
+        if all(str(self.home[rank]) == f"rank {rank}" for rank in ranks):
+            return some_ranks(ranks)
         shown = ", ".join(own[:_MOST_NAMED]) + (" …" if len(own) > _MOST_NAMED else "")
         return f"host{'s' if len(own) > 1 else ''} {shown}"
 
 
-def _single(place: Location, direction: str | None, name: _Name) -> tuple[str, str, int]:
+def _single(place: Location, direction: str | None, name: Name) -> tuple[str, str, int]:
     """Kind, words and first rank of one location."""
     ranks = place.ranks
     way = {"send": " (sending)", "receive": " (receiving)"}.get(direction or "", "")

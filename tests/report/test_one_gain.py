@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from advisor import api
+from advisor.cli.compare import command as compare
 from advisor.cli.whatif import command as whatif
 from advisor.findings import FindingsReport
 from advisor.report import summary
+from advisor.report.sections.findings import SHOWN
 from advisor.vocabulary.words import estimate
 
 SPOKEN = ("text", "html", "markdown", "chat", "github", "junit")
@@ -79,3 +81,30 @@ def test_what_a_replay_gives_is_what_the_finding_on_it_gives(
                 ends = (row["gain_low_ns"], row["gain_high_ns"])
                 assert ends == (item.savings_low_ns, item.savings_high_ns)
     assert all(row["gain_low_ns"] <= row["gain_ns"] <= row["gain_high_ns"] for row in rows)
+
+
+def test_a_comparison_has_the_findings_gain_and_their_step_and_waiting(
+    job: Path,
+    report_and_views: tuple[FindingsReport, dict[str, str]],
+    fixtures_dir: Path,
+    tmp_path: Path,
+) -> None:
+    """GIVEN a healthy run and this one THEN no view of both has figures of its own."""
+    report, _ = report_and_views
+    base = fixtures_dir / "lab-ddp-compute-bound"
+    done = CliRunner().invoke(
+        compare, [str(base), str(job), "-q", "--format", "html,json", "-o", f"{tmp_path}/"]
+    )
+    assert done.exit_code == 0, done.output
+    page = " ".join((tmp_path / "comparison.html").read_text("utf-8").split())
+    (document,) = tmp_path.glob("*.json")
+    other = json.loads(document.read_text("utf-8"))["runs"][1]
+    assert other["step_ns"] == report.verdict.values["step_ns"]
+    for item in report.findings[:SHOWN]:
+        if item.savings_ns:
+            assert summary.per_step(item) in page.replace("\N{NO-BREAK SPACE}", " "), item.id
+    late = [item for item in report.findings if item.rule == "straggler-rank"]
+    if late:
+        causes = other["causes"]
+        assert [causes["late_rank"]] == late[0].ranks
+        assert causes["late_cost_ns"] == late[0].evidence.facts["waiting_ns"]

@@ -7,10 +7,17 @@ from typing import Any
 
 from advisor.metrics.collectives.summaries import TINY_BYTES
 from advisor.whatif.cost import ServiceModel
-from advisor.whatif.predict import Prediction, predict, service_models
+from advisor.whatif.predict import Change, Prediction, predict, service_models
 from advisor.whatif.program import Program
 from advisor.whatif.removed import with_half_the_bytes, without_calls
-from advisor.whatif.sharded import prefetched, without_resharding
+from advisor.whatif.sharded import (
+    GATHER,
+    SCATTER,
+    prefetched,
+    scatters,
+    with_wrapping,
+    without_resharding,
+)
 
 # Calls that are exposed for less than this share of the step are not worth a replay.
 _LEAST_SHARE = 0.005
@@ -23,8 +30,8 @@ def call_rows(con: Any, run: str, steps: Sequence[Program]) -> Iterator[Row]:
 
     ``without-calls``: KIND OP GROUP as in ``redundant``; ``gradient-sync`` and ``gradient-bits``:
     OP GROUP of the gradients; ``reshard_after_forward``: false; where a CPU's calls stop their
-    rank (a device's own order of launches says more than a replay) ``prefetch``: units ahead, and
-    ``gathers``: of each unit per step.
+    rank (a device's own order of launches says more than a replay) ``prefetch``: units ahead,
+    ``gathers``: of each unit per step, and ``wrapping``: neighbouring units that become one.
     """
     least = _LEAST_SHARE * max(step.measured_ns for step in steps)
     for values, calls in _needless(con, run, least):
@@ -45,6 +52,7 @@ def call_rows(con: Any, run: str, steps: Sequence[Program]) -> Iterator[Row]:
         repeated = _repeated_gathers(con, run)
         if repeated:
             yield from _named("gathers", "1", _without(steps, repeated))
+        yield from _coarser(steps)
 
 
 def _without(steps: Sequence[Program], calls: frozenset[int]) -> Prediction | None:
@@ -161,6 +169,47 @@ def _narrow(con: Any, run: str, steps: Sequence[Program], least_ns: float) -> It
             prediction = _half(steps, calls, model)
             for group in groups:
                 yield from _named("gradient-bits", _value(f"16 {op}", group), prediction)
+
+
+def _coarser(steps: Sequence[Program]) -> Iterator[Row]:
+    """Neighbouring units of sharded parameters as one, where latency is much of their calls."""
+    models = {key: model for key, model in service_models(steps).items() if key[0] in _SHARDED}
+    count = min(len(scatters(step)) for step in steps)
+    if len(models) != len(_SHARDED) or not any(map(_mostly_latency, models.values())):
+        return
+    units = 2
+    while 2 * units <= count:  # at least two are left
+        prediction = predict(
+            steps,
+            _wrapped(units, models),
+            extremes=[(_wrapped(units, _shifted(models, sign)), None) for sign in (-1, 1)],
+            extrapolates=any(
+                m.extrapolates(round(units * m.typical_bytes)) for m in models.values()
+            ),
+            identified=all(model.identified for model in models.values()),
+        )
+        yield from _named("wrapping", str(units), prediction)
+        units *= 2
+
+
+_SHARDED = (GATHER, SCATTER)
+# From here on latency is more of a call than the tenth that bandwidth-bound calls have.
+_LATENCY_SHARE = 0.1
+
+Models = dict[tuple[str, int], ServiceModel]
+
+
+def _mostly_latency(model: ServiceModel) -> bool:
+    return model.a_ns > _LATENCY_SHARE * model.service_ns(round(model.typical_bytes))
+
+
+def _shifted(models: Models, sign: int) -> Models:
+    """The same calls explained by a latency that is one sigma smaller (-1) or larger (1)."""
+    return {key: m.with_latency(m.a_ns + sign * m.a_sigma_ns) for key, m in models.items()}
+
+
+def _wrapped(units: int, models: Models) -> Change:
+    return lambda program: with_wrapping(program, units, models)
 
 
 def _sixteen_bits(con: Any, run: str) -> bool:

@@ -3,8 +3,9 @@
 On a CPU timeline the host's work is part of the step. A call that vanishes takes its part along:
 the ``c10d::`` operator that asks for it, what passes between it and the call before where nothing
 else is recorded (Python, waking up), and FSDP2's ``FSDP::all_gather`` (copy-in, enqueue),
-``FSDP::all_gather_copy_out`` and ``FSDP::post_backward_reduce``; the hooks around those belong to
-the unit. Of a device only the gaps between two calls show what its host does for the second.
+``FSDP::all_gather_copy_out`` and ``FSDP::post_backward_reduce``; the hooks around those, and those
+of FSDP1, belong to the unit. Of a device only the gaps between two calls show what its host does
+for the second.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from advisor.metrics.timeline.intervals import Intervals
 from advisor.whatif.program import Owner, Share
 from advisor.whatif.queries import (
     COPIES,
+    FSDP1_UNITS,
     REQUESTS,
     SHORTEST_GAP_NS,
     UNITS,
@@ -35,6 +37,9 @@ Span = tuple[int, int, Owner]
 # FSDP2's annotations: what they are for, and the unit's name in brackets or after "for".
 _NAMED = re.compile(r"FSDP::(\w+)(?: for (\S+)| \((.*)\))?$")
 _GATHER, _COPY_OUT, _REDUCE = "all_gather", "all_gather_copy_out", "post_backward_reduce"
+_FSDP1_HOOKS = tuple(
+    FSDP1_UNITS + hook for hook in ("pre_forward", "pre_backward_hook", "post_backward_hook")
+)
 # A call is handed to the backend's thread within its operator, or just after.
 _HAND_OVER_NS = 20_000
 
@@ -73,6 +78,7 @@ def host_work(
         owned.append((item.start, item.end, Owner(call, share)))
         if item.kind == _COPY_OUT:
             needed.append((item.start, call))
+    owned += _fsdp1_hooks(recorded, window, calls)
     owned += list(_copies(recorded, window, owned))
     owned += _requests(recorded, window, calls)
     return _flatten(owned), needed
@@ -131,6 +137,16 @@ def _annotations(recorded: Recorded, window: Window) -> list[_Annotation]:
     return found
 
 
+def _fsdp1_hooks(recorded: Recorded, window: Window, calls: Sequence[CallRow]) -> Iterator[Span]:
+    """FSDP1's hooks that ask for one unit's parameters or reduce its gradients, as its own work."""
+    ordered = sorted(calls, key=lambda call: call.arrival)
+    arrivals = [call.arrival for call in ordered]
+    for _, start, end in recorded.events(window, *_FSDP1_HOOKS):
+        first, last = bisect_left(arrivals, start), bisect_right(arrivals, end)
+        if last - first == 1 and ordered[first].op in (_GATHER, "reduce_scatter"):
+            yield start, end, Owner(ordered[first].call_id, "unit")
+
+
 def _calls_inside(
     annotations: Sequence[_Annotation], kind: str, op: str, calls: Sequence[CallRow]
 ) -> dict[_Annotation, int]:
@@ -145,7 +161,9 @@ def _calls_inside(
 
 
 def _copies(recorded: Recorded, window: Window, owned: Sequence[Span]) -> Iterator[Span]:
-    of_calls = [span for span in owned if span[2].share == "call"]
+    # The hooks of FSDP2 hold annotations of their own, those of FSDP1 the copies themselves.
+    fsdp1 = any(name.startswith(FSDP1_UNITS) for name, _, _ in recorded.events(window, FSDP1_UNITS))
+    of_calls = [span for span in owned if fsdp1 or span[2].share == "call"]
     for name, start, end in recorded.events(window, *COPIES):
         if name not in COPIES:
             continue

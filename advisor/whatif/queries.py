@@ -33,13 +33,13 @@ _SPAN = """span AS MATERIALIZED (
   WHERE run = $1 AND rank BETWEEN $2 AND $3 AND list_contains($4, step) GROUP BY rank)"""
 _GRADIENT = "torch::autograd::AccumulateGrad"
 _OPTIMIZERS = ("## optimizer ##", "Optimizer.step#")
-REQUESTS, UNITS = "c10d::", "FSDP::"
+REQUESTS, UNITS, FSDP1_UNITS = "c10d::", "FSDP::", "FullyShardedDataParallel._"
 # Operators whose time grows with the bytes, as far as they run inside those annotations.
 COPIES = (
     "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat", "aten::copy_",
     "aten::clone", "aten::cat", "aten::div_",
 )  # fmt: skip
-HOST_WORK = (REQUESTS, UNITS, *COPIES)
+HOST_WORK = (REQUESTS, UNITS, FSDP1_UNITS, *COPIES)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from advisor.store.store import Store
-from advisor.whatif.annotate_calls import _early_syncs, _needless
+from advisor.whatif.annotate_calls import _coarser, _early_syncs, _needless
+from advisor.whatif.program import Call, Issue, Item, Program, Wait, Work
 
 MESH = {"0": [0, 1, 2, 3], "tp0": [0, 1], "tp1": [2, 3], "dp0": [0, 2], "dp1": [1, 3]}
 
@@ -52,3 +56,31 @@ def test_gradients_of_the_groups_of_one_dimension_are_reduced_once_together() ->
     assert _early_syncs(con, "run", 500.0) == [
         (["all_reduce dp0", "all_reduce dp1"], frozenset({0, 10}))
     ]
+
+
+@pytest.mark.parametrize(("size", "tried"), [(1_000, ["2", "4"]), (5_000_000, [])])
+def test_units_are_wrapped_coarser_where_latency_is_much_of_their_calls(
+    size: int, tried: list[str]
+) -> None:
+    """GIVEN eight units whose calls take 1 ms and 10 ns a byte THEN two and four of them as one
+    are tried where latency is more than a tenth of a call; half of it goes with two."""
+    items: list[Item] = []
+    calls: dict[int, Call] = {}
+    for unit in range(8):
+        sent = size * (1 + 40 * (unit % 2))
+        for call, op, phase in (
+            (unit, "all_gather", "forward"),
+            (8 + unit, "reduce_scatter", "backward"),
+        ):
+            ns = 1_000_000 + 10.0 * sent
+            calls[call] = Call((0, 1), "g", ns, op, sent, phase=phase)
+        items += [Issue(unit), Wait(unit), Work(2_000_000)]
+    for unit in reversed(range(8)):
+        items += [Work(4_000_000), Issue(8 + unit), Wait(8 + unit)]
+    program = Program({0: items, 1: list(items)}, calls, {0: 0.0, 1: 0.0}, shared=True)
+    rows = [*_coarser([replace(program, measured_ns=program.replayed_ns)])]
+    assert [value for _, value, _, _ in rows] == tried
+    for _, value, _, prediction in rows:
+        saved = 2 * (8 - 8 // int(value)) * 1_000_000
+        assert prediction.gain_low_ns < saved < prediction.gain_high_ns
+        assert prediction.gain_ns == pytest.approx(saved, rel=0.25)

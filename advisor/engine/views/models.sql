@@ -46,3 +46,16 @@ SELECT * FROM bucket_gain WHERE cap_mb > current_mb ORDER BY gain_ns DESC, cap_m
 -- The replayed bucket cap below the present one that gives back most.
 CREATE VIEW smaller_bucket AS
 SELECT * FROM bucket_gain WHERE cap_mb < current_mb ORDER BY gain_ns DESC LIMIT 1;
+
+-- The fewest neighbouring units of sharded parameters that, wrapped as one, give back about what the
+-- best number of them does; the high end is the best one's. Beyond twice the largest size seen as in
+-- bucket_gain.
+--   units: present units in each new one
+--   gain_ns: per step, measured less predicted
+--   unparted: as in whatif_gain
+CREATE VIEW coarser_units AS
+WITH tried AS (
+  SELECT try_cast(value AS INTEGER) AS units, gain_ns, gain_low_ns, extrapolates, unparted,
+    max(gain_high_ns) OVER () AS gain_high_ns, max(gain_ns) OVER () AS most_ns
+  FROM whatif_gain WHERE setting = 'wrapping' AND gain_ns IS NOT NULL)
+SELECT * EXCLUDE (most_ns) FROM tried WHERE gain_ns >= 0.9 * most_ns ORDER BY units LIMIT 1;

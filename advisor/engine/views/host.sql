@@ -90,8 +90,9 @@ usual AS (
   FROM work GROUP BY rank),
 kept AS (
   SELECT l.rank, l.step, l.name,
-    -- a slow device takes longer for as many operators
-    CASE WHEN w.operators > 1.02 * u.operators THEN w.work_ns - u.work_ns ELSE 0 END AS more_ns,
+    -- a slow device takes longer for as many operators; and what every rank does there is no pause of one
+    CASE WHEN w.operators > 1.02 * u.operators * greatest(1, min(w.operators / u.operators) OVER (
+      PARTITION BY l.step)) THEN w.work_ns - u.work_ns ELSE 0 END AS more_ns,
     w.operators,
     -- a state that is written is copied to the host first, where no other step copies
     greatest(0, coalesce(w.copy_ns - u.copy_ns, 0)) AS copied_ns,

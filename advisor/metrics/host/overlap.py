@@ -84,7 +84,7 @@ def _kernels(events: Events, rank: int, chosen: Int64s, *, on_device: bool) -> I
           SELECT rank, external_id, any_value(input_dims) AS dims FROM event
           JOIN comm_event USING (run, rank, event_id)
           WHERE run = $1 AND rank BETWEEN $2 AND $3 AND external_id > 0 AND class = 'cpu_op'
-          GROUP BY ALL),
+            AND NOT $4 GROUP BY ALL),
         kernel AS MATERIALIZED (
           SELECT rank, event_id, external_id, name FROM event
           WHERE run = $1 AND rank BETWEEN $2 AND $3 AND (class = 'compute' AND device IS NOT NULL

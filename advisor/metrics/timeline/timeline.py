@@ -29,6 +29,9 @@ BACKEND_SPAN = r"^(gloo|mpi|ucc|xccl|hccl):"
 LAUNCH_PREFIXES = ("c10d::", "_c10d_functional::", "_c10d_functional_autograd::", "symm_mem::")
 
 
+_COLLECTIVE, _P2P, _MARKER, _LAUNCH, _OPERATOR = range(5)
+"""What a host's span is, as a number: a text for each of millions takes longer than the query."""
+
 # Sharded parameters are copied into a gather's buffer just before it.
 _COPY_NS = 100_000
 
@@ -140,12 +143,12 @@ def _host(events: Events, rank: int) -> Timeline:
         rank,
         f"""
         SELECT rank, coalesce(tid, -1) AS tid, start_ns, start_ns + dur_ns AS end_ns, event_id,
-               CASE WHEN regexp_matches(name, '{BACKEND_SPAN}') THEN
-                      CASE WHEN regexp_matches(name, 'send|recv') THEN 'p2p' ELSE 'comm' END
-                    WHEN starts_with(name, 'FSDP::') THEN 'marker'
+               CASE WHEN regexp_matches(name, '{BACKEND_SPAN}') THEN CASE
+                      WHEN regexp_matches(name, 'send|recv') THEN {_P2P} ELSE {_COLLECTIVE} END
+                    WHEN starts_with(name, 'FSDP::') THEN {_MARKER}
                     WHEN {" OR ".join(f"starts_with(name, '{p}')" for p in LAUNCH_PREFIXES)}
-                      THEN 'launch'
-                    ELSE 'op' END AS role
+                      THEN {_LAUNCH}
+                    ELSE {_OPERATOR} END AS role
         FROM event
         WHERE run = $1 AND rank BETWEEN $2 AND $3 AND start_ns IS NOT NULL AND dur_ns > 0
           AND (class = 'cpu_op' OR regexp_matches(name, '{BACKEND_SPAN}')
@@ -154,7 +157,7 @@ def _host(events: Events, rank: int) -> Timeline:
         """,
     )
     role = found["role"]
-    communication = np.isin(role, ("comm", "p2p"))
+    communication = np.isin(role, (_COLLECTIVE, _P2P))
     chosen = np.flatnonzero(_working(found["tid"], found["start_ns"], found["end_ns"], role))
     rows = np.concatenate([chosen, np.flatnonzero(communication)])
     rows = rows[np.lexsort((found["event_id"][rows], found["start_ns"][rows]))]
@@ -181,15 +184,15 @@ def _working(tid: Int64s, start: Int64s, end: Int64s, role: NDArray[Any]) -> Boo
     for thread in np.unique(tid):
         here = np.flatnonzero(tid == thread)
         roles = role[here]
-        markers = np.sort(start[here][np.isin(roles, ("launch", "marker"))])
-        candidates = here[roles == "op"]
+        markers = np.sort(start[here][np.isin(roles, (_LAUNCH, _MARKER))])
+        candidates = here[roles == _OPERATOR]
         if not len(markers):
             # A backend's own thread: what runs inside a collective's span is part of it.
-            inside = here[roles == "comm"]
+            inside = here[roles == _COLLECTIVE]
             own = Intervals.of(start[inside], end[inside])
             candidates = candidates[~own.contains(start[candidates])]
         else:
-            launches = here[roles == "launch"]
+            launches = here[roles == _LAUNCH]
             own = Intervals.of(start[launches], end[launches])
             candidates = candidates[~own.contains(start[candidates])]
         while len(candidates):

@@ -31,14 +31,20 @@ _MARK = re.compile(rb'"format"\s*:\s*"advisor-probe"')
 _Microseconds = Annotated[float, Field(ge=1e-3, le=1e12)]  # a nanosecond to eleven days
 
 
-class _Collective(BaseModel):
+class _Lazy(BaseModel):
+    """Built when it is first used: every start imports this reader."""
+
+    model_config = ConfigDict(extra="ignore", defer_build=True)
+
+
+class _Collective(_Lazy):
     op: str = Field(max_length=40)
     ranks: int = Field(ge=1, le=MOST_RANKS)
     bytes: int = Field(ge=0, le=MOST_BYTES)
     times_us: Annotated[list[_Microseconds], FailFast()] = Field(min_length=1)
 
 
-class _Pair(BaseModel):
+class _Pair(_Lazy):
     src: int = Field(ge=0, lt=MOST_RANKS)
     dst: int = Field(ge=0, lt=MOST_RANKS)
     bytes: int = Field(ge=0, le=MOST_BYTES)
@@ -48,9 +54,7 @@ class _Pair(BaseModel):
 _Row = TypeVar("_Row", _Collective, _Pair)
 
 
-class _Probe(BaseModel):
-    model_config = ConfigDict(extra="ignore", defer_build=True)
-
+class _Probe(_Lazy):
     world_size: int = Field(ge=1, le=MOST_RANKS)
     hosts: Annotated[list[str], FailFast()] = []
     collectives: list[Any] = []

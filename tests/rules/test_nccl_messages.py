@@ -464,3 +464,46 @@ def test_every_entry_can_be_reached_and_names_its_source() -> None:
     for item in messages():
         pattern = re.sub(r"\[[^\]]*\]", "", item.pattern or "")
         assert not re.search(r"[^\\][*+](?!\?)", pattern), item.id
+
+
+INIT = "node1:301:398 [2] NCCL INFO ncclCommInitRank comm 0x5d {} 2 nranks 4 cudaDev 2 busId 9a000"
+
+
+@pytest.mark.parametrize(
+    ("thread", "severity"), [("node1:301:398", "warning"), ("node1:301:399", "critical")]
+)
+def test_a_warning_in_spite_of_which_the_communicator_was_made_is_no_end(
+    tmp_path: Path, thread: str, severity: str
+) -> None:
+    """Another thread that succeeds makes another communicator."""
+    end = f"{INIT.format('rank')} commId 0xfc - Init COMPLETE".replace("node1:301:398", thread)
+    lines = [
+        f"{INIT.format('rank')} commId 0xfc - Init START",
+        WARN + SAYS[6][2],
+        end,
+    ]
+    found = first_causes(tmp_path, {"job": "\n".join((*lines, ""))})["job"]
+    assert (found.evidence.facts["message"], found.severity.value) == (SAYS[6][1], severity)
+
+
+GLIBC = "/lib/libc.so.6: version `GLIBC_2.32' not found (required by {})"
+
+
+def test_a_plugin_that_does_not_fit_the_system_ends_nothing_but_what_asked_for_it(
+    tmp_path: Path,
+) -> None:
+    loading = "NCCL INFO NET/Plugin: Plugin load returned 2 : "
+    plugin = f"node1:301:301 [2] {loading}{GLIBC.format('libnccl-net.so')}\n"
+    logs = {
+        "alone": plugin,
+        "asked-for": f"{plugin}{WARN}net.cc:579 NCCL WARN Error: network gIB not found.\n",
+        "program": f"ImportError: {GLIBC.format('flash_attn.so')}\n[rank0]: exitcode: 1\n",
+    }
+    found = first_causes(tmp_path, logs)
+    assert {
+        name: (item.evidence.facts["message"], item.severity.value) for name, item in found.items()
+    } == {
+        "alone": ("plugin-glibc", "info"),
+        "asked-for": ("plugin-glibc", "critical"),
+        "program": ("system-too-old", "critical"),
+    }

@@ -5,17 +5,18 @@
 --   line: number of the line in its file
 --   printer: global rank that printed it, where a launcher or the line says so
 --   rank: that it is of: a time-out is told by others too
---   trained_on: the line that shows that the job did, after all such lines of the file; null where
---     none does
+--   trained_on: the line that shows that the job did, after all such lines of the file, or that the
+--     same thread made its communicator in spite of it; null where none does
 CREATE VIEW said_line AS
 SELECT t.name, t.value, t.source, coalesce(t.host, h.host) AS host,
   try_cast(regexp_extract(t.source, ':(\d{1,9})$', 1) AS BIGINT) AS line,
   coalesce(t.rank, try_cast(regexp_extract(t.value, '(?:[Rr]ank ?|[\s(]rank=)(\d{1,7})\b', 1) AS INTEGER)) AS printer,
   coalesce(try_cast(regexp_extract(t.value, 'timeout from {1,3}rank (\d{1,7})\b', 1) AS INTEGER),
-    printer) AS rank, p.value AS trained_on
+    printer) AS rank, coalesce(p.value, w.value) AS trained_on
 FROM topology t LEFT JOIN rank_host h ON h.rank = t.rank
 LEFT JOIN topology p ON p.kind = 'progress'
   AND regexp_replace(p.source, ':\d{1,9}$', '') = regexp_replace(t.source, ':\d{1,9}$', '')
+LEFT JOIN topology w ON w.kind = 'survived' AND w.source = t.source
 WHERE t.kind = 'warning';
 
 -- What torch's watchdog says of a rank's progress in a process group. Sequence numbers count the

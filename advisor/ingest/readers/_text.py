@@ -35,6 +35,9 @@ _LAUNCHER = re.compile(
     re.VERBOSE,
 )
 
+# What stands before torchrun's mark: a time, a job's or container's name, a logger's fields.
+_MARKED = re.compile(r'[^\[\]()"\n]{1,100}(?=\[(?:default|rank)\d{1,7}\]:)')
+
 _DOCKER = '{"log":"'
 _DOCKER_CUT = re.compile(
     r'\{"log":"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)(?:\\.{0,5})?'
@@ -56,6 +59,8 @@ def without_launcher(line: str) -> str:
 def split_launcher(line: str) -> tuple[str, str]:
     """The launchers' prefixes of a line (several may be stacked), and the line behind them."""
     before = ""
+    if ("[rank" in line or "[default" in line) and (marked := _MARKED.match(line)):
+        before, line = marked[0], line[marked.end() :]
     for _ in range(4):
         match = _LAUNCHER.match(line.lstrip())
         if match is None:

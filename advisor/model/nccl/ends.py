@@ -13,6 +13,7 @@ from signal import Signals
 _WORDS = {
     Signals.SIGILL: "illegal instruction",
     Signals.SIGBUS: "bus error",
+    Signals.SIGFPE: "floating point exception",
     Signals.SIGKILL: "killed",
     Signals.SIGSEGV: "segmentation fault",
 }
@@ -23,6 +24,7 @@ _CODE = (
 )
 _SIGNS = (
     *("xit code", "xit_code", "xitcode", "xitCode", "xit Code", "XIT CODE", "xit status"),
+    *("code -", "code: -", "code=-"),
     *("eturn code", "ith code", "ith status", "ignal ", "ignal: ", "IGNAL"),
 )
 _BEFORE_SIGNAL = r"(?i:\b(?:on|by|with|caught|received|died:) ?|\()"
@@ -42,6 +44,7 @@ def ended_by(signal: int) -> End:
     said = f"(?:{words}|{words.capitalize()}|{words.title()})"
     forms = (
         rf"{_CODE}(?:-{number:d}|{_SHELL + number})\b",
+        rf"(?i:\bcode)[ =:]{{1,3}}-{number:d}\b",
         rf"{_BEFORE_SIGNAL}(?i:signal)[ :]{{1,2}}{number:d}\b",
         rf"Signal {number:d} \(",
         rf"{_BEFORE_SIGNAL}(?:(?i:signal)[ :]{{1,2}})?{number.name}\b|Signals\.{number.name}\b",

@@ -18,6 +18,9 @@ from advisor.config.loader import FileModel, load_model
 from advisor.model.nccl import cuda_errors
 from advisor.model.nccl.ends import ended_by
 
+EXCEPTION = "exception"
+"""The entry of an exception of which no other knows what it tells."""
+
 _LONGEST = 2_000
 # What nccl-tests, XLA, torch and the first aws-ofi-nccl print around the reason given to them.
 _QUOTES = re.compile(
@@ -25,6 +28,7 @@ _QUOTES = re.compile(
     r"WARN: Function: \w{1,80} Line: "
     r"|Last NCCL warning\(error\) log entry"
 )
+_ASKED_TO_END = re.compile(r"(?:KeyboardInterrupt|SystemExit|\S{0,80}SignalException)\b")
 
 
 class Message(FileModel):
@@ -38,7 +42,8 @@ class Message(FileModel):
     ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:
     torch, the driver or a scheduler prints it, or NCCL as information. ``signal`` ended a process:
     every form in which that is written is one of the entry's too, as those of the errors in
-    ``cuda`` are (number to name). ``between_hosts``: on one host it does no harm.
+    ``cuda`` are (number to name). ``between_hosts``: on one host it does no harm. ``calls`` names
+    an exception by the calls of its traceback, files and functions, where its text does not.
     """
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
@@ -61,6 +66,7 @@ class Message(FileModel):
     signal: int | None = None
     cuda: dict[int, str] = Field({})
     between_hosts: bool = False
+    calls: str | None = None
     explains: list[str] = Field([])
 
 
@@ -93,6 +99,29 @@ def named(text: str, *, is_warning: bool) -> str | None:
     return None
 
 
+def named_by_calls(text: str, calls: str) -> str | None:
+    """The id of the entry that the calls of a traceback are of.
+
+    ``calls`` holds a file and a function a line, outermost first, and ``text`` what was raised.
+    """
+    if _ASKED_TO_END.match(text):
+        return None
+    return next((item for item, by, _ in _by_calls() if by.search(calls)), None)
+
+
+def named_by_both(text: str, calls: str) -> str | None:
+    """The id of an entry that what was raised and the calls both are of: no other is as sure.
+
+    Whatever is raised is of one without a pattern.
+    """
+    both = (
+        item
+        for item, by, said in _by_calls()
+        if by.search(calls) and (said is None or said.search(text))
+    )
+    return next(both, None)
+
+
 def is_reason(text: str, *, of_several: bool) -> bool:
     """Whether a line that is no warning of NCCL's says by itself what a job died of.
 
@@ -116,6 +145,12 @@ def by_form() -> frozenset[str]:
 def passing() -> frozenset[str]:
     """The entries of warnings that a job goes on after: what it died of stands elsewhere."""
     return frozenset(item.id for item in messages() if item.effect in {"degrades", "explains"})
+
+
+@cache
+def of_signals() -> frozenset[str]:
+    """The entries of processes that a signal ended."""
+    return frozenset(item.id for item in messages() if item.signal is not None)
 
 
 def ends_a_job(message: str) -> bool:
@@ -142,7 +177,7 @@ def _reasons(of_several: bool) -> frozenset[str]:
 
 @cache
 def _failures() -> frozenset[str]:
-    effects = {"dies", "waits", "ended", "raised", "degrades"}
+    effects = {"dies", "waits", "ended", "raised", "degrades", "follows"}
     return frozenset(item.id for item in messages() if item.effect in effects)
 
 
@@ -161,6 +196,16 @@ def _compiled() -> tuple[tuple[Message, re.Pattern[str], tuple[str, ...]], ...]:
         if forms:
             out.append((item, re.compile("|".join(forms)), tuple(signs)))
     return tuple(out)
+
+
+@cache
+def _by_calls() -> tuple[tuple[str, re.Pattern[str], re.Pattern[str] | None], ...]:
+    """Each entry with calls: they, and what is raised there."""
+    return tuple(
+        (item.id, re.compile(item.calls), re.compile(item.pattern) if item.pattern else None)
+        for item in messages()
+        if item.calls
+    )
 
 
 @cache

@@ -50,6 +50,10 @@ warning         ``shm-full``, ""     file:line and text of an ``NCCL WARN`` line
                                      the driver or a scheduler printed; the name is the entry of
                                      advisor/model/nccl/messages.yaml that it has. Per rank or
                                      host, as the prefix, a launcher or the line itself says
+raised-at       uncaught, ""         where that line's exception was raised: file, line, function
+survived        init                 a later line of the same thread: its communicator was made
+                                     in spite of the warning in that line
+progress        step                 the last line looked at of a file whose job trained on
 =============== ==================== =============================================================
 
 ``link`` holds the connections (global ranks; ``nic`` by name where the NIC list was printed, else

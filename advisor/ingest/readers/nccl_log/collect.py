@@ -29,8 +29,17 @@ from advisor.ingest.readers.nccl_log.prefix import (
 from advisor.ingest.readers.nccl_log.progress import Progress
 from advisor.ingest.readers.nccl_log.stalled import Stalled
 from advisor.ingest.readers.nccl_log.tables import Matrix, Tuning, cells_of, parse_choice
+from advisor.ingest.readers.nccl_log.tracebacks import Raised, Tracebacks
 from advisor.ingest.readers.nccl_log.whence import Around, whence
-from advisor.model.nccl.messages import by_form, named, passing
+from advisor.model.nccl.messages import (
+    EXCEPTION,
+    by_form,
+    named,
+    named_by_both,
+    named_by_calls,
+    of_signals,
+    passing,
+)
 from advisor.vocabulary.numbers import MOST_RANKS
 
 MAX_KEPT = 1_000_000
@@ -106,6 +115,8 @@ class Log:
     _by_form: int = 0
     _warned: dict[tuple[str, int], str] = field(default_factory=dict)
     """The last warning of each process."""
+    _in_init: dict[Thread, list[Where]] = field(default_factory=dict)
+    """Warnings of each thread since it began to make its last communicator."""
     _gave_up: set[tuple[str, int]] = field(default_factory=set)
     """Processes that made no communicator."""
     _around: dict[str, Around] = field(default_factory=dict)
@@ -114,6 +125,7 @@ class Log:
     """Of files in which something went wrong."""
     _chained: dict[tuple[str, str], Chained] = field(default_factory=dict)
     """By file and what a launcher puts before a process's lines."""
+    _tracebacks: dict[str, Tracebacks] = field(default_factory=dict)
     _last: Thread = _NOBODY
     _last_line: str = ""
     _heads: int = 0
@@ -216,10 +228,18 @@ class Log:
             around.see(record.text)
             if self._stalled or "ranks:" in record.text[-16:]:
                 record = self._of_list(record, where)
-            if message := self._of_torch(record.text):
+            raised = self._last_of_traceback(record.text, where)
+            if self._tracebacks[where[0]].is_source:
+                return 0
+            if message := self._of_torch(record.text, raised):
                 if message == _ENDED and around.is_root:
                     message = _ENDED_FIRST
-                return self._raised(message, record, where)
+                if around.is_later and message in of_signals():
+                    message = _ENDED
+                if raised is not None:
+                    self._launcher += raised.prefix
+                    record = replace(record, text=raised.text)
+                return self._raised(message, record, where, raised)
             if self._progress and (progress := self._progress.get(where[0])):
                 progress.see(record.text, where[1])
             if self._chained and (chained := self._chained.get((where[0], self._launcher))):
@@ -246,6 +266,11 @@ class Log:
         if warns and message not in passing():
             self._warned[thread.host, thread.pid] = message or ""
         if warns or message is not None:
+            if (
+                record.thread is not None
+                and len(in_init := self._in_init.setdefault(thread, [])) < 64
+            ):
+                in_init.append(where)
             return self._warning(slot, message, record, where)
         if " -> " in text and _TRAIL.match(text):
             return self._trail(thread, slot, record, where)
@@ -276,10 +301,19 @@ class Log:
         for item in found:
             if isinstance(item, CommLine):
                 self.registry.see(thread, item)
+                self._initialised(thread, item, text)
                 told.saw(item, (thread.host, thread.pid))
             elif isinstance(item, Fact) and (item.kind, item.name) == ("version", "nccl"):
                 told.versions.add(str(item.value))
         return self._keep(self.registry.slot(thread), found, where)
+
+    def _initialised(self, thread: Thread, line: CommLine, text: str) -> None:
+        """What a thread warned of while it made a communicator did not end it where it succeeds."""
+        if line.begins or line.ends:
+            survived = self._in_init.pop(thread, []) if line.ends else []
+            for where in survived:
+                self._keep(Slot("", 0), [Fact("survived", "init", text[:300], "run")], where)
+            self._in_init.pop(thread, None)
 
     def _cells(self, tuning: Tuning, text: str) -> list[Parsed]:
         found = tuning.feed(text)
@@ -321,10 +355,23 @@ class Log:
             self.choices[key] = self.choices.get(key, 0) + 1
         return 1
 
-    def _of_torch(self, text: str) -> str | None:
+    def _of_torch(self, text: str, raised: Raised | None) -> str | None:
         """What names a line without NCCL's prefix: the line after «Last error:» is a warning's."""
         quoted, self._quotes = self._quotes, text.rstrip().endswith(_LAST_ERROR)
-        return named(text, is_warning=quoted)
+        message = named(text if raised is None else raised.text, is_warning=quoted)
+        if raised is None:
+            return message
+        if both := named_by_both(raised.text, raised.calls):
+            return both
+        if message not in {None, EXCEPTION}:
+            return message
+        return named_by_calls(raised.text, raised.calls) or EXCEPTION
+
+    def _last_of_traceback(self, text: str, where: Where) -> Raised | None:
+        tracebacks = self._tracebacks.get(where[0])
+        if tracebacks is None:
+            tracebacks = self._tracebacks[where[0]] = Tracebacks()
+        return tracebacks.see(self._launcher, text)
 
     def _trail(self, thread: Thread, slot: Slot, record: Record, where: Where) -> int:
         """An error that no warning tells of, or where a connection was that its peer closed."""
@@ -350,10 +397,15 @@ class Log:
         told = stalled.see(self._launcher, record.text)
         return record if told is None else replace(record, text=told)
 
-    def _raised(self, message: str, record: Record, where: Where) -> int:
+    def _raised(
+        self, message: str, record: Record, where: Where, raised: Raised | None = None
+    ) -> int:
         """A line without NCCL's prefix: it may be the last of several exceptions of one error."""
         place = len(self.kept)
         taken = self._warning(None, message, record, where)
+        if raised is not None and place < len(self.kept):
+            caught = "uncaught" if raised.is_uncaught else ""
+            self._keep(Slot("", 0), [Fact("raised-at", caught, raised.place, "run")], where)
         if len(self.kept) > place:
             chained = self._chained.setdefault((where[0], self._launcher), Chained())
             for index in chained.named(record.text, message, place):

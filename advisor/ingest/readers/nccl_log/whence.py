@@ -40,7 +40,8 @@ _IN_TEXT = (
     re.compile(rf"^ssh: connect to host {_HOST} port "),
     # Open MPI and UCX of a process that crashed.
     re.compile(
-        rf"^\[{_HOST}:\d{{1,9}}(?: {{0,3}}:\d{{1,9}}){{0,2}}\] (?:\*\*\*|Signal|Caught signal)"
+        rf"(?:^|\s)\[{_HOST}:\d{{1,9}}(?: {{0,3}}:\d{{1,9}}){{0,2}}\] "
+        r"(?:\*\*\*|Signal|Caught signal|(?:PMIX|OPAL|ORTE|PRTE|OMPI) )"
     ),
     # UCX, and Open MPI of its own parts.
     re.compile(
@@ -77,6 +78,7 @@ _OF_REPORT = re.compile(
     r"^\s{1,10}rank {1,9}: (\d{1,7}) \(local_rank: "
 )
 _ROOT = "Root Cause (first observed failure)"
+_FAILURES = "Failures:"
 _SCHEDULER = re.compile(r"TP(\d{1,7})(?: \w{1,8}){0,3}\] Scheduler hit an exception")
 _REPORT_LINES = 8
 _TRACEBACK_LINES = 200
@@ -91,6 +93,8 @@ class Around:
     _left: int = 0
     is_root: bool = False
     """They are of the rank of which torchrun says that it failed first."""
+    is_later: bool = False
+    """They are of ranks of which torchrun says that they failed after it."""
 
     def see(self, text: str) -> None:
         """Take the next line of a file."""
@@ -100,7 +104,10 @@ class Around:
             self.is_root = False
         if text.startswith(_ROOT):
             self.is_root, self._left = True, _REPORT_LINES
+            self.is_later = False
             self._host = self._rank = None
+        elif text.startswith(_FAILURES):
+            self.is_later = True
         if text[:1].isspace() and (found := _OF_REPORT.match(text[:_LONGEST])):
             if found[1] is not None:
                 self._host = found[1]

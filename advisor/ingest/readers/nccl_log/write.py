@@ -22,6 +22,7 @@ from advisor.ingest.readers.nccl_log.graphs import channel_orders
 from advisor.ingest.source import ReadContext
 
 _FACT = ("kind", "rank", "host", "name", "value")
+_OF_A_LINE = frozenset(("progress", "raised-at", "survived"))
 _LISTED_RANKS = 256
 _LISTED_PER_MEMBER = 64
 """A communicator of more ranks than either allows is listed without them: a line can say any
@@ -53,8 +54,8 @@ def _topology(log: Log, ranks: Ranks) -> Iterator[Row]:
         host = None if fact.per == "run" else kept.slot.host or None
         key = (fact.kind, rank, host, fact.name, _text(value))
         where = f"{kept.where[0]}:{kept.where[1]}"
-        # Of each file it is said for itself how it went on.
-        own = (*key, where if fact.kind == "progress" else "")
+        # What is said of another line belongs to that line, and of each file how it went on.
+        own = (*key, where if fact.kind in _OF_A_LINE else "")
         if own not in seen:
             seen.add(own)
             yield {**dict(zip(_FACT, key, strict=True)), "source": where}

@@ -1,0 +1,157 @@
+"""Python's tracebacks in a job's output: what was raised, and the calls that led there.
+
+A launcher or a logger may put a prefix before every line, and the lines of several processes may
+alternate: each writer (what stands before its lines, without numbers that change) is followed by
+itself. What ends a traceback is its first line without indentation, whatever it is called.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+_HEAD = "Traceback (most recent call last)"
+# Python tells of what a destructor raised, and goes on.
+_IGNORED = "Exception ignored in"
+_FRAME = re.compile(r'(?:^|\s)File "([^"\n]{1,300})", line (\d{1,7})(?:, in (.{1,120}))?')
+# rich draws a box: «│ /root/train.py:12 in main │», then the source.
+_BOXED = re.compile(r"^[│|] (/\S{1,300}|\S{1,200}\.py):(\d{1,7}) in (\S{1,80})")
+_RAISED = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{2,80}(?::\s|:?\s{0,8}$)")
+_NUMBER = re.compile(r"\d{1,30}")
+_OF_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|/runpy\.py$")
+# What a loader's or a pool's process raised is raised again under this name by the one that reads.
+_AGAIN = re.compile(r"\bCaught \w{1,80} in \w")
+_MOST_FRAMES = 60
+_MOST_LINES = 8
+"""Lines of source between two frames; more of them, and another text has begun."""
+_LONGEST = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call of a traceback."""
+
+    path: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        short = "/".join(self.path.rsplit("/", 2)[-2:]) if "/" in self.path else self.path
+        return f"{short}:{self.line}" + (f" ({self.function})" if self.function else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """``text`` is the last line of a traceback, without a logger's ``prefix``."""
+
+    text: str
+    frames: tuple[Frame, ...]
+    prefix: str = ""
+
+    @property
+    def calls(self) -> str:
+        """Files and functions, outermost first, one a line."""
+        return "\n".join(f"{frame.path} {frame.function}" for frame in self.frames)
+
+    @property
+    def is_uncaught(self) -> bool:
+        """The calls begin where the program does: nothing in it catches what is raised."""
+        first = self.frames[0]
+        return first.function == "<module>" or first.path.endswith("/runpy.py")
+
+    @property
+    def place(self) -> str:
+        """Where it was raised: the program's own last call, and the library's that it led to."""
+        last = self.frames[-1]
+        own = next((f for f in reversed(self.frames) if not _OF_LIBRARY.search(f.path)), last)
+        return str(own) if own == last else f"{own}, in its call of {last}"
+
+
+@dataclass
+class _Open:
+    prefix: str = ""
+    length: int = 0
+    is_ignored: bool = False
+    frames: list[Frame] = field(default_factory=list)
+    since: int = 0
+
+
+@dataclass
+class Tracebacks:
+    """Of one file; ``see`` its lines in their order."""
+
+    is_source: bool = False
+    """The last line quotes the program: it says nothing of the job."""
+    _open: dict[str, _Open] = field(default_factory=dict)
+    _ignored: set[str] = field(default_factory=set)
+    """Writers whose next traceback is no error."""
+
+    def see(self, launcher: str, text: str) -> Raised | None:
+        """What a line says that was raised: None for all but the last line of a traceback."""
+        self.is_source = text.startswith("    raise ")
+        if _HEAD in text:
+            before = text[: text.index(_HEAD)]
+            writer = _writer(launcher)
+            self._open[writer] = _Open(_shape(before), len(before), writer in self._ignored)
+            self._ignored.discard(writer)
+            return None
+        if _IGNORED in text:
+            self._ignored.add(_writer(launcher))
+            return None
+        frame = _frame(text)
+        if frame is None and not self._open:
+            return None
+        writer = _writer(launcher)
+        traceback = self._open.get(writer)
+        if frame is not None:
+            if traceback is None:  # its head is cut off
+                before = text[: frame[0]]
+                traceback = self._open[writer] = _Open(_shape(before), len(before))
+            traceback.frames = [*traceback.frames[1 - _MOST_FRAMES :], frame[1]]
+            traceback.since = 0
+            return None
+        return self._other(writer, traceback, text) if traceback is not None else None
+
+    def _other(self, writer: str, traceback: _Open, text: str) -> Raised | None:
+        """A line of source, the exception, or another text."""
+        traceback.since += 1
+        prefix = ""
+        if traceback.prefix and _shape(text[: traceback.length]) == traceback.prefix:
+            prefix, text = text[: traceback.length], text[traceback.length :]
+        if traceback.since == 1 and traceback.frames and text[:4].isspace():
+            self.is_source = True
+        if traceback.since > _MOST_LINES and not text.startswith(("│", "|", "╰")):
+            del self._open[writer]
+        if not traceback.frames or text[:1].isspace() or not _RAISED.match(text):
+            return None
+        self._open.pop(writer, None)
+        if traceback.is_ignored:
+            self.is_source = True
+            return None
+        if _AGAIN.search(text, 0, _LONGEST):
+            return None
+        return Raised(text[:_LONGEST].rstrip(), tuple(traceback.frames), prefix)
+
+
+def _frame(text: str) -> tuple[int, Frame] | None:
+    """Where a call begins in a line, and the call."""
+    if 'File "' in text and (found := _FRAME.search(text, 0, _LONGEST)):
+        return _begin(text, found), Frame(found[1], int(found[2]), (found[3] or "").strip())
+    if " in " in text and (found := _BOXED.match(text)):
+        return 0, Frame(found[1], int(found[2]), found[3])
+    return None
+
+
+def _begin(text: str, frame: re.Match[str]) -> int:
+    """Where the prefix of a call's line ends: its indentation of two is its own."""
+    before = text[: frame.start()]
+    return len(before[:-1] if before.endswith(" ") else before)
+
+
+def _shape(text: str) -> str:
+    return _NUMBER.sub("0", text)
+
+
+def _writer(launcher: str) -> str:
+    """A process by its prefix: its rank and number count, times and places in files do not."""
+    return re.sub(r"\d\d[-/]\d\d[ T]|[\d:]{8,15}(?:[.,]\d{1,9})?|\.py:\d{1,6}", "", launcher)

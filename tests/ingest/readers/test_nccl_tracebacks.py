@@ -1,0 +1,199 @@
+"""Tracebacks in outputs of jobs: who raised what and where, whatever stands before the lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import advisor
+from advisor.findings import Finding
+from advisor.ingest.readers.nccl_log.tracebacks import Raised, Tracebacks
+
+CALLS = """\
+Traceback (most recent call last):
+  File "train.py", line 71, in <module>
+    main(parse())
+  File "/work/project/steps/train.py", line 40, in main
+    raise_it(batch)
+    ^^^^^^^^^^^^^^^
+  File "/opt/env/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1511, in _call_impl
+    return forward_call(*args, **kwargs)
+"""
+PREFIXES = [
+    "",
+    "fa88a9df || ",
+    "[2024-02-27T21:35:34.295662Z] fa88a9df || ",
+    "E0409 10:00:00.123 1359 site-packages/torch/x.py:1] ",
+    "2024-05-01 10:00:00,000 - root - ERROR - ",
+    "stderr: ",
+]
+
+
+def raised_in(lines: list[str], launcher: str = "") -> list[Raised]:
+    tracebacks = Tracebacks()
+    return [found for line in lines if (found := tracebacks.see(launcher, line))]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize(
+    "last", ["queue.Empty", "KeyError: 'lr'", "torch._dynamo.exc.Unsupported: x"]
+)
+def test_the_last_line_of_a_traceback_is_what_was_raised(prefix: str, last: str) -> None:
+    lines = [f"{prefix}{line}" for line in (*CALLS.splitlines(), last, "Error: another text")]
+    found = raised_in(lines)
+    assert [item.text for item in found] == [last]
+    assert (
+        found[0].place
+        == "steps/train.py:40 (main), in its call of modules/module.py:1511 (_call_impl)"
+    )
+
+
+def test_tracebacks_of_two_processes_that_alternate_are_kept_apart() -> None:
+    tracebacks = Tracebacks()
+    lines = CALLS.splitlines()
+    found = [
+        said
+        for line in (*lines, "ValueError: of {}")
+        for process in ("[rank0]: ", "[rank1]: ")
+        if (said := tracebacks.see(process, line.format(process)))
+    ]
+    assert [item.text for item in found] == ["ValueError: of [rank0]:", "ValueError: of [rank1]:"]
+    assert all(len(item.frames) == 3 for item in found)
+
+
+def test_lines_that_quote_the_program_say_nothing() -> None:
+    tracebacks = Tracebacks()
+    source = []
+    for line in CALLS.splitlines():
+        tracebacks.see("", line)
+        source.append(tracebacks.is_source)
+    assert [
+        line for line, is_source in zip(CALLS.splitlines(), source, strict=True) if is_source
+    ] == [
+        "    main(parse())",
+        "    raise_it(batch)",
+        "    return forward_call(*args, **kwargs)",
+    ]
+
+
+def test_what_a_worker_raised_is_told_by_its_own_traceback() -> None:
+    again = "ValueError: Caught ValueError in DataLoader worker process 2."
+    lines = [*CALLS.splitlines(), again, "Original Traceback (most recent call last):"]
+    lines += [*CALLS.splitlines()[1:], "ValueError: row 7 is empty"]
+    assert [item.text for item in raised_in(lines)] == ["ValueError: row 7 is empty"]
+
+
+def test_what_a_destructor_raised_is_no_error() -> None:
+    lines = ["Exception ignored in: <function Loader.__del__ at 0x7f>", *CALLS.splitlines()]
+    assert raised_in([*lines, "ValueError: Pool not running"]) == []
+    lines += ["ValueError: Pool not running", *CALLS.splitlines(), "KeyError: 3"]
+    assert [item.text for item in raised_in(lines)] == ["KeyError: 3"]
+
+
+def test_text_behind_a_call_is_no_exception_when_it_goes_on_for_long() -> None:
+    lines = [*CALLS.splitlines(), *(f"step {number}" for number in range(9)), "Epoch: 3"]
+    assert raised_in(lines) == []
+
+
+def first_finding(folder: Path, text: str) -> Finding:
+    log = folder / "job.log"
+    log.write_text(text)
+    with advisor.load(str(log)) as run:
+        return next(item for item in run.report.findings if item.rule == "nccl-error")
+
+
+def test_an_unknown_exception_is_named_with_its_rank_and_its_place(tmp_path: Path) -> None:
+    said = [f"[rank5]: {line}" for line in (*CALLS.splitlines(), "PayloadEmpty: none of 4")]
+    said.append("torch.distributed.elastic.multiprocessing.errors.ChildFailedError:")
+    found = first_finding(tmp_path, "\n".join((*said, "")))
+    assert found.title == "The program raised PayloadEmpty"
+    assert (found.ranks, found.severity.value) == ([5], "critical")
+    assert "steps/train.py:40 (main)" in str(found.because)
+
+
+LOADING = CALLS.replace("raise_it(batch)", "load_checkpoint(model)").replace(
+    "nn/modules/module.py", "distributed/checkpoint/planner.py"
+)
+
+
+@pytest.mark.parametrize(
+    ("calls", "said", "cause"),
+    [
+        (LOADING, "KeyError: 'optimizer.state.0.exp_avg'", "checkpoint-differs"),
+        (CALLS, "KeyError: 'optimizer.state.0.exp_avg'", "exception"),
+        (
+            LOADING,
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+            "out-of-memory",
+        ),
+        (
+            LOADING,
+            "FileNotFoundError: [Errno 2] No such file or directory: 'step-7'",
+            "file-missing",
+        ),
+    ],
+)
+def test_calls_name_an_exception_that_its_text_does_not(
+    tmp_path: Path, calls: str, said: str, cause: str
+) -> None:
+    text = f"{calls}{said}\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+    assert first_finding(tmp_path, text).evidence.facts["message"] == cause
+
+
+def test_an_exception_that_a_launcher_quotes_behind_its_own_is_the_cause(tmp_path: Path) -> None:
+    text = (
+        "torch.multiprocessing.spawn.ProcessRaisedException: \n\n"
+        f"-- Process 1 terminated with the following error:\n{CALLS}IndexError: out of range\n"
+    )
+    found = first_finding(tmp_path, text)
+    assert (found.evidence.facts["message"], found.severity.value) == ("exception", "critical")
+
+
+def test_the_launcher_tells_the_rank_of_an_exception_that_names_none(tmp_path: Path) -> None:
+    text = f"""{CALLS}IndexError: list index out of range
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+Root Cause (first observed failure):
+[0]:
+  time      : 2024-07-26_10:59:45
+  host      : n24
+  rank      : 10 (local_rank: 2)
+  exitcode  : 1 (pid: 214033)
+"""
+    found = first_finding(tmp_path, text)
+    assert (found.evidence.facts["message"], found.ranks, found.hosts) == (
+        "exception",
+        [10],
+        ["n24"],
+    )
+
+
+REPORT = """\
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+Failures:
+[1]:
+  host      : n24
+  rank      : 0 (local_rank: 0)
+  exitcode  : -9 (pid: 14689)
+Root Cause (first observed failure):
+[0]:
+  host      : n24
+  rank      : 1 (local_rank: 1)
+  exitcode  : {} (pid: 14690)
+"""
+
+
+@pytest.mark.parametrize(("code", "cause"), [(1, "first-failed"), (-9, "rank-killed")])
+def test_a_rank_that_was_killed_after_another_failed_is_not_the_cause(
+    tmp_path: Path, code: int, cause: str
+) -> None:
+    found = first_finding(tmp_path, REPORT.format(code))
+    assert (found.evidence.facts["message"], found.ranks) == (cause, [1])
+
+
+def test_what_is_raised_while_a_program_ends_is_not_the_cause(tmp_path: Path) -> None:
+    last = '  File "/opt/lib/python3.11/site-packages/launch/utils.py", line 257, in {}\n'
+    said = "AttributeError: 'Popen' object has no attribute 'join'\ntask failed (exitcode: 1)\n"
+    for function, cause in (("terminate_local_procs", "child-failed"), ("start", "api-differs")):
+        found = first_finding(tmp_path, CALLS + last.format(function) + said)
+        assert found.evidence.facts["message"] == cause

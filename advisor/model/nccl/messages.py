@@ -147,12 +147,6 @@ def passing() -> frozenset[str]:
     return frozenset(item.id for item in messages() if item.effect in {"degrades", "explains"})
 
 
-@cache
-def of_signals() -> frozenset[str]:
-    """The entries of processes that a signal ended."""
-    return frozenset(item.id for item in messages() if item.signal is not None)
-
-
 def ends_a_job(message: str) -> bool:
     """Whether a job that prints it is dead, or another of its processes is."""
     return message in _ends()

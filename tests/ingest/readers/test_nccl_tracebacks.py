@@ -174,21 +174,29 @@ Failures:
 [1]:
   host      : n24
   rank      : 0 (local_rank: 0)
-  exitcode  : -9 (pid: 14689)
+  exitcode  : {later} (pid: 14689)
 Root Cause (first observed failure):
 [0]:
   host      : n24
   rank      : 1 (local_rank: 1)
-  exitcode  : {} (pid: 14690)
+  exitcode  : {root} (pid: 14690)
 """
 
 
-@pytest.mark.parametrize(("code", "cause"), [(1, "first-failed"), (-9, "rank-killed")])
+@pytest.mark.parametrize(
+    ("later", "root", "cause", "rank"),
+    [
+        (-9, 1, "first-failed", 1),
+        (-9, -9, "rank-killed", 1),
+        # No launcher sends this signal.
+        (-7, 1, "loader-shared-memory", 0),
+    ],
+)
 def test_a_rank_that_was_killed_after_another_failed_is_not_the_cause(
-    tmp_path: Path, code: int, cause: str
+    tmp_path: Path, later: int, root: int, cause: str, rank: int
 ) -> None:
-    found = first_finding(tmp_path, REPORT.format(code))
-    assert (found.evidence.facts["message"], found.ranks) == (cause, [1])
+    found = first_finding(tmp_path, REPORT.format(later=later, root=root))
+    assert (found.evidence.facts["message"], found.ranks) == (cause, [rank])
 
 
 def test_what_is_raised_while_a_program_ends_is_not_the_cause(tmp_path: Path) -> None:

@@ -37,7 +37,6 @@ from advisor.model.nccl.messages import (
     named,
     named_by_both,
     named_by_calls,
-    of_signals,
     passing,
 )
 from advisor.vocabulary.numbers import MOST_RANKS
@@ -60,6 +59,7 @@ _IN_BOOTSTRAP = "bootstrap.cc"
 _TRAILED = "trailed"
 _ENDS_HERE = "communicator-failed"
 _ENDED, _ENDED_FIRST = "child-failed", "first-failed"
+_KILLED = "rank-killed"  # which a launcher does to those that are left
 _BLOCK_STARTS = frozenset(" +=PCRTGN")  # of system trees, paths, patterns, rings and trees
 _NOBODY = Thread("", 0, 0)
 _TORN = "message broken by another writer"
@@ -234,7 +234,7 @@ class Log:
             if message := self._of_torch(record.text, raised):
                 if message == _ENDED and around.is_root:
                     message = _ENDED_FIRST
-                if around.is_later and message in of_signals():
+                if around.is_later and message == _KILLED:
                     message = _ENDED
                 if raised is not None:
                     self._launcher += raised.prefix

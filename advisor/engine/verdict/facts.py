@@ -51,7 +51,8 @@ _SHARES = (
     "(SELECT coalesce(avg(least(bubble_share, ideal_bubble_share)), 0) FROM pipeline_stage) "
     "AS schedule, "
     "coalesce((SELECT sum(exposed_transfer_ns)::DOUBLE FROM call WHERE process_group IN "
-    "(SELECT process_group FROM activation_group)), 0) / sum(window_ns) AS activations FROM rank_step"
+    "(SELECT process_group FROM activation_group)), 0) / sum(window_ns) AS activations "
+    "FROM rank_step"
 )
 
 

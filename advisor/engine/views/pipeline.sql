@@ -18,7 +18,7 @@ SELECT rank, stage, any_value(stages) AS stages, any_value(micro_batches) AS mic
   max(usual_ns) FILTER (own) AS peer_ns, -- the others of its stage
   coalesce(max(ranks) FILTER (own), 0) AS peers,
   any_value(compute_ns) > coalesce(max(slowest_ns) FILTER (own), 0) AS slowest_in_stage,
-  max(slowest_ns) AS slowest_other_ns,
+  max(slowest_ns) AS slowest_other_ns, -- of all other ranks the one that computes longest
   slowest_other_ns + coalesce((sum(slowest_ns) - slowest_other_ns) / nullif(count(*) - 1, 0)
     * (any_value(stages) - 1) / nullif(any_value(passes), 0), 0) AS even_ns
 FROM beside GROUP BY rank, stage;

@@ -142,9 +142,7 @@ def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
         low, high = np.searchsorted(asked, [step.host_start, step.host_end + 1])
         firsts.append(int(begun[low:high].min()) if low < high else None)
         lasts.append(int(ended[low:high].max()) if low < high else None)
-    reached = [
-        (s.number, begin) for s, begin in zip(steps, firsts, strict=True) if begin is not None
-    ]
+    reached = [(s, begin) for s, begin in zip(steps, firsts, strict=True) if begin is not None]
     begins = iter(reached[1:])
     moved: list[Step] = []
     for step, first, last in zip(steps, firsts, lasts, strict=True):
@@ -154,7 +152,7 @@ def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
             continue
         assert step.host_start is not None and step.host_end is not None
         following = next(begins, None)
-        if following is not None and following[0] == step.number + 1:
+        if following is not None and not _lacks_a_mark(step, following[0]):
             end = following[1]
         elif moved or following is not None:
             usual = max([step.host_end - step.host_start, *(s.end - s.start for s in moved)])
@@ -163,6 +161,14 @@ def device_windows(steps: Sequence[Step], line: Timeline) -> Steps:
             first, end = min(first, step.host_start), max(last, step.host_end)
         moved.append(_moved(step, first, max(first, end), complete=step.complete))
     return Steps(tuple(moved))
+
+
+def _lacks_a_mark(step: Step, following: Step) -> bool:
+    """Whether a step ran between two marked ones: their numbers leave room for it, and so does the
+    time (recordings of every tenth step leave out numbers, and no time)."""
+    assert None not in (step.host_start, step.host_end, following.host_start)
+    apart = following.host_start - step.host_end  # type: ignore[operator]
+    return following.number > step.number + 1 and 2 * apart > step.host_end - step.host_start  # type: ignore[operator]
 
 
 def _moved(step: Step, start: int, end: int, *, complete: bool) -> Step:

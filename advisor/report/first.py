@@ -69,10 +69,15 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
 
 
 def _next(report: FindingsReport) -> list[str]:
-    """What the verdict advises beside the fixes of findings, which have their rows."""
+    """What the verdict advises beside the fixes of findings, which have their rows.
+
+    Nothing where it advises one of these first: what is second must not look like the first step.
+    """
     fixes = [finding.fix[0] for finding in report.findings if finding.fix]
     steps = report.verdict.next_steps[:_MOST_STEPS]
     own = [step for step in steps if not any(fix in step for fix in fixes)]
+    if own[:1] != list(steps[:1]):
+        return []
     return [summary.to_paste(step, report, report.verdict.run) for step in own]
 
 

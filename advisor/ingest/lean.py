@@ -16,7 +16,7 @@ import pyarrow as pa
 from advisor.ingest.classes import enqueue_sql, literal
 from advisor.ingest.readers.kineto.events_sql import IDS_PER_FILE
 from advisor.ingest.source import ReadContext
-from advisor.metrics.collectives.phases import TELLS_PHASE
+from advisor.metrics.collectives.spans import TELLS_PHASE
 from advisor.metrics.host.activity import TELLING
 from advisor.metrics.timeline.timeline import LAUNCH_PREFIXES, timelines
 from advisor.store.events import Events

@@ -26,7 +26,8 @@ from advisor.metrics.collectives.hosts import with_hosts
 from advisor.metrics.collectives.match import Matched, from_matched, match, torn
 from advisor.metrics.collectives.nccl import device_calls, members
 from advisor.metrics.collectives.open_groups import leave_open, pipeline_groups
-from advisor.metrics.collectives.phases import Spans, host_spans, set_phases
+from advisor.metrics.collectives.phases import set_phases
+from advisor.metrics.collectives.spans import Spans, host_spans
 from advisor.metrics.host.activity import HostActivity, host_activity
 from advisor.metrics.host.lead import Gaps, device_gaps
 from advisor.metrics.lateness.waiting import split_waiting

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.phases import Spans, backward_passes, set_phases
+from advisor.metrics.collectives.phases import set_phases
+from advisor.metrics.collectives.spans import Spans, backward_passes
 
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
 DDP = "DistributedDataParallel.forward"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from advisor.metrics.collectives.call import Call
-from advisor.metrics.collectives.phases import Spans, backward_passes, update_starts
+from advisor.metrics.collectives.spans import Spans, backward_passes, update_starts
 from advisor.metrics.timeline.intervals import Int64s, Intervals
 
 # Sizes that a group gathers and reduces alike are modules of FSDP; others (DeepSpeed's buckets)

@@ -135,7 +135,7 @@ def test_one_process_in_thousands_of_communicators() -> None:
                  ("x", 1))  # fmt: skip
         log.feed("n1:1:2 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0",
                  ("x", 1))  # fmt: skip
-    assert len({member.order for member in log.registry.members.values()}) == 20_000
+    assert len({member.order for member in log.collected.registry.members.values()}) == 20_000
 
 
 def test_a_connection_is_of_the_latest_communicator_that_has_its_ranks() -> None:
@@ -146,7 +146,7 @@ def test_a_connection_is_of_the_latest_communicator_that_has_its_ranks() -> None
             "busId 1000 commId 0xa - Init START",
             ("x", 1),
         )
-    registry = log.registry
+    registry = log.collected.registry
     own = registry._of_process["n1", 1]
     found = [own.latest_of(1, least) for least in (1, 2, 3, 8, 9, 17)]
     pointers = [None if one is None else one.line.pointer for one in found]

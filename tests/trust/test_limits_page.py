@@ -16,7 +16,7 @@ from advisor.ingest.readers.flight_recorder import dump
 from advisor.ingest.readers.flight_recorder.unpickle import MAX_INSTRUCTIONS
 from advisor.ingest.readers.kineto import around_lists, metadata_fields, ranks, resync
 from advisor.ingest.readers.nccl_inspector import records
-from advisor.ingest.readers.nccl_log import collect
+from advisor.ingest.readers.nccl_log import collected, failures
 from advisor.ingest.readers.nccl_tests import text
 from advisor.ingest.readers.nsys import open as nsys
 from advisor.ingest.readers.nsys import processes
@@ -68,8 +68,8 @@ def as_bytes(count: int) -> str:
         ),
         ("bytes of one message", as_bytes(numbers.MOST_BYTES)),
         ("one line of a log", as_bytes(_text.MAX_LINE_BYTES)),
-        ("kept lines of one NCCL log", f"{collect.MAX_KEPT:,}"),
-        ("warnings of one NCCL log", f"{collect._MAX_WARNINGS:,}"),
+        ("kept lines of one NCCL log", f"{collected.MAX_KEPT:,}"),
+        ("warnings of one NCCL log", f"{failures.MAX_WARNINGS:,}"),
         (
             "one flight-recorder dump",
             f"{as_bytes(flight_recorder.MAX_DUMP_BYTES)}; {MAX_INSTRUCTIONS:,} instructions",

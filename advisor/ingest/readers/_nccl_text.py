@@ -40,16 +40,16 @@ def read_texts(sources: Sequence[Source], context: ReadContext, format_name: str
         return
     log = Log()
     files = [_read(source, log, context) for source in sources]
-    in_files = log.counts.copy()
+    in_files = log.collected.counts.copy()
     of_jobs = [str(file.source.path) for file in files if not file.harvest.measurements]
     refuse_several_logs([log.told[path] for path in of_jobs if path in log.told])
     log.finish()
-    write_log(context, log)
+    write_log(context, log.collected)
     for index, file in enumerate(files):
         dropped = file.harvest.dropped
         dropped += file.lost
         if index == 0:  # what is lost when the files are joined belongs to none of them
-            dropped += log.counts - in_files
+            dropped += log.collected.counts - in_files
         if file.refused is not None:
             dropped["refused"] = 1
         write_harvest(context, file.source, file.harvest, format_name, also_read=file.understood)
@@ -61,7 +61,7 @@ def _read(source: Source, log: Log, context: ReadContext) -> _File:
     understood = 0
     refused = None
     damage: str | None = None
-    before = log.counts.copy()
+    before = log.collected.counts.copy()
     try:
         stream, raw = source.open_raw()
         with stream:
@@ -78,4 +78,4 @@ def _read(source: Source, log: Log, context: ReadContext) -> _File:
         refused = error.message
     harvest = tables.finish()
     harvest.notes += [note for note in (damage, refused) if note is not None]
-    return _File(source, harvest, understood, refused, log.counts - before)
+    return _File(source, harvest, understood, refused, log.collected.counts - before)

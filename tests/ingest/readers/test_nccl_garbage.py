@@ -71,11 +71,12 @@ def _records(text: bytes) -> tuple[Counter[str], int]:
     for number, line, whole in numbered_lines(io.BytesIO(text)):
         log.feed(without_launcher(line), ("nccl.log", number), whole=whole)
     log.finish()
-    found = Counter(repr((kept.slot.host, kept.slot.pid, kept.record)) for kept in log.kept)
-    for (slot, choice), calls in log.choices.items():
+    collected = log.collected
+    found = Counter(repr((kept.slot.host, kept.slot.pid, kept.record)) for kept in collected.kept)
+    for (slot, choice), calls in collected.choices.items():
         found[repr((slot.host, slot.pid, choice))] += calls
-    found.update(f"member {member.host}" for member in log.registry.members.values())
-    return found, sum(log.counts.values())
+    found.update(f"member {member.host}" for member in collected.registry.members.values())
+    return found, sum(collected.counts.values())
 
 
 @pytest.mark.parametrize("name", ["v2.10-sockets", "v2.21-one-nic", "v2.27-groups"])

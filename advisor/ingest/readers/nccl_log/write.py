@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.ingest.readers._rows import Row, insert
-from advisor.ingest.readers.nccl_log.collect import Log
+from advisor.ingest.readers.nccl_log.collected import Collected
 from advisor.ingest.readers.nccl_log.communicators import Member, Ranks, Slot
 from advisor.ingest.readers.nccl_log.facts import (
     Choice,
@@ -29,7 +29,7 @@ _LISTED_PER_MEMBER = 64
 number, and lines of thousands of communicators be in one log."""
 
 
-def write_log(context: ReadContext, log: Log) -> int:
+def write_log(context: ReadContext, log: Collected) -> int:
     """Append all rows; how many. Losses are counted in ``log.counts``."""
     ranks = Ranks(log.registry)
     rows = insert(context, "topology", _topology(log, ranks))
@@ -38,7 +38,7 @@ def write_log(context: ReadContext, log: Log) -> int:
     return rows + insert(context, "nccl_choice", _calls(log))
 
 
-def _topology(log: Log, ranks: Ranks) -> Iterator[Row]:
+def _topology(log: Collected, ranks: Ranks) -> Iterator[Row]:
     seen: set[tuple[Any, ...]] = set()
     for kept in log.kept:
         fact = kept.record
@@ -89,7 +89,7 @@ def _of_members(ranks: Ranks) -> Iterator[Row]:
             yield dict(zip(_FACT, key, strict=True))
 
 
-def _nodes(log: Log, ranks: Ranks) -> Iterator[Row]:
+def _nodes(log: Collected, ranks: Ranks) -> Iterator[Row]:
     nodes: dict[str, dict[str, Any]] = {}
     names: dict[tuple[str, str], set[str]] = {}
     for kept in log.kept:
@@ -115,7 +115,7 @@ def _nodes(log: Log, ranks: Ranks) -> Iterator[Row]:
         yield {"kind": "node", "host": host, "name": host, "value": _text(summary)}
 
 
-def _rings(log: Log, ranks: Ranks) -> Iterator[Row]:
+def _rings(log: Collected, ranks: Ranks) -> Iterator[Row]:
     orders: dict[str, dict[int, tuple[int, ...]]] = {}
     steps: dict[str, dict[int, dict[int, int]]] = {}
     example: dict[str, Member] = {}
@@ -158,7 +158,7 @@ def _tree_of_run(entry: dict[str, Any], ranks: Ranks, member: Member) -> dict[st
     }
 
 
-def _links(log: Log, ranks: Ranks) -> Iterator[Row]:
+def _links(log: Collected, ranks: Ranks) -> Iterator[Row]:
     nics = _nic_names(log)
     links: dict[tuple[Any, ...], tuple[Connection, str | None, bool | None]] = {}
     for kept in log.kept:
@@ -203,7 +203,7 @@ def _merge(
     return known[0], known[1], gdr
 
 
-def _nic_names(log: Log) -> dict[tuple[str, int], str]:
+def _nic_names(log: Collected) -> dict[tuple[str, int], str]:
     """NIC names by (host, index in the list of the network in use)."""
     used = {
         kept.slot.host: kept.record.value
@@ -221,7 +221,7 @@ def _nic_names(log: Log) -> dict[tuple[str, int], str]:
     return names
 
 
-def _tables(log: Log) -> Iterator[Row]:
+def _tables(log: Collected) -> Iterator[Row]:
     cells = {
         (kept.record, _size(log, kept.slot)): None
         for kept in log.kept
@@ -231,7 +231,7 @@ def _tables(log: Log) -> Iterator[Row]:
         yield {"source": "table", **asdict(cell), "ranks": size}
 
 
-def _calls(log: Log) -> Iterator[Row]:
+def _calls(log: Collected) -> Iterator[Row]:
     calls: dict[tuple[Choice, int | None], int] = {}
     for (slot, choice), count in log.choices.items():
         key = (choice, log.registry.size_if_certain(slot))
@@ -242,7 +242,7 @@ def _calls(log: Log) -> Iterator[Row]:
         yield {"source": "call", **printed, "calls": count, "ranks": size}
 
 
-def _size(log: Log, slot: Slot) -> int | None:
+def _size(log: Collected, slot: Slot) -> int | None:
     member = log.registry.only_member_of_process(slot)
     return member.line.ranks if member is not None else None
 

@@ -1,0 +1,220 @@
+"""What goes wrong in a job: NCCL's warnings, and what torch, Python and launchers print at its end.
+
+Only NCCL's lines say who printed them. Of the others the lines around them do: a traceback's calls,
+the heading of a list, a launcher's report.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+from advisor.ingest.readers.nccl_log.chained import Chained
+from advisor.ingest.readers.nccl_log.collected import Collected, Where
+from advisor.ingest.readers.nccl_log.communicators import Slot
+from advisor.ingest.readers.nccl_log.facts import CommLine, Fact
+from advisor.ingest.readers.nccl_log.hosts import Hosts
+from advisor.ingest.readers.nccl_log.prefix import Record, Thread
+from advisor.ingest.readers.nccl_log.progress import Progress
+from advisor.ingest.readers.nccl_log.stalled import Stalled
+from advisor.ingest.readers.nccl_log.tracebacks import Raised, Tracebacks
+from advisor.ingest.readers.nccl_log.whence import Around, whence
+from advisor.model.nccl.messages import (
+    EXCEPTION,
+    by_form,
+    named,
+    named_by_both,
+    named_by_calls,
+    passing,
+)
+
+MAX_WARNINGS = 1_000
+"""Of one run; of those beyond them only the number is kept."""
+_MAX_BY_FORM = 200
+_LAST_ERROR = "Last error:"  # torch's NCCLUtils.cpp quotes NCCL's last warning behind it
+# The way of an error through NCCL's calls, innermost first; without a warning it alone tells of it.
+_TRAIL = re.compile(r"[\w./\-]{1,120}\.(?:cc|cpp|c|h):\d{1,6}(?: \(\w{1,100}\))? -> [1-6](?: |$)")
+_OF_REMOTE = re.compile(r" -> 6(?: |$)")  # ncclRemoteError
+_IN_BOOTSTRAP = "bootstrap.cc"
+_TRAILED = "trailed"
+_ENDS_HERE = "communicator-failed"
+_ENDED, _ENDED_FIRST = "child-failed", "first-failed"
+_KILLED = "rank-killed"  # which a launcher does to those that are left
+
+
+@dataclass
+class Failures:
+    """``see`` and ``unsigned`` take lines without NCCL's prefix, ``signed`` messages with it."""
+
+    collected: Collected
+    _warnings: int = 0
+    _by_form: int = 0
+    _warned: dict[tuple[str, int], str] = field(default_factory=dict)
+    """The last warning of each process."""
+    _in_init: dict[Thread, list[Where]] = field(default_factory=dict)
+    """Warnings of each thread since it began to make its last communicator."""
+    _gave_up: set[tuple[str, int]] = field(default_factory=set)
+    """Processes that made no communicator."""
+    _around: dict[str, Around] = field(default_factory=dict)
+    _stalled: dict[str, Stalled] = field(default_factory=dict)
+    _progress: dict[str, Progress] = field(default_factory=dict)
+    """Of files in which something went wrong."""
+    _chained: dict[tuple[str, str], Chained] = field(default_factory=dict)
+    """By file and what a launcher puts before a process's lines."""
+    _tracebacks: dict[str, Tracebacks] = field(default_factory=dict)
+    _quotes: bool = False
+    _unsigned: list[int] = field(default_factory=list)
+
+    def see(self, record: Record, where: Where, launcher: str) -> Record:
+        """A line with the heading of the list that it stands in, where it does."""
+        around = self._around.get(where[0])
+        if around is None:
+            around = self._around[where[0]] = Around()
+        around.see(record.text)
+        if not self._stalled and "ranks:" not in record.text[-16:]:
+            return record
+        stalled = self._stalled.get(where[0])
+        if stalled is None:
+            stalled = self._stalled[where[0]] = Stalled()
+        told = stalled.see(launcher, record.text)
+        return record if told is None else replace(record, text=told)
+
+    def unsigned(self, record: Record, where: Where, launcher: str) -> int | None:
+        """How much was understood of a line that was seen; None where it may be of another kind."""
+        tracebacks = self._tracebacks.get(where[0])
+        if tracebacks is None:
+            tracebacks = self._tracebacks[where[0]] = Tracebacks()
+        raised = tracebacks.see(launcher, record.text)
+        if tracebacks.is_source:
+            return 0
+        if message := self._of_torch(record.text, raised):
+            around = self._around[where[0]]
+            if message == _ENDED and around.is_root:
+                message = _ENDED_FIRST
+            if around.is_later and message == _KILLED:
+                message = _ENDED
+            if raised is not None:
+                launcher += raised.prefix
+                record = replace(record, text=raised.text)
+            return self._raised(message, record, where, launcher, raised)
+        if self._progress and (progress := self._progress.get(where[0])):
+            progress.see(record.text, where[1])
+        if self._chained and (chained := self._chained.get((where[0], launcher))):
+            chained.see(record.text)
+        return None
+
+    def signed(self, thread: Thread, slot: Slot, record: Record, where: Where) -> int | None:
+        """Keep what a message says that is wrong; None where it says nothing of the kind."""
+        text = record.text
+        said = f"{record.place or ''} {text}".strip()
+        warns = record.level in {"WARN", "ABORT"}
+        message = named(said, is_warning=warns)
+        if warns and message not in passing():
+            self._warned[thread.host, thread.pid] = message or ""
+        if warns or message is not None:
+            if (
+                record.thread is not None
+                and len(in_init := self._in_init.setdefault(thread, [])) < 64
+            ):
+                in_init.append(where)
+            return self._warning(slot, message, record, where)
+        if " -> " in text and _TRAIL.match(text):
+            return self._trail(thread, slot, record, where)
+        return None
+
+    def initialised(self, thread: Thread, line: CommLine, text: str) -> None:
+        """What a thread warned of while it made a communicator did not end it where it succeeds."""
+        if line.begins or line.ends:
+            survived = self._in_init.pop(thread, []) if line.ends else []
+            for where in survived:
+                fact = Fact("survived", "init", text[:300], "run")
+                self.collected.keep(Slot("", 0), [fact], where)
+            self._in_init.pop(thread, None)
+
+    def finish(self, hosts: Hosts) -> None:
+        """Keep which files went on, and say of lines without a prefix which host they are of."""
+        for path, progress in self._progress.items():
+            if (went_on := progress.went_on()) and not self.collected.is_full:
+                line, said = went_on
+                self._unsigned.append(len(self.collected.kept))
+                self.collected.keep(Slot("", 0), [Fact("progress", "step", said)], (path, line))
+        for index in self._unsigned:
+            kept = self.collected.kept[index]
+            host = hosts.known(kept.slot.host, kept.where[0])
+            self.collected.kept[index] = replace(kept, slot=Slot(host, 0))
+
+    def _of_torch(self, text: str, raised: Raised | None) -> str | None:
+        """What names a line without NCCL's prefix: the line after «Last error:» is a warning's."""
+        quoted, self._quotes = self._quotes, text.rstrip().endswith(_LAST_ERROR)
+        message = named(text if raised is None else raised.text, is_warning=quoted)
+        if raised is None:
+            return message
+        if both := named_by_both(raised.text, raised.calls):
+            return both
+        if message not in {None, EXCEPTION}:
+            return message
+        return named_by_calls(raised.text, raised.calls) or EXCEPTION
+
+    def _trail(self, thread: Thread, slot: Slot, record: Record, where: Where) -> int:
+        """An error that no warning tells of, or where a connection was that its peer closed."""
+        process = (thread.host, thread.pid)
+        if (
+            process not in self._gave_up
+            and (end := named(record.text, is_warning=True)) == _ENDS_HERE
+        ):
+            self._gave_up.add(process)
+            return self._warning(slot, end, record, where)
+        warned = self._warned.get(process)
+        of_peer = warned == "peer-closed" and _IN_BOOTSTRAP in record.text
+        if not of_peer and (warned is not None or _OF_REMOTE.search(record.text)):
+            return 0
+        self._warned[process] = _TRAILED
+        return self._warning(slot, named(record.text, is_warning=True), record, where)
+
+    def _raised(
+        self, message: str, record: Record, where: Where, launcher: str, raised: Raised | None
+    ) -> int:
+        """A line without NCCL's prefix: it may be the last of several exceptions of one error."""
+        every = self.collected.kept
+        place = len(every)
+        taken = self._warning(None, message, record, where, launcher)
+        if raised is not None and place < len(every):
+            caught = "uncaught" if raised.is_uncaught else ""
+            fact = Fact("raised-at", caught, raised.place, "run")
+            self.collected.keep(Slot("", 0), [fact], where)
+        if len(every) > place:
+            chained = self._chained.setdefault((where[0], launcher), Chained())
+            for index in chained.named(record.text, message, place):
+                kept = every[index]
+                assert isinstance(kept.record, Fact)
+                every[index] = replace(kept, record=replace(kept.record, name=message))
+        return taken
+
+    def _warning(
+        self,
+        slot: Slot | None,
+        message: str | None,
+        record: Record,
+        where: Where,
+        launcher: str = "",
+    ) -> int:
+        """Keep what is wrong; ``slot`` is None where no prefix says who printed the line."""
+        self._progress.setdefault(where[0], Progress()).wrong(message or "")
+        if message in by_form():
+            self._by_form += 1
+            if self._by_form > _MAX_BY_FORM:
+                return 1
+        else:
+            self._warnings += 1
+        if self._warnings > MAX_WARNINGS:
+            self.collected.counts["warning beyond the first 1,000"] += 1
+            return 1
+        said = f"{record.place or ''} {record.text[:1000]}".strip()
+        rank = None
+        if slot is None:
+            told = self._around[where[0]].complete(whence(launcher, record.text))
+            slot, rank = Slot(told.host or "", 0), told.rank
+            if not self.collected.is_full:
+                self._unsigned.append(len(self.collected.kept))
+        fact = Fact("warning", message or "", said, "rank", rank)
+        return self.collected.keep(slot, [fact], where)

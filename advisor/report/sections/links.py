@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from advisor.report.figures import DataTable, Figure, Matrix
 from advisor.report.sections.section import Section, of_run
 from advisor.report.tables import Row, rows
 from advisor.store.store import Store
-from advisor.vocabulary.words import ranks_text
+from advisor.vocabulary.words import ranks_text, some_ranks
 
 MOST = 16
 """Ranks or hosts of the picture."""
@@ -127,7 +128,12 @@ def _location(row: Row) -> str:
         return f"The network of host {row['host']}"
     if row["kind"] == "group":
         return f"Group {row['process_group']}"
-    return f"One of {row['candidates'] or 'several links'}"
+    words = json.loads(row["evidence"] or "{}").get("location")
+    candidates = json.loads(row["candidates"] or "[]")
+    if words:
+        words = one_line(str(words))
+        return words[:1].upper() + words[1:]
+    return f"A link of {some_ranks(candidates)}" if candidates else "One of several links"
 
 
 def _table(found: list[Row]) -> DataTable:

@@ -97,9 +97,8 @@ def _large(it: Situation, shares: Shares) -> Decision | None:
     if found is None or found.finding is None or found.kind is VerdictKind.SURE:
         return found
     # What is itself but probable does not stand before what would give more than its high end.
-    most = found.finding.savings_high_ns or found.finding.savings_ns or 0
-    more = any((item.savings_ns or 0) > most for item in _possible(it))
-    return (_lossy(it, shares) if more else None) or found
+    most_ns = found.finding.savings_high_ns or found.finding.savings_ns or 0
+    return _if_possible(it, shares, most_ns) or found
 
 
 def _small(it: Situation, shares: Shares) -> Decision | None:
@@ -107,9 +106,13 @@ def _small(it: Situation, shares: Shares) -> Decision | None:
     if found is None or found.finding is None:
         return found
     # It does not stand before what is only possible and would give more.
-    least = expected_ns(found.finding)
-    more = any((item.savings_ns or 0) > least for item in _possible(it))
-    return (_lossy(it, shares) if more else None) or found
+    return _if_possible(it, shares, expected_ns(found.finding)) or found
+
+
+def _if_possible(it: Situation, shares: Shares, than_ns: float) -> Decision | None:
+    """The loss as a whole, where something that is only possible would give more."""
+    more = any((item.savings_ns or 0) > than_ns for item in _possible(it))
+    return _lossy(it, shares) if more else None
 
 
 def _best(it: Situation, least: float) -> Decision | None:

@@ -101,8 +101,9 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
             call.is_gradient = (unit or by_hand) and call.group not in summed
     reducing = {call.group for call in calls if call.is_gradient}
     for call, behind, tiny in zip(calls, _behind_update(spans, asked), small_ones, strict=True):
-        if behind and not tiny and call.phase == "other" and call.group in reducing:
-            call.phase = "optimizer" if call.op in _HANDS_OUT else call.phase
+        handed_out = call.op in _HANDS_OUT and call.group in reducing
+        if behind and not tiny and call.phase == "other" and handed_out:
+            call.phase = "optimizer"
 
 
 def _behind_update(spans: Spans, times: Int64s) -> Any:

@@ -28,7 +28,8 @@ def test_a_launchers_ranks_are_recorded_and_the_job_runs_to_its_end(
     asked = ["--skip", "2", "--steps", "3", "-o", str(traces)]
     result = CliRunner().invoke(command, [*asked, "--", *job], standalone_mode=False)
     assert result.exception is None
-    # torch 2.13 aborts one job in ten while its threads end, when all of its work is done.
+    # torch 2.13 aborts one such job in five at its end, when all of its work is done: six of 25 did
+    # so without the recorder.
     aborted = "terminate called without an active exception" in capfd.readouterr().err
     assert result.return_value == int(aborted)
     assert [path.name for path in files.traces(traces)] == ["rank0.json.gz", "rank1.json.gz"]

@@ -116,3 +116,22 @@ def test_half_a_rank_is_none(tmp_path: Path) -> None:
     assert _ranks(store) == [(0, 1, True)]
     ((note,),) = store.con.execute("SELECT note FROM source").fetchall()
     assert note == "the trace does not say its rank: taken as rank 0"
+
+
+@pytest.mark.parametrize(
+    ("names", "ranks"),
+    [
+        (["trace_04.json"], [0]),
+        (["run_12.pt.trace.json"], [0]),
+        (["rank4.json"], [4]),
+        (["trace_04.json", "trace_05.json"], [4, 5]),
+    ],
+)
+def test_a_bare_number_in_the_only_name_is_no_rank(
+    tmp_path: Path, names: list[str], ranks: list[int]
+) -> None:
+    for name in names:
+        (tmp_path / name).write_text(bare([event(number) for number in range(9)]))
+    with Store.create() as store:
+        ingest([tmp_path], store)
+        assert [rank for rank, *_ in _ranks(store)] == ranks

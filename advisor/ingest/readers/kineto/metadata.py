@@ -65,6 +65,9 @@ class TraceInfo:
     fields: dict[str, Any] = field(default_factory=dict)
     rank: int | None = None
     rank_from: str = ""
+    only_numbered: bool = False
+    """The rank is a bare number at the end of the file's name: one that counts anything else reads
+    the same."""
     world_size: int | None = None
     backend: str | None = None
     nccl_version: str | None = None
@@ -226,4 +229,5 @@ def _find_rank(info: TraceInfo, distributed: dict[str, Any], path: Path) -> None
             match = pattern.search(name)
             if match:
                 info.rank, info.rank_from = int(match.group(1)), f"the name {name}"
+                info.only_numbered = pattern is _FILE_RANK[-1]
                 return

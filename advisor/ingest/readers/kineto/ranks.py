@@ -41,10 +41,14 @@ def assign_ranks(
     """Give every trace its rank; several files may have the same one (see check_parts).
 
     Files that do not say their rank get the one in ``given``, else the smallest free numbers in
-    order of their paths, and their note says so. ``told`` are ranks of further files;
-    ``several``: there is more than one file, where ``traces`` do not tell.
+    order of their paths, and their note says so. A bare number in the name of the only file is no
+    rank: it may count anything. ``told`` are ranks of further files; ``several``: there is more
+    than one file, where ``traces`` do not tell.
     """
     several = len(traces) > 1 if several is None else several
+    for trace in traces:
+        if trace.info.only_numbered and not (several or told or trace.source.path in given):
+            trace.info.rank, trace.info.rank_from = None, ""
     taken = {trace.info.rank for trace in traces} | set(told)
     free = 0
     for trace in traces:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ _FSDP_MODULE = re.compile(r"^FSDP::\w+ \((.+)\)$")
 _FSDP_AHEAD = re.compile(r"^FSDP::(forward|backward)_prefetch for ")
 _FSDP_GATHER = re.compile(r"^FSDP::all_gather \(.+\)$")
 _OPTIMIZER = re.compile(r"^## optimizer ##$|^Optimizer\.(step|zero_grad)#")
+_BACKWARD = re.compile(rf"^{AUTOGRAD}|^## backward ##$")
 _MATRICES = 0.2  # of a model's parameters: a transformer's block has 4 to 7, with 2 to 12 vectors
 # All-reduces of 1 KiB take 20 to 100 us between hosts (tables of nccl-tests), twice that when busy.
 _TINY_NS = 200_000
@@ -54,67 +56,110 @@ def set_phases(calls: Sequence[Call], spans: Spans) -> None:
         return
     asked = np.array([c.asked for c in calls], dtype=np.int64)
     thread = np.array([-1 if c.thread is None else c.thread for c in calls], dtype=np.int64)
-    open_ = np.ones(len(calls), dtype=bool)
-    for pattern, phase, any_thread in _PHASES:
-        chosen = spans.select(pattern)
-        if pattern is _OPTIMIZER:
-            chosen = after_closures(chosen, spans.select(NODE))
-        if not len(chosen.start):
-            continue
-        inside = _inside(chosen, asked, thread, any_thread)
-        for index in map(int, np.flatnonzero(inside & open_)):
-            calls[index].phase = phase
-        open_ &= ~inside
-    between_nodes = _between_nodes(spans, asked, thread) & open_
-    for index in map(int, np.flatnonzero(between_nodes)):
-        calls[index].phase = "backward"
-    open_ &= ~between_nodes
-    if not open_.all():
-        for index in map(int, np.flatnonzero(open_)):
-            calls[index].phase = "other"
+    small = _small(calls)
+    around = _Around.of(spans, asked)
+    _set_own_phases(calls, spans, asked, thread)
     _set_modules(calls, spans, asked, thread)
-    after, before = _around_backward(spans, asked)
-    summed = {
-        call.group
-        for call, early in zip(calls, before, strict=True)
-        if early and call.op == "reduce_scatter" and call.phase != "backward" and _requested(call)
-    }
-    if not len(spans.select(MARKED_FORWARD).start):
-        for index in map(int, np.flatnonzero(before)):
-            if calls[index].phase == "other":
-                calls[index].phase = "forward"
+    if not around.forward_is_marked:
+        for call, early in zip(calls, around.before_backward(), strict=True):
+            if early and call.phase == "other":
+                call.phase = "forward"
     leaves = spans.select(re.compile(rf"^{AUTOGRAD}.*AccumulateGrad"))
-    accumulating = _inside(leaves, asked, thread, False)
-    small_ones = _small(calls)
-    each = _one_of_each(calls, after, small_ones, len(leaves.start))
-    between = _between(small_ones, after, [call.op == "all_reduce" for call in calls])
-    for call, in_hook, late, tiny, amid in zip(
-        calls, accumulating, after, small_ones, between, strict=True
-    ):
-        small = tiny and not each and not amid
-        by_hand = bool(late) and call.phase in (None, "other") and not small
-        bucket = (call.module or "").startswith("bucket")
-        if call.op == "all_reduce":
-            call.is_gradient = bool(in_hook) or bucket or by_hand
-        elif call.op == "reduce_scatter":
-            unit = call.phase in (None, "backward")
-            call.is_gradient = (unit or by_hand) and call.group not in summed
+    in_hook = _inside(leaves, asked, thread, False)
+    _set_gradients(calls, around, small, in_hook, len(leaves.start))
     reducing = {call.group for call in calls if call.is_gradient}
-    for call, behind, tiny in zip(calls, _behind_update(spans, asked), small_ones, strict=True):
+    for call, behind, tiny in zip(calls, around.behind_update(), small, strict=True):
         handed_out = call.op in _HANDS_OUT and call.group in reducing
         if behind and not tiny and call.phase == "other" and handed_out:
             call.phase = "optimizer"
 
 
-def _behind_update(spans: Spans, times: Int64s) -> Any:
-    """Whether each time is between an optimizer's step and a marked forward pass: what a group that
-    reduces gradients gathers there is the parameters that its ranks updated."""
-    if not len(spans.select(MARKED_FORWARD).start):
-        return np.zeros(len(times), dtype=bool)
-    marks = (spans.select(STEP), spans.select(NODE), spans.select(MARKED_FORWARD))
-    last = [np.append(np.iinfo(np.int64).min, one.start)[np.searchsorted(one.start, times)]
-            for one in marks]  # fmt: skip
-    return (last[0] > last[1]) & (last[0] > last[2])
+def _set_own_phases(calls: Sequence[Call], spans: Spans, asked: Int64s, thread: Int64s) -> None:
+    """Phases by the spans that requests were made in. None where none tells any call's phase,
+    'other' where the others' are told."""
+    found: list[str | None] = [None] * len(calls)
+
+    def put(phase: str, chosen: Any) -> None:
+        for index in map(int, np.flatnonzero(chosen)):
+            found[index] = phase
+
+    put("backward", _between_nodes(spans, asked, thread))
+    for pattern, phase, any_thread in reversed(_PHASES):
+        chosen = spans.select(pattern)
+        if pattern is _OPTIMIZER:
+            chosen = after_closures(chosen, spans.select(NODE))
+        put(phase, _inside(chosen, asked, thread, any_thread))
+    other = "other" if any(found) else None
+    for call, own in zip(calls, found, strict=True):
+        call.phase = own or other
+
+
+def _set_gradients(
+    calls: Sequence[Call], around: _Around, small: Sequence[bool], in_hook: Any, parameters: int
+) -> None:
+    """Which calls sum gradients: in hooks of a backward pass, or by hand behind one."""
+    after, before = around.behind_backward(), around.before_backward()
+    summed = {
+        call.group
+        for call, early in zip(calls, before, strict=True)
+        if early and call.op == "reduce_scatter" and call.phase != "backward" and _requested(call)
+    }
+    each = _one_of_each(calls, after, small, parameters)
+    between = _between(small, after, [call.op == "all_reduce" for call in calls])
+    for call, hooked, late, tiny, amid in zip(calls, in_hook, after, small, between, strict=True):
+        scalar = tiny and not each and not amid
+        by_hand = bool(late) and call.phase in (None, "other") and not scalar
+        if call.op == "all_reduce":
+            bucket = (call.module or "").startswith("bucket")
+            call.is_gradient = bool(hooked) or bucket or by_hand
+        elif call.op == "reduce_scatter":
+            unit = call.phase in (None, "backward")
+            call.is_gradient = (unit or by_hand) and call.group not in summed
+
+
+@dataclass(frozen=True)
+class _Around:
+    """The marks around each of some times: when each kind began last before it, and begins next."""
+
+    last: dict[str, Int64s]
+    next: dict[str, Int64s]
+    forward_is_marked: bool
+
+    @classmethod
+    def of(cls, spans: Spans, times: Int64s) -> _Around:
+        marks = {
+            "step": spans.select(STEP),
+            "node": spans.select(NODE),
+            "backward": spans.select(_BACKWARD),
+            "forward": spans.select(FORWARD),
+            "marked forward": spans.select(MARKED_FORWARD),
+        }
+        never = np.iinfo(np.int64)
+        last, following = {}, {}
+        for kind, found in marks.items():
+            place = np.searchsorted(found.start, times, side="right")
+            last[kind] = np.append(never.min, found.start)[place]
+            following[kind] = np.append(found.start, never.max)[place]
+        return cls(last, following, bool(len(marks["marked forward"].start)))
+
+    def behind_backward(self) -> Any:
+        """Whether a backward pass ran last and the optimizer's step runs next: what a script
+        reduces by hand there is its gradients."""
+        last, following = self.last, self.next
+        next_is_step = following["step"] < np.minimum(following["backward"], following["forward"])
+        return next_is_step & (last["backward"] > np.maximum(last["step"], last["forward"]))
+
+    def before_backward(self) -> Any:
+        """Whether a backward pass runs next, before a step. Outside of one that is a forward pass,
+        and a group that reduces there sums activations."""
+        return self.next["backward"] < self.next["step"]
+
+    def behind_update(self) -> Any:
+        """Whether it is between an optimizer's step and a marked forward pass: what a group that
+        reduces gradients gathers there is the parameters that its ranks updated."""
+        last = self.last
+        found = last["step"] > np.maximum(last["node"], last["marked forward"])
+        return found if self.forward_is_marked else np.zeros_like(found)
 
 
 def _requested(call: Call) -> bool:
@@ -177,25 +222,6 @@ def _between(small: Sequence[bool], after: Any, reduces: Sequence[bool]) -> list
                 found[last:index] = [True] * (index - last)
             last = index
     return found
-
-
-def _around_backward(spans: Spans, times: Int64s) -> tuple[Any, Any]:
-    """Whether a backward pass ran last before each time and the optimizer's step runs next; and
-    whether a backward pass runs next.
-
-    What a script reduces by hand in the former is its gradients. Outside of a backward pass the
-    latter is a forward pass, and a group that reduces there sums activations.
-    """
-    step = spans.select(STEP).start
-    node = spans.select(re.compile(rf"^{AUTOGRAD}|^## backward ##$")).start
-    forward = spans.select(FORWARD).start
-    after, before = [], []
-    for starts in (step, node, forward):
-        place = np.searchsorted(starts, times, side="right")
-        after.append(np.append(starts, np.iinfo(np.int64).max)[place])
-        before.append(np.append(np.iinfo(np.int64).min, starts)[place])
-    next_is_step = (after[0] < after[1]) & (after[0] < after[2])
-    return next_is_step & (before[1] > before[0]) & (before[1] > before[2]), after[1] < after[0]
 
 
 def _inside(spans: Spans, times: Int64s, threads: Int64s, any_thread: bool) -> Any:

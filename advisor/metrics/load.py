@@ -45,6 +45,7 @@ from advisor.metrics.steps.untimed import without_untimed
 from advisor.metrics.steps.used import mark_used
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s
+from advisor.metrics.timeline.statistics import median
 from advisor.metrics.timeline.timeline import Timeline, timelines
 from advisor.model.alpha_beta import AlphaBeta
 from advisor.store.columns import MISSING
@@ -210,10 +211,11 @@ def _rough_offsets(ranks: dict[int, RankData]) -> dict[int, int]:
     starts = {rank: {s.number: s.start for s in one.steps.steps} for rank, one in ranks.items()}
     base = starts[min(starts)]
     lengths = [s.end - s.start for one in ranks.values() for s in one.steps.steps]
+    usual = median(lengths) if lengths else 0.0
     result = {}
     for rank, own in starts.items():
         middle = _apart(base, own) or 0
-        result[rank] = middle if 2 * abs(middle) > np.median(lengths) else 0
+        result[rank] = middle if 2 * abs(middle) > usual else 0
     return result
 
 
@@ -237,7 +239,7 @@ def _adrift(ranks: dict[int, RankData], calls: dict[int, list[Call]]) -> dict[in
 def _apart(base: Mapping[int, int], own: Mapping[int, int]) -> int | None:
     """What to add to a rank's clock, by when its steps begin and those of the same number, ns."""
     apart = [base[number] - begin for number, begin in own.items() if number in base]
-    return int(np.median(apart)) if apart else None
+    return int(median(apart)) if apart else None
 
 
 def _annotated(steps: Steps) -> bool:

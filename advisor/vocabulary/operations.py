@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import Any
 
 from advisor.vocabulary.dtypes import element
@@ -68,6 +69,7 @@ ROOTED = frozenset({"broadcast", "scatter", "reduce", "gather"})
 POINT_TO_POINT = frozenset({"send", "recv"})
 
 
+@lru_cache(maxsize=10_000)
 def operation(name: str) -> str:
     """The operation that any recorded name means; ``'other'`` when it cannot be told."""
     for pattern, found in _OPERATIONS:

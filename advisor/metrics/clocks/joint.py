@@ -22,7 +22,7 @@ from advisor.metrics.clocks.ends import DRIFT_SPAN_NS, MOST_DRIFT, SIGNIFICANT
 from advisor.metrics.clocks.offsets import Clock
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import RankInfo, hosts_of
-from advisor.metrics.timeline.statistics import Floats, huber, spread
+from advisor.metrics.timeline.statistics import Floats, huber, median, quantile, spread
 from advisor.vocabulary.operations import POINT_TO_POINT, SYNCHRONISING
 
 Node = object
@@ -188,8 +188,8 @@ def _pairs(
 
 def _offset(pair: _Pair, origin: int) -> _Offset:
     """What to add to the second clock of a pair."""
-    low = float(np.quantile(pair.least, 1 - _MOST_WRONG)) if pair.least else -math.inf
-    high = float(np.quantile(pair.most, _MOST_WRONG)) if pair.most else math.inf
+    low = quantile(pair.least, 1 - _MOST_WRONG) if pair.least else -math.inf
+    high = quantile(pair.most, _MOST_WRONG) if pair.most else math.inf
     low, high = low - WAKE_NS, high + WAKE_NS
     if low > high:  # spans that were paired wrongly, or a clock that jumps
         low, high = -math.inf, math.inf
@@ -223,8 +223,8 @@ def _regressed(pair: _Pair, origin: int) -> _Offset:
         # Where one side came late the ends depend on that, too.
         near = np.array(sorted(numbers, key=lambda n: skew[n])[: max(1, len(numbers) // 2)])
         noise = 1.2533 * spread(apart[near]) / math.sqrt(len(near))
-        late.append(float(np.median(apart[near])))
-        times.append(float(np.median(takes[near])))
+        late.append(median(apart[near]))
+        times.append(median(takes[near]))
         errors.append(math.hypot(noise, _UNLIKE * times[-1], 0.5 * WAKE_NS))
         left[numbers] = apart[numbers] - late[-1]
     ops = [op for op, _ in kinds]

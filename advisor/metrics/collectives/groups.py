@@ -117,7 +117,7 @@ def assign_groups(
 
     ``on_host``: the ranks whose collectives run on threads of the host (gloo).
     """
-    mine = {rank: _of_rank(groups, rank) for rank in calls}
+    mine = _of_ranks(groups, calls)
     threaded = {rank: own for rank, own in calls.items() if rank in on_host}
     told = _by_order_or_consistency(threaded, groups, mine, infos)
     several = set(threaded) if _several(threaded) else set()
@@ -156,12 +156,14 @@ def _several(calls: Mapping[int, Sequence[Call]]) -> bool:
     return any(len(_open_threads(own)) > THREADS_PER_GROUP for own in calls.values())
 
 
-def _of_rank(groups: Mapping[str, Group], rank: int) -> list[Group]:
-    """A rank's groups in the order they were made."""
-    return sorted(
-        (g for g in groups.values() if g.ranks is None or rank in g.ranks),
-        key=lambda g: (decimal(g.name) is None, decimal(g.name) or 0),
-    )
+def _of_ranks(groups: Mapping[str, Group], ranks: Collection[int]) -> dict[int, list[Group]]:
+    """Each rank's groups in the order they were made."""
+    mine: dict[int, list[Group]] = {rank: [] for rank in ranks}
+    made = sorted(groups.values(), key=lambda g: (decimal(g.name) is None, decimal(g.name) or 0))
+    for group in made:
+        for rank in mine.keys() if group.ranks is None else mine.keys() & set(group.ranks):
+            mine[rank].append(group)
+    return mine
 
 
 def _open_threads(own: Sequence[Call]) -> list[int]:

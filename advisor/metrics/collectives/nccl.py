@@ -199,11 +199,16 @@ def _call(
         sources.append((hosts, parameter))
 
     def text(column: str) -> str | None:
-        return next((table[column][row] for table, row in sources if table[column][row]), None)
+        for table, row in sources:
+            if found := table[column][row]:
+                return str(found)
+        return None
 
     def number(column: str) -> int | None:
-        found = (int(table[column][row]) for table, row in sources)
-        return next((value for value in found if value != MISSING), None)
+        for table, row in sources:
+            if (found := table[column].item(row)) != MISSING:
+                return int(found)
+        return None
 
     name = text("collective")
     dtype, elements, out = text("dtype"), number("in_elements"), number("out_elements")

@@ -27,6 +27,7 @@ from advisor.metrics.collectives.spans import (
 )
 from advisor.metrics.collectives.summaries import TINY_BYTES
 from advisor.metrics.timeline.intervals import Int64s, Intervals
+from advisor.metrics.timeline.statistics import median
 
 _BUCKET = re.compile(r"^## bucket (\d+) ##$")
 _LAYER = re.compile(r"^## layer (\d+) ##$")
@@ -52,7 +53,10 @@ _PHASES: tuple[tuple[re.Pattern[str], str, bool], ...] = (
 
 def set_phases(calls: Sequence[Call], spans: Spans) -> None:
     """Fill ``phase``, ``module`` and ``is_gradient`` of one rank's calls."""
-    if not calls:
+    if not len(spans.start):  # no host was recorded: nothing tells a part of the step
+        for call in calls:
+            call.phase = "other"
+    if not calls or not len(spans.start):
         return
     asked = np.array([c.asked for c in calls], dtype=np.int64)
     thread = np.array([-1 if c.thread is None else c.thread for c in calls], dtype=np.int64)
@@ -186,7 +190,7 @@ def _small(calls: Sequence[Call]) -> list[bool]:
     for call, size in zip(calls, sizes, strict=True):
         if not size:
             unsized.setdefault((call.op, call.group), []).append(call.end - call.start)
-    short = {kind: bool(np.median(took) <= _TINY_NS) for kind, took in unsized.items()}
+    short = {kind: median(took) <= _TINY_NS for kind, took in unsized.items()}
     return [
         size <= TINY_BYTES if size else short[call.op, call.group]
         for call, size in zip(calls, sizes, strict=True)

@@ -23,7 +23,7 @@ from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.statistics import Floats, binomial_tail, sign_flip_tail
+from advisor.metrics.timeline.statistics import Floats, binomial_tail, median, sign_flip_tail
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.vocabulary.operations import ROOTED, SYNCHRONISING
 
@@ -220,7 +220,7 @@ def _row(
         "calls": calls,
         "times_last": times_last,
         "p_value": p_value,
-        "median_lateness_ns": round(float(np.median(late))),
+        "median_lateness_ns": round(median(late)),
         "cost_ns_per_step": cost,
         "cost_low_ns": round(max(low, 0.0)),
         "cost_high_ns": round(max(high, 0.0)),
@@ -275,7 +275,7 @@ def _own_ns(rank: int, ranks: Ranks) -> float:
 
 def _step_ns(steps: Steps) -> float:
     lengths = [s.end - s.start for s in steps.steps if s.used]
-    return float(np.median(lengths)) if lengths else 0.0
+    return median(lengths) if lengths else 0.0
 
 
 def after_median(
@@ -291,7 +291,7 @@ def after_median(
         starts = {rank: aligned(call.start, rank, clocks) for rank, call in column.items()}
         # Differences first: nanoseconds since 1970 do not fit a double.
         first = min(starts.values())
-        middle = float(np.median([start - first for start in starts.values()]))
+        middle = median([start - first for start in starts.values()])
         for rank, start in starts.items():
             late[rank].append(start - first - middle)
     return late

@@ -23,7 +23,7 @@ from advisor.metrics.links.cost import Inputs
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.retransmits import Stall, senders
 from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.statistics import sum_interval
+from advisor.metrics.timeline.statistics import median, sum_interval
 from advisor.vocabulary.operations import POINT_TO_POINT, SYNCHRONISING
 
 _TIMEOUT_NS = 200_000_000
@@ -167,7 +167,7 @@ def _with_settled_clocks(data: Inputs) -> Inputs:
         middle = sorted(ends.values())[len(ends) // 2]
         for rank, end in ends.items():
             seen[rank].append(end - middle)
-    apart = {r: round(float(np.median(s))) for r, s in seen.items() if len(s) >= _FEWEST_SHORT}
+    apart = {r: round(median(s)) for r, s in seen.items() if len(s) >= _FEWEST_SHORT}
     off = {rank: by for rank, by in apart.items() if abs(by) > _OFF_NS}
     if not off:
         return data

@@ -29,10 +29,11 @@ def exclusive_transfers(
     another for those received, and both ways for collectives.
     """
     result = {}
+    known: dict[tuple[int | None, object], str | None] = {}
     for rank, own in calls.items():
         starts = np.array([call.start + (call.wait or 0) for call in own], dtype=np.int64)
         ends = np.array([call.end for call in own], dtype=np.int64)
-        ways = _ways(own, groups, infos)
+        ways = _ways(own, groups, infos, known)
         alone = np.full(len(own), np.inf)
         for way in range(ways.shape[1]):
             over = ways[:, way]
@@ -42,14 +43,19 @@ def exclusive_transfers(
 
 
 def _ways(
-    own: Sequence[Call], groups: Mapping[str, Group], infos: Mapping[int, RankInfo]
+    own: Sequence[Call],
+    groups: Mapping[str, Group],
+    infos: Mapping[int, RankInfo],
+    known: dict[tuple[int | None, object], str | None],
 ) -> NDArray[np.bool_]:
-    """Whether each call goes out inside the host, in there, out between hosts, and in."""
-    known: dict[tuple[bool, object], str | None] = {}
+    """Whether each call goes out inside the host, in there, out between hosts, and in.
+
+    ``known``: the kind of link of each pair and group that was looked at.
+    """
     result = np.empty((len(own), 4), dtype=bool)
     for number, call in enumerate(own):
         message = call.op in POINT_TO_POINT
-        key = (message, call.peer if message else call.group)
+        key = (call.rank, call.peer) if message else (None, call.group)
         if key not in known:
             known[key] = link_kind(call, groups, infos)
         link = known[key]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Int64s = NDArray[np.int64]
 
 _HUBER = 1.345  # 95 % efficiency on normal errors (Huber 1981)
 _ROUNDS = 30
 _SEED = 20_26
 _NORMAL_95 = 1.96
 _AT_ONCE = 1 << 20  # values drawn at once when resampling
+_FEW = 64  # values of which the draws are kept: 200 KB
 _ALL_SIGNS = 12  # values whose every choice of signs is looked at
 
 
@@ -27,12 +31,38 @@ class Fit:
     spread: float
 
 
+def median(values: ArrayLike) -> float:
+    """numpy's, to the last bit, in a sixth of its time for a few values: it is asked for by rank.
+
+    Of no values it is an IndexError.
+    """
+    array = np.sort(np.asarray(values))
+    if array[-1] != array[-1]:  # NaN, which sorts last
+        return math.nan
+    half = len(array) // 2
+    high = float(array[half])
+    return high if len(array) % 2 else (float(array[half - 1]) + high) / 2
+
+
+def quantile(values: ArrayLike, share: float) -> float:
+    """numpy's, between its neighbours by a line (Hyndman and Fan's type 7), as fast as `median`."""
+    array = np.sort(np.asarray(values))
+    if array[-1] != array[-1]:
+        return math.nan
+    place = share * (len(array) - 1)
+    below = min(int(place), len(array) - 1)
+    low, high = array[below].item(), array[min(below + 1, len(array) - 1)].item()
+    part = place - below
+    apart = high - low
+    return float(low + apart * part if part < 0.5 else high - apart * (1 - part))
+
+
 def spread(values: ArrayLike) -> float:
     """Median absolute deviation, scaled to a normal's standard deviation."""
     array = np.asarray(values, dtype=np.float64)
     if not len(array):
         return 0.0
-    return float(1.4826 * np.median(np.abs(array - np.median(array))))
+    return 1.4826 * median(np.abs(array - median(array)))
 
 
 def huber(design: Floats, target: Floats) -> Fit:
@@ -67,16 +97,28 @@ def mean_interval(
     if len(array) < 2:
         only = float(array[0]) if len(array) else 0.0
         return only, only
-    generator = np.random.default_rng(_SEED)
-    at_once = max(1, _AT_ONCE // len(array))
     means: list[float] = []
-    for first in range(0, rounds, at_once):
-        size = (min(at_once, rounds - first), len(array))
-        picks = generator.integers(0, len(array), size=size)
+    for picks in _picks(len(array), rounds):
         of_each = None if weights is None else np.asarray(weights, dtype=np.float64)[picks]
         means += np.average(array[picks], axis=1, weights=of_each).tolist()
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)
+    return quantile(means, 0.025), quantile(means, 0.975)
+
+
+def _picks(count: int, rounds: int) -> Iterable[Int64s]:
+    """Places of ``count`` values, drawn ``rounds`` times: of as many values always the same."""
+    return _few_picks(count, rounds) if count <= _FEW else _drawn(count, rounds)
+
+
+@lru_cache(maxsize=16)
+def _few_picks(count: int, rounds: int) -> tuple[Int64s, ...]:
+    return tuple(_drawn(count, rounds))
+
+
+def _drawn(count: int, rounds: int) -> Iterator[Int64s]:
+    generator = np.random.default_rng(_SEED)
+    at_once = max(1, _AT_ONCE // count)
+    for first in range(0, rounds, at_once):
+        yield generator.integers(0, count, size=(min(at_once, rounds - first), count))
 
 
 def sum_interval(sizes: ArrayLike) -> tuple[float, float]:

@@ -82,7 +82,9 @@ class Timeline:
 
     def spans(self, *kinds: int) -> Intervals:
         """Union of the spans of the given kinds."""
-        chosen = np.isin(self.kind, kinds)
+        chosen = np.zeros(len(self), dtype=bool)
+        for kind in kinds:
+            chosen |= self.kind == kind
         return Intervals.of(self.start[chosen], self.end[chosen])
 
 

@@ -1,0 +1,35 @@
+"""The median and quantiles that are asked for by rank are numpy's, to the last bit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.metrics.timeline.statistics import median, quantile
+
+NANOSECONDS = st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=30)
+FLOATS = st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=30)
+
+
+@given(NANOSECONDS | FLOATS)
+def test_median_is_numpys(values: list[float]) -> None:
+    assert median(values) == float(np.median(values))
+
+
+@given(NANOSECONDS | FLOATS, st.floats(0, 1))
+def test_quantile_is_numpys(values: list[float], share: float) -> None:
+    assert quantile(values, share) == float(np.quantile(values, share))
+
+
+def test_nan_is_not_left_out() -> None:
+    assert math.isnan(median([1.0, math.nan, 3.0]))
+    assert math.isnan(quantile([1.0, math.nan, 3.0], 0.1))
+
+
+def test_no_values_have_no_median() -> None:
+    with pytest.raises(IndexError):
+        median([])

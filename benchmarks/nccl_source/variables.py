@@ -68,10 +68,7 @@ class _History:
 
 def main(repository: Path) -> None:
     """Write the table."""
-    tags = sorted(
-        (tag for tag in _git(repository, "tag").split() if re.fullmatch(r"v2\.\d+\.\d+-\d+", tag)),
-        key=_key,
-    )
+    tags = releases(repository)
     history: dict[str, _History] = {}
     for tag in tags:
         for name, read in _read(repository, tag).items():
@@ -90,15 +87,23 @@ def main(repository: Path) -> None:
                 [
                     name,
                     entry.reads[-1].kind,
-                    "" if entry.releases[0] == tags[0] else _release(entry.releases[0]),
-                    "" if entry.releases[-1] == tags[-1] else _release(entry.releases[-1]),
+                    "" if entry.releases[0] == tags[0] else release_name(entry.releases[0]),
+                    "" if entry.releases[-1] == tags[-1] else release_name(entry.releases[-1]),
                     classes.get(name, "U"),
                     _defaults(entry),
                     entry.reads[-1].source,
                     meanings.get(name, ""),
                 ]
             )
-    print(f"{len(history)} variables over {len(tags)} releases, {_release(tags[-1])} the newest")
+    print(
+        f"{len(history)} variables over {len(tags)} releases, {release_name(tags[-1])} the newest"
+    )
+
+
+def releases(repository: Path) -> list[str]:
+    """The tags of NCCL's releases, oldest first."""
+    tags = _git(repository, "tag").split()
+    return sorted((tag for tag in tags if re.fullmatch(r"v2\.\d+\.\d+-\d+", tag)), key=_key)
 
 
 def _read(repository: Path, tag: str) -> dict[str, _Read]:
@@ -112,7 +117,7 @@ def _read(repository: Path, tag: str) -> dict[str, _Read]:
             if member.isfile() and member.name.endswith((".cc", ".cu", ".h", ".cpp")):
                 data = files.extractfile(member)
                 assert data is not None
-                texts[member.name] = _without_comments(data.read().decode("utf-8", "replace"))
+                texts[member.name] = without_comments(data.read().decode("utf-8", "replace"))
     constants = {}
     for text in texts.values():
         for macro, constant, value in _CONSTANT.findall(text):
@@ -135,7 +140,8 @@ def _read(repository: Path, tag: str) -> dict[str, _Read]:
     return found
 
 
-def _without_comments(text: str) -> str:
+def without_comments(text: str) -> str:
+    """A source of C or C++ without what is said beside it."""
     return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
 
 
@@ -163,7 +169,9 @@ def _defaults(entry: _History) -> str:
     ]
     if all(value is None for _, value in changes):
         return ""
-    return " ".join(f"{_release(tag)}={'' if value is None else value}" for tag, value in changes)
+    return " ".join(
+        f"{release_name(tag)}={'' if value is None else value}" for tag, value in changes
+    )
 
 
 def _classes(guide: str) -> dict[str, str]:
@@ -187,7 +195,8 @@ def _key(tag: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", tag)]
 
 
-def _release(tag: str) -> str:
+def release_name(tag: str) -> str:
+    """``v2.29.7-1`` as 2.29.7."""
     return ".".join(tag.removeprefix("v").split("-")[0].split("."))
 
 

@@ -140,6 +140,8 @@ HARMLESS = [
     "node1:1:2 [0] NCCL INFO NET/Plugin : No plugin found, using internal implementation",
     "node1:1:2 [0] NCCL INFO Call to connect returned Connection refused, retrying",
     "node1:1:2 [0] NCCL INFO NVLS multicast support is not available on dev 5",
+    "node1:1:2 [0] NCCL INFO Call to ibv_modify_qp failed with 110 Connection timed out, on dev "
+    "mlx5_0:1, retrying 1/34 after 100 msec of sleep",
     # https://github.com/deepspeedai/DeepSpeed/issues/1846
     "Installed CUDA version 11.5 does not match the version torch was compiled with 11.8 but since "
     "the APIs are compatible, accepting this combination",

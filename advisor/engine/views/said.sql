@@ -2,20 +2,28 @@
 
 -- Lines that something is wrong, as topology has them.
 --   host: as the line says, or of its rank
---   line: number of the line in its file
+--   line: number of the line in its file; its place among all by their times where the lines are of
+--     several files and have some
+--   is_unordered: they are of several files and have none, so that `line` orders each file alone
 --   printer: global rank that printed it, where a launcher or the line says so
 --   rank: that it is of: a time-out is told by others too
 --   trained_on: the line that shows that the job did, after all such lines of the file, or that the
 --     same thread made its communicator in spite of it; null where none does
 CREATE VIEW said_line AS
 SELECT t.name, t.value, t.source, coalesce(t.host, h.host) AS host,
-  try_cast(regexp_extract(t.source, ':(\d{1,9})$', 1) AS BIGINT) AS line,
+  regexp_replace(t.source, ':\d{1,9}$', '') AS file,
+  try_cast(regexp_extract(t.source, ':(\d{1,9})$', 1) AS BIGINT) AS of_file,
+  min(file) OVER () <> max(file) OVER () AS of_several, coalesce(bool_and(c.value IS NOT NULL) OVER (), false) AS timed,
+  of_several AND NOT timed AS is_unordered,
+  CASE WHEN of_several AND timed THEN row_number() OVER (ORDER BY c.value, t.source, of_file)
+    ELSE of_file END AS line,
   coalesce(t.rank, try_cast(regexp_extract(t.value, '(?:[Rr]ank ?|[\s(]rank=)(\d{1,7})\b', 1) AS INTEGER)) AS printer,
   coalesce(try_cast(regexp_extract(t.value, 'timeout from {1,3}rank (\d{1,7})\b', 1) AS INTEGER),
     printer) AS rank, coalesce(p.value, w.value) AS trained_on
 FROM topology t LEFT JOIN rank_host h ON h.rank = t.rank
 LEFT JOIN topology p ON p.kind = 'progress'
   AND regexp_replace(p.source, ':\d{1,9}$', '') = regexp_replace(t.source, ':\d{1,9}$', '')
+LEFT JOIN topology c ON c.kind = 'said-at' AND c.source = t.source
 LEFT JOIN topology w ON w.kind = 'survived' AND w.source = t.source
 WHERE t.kind = 'warning';
 
@@ -44,12 +52,16 @@ FROM said_line WHERE printer IS NOT NULL AND name IN ('watchdog-timeout', 'watch
 CREATE VIEW abandoned_call AS
 SELECT printer AS rank, min_by(value, (is_late, line)) AS said, min(line) AS line,
   min_by(source, (is_late, line)) AS source, min_by(host, (is_late, line)) AS host,
-  try_cast(regexp_extract(said, '(?:SeqNum=|NCCL work: |watchdog at work: |sequence id: )(\d{1,15})', 1)
-    AS BIGINT) AS seq,
+  coalesce(try_cast(regexp_extract(said,
+      '(?:SeqNum=|Timeout at NCCL work: |watchdog at work: |sequence id: )(\d{1,15})', 1) AS BIGINT),
+    try_cast(regexp_extract(said, '[Ll]ast completed (?:NCCL )?work: (\d{1,15})', 1) AS BIGINT) + 1)
+    AS seq,
   nullif(regexp_extract(said, 'OpType=(\w{1,60})', 1), '') AS op,
   nullif(regexp_extract(said, 'NumelIn=(\d{1,18})', 1), '') AS elements
 FROM (SELECT *, NOT contains(value, 'WorkNCCL(') AS is_late FROM said_line
-  WHERE printer IS NOT NULL AND (name = 'watchdog-timeout' AND contains(value, 'WorkNCCL(')
+  WHERE printer IS NOT NULL AND (name = 'watchdog-timeout'
+      -- What a rank that gave up itself tells before it takes the job down.
+      AND (contains(value, 'WorkNCCL(') OR contains(value, 'timeout from this local rank'))
     OR name = 'watchdog-says'
       AND regexp_matches(value, '(?:Timeout at NCCL work|by watchdog at work|sequence id): \d')))
 GROUP BY 1;
@@ -140,11 +152,17 @@ QUALIFY count(*) OVER () < waiting;
 --   first_line: file and line
 --   line: number of that line in its file
 CREATE VIEW said_message AS
-SELECT coalesce(nullif(name, ''), 'unlisted') AS message, count(*) AS lines,
+SELECT coalesce(nullif(name, ''), 'unlisted') AS message, count(value) AS lines,
   min_by(value, line) AS said, min_by(source, line) AS first_line,
   list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL) AS ranks,
   list(DISTINCT host ORDER BY host) FILTER (host IS NOT NULL) AS hosts, min(line) AS line
-FROM said_line
+FROM (
+  SELECT * FROM said_line
+  UNION ALL BY NAME
+  -- Two ranks are of it that are on one GPU.
+  SELECT * REPLACE (NULL AS value, NULL AS line,
+    try_cast(regexp_extract(value, 'rank \d{1,7} and rank (\d{1,7})\b', 1) AS INTEGER) AS rank)
+  FROM said_line WHERE name = 'duplicate-gpu' AND contains(value, ' and rank '))
 WHERE name <> 'missing-rank' AND (name <> 'barrier-timeout' OR NOT EXISTS (FROM missing_rank))
   -- A failure of CUDA's is not for lack of shared memory.
   AND (name <> 'shm-small' OR EXISTS (FROM said_line

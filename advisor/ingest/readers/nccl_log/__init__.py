@@ -53,6 +53,9 @@ warning         ``shm-full``, ""     file:line and text of an ``NCCL WARN`` line
 raised-at       uncaught, ""         where that line's exception was raised: file, line, function
 survived        init                 a later line of the same thread: its communicator was made
                                      in spite of the warning in that line
+said-at         time                 when that line was printed, or the last before it with a time:
+                                     MM-DD hh:mm:ss.fffffffff. Only where the warnings are of
+                                     several files and all have one
 progress        step                 the last line looked at of a file whose job trained on
 =============== ==================== =============================================================
 

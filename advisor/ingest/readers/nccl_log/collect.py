@@ -54,6 +54,7 @@ class Log:
         stood before the line.
         """
         understood = 0
+        self._failures.clock.see(where[0], launcher, line)
         counts = self.collected.counts
         lost_before = sum(counts.values())
         found = records(line)
@@ -99,7 +100,7 @@ class Log:
         self._hosts.see_address(text, thread.host)
         if "opCount" in text:
             return 0  # one line per call (COLL): a trace tells more
-        wrong = self._failures.signed(thread, slot, record, where)
+        wrong = self._failures.signed(thread, slot, record, where, launcher)
         if wrong is not None:
             return wrong
         if "Func/Proto/Algo Matrix" in text:

@@ -10,7 +10,8 @@ from typing import Any
 class Fact:
     """A row of ``topology`` to be. ``per`` says whether it holds for a rank, a host or a run.
 
-    ``rank`` is the global rank where the line itself names it.
+    ``rank`` is the global rank where the line itself names it, ``started_as`` the one that its
+    launcher gave the process: it holds where no communicator of the process is known.
     """
 
     kind: str
@@ -18,6 +19,7 @@ class Fact:
     value: Any
     per: str = "host"
     rank: int | None = None
+    started_as: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from advisor.ingest.readers.nccl_log.chained import Chained
+from advisor.ingest.readers.nccl_log.clock import Clock
 from advisor.ingest.readers.nccl_log.collected import Collected, Where
 from advisor.ingest.readers.nccl_log.communicators import Slot
 from advisor.ingest.readers.nccl_log.facts import CommLine, Fact
@@ -47,6 +48,7 @@ class Failures:
     """``see`` and ``unsigned`` take lines without NCCL's prefix, ``signed`` messages with it."""
 
     collected: Collected
+    clock: Clock = field(default_factory=Clock)
     _warnings: int = 0
     _by_form: int = 0
     _warned: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -103,7 +105,9 @@ class Failures:
             chained.see(record.text)
         return None
 
-    def signed(self, thread: Thread, slot: Slot, record: Record, where: Where) -> int | None:
+    def signed(
+        self, thread: Thread, slot: Slot, record: Record, where: Where, launcher: str
+    ) -> int | None:
         """Keep what a message says that is wrong; None where it says nothing of the kind."""
         text = record.text
         said = f"{record.place or ''} {text}".strip()
@@ -117,7 +121,7 @@ class Failures:
                 and len(in_init := self._in_init.setdefault(thread, [])) < 64
             ):
                 in_init.append(where)
-            return self._warning(slot, message, record, where)
+            return self._warning(slot, message, record, where, launcher)
         if " -> " in text and _TRAIL.match(text):
             return self._trail(thread, slot, record, where)
         return None
@@ -138,6 +142,8 @@ class Failures:
                 line, said = went_on
                 self._unsigned.append(len(self.collected.kept))
                 self.collected.keep(Slot("", 0), [Fact("progress", "step", said)], (path, line))
+        for where, time in self.clock.times().items():
+            self.collected.keep(Slot("", 0), [Fact("said-at", "time", time, "run")], where)
         for index in self._unsigned:
             kept = self.collected.kept[index]
             host = hosts.known(kept.slot.host, kept.where[0])
@@ -210,11 +216,14 @@ class Failures:
             self.collected.counts["warning beyond the first 1,000"] += 1
             return 1
         said = f"{record.place or ''} {record.text[:1000]}".strip()
-        rank = None
-        if slot is None:
+        rank, started_as = None, None
+        if slot is not None:
+            started_as = whence(launcher, "").rank if launcher else None
+        else:
             told = self._around[where[0]].complete(whence(launcher, record.text))
             slot, rank = Slot(told.host or "", 0), told.rank
             if not self.collected.is_full:
                 self._unsigned.append(len(self.collected.kept))
-        fact = Fact("warning", message or "", said, "rank", rank)
+        self.clock.note(where)
+        fact = Fact("warning", message or "", said, "rank", rank, started_as)
         return self.collected.keep(slot, [fact], where)

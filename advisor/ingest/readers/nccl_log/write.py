@@ -22,7 +22,7 @@ from advisor.ingest.readers.nccl_log.graphs import channel_orders
 from advisor.ingest.source import ReadContext
 
 _FACT = ("kind", "rank", "host", "name", "value")
-_OF_A_LINE = frozenset(("progress", "raised-at", "survived"))
+_OF_A_LINE = frozenset(("progress", "raised-at", "said-at", "survived"))
 _LISTED_RANKS = 256
 _LISTED_PER_MEMBER = 64
 """A communicator of more ranks than either allows is listed without them: a line can say any
@@ -46,6 +46,7 @@ def _topology(log: Collected, ranks: Ranks) -> Iterator[Row]:
             continue
         member = log.registry.only_member_of_process(kept.slot)
         rank = ranks.of(member) if fact.per == "rank" and fact.rank is None else fact.rank
+        rank = fact.started_as if rank is None else rank
         value = fact.value
         if fact.kind == "graph" and member is not None:
             value = {**value, "communicator": ranks.name(member), "ranks": member.line.ranks}

@@ -1,0 +1,97 @@
+"""Which rank failed first where a job's outputs are several files: by the lines' own times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import advisor
+from advisor.findings import Finding
+from advisor.ingest.readers.nccl_log.clock import Clock, time_of
+
+TIMED = {
+    "2025-12-06 18:44:01,100 - INFO - step 30": "12-06 18:44:01.100000000",
+    "[2025-04-08 08:39:46] node1:5:6 [0] NCCL WARN x": "04-08 08:39:46.000000000",
+    "[2024-04-20T09:09:37.123] error: step": "04-20 09:09:37.123000000",
+    "[rank4]:[E1206 18:44:12.755200000 ProcessGroupNCCL.cpp:607]": "12-06 18:44:12.755200000",
+    "[rank14]:[E909 09:55:29.307629539 ProcessGroupNCCL.cpp:607]": "09-09 09:55:29.307629539",
+    "W0325 21:16:42.796000 578 torch/distributed/run.py:792]": "03-25 21:16:42.796000000",
+    "(RayWorkerVllm pid=4) ERROR 03-28 21:38:23 ray_utils.py:44]": "03-28 21:38:23.000000000",
+    "Nov 25 10:11:12 a1 kernel: NVRM: Xid": "11-25 10:11:12.000000000",
+    "Train Epoch: 5 [1600/246000 (10%)] Loss: 0.3": None,
+    "node1:301:398 [2] NCCL INFO Channel 00/24 : 0 1 2": None,
+    "2025-13-40 18:44:01 of no calendar": None,
+}
+
+
+@pytest.mark.parametrize("line", TIMED)
+def test_times_are_read_in_the_forms_of_loggers(line: str) -> None:
+    assert time_of(line) == TIMED[line]
+
+
+def test_a_line_without_a_time_was_printed_after_the_last_that_has_one() -> None:
+    clock = Clock()
+    for path, line in (("a", "2025-01-02 10:00:00 x"), ("a", "RuntimeError: y")):
+        clock.see(path, "", line)
+    clock.note(("a", 2))
+    assert clock.times() == {}, "one file has an order of its own"
+    clock.see("b", "", "I0102 09:59:00.5 z")
+    clock.note(("b", 1))
+    assert sorted(clock.times().items(), key=lambda item: item[1]) == [
+        (("b", 1), "01-02 09:59:00.500000000"),
+        (("a", 2), "01-02 10:00:00.000000000"),
+    ]
+    clock.see("c", "", "no time at all")
+    clock.note(("c", 1))
+    assert clock.times() == {}
+
+
+def test_nothing_is_ordered_over_the_end_of_a_year() -> None:
+    clock = Clock()
+    for path, line in (("a", "2025-12-31 23:59:59 x"), ("b", "2026-01-01 00:00:01 y")):
+        clock.see(path, "", line)
+        clock.note((path, 1))
+    assert clock.times() == {}
+
+
+GAVE_UP = (
+    "[rank0]:[E1206 {clock}.755200000 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught "
+    "collective operation timeout: WorkNCCL(SeqNum=7753, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, "
+    "Timeout(ms)=600000) ran for 600099 milliseconds before timing out.\n"
+)
+RAISED = """\
+Traceback (most recent call last):
+  File "/w/train.py", line 60, in main
+    x = table[key]
+IndexError: index 50257 is out of range
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+"""
+
+
+def _first(folder: Path, rank_0: str, rank_1: str) -> Finding:
+    (folder / "rank0.log").write_text(rank_0)
+    (folder / "rank1.log").write_text(rank_1)
+    with advisor.load(str(folder)) as run:
+        return next(item for item in run.report.findings if item.rule == "nccl-error")
+
+
+def test_an_exception_before_another_files_time_out_is_the_cause(tmp_path: Path) -> None:
+    """GIVEN it stands further down in its own file WHEN its time is earlier."""
+    steps = "".join(f"2025-12-06 18:4{n}:01,100 - INFO - step {n}\n" for n in range(5))
+    first = _first(tmp_path, GAVE_UP.format(clock="18:54:12"), steps + RAISED)
+    assert first.evidence.facts["message"] == "exception"
+    assert first.severity.value == "critical"
+
+
+def test_an_exception_after_another_files_time_out_is_not(tmp_path: Path) -> None:
+    late = "2025-12-06 18:59:01,100 - INFO - step 1\n"
+    first = _first(tmp_path, "x\n" * 40 + GAVE_UP.format(clock="18:54:12"), late + RAISED)
+    assert first.evidence.facts["message"] == "watchdog-timeout"
+
+
+def test_files_without_times_are_said_to_have_no_order(tmp_path: Path) -> None:
+    first = _first(tmp_path, GAVE_UP.replace("[E1206 {clock}.755200000 ", "[E "), RAISED)
+    assert "no order" in " ".join(first.because)
+    with advisor.load(str(tmp_path / "rank1.log")) as alone:
+        assert not any("no order" in " ".join(item.because) for item in alone.report.findings)

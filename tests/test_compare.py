@@ -15,7 +15,9 @@ from click.testing import CliRunner
 from advisor import api
 from advisor.cli.compare import _judge, command
 from advisor.errors import AdvisorError
+from advisor.findings import Basis, Finding, Severity
 from advisor.metrics.compare.figures import RunFigures, figures, operators
+from advisor.metrics.compare.new_findings import new_finding
 from advisor.metrics.compare.runs import Comparison, Timed, comparison
 from advisor.metrics.compare.significance import Difference, difference
 from advisor.metrics.timeline.parts import KINDS, Parts
@@ -256,7 +258,7 @@ def test_the_html_page_has_every_figure_of_the_text(runs: list[str], tmp_path: P
             assert escape(value.strip()) in html
     headline = text.splitlines()[0]
     assert escape(headline) in html
-    assert "slower than gpt2-tiny-ddp-2, because the device idles" in headline
+    assert "slower than gpt2-tiny-ddp-2, because rank 1" in headline
     assert "Peak memory on a CPU includes Python" in html
     assert "<code>advisor profile</code>" in html
 
@@ -280,6 +282,50 @@ def test_a_row_of_several_runs_says_why_and_how_sure(change: Difference, said: s
         parts={"a": parts("a", 100e6), "b": parts("b", 150e6), "c": parts("c", 100e6)},
     )  # fmt: skip
     assert rows.matters(found)[1][3] == said
+
+
+def cause_of(run: str, saving: int, **values: Any) -> Finding:
+    given = {"rule": "straggler-rank", "ranks": [1], "basis": Basis.RULE, "probability": 0.95}
+    return Finding(
+        id=f"{run}-{saving}", run=run, severity=Severity.CRITICAL, title="Rank 1 is late",
+        message="", savings_ns=saving, **{**given, **values},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("findings", "chosen"),
+    [
+        ([cause_of("b", 40)], ("b-40", 40, True)),
+        # The base has it too: what it costs more is why.
+        ([cause_of("a", 10), cause_of("b", 60)], ("b-60", 50, False)),
+        ([cause_of("a", 60), cause_of("b", 60)], None),
+        ([cause_of("a", 60, ranks=[0]), cause_of("b", 60)], ("b-60", 60, True)),
+        # Too little of the difference; what is no cause; what may not be.
+        ([cause_of("b", 9)], None),
+        ([cause_of("b", 90, basis=Basis.LOSS), cause_of("b", 80, basis=Basis.OPTION)], None),
+        ([cause_of("b", 50, ranks=[2], probability=0.3), cause_of("b", 40)], ("b-40", 40, True)),
+    ],
+)
+def test_the_cause_that_only_the_slower_run_has_is_why(
+    findings: list[Finding], chosen: tuple[str, int, bool] | None
+) -> None:
+    """GIVEN a step that grows from 100 to 150 ns."""
+    found = new_finding(findings, "a", "b", 50)
+    said = None if found is None else (found.finding.id, found.more_ns, found.is_new)
+    assert said == chosen
+
+
+def test_a_run_is_slower_because_of_the_cause_that_it_alone_is_diagnosed_with(
+    runs: list[str],
+) -> None:
+    """Seen from either run, and where the other was named first."""
+    for order in (runs, runs[::-1]):
+        done = CliRunner().invoke(command, [*order, "--format", "json"], standalone_mode=False)
+        base, other = json.loads(done.stdout)["runs"]
+        assert base["cause"] is None
+        cause = other["cause"]
+        assert (cause["run"], cause["rule"]) == ("gpt2-tiny-ddp-2-slow-rank", "straggler-rank")
+        assert (cause["ranks"], cause["is_new"]) == ([1], True)
 
 
 @pytest.mark.slow

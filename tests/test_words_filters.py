@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.vocabulary.words import about, differs, percent, ranks_text, render, significant, size
+from advisor.vocabulary.words import (
+    about,
+    differs,
+    fall,
+    percent,
+    ranks_text,
+    render,
+    significant,
+    size,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +33,22 @@ from advisor.vocabulary.words import about, differs, percent, ranks_text, render
 )
 def test_duration(ns: int, text: str) -> None:
     assert about(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (None, None, "about 5 ms"),
+        (4e6, 7e6, "about 5 ms"),
+        (1.1e6, 6.4e6, "1.1–6.4 ms"),
+        (0, 7e6, "up to 7 ms"),
+    ],
+)
+def test_what_a_step_must_fall_by_is_the_interval(
+    low: float | None, high: float | None, text: str
+) -> None:
+    """One number only where the interval is narrow: elsewhere less is no failure."""
+    assert fall(5e6, low, high) == text
 
 
 def test_size_is_decimal() -> None:

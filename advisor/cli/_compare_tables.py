@@ -93,10 +93,26 @@ def document(found: Comparison) -> dict[str, Any]:
                 "difference": None
                 if change is None
                 else {**asdict(change), "significant": change.significant},
+                "cause": None if change is None else _cause(found, row),
             }
             for row, known, change in zip(found.runs, found.theories, differences, strict=True)
         ],
         "operators": {run: [asdict(row) for row in rows] for run, rows in found.operators.items()},
+    }
+
+
+def _cause(found: Comparison, row: RunFigures) -> dict[str, Any] | None:
+    """The finding behind most of the difference, by its run and id."""
+    new = rows.cause(found, row)
+    if new is None:
+        return None
+    return {
+        "run": new.finding.run,
+        "finding": new.finding.id,
+        "rule": new.finding.rule,
+        "ranks": new.finding.ranks,
+        "more_ns": round(new.more_ns),
+        "is_new": new.is_new,
     }
 
 

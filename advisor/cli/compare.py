@@ -77,6 +77,7 @@ def command(
             timed,
             operators=operators,
             device_peak_flops=None if peak_tflops is None else peak_tflops * 1e12,
+            findings=loaded.report.findings,
         )
         for item in outputs:
             if item.format == "html":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -14,6 +15,13 @@ from advisor.cli._options import option
 from advisor.cli._output import Output, use_color
 from advisor.errors import AdvisorError
 from advisor.profile.inject import HELP
+
+_STEPS = 10
+"""One call a step: of fewer than ten nobody can tell a late rank from chance."""
+_HEALTHY_SEQUENCES = 16
+"""Per rank and step without a fault: computing them takes long enough to hide most of the call, and
+what else runs on the machine for a moment."""
+_BUSY = 0.25  # of the cores taken by others: ranks then wait for one another
 
 DEFAULT_FAULT = "sleep:rank=1,ms=200"
 """What the demo injects by itself: a rank that really sleeps before every forward pass."""
@@ -55,19 +63,22 @@ def command(
     started = time.monotonic()
     run_folder = output / "run"
     workload = load_workload(shipped("workloads") / "gpt2.yaml")
-    # One call a step: of fewer than ten nobody can tell a late rank from chance.
-    workload = workload.with_settings({"world_size": nproc, "strategy": "ddp", "steps": 10})
+    workload = workload.with_settings(settings(nproc, healthy=healthy))
     chosen = () if healthy else inject or (DEFAULT_FAULT,)
     faults = parse_faults(chosen, {"the demo": workload})
     click.echo(f"Profiling a tiny GPT-2 under DDP on {nproc} processes (gloo, CPU) ...", err=True)
     injected = ", ".join(chosen) or "none"
     click.echo(f"Injected fault: {injected}", err=True)
+    if busy := busy_machine():
+        click.echo(busy, err=True)
     run_one(workload, run_folder, How(faults=faults, force=True, quiet=True))
     click.echo("Diagnosing the traces ...", err=True)
     with api.load(
         run_folder, store=output / "run.duckdb", force=True, command="advisor demo"
     ) as run:
         click.echo(f"Injected fault: {injected}")
+        if busy:
+            click.echo(busy)
         click.echo(run.render("text", color=use_color(color)), color=True)
         page = Output("html", output / "report.html")
         page.write(run.render("html", injected=", ".join(chosen)))
@@ -83,3 +94,23 @@ def command(
         click.echo("Or see a healthy run:  advisor demo --healthy")
     sys.stdout.flush()
     return 0
+
+
+def settings(nproc: int, *, healthy: bool) -> dict[str, Any]:
+    """What the demo changes in the workload; a healthy run has few steps that are only timed."""
+    chosen = {"world_size": nproc, "strategy": "ddp", "steps": _STEPS}
+    if healthy:
+        chosen |= {"micro_batch": _HEALTHY_SEQUENCES, "timed_steps": 0}
+    return chosen
+
+
+def busy_machine() -> str:
+    """That other programs keep this machine busy, which the diagnosis will see; '' if none do."""
+    cores = os.cpu_count() or 1
+    load = os.getloadavg()[0]
+    if load < _BUSY * cores:
+        return ""
+    return (
+        f"This machine is busy: a load of {load:.1f} on {cores} cores before the demo began. Ranks "
+        "then wait for one another, which the diagnosis sees too."
+    )

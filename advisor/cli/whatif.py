@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,18 +14,25 @@ from advisor.cli._options import argument, option
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from advisor.findings import Finding
+    from advisor.report.replayed import Replayed
     from advisor.whatif.network import Latency
     from advisor.whatif.predict import Prediction
     from advisor.whatif.program import Program
 
-_SHARDED = ("resharding", "prefetch", "prefetch_forward", "prefetch_backward", "wrap_layers")
-_LEAST_SHARE = 0.01  # of the step: a smaller gain is nothing to speak of
+_SHARDED = (
+    "reshard_after_forward",
+    "prefetch",
+    "prefetch_forward",
+    "prefetch_backward",
+    "wrap_layers",
+)
 _WHOLE = re.compile(r"[0-9]{1,6}")
-_USUAL = (
-    "resharding=off", "wrap_layers=2", "wrap_layers=4", "prefetch_forward=1",
-    "prefetch_backward=1", "link.bandwidth=x2",
-)  # fmt: skip
+_OTHERS = (
+    "link.bandwidth=x2",
+    "wrap_layers=2",
+    "prefetch_forward=1",
+    "reshard_after_forward=False",
+)
 
 
 @options.command(
@@ -40,7 +45,7 @@ def command(
         metavar="NAME=VALUE",
         help="bucket_cap_mb=N|default, link.bandwidth=xF|NGb, late_rank=R[,R...], "
         "reshard_after_forward=False, prefetch=N, prefetch_forward=N, prefetch_backward=N (0: "
-        "FSDP2's default), wrap_layers=N. Default: the usual ones.",
+        "FSDP2's default), wrap_layers=N. Default: what the run gives reason for.",
     ),
     form: Literal["text", "json"] = option("--format", default="text"),
     quiet: bool = option("-q", "--quiet", help="No progress on stderr."),
@@ -55,17 +60,16 @@ def command(
     from advisor import api
     from advisor.cli._progress import progress_bar
     from advisor.messages import WHATIF, say
-    from advisor.vocabulary.words import about, span
+    from advisor.report.replayed import replayed
     from advisor.whatif.coverage import require_all_ranks
     from advisor.whatif.extract import programs
-    from advisor.whatif.replayed import latency_is_slow, restored
     from advisor.whatif.slow_places import added_latency
 
     inputs = [Path(path) for path in paths]
     with progress_bar(inputs, enabled=not quiet) as progress:
         loaded = api.load(*inputs, progress=progress)
+    rows: list[Replayed] = []
     with loaded as run, progress_bar((), enabled=not quiet):
-        rows = []
         for (name,) in run.store.con.execute("SELECT run FROM run ORDER BY run").fetchall():
             steps = programs(run.store, name)
             if not steps:
@@ -76,50 +80,64 @@ def command(
                     "torch.profiler with a schedule) and pass all the ranks' traces",
                 )
             require_all_ranks(run.store, name, steps)
-            added = added_latency(run.store.con, name)
-            predicted = [(change, _one(steps, change, added)) for change in changes] or _usual(
-                steps,
-                restored(run.store, name),
-                added,
-                by_latency=latency_is_slow(run.store, name),
-            )
+            now_ns = max(step.measured_ns for step in steps)
             findings = [item for item in run.report.findings if item.run == name]
-            rows += [(change, _as_found(found, findings)) for change, found in predicted]
+            if not changes:
+                rows += replayed(run.store, name, findings)
+                continue
+            added = added_latency(run.store.con, name)
+            rows += [
+                _named(change, _one(steps, change, added)).as_found(findings) for change in changes
+            ]
     if form == "json":
-        click.echo(json.dumps([_as_dict(change, found) for change, found in rows], indent=1))
+        click.echo(json.dumps([_as_dict(row) for row in rows], indent=1))
         return 0
-    click.echo(say(WHATIF, "now", {"step_ns": rows[0][1].measured_ns}))
-    width = max(26, *(len(change) for change, _ in rows))
-    for change, found in rows:
-        step = f"{about(found.step_ns)} ({span(found.low_ns, found.high_ns)})"
-        click.echo(f"{change:{width}s} {step:24s} {_words(found)}")
+    click.echo(say(WHATIF, "now", {"step_ns": rows[0].measured_ns if rows else now_ns}))
+    for line in _lines(rows):
+        click.echo(line)
+    if not changes:
+        listed = {row.name for row in rows}
+        others = ", ".join(change for change in _OTHERS if change not in listed)
+        click.echo(say(WHATIF, "others", {"changes": others}))
     click.echo("nothing here is measured; `advisor tune --sweep` tries changes for real")
     return 0
 
 
-def _words(found: Prediction) -> str:
-    """What the change gives, as every view says it; what the trace leaves open."""
+def _lines(rows: list[Replayed]) -> list[str]:
+    """A line for each change; those that give nothing together in the last one."""
     from advisor.messages import WHATIF, say
-    from advisor.report.gain import gain_words
 
-    if found.inconclusive and found.low_ns <= found.measured_ns <= found.high_ns:
-        text = say(WHATIF, "unknown", {})
-    else:
-        least = _LEAST_SHARE * found.measured_ns
-        text = gain_words(found.gain_low_ns, found.gain_ns, found.gain_high_ns, least)
-    return f"{text}; {say(WHATIF, 'extrapolated', {})}" if found.extrapolates else text
+    telling = [row for row in rows if row.kind != "nothing"]
+    width = max((len(row.name) for row in telling), default=0)
+    lines = [f"{row.name:{width}s}  {row.step:24s} {row.gain}" for row in telling]
+    if not any(row.kind in ("saves", "may-save") for row in rows):
+        lines.insert(0, say(WHATIF, "none", {}))
+    nothing: dict[str, list[str]] = {}
+    for row in rows:
+        if row.kind == "nothing":
+            name, equals, value = row.name.partition("=")
+            nothing.setdefault(name + equals, []).append(value)
+    for name, values in nothing.items():
+        lines.append(say(WHATIF, "nothing", {"changes": name + ", ".join(values)}))
+    return lines
 
 
-def _as_found(found: Prediction, findings: list[Finding]) -> Prediction:
-    """The prediction with the interval of the finding that rests on it, as on the page."""
-    from advisor.report.gain import interval
+def _named(change: str, found: Prediction) -> Replayed:
+    from advisor.report.replayed import Replayed
 
-    ends = found.gain_low_ns, found.gain_high_ns
-    low, high = interval(ends[0], found.gain_ns, ends[1], findings)
-    if (low, high) == ends:
-        return found
-    now = found.measured_ns
-    return replace(found, gain_low_ns=low, gain_high_ns=high, low_ns=now - high, high_ns=now - low)
+    return Replayed(
+        name=change,
+        setting=change.partition("=")[0],
+        step_ns=found.step_ns,
+        step_low_ns=found.low_ns,
+        step_high_ns=found.high_ns,
+        measured_ns=found.measured_ns,
+        replayed_ns=found.replayed_ns,
+        gain_low_ns=found.gain_low_ns,
+        gain_high_ns=found.gain_high_ns,
+        extrapolates=found.extrapolates,
+        inconclusive=found.inconclusive,
+    )
 
 
 def _one(steps: list[Program], change: str, added: Latency) -> Prediction:
@@ -130,8 +148,6 @@ def _one(steps: list[Program], change: str, added: Latency) -> Prediction:
         return _bandwidth(steps, value, added)
     if name == "late_rank":
         return _late_rank(steps, value)
-    if name == "reshard_after_forward" and value.lower() == "false":
-        name, value = "resharding", "off"
     if name in _SHARDED:
         return _sharded(steps, name, value)
     raise AdvisorError(
@@ -192,7 +208,7 @@ def _sharded(steps: list[Program], name: str, value: str) -> Prediction:
     models = service_models(steps)
 
     def change(program: Program) -> Program | None:
-        if name == "resharding":
+        if name == "reshard_after_forward":
             return sharded.without_resharding(program)
         if name == "wrap_layers":
             return sharded.with_wrapping(program, number, models)
@@ -236,45 +252,14 @@ def _late_rank(steps: list[Program], value: str) -> Prediction:
     return found
 
 
-def _usual(
-    steps: list[Program],
-    slow: list[tuple[str, Prediction]],
-    added: Latency,
-    *,
-    by_latency: bool,
-) -> list[tuple[str, Prediction]]:
-    """Without --set: the bucket caps of a DDP run, the sharding of an FSDP run, else the link;
-    then what mending each of ``slow`` gives, the links that the trace shows to be.
-
-    Where latency makes one slow, more bandwidth is no usual change: it shortens no latency.
-    """
-    from advisor.whatif.annotate import BUCKET_CAPS_MB
-    from advisor.whatif.predict import data_parallel
-
-    if data_parallel(steps) is not None:
-        names = ["default" if cap is None else f"{cap:g}" for cap in BUCKET_CAPS_MB]
-        return [(f"bucket_cap_mb={name}", _bucket_cap(steps, name)) for name in names] + slow
-    rows = []
-    for change in _USUAL:
-        if by_latency and change.startswith("link.bandwidth"):
-            continue
-        # What a trace does not show (another strategy, one rank) is left out here.
-        with contextlib.suppress(AdvisorError):
-            rows.append((change, _one(steps, change, added)))
-    rows += slow
-    if not rows:
-        raise AdvisorError(
-            "the replay of this run does not end", hint="pass the traces of all its ranks"
-        )
-    return rows
-
-
 def _units(text: str, name: str) -> int:
-    """The whole number of a sharding change; 0 for resharding, which is only turned off."""
+    """The whole number of a sharding change; 0 for resharding, which is only left out."""
     where = f"{name}={text}"
-    if name == "resharding":
-        if text != "off":
-            raise AdvisorError(f"{text!r} cannot be predicted", where=where, hint="resharding=off")
+    if name == "reshard_after_forward":
+        if text.lower() != "false":
+            raise AdvisorError(
+                f"{text!r} cannot be predicted", where=where, hint="reshard_after_forward=False"
+            )
         return 0
     meaning = (
         "neighbouring units made one, counted from those of this run: 1, 2, 4"
@@ -298,18 +283,18 @@ def _mebibytes(text: str, name: str) -> float:
     return value
 
 
-def _as_dict(change: str, found: Prediction) -> dict[str, Any]:
+def _as_dict(row: Replayed) -> dict[str, Any]:
     return {
-        "change": change,
-        "step_ns": round(found.step_ns),
-        "step_low_ns": round(found.low_ns),
-        "step_high_ns": round(found.high_ns),
-        "measured_step_ns": round(found.measured_ns),
-        "replayed_step_ns": round(found.replayed_ns),
-        "gain_ns": round(found.gain_ns),
-        "gain_low_ns": round(found.gain_low_ns),
-        "gain_high_ns": round(found.gain_high_ns),
-        "extrapolates": found.extrapolates,
-        "inconclusive": found.inconclusive,
+        "change": row.name,
+        "step_ns": round(row.step_ns),
+        "step_low_ns": round(row.step_low_ns),
+        "step_high_ns": round(row.step_high_ns),
+        "measured_step_ns": round(row.measured_ns),
+        "replayed_step_ns": round(row.replayed_ns),
+        "gain_ns": round(row.gain_ns),
+        "gain_low_ns": round(row.gain_low_ns),
+        "gain_high_ns": round(row.gain_high_ns),
+        "extrapolates": row.extrapolates,
+        "inconclusive": row.inconclusive,
         "confidence": "replayed",
     }

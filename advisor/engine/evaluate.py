@@ -35,7 +35,7 @@ from advisor.findings import (
     Window,
 )
 from advisor.vocabulary.groups import group_words
-from advisor.vocabulary.words import about, render, render_lines
+from advisor.vocabulary.words import about, fall, render, render_lines
 
 # Of so much of the step the loss itself is worth a warning, whatever the noise leaves of its cause.
 LOST_SHARE = 0.2
@@ -194,6 +194,8 @@ def _finding(
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
     known["finding_number"] = token(finding_id)
     gain = numbers["savings_ns"]
+    if gain is not None:
+        known["fall"] = fall(gain, numbers["savings_low_ns"], numbers["savings_high_ns"])
     step_ns = _step_of(row, facts)
     share = gain / step_ns if gain is not None and step_ns else None
     floor_ns = floor_of(rule, facts) if rule.noise_floor else _paired_floor(facts)

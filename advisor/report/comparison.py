@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from advisor.messages import COMPARED, say
+from advisor.findings import Finding
+from advisor.messages import COMPARED, MOST_TITLE, say
 from advisor.metrics.compare.changes import because, changes
 from advisor.metrics.compare.figures import RunFigures, scaling_efficiency
+from advisor.metrics.compare.new_findings import NewFinding, new_finding
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.compare.significance import Difference, difference
 from advisor.metrics.models.theory import Theory
 from advisor.report import comparison_causes as causes
+from advisor.report.clean import shorten_middle
 from advisor.report.figures import KINDS
 from advisor.report.numbers import milliseconds, short
-from advisor.vocabulary.words import about, percent
+from advisor.report.summary import place, place_beside
+from advisor.vocabulary.words import about, lower_first, percent
 
 Lines = list[tuple[str, list[str]]]
 _SURE = {True: "yes", False: "no", None: "too few steps"}
 _NO_PEAK = "no peak known"
 _MOST_ROWS = 5
+_MOST_NAME = 24  # of a run, in letters, in a headline that is too long
+_SEEN = 0.005  # of the step: a kind of time that no bar shows
 _LONG = 1.5  # times the median: as a step that counts as warm-up
 _MUCH = 0.1  # of the mean step
 
@@ -85,7 +91,7 @@ def headline(found: Comparison) -> str:
 
 
 def _against(found: Comparison, row: RunFigures, change: Difference) -> str:
-    values = {
+    values: dict[str, Any] = {
         "run": row.run,
         "base": found.base.run,
         "step_ns": found.base.training_step_ns,
@@ -98,7 +104,12 @@ def _against(found: Comparison, row: RunFigures, change: Difference) -> str:
         "mean_ns": _mean(found.base),
         "other_mean_ns": _mean(row),
     }
-    return say(COMPARED, outcome(found.base, row, change), values)
+    code = outcome(found.base, row, change)
+    title = say(COMPARED, code, values)
+    if len(title) <= MOST_TITLE:
+        return title
+    names = {name: shorten_middle(values[name], _MOST_NAME) for name in ("run", "base")}
+    return say(COMPARED, code, values | names)
 
 
 def outcome(base: RunFigures, row: RunFigures, change: Difference) -> str:
@@ -120,8 +131,18 @@ def _means_part(base: RunFigures, row: RunFigures) -> bool:
 
 
 def why(found: Comparison, row: RunFigures, change: Difference) -> str:
-    """The kind of time that makes most of the difference; '' where none does, or none is sure."""
+    """What makes most of the difference; '' where nothing does, or the difference is not sure.
+
+    The cause that only the slower run is diagnosed with, else a kind of time.
+    """
     return _most(found, row, change) if change.significant else ""
+
+
+def cause(found: Comparison, row: RunFigures) -> NewFinding | None:
+    """The finding behind most of the difference between ``row`` and the base."""
+    more_ns = row.training_step_ns - found.base.training_step_ns
+    faster, slower = (found.base, row) if more_ns > 0 else (row, found.base)
+    return new_finding(found.findings, faster.run, slower.run, abs(more_ns))
 
 
 def _because(found: Comparison, row: RunFigures, change: Difference) -> str:
@@ -133,6 +154,15 @@ def _because(found: Comparison, row: RunFigures, change: Difference) -> str:
 
 
 def _most(found: Comparison, row: RunFigures, change: Difference) -> str:
+    if (new := cause(found, row)) is not None:
+        values = {
+            "title": lower_first(new.finding.title),
+            "place": _unsaid_place(new.finding),
+            "ns": new.more_ns,
+            "is_new": new.is_new,
+            "is_gone": change.share < 0,
+        }
+        return say(COMPARED, "cause", values)
     base, other = found.parts.get(found.base.run), found.parts.get(row.run)
     if base is None or other is None:
         return ""
@@ -142,6 +172,12 @@ def _most(found: Comparison, row: RunFigures, change: Difference) -> str:
     more = "more" if most.ns > 0 else "less"
     values = {"ns": abs(most.ns), "more": more, "rank": row.causes.late_rank}
     return say(COMPARED, most.kind, values)
+
+
+def _unsaid_place(finding: Finding) -> str:
+    """Where the finding is, where its title names no part of that."""
+    where = place(finding).partition(", ")[0]
+    return where if place_beside(finding, finding.title) and where not in finding.title else ""
 
 
 def _signed(written: Callable[[float], str], value: float) -> str:
@@ -155,7 +191,10 @@ def signed_share(share: float) -> str:
 
 
 def matters(found: Comparison) -> list[list[str]]:
-    """At most five rows: of two runs kind, change, before, after; of more a row for each run."""
+    """At most five rows: of two runs the step and its kinds of time; of more a row for each run.
+
+    Those of two: kind, change, before, after.
+    """
     if len(found.runs) > 2:
         return [
             [
@@ -169,14 +208,17 @@ def matters(found: Comparison) -> list[list[str]]:
     base, other = (found.parts.get(row.run) for row in found.runs)
     if base is None or other is None:
         return []
+    before, after = (row.step_ns for row in found.runs)
+    least_ns = _SEEN * max(before, after)
+    rows: list[tuple[str, float, float]] = [("step", before, after)]
+    rows += [
+        (KINDS[it.kind], it.base_ns, it.other_ns)
+        for it in changes(base, other)
+        if max(it.base_ns, it.other_ns) >= least_ns
+    ]
     return [
-        [
-            KINDS[change.kind],
-            _signed(about, change.ns),
-            about(change.base_ns),
-            about(change.other_ns),
-        ]
-        for change in changes(base, other)[:_MOST_ROWS]
+        [name, _signed(about, after - before), about(before), about(after)]
+        for name, before, after in rows[:_MOST_ROWS]
     ]
 
 

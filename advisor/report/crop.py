@@ -73,8 +73,11 @@ FROM island GROUP BY rank, kind, marked, number ORDER BY rank, b, kind, marked
 """
 
 
-def figure(store: Store, finding: Finding) -> Figure | None:
-    """The finding's window as lanes of its ranks; None without a window or activity in it."""
+def figure(store: Store, finding: Finding, most_marks: int = MAX_MARKS) -> Figure | None:
+    """The finding's window as lanes of its ranks, the culprit's first.
+
+    None without a window or activity in it. What is shorter is folded until ``most_marks`` do.
+    """
     window = finding.evidence.window
     if window is None or window.end_ns <= window.start_ns:
         return None
@@ -82,7 +85,7 @@ def figure(store: Store, finding: Finding) -> Figure | None:
     ranks = _ranks_to_show(window, sorted(offsets))
     if not ranks:
         return None
-    found = _spans(store, finding.run, window, ranks, offsets)
+    found = _spans(store, finding.run, window, ranks, offsets, most_marks)
     if not found:
         return None
     lanes = _lanes(found, ranks, window)
@@ -132,7 +135,12 @@ def clock_offsets(store: Store, run: str) -> dict[int, int]:
 
 
 def _spans(
-    store: Store, run: str, window: Window, ranks: list[int], offsets: dict[int, int]
+    store: Store,
+    run: str,
+    window: Window,
+    ranks: list[int],
+    offsets: dict[int, int],
+    most_marks: int,
 ) -> list[Row]:
     crops = [aligned_window(window, rank, offsets) for rank in ranks]
     tolerance = (window.end_ns - window.start_ns) // 1000
@@ -151,10 +159,10 @@ def _spans(
                 tolerance,
             ],
         )
-        if len(found) <= MAX_MARKS:
+        if len(found) <= most_marks:
             break
         tolerance = max(2 * tolerance, 1)
-    return found[:MAX_MARKS]
+    return found[:most_marks]
 
 
 def _lanes(found: list[Row], ranks: list[int], window: Window) -> list[RankLane]:
@@ -184,12 +192,8 @@ def _lanes(found: list[Row], ranks: list[int], window: Window) -> list[RankLane]
 
 def _ranks_to_show(window: Window, known: list[int]) -> list[int]:
     wanted = [rank for rank in (window.ranks or known) if rank in known]
-    if len(wanted) <= MAX_LANES:
-        return wanted
-    kept = wanted[:MAX_LANES]
-    if window.culprit_rank in wanted and window.culprit_rank not in kept:
-        kept[-1] = window.culprit_rank
-    return sorted(kept)
+    culprit = window.culprit_rank
+    return sorted(wanted, key=lambda rank: rank != culprit)[:MAX_LANES]
 
 
 def _origin(

@@ -121,6 +121,7 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
     others = len(rows) if blamed and not blamed & {row.of for row in rows} else 0
     values = {
         "step_ns": step_ns,
+        "is_mean": report.verdict.values.get("is_mean", False),
         "steps": 0 if report.verdict.values.get("whole_trace") else average.steps,
         "others": others,
         "ranks": sorted(row.of for row in rows),

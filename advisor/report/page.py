@@ -134,7 +134,7 @@ def _comparable(report: FindingsReport, store: Store) -> Comparison | None:
     timed = [run.run for run in report.runs if run.steps_complete and run.step_ns_median]
     if read_apart or len(timed) < 2:
         return None
-    return comparison(store.con, {run: Timed() for run in timed})
+    return comparison(store.con, {run: Timed() for run in timed}, findings=report.findings)
 
 
 def _subject(report: FindingsReport) -> str:

@@ -87,6 +87,16 @@ def ends(ns: float, low_ns: float | None, high_ns: float | None) -> str:
     return "" if high_ns - low_ns <= 0.1 * ns else f"; {span(low_ns, high_ns)}"
 
 
+def fall(ns: float, low_ns: float | None, high_ns: float | None) -> str:
+    """What a step must be shorter by once it is mended, of the interval that every view says:
+    'about 76 ms', '46–220 ms' where that is wide, 'up to 5 ms' where it reaches down to nothing."""
+    if low_ns is not None and high_ns is not None and low_ns <= 0 < high_ns:
+        return f"up to {about(max(ns, high_ns))}"
+    if is_wide(low_ns, high_ns) and low_ns is not None and high_ns is not None:
+        return span(low_ns, high_ns)
+    return f"about {about(ns)}"
+
+
 def of_step(step_ns: float, whole_trace: bool = False, is_mean: bool = False) -> str:
     """'every 273 ms step', or 'the 273 ms trace' where all of it was taken as one step.
 

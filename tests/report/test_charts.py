@@ -317,6 +317,9 @@ def test_of_many_ranks_the_culprit_best_median_and_worst_are_drawn() -> None:
     assert [bar.label for bar in bars] == ["culprit 5", "best 0", "median 32", "worst 63"]
     host = steps._four([_rank(rank, wait=rank) for rank in range(64)], list(range(8, 16)))
     assert [bar.label for bar in host] == ["culprit 8", "best 0", "median 32", "worst 63"]
+    # The late rank is the one that waits least itself: best is the next.
+    first = steps._four([_rank(rank, wait=rank) for rank in range(64)], [0])
+    assert [bar.label for bar in first] == ["culprit 0", "best 1", "median 32", "worst 63"]
 
 
 @pytest.mark.parametrize(

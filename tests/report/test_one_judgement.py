@@ -189,8 +189,7 @@ def test_one_cause_has_one_gain_beside_the_predictions_too() -> None:
         assert said is not None and said.figures[0].table is not None
         assert said.figures[0].table.rows[0][1] == "saves 10 ms (1–31 ms)"
         without = whatif.build(store, "run", [other])
-        assert without is not None and without.figures[0].table is not None
-        assert not without.figures[0].table.rows
+        assert without is None
 
 
 def test_a_host_is_late_by_what_a_finding_says_of_one_of_its_ranks() -> None:
@@ -206,12 +205,11 @@ def test_a_host_is_late_by_what_a_finding_says_of_one_of_its_ranks() -> None:
         )
         predictions(store, late="2", step_ns=90_000_000, gain_low_ns=5_000_000)
         store.con.execute("UPDATE whatif SET run = ?", [RUN])
-        for finding, named, rows in ((stall, "rank 3", 0), (elsewhere, "ranks 2, 3", 1)):
+        for finding, named, is_left in ((stall, "rank 3", False), (elsewhere, "ranks 2, 3", True)):
             listed = ranks.build(store, RUN, [finding])
             would = whatif.build(store, RUN, [finding])
             assert listed is not None and named in listed.line
-            assert would is not None and would.figures[0].table is not None
-            assert len(would.figures[0].table.rows) == rows
+            assert (would is not None) == is_left
 
 
 def test_a_loss_with_nobody_behind_it_has_no_probability_in_any_view() -> None:

@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from advisor import api
 from advisor.cli.whatif import command
 from advisor.errors import AdvisorError
+from advisor.report.gain import gain_words
+from advisor.report.sections import whatif
 
 
 @pytest.mark.parametrize(
@@ -64,24 +66,31 @@ def test_a_slow_link_s_own_gain_is_among_the_usual_changes(fixtures_dir: Path) -
         ).fetchall()
         lows = {item.savings_low_ns for item in run.report.findings if item.links}
     assert found["gain_low_ns"] in {*kept, *lows}
-    assert "link.bandwidth=x2" in rows
 
 
-def test_more_bandwidth_is_no_usual_change_where_latency_is_slow(fixtures_dir: Path) -> None:
-    from advisor.cli.whatif import _usual
-    from advisor.whatif.extract import programs
-    from advisor.whatif.replayed import latency_is_slow, restored
+def test_the_command_lists_what_the_page_lists(fixtures_dir: Path) -> None:
+    """The same changes under the same names in the same order, with the same figures."""
+    for name in ("lab-fsdp2-slow-link", "gpt2-tiny-ddp-2-slow-rank"):
+        job = fixtures_dir / name
+        done = CliRunner().invoke(command, [str(job), "-q"])
+        with api.load(job) as run:
+            section = whatif.build(run.store, "run", run.report.findings)
+        assert section is not None and section.figures[0].table is not None
+        listed = section.figures[0].table.rows
+        lines = [line for line in done.stdout.splitlines() if " (" in line]
+        shown = [row for row in listed if gain_words(0, 0, 0) not in row[1]]
+        assert len(shown) > 1
+        for (change, gain, step), line in zip(shown, lines, strict=True):
+            assert line.split() == f"{change} {step} {gain}".split()
 
-    with api.load(fixtures_dir / "lab-fsdp2-slow-link") as run:
-        con = run.store.con
-        assert not latency_is_slow(run.store, "run")
-        con.execute("UPDATE link_excess SET evidence = '{\"added_ns\": 470000}'")
-        assert latency_is_slow(run.store, "run")
-        steps, slow = programs(run.store, "run"), restored(run.store, "run")
-        usual = [change for change, _ in _usual(steps, slow, lambda _: 0.0, by_latency=True)]
-    assert usual
-    assert not [change for change in usual if change.startswith("link.bandwidth")]
-    assert usual[-1] == "the link of rank 1 as fast as its peers"
+
+def test_settings_are_named_as_users_write_them(fixtures_dir: Path) -> None:
+    """What the list names, the command takes and gives the same gain for."""
+    job = str(fixtures_dir / "lab-fsdp2-slow-link")
+    usual = json.loads(CliRunner().invoke(command, [job, "-q", "--format", "json"]).stdout)
+    (row,) = [row for row in usual if row["change"].startswith("reshard")]
+    asked = CliRunner().invoke(command, [job, "-q", "--format", "json", "--set", row["change"]])
+    assert json.loads(asked.stdout) == [row]
 
 
 def test_quiet_reads_without_a_bar(fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from advisor.whatif.program import Program
         ("wrap_layers=two", "'two' is no whole number", "neighbouring units"),
         ("wrap_layers=0", "wrap_layers joins 1 unit or more", "neighbouring units"),
         ("wrap_layers=\u00b2", "is no whole number", "neighbouring units"),
-        ("resharding=on", "'on' cannot be predicted", "resharding=off"),
+        ("reshard_after_forward=on", "'on' cannot be predicted", "reshard_after_forward=False"),
         ("bucket_cap_mb=0", "0 is out of range", "MiB"),
         ("bucket_cap_mb=big", "'big' is no number", None),
         ("late_rank=\u00b2", "is no rank", "late_rank=2"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.cli.whatif import _words
+from advisor.cli.whatif import _named
 from advisor.messages import WHATIF, say
 from advisor.report.gain import gain_kind, gain_words
 from advisor.whatif.cost import fit_service
@@ -134,10 +134,10 @@ def test_a_step_that_hangs_on_what_the_trace_does_not_tell_is_called_not_known()
     # GIVEN a prediction whose interval holds the step as it is, because of what the trace does
     # not tell WHEN it is put into words THEN it is not known; else there is no sure change
     found = Prediction(90e6, 20e6, 240e6, 200e6, 200e6, -40e6, 180e6, inconclusive=True)
-    assert _words(found) == say(WHATIF, "unknown", {})
-    assert _words(replace(found, inconclusive=False)) == gain_words(-40e6, 110e6, 180e6)
+    assert _named("", found).gain == say(WHATIF, "unknown", {})
+    assert _named("", replace(found, inconclusive=False)).gain == gain_words(-40e6, 110e6, 180e6)
     sure = replace(found, high_ns=160e6, gain_low_ns=40e6)
-    assert _words(sure) == gain_words(40e6, 110e6, 180e6)
+    assert _named("", sure).gain == gain_words(40e6, 110e6, 180e6)
 
 
 def test_the_words_of_a_gain_follow_its_interval() -> None:

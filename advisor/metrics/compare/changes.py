@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from advisor.metrics.timeline.parts import KINDS, Parts
 
-_MOST_OF = 0.2  # of the whole difference: a kind that makes less of it is not why
+MOST_OF = 0.2  # of the whole difference: what makes less of it is not why
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def because(found: Sequence[Change], share: float) -> Change | None:
     """What makes most of a difference of this sign; None where no kind makes much of it."""
     same = [change for change in found if change.ns * share > 0]
     total = sum(change.ns for change in found)
-    if not same or abs(same[0].ns) < _MOST_OF * abs(total):
+    if not same or abs(same[0].ns) < MOST_OF * abs(total):
         return None
     return same[0]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from advisor.errors import AdvisorError
+from advisor.findings import Finding
 from advisor.metrics.compare import figures as compare
 from advisor.metrics.compare.figures import OperatorChange, RunFigures
 from advisor.metrics.compare.significance import Difference, difference
@@ -27,7 +28,7 @@ class Comparison:
     """``runs`` with the base first; ``differences`` and ``operators`` are of the others.
 
     A run without recorded operators is not in ``operators``; one with none changed has no rows.
-    ``parts``: where the recorded step of each goes.
+    ``parts``: where the recorded step of each goes; ``findings``: what each is diagnosed with.
     """
 
     runs: list[RunFigures]
@@ -35,6 +36,7 @@ class Comparison:
     differences: list[Difference] = field(default_factory=list)
     operators: dict[str, list[OperatorChange]] = field(default_factory=dict)
     parts: dict[str, Parts] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
 
     @property
     def base(self) -> RunFigures:
@@ -48,11 +50,13 @@ def comparison(
     *,
     operators: int = 10,
     device_peak_flops: float | None = None,
+    findings: Sequence[Finding] = (),
 ) -> Comparison:
     """Compare runs of one store with the first. Raises AdvisorError for one without a used step.
 
     Tokens that profile.json does not tell come from the recorded workload, where there is one.
-    ``device_peak_flops`` (FLOP/s of one rank's device) stands in for the hardware table.
+    ``findings`` are those of all runs. ``device_peak_flops`` (FLOP/s of one rank's device) stands
+    in for the hardware table.
     """
     found, theories = [], []
     unprofiled = all(timed.step_ns for timed in runs.values())  # like is compared with like
@@ -83,4 +87,5 @@ def comparison(
             if (changed := compare.operators(con, base.run, row.run, limit=operators)) is not None
         },
         parts=by_run(con, [row.run for row in found]),
+        findings=findings,
     )

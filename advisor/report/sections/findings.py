@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from advisor.findings import Finding, FindingsReport, OutcomeKind
 from advisor.report import crop, humanise, numbers, summary
+from advisor.report.charts.timeline import MAX_MARKS
 from advisor.report.figures import DataTable, Figure, GainBar
 from advisor.report.sections.section import slug
 from advisor.store.store import Store
@@ -17,6 +18,7 @@ from advisor.vocabulary.words import lower_first
 SHOWN = 5
 """Rows of the first screen; further ones are folded."""
 _MAX_ROWS = 40
+_LEAST_MARKS = 100  # of a timeline: fewer show no call by itself
 # Ids of the page itself, which a finding must not take.
 _RESERVED = (
     "top", "findings", "first", "steps", "lateness", "collectives", "links", "whatif", "size",
@@ -64,11 +66,17 @@ def views(report: FindingsReport, store: Store | None) -> list[FindingView]:
     rules = {outcome.rule for outcome in report.outcomes}
     most = max((max(_ends(item)) for item in report.findings if item.savings_ns), default=0.0)
     drawn = _with_pictures(report.findings)
-    asked = rules if len(report.runs) > 1 else set[str]()
+    several = len(report.runs) > 1
+    asked = rules if several else set[str]()
+    # The pictures of several recordings share what one of a single one may have.
+    marks = max(MAX_MARKS // max(len(drawn), 1), _LEAST_MARKS) if several else MAX_MARKS
     found = []
     for number, finding in enumerate(report.findings, 1):
-        picture_of = store if number in drawn else None
-        view = _view(number, finding, picture_of, taken, rules, report, most)
+        name = anchor(finding.id, taken)
+        picture = None
+        if store is not None and number in drawn:
+            picture = crop.figure(store, finding, marks)
+        view = _view(number, finding, name, picture, rules, report, most)
         found.append(replace(view, sql="" if finding.rule in asked else finding.evidence.sql))
         asked = asked | {finding.rule}
     late = next((view for view in found[SHOWN:] if view.is_main), None)
@@ -117,14 +125,12 @@ def anchor(text: str, taken: set[str]) -> str:
 def _view(
     number: int,
     finding: Finding,
-    store: Store | None,
-    taken: set[str],
+    name: str,
+    picture: Figure | None,
     rules: set[str],
     report: FindingsReport,
     most_ns: float,
 ) -> FindingView:
-    name = anchor(finding.id, taken)
-    picture = crop.figure(store, finding) if store is not None else None
     if picture is not None:
         picture.id = f"timeline-{name}"
     return FindingView(
@@ -141,7 +147,7 @@ def _view(
         location=summary.place(finding),
         first_fix=finding.fix[0] if finding.fix else finding.verify,
         then=finding.fix[1:],
-        tables=_tables(finding, name),
+        tables=_tables(finding, name, every=len(report.runs) < 2),
         timeline=picture,
         open_command=f"advisor open {shlex.quote(finding.id)} {summary.given(report, finding.run)}",
         verify=lower_first(summary.to_paste(finding.verify, report, finding.run))
@@ -175,8 +181,8 @@ def _gain(finding: Finding, name: str, most_ns: float) -> Figure | None:
     return Figure(f"gain-{name}", words, description=f"Gain: {words}", drawing=bar)
 
 
-def _tables(finding: Finding, name: str) -> list[Figure]:
-    """Tables of evidence, and every number of the finding."""
+def _tables(finding: Finding, name: str, *, every: bool) -> list[Figure]:
+    """Tables of evidence; of a single recording ``every`` number of the finding too."""
     tables = [
         Figure(
             f"{name}-evidence-{index}",
@@ -189,11 +195,11 @@ def _tables(finding: Finding, name: str) -> list[Figure]:
         for index, table in enumerate(finding.evidence.tables, 1)
     ]
     known = {key: value for key, value in finding.evidence.facts.items() if value is not None}
-    if known:
+    if known and every:
         described = [(humanise.column(key), value) for key, value in sorted(known.items())]
         rows = [[title, humanise.value(write, value)] for (title, write), value in described]
-        every = DataTable(["number", "value"], rows)
-        tables.append(Figure(f"{name}-numbers", "Every number of this finding", table=every))
+        numbered = DataTable(["number", "value"], rows)
+        tables.append(Figure(f"{name}-numbers", "Every number of this finding", table=numbered))
     return tables
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import PurePath
 from typing import Any
 
 from advisor.findings import FindingsReport, OutcomeKind, RunSummary
@@ -12,11 +15,14 @@ from advisor.report import numbers, summary
 from advisor.report.figures import DataTable, Figure
 from advisor.report.sections import size
 from advisor.report.sections.section import Section, slug
-from advisor.report.tables import rows
+from advisor.report.tables import Row, rows
 from advisor.store.store import Store
+from advisor.vocabulary.words import ranks_text
 
 _MAX_ROWS = 64
 WHOLE_TRACE = "whole-trace"  # of ``RunSummary.step_source``: no steps are marked
+_OF_FILES = frozenset({"file", "file-not-read", "file-of-other-format"})
+"""Notes that the table of files says too."""
 _RESIDUAL = "Effects smaller than the clock residual are not taken as evidence."
 _NOT_ALIGNED = "No calls of several ranks were timed together: no clocks to align."
 
@@ -38,8 +44,7 @@ def build(
         f"{run.run}: {note.text}" if several else note.text
         for run in report.runs
         for note in run.notes
-        # The table of files says so already.
-        if note.code != "file-of-other-format"
+        if store is None or note.code not in _OF_FILES
     ]
     caveats = summary.caveats(report)
     missing = _missing(report) + _no_peak(report, counted)
@@ -168,11 +173,14 @@ def _from_store(store: Store, *, several: bool) -> list[tuple[str, DataTable]]:
         "SELECT path, format, rank, bytes, events_read, events_dropped, drop_reasons, note"
         " FROM source ORDER BY run, source_id",
     )
+    if len(sources) > _MAX_ROWS:  # what there is to say of files is not cut off
+        sources.sort(key=lambda row: not row["note"])
+    folder = _folder([row["path"] for row in sources])
     files = DataTable(
         ["file", "format", "rank", "size", "records", "dropped", "note"],
         [
             [
-                row["path"],
+                row["path"].removeprefix(folder),
                 row["format"],
                 numbers.cell(row["rank"]),
                 numbers.traffic(row["bytes"]),
@@ -182,7 +190,7 @@ def _from_store(store: Store, *, several: bool) -> list[tuple[str, DataTable]]:
             ]
             for row in sources[:_MAX_ROWS]
         ],
-        note=_first(len(sources)),
+        note=" ".join(filter(None, (f"In {folder}." if folder else "", _first(len(sources))))),
     )
     ranks = rows(
         store,
@@ -190,26 +198,16 @@ def _from_store(store: Store, *, several: bool) -> list[tuple[str, DataTable]]:
         " (SELECT run, rank, any_value(source) AS source, count(*) AS steps FROM step"
         " GROUP BY run, rank) s USING (run, rank) ORDER BY run, rank",
     )
+    listed = _alike(ranks)
     aligned = any(row["clock_residual_ns"] is not None for row in ranks)
     clocks = DataTable(
         [*_run_column(several), "rank", "host", "device", "backend", "steps", "clock offset",
          "drift, ppm", "clock residual", "complete file"],
         [
-            [
-                *([row["run"]] if several else []),
-                row["rank"],
-                row["host"] or "–",
-                row["device_name"] or "–",
-                row["backend"] or "–",
-                numbers.cell(row["steps"]),
-                numbers.duration(row["clock_offset_ns"]),
-                numbers.cell(row["clock_drift_ppm"]),
-                numbers.duration(row["clock_residual_ns"]),
-                numbers.cell(row["complete"]),
-            ]
-            for row in ranks[:_MAX_ROWS]
+            [*([row["run"]] if several else []), ranks_text(alike), *_clock(row)]
+            for row, alike in listed[:_MAX_ROWS]
         ],
-        note=f"{_first(len(ranks))} {_RESIDUAL if aligned else _NOT_ALIGNED}".strip(),
+        note=f"{_first(len(listed))} {_RESIDUAL if aligned else _NOT_ALIGNED}".strip(),
     )  # fmt: skip
     unmatched = rows(
         store,
@@ -236,6 +234,35 @@ def _from_store(store: Store, *, several: bool) -> list[tuple[str, DataTable]]:
             ),
         ),
     ]
+
+
+def _clock(row: Row) -> list[object]:
+    return [
+        row["host"] or "–",
+        row["device_name"] or "–",
+        row["backend"] or "–",
+        numbers.cell(row["steps"]),
+        numbers.duration(row["clock_offset_ns"]),
+        numbers.cell(row["clock_drift_ppm"]),
+        numbers.duration(row["clock_residual_ns"]),
+        numbers.cell(row["complete"]),
+    ]
+
+
+def _alike(ranks: Sequence[Row]) -> list[tuple[Row, list[int]]]:
+    """The first of neighbours of which the same is said, and all that it is said of."""
+    groups = groupby(ranks, key=lambda row: (row["run"], *_clock(row)))
+    found = ([*own] for _, own in groups)
+    return [(own[0], [row["rank"] for row in own]) for own in found]
+
+
+def _folder(paths: Sequence[str]) -> str:
+    """The folder that holds them all, with its slash; '' of a single file."""
+    parents = [PurePath(path).parent for path in paths]
+    if len(paths) < 2 or len({parent.is_absolute() for parent in parents}) > 1:
+        return ""
+    common = os.path.commonpath(parents)
+    return f"{common}/" if common.strip("/") else ""
 
 
 def _run_column(several: bool) -> list[str]:

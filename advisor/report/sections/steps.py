@@ -74,24 +74,18 @@ def _ranks(ranks: list[Parts], suffix: str, culprits: Sequence[int]) -> Figure:
 
 
 def _four(ranks: list[Parts], culprits: Sequence[int]) -> list[Bar]:
-    """The culprit, and the least, middle and most exposed of all ranks.
+    """The culprit, and the least, middle and most exposed of the other ranks.
 
     Of a host's ranks it is the one that waits least: for it all others do.
     """
     ordered = sorted(ranks, key=lambda row: (row.exposed_ns, row.of))
-    picked = {
-        ordered[0].of: "best",
-        ordered[len(ordered) // 2].of: "median",
-        ordered[-1].of: "worst",
-    }
     blamed = [row for row in ordered if row.of in culprits][:1]
+    others = [row for row in ordered if row not in blamed]
+    picked = zip(
+        ("best", "median", "worst"), (others[0], others[len(others) // 2], others[-1]), strict=True
+    )
     bars = [Bar(f"culprit {row.of}", row.ns, emphasis=True) for row in blamed]
-    culprit = blamed[0].of if blamed else None
-    return bars + [
-        Bar(f"{picked[row.of]} {row.of}", row.ns)
-        for row in ordered
-        if row.of in picked and row.of != culprit
-    ]
+    return bars + [Bar(f"{name} {row.of}", row.ns) for name, row in picked]
 
 
 def _title(ranks: list[Parts]) -> str:
@@ -121,7 +115,8 @@ def _title(ranks: list[Parts]) -> str:
 def _range(shares: Sequence[tuple[float, int]]) -> str:
     (low, first), (high, last) = shares[0], shares[-1]
     if high - low < _LITTLE:
-        return f"{numbers.share(high)} of the step on every rank"
+        mean = sum(share for share, _ in shares) / len(shares)
+        return f"{numbers.share(mean)} of the step on every rank"
     return f"{numbers.share(low)} (rank {first}) to {numbers.share(high)} (rank {last}) of the step"
 
 

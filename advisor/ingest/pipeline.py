@@ -191,6 +191,9 @@ def _choose(found: list[Found]) -> tuple[list[tuple[Source, Reader]], list[tuple
         # What one of them needs helps more than what there could be.
         reason, hint = next(iter(damaged.items()), ("", KNOWN))
         among = f": one {reason}" if reason else ""
+        first = next((source for source, why in skipped if why == NOT_READ), None)
+        if not reason and first is not None:
+            among = f": the first {why_unknown(first).reason}"
         raise AdvisorError(
             f"none of the {len(found)} files is a trace or log ({names}{more}){among}", hint=hint
         )

@@ -14,7 +14,8 @@ from advisor.ingest.source import HEAD_BYTES, Source
 KNOWN = (
     "what is read: PyTorch profiler traces (.json, gzip or zstd), Nsight Systems exports (sqlite), "
     "NCCL logs, NCCL's XML dumps, nccl-tests output, NCCL Inspector JSON, flight-recorder dumps, "
-    "op tables (Parquet): advisor diagnose --help"
+    "op tables (Parquet): advisor diagnose --help. Pass what one of them wrote, or record the job: "
+    "torchrun --nproc-per-node N -m advisor.record train.py"
 )
 NOT_READ = "not a format that is read"
 """Of a file in a folder that is no trace and looks whole: nothing to worry about."""

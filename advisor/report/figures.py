@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Kinds of time with the words a reader sees, in the order in which they are stacked.
+_TELEPHONE = 48
+"""Letters of a table's row that 390 pixels hold."""
+
 KINDS: dict[str, str] = {
     "compute": "compute",
     "wait": "waiting for a peer",
@@ -239,6 +242,16 @@ class DataTable:
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     note: str = ""
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it fits on a telephone: two columns, or few letters in each."""
+        if len(self.columns) <= 2:
+            return True
+        letters = (
+            max(map(len, map(str, column))) for column in zip(self.columns, *self.rows, strict=True)
+        )
+        return sum(letters) + 2 * len(self.columns) <= _TELEPHONE
 
 
 @dataclass

@@ -241,8 +241,14 @@ def place(finding: Finding) -> str:
 def place_beside(finding: Finding, title: str) -> str:
     """:func:`place`, or '' where ``title`` names all of it."""
     where = one_line(place(finding))
-    said = set(_WORD.findall(title.lower()))
-    return "" if said.issuperset(_WORD.findall(where.lower())) else where
+    said = _named(title)
+    return "" if said.issuperset(_named(where)) else where
+
+
+def _named(text: str) -> set[str]:
+    """The words of a location: 'ranks 4 and 5' are rank 4 and rank 5."""
+    words = set(_WORD.findall(text.lower())) - {"to", "and"}
+    return words - {"ranks"} | {"rank"} if "ranks" in words else words
 
 
 def run_of(finding: Finding, report: FindingsReport) -> str:

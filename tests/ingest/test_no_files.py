@@ -135,3 +135,15 @@ def test_links_in_a_circle_are_links_to_nothing(
         expand(links)
     assert Path(list_inputs([folder])[0].place).name == "rank0.json"
     assert list(snapshot([str(folder)])) == [folder / "rank0.json"]
+
+
+def test_a_folder_of_what_other_tools_say_is_refused_with_what_it_is_and_what_to_do(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"overlap": 0.4, "stragglers": [7]}))
+    (tmp_path / "b.csv").write_text("rank,wait_us\n0,12\n")
+    with Store.create() as store, pytest.raises(AdvisorError) as refused:
+        ingest([str(tmp_path)], store)
+    assert str(tmp_path / "a.json") in refused.value.message
+    assert "its keys are overlap, stragglers" in refused.value.message
+    assert "advisor.record" in refused.value.hint

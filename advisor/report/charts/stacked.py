@@ -58,7 +58,7 @@ def _stack(
 
 
 def step_bar(spec: StepBar) -> Scene:
-    """One bar as wide as the page; under it what could go, with the interval as a whisker.
+    """One bar as wide as the page; under it what could go, whose interval the words give.
 
     The outline covers nothing but the kinds of time that would go.
     """
@@ -69,7 +69,7 @@ def step_bar(spec: StepBar) -> Scene:
     _stack(scene, scale, spec.shares, written, 1, _STEP, "", " of the step")
     if spec.gain is None:
         return scene
-    low, middle, high = (min(share, total) for share in spec.gain)
+    middle = min(spec.gain[1], total)
     start, end = spec.could_go() or (total - middle, total)
     right = scale(end)
     if spec.kinds:
@@ -81,12 +81,9 @@ def step_bar(spec: StepBar) -> Scene:
         scene.marks = [mark for mark in scene.marks if mark not in crossed]
         scene.marks.append(Rect(left, 1, max(right - left, 0.3), _STEP, "could-go", spec.mark))
     y, left = _STEP + 8, scale(max(end - middle, 0))
-    first, last = scale(max(end - high, 0)), scale(max(end - low, 0))
     scene.marks.append(Rect(left, y - 3, max(right - left, 0.3), 6, "could-go-bar"))
-    for x1, x2, half in ((first, last, 0), (first, first, 4), (last, last, 4)):
-        scene.marks.append(Line(x1, y - half, x2, y + half, "whisker"))
     # On a narrow page the label takes three quarters of the width.
-    x, anchor = (max(right, 75), "end") if right > 50 else (min(left, first, 25), "start")
+    x, anchor = (max(right, 75), "end") if right > 50 else (min(left, 25), "start")
     scene.marks.append(Text(x, y + 18, spec.mark, "label strong", anchor))  # type: ignore[arg-type]
     return scene
 

@@ -20,7 +20,7 @@ def bars(found: Comparison) -> Figure:
     labels = [run if fits else str(number) for number, run in enumerate(measured, 1)]
     numbered = "; ".join(f"{number} {run}" for number, run in enumerate(measured, 1))
     several = len(found.runs) > 2
-    base, other = found.base.run, found.runs[1].run
+    base, other = labels if len(labels) == 2 and not fits else [row.run for row in found.runs[:2]]
     return Figure(
         id="runs-compared",
         title="The recorded step of each run",

@@ -237,7 +237,8 @@ def _why(decision: Decision, values: dict[str, Any]) -> list[str]:
 def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
     match decision.reason:
         case "ranks-missing" | "ranks-cut" | "ranks-alone":
-            return [*how_to_record.all_ranks(sandbox), *_tries(it)]
+            missing = decision.reason != "ranks-cut"
+            return [*how_to_record.all_ranks(sandbox, missing=missing), *_tries(it)]
         case "no-work" | "nothing-recorded" | "no-trace" | "damaged":
             return how_to_record.all_ranks(sandbox)
         case "unrecognised":

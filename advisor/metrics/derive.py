@@ -21,7 +21,7 @@ from advisor.metrics.host.edges import edge_rows
 from advisor.metrics.host.gaps import NAME_PAUSES, gap_rows, may_be_named
 from advisor.metrics.host.lead import host_pace
 from advisor.metrics.host.overlap import overlap_row
-from advisor.metrics.host.queue import queue_row
+from advisor.metrics.host.queue import queue_row, stream_waits
 from advisor.metrics.lateness.rows import Ranks, lateness_rows
 from advisor.metrics.lateness.work import compare_work
 from advisor.metrics.links.attribution import homes, link_rows
@@ -185,7 +185,7 @@ def _write_summaries(con: Any, data: RunData) -> None:
         rows["edge_gap"] += edge_rows(data.events, one.line, one.steps)
         slowdown = overlap_row(data.events, one.line, one.occupancy, one.steps)
         rows["overlap_slowdown"] += [slowdown] if slowdown is not None else []
-        queue = queue_row(data.run, one.line)
+        queue = queue_row(data.run, one.line, stream_waits(data.events, rank))
         rows["device_queue"] += [queue] if queue is not None else []
         rows["gradient_sync"] += sync_rows(data.run, rank, own, one.spans, spans)
     for table, records in rows.items():

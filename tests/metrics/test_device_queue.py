@@ -10,6 +10,7 @@ from advisor.metrics.timeline.timeline import COMM, COMPUTE, Timeline
 
 US = 1_000
 COMPUTE_STREAM, NCCL_STREAM = 7, 20
+NO_WAITS = np.empty(0, dtype=np.int64)
 
 
 def scheduled(*, one_queue: bool, layers: int = 12) -> Timeline:
@@ -39,7 +40,7 @@ def scheduled(*, one_queue: bool, layers: int = 12) -> Timeline:
 
 @pytest.mark.parametrize("one_queue", [True, False])
 def test_nothing_overtakes_in_one_queue(one_queue: bool) -> None:
-    row = queue_row("run", scheduled(one_queue=one_queue))
+    row = queue_row("run", scheduled(one_queue=one_queue), NO_WAITS)
     assert row is not None
     assert (row["overtaken"] == 0) == one_queue
     assert (row["in_order"] > 5) == one_queue
@@ -48,4 +49,36 @@ def test_nothing_overtakes_in_one_queue(one_queue: bool) -> None:
 def test_launches_inside_a_graph_have_no_order() -> None:
     line = scheduled(one_queue=True)
     graph = Timeline(**{**vars(line), "in_graph": np.ones(len(line), dtype=bool)})
-    assert queue_row("run", graph) is None
+    assert queue_row("run", graph, NO_WAITS) is None
+
+
+def reduced(layers: int = 12) -> tuple[Timeline, list[int]]:
+    """DDP's backward pass: each layer's compute (500 us), its reduction (300 us) behind it, and the
+    next layer's compute when that is done; when the host told NCCL's stream to wait."""
+    rows, waits = [], []
+    now = 0
+    for layer in range(layers):
+        launch = layer * 20 * US
+        rows.append((COMPUTE, now, now + 500 * US, COMPUTE_STREAM, launch))
+        waits.append(launch + 4 * US)
+        rows.append((COMM, now + 500 * US, now + 800 * US, NCCL_STREAM, launch + 5 * US))
+        now += 800 * US
+    columns = (np.array(c, dtype=np.int64) for c in zip(*rows, strict=True))
+    kind, start_ns, end_ns, stream, launch_ns = columns
+    count = np.arange(len(rows), dtype=np.int64)
+    line = Timeline(0, True, kind, start_ns, end_ns, stream, count, launch_ns, count * 0)
+    return line, waits
+
+
+def test_compute_that_was_told_to_wait_for_nothing_is_held_by_the_queue() -> None:
+    """GIVEN reductions behind which the host tells the computing stream to wait THEN that is why
+    nothing overlaps; where it does not, one queue is."""
+    line, waits = reduced()
+    row = queue_row("run", line, np.array(waits, dtype=np.int64))
+    assert row is not None
+    assert (row["overtaken"], row["in_order"]) == (0, 11)
+    blocking = sorted([*waits, *(wait + 8 * US for wait in waits)])
+    for told in (np.array(blocking, dtype=np.int64), NO_WAITS):
+        row = queue_row("run", line, told)
+        assert row is not None
+        assert row["in_order"] == 0

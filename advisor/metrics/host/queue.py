@@ -3,7 +3,8 @@
 With CUDA_DEVICE_MAX_CONNECTIONS=1 the device starts work in the order in which the host launched
 it, whatever its stream: work whose own stream is free starts with the kernel launched before it,
 while that one runs. What waits for an event starts after the end of a kernel instead; with several
-queues, work overtakes what was launched before.
+queues, work overtakes what was launched before. Behind communication compute counts only if its
+stream was told to wait for nothing: of gathers, layers wait for one as the next begins.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from advisor.metrics.timeline.intervals import Int64s
+from advisor.metrics.timeline.intervals import Bools, Int64s
 from advisor.metrics.timeline.timeline import COMM, COMPUTE, Timeline
 from advisor.store.columns import MISSING
+from advisor.store.events import Events
 
 # Two kernels start together when the queue's head moves: within a few launches' time.
 _TOGETHER_NS = 20_000
@@ -22,8 +24,25 @@ _TOGETHER_NS = 20_000
 _SHORTEST_NS = 2 * _TOGETHER_NS
 
 
-def queue_row(run: str, line: Timeline) -> dict[str, Any] | None:
-    """The row of ``device_queue`` of one GPU; None without launches or without communication."""
+def stream_waits(events: Events, rank: int) -> Int64s:
+    """When the host told a stream to wait for an event of another one, in order."""
+    found = events.read(
+        rank,
+        """
+        SELECT rank, start_ns FROM event WHERE run = $1 AND rank BETWEEN $2 AND $3
+          AND class = 'runtime' AND device IS NULL AND start_ns IS NOT NULL
+          AND regexp_matches(name, 'StreamWaitEvent') ORDER BY rank, start_ns
+        """,
+    )
+    begun: Int64s = found["start_ns"]
+    return begun
+
+
+def queue_row(run: str, line: Timeline, waits: Int64s) -> dict[str, Any] | None:
+    """The row of ``device_queue`` of one GPU; None without launches or without communication.
+
+    ``waits``: see :func:`stream_waits`. Each call's own stream waits once, for what it sends.
+    """
     if not line.on_device or line.in_graph is not None:
         return None
     known = np.flatnonzero(
@@ -35,13 +54,16 @@ def queue_row(run: str, line: Timeline) -> dict[str, Any] | None:
     start, end, stream = line.start[order], line.end[order], line.stream[order]
     ready = np.maximum(_before(line, order), line.launch[order])[1:]
     later = np.minimum.accumulate(start[::-1])[::-1][1:]
+    computes = line.kind[order] == COMPUTE
+    free = computes[1:] & (len(waits) > 0) & ~_told_to_wait(line, order, waits)[1:]
     beside = (
         (stream[1:] != stream[:-1])
         & (start[1:] - ready > _SHORTEST_NS)
-        & (line.kind[order][:-1] == COMPUTE)
+        & (computes[:-1] | free)
         & (end[:-1] - start[:-1] > _SHORTEST_NS)
     )
-    together = (start[1:] >= start[:-1]) & (start[1:] - start[:-1] < _TOGETHER_NS)
+    # The record behind a call, for which others wait, holds the queue until the call is done.
+    together = (start[1:] >= start[:-1]) & (free | (start[1:] - start[:-1] < _TOGETHER_NS))
     return {
         "run": run,
         "rank": line.rank,
@@ -50,6 +72,19 @@ def queue_row(run: str, line: Timeline) -> dict[str, Any] | None:
         "overtaken": int((later < start[:-1] - _TOGETHER_NS).sum()),
         "compute_stream": _longest(line),
     }
+
+
+def _told_to_wait(line: Timeline, order: Int64s, waits: Int64s) -> Bools:
+    """Whether the host may have told each kernel's stream to wait since the launch before on it."""
+    launch, stream = line.launch[order], line.stream[order]
+    before = np.zeros(len(order), dtype=np.int64)
+    for one in np.unique(stream):
+        own = np.flatnonzero(stream == one)
+        before[own[1:]] = launch[own[:-1]]
+    calls = launch[line.kind[order] == COMM]
+    asked = np.searchsorted(waits, launch) - np.searchsorted(waits, before)
+    result: Bools = asked > np.searchsorted(calls, launch) - np.searchsorted(calls, before)
+    return result
 
 
 def _longest(line: Timeline) -> int:

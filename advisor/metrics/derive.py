@@ -35,7 +35,13 @@ from advisor.metrics.models.fits import fit_record
 from advisor.metrics.models.pipeline import pipeline_rows
 from advisor.metrics.rings.from_log import logged_rings, ring_orders
 from advisor.metrics.timeline.content import content_rows
-from advisor.metrics.write import write_breakdowns, write_clocks, write_collectives, write_ranks
+from advisor.metrics.write import (
+    write_breakdowns,
+    write_clocks,
+    write_collectives,
+    write_groups,
+    write_ranks,
+)
 from advisor.store.columns import insert_rows
 from advisor.store.schema import analysed_tables
 from advisor.store.store import Store
@@ -69,6 +75,7 @@ def _derive_run(con: Any, run: str, step_annotation: str | None) -> None:
     write_ranks(con, data)
     write_clocks(con, data)
     insert_rows(con, "contradiction", impossible_bandwidths(con, run, data.calls))
+    write_groups(con, data)
     write_collectives(con, data)
     write_breakdowns(con, data)
     announce("late ranks")

@@ -25,9 +25,10 @@ from advisor.metrics.collectives.groups import (
 from advisor.metrics.collectives.hosts import with_hosts
 from advisor.metrics.collectives.match import Matched, from_matched, match, torn
 from advisor.metrics.collectives.nccl import device_calls, members
-from advisor.metrics.collectives.open_groups import leave_open, pipeline_groups
+from advisor.metrics.collectives.open_groups import contradicted, leave_open, pipeline_groups
 from advisor.metrics.collectives.phases import set_phases
 from advisor.metrics.collectives.spans import Spans, host_spans
+from advisor.metrics.collectives.stream_groups import groups_by_ends
 from advisor.metrics.host.activity import HostActivity, host_activity
 from advisor.metrics.host.lead import Gaps, device_gaps
 from advisor.metrics.lateness.waiting import split_waiting
@@ -85,6 +86,8 @@ class RunData:
     fits: dict[Kind, AlphaBeta]
     gloo: bool
     weighed: Weighed | None
+    told: dict[str, Group]
+    """Groups that no file names, by who leaves collectives together."""
 
 
 def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
@@ -141,7 +144,12 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     if adrift:
         from_matched(match(calls, groups, stepped=False, offsets=offsets | adrift), adrift)
     matched = match(calls, groups, stepped, offsets)
-    if leave_open(calls, matched.columns):
+    told: dict[str, Group] = {}
+    if contradicted(calls, matched.columns):
+        size = max((info.world_size or 0 for info in infos.values()), default=0) or len(infos)
+        told = groups_by_ends(calls, size)
+        groups = groups | told
+        leave_open(calls)
         matched = match(calls, groups, stepped, offsets)
     gloo = len(on_host) == len(ranks) and _only_gloo(con, run)
     found = _clocks(matched, infos, gloo)
@@ -173,6 +181,7 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         fits,
         gloo=gloo,
         weighed=found.weighed,
+        told=told,
     )
 
 

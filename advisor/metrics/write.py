@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from advisor.metrics.collectives.call import Call, when_moving
+from advisor.metrics.collectives.groups import process_groups
 from advisor.metrics.host.lead import IdleSplit, asked_late, split_idle
 from advisor.metrics.load import RankData, RunData
 from advisor.metrics.timeline.contention import exclusive_ns
 from advisor.metrics.timeline.intervals import Int64s, Intervals
 from advisor.metrics.timeline.timeline import COMPUTE, KINDS
-from advisor.store.columns import Pieces, insert_objects
+from advisor.store.columns import Pieces, insert_objects, insert_rows
 
 
 def write_ranks(con: Any, data: RunData) -> None:
@@ -65,6 +66,22 @@ def write_clocks(con: Any, data: RunData) -> None:
             "run": data.run,
         },
     )
+
+
+def write_groups(con: Any, data: RunData) -> None:
+    """Groups that no file names."""
+    known = process_groups(con, data.run)
+    rows = [
+        {
+            "run": data.run,
+            "process_group": one.name,
+            "ranks": list(one.ranks or ()),
+            "size": one.size,
+        }
+        for one in data.told.values()
+        if one.name not in known
+    ]
+    insert_rows(con, "process_group", rows)
 
 
 def write_collectives(con: Any, data: RunData) -> None:

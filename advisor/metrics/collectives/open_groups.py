@@ -59,24 +59,31 @@ def _place(ends: Sequence[tuple[str, int]]) -> int | None:
     return peers[0] - 1 if ends[0][0] == "send" else peers[0] + 1
 
 
-def leave_open(calls: Mapping[int, Sequence[Call]], columns: Sequence[Mapping[int, Call]]) -> bool:
-    """Take calls without a group apart by rank where, matched as one group's, some end on one rank
-    before they begin on another, whatever the clocks. Whether there were such.
+def contradicted(
+    calls: Mapping[int, Sequence[Call]], columns: Sequence[Mapping[int, Call]]
+) -> bool:
+    """Whether of calls without a group, matched as one group's, some end on one rank before they
+    begin on another, whatever the clocks.
 
     Ranks whose calls all use one stream have one group: nothing then explains the contradiction.
     """
-    several = {
+    return bool(_several(calls)) and _contradicted(columns)
+
+
+def leave_open(calls: Mapping[int, Sequence[Call]]) -> None:
+    """Take calls without a group apart by rank, of ranks that have several groups."""
+    for rank in _several(calls):
+        for call in calls[rank]:
+            if _is_open(call):
+                call.group, call.group_size = f"{NOT_TOLD} (rank {rank})", None
+
+
+def _several(calls: Mapping[int, Sequence[Call]]) -> set[int]:
+    return {
         rank
         for rank, own in calls.items()
         if len({call.stream for call in own if call.stream is not None}) > 1
     }
-    if not several or not _contradicted(columns):
-        return False
-    for rank in several:
-        for call in calls[rank]:
-            if _is_open(call):
-                call.group, call.group_size = f"{NOT_TOLD} (rank {rank})", None
-    return True
 
 
 def _is_open(call: Call) -> bool:

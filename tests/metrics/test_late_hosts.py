@@ -85,3 +85,14 @@ def test_a_group_in_which_nobody_waits_clears_no_host() -> None:
     of_hosts += [(row(0, 0), [0, 1, 2, 3]), (row(4, 0), [4, 5, 6, 7])]
     (late,) = [one for one in with_hosts(of_all, of_hosts, HOSTS) if one["systematic"]]
     assert late["cost_ns_per_step"] == 7 * MS
+
+
+def test_the_latest_rank_of_a_late_host_is_no_culprit_of_its_own() -> None:
+    """GIVEN a host that is late, and one of its ranks by a little more THEN the host is named; the
+    rank is where it costs more beyond its host's others than all of them do."""
+    of_hosts = [(row(0, 0), [0, 1, 2, 3]), (row(4, 7), [4, 5, 6, 7])]
+    for alone_ms, ranks in ((9, [4, 5, 6, 7]), (20, None)):
+        of_all = [row(rank, alone_ms * (rank == 5)) for rank in HOSTS]
+        (late,) = [one for one in with_hosts(of_all, of_hosts, HOSTS) if one["systematic"]]
+        assert json.loads(late["reason_evidence"]).get("with") == ranks
+        assert late["cost_ns_per_step"] == (7 if ranks else alone_ms) * MS

@@ -166,3 +166,48 @@ def test_a_device_that_computes_no_longer_over_its_steps_was_kept_waiting(
     )  # fmt: skip
     assert found is not None
     assert found.name == reason
+
+
+@pytest.mark.parametrize(
+    ("pace_ms", "reason"), [(1000, "late-launch"), (600, "slow-transfer-before")]
+)
+def test_a_host_that_asks_late_beside_compute_is_what_its_calls_wait_for(
+    pace_ms: int, reason: str
+) -> None:
+    """GIVEN a device that computes between the last call and this one because the host asks for
+    this one late THEN the host is late, if it takes longer for a step than its peers'."""
+    lines = {}
+    for rank in (0, 1):
+        start = np.arange(_STRETCHES) * 1000 * _MS
+        lines[rank] = Timeline(
+            rank=rank, on_device=True, kind=np.full(len(start), COMPUTE), start=start,
+            end=start + 400 * _MS, stream=start * 0, event_id=np.arange(len(start)),
+            launch=start - _MS, thread=start * 0,
+        )  # fmt: skip
+    begin = np.repeat(np.arange(_STRETCHES)[:, None] * 1000 * _MS, 2, axis=1)
+    arrival = begin + np.array([100, 180]) * _MS
+    excess = np.tile(np.array([0, 80]) * _MS, (_STRETCHES, 1))
+    calls = [
+        {rank: Call(rank, "all_reduce", int(at), int(at) + _MS, 0, enqueue=int(at) - 5)
+         for rank, at in enumerate(row)}
+        for row in arrival
+    ]  # fmt: skip
+    for column in calls[: _STRETCHES // 2 + 1]:  # of the others the device was not ready either
+        column[1].enqueue = column[1].start - 50 * _MS
+    steps = Steps(tuple(
+        Step(n, n * 1000 * _MS, (n + 1) * 1000 * _MS, None, None, complete=True, source="profiler")
+        for n in range(_STRETCHES)
+    ))  # fmt: skip
+    found = reason_of(
+        1,
+        [Arrivals(None, (0, 1), tuple(calls), arrival, begin, excess, excess,
+                  np.arange(_STRETCHES))],
+        lines,
+        {rank: Occupancy.of(line) for rank, line in lines.items()},
+        dict.fromkeys(lines, steps),
+        dict.fromkeys(lines, Intervals.empty()),
+        dict.fromkeys(lines, Intervals.empty()),
+        {0: 600.0 * _MS, 1: pace_ms * float(_MS)}, None, systematic=True, cost_ns=80 * _MS,
+    )  # fmt: skip
+    assert found is not None
+    assert found.name == reason

@@ -72,7 +72,8 @@ def with_hosts(
         row = late[len(late) // 2]
         read = [rank for rank in mates if rank in result]
         alone = [result[r]["cost_ns_per_step"] for r in read if result[r]["systematic"]]
-        if row["cost_ns_per_step"] <= max(alone, default=0):
+        # A rank is late by itself where it costs more beyond its host's others than they all do.
+        if 2 * row["cost_ns_per_step"] <= max(alone, default=0):
             continue
         for rank in read:  # its lateness is its host's
             nothing = {"cost_ns_per_step": 0, "wait_ns_per_step": 0, "wait_by_step": "{}"}

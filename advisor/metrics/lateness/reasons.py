@@ -113,9 +113,16 @@ def reason_of(
     if compute >= idle and not by_host:
         longer_ns = _computes_longer(rank, items, occupancy, steps)
         evidence["computes_longer_ns_per_step"] = round(longer_ns)
-        # Who waits for another computes later there and less elsewhere (a stage of a pipeline).
         if lines[rank].on_device and longer_ns < _BEHIND * cost_ns:
-            return Reason("slow-transfer-before", evidence)
+            # Who waits for another computes later there and less elsewhere (a stage of a pipeline);
+            # so does who asks late for calls that run beside compute.
+            by_host = (
+                idle + asked_late >= _BEHIND * excess
+                and (_host_behind(rank, peers, paces) or 0.0) >= _BEHIND * cost_ns
+            )
+            if not by_host:
+                return Reason("slow-transfer-before", evidence)
+    if compute >= idle and not by_host:
         surplus = operators - usual_operators
         more = surplus > (_MORE_OPERATORS - 1) * usual_operators and (
             surplus * usual_compute >= _EXPLAINED * compute * usual_operators
@@ -130,9 +137,8 @@ def reason_of(
         return Reason(name, evidence)
     if not (lines[rank].launch != MISSING).any() and lines[rank].on_device:
         return Reason("unknown", evidence)  # nothing says when the host asked for what came late
-    hosts = [paces[peer] for peer in peers if peer in paces]
-    if rank in paces and hosts:
-        behind = paces[rank] - float(np.median(hosts))
+    behind = _host_behind(rank, peers, paces)
+    if behind is not None:
         count = max(sum(step.used for step in steps[rank].steps), 1)
         evidence["host_slower_ns_per_step"] = round(behind)
         if behind < _BEHIND * max(idle, asked_late) / count:
@@ -142,6 +148,12 @@ def reason_of(
     early = loader if len(loading[rank]) else max(idle_at_begin_ns, loader)
     evidence["cause_p_value"] = _loads_by_chance(rank, peers, steps, loading)
     return Reason("data-loading" if early > 0.5 * idle else "late-launch", evidence)
+
+
+def _host_behind(rank: int, peers: Sequence[int], paces: Mapping[int, float]) -> float | None:
+    """How much longer a rank's host takes for a step than the median of its peers', ns."""
+    hosts = [paces[peer] for peer in peers if peer in paces]
+    return paces[rank] - float(np.median(hosts)) if rank in paces and hosts else None
 
 
 def _computes_longer(

@@ -33,6 +33,10 @@ def by_posterior(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
     if found.nothing > LIKELY or _everywhere(found) > LIKELY:
         return _by_sheet(data, home, found)
     culprit = culprit_of(found, data, home)
+    # Places without anything in common are nothing to look at where likelier nothing is slow.
+    network = culprit.kind == "candidates" and found.nothing > 0.5
+    if network and (seen := _by_sheet(data, home, found)) is not None:
+        return seen
     return Seen(
         culprit,
         excess_of(found.slowdown),

@@ -1,0 +1,50 @@
+"""What is said of the links by how likely which of them are slow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from advisor.metrics.collectives.groups import RankInfo
+from advisor.metrics.links import by_posterior
+from advisor.metrics.links.locations import Location
+from advisor.metrics.links.slow_location import Found
+
+HOME = {rank: f"node {rank // 2}" for rank in range(8)}
+INFOS = {rank: RankInfo(rank, host, 0, 8, True, {}) for rank, host in HOME.items()}
+SCATTERED = Found(
+    locations=tuple(Location("rank", False, (rank,)) for rank in HOME),
+    parts=(0.05,) * len(HOME),
+    nothing=0.6,
+    added_ns=None,
+    slowdown=(1.2, 2.0, 3.0),
+    by_ends=True,
+    by_sheet=False,
+    in_rings_between=False,
+    calls=40,
+    against={"large": 3.0, "small": 0.9},
+    unsteady=(0.05, 0.95),
+)
+ONE = replace(SCATTERED, locations=(Location("host", False, (2, 3)),), parts=(0.4,))
+
+
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        (SCATTERED, "network"),
+        (replace(SCATTERED, nothing=0.4), "candidates"),
+        (replace(SCATTERED, against={"small": 0.9}), "candidates"),
+        (ONE, "host"),
+    ],
+)
+def test_places_with_nothing_in_common_are_said_only_if_likelier_than_a_healthy_network(
+    monkeypatch: pytest.MonkeyPatch, found: Found, kind: str
+) -> None:
+    monkeypatch.setattr(by_posterior, "slow_location", lambda data, home: found)
+    data = cast(Any, SimpleNamespace(infos=INFOS))
+    seen = by_posterior.by_posterior(data, HOME)
+    assert seen is not None
+    assert seen.culprit.kind == kind

@@ -135,3 +135,10 @@ def test_communication_comes_before_smaller_launch_gaps(
     assert run.report.verdict.kind == VerdictKind.INCONCLUSIVE
     assert run.report.verdict.finding is None
     assert "first-all-gather-exposed" not in _rules(run)
+
+
+def test_six_recordings_make_a_page_below_210_kilobytes(real2: Callable[[str], Run]) -> None:
+    """Two of them have timelines of hundreds of kernels, one has 16 ranks of dumps."""
+    run = real2("")
+    assert len(run.report.runs) >= 6
+    assert len(run.render("html").encode()) < 210_000

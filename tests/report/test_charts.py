@@ -19,6 +19,7 @@ from advisor.report.figures import (
     Bar,
     BusBandwidth,
     CallGroup,
+    DataTable,
     Dots,
     Fit,
     GainBar,
@@ -357,3 +358,10 @@ def test_the_axis_of_step_times_says_that_it_leaves_out_zero_only_where_it_does(
     assert left_out == (spread < 10e6)
     assert left_out == ("0" not in texts)
     assert not any(text.startswith(("-", "−")) for text in texts)
+
+
+def test_a_table_of_few_letters_stays_one_on_a_telephone() -> None:
+    few = DataTable(["per step", "change", "1", "2"], [["idle", "+31 ms", "9.8 ms", "41 ms"]])
+    assert few.is_narrow
+    assert not DataTable(["per step", "change", "x" * 40], [["idle", "+31 ms", "9.8 ms"]]).is_narrow
+    assert DataTable(["number", "value"], [["x" * 40, "y" * 40]]).is_narrow

@@ -53,3 +53,13 @@ def test_hidden_and_exposed_of_one_stretch_do_not_cover_one_another(filled: floa
     scene = draw(Timeline([RankLane(0, spans)], 100, 0, "the crop"))
     exposed, hidden = (mark for mark in scene.marks if isinstance(mark, Rect))
     assert hidden.y + hidden.height == pytest.approx(exposed.y)
+
+
+def test_the_culprit_has_the_first_lane_and_few_marks_fold_what_is_short() -> None:
+    with make_store(8) as store:
+        finding = next(item for item in make_report(ranks=8).findings if item.evidence.window)
+        whole, folded = figure(store, finding), figure(store, finding, 4)
+    assert whole is not None and folded is not None
+    assert isinstance(whole.drawing, Timeline) and isinstance(folded.drawing, Timeline)
+    assert [lane.culprit for lane in whole.drawing.lanes] == [True, False, False, False]
+    assert sum(len(lane.spans) for lane in folded.drawing.lanes) <= 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from advisor.findings import Finding
@@ -36,6 +37,15 @@ def change_name(setting: str, value: str) -> str:
 def rests_on(finding: Finding, gain_ns: float) -> bool:
     """Whether what a finding saves is this very gain of a replay."""
     return gain_ns > 0 and abs((finding.savings_ns or 0) - gain_ns) <= _SAME * gain_ns
+
+
+def sets(finding: Finding, change: str) -> bool:
+    """Whether the code of a finding's first fix sets this: 'bucket_cap_mb=25', 'bucket_cap_mb='."""
+    if not finding.savings_ns or not finding.fix or "=" not in change:
+        return False
+    code = finding.fix[0].partition("\n")[2]
+    ends = "" if change.endswith("=") else r"(?![\w.])"
+    return re.search(rf"(?<!\w){re.escape(change)}{ends}", code) is not None
 
 
 def delays(finding: Finding, ranks: Sequence[int]) -> bool:

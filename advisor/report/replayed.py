@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 
 from advisor.findings import Finding
 from advisor.messages import WHATIF, say
-from advisor.report.gain import change_name, delays, gain_kind, gain_words, interval, rests_on
+from advisor.report.gain import (
+    change_name,
+    delays,
+    gain_kind,
+    gain_words,
+    interval,
+    rests_on,
+    sets,
+)
 from advisor.report.tables import Row, late_together, rows
 from advisor.store.store import Store
 from advisor.vocabulary.words import about, named_ranks, span
@@ -20,7 +28,8 @@ class Replayed:
     """A change, the step under it and what it gives, ns per step, with 90 % intervals.
 
     ``replayed_ns``: the unchanged step, replayed. ``inconclusive``: the step depends on what the
-    recording does not tell; ``extrapolates``: on sizes that it does not hold.
+    recording does not tell; ``extrapolates``: on sizes that it does not hold;
+    ``is_advised``: a finding advises just this.
     """
 
     name: str
@@ -34,6 +43,7 @@ class Replayed:
     gain_high_ns: float
     extrapolates: bool = False
     inconclusive: bool = False
+    is_advised: bool = False
 
     @property
     def gain_ns(self) -> float:
@@ -59,13 +69,24 @@ class Replayed:
         return f"{about(self.step_ns)} ({span(self.step_low_ns, self.step_high_ns)})"
 
     def as_found(self, findings: Sequence[Finding]) -> Replayed:
-        """With the interval of the finding that rests on it: a cause has one gain."""
-        low, high = interval(*self._gain(), findings)
-        if (low, high) == (self.gain_low_ns, self.gain_high_ns):
-            return self
+        """With the gain of the finding that makes this change, or the interval of the one that
+        rests on this replay: a cause has one gain, and no other value of its setting gives more.
+        """
+        low, middle, high = self._gain()
+        own = next((item for item in findings if sets(item, self.name)), None)
+        other = next((item for item in findings if sets(item, f"{self.setting}=")), None)
+        if own is not None:
+            low, middle, high = _gain_of(own)
+        elif other is not None and middle > 0:
+            low, middle, high = map(min, self._gain(), _gain_of(other))
+        else:
+            low, high = interval(low, middle, high, findings)
         now = self.measured_ns
-        return replace(self, gain_low_ns=low, gain_high_ns=high, step_low_ns=now - high,
-                       step_high_ns=now - low)  # fmt: skip
+        if (low, middle, high) == self._gain():
+            return replace(self, is_advised=own is not None)
+        return replace(self, gain_low_ns=low, gain_high_ns=high, step_ns=now - middle,
+                       step_low_ns=now - high, step_high_ns=now - low,
+                       is_advised=own is not None)  # fmt: skip
 
     def _gain(self) -> tuple[float, float, float]:
         return self.gain_low_ns, self.gain_ns, self.gain_high_ns
@@ -94,7 +115,15 @@ def replayed(store: Store, run: str, findings: Sequence[Finding]) -> list[Replay
         and row not in effects
         and not (row["value"] == "all" and row["step_ns"] in also)
     ]
-    return sorted(changes, key=lambda it: (it.extrapolates, -it.gain_low_ns, it.step_ns))
+    return sorted(
+        changes, key=lambda it: (it.extrapolates, -it.gain_low_ns, it.step_ns, not it.is_advised)
+    )
+
+
+def _gain_of(finding: Finding) -> tuple[float, float, float]:
+    gain = float(finding.savings_ns or 0)
+    low, high = finding.savings_low_ns, finding.savings_high_ns
+    return gain if low is None else low, gain, gain if high is None else high
 
 
 def _of(row: Row, host: Sequence[int] | None) -> Replayed:

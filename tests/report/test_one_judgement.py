@@ -13,6 +13,7 @@ from advisor.metrics.models.speeds import speeds
 from advisor.metrics.steps.used import step_time
 from advisor.report import page as html
 from advisor.report import render, summary
+from advisor.report.replayed import replayed
 from advisor.report.sections import ranks, size, steps, whatif
 from advisor.store.store import Store
 from tests.report.support import make_report, make_store
@@ -38,7 +39,7 @@ def predictions(store: Store, *, step_ns: int, gain_low_ns: int | None, late: st
 @pytest.mark.parametrize(
     ("step_ns", "gain_low_ns", "title"),
     [
-        (90_000_000, 5_000_000, "Rank 7 on time would save 10 ms per step"),
+        (90_000_000, 5_000_000, "Rank 7 on time would save 10 ms (5–20 ms) per step"),
         (
             94_000_000,
             0,
@@ -190,6 +191,29 @@ def test_one_cause_has_one_gain_beside_the_predictions_too() -> None:
         assert said.figures[0].table.rows[0][1] == "saves 10 ms (1–31 ms)"
         without = whatif.build(store, "run", [other])
         assert without is None
+
+
+def test_a_setting_that_a_finding_advises_gives_what_the_finding_says() -> None:
+    """GIVEN replays of two caps that give 20 ms, and a finding that bounds one by 12 ms."""
+    advice = "Larger buckets.\nDistributedDataParallel(model, bucket_cap_mb=25)"
+    own = make_report().findings[0].model_copy(
+        update={"savings_ns": 10_000_000, "savings_low_ns": 1_000_000,
+                "savings_high_ns": 12_000_000, "fix": [advice]}
+    )  # fmt: skip
+    with make_store() as store:
+        predictions(store, step_ns=80_000_000, gain_low_ns=5_000_000)
+        store.con.execute("UPDATE whatif SET setting = 'bucket_cap_mb', value = '25'")
+        store.con.execute(
+            "INSERT INTO whatif SELECT * REPLACE ('250' AS value) FROM whatif WHERE value = '25'"
+        )
+        alone = replayed(store, "run", [])
+        found = replayed(store, "run", [own])
+    assert [it.gain_ns for it in alone] == [20_000_000] * 2
+    assert [it.name for it in found] == ["bucket_cap_mb=25", "bucket_cap_mb=250"]
+    assert [it.is_advised for it in found] == [True, False]
+    for it in found:
+        gain = (it.gain_low_ns, it.gain_ns, it.gain_high_ns)
+        assert gain == (1_000_000, 10_000_000, 12_000_000)
 
 
 def test_a_host_is_late_by_what_a_finding_says_of_one_of_its_ranks() -> None:

@@ -43,7 +43,7 @@ def is_about_ranks(finding: Finding | None, ranks_read: int, *, in_turn: bool) -
 
 
 def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> Figure | None:
-    """What its peers wait for each rank, by step; None with one step or two ranks, where nobody
+    """How long peers wait for each rank, by step; None with one step or two ranks, where nobody
     waited, or where others than the culprits are waited for most: who passes a delay on, as the
     next stage of a pipeline, would look like its origin.
 
@@ -70,7 +70,7 @@ def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> F
         note += f" A row is {each} ranks and shows the one that is waited for most."
     return Figure(
         id=f"waited-for{suffix}",
-        title="What its peers wait for each rank, by step",
+        title="How long peers wait for each rank, by step",
         description="Grid of ranks by steps: how long each peer waits for the rank of the row.",
         drawing=HeatMap(
             rows=[named_ranks(set(group) & set(culprits) or group) for group in groups],

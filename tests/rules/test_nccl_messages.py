@@ -164,6 +164,28 @@ def test_lines_that_are_no_warnings_are_named_where_they_tell_of_an_error() -> N
     assert not any(named(line, is_warning=False) for line in HARMLESS)
 
 
+# What libraries say they do without: the words of an error, and the job goes on.
+DONE_WITHOUT = [
+    "WARNING:root:RuntimeError: FlashAttention only supports Ampere GPUs or newer. Falling back to "
+    "math attention.",
+    "ImportError: apex not installed, using native LayerNorm",
+    "WARNING: ValueError: --sequence-parallel must be set with tensor parallelism, ignored",
+    "ValueError: options must be given at the same time; using defaults",
+    "Exception: wandb is not installed, logging disabled",
+    "ModuleNotFoundError: No module named 'amp_C' -- using fallback multi_tensor_apply",
+]
+
+
+@pytest.mark.parametrize("line", DONE_WITHOUT)
+def test_an_error_that_a_program_goes_on_without_is_not_why_it_ended(line: str) -> None:
+    assert named(line, is_warning=False) is None
+
+
+def test_the_same_error_is_where_the_program_does_not_go_on() -> None:
+    assert named("ValueError: options must be given at the same time", is_warning=False)
+    assert named("ImportError: apex not installed", is_warning=False)
+
+
 # How launchers write that a process was killed or crashed.
 ENDS = {
     "segmentation-fault": [

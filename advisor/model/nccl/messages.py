@@ -28,6 +28,14 @@ _QUOTES = re.compile(
     r"WARN: Function: \w{1,80} Line: "
     r"|Last NCCL warning\(error\) log entry"
 )
+# What a program says of an exception that it caught: a logger's level, or what it does without.
+_GOES_ON = re.compile(
+    r"^.{0,60}\b(?:INFO|DEBUG|WARNING|WARN)\b|[Ff]all(?:s|ing)? ?back (?:to|on)\b|"
+    r"[Cc]ontinuing with|[,;] (?:ignored|ignoring|skipped|skipping)\b|"
+    r"\b[Uu]s(?:es|ing) (?:the |a |its )?"
+    r"(?:defaults?|fall ?back|native|slow|eager|plain|python|Python|torch|foreach|math)\b|"
+    r"\b(?:logging|tracking) disabled\b"
+)
 _ASKED_TO_END = re.compile(r"(?:KeyboardInterrupt|SystemExit|\S{0,80}SignalException)\b")
 
 
@@ -85,13 +93,15 @@ def named(text: str, *, is_warning: bool) -> str | None:
     """The id of the entry that names a line; None where none does.
 
     Of lines that are no warning, and quote none, only those entries are asked whose signs are in
-    it.
+    it; an exception that the program says it caught names nothing.
     """
     of_nccl, is_warning = is_warning, is_warning or _QUOTES.search(text, 0, _LONGEST) is not None
     if not is_warning and _signs().search(text, 0, _LONGEST) is None:
         return None
     for item, pattern, signs in _compiled():
         if of_nccl and item.effect == "reported":
+            continue
+        if not of_nccl and item.effect == "raised" and _GOES_ON.search(text, 0, _LONGEST):
             continue
         asked = is_warning or any(sign in text for sign in signs)
         if asked and pattern.search(text, 0, _LONGEST):

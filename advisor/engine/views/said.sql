@@ -2,6 +2,10 @@
 
 -- Lines that something is wrong, as topology has them.
 --   host: as the line says, or of its rank
+--   file: where it stands
+--   of_file: number of the line in its file
+--   of_several: whether such lines stand in several files
+--   timed: whether each of them has a time
 --   line: number of the line in its file; its place among all by their times where the lines are of
 --     several files and have some
 --   is_unordered: they are of several files and have none, so that `line` orders each file alone

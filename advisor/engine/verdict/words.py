@@ -314,14 +314,20 @@ def _tries(it: Situation) -> list[str]:
 
 
 def _options(it: Situation) -> Sequence[Finding]:
-    """Findings that are no likely cause, and may be worth a try: those that give most first."""
+    """Findings that may be worth a try where the verdict is about none: likely ones first, of these
+    those that give most.
+
+    Options, and causes that are likely and yet not what the step is lost to.
+    """
     least = SMALL * it.step_ns
     worth = [
         item
         for item in it.findings
-        if is_option(item) and it.step_ns and (item.savings_ns or 0) >= least
+        if (is_option(item) or (item.severity is not Severity.INFO and item.rule not in NOBODYS))
+        and it.step_ns
+        and (item.savings_ns or 0) >= least
     ]
-    return sorted(worth, key=lambda item: -_most(item))
+    return sorted(worth, key=lambda item: (is_option(item), -_most(item)))
 
 
 def _most(item: Finding) -> int:

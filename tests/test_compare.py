@@ -270,6 +270,7 @@ def test_the_html_page_has_every_figure_of_the_text(runs: list[str], tmp_path: P
         (Difference(0.5, None, None, (3, 3)),
          "compute takes 50 ms more per step (too few steps to be sure)"),
         (Difference(0.5, -0.1, 0.6, (9, 9)), "within noise"),
+        (Difference(0.002, None, None, (3, 3)), "too few steps to tell"),
     ],
 )  # fmt: skip
 def test_a_row_of_several_runs_says_why_and_how_sure(change: Difference, said: str) -> None:

@@ -27,6 +27,7 @@ _MOST_ROWS = 5
 _MOST_NAME = 24  # of a run, in letters, in a headline that is too long
 _SEEN = 0.005  # of the step: a kind of time that no bar shows
 _LONG = 1.5  # times the median: as a step that counts as warm-up
+_LITTLE = 0.01  # of the step: less has no why where it is not sure
 _MUCH = 0.1  # of the mean step
 
 
@@ -149,6 +150,8 @@ def _because(found: Comparison, row: RunFigures, change: Difference) -> str:
     """The same in a row of several, which says too where it is not sure."""
     if change.significant is False:
         return say(COMPARED, "noise", {})
+    if not change.significant and abs(change.share) < _LITTLE:
+        return say(COMPARED, "few", {})
     most = _most(found, row, change) or say(COMPARED, "spread", {})
     return most if change.significant else f"{most} ({_SURE[None]} to be sure)"
 

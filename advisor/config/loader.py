@@ -47,12 +47,20 @@ def read_plain(path: Path) -> Any:
 def _text(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_YAML_BYTES:
-            raise AdvisorError("this YAML file is larger than 4 MiB", where=str(path))
-        return path.read_text(encoding="utf-8")
+            raise _too_large(path)
+        with path.open(encoding="utf-8") as file:  # a device has no size, and no end
+            text = file.read(_MAX_YAML_BYTES + 1)
     except FileNotFoundError as error:
         raise AdvisorError("no such file", where=str(path), hint="check the path") from error
     except (OSError, UnicodeDecodeError) as error:
         raise AdvisorError(f"cannot be read: {error}", where=str(path)) from error
+    if len(text) > _MAX_YAML_BYTES:
+        raise _too_large(path)
+    return text
+
+
+def _too_large(path: Path) -> AdvisorError:
+    return AdvisorError("this YAML file is larger than 4 MiB", where=str(path))
 
 
 def _with_lines(path: Path, text: str) -> Any:

@@ -78,7 +78,7 @@ def plain(document: Any) -> Any:
 
     Aliases are written out, so that their number is limited: ten lines of them can name as many
     values as no memory holds. Raises NotYamlError beyond that and for whole numbers of more than
-    64 bits, RecursionError where it is too deep.
+    64 bits and for texts that are none, RecursionError where it is too deep.
     """
     return _plain(document, count(1))
 
@@ -87,17 +87,29 @@ def _plain(node: Any, counted: count[int]) -> Any:
     if next(counted) > MOST_VALUES:
         raise NotYamlError(f"it holds more than {MOST_VALUES:,} values, counting its aliases")
     if isinstance(node, Mapping):
-        return {str(key): _plain(value, counted) for key, value in node.items()}
+        return {_sound(str(key)): _plain(value, counted) for key, value in node.items()}
     if isinstance(node, list | tuple):
         return [_plain(value, counted) for value in node]
     if isinstance(node, bool) or node is None:
         return node
     if isinstance(node, int) and node.bit_length() > MOST_BITS:
         raise NotYamlError(f"a whole number of {node.bit_length():,} bits, more than {MOST_BITS}")
-    for kind in (int, float, str):
+    if isinstance(node, str):
+        return _sound(str(node))
+    for kind in (int, float):
         if isinstance(node, kind):
             return kind(node)
     return node
+
+
+def _sound(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # an escape of YAML can say so
+        raise NotYamlError(
+            "a text holds half of a surrogate pair, which is no character"
+        ) from error
+    return text
 
 
 def refuse_endless(text: str, *, pure: bool) -> None:

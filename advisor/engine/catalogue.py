@@ -49,6 +49,8 @@ def load_rule(path: Path) -> Rule:
         raise AdvisorError(
             "a rule's file name is its id: lower-case words joined by '-'", where=str(path)
         )
+    if path.exists() and not path.is_file():  # a pipe that nobody writes into never begins
+        raise AdvisorError("a rule is a file: no folder, pipe or device", where=str(path))
     return load_model(path, Rule).located(path)
 
 

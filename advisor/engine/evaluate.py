@@ -8,9 +8,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from jinja2 import TemplateError
-from pydantic import ValidationError
-
 from advisor.engine.claims import Ledger, claims_of
 from advisor.engine.facts import Facts
 from advisor.engine.fragments import said
@@ -18,10 +15,11 @@ from advisor.engine.needs import not_applicable, what_is_missing
 from advisor.engine.numbering import token
 from advisor.engine.partly_read import as_far_as_read
 from advisor.engine.rule import PAIRED_FLOOR, Rule
-from advisor.engine.sandbox import RuleSqlError, Sandbox
+from advisor.engine.sandbox import Sandbox
 from advisor.engine.savings_bounds import COLUMNS as SAVINGS
 from advisor.engine.savings_bounds import bounded
 from advisor.engine.verdict.probability import judged
+from advisor.errors import AdvisorError
 from advisor.findings import (
     CRITICAL_SHARE,
     SEVERITY_ORDER,
@@ -80,7 +78,9 @@ def evaluate(
         claims = [
             claims_of(rule, sandbox, {"used_steps": facts.steps, **values, **row}) for row in listed
         ]
-    except (RuleSqlError, TemplateError, ValidationError, TypeError, ValueError, KeyError) as error:
+    except AdvisorError:
+        raise
+    except Exception as error:  # noqa: BLE001 - templates from elsewhere raise anything
         return _result(rule, sandbox.run, OutcomeKind.ERROR, f"{type(error).__name__}: {error}")
     if findings:
         more = f"; {len(kept) - rule.limit} more not listed" if len(kept) > rule.limit else ""

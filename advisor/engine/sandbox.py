@@ -7,7 +7,6 @@ loading and a locked configuration, and that is interrupted when its processor t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import TracebackType
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from advisor.engine.answers import as_arrays, as_rows
 from advisor.engine.emptiness import Needs, finds_nothing, needs_of_views
 from advisor.engine.memory_limit import MemoryLimit
+from advisor.engine.query_text import refused
 from advisor.engine.reference import REFERENCE_TABLES, add_functions, make_reference_table
 from advisor.engine.time_limit import TimeLimit
 from advisor.engine.views import views, words_behind
@@ -50,20 +50,6 @@ _LOCKDOWN = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
-
-
-_ENDLESS = re.compile(
-    r"\b(?:levenshtein|editdist3|damerau_levenshtein|jaro_similarity|jaro_winkler_similarity)\b",
-    re.IGNORECASE,
-)
-"""Functions of two texts that take the product of their lengths: nothing stops one such call."""
-
-_LONGEST_PATTERN = 200
-"""Of LIKE, ILIKE and GLOB, which take that product too: known before, and as short as a name."""
-_MATCHING = re.compile(r"(?:like|ilike|glob)", re.IGNORECASE)
-_MAY_MATCH = re.compile(r"like|glob|~~", re.IGNORECASE)
-"""Without one of these in it a query matches no pattern: most need not be taken apart."""
-_MATCHING_ELSE = re.compile(r"~~|like_escape", re.IGNORECASE)
 
 T = TypeVar("T")
 
@@ -260,19 +246,14 @@ class Sandbox:
     def _run(
         self, sql: str, values: Mapping[str, Any], fetch: Callable[[duckdb.DuckDBPyConnection], T]
     ) -> T:
+        if why := refused(sql):
+            raise RuleSqlError(why)
         try:
             statements = self.con.extract_statements(sql)
         except duckdb.Error as error:
             raise RuleSqlError(f"SQL does not parse: {_first_line(error)}") from error
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise RuleSqlError("only a single SELECT is allowed")
-        if endless := _ENDLESS.search(sql):
-            raise RuleSqlError(f"{endless[0]} is not allowed: no limit of time would stop it")
-        if not _patterns_are_short(sql):
-            raise RuleSqlError(
-                f"a pattern of LIKE, ILIKE or GLOB is a text of up to {_LONGEST_PATTERN} "
-                "characters: no limit of time would stop another"
-            )
         named = statements[0].named_parameters
         unknown = sorted(set(named) - set(values))
         if unknown:
@@ -289,6 +270,9 @@ class Sandbox:
                 limit = f"{self._timeout_s:g} s of processor time"
                 raise RuleSqlError(f"took longer than {limit}") from error
             raise RuleSqlError(_first_line(error)) from error
+        except MemoryError as error:  # what the database found, as Python's values
+            self._stop_reading()
+            raise RuleSqlError("what it finds does not fit into the memory it may take") from error
 
     def _start_reading(self) -> None:
         """What runs until :meth:`_stop_reading` can change nothing."""
@@ -321,30 +305,6 @@ class Sandbox:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _patterns_are_short(sql: str) -> bool:
-    """Whether every pattern that texts are matched with stands in the query, and is no long one."""
-    if not _MAY_MATCH.search(sql):
-        return True
-    tokens = duckdb.tokenize(sql)
-    ends = [*(at for at, _ in tokens[1:]), len(sql)]
-    words = [
-        (kind, sql[at:end].strip())
-        for (at, kind), end in zip(tokens, ends, strict=True)
-        if kind != duckdb.token_type.comment
-    ]
-    end = (duckdb.token_type.operator, "")
-    for (kind, word), (text, pattern), (_, after) in zip(
-        words, [*words[1:], end], [*words[2:], end, end], strict=True
-    ):
-        if kind == duckdb.token_type.string_const:
-            continue
-        is_text = text == duckdb.token_type.string_const and len(pattern) <= _LONGEST_PATTERN
-        is_all = not after or after[0] in "),;" or after[0].isalpha()
-        if _MATCHING_ELSE.search(word) or (_MATCHING.fullmatch(word) and not (is_text and is_all)):
-            return False
-    return True
 
 
 @cache

@@ -239,8 +239,13 @@ def _compiled(template: str) -> Template:
 
 def render(template: str, values: Mapping[str, Any]) -> str:
     """Fill one text. Raises jinja2.TemplateError for unknown values or bad templates."""
-    text = _compiled(template).render(values)
-    return " ".join(text.split())[:MAX_TEXT]
+    return " ".join(_text(template, values).split())[:MAX_TEXT]
+
+
+def _text(template: str, values: Mapping[str, Any]) -> str:
+    """Filled; half of a surrogate pair, which no file holds, is written out as an escape."""
+    filled = _compiled(template).render(values)
+    return filled.encode(errors="backslashreplace").decode()
 
 
 def holds(condition: str, values: Mapping[str, Any]) -> bool:
@@ -255,4 +260,4 @@ def _expression(condition: str) -> TemplateExpression:
 
 def render_lines(template: str, values: Mapping[str, Any]) -> str:
     """As :func:`render`, but line breaks and indentation stay (commands, code)."""
-    return _compiled(template).render(values).strip()[:MAX_TEXT]
+    return _text(template, values).strip()[:MAX_TEXT]

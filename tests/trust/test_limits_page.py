@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from advisor.config import loader, parsed, settings
+from advisor.engine.query_text import MOST_BRACKETS, MOST_CHARACTERS
 from advisor.engine.sandbox import _LOCKDOWN, Sandbox
 from advisor.ingest import inflate, paths, source
 from advisor.ingest.compression import DEFAULT_LIMITS
@@ -122,3 +123,5 @@ def test_the_page_names_the_limits_of_rules() -> None:
     seconds = inspect.signature(Sandbox).parameters["timeout_s"].default
     assert f"| one query of a rule | {seconds:g} s of processor time, 4 GB |" in PAGE
     assert "SET memory_limit = '4GB'" in _LOCKDOWN
+    text = f"{MOST_CHARACTERS:,} characters; {MOST_BRACKETS} brackets inside each other"
+    assert f"| text of a rule's query | {text} |" in PAGE

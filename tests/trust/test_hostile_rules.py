@@ -1,0 +1,103 @@
+"""A rule from elsewhere that cannot be read, parsed, filled in or held costs itself only."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+import advisor
+from advisor.config.loader import read_plain
+from advisor.config.paths import shipped
+from advisor.engine.query_text import MOST_BRACKETS, MOST_CHARACTERS, refused
+from advisor.engine.sandbox import RuleSqlError, Sandbox
+from advisor.errors import AdvisorError
+from advisor.findings import Outcome, OutcomeKind
+
+_BASE = (shipped("rules") / "compute-bound.yaml").read_text(encoding="utf-8")
+
+
+def _outcomes(folder: Path, fixtures_dir: Path) -> dict[str, Outcome]:
+    with advisor.load(fixtures_dir / "lab-ddp-compute-bound") as run:
+        report = run.diagnose(rule_dirs=[folder])
+        assert report.model_dump_json()
+    return {one.rule: one for one in report.outcomes if one.rule.startswith("hostile")}
+
+
+def _rule(headline: str) -> str:
+    first, rest = _BASE.split("headline:", 1)
+    return f"{first}headline: {headline}\n{rest.split(chr(10), 1)[1]}"
+
+
+@pytest.mark.parametrize(
+    "headline",
+    [
+        '"{{ 1 // 0 }}"',
+        "\"{{ '%d' | format(1e400) }}\"",
+        "\"{{ '%c' | format(-1) }}\"",
+        '"{{ 1 | dictsort }}"',
+        f'"{{{{ {"(" * 3000}1{")" * 3000} }}}}"',
+    ],
+)
+def test_a_template_that_raises_anything_fails_alone(
+    headline: str, tmp_path: Path, fixtures_dir: Path
+) -> None:
+    (tmp_path / "hostile-words.yaml").write_text(_rule(headline), encoding="utf-8")
+    (found,) = _outcomes(tmp_path, fixtures_dir).values()
+    assert found.outcome == OutcomeKind.ERROR
+
+
+def test_half_of_a_pair_is_written_out_or_refused(tmp_path: Path, fixtures_dir: Path) -> None:
+    (tmp_path / "hostile-made.yaml").write_text(_rule("\"{{ '\\\\ud800' }}\""), encoding="utf-8")
+    (tmp_path / "hostile-said.yaml").write_text(_rule('"a\\ud800"'), encoding="utf-8")
+    found = _outcomes(tmp_path, fixtures_dir)
+    assert found["hostile-made"].outcome == OutcomeKind.FIRED
+    assert "surrogate" in found["hostile-said"].reason
+
+
+def test_what_is_no_file_is_no_rule(tmp_path: Path, fixtures_dir: Path) -> None:
+    """GIVEN a pipe into which nobody writes, a device and a folder THEN none is waited for."""
+    os.mkfifo(tmp_path / "hostile-pipe.yaml")
+    (tmp_path / "hostile-device.yaml").symlink_to("/dev/zero")
+    (tmp_path / "hostile-folder.yaml").mkdir()
+    found = _outcomes(tmp_path, fixtures_dir)
+    assert len(found) == 3
+    assert all("a rule is a file" in one.reason for one in found.values())
+
+
+def test_a_device_is_not_read_to_its_end() -> None:
+    with pytest.raises(AdvisorError, match="4 MiB"):
+        read_plain(Path("/dev/zero"))
+
+
+def test_brackets_that_the_parser_takes_the_square_of_are_refused() -> None:
+    """GIVEN 30,000 brackets behind FROM, with others that only a comment closes THEN at once."""
+    began = time.process_time()
+    with Sandbox(None, "run") as sandbox:
+        for opened in ("(" * 30_000, "( /*)*/ " * 3_000, "('é', " * 3_000):
+            with pytest.raises(RuleSqlError, match="brackets"):
+                sandbox.select(f"SELECT 'é' AS n FROM {opened}a", {})
+    assert time.process_time() - began < 5
+
+
+def test_what_people_write_is_neither_long_nor_deep() -> None:
+    deep = "(" * MOST_BRACKETS + "1" + ")" * MOST_BRACKETS
+    assert refused(f"SELECT {deep} AS n, '{'(' * 500}' AS text /* {'(' * 500} */") is None
+    assert refused(f"SELECT {'1, ' * MOST_CHARACTERS}1") is not None
+
+
+def test_a_pattern_behind_letters_of_two_bytes_is_looked_at() -> None:
+    """The database counts the places of words in bytes."""
+    assert "pattern" in (refused(f"SELECT '{'é' * 40}' AS text, name LIKE pattern AS n") or "")
+    assert refused(f"SELECT '{'é' * 40}' AS text, name LIKE 'all%' AS n") is None
+
+
+def test_rows_that_do_not_fit_fail_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: object) -> object:
+        raise MemoryError
+
+    monkeypatch.setattr("advisor.engine.sandbox.as_rows", full)
+    with Sandbox(None, "run") as sandbox, pytest.raises(RuleSqlError, match="memory"):
+        sandbox.select("SELECT 1 AS n", {})

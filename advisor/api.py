@@ -246,7 +246,11 @@ def run_names(paths: Sequence[PathLike]) -> list[str]:
     """A short distinct name for each of several runs, from their paths."""
     names = [_without_endings(Path(path).name) or str(path) for path in paths]
     if len(set(names)) < len(names):
-        names = [str(Path(path)).strip("./").replace("/", "-") or "run" for path in paths]
+        # What all of them begin with tells none apart.
+        parts = [Path(path).parts for path in paths]
+        most = min(map(len, parts)) - 1
+        same = next((i for i in range(most) if len({own[i] for own in parts}) > 1), most)
+        names = ["-".join(own[same:]).strip("./").replace("/", "-") or "run" for own in parts]
     return [
         name if names.count(name) == 1 else f"{name}-{index + 1}"
         for index, name in enumerate(names)

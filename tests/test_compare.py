@@ -176,6 +176,7 @@ def test_exposed_communication_of_operations_adds_up(runs: list[str]) -> None:
         (["v1.2/a.pt.trace.json.gz", "b.json"], ["a", "b"]),
         (["v1.2.json.gz", "v1.3.duckdb"], ["v1.2", "v1.3"]),
         (["old/ddp", "new/ddp"], ["old-ddp", "new-ddp"]),
+        (["/lab/s1/old/traces", "/lab/s1/new/traces"], ["old-traces", "new-traces"]),
         (["same", "same"], ["same-1", "same-2"]),
         (["."], ["."]),
     ],

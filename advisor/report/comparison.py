@@ -180,7 +180,8 @@ def _most(found: Comparison, row: RunFigures, change: Difference) -> str:
 def _unsaid_place(finding: Finding) -> str:
     """Where the finding is, where its title names no part of that."""
     where = place(finding).partition(", ")[0]
-    return where if place_beside(finding, finding.title) and where not in finding.title else ""
+    named = where.lower() in finding.title.lower()
+    return where if place_beside(finding, finding.title) and not named else ""
 
 
 def _signed(written: Callable[[float], str], value: float) -> str:

@@ -28,6 +28,15 @@ SCATTERED = Found(
     against={"large": 3.0, "small": 0.9},
     unsteady=(0.05, 0.95),
 )
+DISTANT = replace(
+    SCATTERED,
+    locations=(
+        Location("host", False, (2, 3), latency=True),
+        Location("all", False, tuple(HOME), latency=True),
+    ),
+    parts=(0.85, 0.14),
+    nothing=0.01,
+)
 ONE = replace(SCATTERED, locations=(Location("host", False, (2, 3)),), parts=(0.4,))
 
 
@@ -38,9 +47,11 @@ ONE = replace(SCATTERED, locations=(Location("host", False, (2, 3)),), parts=(0.
         (replace(SCATTERED, nothing=0.4), "candidates"),
         (replace(SCATTERED, against={"small": 0.9}), "candidates"),
         (ONE, "host"),
+        (DISTANT, "network"),  # messages between any two hosts may be what takes long
+        (replace(DISTANT, parts=(0.96, 0.03)), "candidates"),
     ],
 )
-def test_places_with_nothing_in_common_are_said_only_if_likelier_than_a_healthy_network(
+def test_places_with_nothing_in_common_are_said_only_if_likelier_than_the_network(
     monkeypatch: pytest.MonkeyPatch, found: Found, kind: str
 ) -> None:
     monkeypatch.setattr(by_posterior, "slow_location", lambda data, home: found)

@@ -33,9 +33,14 @@ def by_posterior(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
     if found.nothing > LIKELY or _everywhere(found) > LIKELY:
         return _by_sheet(data, home, found)
     culprit = culprit_of(found, data, home)
-    # Places without anything in common are nothing to look at where likelier nothing is slow.
-    network = culprit.kind == "candidates" and found.nothing > 0.5
-    if network and (seen := _by_sheet(data, home, found)) is not None:
+    # Places without anything in common are nothing to look at where likelier nothing is slow, or
+    # where messages between any two hosts may be what takes long.
+    network = found.nothing > 0.5 or (_everywhere(found) > SURE and _of_latency(found))
+    if (
+        culprit.kind == "candidates"
+        and network
+        and (seen := _by_sheet(data, home, found)) is not None
+    ):
         return seen
     return Seen(
         culprit,
@@ -62,6 +67,10 @@ def _everywhere(found: Found) -> float:
         for one, part in zip(found.locations, found.parts, strict=True)
         if one.kind == "all" and one.latency
     )
+
+
+def _of_latency(found: Found) -> bool:
+    return all(one.latency for one in found.locations)
 
 
 def _by_sheet(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen | None:

@@ -88,6 +88,8 @@ def _line(
     settings: dict[str, tuple[str, int]], line: str, number: int, before: str, plain: bool
 ) -> bool:
     """Apply one line; whether what it says of NCCL's variables was understood."""
+    if "_" not in line and "_" not in before:
+        return True  # no name that counts is without one, and none awaits a value
     if plain and (alone := env_lines.plain_setting(line)):
         settings[alone[0]] = (alone[1], number)
         return True

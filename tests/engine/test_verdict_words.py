@@ -76,7 +76,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"facts": FEW, "shares": shares(exposed=0.62, wait_known=False)},
         {"facts": FEW, "shares": shares(exposed=0.37, idle=0.56, wait_known=False)},
         {"facts": FEW, "shares": shares(exposed=0.28, idle=0.55, wait_known=False),
-         "findings": [OPTION, finding("launch-bound", ms=19, fix=["Launch many kernels at once."])]},
+         "findings": [OPTION, finding("launch-bound", ms=19, fix=["Launch many at once."])]},
         {"facts": FEW, "alone_ranks": [0]},
         {"cut_ranks": [3]},
         {"groups_known": False},

@@ -15,7 +15,7 @@ from advisor.engine.needs import not_applicable, what_is_missing
 from advisor.engine.numbering import token
 from advisor.engine.partly_read import as_far_as_read
 from advisor.engine.rule import PAIRED_FLOOR, Rule
-from advisor.engine.sandbox import Sandbox
+from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.engine.savings_bounds import COLUMNS as SAVINGS
 from advisor.engine.savings_bounds import bounded
 from advisor.engine.verdict.probability import judged
@@ -32,6 +32,7 @@ from advisor.findings import (
     Table,
     Window,
 )
+from advisor.store.running import was_stopped
 from advisor.vocabulary.groups import group_words
 from advisor.vocabulary.words import about, fall, render, render_lines
 
@@ -80,7 +81,9 @@ def evaluate(
         ]
     except AdvisorError:
         raise
-    except Exception as error:  # noqa: BLE001 - templates from elsewhere raise anything
+    except Exception as error:  # templates from elsewhere raise anything
+        if was_stopped(error) and not isinstance(error, RuleSqlError):
+            raise
         return _result(rule, sandbox.run, OutcomeKind.ERROR, f"{type(error).__name__}: {error}")
     if findings:
         more = f"; {len(kept) - rule.limit} more not listed" if len(kept) > rule.limit else ""

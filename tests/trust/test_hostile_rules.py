@@ -101,3 +101,27 @@ def test_rows_that_do_not_fit_fail_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("advisor.engine.sandbox.as_rows", full)
     with Sandbox(None, "run") as sandbox, pytest.raises(RuleSqlError, match="memory"):
         sandbox.select("SELECT 1 AS n", {})
+
+
+def test_ctrl_c_in_a_rule_ends_the_diagnosis(
+    fixtures_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database says of Ctrl-C that its query was interrupted: no mistake of the rule."""
+
+    def interrupted(*_: object) -> object:
+        raise RuntimeError("Query interrupted")
+
+    with advisor.load(fixtures_dir / "lab-ddp-compute-bound") as run:
+        monkeypatch.setattr("advisor.engine.sandbox.as_rows", interrupted)
+        with pytest.raises(RuntimeError, match="interrupted"):
+            run.diagnose()
+
+
+def test_a_query_that_only_says_it_was_interrupted_fails_alone(
+    tmp_path: Path, fixtures_dir: Path
+) -> None:
+    query = "sql: |\n  SELECT error('Query interrupted') AS n\nheadline:"
+    text = _BASE[: _BASE.index("sql: |")] + query + _BASE.split("headline:", 1)[1]
+    (tmp_path / "hostile-says.yaml").write_text(text, encoding="utf-8")
+    (found,) = _outcomes(tmp_path, fixtures_dir).values()
+    assert found.outcome == OutcomeKind.ERROR

@@ -1,0 +1,167 @@
+"""Hold the graphs of the hardware table against those that NCCL's own search finds.
+
+    python -m benchmarks.nccl_source.graphs /path/to/nccl.git [--release 2.27.7]
+
+Compiles src/graph of a release (a C++ compiler and CUDA's headers are needed, no GPU), hands it
+each machine as a topology file and prints what it finds beside what the table has. Machines of one
+NIC for each GPU behind one NVSwitch are written out; others would need their PCIe trees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from advisor.config.hardware import Machine, machine
+from advisor.model.topology import Graph
+
+MACHINES = ("dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300")
+# Compute capability, NVLinks, PCIe link, and how many GPUs (with as many NICs) share a PCIe switch
+# (NVIDIA's data sheets and user guides of the DGX systems).
+_DEVICES = {
+    "A100": (80, 12, "16.0 GT/s PCIe", 2),
+    "H100": (90, 18, "32.0 GT/s PCIe", 1),
+    "H200": (90, 18, "32.0 GT/s PCIe", 1),
+    "B200": (100, 18, "32.0 GT/s PCIe", 1),
+    "B300": (100, 18, "64.0 GT/s PCIe", 1),
+}
+_CPUS = {"intel": ("GenuineIntel", 6, 143), "amd": ("AuthenticAMD", 175, 1)}
+_SOURCES = ("graph/topo", "graph/xml", "graph/paths", "graph/search", "graph/rings")
+_SOURCES += ("graph/trees", "graph/connect", "misc/utils", "misc/param", "debug")
+_PATHS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS")
+_RING = 4
+_OURS = Path(__file__).parent
+
+
+def topology_xml(described: Machine) -> str:
+    """A node as NCCL_TOPO_FILE takes it: each GPU beside its NIC, half of them at each CPU."""
+    capability, links, pcie, behind_one = next(
+        value for name, value in _DEVICES.items() if described.device.startswith(name)
+    )
+    link = f'link_speed="{pcie}" link_width="16"'
+    vendor, family, model = _CPUS[described.cpu_vendor]
+    lines = ['<system version="1">']
+    for cpu in range(2):
+        lines.append(
+            f'<cpu host_hash="0x1" numaid="{cpu}" affinity="ffffffff" arch="x86_64" '
+            f'vendor="{vendor}" familyid="{family}" modelid="{model}">'
+        )
+        half = described.gpus_per_node // 2
+        speed = round(described.network.nic_gbps * 8000)
+        for gpu in range(cpu * half, (cpu + 1) * half):
+            bus = f"0000:{16 + gpu:02x}"
+            first, last = gpu % behind_one == 0, gpu % behind_one == behind_one - 1
+            if first:
+                lines.append(f'<pci busid="{bus}:00.0" class="0x060400" {link}>')
+            lines += [
+                f'<pci busid="{bus}:01.0" class="0x030200" {link}>',
+                f'<gpu dev="{gpu}" sm="{capability}" rank="{gpu}" gdr="1">',
+                f'<nvlink target="0000:80:00.0" count="{links}" tclass="0x068000"/></gpu></pci>',
+                f'<pci busid="{bus}:02.0" class="0x020700" {link}><nic>',
+                f'<net name="nic{gpu}" dev="{gpu}" speed="{speed}" port="1" latency="0" '
+                f'guid="{256 + gpu:#x}" maxconn="131072" gdr="1"/></nic></pci>',
+            ]
+            if last:
+                lines.append("</pci>")
+        lines.append("</cpu>")
+    return "\n".join([*lines, "</system>", ""])
+
+
+def build(repository: Path, release: str, folder: Path) -> Path:
+    """The search of a release (2.27.7) as a program in ``folder``."""
+    tag = f"v{release}-1"
+    archive = folder / "src.tar"
+    git = ["git", "-C", str(repository), "archive", "-o", str(archive), tag, "src"]
+    subprocess.run(git, check=True)
+    shutil.unpack_archive(archive, folder)
+    source, own = folder / "src", folder / "include"
+    (own / "cuda").mkdir(parents=True)
+    (own / "cuda" / "atomic").touch()  # of device code that nothing here instantiates
+    text = (source / "nccl.h.in").read_text(encoding="utf-8")
+    major, minor, patch = release.split(".")
+    values = {"Major": major, "Minor": minor, "Patch": patch, "Suffix": ""}
+    values["Version"] = f"{major}{int(minor):02}{int(patch):02}"
+    header = re.sub(r"\$\{nccl:(\w+)\}", lambda name: values[name[1]], text)
+    (own / "nccl.h").write_text(header, encoding="utf-8")
+    cuda = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
+    inside = (own, source, source / "include", source / "include" / "plugin", cuda)
+    files = [*(str(source / f"{name}.cc") for name in _SOURCES)]
+    files += [str(_OURS / "graphs.cc"), str(_OURS / "graphs_stubs.cc")]
+    program = folder / "graphs"
+    flags = ["-O1", "-w", "-std=c++14", *(f"-I{path}" for path in inside)]
+    subprocess.run(["g++", *flags, *files, "-lpthread", "-ldl", "-o", str(program)], check=True)
+    return program
+
+
+def search(program: Path, described: Machine) -> dict[str, dict[str, Any]]:
+    """What the search finds for several nodes of a machine, by graph, as the table writes it."""
+    with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+        file.write(topology_xml(described))
+        file.flush()
+        # NCCL's own switch for machines that are not the one it runs on.
+        environment = os.environ | {"NCCL_IGNORE_DISABLED_P2P": "2"}
+        command = [str(program), file.name]
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    found = {}
+    for line in done.stdout.splitlines():
+        name, *fields = line.split()
+        pattern, channels, intra, inter, type_intra, type_inter, same = map(float, fields)
+        if channels:
+            found[name] = {
+                "pattern": int(pattern),
+                "channels": int(channels),
+                "bw_intra": intra,
+                "bw_inter": inter,
+                "type_intra": _PATHS[int(type_intra)],
+                "type_inter": _PATHS[int(type_inter)],
+                "same_channels": bool(same),
+            }
+    return found
+
+
+def tabled(described: Machine) -> dict[str, dict[str, Any]]:
+    """The same of the hardware table."""
+    graphs = described.nccl_several_nodes
+    assert graphs is not None, described.name
+    found = {}
+    for name in ("ring", "tree", "nvls"):
+        written = getattr(graphs, name)
+        if written is not None:
+            graph = Graph.model_validate(written)
+            found[name] = {key: getattr(graph, key) for key in _KEYS}
+            found[name] |= {key: found[name][key].name for key in ("type_intra", "type_inter")}
+            found[name]["pattern"] = graph.pattern or _RING
+    return found
+
+
+_KEYS = ("pattern", "channels", "bw_intra", "bw_inter", "type_intra", "type_inter", "same_channels")
+
+
+def main() -> int:
+    """Print both for each machine; 1 where they differ."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("repository", type=Path)
+    parser.add_argument("--release", default="2.27.7")
+    parser.add_argument("--machine", nargs="*", default=MACHINES)
+    asked = parser.parse_args()
+    differing = 0
+    with tempfile.TemporaryDirectory() as folder:
+        program = build(asked.repository, asked.release, Path(folder))
+        for name in asked.machine:
+            found, ours = search(program, machine(name)), tabled(machine(name))
+            for graph in sorted(found.keys() | ours.keys()):
+                same = found.get(graph) == ours.get(graph)
+                differing += not same
+                print(name, graph, found.get(graph), "as the table" if same else ours.get(graph))
+    return int(differing > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

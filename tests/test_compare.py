@@ -317,6 +317,7 @@ def test_the_cause_that_only_the_slower_run_has_is_why(
     assert said == chosen
 
 
+@pytest.mark.slow
 def test_a_run_is_slower_because_of_the_cause_that_it_alone_is_diagnosed_with(
     runs: list[str],
 ) -> None:
@@ -343,6 +344,7 @@ def test_three_runs_are_compared_with_the_first(runs: list[str]) -> None:
     assert document["operators"][same["run"]] == []
 
 
+@pytest.mark.slow
 def test_that_nothing_changed_is_said(runs: list[str]) -> None:
     done = CliRunner().invoke(command, [runs[0], runs[0]], standalone_mode=False)
     assert "every step takes exactly what it takes in" in done.stdout

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from advisor import api
 from advisor.engine.numbering import number_verdict, token
 from advisor.findings import Verdict, VerdictKind
@@ -14,6 +16,7 @@ from tests.report.support import make_report
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
+@pytest.mark.slow
 def test_a_fix_names_the_findings_own_number_in_every_format() -> None:
     """GIVEN a report whose finding on unsteady steps is not the first."""
     with api.load(FIXTURES / "lab-ddp-slow-link") as run:

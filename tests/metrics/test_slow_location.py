@@ -128,6 +128,7 @@ def test_a_slow_nvlink_pair_is_no_nic(plan: Any) -> None:
     assert "NVLink" in found["location"]
 
 
+@pytest.mark.slow
 def test_a_slow_nvlink_holds_up_the_rings_between_hosts_that_cross_it() -> None:
     """GIVEN tensor-parallel pairs, and two data-parallel groups over two hosts, one of whose rings
     cross a slow NVLink THEN their excess is told by the other group, beside that of the pair."""

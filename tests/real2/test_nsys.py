@@ -35,6 +35,7 @@ def _export(path: Path, *, pid: bool, filler: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pid", [True, False])
 def test_an_export_is_known_by_its_schema(tmp_path: Path, pid: bool) -> None:
     path = _export(tmp_path / "late.sqlite", pid=pid, filler=150_000)

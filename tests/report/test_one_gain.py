@@ -83,6 +83,7 @@ def test_what_a_replay_gives_is_what_the_finding_on_it_gives(
     assert all(row["gain_low_ns"] <= row["gain_ns"] <= row["gain_high_ns"] for row in rows)
 
 
+@pytest.mark.slow
 def test_a_comparison_has_the_findings_gain_and_their_step_and_waiting(
     job: Path,
     report_and_views: tuple[FindingsReport, dict[str, str]],

@@ -99,6 +99,7 @@ def of(gbps: float, hosts: int = 2, device: str = "NVIDIA H100 80GB HBM3", **mor
     } | more
 
 
+@pytest.mark.slow
 def test_bandwidth_is_held_against_links_and_nics(tmp_path: Path) -> None:
     tables = {
         "h200-58": of(58, device="NVIDIA H200"),  # two hosts of eight; healthy is 489
@@ -197,6 +198,7 @@ def test_a_shared_report_names_no_host_of_a_benchmark(tmp_path: Path) -> None:
         assert "gpu-node" not in " ".join(hosts) + run.render("html") + run.render("json")
 
 
+@pytest.mark.slow
 def test_what_no_data_sheet_is_known_for_is_asked_for(tmp_path: Path) -> None:
     def codes(name: str, text: str, hardware: str | None = None) -> set[str]:
         (tmp_path / f"{name}.log").write_text(text)

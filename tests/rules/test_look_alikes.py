@@ -34,6 +34,7 @@ def middle_of_first_step(folder: Path) -> int:
     return int(start) + int(length) // 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2-tiny-ddp-2", "lab-ddp-compute-bound"])
 def test_a_long_first_step_is_a_warm_up(fixtures_dir: Path, name: str) -> None:
     """Ten times as long as the others, as a compiling or autotuning first step is."""
@@ -76,6 +77,7 @@ def times_slower(text: str, factor: float) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_trees_over_two_hosts_beat_one_nic_and_miss_nvlink(
     shared_data: Path, tmp_path: Path
 ) -> None:

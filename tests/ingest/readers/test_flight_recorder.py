@@ -267,6 +267,7 @@ def test_plain_values_come_back_as_pickle_wrote_them(
     assert unpickle(pickle.dumps(content, protocol=protocol)) == (content, None)
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["entries", "pg_config", "pg_status", "nccl_version", "rank"]),
     values,

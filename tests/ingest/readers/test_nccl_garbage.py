@@ -79,6 +79,7 @@ def _records(text: bytes) -> tuple[Counter[str], int]:
     return found, sum(collected.counts.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["v2.10-sockets", "v2.21-one-nic", "v2.27-groups"])
 def test_no_single_byte_loses_a_record_uncounted(name: str) -> None:
     text = (LOGS / f"{name}.log").read_bytes()

@@ -151,7 +151,8 @@ class Scanner:
         self._batch = self._next_batch()
 
     def __del__(self) -> None:
-        self._library.advisor_scanner_free(self._handle)
+        if hasattr(self, "_handle"):  # else there was no room to ask for one
+            self._library.advisor_scanner_free(self._handle)
 
     def _next_batch(self) -> _Batch:
         self._library.advisor_next_batch(self._handle)

@@ -22,6 +22,7 @@ from advisor.ingest.readers.nccl_tests import text
 from advisor.ingest.readers.nsys import open as nsys
 from advisor.ingest.readers.nsys import processes
 from advisor.ingest.readers.op_table.write import _LONGEST_RUN_S, _LONGEST_STEP_S
+from advisor.metrics.links import ring_lags
 from advisor.report import perfetto
 from advisor.tune import env_file
 from advisor.tune.plugin import parse
@@ -82,6 +83,10 @@ def as_bytes(count: int) -> str:
         (
             "bytes before damaged places of a compressed file that are read one by one",
             as_bytes(inflate._MOST_SINGLE),
+        ),
+        (
+            "ranks of a ring whose order of ends is looked at",
+            f"{ring_lags._MOST_RANKS}: the work grows as their cube",
         ),
         ("steps of an op table, laid end to end", f"{_LONGEST_RUN_S:,.0f} s"),
         ("one line of NCCL's Inspector", as_bytes(records.MAX_LINE_BYTES)),

@@ -18,6 +18,7 @@ from advisor.metrics.collectives.groups import (
     Group,
     RankInfo,
     assign_groups,
+    known_world_size,
     process_groups,
     rank_infos,
     world_group,
@@ -146,8 +147,7 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     matched = match(calls, groups, stepped, offsets)
     told: dict[str, Group] = {}
     if contradicted(calls, matched.columns):
-        size = max((info.world_size or 0 for info in infos.values()), default=0) or len(infos)
-        told = groups_by_ends(calls, size)
+        told = groups_by_ends(calls, known_world_size(infos))
         groups = groups | told
         leave_open(calls)
         matched = match(calls, groups, stepped, offsets)

@@ -12,16 +12,13 @@ built.
 from __future__ import annotations
 
 import argparse
-import io
 import re
-import subprocess
-import tarfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.model.nccl.messages import messages, named
-from benchmarks.nccl_source.variables import release_name, releases, without_comments
+from benchmarks.nccl_source.variables import release_name, releases, sources, without_comments
 
 _CALLS = {
     "WARN": re.compile(
@@ -75,7 +72,9 @@ def main() -> None:
     print(f"{'release':<10}{'texts':>6}{'by an entry':>13}{'by a part':>11}{'by none':>9}")
     for tag in releases(arguments.repository):
         kinds: Counter[str] = Counter()
-        for item in formats(_sources(arguments.repository, tag), level):
+        files = sources(arguments.repository, tag)
+        texts = {path.removeprefix("src/"): text for path, text in files.items()}
+        for item in formats(texts, level):
             if item not in entries:
                 entries[item] = named(item.as_printed(), is_warning=level == "WARN")
             entry = entries[item]
@@ -93,19 +92,6 @@ def main() -> None:
             print(
                 f"{entry or '-'}\t{effect}\t{seen[item][0]}-{seen[item][-1]}\t{item.as_printed()}"
             )
-
-
-def _sources(repository: Path, tag: str) -> dict[str, str]:
-    command = ["git", "-C", str(repository), "archive", tag, "src"]
-    archive = subprocess.run(command, check=True, capture_output=True).stdout
-    texts = {}
-    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        for member in files:
-            if member.isfile() and member.name.endswith((".cc", ".cu", ".h", ".cpp")):
-                data = files.extractfile(member)
-                assert data is not None
-                texts[member.name.removeprefix("src/")] = data.read().decode("utf-8", "replace")
-    return texts
 
 
 if __name__ == "__main__":

@@ -106,18 +106,23 @@ def releases(repository: Path) -> list[str]:
     return sorted((tag for tag in tags if re.fullmatch(r"v2\.\d+\.\d+-\d+", tag)), key=_key)
 
 
-def _read(repository: Path, tag: str) -> dict[str, _Read]:
-    archive = subprocess.run(
-        ["git", "-C", str(repository), "archive", tag, "src"], check=True, capture_output=True
-    ).stdout
-    found: dict[str, _Read] = {}
+def sources(repository: Path, tag: str) -> dict[str, str]:
+    """The C++ and CUDA files of a release, by their paths."""
+    command = ["git", "-C", str(repository), "archive", tag, "src"]
+    archive = subprocess.run(command, check=True, capture_output=True).stdout
     texts = {}
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         for member in files:
             if member.isfile() and member.name.endswith((".cc", ".cu", ".h", ".cpp")):
                 data = files.extractfile(member)
                 assert data is not None
-                texts[member.name] = without_comments(data.read().decode("utf-8", "replace"))
+                texts[member.name] = data.read().decode("utf-8", "replace")
+    return texts
+
+
+def _read(repository: Path, tag: str) -> dict[str, _Read]:
+    found: dict[str, _Read] = {}
+    texts = {path: without_comments(text) for path, text in sources(repository, tag).items()}
     constants = {}
     for text in texts.values():
         for macro, constant, value in _CONSTANT.findall(text):

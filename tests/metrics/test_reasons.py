@@ -36,6 +36,31 @@ def _line(rank: int, operators: int, each_ms: int) -> Timeline:
     )
 
 
+def _reason_on_devices(
+    arrivals: Arrivals, lines: dict[int, Timeline], paces: dict[int, float]
+) -> str:
+    """Why rank 1 costs its peer 80 ms in each of five steps of a second."""
+    steps = Steps(tuple(
+        Step(n, n * 1000 * _MS, (n + 1) * 1000 * _MS, None, None, complete=True, source="profiler")
+        for n in range(_STRETCHES)
+    ))  # fmt: skip
+    found = reason_of(
+        1,
+        [arrivals],
+        lines,
+        {rank: Occupancy.of(line) for rank, line in lines.items()},
+        dict.fromkeys(lines, steps),
+        dict.fromkeys(lines, Intervals.empty()),
+        dict.fromkeys(lines, Intervals.empty()),
+        paces,
+        None,
+        systematic=True,
+        cost_ns=80 * _MS,
+    )
+    assert found is not None
+    return found.name
+
+
 @pytest.mark.parametrize(
     ("operators", "each_ms", "compared", "reason"),
     [
@@ -148,24 +173,10 @@ def test_a_device_that_computes_no_longer_over_its_steps_was_kept_waiting(
     begin = np.repeat(np.arange(_STRETCHES)[:, None] * 1000 * _MS, 2, axis=1)
     excess = np.tile(np.array([0, 80]) * _MS, (_STRETCHES, 1))
     call = Call(rank=0, op="all_reduce", start=0, end=1, event_id=0)
-    steps = Steps(tuple(
-        Step(n, n * 1000 * _MS, (n + 1) * 1000 * _MS, None, None, complete=True, source="profiler")
-        for n in range(_STRETCHES)
-    ))  # fmt: skip
-    found = reason_of(
-        1,
-        [Arrivals(None, (0, 1), ({0: call, 1: call},) * _STRETCHES,
-                  begin + np.array([100, 180]) * _MS, begin, excess, excess,
-                  np.arange(_STRETCHES))],
-        lines,
-        {rank: Occupancy.of(line) for rank, line in lines.items()},
-        dict.fromkeys(lines, steps),
-        dict.fromkeys(lines, Intervals.empty()),
-        dict.fromkeys(lines, Intervals.empty()),
-        {}, None, systematic=True, cost_ns=80 * _MS,
-    )  # fmt: skip
-    assert found is not None
-    assert found.name == reason
+    arrivals = Arrivals(None, (0, 1), ({0: call, 1: call},) * _STRETCHES,
+                        begin + np.array([100, 180]) * _MS, begin, excess, excess,
+                        np.arange(_STRETCHES))  # fmt: skip
+    assert _reason_on_devices(arrivals, lines, {}) == reason
 
 
 @pytest.mark.parametrize(
@@ -194,20 +205,7 @@ def test_a_host_that_asks_late_beside_compute_is_what_its_calls_wait_for(
     ]  # fmt: skip
     for column in calls[: _STRETCHES // 2 + 1]:  # of the others the device was not ready either
         column[1].enqueue = column[1].start - 50 * _MS
-    steps = Steps(tuple(
-        Step(n, n * 1000 * _MS, (n + 1) * 1000 * _MS, None, None, complete=True, source="profiler")
-        for n in range(_STRETCHES)
-    ))  # fmt: skip
-    found = reason_of(
-        1,
-        [Arrivals(None, (0, 1), tuple(calls), arrival, begin, excess, excess,
-                  np.arange(_STRETCHES))],
-        lines,
-        {rank: Occupancy.of(line) for rank, line in lines.items()},
-        dict.fromkeys(lines, steps),
-        dict.fromkeys(lines, Intervals.empty()),
-        dict.fromkeys(lines, Intervals.empty()),
-        {0: 600.0 * _MS, 1: pace_ms * float(_MS)}, None, systematic=True, cost_ns=80 * _MS,
-    )  # fmt: skip
-    assert found is not None
-    assert found.name == reason
+    arrivals = Arrivals(None, (0, 1), tuple(calls), arrival, begin, excess, excess,
+                        np.arange(_STRETCHES))  # fmt: skip
+    paces = {0: 600.0 * _MS, 1: pace_ms * float(_MS)}
+    assert _reason_on_devices(arrivals, lines, paces) == reason

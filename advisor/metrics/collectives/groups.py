@@ -144,11 +144,16 @@ def world_group(
     """The one group of a gloo run that lists none; empty where there is more than one."""
     if not set(calls) <= set(on_host):
         return {}
-    size = max((info.world_size or 0 for info in infos.values()), default=0) or len(infos)
+    size = known_world_size(infos)
     spoken = [own for own in calls.values() if _open_threads(own)]
     if not spoken or len(spoken) < len(calls) or size <= max(infos) or _several(calls):
         return {}
     return {"world": Group("world", None, tuple(range(size)), size)}
+
+
+def known_world_size(infos: Mapping[int, RankInfo]) -> int:
+    """Ranks of the job as any of its recordings says; else as many as were read."""
+    return max((info.world_size or 0 for info in infos.values()), default=0) or len(infos)
 
 
 def _several(calls: Mapping[int, Sequence[Call]]) -> bool:

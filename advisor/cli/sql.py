@@ -18,9 +18,12 @@ from advisor.cli._options import POSITIVE, argument, option
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from advisor.store.store import Store
 
 _TABLE_WIDTH = 10_000
+_RULE_S = 20.0
 
 
 @options.command(
@@ -53,7 +56,7 @@ def command(
     """Run one SQL QUERY on RUN: a store, a folder of traces or a trace.
 
     Traces are read and analysed in memory; a store (`advisor diagnose RUN --store FILE`) answers at
-    once. `advisor schema` lists the tables.
+    once. `advisor schema` lists the tables; the views that rules read can be asked as well.
 
     The connection is read-only and cannot touch files, extensions or the network.
     """
@@ -82,11 +85,15 @@ def _of_query(
     import duckdb
 
     from advisor.engine.time_limit import TimeLimit
+    from advisor.engine.views import views
     from advisor.store.reading import reading, refuse_writing
 
     _refuse_all_but_one(query)
     refuse_writing(query)
     with _open(path, query) as opened:
+        if not _asked(opened, query).isdisjoint(views()):
+            columns, rows = _on_views(opened, query, {}, timeout_s)
+            return columns, rows[:most]
         opened.lock_down()
         limit = TimeLimit(timeout_s, opened.con.interrupt, cpu=time.monotonic)
         with reading(opened.con, query, ()) as result:
@@ -125,19 +132,31 @@ def _of_rule(path: Path, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """A rule's query on the views that rules see, with its parameters as they stand in its file."""
     from advisor import api
     from advisor.engine import load_catalogue
-    from advisor.engine.sandbox import Sandbox
 
     rule = next((rule for rule in load_catalogue(())[0] if rule.id == name), None)
     if rule is None:
         raise AdvisorError(f"no rule is called '{name}'", hint="list them: advisor rules")
     values = {key: param.default for key, param in rule.params.items()}
-    store = api.load(path).store
+    return _on_views(api.load(path).store, rule.sql, values, _RULE_S)
+
+
+def _on_views(
+    store: Store, query: str, values: Mapping[str, Any], timeout_s: float
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Answered run by run, as rules are: views are of one run. Of several, the first column."""
+    from advisor.engine.sandbox import RuleSqlError, Sandbox
+
     runs = [str(row[0]) for row in store.con.execute("SELECT run FROM run ORDER BY 1").fetchall()]
     columns: list[str] = []
     found: list[tuple[Any, ...]] = []
     for run in runs:
-        with Sandbox(store, run) as sandbox:
-            columns, rows = sandbox.select(rule.sql, values)
+        with Sandbox(store, run, timeout_s=timeout_s) as sandbox:
+            try:
+                columns, rows = sandbox.select(query, values)
+            except RuleSqlError as error:
+                raise AdvisorError(
+                    str(error), where="query", hint="views: docs/views.md"
+                ) from error
         found += [(run, *row) if len(runs) > 1 else tuple(row) for row in rows]
     return ["run", *columns] if len(runs) > 1 else columns, found
 
@@ -145,14 +164,16 @@ def _of_rule(path: Path, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
 def _open(path: Path, query: str) -> Store:
     """The run's store; traces are read, and what ``query`` asks for is analysed, in memory."""
     from advisor import api
+    from advisor.engine.views import views
     from advisor.ingest.from_store import is_derived
     from advisor.store.schema import analysed_tables
     from advisor.store.store import Store, is_store
 
     stored = is_store(path)
+    worked_out = {*analysed_tables(), *views()}
     if stored:
         opened = Store.open(path)
-        if is_derived(opened) or _asked(opened, query).isdisjoint(analysed_tables()):
+        if is_derived(opened) or _asked(opened, query).isdisjoint(worked_out):
             return opened
         opened.close()
     run = api.load(path)

@@ -28,6 +28,19 @@ def test_the_query_of_a_rule_runs_with_its_parameters(fixtures_dir: Path) -> Non
     assert (row["rank"], row["times_last"], row["calls"]) == (1, 50, 52)
 
 
+def test_a_query_may_name_the_views_that_rules_read(fixtures_dir: Path) -> None:
+    recording = str(fixtures_dir / "gpt2-tiny-ddp-2-slow-rank")
+    query = "SELECT f.step_ns, count(*) AS rows FROM facts f, rank_step GROUP BY ALL"
+    answer = CliRunner().invoke(sql.command, [recording, query, "--format", "json"])
+    assert answer.exit_code == 0, answer.output
+    (row,) = json.loads(answer.stdout)
+    assert row["rows"] > 0
+    assert 250e6 < row["step_ns"] < 300e6
+    answer = CliRunner().invoke(sql.command, [recording, "SELECT nope FROM facts"])
+    assert isinstance(answer.exception, AdvisorError)
+    assert "nope" in str(answer.exception)
+
+
 @pytest.mark.parametrize("arguments", [[], ["SELECT 1", "--rule", "jitter"]])
 def test_one_query_is_asked_for(fixtures_dir: Path, arguments: list[str]) -> None:
     answer = CliRunner().invoke(sql.command, [str(fixtures_dir), *arguments])

@@ -39,8 +39,10 @@ def read_facts(sandbox: Sandbox) -> Facts:
 
 
 def ranks_not_read(sandbox: Sandbox, facts: Facts) -> list[int]:
-    """Numbers of the job's ranks without a recording; none where its size is not known."""
-    read = {row["rank"] for row in sandbox.records("SELECT rank FROM rank")}
+    """Numbers of the job's ranks without a recording of their device's work; none where its size
+    is not known."""
+    seen = "SELECT rank FROM rank ANTI JOIN blind_rank USING (rank)"
+    read = {row["rank"] for row in sandbox.records(seen)}
     return [rank for rank in range(facts.world_size or 0) if rank not in read] if read else []
 
 
@@ -50,15 +52,15 @@ def summarise(store: Store, sandbox: Sandbox, facts: Facts) -> RunSummary:
     inputs = store.con.execute(
         "SELECT path, format FROM source WHERE run = ? ORDER BY source_id", [run]
     ).fetchall()
-    (read, dropped) = store.con.execute(
-        "SELECT coalesce(sum(events_read), 0), coalesce(sum(events_dropped), 0) "
+    (ranks, read, dropped) = store.con.execute(
+        "SELECT count(*), coalesce(sum(events_read), 0), coalesce(sum(events_dropped), 0) "
         "FROM rank WHERE run = ?",
         [run],
-    ).fetchone() or (0, 0)
+    ).fetchone() or (0, 0, 0)
     steps = sandbox.records("SELECT step, complete, source FROM all_step ORDER BY step")
     return RunSummary(
         run=run,
-        ranks_read=facts.ranks_read,
+        ranks_read=int(ranks),
         world_size=facts.world_size,
         steps_complete=sum(bool(row["complete"]) for row in steps),
         steps_partial=sum(not row["complete"] for row in steps),

@@ -112,16 +112,8 @@ def beside_the_verdict(sandbox: Sandbox, facts: Facts, source: str) -> list[Note
         values = {"steps": facts.steps, "step_ns": facts.step_ns, "purpose": facts.purpose}
         found.append(note(_BY_SOURCE[source], **values))
     found += _outside(sandbox)
-    missing = ranks_not_read(sandbox, facts)
-    if missing and facts.steps:
-        found.append(
-            note(
-                "ranks-not-read",
-                missing=missing,
-                ranks_read=facts.ranks_read,
-                world_size=facts.world_size,
-            )
-        )
+    if facts.steps:
+        found += _not_given(sandbox, facts, "ranks-not-read")
     return [*found, *_of_probes(sandbox)]
 
 
@@ -174,18 +166,18 @@ def _of_steps(sandbox: Sandbox) -> list[Note]:
     ]
 
 
+def _not_given(sandbox: Sandbox, facts: Facts, code: str) -> list[Note]:
+    """Ranks whose files were not read; without device events is a note of its own."""
+    blind = _blind_ranks(sandbox)
+    missing = [rank for rank in ranks_not_read(sandbox, facts) if rank not in blind]
+    if not missing:
+        return []
+    given = (facts.world_size or 0) - len(missing)
+    return [note(code, ranks_read=given, world_size=facts.world_size, missing=missing)]
+
+
 def _of_ranks(sandbox: Sandbox, facts: Facts) -> list[Note]:
-    found = []
-    if facts.world_size and facts.ranks_read < facts.world_size:
-        missing = ranks_not_read(sandbox, facts)
-        found.append(
-            note(
-                "ranks-missing",
-                ranks_read=facts.ranks_read,
-                world_size=facts.world_size,
-                missing=missing,
-            )
-        )
+    found = _not_given(sandbox, facts, "ranks-missing")
     cut = [row["rank"] for row in sandbox.records(
         "SELECT rank FROM rank WHERE complete = false ORDER BY rank"
     )]  # fmt: skip

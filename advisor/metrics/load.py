@@ -164,7 +164,10 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     if not any(_annotated(one.steps) for one in ranks.values()):
         _tell_steps_apart(events, ranks, calls)
     cut = {rank for rank, one in ranks.items() if not one.info.complete}
-    marked_steps = mark_used({rank: one.steps for rank, one in ranks.items()}, cut)
+    seeing = {rank for rank, one in ranks.items() if one.line.on_device and len(one.line)}
+    # In a job on devices, hosts that made no call of their own show no step of the device.
+    blind = {rank for rank in ranks.keys() - seeing if seeing and not calls[rank]}
+    marked_steps = mark_used({rank: one.steps for rank, one in ranks.items()}, cut, blind)
     ranks = {rank: replace(one, steps=marked_steps[rank]) for rank, one in ranks.items()}
     split_waiting(matched.columns, groups, found.by_rank)
     exclusive = exclusive_transfers(calls, groups, infos)

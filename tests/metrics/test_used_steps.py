@@ -63,6 +63,12 @@ def test_a_cut_rank_goes_where_that_leaves_more_than_its_missing_steps() -> None
     assert [left_out(long[rank]) for rank in range(3)] == [{5: "partial"}] * 3
 
 
+def test_a_rank_without_device_events_counts_in_no_step() -> None:
+    """GIVEN a host's steps of 9 beside a device's of 100 THEN they are left out, and no others."""
+    found = mark_used({0: steps_of(*[100] * 4), 1: steps_of(*[9] * 4)}, (), {1})
+    assert [left_out(own) for own in found.values()] == [{}, dict.fromkeys(range(4), "no-device")]
+
+
 def test_the_time_of_a_step_is_its_median_over_ranks() -> None:
     """GIVEN one rank of three slow in step 0 THEN it is no warm-up: most ranks were not slow."""
     found = mark_used(

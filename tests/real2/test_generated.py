@@ -179,6 +179,29 @@ def test_a_bandwidth_that_no_link_carries_is_taken_back(tmp_path: Path) -> None:
         assert row == {"op": "all_gather", "calls": 6, "limit_gbps": 450.0}
 
 
+def test_a_rank_without_device_events_is_as_one_that_was_not_recorded(tmp_path: Path) -> None:
+    """Its host's short steps halved the step time, and the job was called healthy."""
+    seen, blind = Trace(1, 2), Trace(0, 2)
+    for begin in _steps(seen, 6, 3000):
+        seen.kernel(GEMM, begin + 10, 2900, begin)
+        seen.kernel(
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", begin + 2910, 40, begin
+        )
+        seen.events[-1]["args"] |= {"Group size": 2, "Collective name": "allreduce"}
+    for begin in _steps(blind, 6, 3000):
+        blind.host("aten::mm", begin + 10, 900)
+        blind.host("cudaLaunchKernel", begin + 20, 5, cat="cuda_runtime", correlation=int(begin))
+    seen.write(tmp_path)
+    with _loaded(tmp_path, blind) as run:
+        report = run.report
+        assert report.runs[0].ranks_read == 2
+        assert report.runs[0].step_ns_median == pytest.approx(3_000_000, rel=0.1)
+        assert report.verdict.reason in {"ranks-missing", "ranks-alone"}
+        codes = {note.code for one in report.runs for note in (*one.notes, *one.caveats)}
+        assert "no-device-events" in codes
+        assert "ranks-not-read" not in codes
+
+
 def test_runtime_calls_without_kernels_say_nothing_of_the_device(tmp_path: Path) -> None:
     trace = Trace()
     for begin in _steps(trace, 6, 1000):

@@ -137,6 +137,7 @@ def read_situation(
     shares = _shares(sandbox, facts)
     whole = {row["rank"] for row in sandbox.records("SELECT rank FROM whole_rank")}
     read = [row["rank"] for row in sandbox.records("SELECT rank FROM rank ORDER BY rank")]
+    blind = _ranks(sandbox, "SELECT rank FROM blind_rank")
     (counted,) = sandbox.records(
         "SELECT coalesce(sum(events_read), 0)::BIGINT AS events, "
         "count(*) FILTER (events_read > 0) AS ranks, "
@@ -152,7 +153,7 @@ def read_situation(
         traced_ranks=int(counted["ranks"]),
         lost=counted["dropped"] / max(counted["events"] + counted["dropped"], 1),
         missing_ranks=[] if facts.all_ranks else ranks_not_read(sandbox, facts),
-        cut_ranks=[rank for rank in read if whole and rank not in whole],
+        cut_ranks=[rank for rank in read if whole and rank not in whole and rank not in blind],
         alone_ranks=[] if facts.all_ranks else _ranks(sandbox, _ALONE),
         empty_ranks=_ranks(sandbox, _EMPTY),
         communicates=bool(sandbox.records(_COMMUNICATES)),
@@ -168,7 +169,7 @@ def read_situation(
         strangers=strangers(sandbox),
         idling=next(iter(sandbox.records(_IDLING)), {}),
         replay_saves_ns=float(sandbox.records(_SAVES)[0]["ns"]) if shares is not None else 0.0,
-        instead=recorded_instead(sandbox) if _is_blind(sandbox, facts) else {},
+        instead=recorded_instead(sandbox) if not blind and _is_blind(sandbox) else {},
     )
 
 
@@ -184,10 +185,9 @@ def _leading(sandbox: Sandbox) -> int:
     return int(row["ns"] or 0)
 
 
-def _is_blind(sandbox: Sandbox, facts: Facts) -> bool:
-    """No rank that was read recorded anything of a device."""
-    blind = _count(sandbox, "SELECT count(*) AS n FROM without_device")
-    return bool(blind) and blind >= facts.ranks_read
+def _is_blind(sandbox: Sandbox) -> bool:
+    """Ranks without device events, whose peers have none either."""
+    return bool(_count(sandbox, "SELECT count(*) AS n FROM without_device"))
 
 
 def _ranks(sandbox: Sandbox, query: str) -> list[int]:

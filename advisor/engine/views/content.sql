@@ -18,6 +18,10 @@ FROM rank_content JOIN rank USING (rank)
 WHERE device_events = 0 AND backend_spans = 0 AND cpu_ops + runtime_calls > 0
   AND NOT coalesce(json_exists(try_cast(metadata AS JSON), '$.advisor'), false);
 
+-- Of these the ranks whose peers recorded devices: as if they had not been recorded.
+CREATE VIEW blind_rank AS
+SELECT rank FROM without_device WHERE (SELECT count(*) FROM without_device) < (SELECT count(*) FROM rank);
+
 -- Copies per step by direction: median over ranks of the mean over used steps.
 --   copies: how many
 --   tiny: of them 64 KiB or less

@@ -2,7 +2,7 @@
 
 -- Ranks that count in steps.
 CREATE VIEW whole_rank AS
-SELECT DISTINCT rank FROM step WHERE left_out IS DISTINCT FROM 'cut-rank';
+SELECT DISTINCT rank FROM step WHERE coalesce(left_out, '') NOT IN ('cut-rank', 'no-device');
 
 -- Step times of the run: one row per step number, before warm-up is set apart.
 CREATE VIEW all_step AS
@@ -10,7 +10,7 @@ SELECT step,                                        -- step number
   median(end_ns - start_ns)::BIGINT AS step_ns,     -- median over ranks
   bool_and(left_out IS DISTINCT FROM 'partial') AS complete, -- on all ranks that count
   any_value(source) AS source                       -- how steps were told apart
-FROM step WHERE left_out IS DISTINCT FROM 'cut-rank' GROUP BY step;
+FROM step SEMI JOIN whole_rank USING (rank) GROUP BY step;
 
 -- Leading steps that took much longer than the median.
 CREATE VIEW warm_up_step AS
@@ -41,7 +41,7 @@ SELECT r.*,
        ELSE 0.03 * typical_ns END::BIGINT AS noise_ns,            -- smallest change that would show
   (SELECT max(purpose) FROM rank_content) AS purpose              -- 'training' 'inference' 'forward'; null: unknown
 FROM spread, (
-  SELECT count(*) AS ranks_read,                                  -- recordings
+  SELECT count(*) - (SELECT count(*) FROM blind_rank) AS ranks_read, -- recordings of a device's work
     -- ranks of the job; null if unknown. torch's profiler notes a job of several, and so do its calls.
     coalesce(max(world_size), CASE WHEN count(*) = 1 AND max(rank) = 0 AND max(timeline) = 'device'
       AND (SELECT bool_and(alone) FROM rank_content) THEN 1 END) AS world_size,

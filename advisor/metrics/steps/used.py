@@ -2,8 +2,9 @@
 
 A step is used when it is complete on all ranks that count, past the warm-up and not odd. Where
 files were cut, their ranks or the steps they lack are left out, whichever leaves more (ranks times
-steps), so that a cut file silences no other. The time of a step is its median over the ranks, the
-step time of a run the median of its used steps.
+steps), so that a cut file silences no other. Ranks without device events beside others that have
+them do not count either: their windows are their hosts'. The time of a step is its median over the
+ranks, the step time of a run the median of its used steps.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from advisor.metrics.steps.annotated import Step, Steps
 from advisor.store.columns import rows
 
-CUT_RANK, PARTIAL, WARM_UP, ODD = "cut-rank", "partial", "warm-up", "odd"
+CUT_RANK, NO_DEVICE, PARTIAL, WARM_UP, ODD = "cut-rank", "no-device", "partial", "warm-up", "odd"
 
 WARM_UP_TIMES = 1.5
 """Leading steps of over so many times the median: allocations, autotuning, lazy connections."""
@@ -26,9 +27,15 @@ ODD_TIMES = 5.0
 _FEWEST = 3  # with fewer, none of them is the usual one
 
 
-def mark_used(steps: Mapping[int, Steps], cut: Collection[int]) -> dict[int, Steps]:
-    """The steps of all ranks, with why some do not count. ``cut`` ranks lack events."""
-    ranks = ranks_that_count(steps, cut)
+def mark_used(
+    steps: Mapping[int, Steps], cut: Collection[int], blind: Collection[int] = ()
+) -> dict[int, Steps]:
+    """The steps of all ranks, with why some do not count.
+
+    ``cut`` ranks lack events, ``blind`` ones those of their devices.
+    """
+    seeing = {rank: own for rank, own in steps.items() if rank not in blind}
+    ranks = ranks_that_count(seeing, cut)
     lengths: dict[int, list[int]] = {}
     for rank in ranks:
         for step in steps[rank].steps:
@@ -39,7 +46,7 @@ def mark_used(steps: Mapping[int, Steps], cut: Collection[int]) -> dict[int, Ste
 
     def reason(rank: int, step: Step) -> str | None:
         if rank not in ranks:
-            return CUT_RANK
+            return NO_DEVICE if rank in blind else CUT_RANK
         return unusual.get(step.number) if step.number in times else PARTIAL
 
     return {

@@ -163,7 +163,8 @@ def link_input(con: Any, data: RunData) -> Inputs:
         ring_orders=ring_orders(con, data.run),
         devices=dict(
             con.execute(
-                "SELECT rank, device_name FROM rank WHERE run = ? AND device_name IS NOT NULL",
+                "SELECT rank, device_name FROM rank "
+                "WHERE run = ? AND device_name IS NOT NULL AND timeline = 'device'",
                 [data.run],
             ).fetchall()
         ),

@@ -23,7 +23,7 @@ from advisor.whatif.predict import (
     predict_without_lateness,
 )
 from advisor.whatif.program import Program
-from advisor.whatif.slow_places import hosts_of, uses_place
+from advisor.whatif.slow_places import hosts_of, joined_by, uses_place
 
 # The caps that are tried: torch's default, and the range people set (PEERS, STUDY B).
 BUCKET_CAPS_MB: tuple[float | None, ...] = (None, 0.5, 1, 2, 5, 10, 25, 50, 100, 200)
@@ -94,7 +94,7 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
     ``restore-network`` is all of what lies between hosts, as fast as on other machines: it has no
     peers in the job.
     """
-    hosts = hosts_of(con, run)
+    hosts, joined = hosts_of(con, run), joined_by(con, run)
     slow = con.execute(
         "SELECT src, evidence, CASE kind WHEN 'network' THEN 'restore-network' "
         "ELSE 'restore-link' END FROM link_excess WHERE run = ? AND src IS NOT NULL ORDER BY src",
@@ -109,7 +109,7 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
         places = [((low, middle, high), uses_place(near, far, found.get("link"), hosts))]
         if "rings_share" in found:
             places.append((tuple(found["rings_share"]), _rings_over(near, hosts)))
-        prediction = predict_restored(steps, places)
+        prediction = predict_restored(steps, places, joined)
         if prediction is not None:
             yield setting, str(src), False, prediction
 

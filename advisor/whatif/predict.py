@@ -253,15 +253,18 @@ def predict_without_lateness(
 def predict_restored(
     programs: Sequence[Program],
     places: Sequence[tuple[tuple[float, float, float], Callable[[tuple[int, ...]], bool]]],
+    joined: Callable[[Call], tuple[int, ...]],
 ) -> Prediction | None:
-    """The step if calls lost a share (low, middle, high) of their time, by which ranks they join.
+    """The step if calls lost a share (low, middle, high) of their time, by which ranks are
+    ``joined`` by them.
 
     The interval holds what the share leaves open and what the replay does.
     """
 
     def without(end: int) -> Change:
         def service(_: int, call: Call) -> float:
-            part = next((share[end] for share, affects in places if affects(call.ranks)), 0.0)
+            ranks = joined(call)
+            part = next((share[end] for share, affects in places if affects(ranks)), 0.0)
             return call.service_ns * (1 - part)
 
         return lambda program: with_service(program, service)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from advisor.metrics.rings.nccl import PASSES
+from advisor.vocabulary.operations import POINT_TO_POINT
 from advisor.whatif.program import Call
 
 _ADDED = """
@@ -19,6 +20,21 @@ def hosts_of(con: Any, run: str) -> dict[int, str]:
     """The host of each rank, where it is known."""
     sql = "SELECT rank, host FROM rank WHERE run = ? AND host IS NOT NULL"
     return dict(con.execute(sql, [run]).fetchall())
+
+
+def joined_by(con: Any, run: str) -> Callable[[Call], tuple[int, ...]]:
+    """The ranks of a call, with those of its group whose part in it is not recorded."""
+    sql = (
+        "SELECT process_group, list(rank) FROM process_group g JOIN rank r "
+        "ON r.run = g.run AND list_contains(g.ranks, r.rank) WHERE g.run = ? GROUP BY 1"
+    )
+    groups = {str(name): tuple(ranks) for name, ranks in con.execute(sql, [run]).fetchall()}
+
+    def ranks(call: Call) -> tuple[int, ...]:
+        whole = () if call.op in POINT_TO_POINT else groups.get(call.channel, ())
+        return (*call.ranks, *(rank for rank in whole if rank not in call.ranks))
+
+    return ranks
 
 
 def uses_place(
@@ -40,7 +56,7 @@ def uses_place(
 
 def added_latency(con: Any, run: str) -> Callable[[Call], float]:
     """Of a call what slow places add to it whatever its size, ns; 0 where bandwidth is slow."""
-    hosts, places = hosts_of(con, run), []
+    hosts, joined, places = hosts_of(con, run), joined_by(con, run), []
     for (evidence,) in con.execute(_ADDED, [run]).fetchall():
         found = json.loads(evidence)
         near = frozenset(found.get("near", ()))
@@ -48,7 +64,7 @@ def added_latency(con: Any, run: str) -> Callable[[Call], float]:
         places.append((goes_over, float(found["added_ns"])))
 
     def added(call: Call) -> float:
-        over = (ns for goes_over, ns in places if goes_over(call.ranks))
+        over = (ns for goes_over, ns in places if goes_over(joined(call)))
         return PASSES.get(call.op, 1) * max(over, default=0.0)
 
     return added

@@ -16,7 +16,7 @@ from advisor.whatif.extract import programs
 from advisor.whatif.network import link_gbps, predict_bandwidth, predict_link_rate
 from advisor.whatif.predict import service_models
 from advisor.whatif.program import Call, Issue, Program, Wait, Work
-from advisor.whatif.slow_places import added_latency
+from advisor.whatif.slow_places import added_latency, joined_by
 
 MIB = 1 << 20
 A_NS, B_NS = 150_000.0, 1.0  # latency, and 1 GB/s on the wire of two ranks
@@ -154,3 +154,19 @@ def test_what_a_slow_place_adds_is_counted_once_a_pass_of_the_calls_over_it() ->
     )
     assert [added(over), added(inside), added(elsewhere)] == [940_000, 0, 0]
     assert added(dataclasses.replace(over, op="all_gather")) == 470_000
+
+
+def test_a_call_joins_ranks_of_its_group_whose_part_is_not_recorded() -> None:
+    """GIVEN a group over two hosts, one rank of which recorded no device THEN its calls on the
+    other cross the network; a message joins its two ends alone, and who is not in the job nobody.
+    """
+    with Store.create() as store:
+        con = store.con
+        con.executemany("INSERT INTO rank (run, rank) VALUES ('r', ?)", [(0,), (1,), (2,)])
+        con.execute(
+            "INSERT INTO process_group (run, process_group, ranks) VALUES ('r', 'g', [0, 2, 3])"
+        )
+        joined = joined_by(con, "r")
+    assert sorted(joined(Call((0,), "g", USUAL, "all_reduce", MIB, burst=0))) == [0, 2]
+    assert joined(Call((0, 2), "g", USUAL, "send", MIB, burst=0)) == (0, 2)
+    assert joined(Call((0, 1), "other", USUAL, "all_reduce", MIB, burst=0)) == (0, 1)

@@ -40,6 +40,14 @@ def test_all_wait_where_all_hand_in_something() -> None:
     assert waits("all_reduce", (0, 22), (20, 22)) == [20, 0]
 
 
+@pytest.mark.parametrize(("size", "expected"), [(2, "matched"), (4, "matched"), (5, "upper bound")])
+def test_a_call_lacks_ranks_only_where_fewer_came_than_it_joins(size: int, expected: str) -> None:
+    """Where no file tells groups apart, calls of two groups of two stand in one column."""
+    column = {rank: Call(rank, "all_gather", 0, 9, 0, group_size=size) for rank in range(4)}
+    split_waiting([column], {}, {})
+    assert {call.t_is for call in column.values()} == {expected}
+
+
 def test_a_scatter_whose_size_its_root_alone_recorded_shifts_nothing() -> None:
     # gloo: torch.distributed.nn's all_gather goes back by one scatter for each rank as the root.
     calls = {

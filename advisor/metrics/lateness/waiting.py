@@ -9,6 +9,7 @@ bound.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from advisor.metrics.clocks.offsets import Clock, aligned
@@ -28,7 +29,8 @@ def split_waiting(
     """Fill wait, transfer, t_is, last_rank, algbw and busbw of matched calls."""
     for column in columns:
         some = next(iter(column.values()))
-        whole = len(column) > 1 and len(column) == _expected(some, groups)
+        # Where no file tells groups apart, calls of several may stand in one column.
+        whole = len(column) > 1 and len(column) >= (_expected(some, groups) or math.inf)
         if whole or (len(column) > 1 and not some.is_message):
             _compare(column, clocks)
         if not whole:

@@ -135,6 +135,7 @@ def test_calls_of_as_many_bytes_as_the_gradients_are_parameters(
     ("calls", "tiny"),
     [
         ([("reduce_scatter", "backward", 9000), ("all_reduce", "other", 4)], 0),  # the norm
+        ([("reduce_scatter", "backward", 9000), ("all_reduce", "other", 1)], 1),  # a barrier
         ([("reduce_scatter", "backward", 9000), ("all_reduce", "backward", 4)], 1),
         ([("reduce_scatter", "backward", 9000), *[("all_reduce", "other", 4)] * 3], 2),
         ([("all_reduce", "backward", 9000), ("all_reduce", "other", 4)], 1),  # nothing is sharded

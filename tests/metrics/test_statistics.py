@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import ttest_1samp
 
-from advisor.metrics.timeline.statistics import median, quantile
+from advisor.metrics.timeline.statistics import median, quantile, t_tail
 
 NANOSECONDS = st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=30)
 FLOATS = st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=30)
@@ -33,3 +34,14 @@ def test_nan_is_not_left_out() -> None:
 def test_no_values_have_no_median() -> None:
     with pytest.raises(IndexError):
         median([])
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=12).filter(lambda own: np.ptp(own) > 1))
+def test_the_t_tail_is_scipys(values: list[float]) -> None:
+    expected = float(ttest_1samp(values, 0, alternative="greater").pvalue)
+    assert t_tail(values) == pytest.approx(expected if np.mean(values) > 0 else 1.0, abs=1e-9)
+
+
+def test_alike_values_leave_no_chance_and_one_leaves_all() -> None:
+    assert t_tail([5.0, 5.0, 5.0]) == pytest.approx(0, abs=1e-15)
+    assert (t_tail([5.0]), t_tail([])) == (1.0, 1.0)

@@ -86,10 +86,11 @@ ordered AS (
     c.op = 'broadcast' AND coalesce(phase = 'forward', false)
       AND (NOT coalesce(dtype IN ('int64', 'int32'), false)
         OR coalesce(reduces, false)) AS buffer,
-    -- Right after sharded gradients ranks add up their parts of the gradients' norm, to clip by it.
+    -- Right after sharded gradients ranks add up their parts of the gradients' norm, to clip by it:
+    -- a floating-point number. One byte is a barrier.
     c.op = 'barrier' OR (c.op IN ('all_reduce', 'broadcast', 'all_gather', 'reduce') AND NOT handed
       AND NOT buffer AND NOT (c.op = 'all_reduce' AND coalesce(phase, 'other') = 'other'
-        AND coalesce(lag(c.op = 'reduce_scatter') OVER turn, false))
+        AND bytes > 1 AND coalesce(lag(c.op = 'reduce_scatter') OVER turn, false))
       AND bytes <= {TINY_BYTES} AND gradient IS NULL) AS small,
     lead(coalesce(enqueue_ns, start_ns)) OVER turn AS next_ns,
     lead(c.op = 'all_reduce' AND bytes <= {TINY_BYTES}) OVER turn AS next_scalar,

@@ -23,12 +23,20 @@ from advisor.metrics.lateness.work import Compared
 from advisor.metrics.steps.annotated import Steps
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Intervals
-from advisor.metrics.timeline.statistics import Floats, binomial_tail, median, sign_flip_tail
+from advisor.metrics.timeline.statistics import (
+    Floats,
+    binomial_tail,
+    median,
+    sign_flip_tail,
+    t_tail,
+)
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.vocabulary.operations import ROOTED, SYNCHRONISING
 
 # A rank is a straggler when chance would make it last this often less than once in twenty runs.
 _SIGNIFICANCE = 0.05
+_OF_SIZES = 0.05
+"""The part of the errors that the test of sizes may make (weighted Bonferroni)."""
 
 # Reasons whose own evidence (FLOPs, loaders, kernels of equal shapes) shows that a rank is late.
 _SHOWN_BY_CAUSE = ("more-work", "data-loading", "slow-compute")
@@ -185,7 +193,11 @@ def _row(
     tests = [much] if weighs else []
     if not weighs or members > 2 or trials > len(values):
         tests.append(binomial_tail(successes, trials, chance / max(trials, 1)))
-    p_value = min(1.0, len(tests) * members * min(tests))
+    least = len(tests) * min(tests)
+    if not weighs and most is not None and (values > most).all():
+        # Late in each of few steps: by how much, against their spread, tells what signs cannot.
+        least = min(least, t_tail(values - most) / _OF_SIZES)
+    p_value = min(1.0, members * least)
     own_excess = _beyond(rank, of_all.spent, of_all.others_spent)
     significant = p_value < _SIGNIFICANCE and len(values) > 0
     cost, low, high = cost_of(values, usual, own_excess, significant=significant)

@@ -162,6 +162,26 @@ def binomial_tail(successes: int, trials: int, chance: float) -> float:
     return min(1.0, math.exp(top) * sum(math.exp(value - top) for value in logs))
 
 
+def t_tail(values: ArrayLike) -> float:
+    """P(t >= this one) of Student's distribution if the mean of ``values`` were 0; 1 for less than
+    two of them. By its finite series (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
+    array = np.asarray(values, dtype=np.float64)
+    free = len(array) - 1
+    mean = float(array.mean()) if free > 0 else 0.0
+    if mean <= 0:
+        return 1.0
+    angle = math.atan2(mean * math.sqrt(len(array)), float(array.std(ddof=1)) * math.sqrt(free))
+    square, odd = math.cos(angle) ** 2, free % 2
+    term, series = (math.cos(angle) if odd else 1.0), 0.0
+    for step in range(1 + odd, free, 2):
+        series += term
+        term *= square * step / (step + 1)
+    within = math.sin(angle) * series
+    if odd:
+        within = 2 / math.pi * (angle + within)
+    return max(0.0, 0.5 * (1.0 - within))
+
+
 def sign_flip_tail(values: ArrayLike) -> float:
     """P(sum >= this one) if each of ``values`` were as likely to have the other sign (Fisher's
     randomisation test of pairs): exact for few values, else by the normal limit."""

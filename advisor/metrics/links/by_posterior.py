@@ -21,6 +21,9 @@ _CLEARLY_FASTER = 1.35
 # Standard deviation of the logarithm of like calls' times between hosts: twice that of quiet
 # networks, where it is under 0.1, whatever overlaps.
 _UNSTEADY = 0.2
+_OF_NO_NETWORK = 0.04
+"""Chance that calls which take far longer than hops do, whatever their size, do so for something
+else than the network: what they wait for is not in these times."""
 
 
 def by_posterior(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
@@ -31,7 +34,7 @@ def by_posterior(data: Inputs, home: Mapping[int, Home]) -> Seen | None:
     if found.unsteady[0] > _UNSTEADY and (found.nothing > SURE or found.by_sheet):
         return _unsteady(data, home, found)
     if found.nothing > LIKELY or _everywhere(found) > LIKELY:
-        return _by_sheet(data, home, found)
+        return _by_fixed_time(data, home, found) or _by_sheet(data, home, found)
     culprit = culprit_of(found, data, home)
     # Places without anything in common are nothing to look at where likelier nothing is slow, or
     # where messages between any two hosts may be what takes long.
@@ -71,6 +74,21 @@ def _everywhere(found: Found) -> float:
 
 def _of_latency(found: Found) -> bool:
     return all(one.latency for one in found.locations)
+
+
+def _by_fixed_time(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen | None:
+    """The network as a whole, where its calls take as long whatever their size."""
+    if found.fixed is None:
+        return None
+    whole = network_culprit(data, home)
+    return Seen(
+        replace(whole, kind="candidates", words=f"{whole.words} (latency)"),
+        found.fixed.share,
+        found.fixed.calls,
+        "calls of other sizes",
+        None,
+        {"healthy": _OF_NO_NETWORK, "added_ns": found.fixed.added_ns},
+    )
 
 
 def _by_sheet(data: Inputs, home: Mapping[int, Home], found: Found) -> Seen | None:

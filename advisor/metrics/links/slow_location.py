@@ -18,6 +18,7 @@ import numpy as np
 from advisor.metrics.links.cost import Inputs
 from advisor.metrics.links.durations import Durations, all_members, durations
 from advisor.metrics.links.expected import Assumption, assumed_links
+from advisor.metrics.links.fixed_times import Fixed, fixed_time
 from advisor.metrics.links.locations import Location, Members, locations, slots_of
 from advisor.metrics.links.ring_lags import Lags, ring_lags
 from advisor.metrics.links.ring_patterns import ADDED_NS, FACTORS, Patterns, log_likelihoods
@@ -56,7 +57,7 @@ class Found:
     job's device. ``unsteady``: by how much the logarithm of one kind's times between hosts varies,
     and what the fastest tenth takes over the mean. ``rings``: of a slow NVLink, how many times as
     long as others of their kind calls between hosts take that have a ring over it (low, middle,
-    high).
+    high). ``fixed``: what calls between hosts take whatever their size, where that is far too much.
     """
 
     locations: tuple[Location, ...]
@@ -71,6 +72,7 @@ class Found:
     against: Mapping[str, float]
     unsteady: tuple[float, float]
     rings: tuple[float, float, float] | None = None
+    fixed: Fixed | None = None
 
 
 def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
@@ -120,6 +122,7 @@ def slow_location(data: Inputs, home: Mapping[int, Home]) -> Found | None:
         against=_against(timed, assumed[False]),
         unsteady=_unsteady([one for one in timed if one.kind.hosts > 1]),
         rings=_rings(places[best], timed, home),
+        fixed=fixed_time(timed, assumed[False]),
     )
 
 

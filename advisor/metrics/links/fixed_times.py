@@ -1,0 +1,79 @@
+"""What calls between hosts take whatever their size, beside what NCCL's own hops take.
+
+Ends in a tree show no place, nor do two hosts; but a network that moves a call of a quarter of the
+bytes no sooner is not slow by its rate. TCP's round trips, shapers and lost packets do that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.metrics.links.durations import Durations
+from advisor.metrics.links.expected import Assumption
+from advisor.metrics.rings.nccl import PASSES
+
+_MANY_TIMES = 10.0
+"""Small calls take up to four times NCCL's own estimate of their latency in nccl-tests' tables
+(benchmarks/calibration.py: 0.27 of it in the middle up to 64 KB); this is beyond any of them."""
+_USUAL_TIMES = 4.0
+_APART = 2.0
+"""The largest size over the smallest, from which a rate shows."""
+_MOSTLY = 0.5
+"""Of a call's time: less is not what makes it slow."""
+_LEAST_ERROR = 0.03
+"""Of a typical time's logarithm: what sizes differ by besides (protocol, channels)."""
+_SMALL_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """``share`` of the calls' time (low, middle, high) beyond what hops usually take; ``added_ns``
+    of each pass of a call over the ranks; ``calls``: how many tell it."""
+
+    share: tuple[float, float, float]
+    added_ns: float
+    calls: int
+
+
+def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fixed | None:
+    """Of the family of calls between hosts that takes most; None where sizes do not tell it, or
+    where it is not far more than hops take on any machine with the job's device."""
+    families: dict[object, list[Durations]] = defaultdict(list)
+    for one in timed:
+        if one.kind.hosts > 1:
+            families[one.kind.op, one.kind.family].append(one)
+    if not families:
+        return None
+    kinds = max(families.values(), key=lambda own: sum(one.total_ns for one in own))
+    sizes = np.array([one.kind.bytes for one in kinds], dtype=np.float64)
+    usual_ns = _usual_ns(kinds[0], between)
+    if usual_ns is None or sizes.max() < _APART * sizes.min():
+        return None
+    times = np.exp([float(np.median(one.log_ns)) for one in kinds])
+    errors = times * np.hypot([float(np.median(one.errors)) for one in kinds], _LEAST_ERROR)
+    # A line through the sizes' typical times, weighted, and the error of where it begins.
+    weights = errors**-2
+    design = np.stack([np.ones_like(sizes), sizes], axis=1)
+    spread = np.linalg.inv(design.T @ (weights[:, None] * design))
+    begins = float((spread @ design.T @ (weights * times))[0])
+    error = 2.0 * math.sqrt(float(spread[0, 0]))
+    took = float(np.average(times, weights=[one.calls for one in kinds]))
+    low, high = begins - error, min(begins + error, float(times.min()))
+    if low < _MANY_TIMES * usual_ns or low < _MOSTLY * took:
+        return None
+    added = [max(0.0, ns - _USUAL_TIMES * usual_ns) for ns in (low, min(begins, high), high)]
+    share = (added[0] / took, added[1] / took, added[2] / took)
+    passes = PASSES.get(kinds[0].kind.op, 1)
+    return Fixed(share, added[1] / passes, sum(one.calls for one in kinds))
+
+
+def _usual_ns(one: Durations, between: Sequence[Assumption]) -> float | None:
+    """The most that a call of a few bytes takes on a machine that the job may run on, by NCCL."""
+    small = replace(one.kind, bytes=_SMALL_BYTES)
+    found = [assumption.takes(small, one.groups[0]) for assumption in between]
+    return max((math.exp(taken[0]) for taken in found if taken is not None), default=None)

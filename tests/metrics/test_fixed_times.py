@@ -1,0 +1,63 @@
+"""Calls between hosts that take as long whatever their size, and those that do not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from advisor.metrics.links.durations import Durations, Kind
+from advisor.metrics.links.expected import Assumption
+from advisor.metrics.links.fixed_times import fixed_time
+from advisor.metrics.links.locations import Members
+
+MB, MS = 1_000_000, 1e6
+RING = (Members((0, 1)),)
+HOP_NS = 30_000.0
+
+
+def took(size: int, ns: float, hosts: int = 2) -> Durations:
+    kind = Kind("all_reduce", size, 2, hosts)
+    one = np.array([1.0])
+    return Durations(
+        kind, RING, np.array([math.log(ns)]), 0.01 * one, 0.02 * one, one, one, 40 * ns, 40
+    )
+
+
+BETWEEN = (Assumption(1.0, lambda kind, members: (math.log(HOP_NS + kind.bytes / 40), 0.15)),)
+
+
+def line(begins_ns: float, *sizes: int) -> list[Durations]:
+    return [took(size, begins_ns + size / 20) for size in sizes]
+
+
+def test_what_does_not_grow_with_the_size_is_a_share_of_the_time() -> None:
+    """GIVEN 6 ms before the first byte, and 1 to 4 ms for the bytes."""
+    found = fixed_time(line(6 * MS, 20 * MB, 40 * MB, 80 * MB), BETWEEN)
+    assert found is not None
+    low, middle, high = found.share
+    assert middle == pytest.approx((6 * MS - 4 * HOP_NS) / (6 * MS + 140 / 3 * MB / 20), rel=0.02)
+    assert 0.5 * middle < low < middle < high < 1
+    assert found.added_ns == pytest.approx((6 * MS - 4 * HOP_NS) / 2, rel=0.02)  # two passes
+    assert found.calls == 120
+
+
+@pytest.mark.parametrize(
+    "timed",
+    [
+        line(0.1 * MS, 20 * MB, 40 * MB, 80 * MB),  # three times what NCCL's hops take
+        line(0.25 * MS, 1 * MB, 2 * MB, 4 * MB),  # eight times, of large calls' start a half
+        line(6 * MS, 40 * MB, 60 * MB),  # sizes too alike to show a rate
+        line(6 * MS, 40 * MB),
+        [took(20 * MB, 6 * MS, hosts=1), took(80 * MB, 7 * MS, hosts=1)],
+        [],
+    ],
+)
+def test_hops_that_are_usual_and_sizes_that_tell_nothing(timed: list[Durations]) -> None:
+    assert fixed_time(timed, BETWEEN) is None
+
+
+def test_without_a_machine_there_is_nothing_to_compare_with() -> None:
+    unknown = (Assumption(1.0, lambda kind, members: None),)
+    assert fixed_time(line(6 * MS, 20 * MB, 80 * MB), unknown) is None

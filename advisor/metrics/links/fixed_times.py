@@ -17,17 +17,17 @@ from advisor.metrics.links.durations import Durations
 from advisor.metrics.links.expected import Assumption
 from advisor.metrics.rings.nccl import PASSES
 
-_MANY_TIMES = 10.0
-"""Small calls take up to four times NCCL's own estimate of their latency in nccl-tests' tables
-(benchmarks/calibration.py: 0.27 of it in the middle up to 64 KB); this is beyond any of them."""
 _USUAL_TIMES = 4.0
+"""What small calls take in nccl-tests' tables over NCCL's own estimate of their latency
+(benchmarks/calibration.py: the estimate is 0.27 of it in the middle, up to 64 KB)."""
+_MANY_TIMES = 2.5 * _USUAL_TIMES
+"""Beyond any of those tables."""
 _APART = 2.0
 """The largest size over the smallest, from which a rate shows."""
 _MOSTLY = 0.5
 """Of a call's time: less is not what makes it slow."""
 _LEAST_ERROR = 0.03
 """Of a typical time's logarithm: what sizes differ by besides (protocol, channels)."""
-_SMALL_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,6 @@ def fixed_time(timed: Sequence[Durations], between: Sequence[Assumption]) -> Fix
 
 def _usual_ns(one: Durations, between: Sequence[Assumption]) -> float | None:
     """The most that a call of a few bytes takes on a machine that the job may run on, by NCCL."""
-    small = replace(one.kind, bytes=_SMALL_BYTES)
+    small = replace(one.kind, bytes=8)
     found = [assumption.takes(small, one.groups[0]) for assumption in between]
     return max((math.exp(taken[0]) for taken in found if taken is not None), default=None)

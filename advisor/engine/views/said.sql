@@ -111,11 +111,11 @@ FROM topology WHERE kind IN ('communicator', 'warning');
 CREATE VIEW missing_rank AS
 WITH named AS (
   SELECT unnest(regexp_extract_all(coalesce(
-      nullif(regexp_extract(value, 'Ranks? ([\d, ]{1,900}) failed to pass monitoredBarrier', 1), ''),
-      nullif(regexp_extract(value, '\branks? \[([\d, ]{1,900})\] are the lagging', 1), ''),
-      nullif(regexp_extract(value, '[Mm]issing ranks: ([\d, ]{1,900})[:\]]', 1), ''),
+      nullif(regexp_extract(value, 'Ranks? ([\d, ]+) failed to pass monitoredBarrier', 1), ''),
+      nullif(regexp_extract(value, '\branks? \[([\d, ]+)\] are the lagging', 1), ''),
+      nullif(regexp_extract(value, '[Mm]issing ranks: ([\d, ]+)[:\]]', 1), ''),
       nullif(regexp_extract(value, 'ncclUniqueId from \[(\d{1,7})\].{1,120}[Tt]imeout', 1), ''),
-      regexp_extract(value, '\[([\d, ]{1,900})\] (?:joined but|finished collective)', 1)),
+      regexp_extract(value, '\[([\d, ]+)\] (?:joined but|finished collective)', 1)),
       '\d{1,7}'))::INTEGER AS rank, value AS said, source, line
   FROM said_line WHERE name IN ('barrier-timeout', 'missing-rank', 'store-timeout')),
 -- Of the group of all where the lines name no other.

@@ -350,6 +350,10 @@ WHENCE = [
     ("slurmstepd: error: *** STEP 4.0 ON a1 CANCELLED AT 2024-04-20T09:09:37 DUE TO TIME LIMIT",
      [], ["a1"]),
     ("srun: error: Task launch for 4.0 failed on node c7: Job credential expired", [], ["c7"]),
+    ("slurmstepd-b2: error: Detected 1 oom-kill event(s) in StepId=4.0.", [], ["b2"]),
+    ("[1,7]<stderr>:  what():  CUDA error: an illegal memory access was encountered\n"
+     "[1,7]<stderr>:[c7:71] *** Process received signal ***", [7], ["c7"]),
+    ("RuntimeError: Broken pipe\n  Local host: a1\n  Peer host:  b2.example.com", [], ["b2"]),
     ("mpirun noticed that process rank 1 with PID 12 on node a1 exited on signal 9 (Killed).",
      [1], ["a1"]),
     (f"[1,3]<stderr>:{OOM}", [3], ["b2"]),

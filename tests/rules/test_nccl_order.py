@@ -80,7 +80,7 @@ def test_an_exception_before_another_files_time_out_is_the_cause(tmp_path: Path)
     """GIVEN it stands further down in its own file WHEN its time is earlier."""
     steps = "".join(f"2025-12-06 18:4{n}:01,100 - INFO - step {n}\n" for n in range(5))
     first = _first(tmp_path, GAVE_UP.format(clock="18:54:12"), steps + RAISED)
-    assert first.evidence.facts["message"] == "exception"
+    assert first.evidence.facts["message"] == "index-outside"
     assert first.severity.value == "critical"
 
 

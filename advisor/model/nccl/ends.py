@@ -1,4 +1,4 @@
-"""How launchers, shells and runtimes write that a signal ended a process.
+"""How launchers, shells and runtimes write that a process ended by a signal or with an exit code.
 
 Each writes the one number its own way: as the signal, by its name or in words, as an exit code
 below zero (Python) or as 128 and the signal (shells, containers). A pattern made here knows all of
@@ -7,6 +7,7 @@ them, so that an entry of the catalogue names the signal alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from signal import Signals
 
@@ -36,6 +37,11 @@ class End:
 
     pattern: str
     signs: tuple[str, ...]
+
+
+def exited_with(codes: Sequence[int]) -> End:
+    """How it is written that a process ended with one of ``codes``."""
+    return End(rf"{_CODE}(?:{'|'.join(str(code) for code in codes)})\b", _SIGNS)
 
 
 def ended_by(signal: int) -> End:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from advisor.config.loader import FileModel, load_model
 from advisor.model.nccl import cuda_errors
-from advisor.model.nccl.ends import ended_by
+from advisor.model.nccl.ends import ended_by, exited_with
 
 EXCEPTION = "exception"
 """The entry of an exception of which no other knows what it tells."""
@@ -50,8 +50,10 @@ class Message(FileModel):
     ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:
     torch, the driver or a scheduler prints it, or NCCL as information. ``signal`` ended a process:
     every form in which that is written is one of the entry's too, as those of the errors in
-    ``cuda`` are (number to name). ``between_hosts``: on one host it does no harm. ``calls`` names
-    an exception by the calls of its traceback, files and functions, where its text does not.
+    ``cuda`` (number to name) and of the exit codes in ``exits`` are. ``between_hosts``: on one host
+    it does no harm. ``calls`` names an exception by the calls of its traceback, files and
+    functions, where its text does not.
+    ``by_class``: the class of an exception is all that names it, so that its calls tell more.
     """
 
     id: str = Field(pattern=r"^[a-z0-9-]+$")
@@ -72,9 +74,11 @@ class Message(FileModel):
     source: str = Field(pattern=r"^https://")
     signs: list[str] = Field([])
     signal: int | None = None
+    exits: list[int] = Field([])
     cuda: dict[int, str] = Field({})
     between_hosts: bool = False
     calls: str | None = None
+    by_class: bool = False
     explains: list[str] = Field([])
 
 
@@ -141,7 +145,7 @@ def is_reason(text: str, *, of_several: bool) -> bool:
 
 
 def tells_of_failure(text: str) -> bool:
-    """Whether a line that is no warning of NCCL's tells by itself that something went wrong."""
+    """Whether a line that is no warning of NCCL's tells of an error, if by its form alone."""
     return named(text, is_warning=False) in _failures()
 
 
@@ -174,6 +178,12 @@ def told_by_itself(message: str) -> bool:
 
 
 @cache
+def named_by_class() -> frozenset[str]:
+    """The entries of exceptions of which only the class, or nothing, is known."""
+    return frozenset(item.id for item in messages() if item.by_class) | {EXCEPTION}
+
+
+@cache
 def _reasons(of_several: bool) -> frozenset[str]:
     effects = {"dies", "waits", "ended"} if of_several else {"dies", "waits"}
     return frozenset(item.id for item in messages() if item.effect in effects)
@@ -181,7 +191,7 @@ def _reasons(of_several: bool) -> frozenset[str]:
 
 @cache
 def _failures() -> frozenset[str]:
-    effects = {"dies", "waits", "ended", "raised", "degrades", "follows"}
+    effects = {"dies", "waits", "ended", "raised", "reported", "degrades", "follows"}
     return frozenset(item.id for item in messages() if item.effect in effects)
 
 
@@ -193,6 +203,9 @@ def _compiled() -> tuple[tuple[Message, re.Pattern[str], tuple[str, ...]], ...]:
         forms, signs = [item.pattern] if item.pattern else [], list(item.signs)
         if item.signal is not None:
             end = ended_by(item.signal)
+            forms, signs = [*forms, end.pattern], [*signs, *end.signs]
+        if item.exits:
+            end = exited_with(item.exits)
             forms, signs = [*forms, end.pattern], [*signs, *end.signs]
         if item.cuda:
             forms = [*forms, cuda_errors.returned(item.cuda)]

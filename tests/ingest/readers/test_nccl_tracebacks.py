@@ -121,7 +121,7 @@ LOADING = CALLS.replace("raise_it(batch)", "load_checkpoint(model)").replace(
     ("calls", "said", "cause"),
     [
         (LOADING, "KeyError: 'optimizer.state.0.exp_avg'", "checkpoint-differs"),
-        (CALLS, "KeyError: 'optimizer.state.0.exp_avg'", "exception"),
+        (CALLS, "KeyError: 'optimizer.state.0.exp_avg'", "key-missing"),
         (
             LOADING,
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
@@ -147,7 +147,7 @@ def test_an_exception_that_a_launcher_quotes_behind_its_own_is_the_cause(tmp_pat
         f"-- Process 1 terminated with the following error:\n{CALLS}IndexError: out of range\n"
     )
     found = first_finding(tmp_path, text)
-    assert (found.evidence.facts["message"], found.severity.value) == ("exception", "critical")
+    assert (found.evidence.facts["message"], found.severity.value) == ("index-outside", "critical")
 
 
 def test_the_launcher_tells_the_rank_of_an_exception_that_names_none(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ Root Cause (first observed failure):
 """
     found = first_finding(tmp_path, text)
     assert (found.evidence.facts["message"], found.ranks, found.hosts) == (
-        "exception",
+        "index-outside",
         [10],
         ["n24"],
     )
@@ -202,6 +202,22 @@ def test_a_rank_that_was_killed_after_another_failed_is_not_the_cause(
 def test_what_is_raised_while_a_program_ends_is_not_the_cause(tmp_path: Path) -> None:
     last = '  File "/opt/lib/python3.11/site-packages/launch/utils.py", line 257, in {}\n'
     said = "AttributeError: 'Popen' object has no attribute 'join'\ntask failed (exitcode: 1)\n"
-    for function, cause in (("terminate_local_procs", "child-failed"), ("start", "api-differs")):
+    for function, cause in (
+        ("terminate_local_procs", "child-failed"),
+        ("start", "attribute-missing"),
+    ):
         found = first_finding(tmp_path, CALLS + last.format(function) + said)
         assert found.evidence.facts["message"] == cause
+
+
+@pytest.mark.parametrize("said", ["AssertionError", "AssertionError: "])
+def test_an_assertion_without_words_is_told_by_its_condition(said: str) -> None:
+    lines = [
+        *CALLS.splitlines(),
+        '  File "/work/project/steps/train.py", line 9, in check',
+        "    assert args.heads % args.tp == 0",
+        said,
+    ]
+    assert [item.text for item in raised_in(lines)] == ["AssertionError: args.heads % args.tp == 0"]
+    worded = [*lines[:-1], "AssertionError: heads must divide"]
+    assert [item.text for item in raised_in(worded)] == ["AssertionError: heads must divide"]

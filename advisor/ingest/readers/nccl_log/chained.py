@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from advisor.model.nccl.messages import told_by_itself
+from advisor.model.nccl.messages import named_by_class, told_by_itself
 
 # What is raised while another is handled may be of another kind: the first is then its own cause.
 _MARK = "The above exception was the direct cause of the following"
-_UNKNOWN = "exception"
 _RAISED = re.compile(r"(?:[A-Za-z_][\w.]{0,120}\.)?[A-Z]\w{0,60}(?:Error|Exception|Timeout)\b")
 
 
@@ -42,5 +41,5 @@ class Chained:
         if told_by_itself(message):
             self._open = []
             return earlier
-        self._open = [*earlier[-8:], place] if message == _UNKNOWN else []
+        self._open = [*earlier[-8:], place] if message in named_by_class() else []
         return []

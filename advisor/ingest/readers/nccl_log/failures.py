@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from advisor.ingest.readers.nccl_log.chained import Chained
 from advisor.ingest.readers.nccl_log.clock import Clock
-from advisor.ingest.readers.nccl_log.collected import Collected, Where
+from advisor.ingest.readers.nccl_log.collected import Collected, Kept, Where
 from advisor.ingest.readers.nccl_log.communicators import Slot
 from advisor.ingest.readers.nccl_log.facts import CommLine, Fact
 from advisor.ingest.readers.nccl_log.hosts import Hosts
@@ -19,13 +19,14 @@ from advisor.ingest.readers.nccl_log.prefix import Record, Thread
 from advisor.ingest.readers.nccl_log.progress import Progress
 from advisor.ingest.readers.nccl_log.stalled import Stalled
 from advisor.ingest.readers.nccl_log.tracebacks import Raised, Tracebacks
-from advisor.ingest.readers.nccl_log.whence import Around, whence
+from advisor.ingest.readers.nccl_log.whence import LINES_BELOW, Around, host_below, whence
 from advisor.model.nccl.messages import (
     EXCEPTION,
     by_form,
     named,
     named_by_both,
     named_by_calls,
+    named_by_class,
     passing,
 )
 
@@ -66,6 +67,10 @@ class Failures:
     _tracebacks: dict[str, Tracebacks] = field(default_factory=dict)
     _quotes: bool = False
     _unsigned: list[int] = field(default_factory=list)
+    _said_last: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each file the last line without a prefix that is kept, and its number."""
+    _first: dict[int, str] = field(default_factory=dict)
+    """When each process failed of which torchrun says that it was the first."""
 
     def see(self, record: Record, where: Where, launcher: str) -> Record:
         """A line with the heading of the list that it stands in, where it does."""
@@ -98,7 +103,11 @@ class Failures:
             if raised is not None:
                 launcher += raised.prefix
                 record = replace(record, text=raised.text)
+            if message == _ENDED_FIRST:
+                self._first[len(self.collected.kept)] = around.time
             return self._raised(message, record, where, launcher, raised)
+        if where[0] in self._said_last and (host := host_below(record.text)):
+            self._place_above(where, host)
         if self._progress and (progress := self._progress.get(where[0])):
             progress.see(record.text, where[1])
         if self._chained and (chained := self._chained.get((where[0], launcher))):
@@ -144,9 +153,37 @@ class Failures:
                 self.collected.keep(Slot("", 0), [Fact("progress", "step", said)], (path, line))
         for where, time in self.clock.times().items():
             self.collected.keep(Slot("", 0), [Fact("said-at", "time", time, "run")], where)
+        self._order_first()
+        of_rank = self._hosts_of_ranks()
         for index in self._unsigned:
             kept = self.collected.kept[index]
-            host = hosts.known(kept.slot.host, kept.where[0])
+            host = kept.slot.host or of_rank.get((kept.where[0], _rank_of(kept)), "")
+            host = hosts.known(host, kept.where[0])
+            self.collected.kept[index] = replace(kept, slot=Slot(host, 0))
+
+    def _order_first(self) -> None:
+        """Each agent says which process of its own was the first: of the job the earliest is."""
+        earliest = min(self._first.values(), default="")
+        for index, time in self._first.items():
+            if earliest and time > earliest and index < len(self.collected.kept):
+                kept = self.collected.kept[index]
+                assert isinstance(kept.record, Fact)
+                self.collected.kept[index] = replace(kept, record=replace(kept.record, name=_ENDED))
+
+    def _hosts_of_ranks(self) -> dict[tuple[str, int | None], str]:
+        """The host of each rank of which a line without a prefix tells one, by file."""
+        told: dict[tuple[str, int | None], set[str]] = {}
+        for index in self._unsigned:
+            kept = self.collected.kept[index]
+            if kept.slot.host and (rank := _rank_of(kept)) is not None:
+                told.setdefault((kept.where[0], rank), set()).add(kept.slot.host)
+        return {key: hosts.pop() for key, hosts in told.items() if len(hosts) == 1}
+
+    def _place_above(self, where: Where, host: str) -> None:
+        """The last line without a prefix is of ``host``, which a line below it names."""
+        index, line = self._said_last[where[0]]
+        kept = self.collected.kept[index]
+        if where[1] - line <= LINES_BELOW and _rank_of(kept) is None:
             self.collected.kept[index] = replace(kept, slot=Slot(host, 0))
 
     def _of_torch(self, text: str, raised: Raised | None) -> str | None:
@@ -157,9 +194,9 @@ class Failures:
             return message
         if both := named_by_both(raised.text, raised.calls):
             return both
-        if message not in {None, EXCEPTION}:
+        if message is not None and message not in named_by_class():
             return message
-        return named_by_calls(raised.text, raised.calls) or EXCEPTION
+        return named_by_calls(raised.text, raised.calls) or message or EXCEPTION
 
     def _trail(self, thread: Thread, slot: Slot, record: Record, where: Where) -> int:
         """An error that no warning tells of, or where a connection was that its peer closed."""
@@ -224,6 +261,11 @@ class Failures:
             slot, rank = Slot(told.host or "", 0), told.rank
             if not self.collected.is_full:
                 self._unsigned.append(len(self.collected.kept))
+                self._said_last[where[0]] = (len(self.collected.kept), where[1])
         self.clock.note(where)
         fact = Fact("warning", message or "", said, "rank", rank, started_as)
         return self.collected.keep(slot, [fact], where)
+
+
+def _rank_of(kept: Kept) -> int | None:
+    return kept.record.rank if isinstance(kept.record, Fact) else None

@@ -11,6 +11,8 @@ _OLD = re.compile(
     r"[\w.\-]{1,255}:\d{1,10}:\d{1,10} \[-?\d{1,4}\] (?:[\w./\-]{1,200}:\d{1,6} )?(INFO|WARN) "
 )
 _THREAD = re.compile(r"(?:.*[^\w.\-])?([A-Za-z0-9_][\w.\-]*):(\d{1,10}):(\d{1,10})$")
+# «[host:pid=12]» of a cluster's own build, without a device.
+_BRACKETED = re.compile(r"\[([A-Za-z0-9_][\w.\-]*):pid=(\d{1,10})\]$")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\]$")
 LONGEST_TOKEN = 512  # a host name has at most 253 characters
 _PLACE = re.compile(r"[\w./\-]{1,200}:\d{1,6}$")
@@ -131,6 +133,10 @@ def _split_prefix(text: str) -> tuple[str, Thread | None, int | None, str | None
             device = int(match[1])
         elif place is None and device is None and _PLACE.fullmatch(last) and last.count(":") == 1:
             place = last
+        elif match := _BRACKETED.fullmatch(last):
+            thread = Thread(match[1], int(match[2]), int(match[2]))
+        elif last.startswith("[") and place is None and _PLACE.fullmatch(last[1:-1]):
+            place = last[1:-1]
         elif match := _THREAD.fullmatch(last):
             thread = Thread(match[1], int(match[2]), int(match[3]))
             head = rest[: len(rest) - len(last) + match.start(1)]

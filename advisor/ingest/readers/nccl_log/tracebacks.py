@@ -17,6 +17,9 @@ _FRAME = re.compile(r'(?:^|\s)File "([^"\n]{1,300})", line (\d{1,7})(?:, in (.{1
 # rich draws a box: «│ /root/train.py:12 in main │», then the source.
 _BOXED = re.compile(r"^[│|] (/\S{1,300}|\S{1,200}\.py):(\d{1,7}) in (\S{1,80})")
 _RAISED = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{2,80}(?::\s|:?\s{0,8}$)")
+# Without words of its own what it asks for is all that it tells.
+_BARE_ASSERTION = re.compile(r"AssertionError:?\s{0,8}")
+_ASSERT = "assert "
 _NUMBER = re.compile(r"\d{1,30}")
 _OF_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|/runpy\.py$")
 # What a loader's or a pool's process raised is raised again under this name by the one that reads.
@@ -73,6 +76,7 @@ class _Open:
     length: int = 0
     is_ignored: bool = False
     frames: list[Frame] = field(default_factory=list)
+    source: str = ""
     since: int = 0
 
 
@@ -108,7 +112,7 @@ class Tracebacks:
                 before = text[: frame[0]]
                 traceback = self._open[writer] = _Open(_shape(before), len(before))
             traceback.frames = [*traceback.frames[1 - _MOST_FRAMES :], frame[1]]
-            traceback.since = 0
+            traceback.source, traceback.since = "", 0
             return None
         return self._other(writer, traceback, text) if traceback is not None else None
 
@@ -120,6 +124,7 @@ class Tracebacks:
             prefix, text = text[: traceback.length], text[traceback.length :]
         if traceback.since == 1 and traceback.frames and text[:4].isspace():
             self.is_source = True
+            traceback.source = text.strip()
         if traceback.since > _MOST_LINES and not text.startswith(("│", "|", "╰")):
             del self._open[writer]
         if not traceback.frames or text[:1].isspace() or not _RAISED.match(text):
@@ -130,7 +135,10 @@ class Tracebacks:
             return None
         if _AGAIN.search(text, 0, _LONGEST):
             return None
-        return Raised(text[:_LONGEST].rstrip(), tuple(traceback.frames), prefix)
+        text = text[:_LONGEST].rstrip()
+        if _BARE_ASSERTION.fullmatch(text) and traceback.source.startswith(_ASSERT):
+            text = f"AssertionError: {traceback.source.removeprefix(_ASSERT)[:_LONGEST]}"
+        return Raised(text, tuple(traceback.frames), prefix)
 
 
 def _frame(text: str) -> tuple[int, Frame] | None:

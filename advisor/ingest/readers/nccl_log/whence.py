@@ -19,7 +19,7 @@ _RANK = re.compile(
 _BEFORE = (
     re.compile(r"\(.{0,80}\bip=\[?([\w.\-:]{1,80})\]?\)"),
     re.compile(rf"\[pod/{_HOST}/"),
-    re.compile(r"(\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.\-]{0,62}\d):\s"),
+    re.compile(r"(?:slurmstepd-)?(\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.\-]{0,62}\d):\s"),
 )
 # What a scheduler, MPI, the kernel or a benchmark writes about a host.
 _IN_TEXT = (
@@ -77,6 +77,7 @@ _OF_REPORT = re.compile(
     rf"^\s{{1,10}}(?:host {{1,9}}: |ip: ){_HOST}\s{{0,300}}$|"
     r"^\s{1,10}rank {1,9}: (\d{1,7}) \(local_rank: "
 )
+_TIME = re.compile(r"^\s{1,10}time {1,9}: (\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)")
 _ROOT = "Root Cause (first observed failure)"
 _FAILURES = "Failures:"
 _SCHEDULER = re.compile(r"TP(\d{1,7})(?: \w{1,8}){0,3}\] Scheduler hit an exception")
@@ -91,6 +92,8 @@ class Around:
     _host: str | None = None
     _rank: int | None = None
     _left: int = 0
+    time: str = ""
+    """When the process of the report failed."""
     is_root: bool = False
     """They are of the rank of which torchrun says that it failed first."""
     is_later: bool = False
@@ -108,7 +111,9 @@ class Around:
             self._host = self._rank = None
         elif text.startswith(_FAILURES):
             self.is_later = True
-        if text[:1].isspace() and (found := _OF_REPORT.match(text[:_LONGEST])):
+        if text[:1].isspace() and (told := _TIME.match(text)):
+            self.time = told[1]
+        elif text[:1].isspace() and (found := _OF_REPORT.match(text[:_LONGEST])):
             if found[1] is not None:
                 self._host = found[1]
             else:
@@ -122,6 +127,22 @@ class Around:
         if told.host is not None or told.rank is not None:
             return told
         return Whence(self._host, self._rank)
+
+
+# MPI's help texts name the hosts below what went wrong.
+_HOST_BELOW = re.compile(
+    r"^\s{0,8}(?:(?:Peer|Remote|Local) host|Hostname|Remote daemon: .{1,40}on node):? {1,9}"
+    rf"{_HOST}\s{{0,300}}$"
+)
+LINES_BELOW = 24
+
+
+def host_below(text: str) -> str | None:
+    """The host that a line names for what was said up to :data:`LINES_BELOW` lines above it."""
+    if "host" not in text[:40] and "daemon" not in text[:40]:
+        return None
+    found = _HOST_BELOW.match(text[:_LONGEST])
+    return found[1] if found else None
 
 
 def _number(found: re.Match[str] | None) -> int | None:

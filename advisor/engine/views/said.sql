@@ -66,7 +66,7 @@ FROM (SELECT *, NOT contains(value, 'WorkNCCL(') AS is_late FROM said_line
   WHERE printer IS NOT NULL AND (name = 'watchdog-timeout'
       -- What a rank that gave up itself tells before it takes the job down.
       AND (contains(value, 'WorkNCCL(') OR contains(value, 'timeout from this local rank'))
-    OR name = 'watchdog-says'
+    OR name IN ('watchdog-says', 'watchdog-timeout')
       AND regexp_matches(value, '(?:Timeout at NCCL work|by watchdog at work|sequence id): \d')))
 GROUP BY 1;
 

@@ -56,7 +56,7 @@ def ended_by(signal: int) -> End:
         rf"{_BEFORE_SIGNAL}(?:(?i:signal)[ :]{{1,2}})?{number.name}\b|Signals\.{number.name}\b",
         rf"\*\*\* {number.name} received|\({number.name}\)",
         rf"(?i:\bsignal): {{0,2}}{said}",
-        rf"{said} {{1,20}}\(core dumped|^{said}\s{{0,3}}$|Fatal Python error: {said}",
+        rf"{said} {{1,20}}\(core dumped|(?:^|[\])%]){said}\s{{0,3}}$|Fatal Python error: {said}",
         rf"`{said}` is detected|: (?:line|task) \d{{1,7}}: {{1,4}}(?:\d{{1,9}} {{1,2}})?{said}",
     )
     return End("|".join(forms), (*_SIGNS, number.name, words[1:]))

@@ -16,6 +16,7 @@ _BRACKETED = re.compile(r"\[([A-Za-z0-9_][\w.\-]*):pid=(\d{1,10})\]$")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\]$")
 LONGEST_TOKEN = 512  # a host name has at most 253 characters
 _PLACE = re.compile(r"[\w./\-]{1,200}:\d{1,6}$")
+_SPACED = re.compile(r" ([\w./\-]{1,80}\.(?:h|cc?|cu)) (\d{1,6})$")  # 2.3, 2.4: file line
 _FUNCTION = re.compile(r" \(\w{1,100}\)$")  # 2.30.7 on: file:line (function) NCCL WARN
 _SIGNATURE = re.compile(r"\([^()]{0,600}\)(:\d{1,6})$")  # aws-ofi-nccl: function(types):line
 _VERSION = re.compile(r"NCCL version (?=\d)")
@@ -125,6 +126,7 @@ def _split_prefix(text: str) -> tuple[str, Thread | None, int | None, str | None
     device: int | None = None
     place: str | None = None
     rest = _SIGNATURE.sub(r"\1", _FUNCTION.sub("", text.rstrip()))
+    rest = _SPACED.sub(r" \1:\2", rest)
     for _ in range(3):
         head, _, last = rest.rpartition(" ")
         if len(last) > LONGEST_TOKEN:  # keeps the patterns' cost linear in the line

@@ -25,6 +25,7 @@ class Facts:
     step_ns: int | None
     noise_ns: int | None
     purpose: str | None = None
+    is_amd: bool = False
 
     @property
     def all_ranks(self) -> bool:

@@ -166,6 +166,7 @@ def make_plan(
         return estimate(Case(shape, cluster, layout, settings, length, speed, peak))
 
     tried: list[Estimate] = []
+    without: dict[Layout, Estimate] = {}
     own = own or Own()
     per_node = cluster.machine.gpus_per_node
     for layout in layouts(shape, gpus, per_node, batch, own, sequence=length):
@@ -175,6 +176,7 @@ def make_plan(
             one = estimated(layout, less)
             if one.fits:
                 break
+            without.setdefault(layout, one)
         tried.append(one)
     if not tried:
         raise AdvisorError(
@@ -184,7 +186,13 @@ def make_plan(
     ranked, chosen, fastest = in_order(tried)
     asked = own.recompute is not None
     rows = tuple(
-        Row(item, explain(item, chosen, fastest, cluster, shape, asked=asked)) for item in ranked
+        Row(
+            item,
+            explain(
+                item, chosen, fastest, cluster, shape, without=without.get(item.layout), asked=asked
+            ),
+        )
+        for item in ranked
     )
     recommended = next((row for row in rows if row.estimate is chosen), None)
     plan = Plan(

@@ -27,7 +27,12 @@ class Option:
     @property
     def changes_anything(self) -> bool:
         """Whether memory, traffic or time become others."""
-        return any((self.memory_delta_bytes, self.traffic_delta_bytes, self.step_delta_s))
+        return any(self.deltas)
+
+    @property
+    def deltas(self) -> tuple[float, float, float]:
+        """Of memory, traffic and step time."""
+        return self.memory_delta_bytes, self.traffic_delta_bytes, self.step_delta_s
 
 
 _WIRE_BYTES = {4: "gradients sent in fp32", 2: "gradients sent in bf16", 1: "FP8 communication"}
@@ -43,7 +48,11 @@ def single_changes(
         *((name, base.layout, replace(base.settings, **changed)) for name, changed in changes),
     ]
     options = (_option(base, estimated(layout, settings), name) for name, layout, settings in tried)
-    return tuple(option for option in options if option.changes_anything)
+    first: dict[tuple[float, float, float], Option] = {}  # of two that do the same
+    for option in options:
+        if option.changes_anything:
+            first.setdefault(option.deltas, option)
+    return tuple(first.values())
 
 
 def _layouts(layout: Layout) -> Iterator[tuple[str, Layout]]:
@@ -59,6 +68,9 @@ def _layouts(layout: Layout) -> Iterator[tuple[str, Layout]]:
 def _settings(layout: Layout, settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
     if settings.checkpointing:
         yield "no activation checkpointing", {"recompute": "none"}
+        if not settings.fused_mlp:
+            both = {"recompute": "none", "fused_mlp": True}
+            yield "no checkpointing but of a gated MLP's product", both
     else:
         yield "activation checkpointing", {"recompute": "full"}
     yield "optimizer state on the host", {"offload_optimizer": True}

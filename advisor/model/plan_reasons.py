@@ -52,9 +52,13 @@ def explain(
     cluster: Cluster,
     shape: TransformerShape,
     *,
+    without: Estimate | None = None,
     asked: bool = False,
 ) -> tuple[str, ...]:
-    """Reasons, the decisive one first; `asked`: the user says what is computed again."""
+    """Reasons, the decisive one first; `asked`: the user says what is computed again.
+
+    `without` is the same layout where less is, if that does not fit.
+    """
     reasons = []
     layout = item.layout
     if not item.fits:
@@ -73,8 +77,8 @@ def explain(
         reasons.append(f"pipeline bubble {item.bubble:.0%}; over 10 % calls for more micro-batches")
     if item.fits and item.settings.checkpointing and not asked:
         reasons.append(
-            f"a micro-batch of {layout.micro_batch} fits only with activation checkpointing: a "
-            "quarter more compute"
+            f"a micro-batch of {layout.micro_batch} fits only with activation checkpointing"
+            f"{_without(without, shape)}: a quarter more compute"
         )
     if layout.replicas > 1:
         reasons.append(_data_regime(item, cluster))
@@ -111,6 +115,18 @@ def _against(item: Estimate, chosen: Estimate, fastest: Estimate) -> str:
     if chosen.is_roomy and not item.is_roomy:
         return f"as fast, but leaves less than a quarter of the memory free ({_memory(item)})"
     return "as fast, but more to set up"
+
+
+def _without(item: Estimate | None, shape: TransformerShape) -> str:
+    """What the layout needs where nothing is computed again, in brackets."""
+    if item is None:
+        return ""
+    layout = item.layout
+    text = f" (without {item.memory_bytes / _GB:.0f} GB of {item.capacity_bytes / _GB:.0f} GB"
+    if (in_flight := min(layout.pipeline, layout.accumulation)) > 1:
+        layers = layout.largest_stage(shape.layers)
+        text += f", the first stage keeps {in_flight} micro-batches of {layers} layers"
+    return f"{text})"
 
 
 def _does_not_fit(item: Estimate) -> str:

@@ -192,3 +192,19 @@ def test_a_layout_of_ones_own_is_estimated_as_it_runs() -> None:
     assert row["settings"]["recompute"] == "none"
     table = CliRunner().invoke(command, line[:-2]).output
     assert f"{row['mfu']:.0%}" in table
+
+
+def test_why_a_layout_is_checkpointed_is_said_and_what_goes_without() -> None:
+    """Llama 3 405B ran so on 16,384 GPUs without (arXiv:2407.21783, section 3.3.2)."""
+    arguments = "llama3-405b dgx-h100 --gpus 16384 --tp 8 --pp 16 --micro-batch 1 --interleave 8"
+    table = CliRunner().invoke(command, arguments.split()).output
+    assert "keeps 16 micro-batches of 8 layers" in " ".join(table.split())
+    options = json.loads(
+        CliRunner().invoke(command, [*arguments.split(), "--format", "json"]).output
+    )
+    fits = {option["option"]: option["fits"] for option in options["options"]}
+    assert fits["no activation checkpointing"] is False
+    assert fits["no checkpointing but of a gated MLP's product"] is True
+    gelu = "gpt3-175b dgx-a100 --gpus 1024 --tp 8 --pp 8 --micro-batch 1 --format json"
+    same = json.loads(CliRunner().invoke(command, gelu.split(" ")).output)["options"]
+    assert "no checkpointing but of a gated MLP's product" not in {one["option"] for one in same}

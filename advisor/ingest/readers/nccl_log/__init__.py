@@ -13,6 +13,7 @@ a host; ``host`` is the host name in the line's prefix; ``value`` is text or JSO
 kind            name                 value
 =============== ==================== =============================================================
 version         nccl, cuda, driver   ``2.27.7``; ``12.8``; ``12080``. Per host.
+                rccl                 ``2.22.3``: AMD's, in place of NCCL
                 aws-ofi-nccl,        ``1.17.2``; ``2.3``: of the network plugin for libfabric
                 libfabric
 rank            bus id               {pid, cuda_device, nvml_device, bus_id}. Per rank.

@@ -158,6 +158,8 @@ def _version(text: str) -> list[Parsed]:
     if match := re.search(r"NCCL version (\d+\.\d+(?:\.\d+)?)(?:\+cuda(\d+\.\d+))?", text):
         cuda: list[Parsed] = [Fact("version", "cuda", match[2])] if match[2] else []
         return [Fact("version", "nccl", match[1]), *cuda]
+    if match := re.search(r"RCCL version ?:? (\d+\.\d+(?:\.\d+)?)", text):
+        return [Fact("version", "rccl", match[1])]
     if match := re.search(r"cudaDriverVersion (\d{1,6})", text):
         return [Fact("version", "driver", match[1])]
     return []
@@ -223,5 +225,6 @@ _PARSERS: tuple[tuple[str, Callable[[str], list[Parsed]]], ...] = (
     ("P2P", _p2p),
     ("comm 0x", _communicator),
     ("NCCL version ", _version),
+    ("RCCL version ", _version),
     ("cudaDriverVersion", _version),
 )

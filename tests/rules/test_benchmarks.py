@@ -5,6 +5,7 @@ Their figures (bench_tables.yaml) are printed as nccl-tests prints them, and dia
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -272,3 +273,27 @@ def test_trays_of_a_rack_are_joined_by_nvlink(tmp_path: Path) -> None:
     found = _curve(tmp_path, printed(table))
     assert found["limit_by"] == "links"
     assert 0.9 < found["best_gbps"] / found["limit_gbps"] < 1
+
+
+def test_records_of_inspector_name_no_file_that_is_not_there(tmp_path: Path) -> None:
+    """GIVEN 60 of 450 GB/s in all ranks' files WHEN it is judged THEN no place is called None."""
+    for rank in range(8):
+        header = {"id": "0x7f8c", "rank": rank, "n_ranks": 8, "nnodes": 1}
+        about = {"inspector_output_format_version": "v4.0", "hostname": "n1", "pid": 100 + rank}
+        call = {"coll": "AllReduce", "coll_msg_size_bytes": 2**30, "coll_exec_time_us": 31_000}
+        call |= {"coll_algobw_gbs": 34.6, "coll_busbw_gbs": 60.6}
+        lines = [
+            json.dumps(
+                {
+                    "header": header,
+                    "metadata": about | {"dump_timestamp_us": 10**15 + number},
+                    "coll_perf": call | {"coll_sn": number},
+                }
+            )
+            for number in range(20)
+        ]
+        (tmp_path / f"n1-pid{rank}.log").write_text("\n".join(lines) + "\n")
+    with advisor.load(str(tmp_path), hardware="dgx-h100") as run:
+        found = [item for item in run.report.findings if item.rule == "benchmark-below-limit"]
+    assert len(found) == 1
+    assert "None" not in found[0].where

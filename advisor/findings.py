@@ -30,6 +30,10 @@ SEVERITY_ORDER: dict[Severity, int] = {
 
 CRITICAL_SHARE, WARNING_SHARE = 0.10, 0.03
 """Of the median step: from here on a recoverable time is critical, or a warning."""
+SURE = 0.9
+"""Probability from which on a cause is sure."""
+WIDE = 4.0
+"""High end of a gain over its low end: beyond, it is of unknown size."""
 
 
 class Confidence(StrEnum):
@@ -95,6 +99,7 @@ class Outcome(_Model):
         description="savings of the rule that cannot be, kept within the step: a bug of the rule",
     )
     how_to_capture: str = ""
+    lacks: str = Field(default="", description="the missing evidence in a few words")
     not_in_the_job: bool = Field(
         default=False, description="what is missing is not of this job: no recording would hold it"
     )
@@ -203,6 +208,18 @@ class Finding(_Model):
         if self.savings_ns is None or self.savings_low_ns is None or self.savings_low_ns > 0:
             return None
         return max(self.savings_ns, self.savings_high_ns or 0) or None
+
+    def is_sure(self) -> bool:
+        """Whether its cause is: of a rule that no lab has tried none is."""
+        unsure = self.probability is not None and self.probability < SURE
+        return not unsure and self.basis is not Basis.UNTRIED
+
+    def is_of_unknown_cost(self) -> bool:
+        """Whether the cause is sure and its cost is not: no number inside the interval is said."""
+        low, high = self.savings_low_ns, self.savings_high_ns
+        if low is None or high is None or self.basis in (Basis.LOSS, Basis.OPTION):
+            return False
+        return self.is_sure() and high > WIDE * low
 
 
 class Verdict(_Model):

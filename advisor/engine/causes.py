@@ -44,8 +44,14 @@ def merge(found: Sequence[Claimed], rules: Mapping[str, Rule]) -> list[Claimed]:
         of_it = merged.get(index, [])
         update: dict[str, object] = {"merged": [_label(item) for item in of_it]}
         itself = (finding, ledgers[id(finding)])
-        if any(_is_beside((item, ledgers[id(item)]), itself, rules) for item in of_it):
-            update["where"] = say(LOCATIONS, "groups-beside", {"where": finding.where})
+        beside = [item for item in of_it if _is_beside((item, ledgers[id(item)]), itself, rules)]
+        if beside:
+            others = {item.process_group for item in beside}
+            ranks = sorted(ledgers[id(beside[0])].ranks or beside[0].ranks)
+            update["where"] = say(
+                LOCATIONS, "groups-beside",
+                {"where": finding.where, "others": len(others), "ranks": ranks},
+            )  # fmt: skip
         kept.append((finding.model_copy(update=update), ledgers[id(finding)]))
     return _unique(kept)
 

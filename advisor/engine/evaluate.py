@@ -24,6 +24,7 @@ from advisor.findings import (
     CRITICAL_SHARE,
     SEVERITY_ORDER,
     WARNING_SHARE,
+    WIDE,
     Evidence,
     Finding,
     Outcome,
@@ -195,10 +196,12 @@ def _finding(
     numbers, _ = bounded(row, _step_of(row, facts))
     where = render(rule.where, known)
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
-    known["finding_number"] = token(finding_id)
+    known |= {"finding_number": token(finding_id), "measure_first": False}
     gain = numbers["savings_ns"]
     if gain is not None:
-        known["fall"] = fall(gain, numbers["savings_low_ns"], numbers["savings_high_ns"])
+        low, high = numbers["savings_low_ns"], numbers["savings_high_ns"]
+        known["fall"] = fall(gain, low, high)
+        known["measure_first"] = low is not None and high is not None and high > WIDE * low
     step_ns = _step_of(row, facts)
     share = gain / step_ns if gain is not None and step_ns else None
     floor_ns = floor_of(rule, facts) if rule.noise_floor else _paired_floor(facts)

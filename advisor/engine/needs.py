@@ -59,6 +59,7 @@ def not_applicable(
         outcome=OutcomeKind.NOT_APPLICABLE,
         reason=missing,
         how_to_capture=" ".join(recipe.for_formats(sandbox.formats).split()) if recipe else "",
+        lacks=recipe.title if recipe else "",
         not_in_the_job=of_job,
     )
 

@@ -12,6 +12,7 @@ from advisor.report.numbers import bound
 _CODE = Markup("<code>{}</code>")
 _LINES = Markup('<code class="lines">{}</code>')
 _COPIED = Markup('<br><code class="lines copy">{}</code>')
+_SIGNS = re.compile(r"(?<=[(\[,=./])(?=\w)|(?<=\w)(?=_\w)")
 # One of our commands inside a sentence: its arguments are flags, numbers, paths and CAPITALS.
 _FLAG = r"--?[a-z][\w-]*(?:[ =](?=\S*[^a-z\s;:.])[^\s;:]*[^\s;:,.])?"
 _PATH = r"[^\s,;:]*[./*=](?=\S)[^\s,;:]*|[\w.-]+/(?=\s|$)"
@@ -42,8 +43,17 @@ _COMMAND = re.compile(
 def step_code(text: str, *, copy: bool = False) -> Markup:
     """A step of advice: its first line in words, those below it code (``copy``: to be copied)."""
     words, _, code = text.partition("\n")
-    below = (_COPIED if copy else _LINES).format(printable(code)) if code else ""
+    below = (_COPIED if copy else _LINES).format(_breakable(printable(code))) if code else ""
     return inline_code(bound(words)) + below
+
+
+def _breakable(code: str) -> Markup:
+    """Escaped code whose long words break behind a bracket or sign, where a line is too short."""
+    parts = re.split(r"(\S{25,})", code)
+    return Markup("").join(
+        Markup("<wbr>").join(_SIGNS.split(part)) if index % 2 else escape(part)
+        for index, part in enumerate(parts)
+    )
 
 
 def inline_code(text: str) -> Markup:

@@ -98,10 +98,11 @@ class StepColumns:
 
 @dataclass(frozen=True)
 class GainBar:
-    """A gain with its interval, ns, on the scale of all gains of the table."""
+    """A gain with its interval, ns, on the scale of all gains of the table; no ``middle_ns`` where
+    only the interval is known."""
 
     low_ns: float
-    middle_ns: float
+    middle_ns: float | None
     high_ns: float
     most_ns: float
     kind: str
@@ -110,7 +111,8 @@ class GainBar:
 
 @dataclass(frozen=True)
 class StepTime:
-    """One setting's step time in ns with its interval; ``chosen`` stands out."""
+    """One setting's step time in ns with its interval; ``chosen`` stands out. ``only_between``: no
+    more is known than its interval."""
 
     label: str
     step_ns: float
@@ -118,6 +120,7 @@ class StepTime:
     high_ns: float | None = None
     chosen: bool = False
     guess: bool = False
+    only_between: bool = False
 
 
 @dataclass(frozen=True)

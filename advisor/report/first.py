@@ -15,7 +15,7 @@ from advisor.report.figures import KINDS, Figure, StepBar, legend_for
 from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
 
-_LEAST = 0.005  # of the step: less is not seen in the bar
+_LEAST = 0.001  # of the step: less is not seen in the bar
 _MOST_STEPS = 3
 _SEEN = 0.05  # of what is named: a difference that a reader sees
 _PART = 0.1  # of what a finding claims: less is not marked
@@ -25,8 +25,7 @@ _PART = 0.1  # of what a finding claims: less is not marked
 class First:
     """``tone`` is a severity or a state, for colour; ``state`` says how sure the title is.
 
-    ``next_steps`` are without what the rows of findings say; numbered where they are all, for
-    a list that begins with 2 sends its reader looking for 1.
+    ``next_steps`` are the terminal's, the one list of what to do; rows of findings point to it.
     ``figures``: the average step or the runs compared, and the ranks where they are the matter.
     """
 
@@ -35,7 +34,6 @@ class First:
     title: str
     why: str
     next_steps: Sequence[str]
-    is_ordered: bool
     step: Figure | None
     ranks: Figure | None
     runs: Sequence[RunSummary]
@@ -44,7 +42,7 @@ class First:
 def first_screen(report: FindingsReport, store: Store | None, found: Comparison | None) -> First:
     """Of the verdict, or of the comparison where that was asked for."""
     if found is not None:
-        return First("info", "Comparison", compared.headline(found), "", (), False,
+        return First("info", "Comparison", compared.headline(found), "", (),
                      comparison.bars(found), None, ())  # fmt: skip
     verdict = report.verdict
     about = summary.of_verdict(report)
@@ -52,7 +50,6 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
     if not run and len(report.runs) == 1:
         run = report.runs[0].run
     read = next((item.ranks_read for item in report.runs if item.run == run), 0)
-    steps = [] if about is not None else _next(report)
     in_turn = verdict.kind is VerdictKind.LOSSY
     matter = about if ranks.is_about_ranks(about, read, in_turn=in_turn) else None
     return First(
@@ -60,25 +57,13 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
         state=summary.state(report),
         title=verdict.headline(),
         why=verdict.why,
-        next_steps=steps,
-        is_ordered=1 < len(steps) == len(verdict.next_steps[:_MOST_STEPS]),
+        next_steps=[
+            summary.to_paste(step, report, verdict.run) for step in verdict.next_steps[:_MOST_STEPS]
+        ],
         step=_step(report, store, run, about) if store and run and not is_sweep(report) else None,
         ranks=ranks.heat_map(store, run, matter.ranks) if store and matter else None,
         runs=[item for item in report.runs if item.verdict] if len(report.runs) > 1 else (),
     )
-
-
-def _next(report: FindingsReport) -> list[str]:
-    """What the verdict advises beside the fixes of findings, which have their rows.
-
-    Nothing where it advises one of these first: what is second must not look like the first step.
-    """
-    fixes = [finding.fix[0] for finding in report.findings if finding.fix]
-    steps = report.verdict.next_steps[:_MOST_STEPS]
-    own = [step for step in steps if not any(fix in step for fix in fixes)]
-    if own[:1] != list(steps[:1]):
-        return []
-    return [summary.to_paste(step, report, report.verdict.run) for step in own]
 
 
 def is_sweep(report: FindingsReport) -> bool:
@@ -113,7 +98,9 @@ def _step(report: FindingsReport, store: Store, run: str, about: Finding | None)
         middle = about.savings_ns
         ends = (about.savings_low_ns, about.savings_high_ns)
         low, high = (middle if end is None else end for end in ends)
-        gain = (low / step_ns, middle / step_ns, high / step_ns)
+        # Of what is not known the most is outlined: its words are the interval alone.
+        shown = high if about.is_of_unknown_cost() else middle
+        gain = (low / step_ns, shown / step_ns, high / step_ns)
         number = 1 + report.findings.index(about)
         mark = f"finding {number}: {summary.per_step(about)} could go"
     shares = {kind: ns / average.window_ns for kind, ns in average.ns.items()}

@@ -23,10 +23,20 @@ def gain_kind(low_ns: float, middle_ns: float, high_ns: float, least_ns: float =
     return "may-save" if middle_ns > least_ns else "nothing"
 
 
-def gain_words(low_ns: float, middle_ns: float, high_ns: float, least_ns: float = 0.0) -> str:
-    """'saves 12 ms (8–15 ms)', 'may save up to 12 ms, or nothing'; per step."""
+def gain_words(
+    low_ns: float,
+    middle_ns: float,
+    high_ns: float,
+    least_ns: float = 0.0,
+    only_between: bool = False,
+) -> str:
+    """'saves 12 ms (8–15 ms)', 'may save up to 12 ms, or nothing'; per step.
+
+    ``only_between``: 'saves 0.6–15 ms', for nothing inside the interval is known.
+    """
     kind = gain_kind(low_ns, middle_ns, high_ns, least_ns)
-    return say(GAINS, kind, {"low_ns": low_ns, "middle_ns": middle_ns, "high_ns": high_ns})
+    return say(GAINS, kind, {"low_ns": low_ns, "middle_ns": middle_ns, "high_ns": high_ns,
+                             "only_between": only_between})  # fmt: skip
 
 
 def change_name(setting: str, value: str) -> str:

@@ -46,7 +46,8 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
         report = report.model_copy(
             update={"verdict": report.verdict.model_copy(update={"finding": None})}
         )
-    rows = findings.views(report, store)
+    screen = first.first_screen(report, store, options.comparison)
+    rows = findings.views(report, store, screen.next_steps)
     sections = _sections(report, store, options.comparison)
     is_sweep = first.is_sweep(report)
     return (
@@ -57,7 +58,8 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             style=Markup(style),  # noqa: S704 - our own files, no input in them
             script=Markup(script),  # noqa: S704
             policy=content_policy(style, script),
-            first=first.first_screen(report, store, options.comparison),
+            first=screen,
+            more_steps=say(SUMMARY, "more-steps", {"more": len(screen.next_steps) - 1}),
             rows=rows[: findings.SHOWN],
             more_rows=rows[findings.SHOWN :],
             main=next((row for row in rows if row.is_main), None),
@@ -70,6 +72,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             quality=quality.one_line_quality(report) if len(report.runs) == 1 else "",
             rules=summary.rules_line(report),
             per=summary.per(report),
+            made_by=summary.made_by(report),
             several_runs=len(report.runs) > 1,
             info=say(STATES, "info", {"cost": ""}),
             generated_at=options.generated_at,

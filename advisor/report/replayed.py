@@ -29,7 +29,8 @@ class Replayed:
 
     ``replayed_ns``: the unchanged step, replayed. ``inconclusive``: the step depends on what the
     recording does not tell; ``extrapolates``: on sizes that it does not hold;
-    ``is_advised``: a finding advises just this.
+    ``is_advised``: a finding advises just this; ``only_between``: what it gives is known as an
+    interval alone.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Replayed:
     extrapolates: bool = False
     inconclusive: bool = False
     is_advised: bool = False
+    only_between: bool = False
 
     @property
     def gain_ns(self) -> float:
@@ -66,7 +68,8 @@ class Replayed:
     @property
     def step(self) -> str:
         """The step under it, '148 ms (99–280 ms)'."""
-        return f"{about(self.step_ns)} ({span(self.step_low_ns, self.step_high_ns)})"
+        ends = span(self.step_low_ns, self.step_high_ns)
+        return ends if self.only_between else f"{about(self.step_ns)} ({ends})"
 
     def as_found(self, findings: Sequence[Finding]) -> Replayed:
         """With the gain of the finding that makes this change, or the interval of the one that
@@ -74,6 +77,7 @@ class Replayed:
         """
         low, middle, high = self._gain()
         own = next((item for item in findings if sets(item, self.name)), None)
+        based = own or next((item for item in findings if rests_on(item, middle)), None)
         other = next((item for item in findings if sets(item, f"{self.setting}=")), None)
         if own is not None:
             low, middle, high = _gain_of(own)
@@ -82,17 +86,18 @@ class Replayed:
         else:
             low, high = interval(low, middle, high, findings)
         now = self.measured_ns
+        same = replace(self, is_advised=own is not None,
+                       only_between=based is not None and based.is_of_unknown_cost())  # fmt: skip
         if (low, middle, high) == self._gain():
-            return replace(self, is_advised=own is not None)
-        return replace(self, gain_low_ns=low, gain_high_ns=high, step_ns=now - middle,
-                       step_low_ns=now - high, step_high_ns=now - low,
-                       is_advised=own is not None)  # fmt: skip
+            return same
+        return replace(same, gain_low_ns=low, gain_high_ns=high, step_ns=now - middle,
+                       step_low_ns=now - high, step_high_ns=now - low)  # fmt: skip
 
     def _gain(self) -> tuple[float, float, float]:
         return self.gain_low_ns, self.gain_ns, self.gain_high_ns
 
     def _words(self) -> str:
-        return gain_words(*self._gain(), LEAST * self.measured_ns)
+        return gain_words(*self._gain(), LEAST * self.measured_ns, self.only_between)
 
 
 def replayed(store: Store, run: str, findings: Sequence[Finding]) -> list[Replayed]:

@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 from advisor.findings import (
     WARNING_SHARE,
+    Basis,
     Confidence,
     Finding,
     FindingsReport,
@@ -17,10 +18,10 @@ from advisor.findings import (
     Severity,
     VerdictKind,
 )
-from advisor.messages import STATES, SUMMARY, say
+from advisor.messages import SOURCES, STATES, SUMMARY, say
 from advisor.report import numbers
 from advisor.report.clean import one_line
-from advisor.vocabulary.words import about, certainty, estimate, lower_first, named_ranks
+from advisor.vocabulary.words import about, certainty, estimate, lower_first, named_ranks, span
 
 # METRICS section 8: how a saving was found out, in words a newcomer understands.
 CONFIDENCE_WORDS: dict[Confidence, str] = {
@@ -34,6 +35,8 @@ _ABOUT_FINDINGS = {VerdictKind.SURE, VerdictKind.PROBABLE, VerdictKind.UNKNOWN_C
 # Options whose value is a place too, but none that was read.
 _WRITES_TO = ("-o", "--output", "--store")
 _MOST_LEFT_OUT = 5
+_MOST_LACKED = 2
+_LONGEST_LACKED = 36  # characters of two kinds of evidence: of longer ones the first alone
 _WORD = re.compile(r"\w+")
 # Kineto writes times to the nanosecond, but of microsecond clocks.
 _LEAST_SHOWN_NS = 1_000
@@ -76,6 +79,7 @@ def rules_line(report: FindingsReport, why_not: str = "", run: str | None = None
         "findings": len(report.findings),
         "passed": counts[OutcomeKind.PASSED],
         "lacking": len(lacking_evidence(report)),
+        "most_lacked": most_lacked(report),
         "failed": counts[OutcomeKind.ERROR],
         "why_not": why_not,
     }
@@ -133,6 +137,7 @@ def state(report: FindingsReport) -> str:
         "probability": sure,
         "possible": verdict.values.get("possible"),
         "optional": optional,
+        "source": source(report, verdict.run),
     }
     words = say(STATES, verdict.kind.value, values)
     if verdict.kind not in _ABOUT_FINDINGS and verdict.kind is not VerdictKind.LOSSY:
@@ -144,6 +149,12 @@ def state(report: FindingsReport) -> str:
     return " · ".join(filter(None, (grade, lower_first(words), where)))
 
 
+def source(report: FindingsReport, run: str) -> str:
+    """What a run (''  is the only one) was read from: 'recording', or 'dumps or logs'."""
+    traced = any(item.events_read for item in report.runs if run in ("", item.run))
+    return say(SOURCES, "trace" if traced else "logs", {})
+
+
 def _cost(finding: Finding | None) -> str:
     """Why what is sure is no warning: its cost is small, or may be worth one."""
     if finding is None or not finding.savings_ns or not finding.savings_share:
@@ -153,7 +164,10 @@ def _cost(finding: Finding | None) -> str:
 
 
 def sure(finding: Finding) -> str:
-    """The probability that the cause is real, '97 %'; '' where a log or dump states it."""
+    """The probability that the cause is real, '97 %', or 'maybe' of an option; '' where a log or
+    dump states it."""
+    if finding.basis is Basis.OPTION:
+        return say(STATES, "option", {})
     return "" if finding.probability is None else certainty(finding.probability)
 
 
@@ -179,12 +193,15 @@ def details(finding: Finding) -> str:
 def per_step(finding: Finding) -> str:
     """The recoverable time per step with its interval; a dash where that is nothing or not known.
 
-    'up to 12 ms' where the interval reaches down to nothing.
+    'up to 12 ms' where the interval reaches down to nothing; no more than the interval where the
+    cost is not known.
     """
     if finding.savings_ns is None or is_nothing(finding):
         return "–"
     if (most := finding.at_most_ns()) is not None:
         return f"up to {about(most)}"
+    if finding.is_of_unknown_cost():
+        return span(finding.savings_low_ns or 0, finding.savings_high_ns or 0)
     return estimate(finding.savings_ns, finding.savings_low_ns, finding.savings_high_ns)
 
 
@@ -199,6 +216,8 @@ def share(finding: Finding) -> str:
     """The share of the step that :func:`per_step` is, '' where it is not known or nothing."""
     fraction, most = finding.savings_share, finding.at_most_ns()
     if fraction is None or is_nothing(finding):
+        return ""
+    if most is None and finding.is_of_unknown_cost():
         return ""
     if most is None:
         return numbers.share(fraction)
@@ -256,6 +275,20 @@ def run_of(finding: Finding, report: FindingsReport) -> str:
     return finding.run if len(report.runs) > 1 else ""
 
 
+def made_by(report: FindingsReport) -> str:
+    """The command that made the report, without where it wrote to: what it was given, to be given
+    again."""
+    try:
+        words = shlex.split(report.command)
+    except ValueError:
+        return report.command
+    return shlex.join(
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if word not in (*_WRITES_TO, "--force") and before not in _WRITES_TO
+    )
+
+
 def given(report: FindingsReport, run: str) -> str:
     """What a command must be given to read ``run`` again, quoted for a shell; 'PATH' if unknown.
 
@@ -311,6 +344,22 @@ def what_was_read(inputs: Sequence[str]) -> str:
 def lacking_evidence(report: FindingsReport) -> set[str]:
     """The rules that could not look."""
     return {name for _, _, names in missing_evidence(report) for name in names}
+
+
+def most_lacked(report: FindingsReport) -> list[str]:
+    """The one or two kinds of evidence that most rules lack, in a few words each."""
+    lacking: Counter[str] = Counter()
+    for lacks, _rule in {
+        (outcome.lacks, outcome.rule)
+        for outcome in report.outcomes
+        if outcome.outcome is OutcomeKind.NOT_APPLICABLE and not outcome.not_in_the_job
+    }:
+        lacking[lacks] += bool(lacks)
+    most, *others = [*sorted(+lacking, key=lambda lacks: (-lacking[lacks], lacks)), ""][
+        :_MOST_LACKED
+    ]
+    short = [name for name in others if name and len(most + name) <= _LONGEST_LACKED]
+    return [name for name in (most, *short) if name]
 
 
 def missing_evidence(report: FindingsReport) -> list[tuple[str, str, list[str]]]:

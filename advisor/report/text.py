@@ -104,7 +104,7 @@ def _findings_table(report: FindingsReport, options: Options) -> Iterator[str]:
 
 def _tail(report: FindingsReport, options: Options) -> Iterator[str]:
     missing = summary.missing_evidence(report)
-    why_not = "" if options.verbose else " (-v)"
+    why_not = "" if options.verbose else "-v"
     for text in summary.left_out(report):
         yield from _wrap(text, options.width)
     yield from _wrap(summary.rules_line(report, why_not), options.width)

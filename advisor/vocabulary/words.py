@@ -89,12 +89,11 @@ def ends(ns: float, low_ns: float | None, high_ns: float | None) -> str:
 
 def fall(ns: float, low_ns: float | None, high_ns: float | None) -> str:
     """What a step must be shorter by once it is mended, of the interval that every view says:
-    'about 76 ms', '46–220 ms' where that is wide, 'up to 5 ms' where it reaches down to nothing."""
+    '46–220 ms', 'up to 5 ms' where it reaches down to nothing, 'about 76 ms' where it is not known
+    or narrower than a tenth."""
     if low_ns is not None and high_ns is not None and low_ns <= 0 < high_ns:
         return f"up to {about(max(ns, high_ns))}"
-    if is_wide(low_ns, high_ns) and low_ns is not None and high_ns is not None:
-        return span(low_ns, high_ns)
-    return f"about {about(ns)}"
+    return ends(ns, low_ns, high_ns).removeprefix("; ") or f"about {about(ns)}"
 
 
 def of_step(step_ns: float, whole_trace: bool = False, is_mean: bool = False) -> str:

@@ -252,7 +252,7 @@ def test_where_time_goes_in_groups_side_by_side_is_said_once() -> None:
     one, other = gradients(19_000_000, "dp 0", 0, 2), gradients(18_000_000, "dp 1", 1, 3)
     (kept,) = merge([one, other], RULES)
     assert kept.merged == ["exposed-communication (dp 1)"]
-    assert kept.where == "dp 0 and other groups like it"
+    assert kept.where == "dp 0 and ranks 1, 3"
     less = gradients(1_000_000, "tp 1", 1, 3)
     assert [item.where for item in merge([one, less], RULES)] == ["dp 0", "tp 1"]
     same_ranks = gradients(18_000_000, "tp 0", 0, 2)
@@ -267,7 +267,7 @@ def test_whose_time_is_claimed_tells_groups_side_by_side_without_their_ranks() -
         return item, replace(ledger_of({group: (1e6, 1.0)}), ranks=frozenset({group, group + 1}))
 
     (kept,) = merge([tiny(0), tiny(2), tiny(4)], RULES)
-    assert kept.where == "tp 0 and other groups like it"
+    assert kept.where == "tp 0 and 2 groups like it"
     assert len(kept.merged) == 2
 
 

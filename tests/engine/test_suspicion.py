@@ -74,7 +74,8 @@ def test_an_option_that_may_give_nothing_is_no_cause(tmp_path: Path, apart: int)
     assert (verdict.kind, verdict.reason) == ("lossy", "exposed"), "12 % of the step is exposed"
     assert verdict.savings_ns is None
     assert verdict.values["option_ns"] == 6_000_000
-    assert verdict.next_steps[0] == "Worth a try, up to 6 ms per step. do it"
+    assert "up to 6 ms per step" in verdict.next_steps[0]
+    assert verdict.next_steps[0].endswith(" do it")
     assert "advisor tune --sweep" in verdict.next_steps[1]
 
 

@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from advisor.engine import diagnose
-from advisor.findings import FindingsReport
-from advisor.report import render
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.verdict.table import decide
+from advisor.engine.verdict.words import in_words
+from advisor.findings import Basis, Confidence, FindingsReport
+from advisor.messages import WHYS, say
+from advisor.report import render, summary
 from advisor.vocabulary.words import estimate, group_text, is_wide, span
-from tests.engine.helpers import store_of
+from tests.engine.helpers import RUN, store_of
+from tests.engine.test_verdict_table import MS, finding, situation
 
 STEPS = {"rank": [0, 1, 2, 3], "step": [*range(8)], "window_ns": 100_000_000}
 IDLE = {**STEPS, "compute_ns": 65_000_000, "idle_ns": 35_000_000}
@@ -29,7 +34,7 @@ def test_a_wide_gain_is_said_with_its_interval() -> None:
     assert found.rule == "blocking-sync"
     assert found.savings_low_ns < found.savings_ns < found.savings_high_ns  # type: ignore[operator]
     assert report.verdict.values["is_wide"]
-    assert "30 ms of every 100 ms step (30 %; 15–36 ms)" in report.verdict.title
+    assert "30 ms of every 100 ms step (30 %; range 15–36 ms)" in report.verdict.title
     page = render(report, None, "html").replace("\N{NO-BREAK SPACE}", " ")
     assert "15–36 ms" in page
 
@@ -73,3 +78,35 @@ def test_a_group_is_named_with_the_ranks_that_were_read() -> None:
     assert group_text(8, [0, 1]) == "8 ranks, 2 of them read"
     assert group_text(2, [1, 0, 1]) == "2 ranks"
     assert group_text(1, [0]) == "1 rank"
+
+
+@pytest.mark.parametrize(
+    ("ms", "low", "high", "more", "is_unknown"),
+    [
+        (8, 2, 30, {}, True),
+        (8, 2, 30, {"probability": 0.7}, False),  # probable, with its middle
+        (8, 2, 30, {"basis": Basis.OPTION, "probability": None}, False),
+        (8, 4, 16, {}, False),
+        (8, 0, 30, {}, True),
+    ],
+)
+def test_a_cost_is_unknown_where_the_cause_is_sure_and_the_gain_is_wide(
+    ms: int, low: int, high: int, more: dict[str, Any], is_unknown: bool
+) -> None:
+    """Every view asks this: with a middle or without."""
+    ends = {"savings_low_ns": low * MS, "savings_high_ns": high * MS}
+    item = finding("slow-ring-link", ms, **ends, **more)
+    assert item.is_of_unknown_cost() is is_unknown
+    said = summary.per_step(item)
+    assert (f"{ms} ms (" in said) is (not is_unknown and low > 0)
+
+
+def test_why_a_replayed_gain_is_above_what_is_exposed_is_said() -> None:
+    """GIVEN 5 ms exposed and gains up to 9 THEN WHY has a reason, but for a model's interval."""
+    ends = {"savings_low_ns": 2 * MS, "savings_high_ns": 9 * MS, "claims": {"transfer": 5 * MS}}
+    for confidence, said in ((Confidence.REPLAYED, True), (Confidence.MODELLED, False)):
+        item = finding("slow-ring-link", 5, **ends, confidence=confidence, because=["It is slow."])
+        it = situation(findings=[item])
+        with Sandbox(None, RUN) as sandbox:
+            verdict = in_words(decide(it), it, sandbox)
+        assert (say(WHYS, "beyond", verdict.values) in verdict.why) is said

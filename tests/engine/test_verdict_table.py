@@ -210,3 +210,16 @@ def test_a_verdict_is_no_milder_than_its_loss_and_its_findings(
 ) -> None:
     it = situation(**changes)
     assert severity_of(decide(it), it) == severity
+
+
+def test_missing_ranks_have_no_part_in_a_device_that_idles_by_itself() -> None:
+    """GIVEN a device that idles more than it communicates, one rank of four, and a sure cause."""
+    few = {"facts": FEW, "shares": shares(exposed=0.28, idle=0.55, wait_known=False)}
+    idles = finding("launch-bound", ms=19, claims={"idle": 19 * MS})
+    assert decide(situation(findings=[idles], **few)).finding == idles
+    less = {**few, "shares": shares(exposed=0.4, idle=0.3, wait_known=False)}
+    assert decide(situation(findings=[idles], **less)).reason == "ranks-missing"
+    unsure = idles.model_copy(update={"probability": 0.6})
+    waits = idles.model_copy(update={"claims": {"wait": 19 * MS, "idle": MS}})
+    for other in (unsure, waits):
+        assert decide(situation(findings=[other], **few)).reason == "ranks-missing"

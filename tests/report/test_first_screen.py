@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from advisor.findings import Finding, FindingsReport, VerdictKind
-from advisor.messages import STATES
+from advisor.messages import STATES, SUMMARY, say
 from advisor.report import render, summary
 from advisor.report.sections.findings import SHOWN
 
@@ -81,7 +82,7 @@ def test_the_first_screen_answers_a_strangers_questions(name: str) -> None:
         said += [fix for fix in tries if holds(page["findings"], fix)]
         assert said or verdict.kind is VerdictKind.HEALTHY or not verdict.next_steps
         return
-    assert_row(page[about.id], about)
+    assert_row(page[about.id], about, verdict.next_steps)
     if about.probability is not None:
         assert holds(head, summary.sure(about)) or verdict.kind == VerdictKind.LOSSY
     # Where, in every word, and how much, with the interval that its row has
@@ -90,6 +91,10 @@ def test_the_first_screen_answers_a_strangers_questions(name: str) -> None:
     gain = summary.per_step(about)
     if "(" in gain:
         assert gain[gain.index("(") + 1 : -1].removesuffix(" ms") in verdict.title
+    # What to do: the terminal's steps in its order, each once, and all with what is typed
+    assert [step for step in verdict.next_steps if holds(head, summary.to_paste(step, report))] == (
+        verdict.next_steps
+    )
     if verdict.severity == "info":
         assert STATES["info"].split("{")[0] in head
 
@@ -104,13 +109,17 @@ def test_hints_stand_by_the_size_that_is_written_beside_them(name: str) -> None:
     assert sizes == sorted(sizes, reverse=True) or len(report.runs) > 1
 
 
-def assert_row(row: str, finding: Finding) -> None:
-    """Where, how much, how sure, what to do."""
+def assert_row(row: str, finding: Finding, listed: Sequence[str] = ()) -> None:
+    """Where, how much, how sure, what to do: the first fix, or which of the listed steps it is."""
     assert holds(row, finding.title)
     assert holds(row, summary.place(finding))
     assert holds(row, summary.per_step(finding))
     assert finding.probability is None or " sure" in row
-    assert not finding.fix or holds(row, finding.fix[0])
+    if finding.fix:
+        place = next((n for n, step in enumerate(listed, 1) if finding.fix[0] in step), None)
+        above = say(SUMMARY, "above", {"number": place, "steps": len(listed)})
+        assert holds(row, finding.fix[0] if place is None else above)
+        assert place is None or not holds(row, finding.fix[0])
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
@@ -122,6 +131,7 @@ def test_other_findings_are_folded_to_title_gain_and_first_fix(name: str) -> Non
     )
     for finding in report.findings[:SHOWN]:
         if finding.id in page:
-            assert_row(page[finding.id], finding)
+            own = finding.run in (report.verdict.run, report.runs[0].run)
+            assert_row(page[finding.id], finding, report.verdict.next_steps if own else ())
             if finding.id != report.verdict.finding:
                 assert all(not holds(page[finding.id], doubt) for doubt in finding.wrong_if)

@@ -181,7 +181,7 @@ def test_one_cause_has_one_gain_beside_the_predictions_too() -> None:
     """A replay that a finding rests on has its interval; of an effect the finding speaks alone."""
     own = make_report().findings[0].model_copy(
         update={"savings_ns": 10_000_000, "savings_low_ns": 1_000_000,
-                "savings_high_ns": 31_000_000}
+                "savings_high_ns": 31_000_000, "probability": 0.7}
     )  # fmt: skip
     other = own.model_copy(update={"savings_ns": 7_000_000, "merged": ["straggler-rank (rank 7)"]})
     with make_store() as store:
@@ -189,6 +189,10 @@ def test_one_cause_has_one_gain_beside_the_predictions_too() -> None:
         said = whatif.build(store, "run", [own])
         assert said is not None and said.figures[0].table is not None
         assert said.figures[0].table.rows[0][1] == "saves 10 ms (1–31 ms)"
+        sure = own.model_copy(update={"probability": 0.95, "basis": Basis.RULE})
+        between = whatif.build(store, "run", [sure])
+        assert between is not None and between.figures[0].table is not None
+        assert between.figures[0].table.rows[0][1] == "saves 1–31 ms"
         without = whatif.build(store, "run", [other])
         assert without is None
 

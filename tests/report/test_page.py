@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from advisor.messages import SUMMARY, say
 from advisor.report import first, render
 from advisor.report.commands import inline_code, is_command
 from advisor.report.sections.findings import views
@@ -156,26 +157,31 @@ def test_healthy_run_says_that_there_is_nothing_to_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "listed"),
+    ("steps", "listed", "above"),
     [
-        (["Look at a.", "Look at b."], "ol"),
-        (["Look at a."], "ul"),
+        (["Look at a.", "Look at b."], "ol", 0),
+        (["Look at a."], "ul", 0),
         (["compare clocks and temperature: nvidia-smi -q -d CLOCK,TEMPERATURE", "Look at b.",
-          "Look at c."], None),
+          "Look at c."], "ol", 1),
+        (["Look at a.", "Worth a try. compare clocks and temperature: nvidia-smi -q -d "
+          "CLOCK,TEMPERATURE"], "ol", 2),
     ],
-    ids=["all", "one", "the first stands in a row"],
+    ids=["two", "one", "the first is of a finding", "the second is of a finding"],
 )  # fmt: skip
-def test_what_to_do_next_is_numbered_from_one_or_not_at_all(
-    steps: list[str], listed: str | None
-) -> None:
-    """Where the first stands in a row of a finding, no second one looks like the first."""
+def test_what_to_do_next_is_one_list_from_one_on(steps: list[str], listed: str, above: int) -> None:
+    """A step stands once: the row of the finding that advises it says which one it is."""
     report = make_report()
     verdict = report.verdict.model_copy(update={"finding": None, "next_steps": steps})
-    head = render(report.model_copy(update={"verdict": verdict}), None, "html")
-    head = head[head.index("<header>") : head.index("</header>")]
-    assert [tag for tag in ("ol", "ul") if f'<{tag} class="steps"' in head] == (
-        [listed] if listed else []
-    )
+    report = report.model_copy(update={"verdict": verdict})
+    page = render(report, None, "html")
+    head = page[page.index("<header>") : page.index("</header>")]
+    assert [tag for tag in ("ol", "ul") if f'<{tag} class="steps"' in head] == [listed]
+    assert head.count("<li>") == len(steps)
+    rows = views(report, None, steps)
+    said = [say(SUMMARY, "above", {"number": above, "steps": len(steps)})] if above else []
+    assert [row.above for row in rows if row.above] == said
+    # Of one that stands in its row alone the list opens with it, and the row leaves it out then.
+    assert page.count("clocks and temperature") == (1 if above else 2)
 
 
 def test_a_demo_says_above_its_verdict_which_fault_was_injected(page: str) -> None:

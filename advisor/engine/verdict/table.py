@@ -14,19 +14,18 @@ from typing import NamedTuple
 
 from advisor.engine.causes import COVERED, expected_ns, is_option
 from advisor.engine.verdict.facts import Shares, Situation
-from advisor.findings import WARNING_SHARE, Basis, Finding, Severity, VerdictKind
+from advisor.findings import WARNING_SHARE, Finding, Severity, VerdictKind
 
 LARGE = WARNING_SHARE  # expected
 SMALL = 0.01  # below, nobody's afternoon
 LOST = 0.10  # of the step, exposed or idle: not healthy, whether a cause is known or not; of events
-SURE = 0.9  # probability that the cause is real
-WIDE = 4.0  # high end over low end: the cost is of unknown size
 LEAST_KNOWN = 0.8  # of the device's busy time: below, no cause is sure
 LEAST_COVERED = 0.9  # of the device's busy time, to call a run healthy
 _LEAST_STEPS = 2  # one step alone does not show what is lost every time
 # What a host does by itself while its device idles: kinds of gaps.
 _HOSTS_OWN = frozenset({"pause", "data-loading", "garbage-collection", "allocator"})
 UNCOUNTED = frozenset({"plain-fp32-matmul"})  # what compute itself could do faster, without a gain
+_OF_SURE_CAUSE = frozenset({VerdictKind.SURE, VerdictKind.UNKNOWN_COST})
 # Waiting or exposed time itself, with nobody behind it: a loss, not a cause.
 NOBODYS = frozenset({"jitter", "exposed-communication"})
 
@@ -143,11 +142,9 @@ def about(finding: Finding) -> Decision:
         return Decision(VerdictKind.LOSSY, finding.rule, finding)
     if finding.evidence.facts.get("probe") == "denies":
         return Decision(VerdictKind.INCONCLUSIVE, "probe-denies", finding)
-    unsure = finding.probability is not None and finding.probability < SURE
-    if unsure or finding.basis is Basis.UNTRIED:
+    if not finding.is_sure():
         return Decision(VerdictKind.PROBABLE, "finding", finding)
-    low, high = finding.savings_low_ns, finding.savings_high_ns
-    if low is not None and high is not None and high > WIDE * low:
+    if finding.is_of_unknown_cost():
         return Decision(VerdictKind.UNKNOWN_COST, "finding", finding)
     return Decision(VerdictKind.SURE, "finding", finding)
 
@@ -174,6 +171,8 @@ def _missing_peers(it: Situation, shares: Shares) -> Decision | None:
     """
     if shares.wait_known or it.facts.all_ranks or shares.exposed < LOST:
         return None
+    if _idles_by_itself(it, shares):
+        return None
     top = next((item for item in it.findings if item.savings_ns), None)
     if top is not None:
         in_them = top.savings_low_ns == 0 and not is_option(top)  # partly_read.py
@@ -183,6 +182,16 @@ def _missing_peers(it: Situation, shares: Shares) -> Decision | None:
         if max(top.savings_ns or 0, likely) >= needed * shares.exposed * it.step_ns:
             return None
     return _host_works(it, shares) or _ranks_missing(it, shares)
+
+
+def _idles_by_itself(it: Situation, shares: Shares) -> bool:
+    """Whether a large and sure cause is about idling, of which a device does more than what missing
+    ranks could explain: they have no part in it."""
+    best = _best(it, LARGE)
+    if best is None or best.finding is None or best.kind not in _OF_SURE_CAUSE:
+        return False
+    claims = best.finding.claims
+    return shares.idle >= shares.exposed and 2 * claims.get("idle", 0) > sum(claims.values())
 
 
 def _setting(it: Situation, _: Shares) -> Decision | None:

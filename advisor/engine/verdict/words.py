@@ -6,36 +6,30 @@ The words stand in :mod:`advisor.messages`; what they say is in ``Verdict.values
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from advisor.engine import how_to_record
-from advisor.engine.causes import is_option
 from advisor.engine.sandbox import Sandbox
-from advisor.engine.verdict.facts import Situation
+from advisor.engine.verdict.facts import Shares, Situation
 from advisor.engine.verdict.grade import ABOUT_FINDINGS, severity_of
-from advisor.engine.verdict.table import LOST, NOBODYS, SMALL, UNCOUNTED, Decision
-from advisor.findings import Finding, Severity, Verdict, VerdictKind
-from advisor.messages import DOING, MOST_TITLE, STEPS, VERDICTS, WHYS, say
+from advisor.engine.verdict.next_steps import (
+    MOST_STEPS,
+    look_at,
+    most,
+    next_steps,
+    of_finding,
+    options,
+)
+from advisor.engine.verdict.table import LOST, NOBODYS, Decision
+from advisor.findings import Confidence, Finding, Severity, Verdict, VerdictKind
+from advisor.messages import DOING, MOST_TITLE, VERDICTS, WHYS, say
 from advisor.vocabulary.words import fitted, is_wide
 
-MOST_STEPS = 3
-_LEAST_STEPS = 4  # with fewer, who is late is not told from who happened to be (straggler-rank)
-_STARTS = {"loading", "allocator"}
-_OF_KIND = {
-    "data-loading": "data-loader-stall",
-    "allocator": "allocator-retries",
-    "synchronisation": "blocking-sync",
-    "blocking-copy": "blocking-sync",
-    "unused-parameter-scan": "unused-parameter-scan",
-    "pause": "pause-in-every-step",
-}
-"""The rule that tells of what a host does while a device idles."""
 _MOST_NAME = 60  # characters of what a host did
 _HIDDEN_HOSTS = 4
 # A finding's share is of a step so many times the typical one: it is of the mean step.
 _IS_MEAN = 1.02
+_ROUNDED = 1.05  # of what is exposed: a high end that is rounded up to two digits is no more
 # Reasons whose titles say how much of the step is lost.
 _SAYS_SHARES = {"ranks-missing", "ranks-cut", "ranks-alone", "groups-missing", "one-step"}
 _SAYS_IDLE = {"idle", "no-communication"}
@@ -57,10 +51,10 @@ def in_words(decision: Decision, it: Situation, sandbox: Sandbox) -> Verdict:
     found = decision.finding
     believed = None if decision.reason == "probe-denies" else found
     if believed is not None:
-        why, steps = [*believed.because[:1], *_beside(believed, it, values)], _of_finding(believed)
+        why, steps = [*believed.because[:1], *_beside(believed, it, values)], of_finding(believed)
         why += believed.because[1:]
     else:
-        why, steps = _why(decision, values), _next(decision, it, sandbox)
+        why, steps = _why(decision, values), next_steps(decision, it, sandbox)
     return Verdict(
         kind=decision.kind,
         reason=decision.reason,
@@ -133,18 +127,42 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
             "probe_names": found.evidence.facts.get("probe_names"),
         }
     elif decision.kind in (VerdictKind.LOSSY, VerdictKind.HEALTHY):
-        option = next(iter(_options(it)), None)
+        option = next(iter(options(it)), None)
         values |= {"option": option.title if option else None,
-                   "option_ns": _most(option) if option else None,
+                   "option_ns": most(option) if option else None,
                    "possible": _possible(decision, it)}  # fmt: skip
         if decision.kind is VerdictKind.HEALTHY:
             values |= _normal(it)
-            if (look := _look(it)) is not None:
+            if (look := look_at(it)) is not None:
                 values["look"] = look.title.rstrip(".")
     return values | _reason_values(decision, it)
 
 
 def _beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[str]:
+    """What else is lost beside a finding, and why it may give more than there is to see."""
+    if it.shares is None or not found.savings_ns:
+        return []
+    return _idle_beside(found, it, values) or _communication_beside(found, it, it.shares, values)
+
+
+def _communication_beside(
+    found: Finding, it: Situation, shares: Shares, values: dict[str, Any]
+) -> list[str]:
+    """Of communication that missing ranks may explain, and of a gain beyond what is exposed."""
+    total = sum(found.claims.values())
+    if 2 * found.claims.get("idle", 0) > total:
+        unknown = not (shares.wait_known or it.facts.all_ranks) and shares.exposed >= LOST
+        return [say(WHYS, "beside-missing", values)] if unknown else []
+    exposed_ns = shares.exposed * it.step_ns
+    beyond = 2 * found.claims.get("transfer", 0) > total and not it.whole_trace
+    # A replay knows what else moves; a model does not.
+    beyond = beyond and found.confidence is Confidence.REPLAYED
+    if beyond and (found.savings_high_ns or 0) > _ROUNDED * exposed_ns:
+        return [say(WHYS, "beyond", values)]
+    return []
+
+
+def _idle_beside(found: Finding, it: Situation, values: dict[str, Any]) -> list[str]:
     """Of idle time that no finding is about, where it is more than what this one may give."""
     idle = it.shares.idle if it.shares is not None else 0.0
     explained = any("idle" in item.claims for item in it.findings)
@@ -160,11 +178,6 @@ def _normal(it: Situation) -> dict[str, Any]:
         if item.rule in NOBODYS and item.severity is not Severity.INFO and item.savings_ns:
             return {"waits": item.title.rstrip("."), "waits_ns": item.savings_ns}
     return {}
-
-
-def _look(it: Situation) -> Finding | None:
-    """What changes how long compute takes, by how much no recording tells."""
-    return next((item for item in it.findings if item.rule in UNCOUNTED), None)
 
 
 def _possible(decision: Decision, it: Situation) -> str | None:
@@ -232,103 +245,3 @@ def _why(decision: Decision, values: dict[str, Any]) -> list[str]:
     elif said:
         said.append(say(WHYS, "waits" if "waits" in values else "noise", values))
     return [text for text in said if text]
-
-
-def _next(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
-    match decision.reason:
-        case "ranks-missing" | "ranks-cut" | "ranks-alone":
-            missing = decision.reason != "ranks-cut"
-            return [*how_to_record.all_ranks(sandbox, missing=missing), *_tries(it)]
-        case "no-work" | "nothing-recorded" | "no-trace" | "damaged":
-            return how_to_record.all_ranks(sandbox)
-        case "unrecognised":
-            if not it.facts.all_ranks:
-                return how_to_record.all_ranks(sandbox)
-            return [say(STEPS, "unknown-kernels", {})]
-        case "no-communication":
-            idles = it.shares is not None and it.shares.idle >= LOST
-            host = [_of_host(it)] if idles else []
-            if it.facts.steps < 2:
-                return [*how_to_record.more_steps(sandbox), *host]
-            return [*host, *how_to_record.all_ranks(sandbox)]
-        case "never-met":
-            return [say(STEPS, "one-run", {})]
-        case "no-device":
-            alone = sandbox.holds("facts", "(SELECT bool_and(alone) FROM rank_content)", {})
-            # Who records the runtime records the device too: its events were lost, not left out.
-            launched = bool(
-                sandbox.records("SELECT 1 FROM rank_content WHERE launches > 0 LIMIT 1")
-            )
-            return [
-                say(STEPS, "device-lost" if launched else "device", {}),
-                *([] if alone else how_to_record.all_ranks(sandbox)),
-            ]
-        case "groups-missing":
-            return how_to_record.groups(sandbox)
-        case "one-step" | "no-complete-step":
-            return [*how_to_record.more_steps(sandbox), *_tries(it)]
-        case "clocks":
-            few = it.clocks is not None and len(it.clocks.hosts) <= 2
-            return [say(STEPS, "third-host" if few else "probe", {}), say(STEPS, "clocks", {})]
-        case "exposed":
-            if it.facts.steps < _LEAST_STEPS:
-                return [*_tries(it), *how_to_record.more_steps(sandbox)]
-            return [*_tries(it), say(STEPS, "sweep", {})]
-        case "idle":
-            # Whether each step begins like the only one, more steps show.
-            first = how_to_record.more_steps(sandbox) if it.leading_ns else []
-            return [*first, _of_host(it), *_tries(it)]
-        case "captured":
-            return [say(STEPS, "replay", {})]
-        case "probe-denies":
-            assert decision.finding is not None
-            return _of_finding(decision.finding)
-        case "benchmark":
-            return [say(STEPS, "with-traces", {})]
-        case "healthy":
-            look = _look(it)
-            return [*_tries(it), *(look.fix[:1] if look is not None else [])]
-    return _tries(it)
-
-
-def _of_host(it: Situation) -> str:
-    """What to read of the host's part in the idle time; a start does not measure what follows."""
-    kind = it.idling.get("kind")
-    if it.facts.steps < 2 and kind in _STARTS and it.idling["idle_ns"] >= LOST * it.step_ns:
-        return say(STEPS, "after-start", {})
-    return say(STEPS, "host", {"rule": _OF_KIND.get(str(kind), "launch-bound")})
-
-
-def _of_finding(found: Finding) -> list[str]:
-    proof = [say(STEPS, "proof", {"verify": found.verify})] if found.verify else []
-    return [*found.fix[: MOST_STEPS - len(proof)], *proof]
-
-
-def _tries(it: Situation) -> list[str]:
-    """How to try what may give something and may give nothing."""
-    return [
-        say(STEPS, "try", {"gain_ns": _most(item), "fix": item.fix[0]})
-        for item in _options(it)
-        if item.fix
-    ][:2]
-
-
-def _options(it: Situation) -> Sequence[Finding]:
-    """Findings that may be worth a try where the verdict is about none: likely ones first, of these
-    those that give most.
-
-    Options, and causes that are likely and yet not what the step is lost to.
-    """
-    least = SMALL * it.step_ns
-    worth = [
-        item
-        for item in it.findings
-        if (is_option(item) or (item.severity is not Severity.INFO and item.rule not in NOBODYS))
-        and it.step_ns
-        and (item.savings_ns or 0) >= least
-    ]
-    return sorted(worth, key=lambda item: (is_option(item), -_most(item)))
-
-
-def _most(item: Finding) -> int:
-    return max(item.savings_ns or 0, item.savings_high_ns or 0)

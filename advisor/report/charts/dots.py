@@ -8,7 +8,8 @@ from advisor.report import numbers
 from advisor.report.charts.axis import AXIS_HEIGHT, bottom_axis
 from advisor.report.charts.scale import Scale
 from advisor.report.charts.scene import Dot, Line, Rect, Scene, Text
-from advisor.report.figures import Dots
+from advisor.report.figures import Dots, StepTime
+from advisor.vocabulary.words import span
 
 _PITCH = 30
 # The picture where that is narrowest, px, and widths of characters in it (12 px DejaVu Sans, which
@@ -83,11 +84,17 @@ def step_times(spec: Dots) -> Scene:
         if time.low_ns is not None and time.high_ns is not None:
             scene.marks.append(Line(scale(time.low_ns), y, scale(time.high_ns), y, "whisker"))
         kind = "dot chosen" if time.chosen else "dot open" if time.guess else "dot"
-        shown = f"{time.label}: {numbers.duration(time.step_ns)}"
-        scene.marks.append(Dot(x, y, 5, kind, shown))
+        figure = _figure(time)
+        if not time.only_between:
+            scene.marks.append(Dot(x, y, 5, kind, f"{time.label}: {figure}"))
         strong = "label strong" if time.chosen else "label"
-        figure = numbers.duration(time.step_ns)
         shown = _shortened(time.label, figure, strong=time.chosen)
         place, anchor = _place(x, _width(shown, strong=time.chosen))
         scene.marks.append(Text(place, y - 9, shown, strong, anchor))
     return scene
+
+
+def _figure(time: StepTime) -> str:
+    if time.only_between and time.low_ns is not None and time.high_ns is not None:
+        return span(time.low_ns, time.high_ns)
+    return numbers.duration(time.step_ns)

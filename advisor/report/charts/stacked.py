@@ -89,16 +89,21 @@ def step_bar(spec: StepBar) -> Scene:
 
 
 def gain_bar(spec: GainBar) -> Scene:
-    """A bar from zero to the middle of a gain, and a whisker from its low to its high end."""
+    """A bar from zero to the middle of a gain, and a whisker from its low to its high end.
+
+    Where nothing inside the interval is known the bar is the interval, and not filled.
+    """
     scale = Scale(0, spec.most_ns or 1.0, 0, 98)
     scene = Scene(height=14, margin=0)
-    if spec.low_ns > 0:
+    if spec.middle_ns is None:
+        low, high = scale(spec.low_ns), scale(spec.high_ns)
+        bar = Rect(low, 2, max(high - low, 0.5), 10, f"{spec.kind} open", spec.words)
+    elif spec.low_ns > 0:
         bar = Rect(0, 2, max(scale(spec.middle_ns), 0.5), 10, spec.kind, spec.words)
     else:
-        # It may be nothing: the bar is the interval, and not filled.
         bar = Rect(0, 2, max(scale(spec.high_ns), 0.5), 10, f"{spec.kind} open", spec.words)
     scene.marks.append(bar)
-    if spec.low_ns > 0 and spec.high_ns > spec.low_ns:
+    if spec.middle_ns is not None and spec.low_ns > 0 and spec.high_ns > spec.low_ns:
         low, high = scale(spec.low_ns), scale(spec.high_ns)
         for x1, x2, half in ((low, high, 0), (low, low, 4), (high, high, 4)):
             scene.marks.append(Line(x1, 7 - half, x2, 7 + half, "whisker"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from advisor.findings import Finding, FindingsReport, OutcomeKind
+from advisor.messages import SUMMARY, say
 from advisor.report import crop, humanise, numbers, summary
 from advisor.report.charts.timeline import MAX_MARKS
 from advisor.report.figures import DataTable, Figure, GainBar
@@ -31,7 +32,8 @@ class FindingView:
     """One finding with everything a template needs, already in words.
 
     ``is_main``: the verdict is about it, and its evidence is not folded. ``then`` are the fixes
-    after the first. ``run``: whose it is, where the page is of several.
+    after the first, without those that the verdict lists; ``above``: where it lists the first, in
+    words. ``run``: whose it is, where the page is of several.
     """
 
     number: int
@@ -46,6 +48,7 @@ class FindingView:
     sure: str
     location: str
     first_fix: str
+    above: str
     then: Sequence[str]
     tables: Sequence[Figure]
     timeline: Figure | None
@@ -56,8 +59,12 @@ class FindingView:
     sql: str = ""
 
 
-def views(report: FindingsReport, store: Store | None) -> list[FindingView]:
+def views(
+    report: FindingsReport, store: Store | None, listed: Sequence[str] = ()
+) -> list[FindingView]:
     """Every finding; the verdict's own is among the first :data:`SHOWN`.
+
+    ``listed``: the steps under the verdict, which stand once on the page.
 
     A rule's query stands with its first finding; of several recordings, whose page is long enough,
     `advisor explain` prints it.
@@ -77,6 +84,8 @@ def views(report: FindingsReport, store: Store | None) -> list[FindingView]:
         if store is not None and number in drawn:
             picture = crop.figure(store, finding, marks)
         view = _view(number, finding, name, picture, rules, report, most)
+        if finding.run in (report.verdict.run, finding.run if not several else None):
+            view = _without(view, listed)
         found.append(replace(view, sql="" if finding.rule in asked else finding.evidence.sql))
         asked = asked | {finding.rule}
     late = next((view for view in found[SHOWN:] if view.is_main), None)
@@ -146,6 +155,7 @@ def _view(
         sure=summary.sure(finding),
         location=summary.place(finding),
         first_fix=finding.fix[0] if finding.fix else finding.verify,
+        above="",
         then=finding.fix[1:],
         tables=_tables(finding, name, every=len(report.runs) < 2),
         timeline=picture,
@@ -156,6 +166,17 @@ def _view(
         see=[(link, _kind(link, rules)) for link in finding.see],
         run=summary.run_of(finding, report),
     )
+
+
+def _without(view: FindingView, listed: Sequence[str]) -> FindingView:
+    """Without the steps that stand under the verdict: its row says where."""
+    place = next((number for number, step in enumerate(listed, 1) if view.first_fix in step), 0)
+    if not view.finding.fix or not place:
+        return view
+    above = say(SUMMARY, "above", {"number": place, "steps": len(listed)})
+    then = [fix for fix in view.then if not any(fix in step for step in listed)]
+    verify = "" if any(view.verify in step for step in listed) else view.verify
+    return replace(view, above=above, then=then, verify=verify)
 
 
 def _kind(link: str, rules: set[str]) -> str:
@@ -177,7 +198,9 @@ def _gain(finding: Finding, name: str, most_ns: float) -> Figure | None:
     if not finding.savings_ns or not most_ns or summary.is_nothing(finding):
         return None
     words = summary.per_step(finding)
-    bar = GainBar(*_ends(finding), most_ns, f"sev-{finding.severity}", words)
+    low, middle, high = _ends(finding)
+    known = None if finding.is_of_unknown_cost() else middle
+    bar = GainBar(low, known, high, most_ns, f"sev-{finding.severity}", words)
     return Figure(f"gain-{name}", words, description=f"Gain: {words}", drawing=bar)
 
 

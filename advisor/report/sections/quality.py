@@ -106,7 +106,7 @@ def one_line_quality(report: FindingsReport) -> str:
         if run.events_read:
             text += f", {numbers.plural(run.events_read, 'event')} read"
         else:
-            text = f"dumps or logs of {ranks}, no trace"
+            text = f"{summary.source(report, run.run)} of {ranks}, no trace"
         if run.events_dropped:
             text += f", {numbers.count(run.events_dropped)} dropped or cut off"
         parts.append(f"{run.run}: {text}" if len(report.runs) > 1 else text)

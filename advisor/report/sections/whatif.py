@@ -57,11 +57,18 @@ def _line(best: Replayed) -> str:
         "low_ns": best.gain_low_ns,
         "middle_ns": best.gain_ns,
         "high_ns": best.gain_high_ns,
+        "only_between": best.only_between,
     }
     return say(WHATIF, best.kind, values)
 
 
 def _dot(it: Replayed, chosen: bool) -> StepTime:
     return StepTime(
-        it.name, it.step_ns, it.step_low_ns, it.step_high_ns, chosen=chosen, guess=it.extrapolates
+        it.name,
+        it.step_ns,
+        it.step_low_ns,
+        it.step_high_ns,
+        chosen=chosen,
+        guess=it.extrapolates,
+        only_between=it.only_between,
     )

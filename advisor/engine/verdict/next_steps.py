@@ -1,0 +1,145 @@
+"""What to do next, by a decision: at most three commands or edits.
+
+The words stand in :mod:`advisor.messages` and in the rules' fixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from advisor.engine import how_to_record
+from advisor.engine.causes import is_option
+from advisor.engine.sandbox import Sandbox
+from advisor.engine.verdict.facts import Situation
+from advisor.engine.verdict.table import LOST, NOBODYS, SMALL, UNCOUNTED, Decision
+from advisor.findings import Finding, Severity
+from advisor.messages import STEPS, say
+from advisor.vocabulary.words import estimate
+
+MOST_STEPS = 3
+_LEAST_STEPS = 4  # with fewer, who is late is not told from who happened to be (straggler-rank)
+_STARTS = {"loading", "allocator"}
+_OF_KIND = {
+    "data-loading": "data-loader-stall",
+    "allocator": "allocator-retries",
+    "synchronisation": "blocking-sync",
+    "blocking-copy": "blocking-sync",
+    "unused-parameter-scan": "unused-parameter-scan",
+    "pause": "pause-in-every-step",
+}
+"""The rule that tells of what a host does while a device idles."""
+
+
+def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]:
+    match decision.reason:
+        case "ranks-missing" | "ranks-cut" | "ranks-alone":
+            missing = decision.reason != "ranks-cut"
+            return [*how_to_record.all_ranks(sandbox, missing=missing), *_tries(it)]
+        case "no-work" | "nothing-recorded" | "no-trace" | "damaged":
+            return how_to_record.all_ranks(sandbox)
+        case "unrecognised":
+            if not it.facts.all_ranks:
+                return how_to_record.all_ranks(sandbox)
+            return [say(STEPS, "unknown-kernels", {})]
+        case "no-communication":
+            idles = it.shares is not None and it.shares.idle >= LOST
+            host = [_of_host(it)] if idles else []
+            if it.facts.steps < 2:
+                return [*how_to_record.more_steps(sandbox), *host]
+            return [*host, *how_to_record.all_ranks(sandbox)]
+        case "never-met":
+            return [say(STEPS, "one-run", {})]
+        case "no-device":
+            alone = sandbox.holds("facts", "(SELECT bool_and(alone) FROM rank_content)", {})
+            # Who records the runtime records the device too: its events were lost, not left out.
+            launched = bool(
+                sandbox.records("SELECT 1 FROM rank_content WHERE launches > 0 LIMIT 1")
+            )
+            return [
+                say(STEPS, "device-lost" if launched else "device", {}),
+                *([] if alone else how_to_record.all_ranks(sandbox)),
+            ]
+        case "groups-missing":
+            return how_to_record.groups(sandbox)
+        case "one-step" | "no-complete-step":
+            return [*how_to_record.more_steps(sandbox), *_tries(it)]
+        case "clocks":
+            few = it.clocks is not None and len(it.clocks.hosts) <= 2
+            return [say(STEPS, "third-host" if few else "probe", {}), say(STEPS, "clocks", {})]
+        case "exposed":
+            if it.facts.steps < _LEAST_STEPS:
+                return [*_tries(it), *how_to_record.more_steps(sandbox)]
+            return [*_tries(it), say(STEPS, "sweep", {})]
+        case "idle":
+            # Whether each step begins like the only one, more steps show.
+            first = how_to_record.more_steps(sandbox) if it.leading_ns else []
+            return [*first, _of_host(it), *_tries(it)]
+        case "captured":
+            return [say(STEPS, "replay", {})]
+        case "probe-denies":
+            assert decision.finding is not None
+            return of_finding(decision.finding)
+        case "benchmark":
+            return [say(STEPS, "with-traces", {})]
+        case "healthy":
+            look = look_at(it)
+            return [*_tries(it), *(look.fix[:1] if look is not None else [])]
+    return _tries(it)
+
+
+def _of_host(it: Situation) -> str:
+    """What to read of the host's part in the idle time; a start does not measure what follows."""
+    kind = it.idling.get("kind")
+    if it.facts.steps < 2 and kind in _STARTS and it.idling["idle_ns"] >= LOST * it.step_ns:
+        return say(STEPS, "after-start", {})
+    return say(STEPS, "host", {"rule": _OF_KIND.get(str(kind), "launch-bound")})
+
+
+def of_finding(found: Finding) -> list[str]:
+    proof = [say(STEPS, "proof", {"verify": found.verify})] if found.verify else []
+    return [*found.fix[: MOST_STEPS - len(proof)], *proof]
+
+
+def _tries(it: Situation) -> list[str]:
+    """How to try what may give something and may give nothing."""
+    return [say(STEPS, "try", _try(item)) for item in options(it) if item.fix][:2]
+
+
+def _try(item: Finding) -> dict[str, Any]:
+    """What the words on a finding that may give something are made of; an option has no gain that
+    is sure."""
+    ends = (item.savings_low_ns, item.savings_high_ns)
+    return {
+        "probability": None if is_option(item) else item.probability,
+        "cause": item.title.rstrip("."),
+        "gain": estimate(item.savings_ns or 0, *ends),
+        "gain_ns": most(item),
+        "fix": item.fix[0],
+    }
+
+
+def options(it: Situation) -> Sequence[Finding]:
+    """Findings that may be worth a try where the verdict is about none: likely ones first, of these
+    those that give most.
+
+    Options, and causes that are likely and yet not what the step is lost to.
+    """
+    least = SMALL * it.step_ns
+    worth = [
+        item
+        for item in it.findings
+        if (is_option(item) or (item.severity is not Severity.INFO and item.rule not in NOBODYS))
+        and it.step_ns
+        and (item.savings_ns or 0) >= least
+    ]
+    return sorted(worth, key=lambda item: (is_option(item), -most(item)))
+
+
+def most(item: Finding) -> int:
+    return max(item.savings_ns or 0, item.savings_high_ns or 0)
+
+
+def look_at(it: Situation) -> Finding | None:
+    """What changes how long compute takes, by how much no recording tells."""
+    return next((item for item in it.findings if item.rule in UNCOUNTED), None)

@@ -50,6 +50,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     rows = findings.views(report, store, screen.next_steps)
     sections = _sections(report, store, options.comparison)
     is_sweep = first.is_sweep(report)
+    checks = summary.rules_line(report)
     return (
         _environment()
         .get_template("page.html.j2")
@@ -70,7 +71,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             labels=Labels([run.run for run in report.runs]),
             subject=_subject(report),
             quality=quality.one_line_quality(report) if len(report.runs) == 1 else "",
-            rules=summary.rules_line(report),
+            rules=say(SUMMARY, "of-present", {"checks": checks}) if is_sweep else checks,
             per=summary.per(report),
             made_by=summary.made_by(report),
             several_runs=len(report.runs) > 1,

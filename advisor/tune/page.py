@@ -8,7 +8,7 @@ from advisor import engine
 from advisor.config.atomic_files import write_atomic
 from advisor.errors import AdvisorError
 from advisor.findings import FindingsReport, Severity, VerdictKind
-from advisor.messages import TUNED_TRIED, say
+from advisor.messages import STEPS, TUNED_TRIED, say
 from advisor.report import render
 from advisor.report.sections import sweep as sweep_section
 from advisor.store import Store
@@ -76,7 +76,9 @@ def write_report(store: Store, sweep: Sweep, recommendation: Recommendation) -> 
             "finding": None,
             "values": {},
             "why": " ".join(filter(None, [recommendation.why, _tried(sweep, recommendation)])),
-            "next_steps": [start_line(sweep.folder)] if recommendation.recommended else [],
+            "next_steps": [say(STEPS, "start", {"command": start_line(sweep.folder)})]
+            if recommendation.recommended
+            else [],
             "savings_ns": _saving(recommendation),
         }
     )

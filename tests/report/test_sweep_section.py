@@ -45,7 +45,7 @@ def test_a_variable_that_is_not_set_is_called_unset() -> None:
 
 def test_what_was_not_tried_is_listed() -> None:
     assert "7 combinations of the grid" in section(page())
-    assert "Every combination of the space was tried." in section(page({"not_tried": []}))
+    assert "not tried" not in section(page({"not_tried": []}))
 
 
 def test_the_best_single_trial_is_no_winner_when_the_sweep_says_leave_it() -> None:

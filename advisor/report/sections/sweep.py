@@ -52,8 +52,7 @@ def build(
     lists = []
     if also := result.get("also"):
         lists.append(("What else the search found", [(item, ()) for item in also]))
-    if result and result.get("not_tried") is not None:
-        left_out = result["not_tried"] or ["Every combination of the space was tried."]
+    if left_out := result.get("not_tried"):
         lists.append(("What was not tried", [(item, ()) for item in left_out]))
     return Section(name, "Sweep", title, figures, line, is_open, lists)
 

@@ -221,5 +221,20 @@ def test_missing_ranks_have_no_part_in_a_device_that_idles_by_itself() -> None:
     assert decide(situation(findings=[idles], **less)).reason == "ranks-missing"
     unsure = idles.model_copy(update={"probability": 0.6})
     waits = idles.model_copy(update={"claims": {"wait": 19 * MS, "idle": MS}})
+    more = {**few, "shares": shares(exposed=0.45, idle=0.5, wait_known=False)}
+    assert decide(situation(findings=[idles], **more)).finding == idles
     for other in (unsure, waits):
+        assert decide(situation(findings=[other], **more)).reason == "ranks-missing"
+
+
+def test_a_sure_cause_of_most_of_what_is_exposed_stands_though_ranks_are_missing() -> None:
+    """GIVEN 16 ms exposed and a rank that is late for 11 of them, as it is for sure."""
+    few = {"facts": replace(FACTS, ranks_read=3), "shares": shares(exposed=0.16, wait_known=False)}
+    late = finding(ms=11, claims={"wait": 9 * MS, "transfer": 2 * MS})
+    assert decide(situation(findings=[late], **few)).finding == late
+    for other in (
+        late.model_copy(update={"probability": 0.7}),
+        late.model_copy(update={"claims": {"compute": 11 * MS}}),
+        late.model_copy(update={"savings_ns": 7 * MS}),
+    ):
         assert decide(situation(findings=[other], **few)).reason == "ranks-missing"

@@ -175,7 +175,10 @@ def _missing_peers(it: Situation, shares: Shares) -> Decision | None:
         return None
     top = next((item for item in it.findings if item.savings_ns), None)
     if top is not None:
-        in_them = top.savings_low_ns == 0 and not is_option(top)  # partly_read.py
+        in_them = not is_option(top) and (
+            top.savings_low_ns == 0  # partly_read.py
+            or (top.is_sure() and _mostly(top, "wait", "transfer"))
+        )
         needed = 0.5 if in_them else 1.0
         # Causes beside each other count together: none of them is an effect of another.
         likely = sum(item.savings_ns or 0 for item in it.findings if not is_option(item))
@@ -190,8 +193,13 @@ def _idles_by_itself(it: Situation, shares: Shares) -> bool:
     best = _best(it, LARGE)
     if best is None or best.finding is None or best.kind not in _OF_SURE_CAUSE:
         return False
-    claims = best.finding.claims
-    return shares.idle >= shares.exposed and 2 * claims.get("idle", 0) > sum(claims.values())
+    return shares.idle >= shares.exposed and _mostly(best.finding, "idle")
+
+
+def _mostly(finding: Finding, *kinds: str) -> bool:
+    """Whether most of the time that a finding is about is of these kinds."""
+    claimed = sum(finding.claims.get(kind, 0) for kind in kinds)
+    return 2 * claimed > sum(finding.claims.values())
 
 
 def _setting(it: Situation, _: Shares) -> Decision | None:

@@ -15,7 +15,7 @@ from advisor.messages import WHYS, say
 from advisor.report import render, summary
 from advisor.vocabulary.words import estimate, group_text, is_wide, span
 from tests.engine.helpers import RUN, store_of
-from tests.engine.test_verdict_table import MS, finding, situation
+from tests.engine.test_verdict_table import MS, finding, shares, situation
 
 STEPS = {"rank": [0, 1, 2, 3], "step": [*range(8)], "window_ns": 100_000_000}
 IDLE = {**STEPS, "compute_ns": 65_000_000, "idle_ns": 35_000_000}
@@ -110,3 +110,16 @@ def test_why_a_replayed_gain_is_above_what_is_exposed_is_said() -> None:
         with Sandbox(None, RUN) as sandbox:
             verdict = in_words(decide(it), it, sandbox)
         assert (say(WHYS, "beyond", verdict.values) in verdict.why) is said
+
+
+@pytest.mark.parametrize(("ms", "in_turn"), [(7, True), (5, False)])
+def test_waiting_in_turn_is_named_where_it_is_most_of_a_loss(ms: int, in_turn: bool) -> None:
+    """GIVEN 12 % exposed on a busy machine, and ranks that wait for one another for some of it."""
+    waits = finding("jitter", ms, probability=None, basis=Basis.LOSS, severity="info",
+                    fix=["look at rank 2"])  # fmt: skip
+    it = situation(findings=[waits], shares=shares(exposed=0.12))
+    with Sandbox(None, RUN) as sandbox:
+        verdict = in_words(decide(it), it, sandbox)
+    assert (verdict.kind, verdict.reason) == ("lossy", "exposed")
+    assert verdict.values["in_turn"] is in_turn
+    assert ("look at rank 2" in verdict.next_steps) is in_turn

@@ -70,6 +70,8 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
         case "exposed":
             if it.facts.steps < _LEAST_STEPS:
                 return [*_tries(it), *how_to_record.more_steps(sandbox)]
+            if (waits := waits_in_turn(it)) is not None:
+                return [*_tries(it), *waits.fix]
             return [*_tries(it), say(STEPS, "sweep", {})]
         case "idle":
             # Whether each step begins like the only one, more steps show.
@@ -143,3 +145,16 @@ def most(item: Finding) -> int:
 def look_at(it: Situation) -> Finding | None:
     """What changes how long compute takes, by how much no recording tells."""
     return next((item for item in it.findings if item.rule in UNCOUNTED), None)
+
+
+def waits_in_turn(it: Situation) -> Finding | None:
+    """Waiting with nobody behind it that is most of what is exposed, and too little to lead."""
+    exposed_ns = it.shares.exposed * it.step_ns if it.shares is not None else 0.0
+    return next(
+        (
+            item
+            for item in it.findings
+            if item.rule == "jitter" and exposed_ns and 2 * (item.savings_ns or 0) >= exposed_ns
+        ),
+        None,
+    )

@@ -19,6 +19,7 @@ from advisor.engine.verdict.next_steps import (
     next_steps,
     of_finding,
     options,
+    waits_in_turn,
 )
 from advisor.engine.verdict.table import LOST, NOBODYS, Decision
 from advisor.findings import Confidence, Finding, Severity, Verdict, VerdictKind
@@ -130,7 +131,8 @@ def _values(decision: Decision, it: Situation) -> dict[str, Any]:
         option = next(iter(options(it)), None)
         values |= {"option": option.title if option else None,
                    "option_ns": most(option) if option else None,
-                   "possible": _possible(decision, it)}  # fmt: skip
+                   "possible": _possible(decision, it),
+                   "in_turn": waits_in_turn(it) is not None}  # fmt: skip
         if decision.kind is VerdictKind.HEALTHY:
             values |= _normal(it)
             if (look := look_at(it)) is not None:

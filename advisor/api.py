@@ -203,7 +203,8 @@ def load(
     A single store (``RUN.duckdb`` or a Parquet dataset made by ``advisor ingest``) is opened
     instead of read again. With ``store`` the tables are kept in that file, else in memory.
     ``leave_out`` are files that are not read, though they are among ``paths``.
-    With ``share`` pseudonyms stand for hosts, users and paths in all tables but those of events.
+    With ``share`` pseudonyms stand for hosts, users and paths in all tables but those of events,
+    and in ``command``.
     Raises AdvisorError with what, where and what to do.
     """
     from advisor.ingest.from_store import is_derived
@@ -238,7 +239,8 @@ def load(
         from advisor.config.share_key import share_key
         from advisor.store.pseudonyms import hide_names
 
-        hide_names(made, share_key())
+        names = hide_names(made, share_key())
+        return Run(made, command=names.hidden_command(command, [str(path) for path in paths]))
     return read
 
 

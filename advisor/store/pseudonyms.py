@@ -146,6 +146,14 @@ class Pseudonyms:
         text = _ADDRESS.sub(self._address, text)
         return _WORD.sub(self._word, text)
 
+    def hidden_command(self, line: str, paths: Iterable[str]) -> str:
+        """A command line without the names that were learnt and these paths, which it was given."""
+        for path in sorted({*paths}, key=len, reverse=True):
+            if path.strip("./"):
+                whole = rf"(?<![^\s\"'=]){re.escape(path)}(?=/?(?:[\s\"']|$))"
+                line = re.sub(whole, self._of("input", path), line)
+        return self.hidden(line)
+
     def _hidden_in(self, value: Any) -> Any:
         """As :meth:`hidden` for the values of a document; keys stay, but those that are names."""
         if isinstance(value, str):
@@ -198,8 +206,11 @@ class Pseudonyms:
         return "".join(said)
 
 
-def hide_names(store: Store, key: bytes) -> None:
-    """Replace hosts, users, addresses and paths in every derived table of a store, in place."""
+def hide_names(store: Store, key: bytes) -> Pseudonyms:
+    """Replace hosts, users, addresses and paths in every derived table of a store, in place.
+
+    Returns what stands for what, for texts that are in no table.
+    """
     names = Pseudonyms(key)
     for host in _hosts(store):
         names.learn("host", host)
@@ -231,6 +242,7 @@ def hide_names(store: Store, key: bytes) -> None:
             names.learn_text(run, names.learn("run", run))
     for table, column in texts:
         _rewrite(store, table, column, names)
+    return names
 
 
 def _hosts(store: Store) -> Iterator[str]:

@@ -78,6 +78,24 @@ def shared(inputs: Path) -> Iterator[Run]:
         yield run
 
 
+def test_a_command_that_was_given_names_nobody_either(inputs: Path) -> None:
+    given = (
+        f"diagnose {inputs} --rules '{inputs}/launchpad/' --token s3cr3t "
+        "--note falcon70.secretcorp.lan:10.20.30.4"
+    )
+    with advisor.load(inputs, share=True, command=given) as run:
+        said = json.loads(run.render("json"))["command"]
+    assert said.startswith("diagnose input-") and " --rules " in said and " --note host-" in said
+    assert not [word for word in SECRET if word in said]
+
+
+def test_only_whole_paths_of_a_command_are_inputs() -> None:
+    names = Pseudonyms(_KEY)
+    said = names.hidden_command("advisor diagnose a data 'b c'/", ["a", "b c", "."])
+    assert said.startswith("advisor diagnose input-") and " data 'input-" in said
+    assert "b c" not in said and said.endswith("'/")
+
+
 def test_no_format_names_anybody(shared: Run) -> None:
     for form in FORMATS:
         text = shared.render(form, **({"verbose": True} if form == "text" else {}))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from advisor.metrics.derive import derive
-from advisor.metrics.links import ring_lags, slow_location
+from advisor.metrics.links import ring_lags, ring_patterns, ring_reach, slow_location
 from advisor.metrics.links.named import LIKELY, Name
-from advisor.metrics.rings.nccl import LOW_LATENCY, SIMPLE, paths
+from advisor.metrics.rings.nccl import LOW_LATENCY, SIMPLE, Protocol, paths, paths_after
 from tests.metrics.nccl_rings import (
     SLICE_BYTES,
     Ask,
@@ -174,6 +174,30 @@ def test_ends_of_a_ring_as_its_slices_pass_one_by_one(op: str, loops: int, late:
     for starts in ([0.0] * count, [3e6, 0.0, 0.0, 8e6, 0.0, 1e6]):
         ends = np.array(_ring(op, size, starts, rates, delays.tolist()))
         assert (found + np.array(starts)).max(axis=1) == pytest.approx(ends)
+
+
+@pytest.mark.parametrize("protocol", [SIMPLE, LOW_LATENCY])
+def test_what_one_loop_leaves_is_on_the_way_to_three(protocol: Protocol) -> None:
+    rng = np.random.default_rng(5)
+    takes, delays = rng.uniform(0.1, 1.0, (3, 7)), rng.uniform(0.0, 5.0, (3, 7))
+    written = np.arange(7) % 3 > 0
+    found = paths_after("all_reduce", takes, (1, 3, 9), written, delays, protocol)
+    for loops, own in zip((1, 3, 9), found, strict=True):
+        alone = paths("all_reduce", takes, loops, written, delays, protocol)
+        assert own.tolist() == alone.tolist()
+
+
+def test_working_in_parts_and_keeping_nothing_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fabric = Fabric(2, 2, sends={1: 0.5})
+    plan = [Ask("all_reduce", world(fabric), size) for size in (20 * MB, 200 * MB)]
+    whole = rows(fabric, plan)
+    monkeypatch.setattr(ring_patterns, "_MOST_AT_ONCE", 1)
+    monkeypatch.setattr(ring_reach, "_AT_ONCE", 1)
+    monkeypatch.setattr(ring_reach, "_MOST_KEPT_BYTES", 0)
+    assert whole
+    assert rows(fabric, plan) == whole
 
 
 def test_a_distant_host_is_told_from_a_slow_one() -> None:

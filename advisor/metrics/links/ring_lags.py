@@ -47,6 +47,8 @@ _MOST_KINDS = 3
 """The heaviest: they hold most of the time."""
 _MOST_ENDS = 128  # numbers that are looked at together
 _MOST_CALLS = 5  # of a kind: those whose ranks came nearest together, and as many others
+_MOST_STARTS = 320
+"""Of a kind: a longer ring's calls tell more each, and cost as the square of its ranks."""
 RESOLUTION_NS = 1e3  # of Kineto's older files
 
 
@@ -208,8 +210,9 @@ def _block(
     ends = (when[:, :, 1] - when[:, :, 1].max(axis=1, keepdims=True)).astype(np.float64)
     takes = np.array([min(x.end - x.start for x in c.values()) for c in columns], dtype=np.float64)
     order = (-starts.min(axis=1)).argsort(kind="stable")
-    near, others = order[:_MOST_CALLS], order[_MOST_CALLS:]
-    spanning = np.linspace(0, len(others), min(_MOST_CALLS, len(others)), endpoint=False)
+    most = min(_MOST_CALLS, max(_FEWEST_CALLS, _MOST_STARTS // (2 * len(ranks))))
+    near, others = order[:most], order[most:]
+    spanning = np.linspace(0, len(others), min(most, len(others)), endpoint=False)
     chosen = np.concatenate([near, others[spanning.astype(np.intp)]])
     late = ends[chosen] - ends[chosen].mean(axis=1, keepdims=True)
     hosts = list(dict.fromkeys(home[rank] for rank in ranks))

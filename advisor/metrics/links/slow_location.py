@@ -21,7 +21,8 @@ from advisor.metrics.links.expected import Assumption, assumed_links
 from advisor.metrics.links.fixed_times import Fixed, fixed_time
 from advisor.metrics.links.locations import Location, Members, locations, slots_of
 from advisor.metrics.links.ring_lags import Lags, ring_lags
-from advisor.metrics.links.ring_patterns import ADDED_NS, FACTORS, Patterns, log_likelihoods
+from advisor.metrics.links.ring_patterns import Patterns
+from advisor.metrics.links.ring_reach import ADDED_NS, FACTORS
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import PASSES
 from advisor.metrics.timeline.intervals import Bools
@@ -39,6 +40,8 @@ _TENTH = 1.2816
 """Standard deviations from the middle of a normal distribution to its lowest tenth."""
 _FULL_LOOK = 32
 """Locations whose every ring order and speed of NVLink is weighed where that takes long."""
+_FULL_LOOK_RANKS = 512
+"""The same times the ranks of the ring: each location costs as the square of these."""
 _RATED = 0.1
 """By which part a link may beat what it is rated for: what times and sizes are off by."""
 _UNKNOWN = 3.0
@@ -306,13 +309,13 @@ def _by_ends(ends: Sequence[Lags], places: Sequence[Location], patterns: Pattern
     nearest = np.abs(np.log(SLOWDOWNS)[:, None] - np.log(FACTORS)[None]).argmin(axis=1)
     result = np.zeros((len(places), len(SLOWDOWNS)))
     for one in ends:
-        nothing = patterns.of(one, None)
-        assert nothing is not None
         chosen, rest = _at_first_look(one, places, patterns)
+        nothing, *found = patterns.log_likelihoods(one, [None, *(places[n] for n in chosen)])
+        assert nothing is not None
         own = np.zeros_like(result)
-        for number in chosen:
-            logs = log_likelihoods(one, patterns.of(one, places[number]), nothing)
-            own[number] = logs[nearest] if len(logs) == len(FACTORS) else logs
+        for number, logs in zip(chosen, found, strict=True):
+            if logs is not None:
+                own[number] = (logs[nearest] if len(logs) == len(FACTORS) else logs) - nothing[0]
         own[rest] = own[chosen].max(axis=1).min() if rest else 0.0
         result += own
     return result
@@ -326,14 +329,10 @@ def _at_first_look(
     few = lags.first_look
     if few is None:
         return list(range(len(places))), []
-    nothing = patterns.of(few, None, roughly=True)
-    assert nothing is not None
-    left = {number: patterns.of(few, place, roughly=True) for number, place in enumerate(places)}
-    likely = {
-        number: float(log_likelihoods(few, one, nothing).max())
-        for number, one in left.items()
-        if one is not None
-    }
+    found = patterns.log_likelihoods(few, places, roughly=True)
+    likely = {number: float(one.max()) for number, one in enumerate(found) if one is not None}
     order = sorted(likely, key=lambda number: -likely[number])
-    beside = [number for number in left if number not in likely]  # of other rings
-    return [*order[:_FULL_LOOK], *beside], order[_FULL_LOOK:]
+    beside = [number for number in range(len(places)) if number not in likely]  # of other rings
+    longest = max(len(one.noise_ns) for one in few.blocks)
+    most = min(_FULL_LOOK, _FULL_LOOK_RANKS // longest)
+    return [*order[:most], *beside], order[most:]

@@ -14,6 +14,8 @@ write.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,29 +60,51 @@ def paths(
     ``delays``: by how much later what goes over each edge arrives, and the word that its buffer is
     free again; as ``takes``.
     """
+    return paths_after(op, takes, (loops,), written, delays, protocol)[0]
+
+
+def paths_after(
+    op: str,
+    takes: Floats,
+    loops: Sequence[int],
+    written: NDArray[np.bool_] | None = None,
+    delays: Floats | float = 0.0,
+    protocol: Protocol = SIMPLE,
+) -> list[Floats]:
+    """``paths`` by number of loops, in ascending order: what fewer leave is on the way to more."""
+    asked = [min(n, MOST_LOOPS) for n in loops]
     count = takes.shape[-1]
-    sends = PASSES[op] * (count - 1)
-    takes = takes[:, None, :]
-    delays = (np.zeros(count) + delays)[..., None, :]
-    busy = takes * written if written is not None else np.zeros_like(takes)
-    before = np.roll(np.arange(count), 1)
-    after = np.roll(before, -2)
-    long_ago = _LONG_AGO * takes.max() * np.ones_like(takes)
-    now: Floats = np.where(np.eye(count, dtype=bool), 0.0, long_ago)
-    wire: Floats = np.array(now)
-    arrived: list[Floats] = []  # at the next position, by slice
-    used: list[Floats] = []  # by the next position, by slice
-    for number in range(min(loops, MOST_LOOPS) * (sends + 1) * protocol.slices):
-        within = number % ((sends + 1) * protocol.slices)
-        if within >= protocol.slices:  # the first operation only sends
-            now = np.maximum(now, arrived[len(used)][..., before])
-        if within < sends * protocol.slices:  # the last only receives
-            unread = len(arrived) - protocol.in_flight
-            if 0 <= unread < len(used):
-                now = np.maximum(now, used[unread])
-            now = now + busy
-            wire = np.where(busy > 0, now, np.maximum(wire, now) + takes)
-            arrived.append(wire + delays)
-        if within >= protocol.slices:
-            used.append(now[..., after] + delays)
-    return now.swapaxes(1, 2)
+    operations = PASSES[op] * (count - 1) + 1
+    # Positions come first: what one sends to the next is a block of memory.
+    takes = takes.T[:, :, None]
+    apart = (np.zeros(count) + delays).T.reshape(count, -1, 1)
+    own = np.flatnonzero(written) if written is not None else np.zeros(0, dtype=np.intp)
+    now: Floats = np.full((*takes.shape[:2], count), _LONG_AGO * takes.max())
+    now[np.arange(count), :, np.arange(count)] = 0.0
+    wire = now.copy()
+    arrived: deque[Floats] = deque()  # from each position at the next, by slice
+    used: deque[Floats] = deque()  # by the next position, by slice
+    sent, found = 0, {}
+    for number in range(asked[-1] * operations):
+        sends, receives = (number + 1) % operations != 0, number % operations != 0
+        for _ in range(protocol.slices):
+            if receives:  # all operations but the first of a loop
+                came = arrived.popleft()
+                np.maximum(now[1:], came[:-1], out=now[1:])
+                np.maximum(now[0], came[-1], out=now[0])
+            if sends:  # all but the last
+                if sent >= protocol.in_flight:
+                    np.maximum(now, used.popleft(), out=now)
+                now[own] += takes[own]
+                np.maximum(wire, now, out=wire)
+                wire += takes
+                wire[own] = now[own]
+                arrived.append(wire + apart)
+                sent += 1
+            if receives:
+                free = np.concatenate([now[1:], now[:1]])
+                free += apart
+                used.append(free)
+        if not sends:
+            found[(number + 1) // operations] = now.transpose(1, 0, 2).copy()
+    return [found[n] for n in asked]

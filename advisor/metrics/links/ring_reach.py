@@ -1,0 +1,177 @@
+"""When each rank leaves a channel's ring at the earliest, by when all came and what is slow.
+
+Of one channel, in ns: what paths through a ring take (rings/nccl.py) is stretched to the time that
+the call takes in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import numpy as np
+
+from advisor.metrics.links.ring_lags import Block
+from advisor.metrics.rings.nccl import MOST_LOOPS, PASSES, Protocol, paths_after
+from advisor.metrics.timeline.intervals import Bools, Int64s
+from advisor.metrics.timeline.statistics import Floats
+
+FACTORS: Floats = np.array([1.25, 2.0, 4.0])
+"""How many times as long the slow edge takes: its pattern depends on that but little."""
+ADDED_NS: Floats = np.geomspace(2e4, 2e7, 36)
+"""By what a distant host may lengthen each pass of a call over it: from what some km of cable add
+to what TCP's retransmissions do."""
+_DELAYS: Floats = np.append(0.0, np.exp2(np.arange(-3.0, 12.0)))
+"""Of an edge, in times of a slice, between which is interpolated."""
+_MOST_KEPT_BYTES = 64 << 20
+"""Of tables that are needed again: beyond it they are worked out again."""
+
+_AT_ONCE = 200_000
+"""Numbers of which the latest are taken together: what a processor's cache holds."""
+
+
+class Assumed(NamedTuple):
+    """What is not known of a ring: which kind of order, whether kernels write over NVLink, how long
+    that takes a slice in a NIC's time, and the protocol."""
+
+    order: int
+    written: bool
+    fast: float
+    protocol: Protocol
+
+
+class _Kept:
+    """Arrays that are needed again, up to so many bytes."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[Hashable, Floats] = {}
+        self._bytes = 0
+
+    def get(self, key: Hashable) -> Floats | None:
+        return self._arrays.get(key)
+
+    def keep(self, key: Hashable, array: Floats) -> None:
+        self._bytes += array.nbytes
+        if self._bytes > _MOST_KEPT_BYTES:
+            self._arrays.clear()
+            self._bytes = array.nbytes
+        self._arrays[key] = array
+
+
+class Reach:
+    """When ranks leave channels, worked out once as far as there is room."""
+
+    def __init__(self) -> None:
+        self._reached, self._times, self._paths = _Kept(), _Kept(), _Kept()
+
+    def of(
+        self,
+        block: Block,
+        at: tuple[int, ...],
+        slow: Bools,
+        within: Bools,
+        loops: Floats,
+        latency: bool,
+        some_slow: bool,
+        assumed: Assumed,
+    ) -> Floats:
+        """When each rank leaves one channel at the earliest, by host that it has to wait for, rank,
+        call, loops and level. ``at``: the rank at each of the ring's positions; ``some_slow``:
+        some edge of the block's channels is, so that levels are how slow."""
+        # Rings whose hosts are alike only turn with the location.
+        width = len(within) // max(1, int((~within).sum()))
+        turn = int(slow.argmax()) // width * width
+        if turn and (np.roll(within, -turn) == within).all():
+            at, slow = (*at[turn:], *at[:turn]), np.roll(slow, -turn)
+        shape = (id(block), slow.tobytes(), within.tobytes(), loops.tobytes())
+        key = (*shape, latency, some_slow, assumed[1:])
+        known = self._reached.get((at, *key))
+        if known is not None:
+            return known
+        times = self._times.get(key)
+        if times is None:
+            times = self._times_of(block, slow, within, loops, latency, some_slow, assumed)
+            self._times.keep(key, times)
+        starts = block.starts_ns[:, at].T[:, :, None, None, None]
+        hosts, own = int(block.hosts.max()) + 1, block.hosts[list(at)]
+        found = np.empty((hosts, len(at), len(block.starts_ns), *times.shape[1:3]))
+        place = np.argsort(at)
+        together = max(1, _AT_ONCE // (times[0].size * len(block.starts_ns)))
+        for host, row in enumerate(found):
+            waits = np.flatnonzero(own == host)
+            latest: Floats | None = None
+            for first in range(0, len(waits), together):
+                some = waits[first : first + together]
+                later = (starts[some] + times[some, None]).max(axis=0)
+                latest = later if latest is None else np.maximum(latest, later, out=latest)
+            assert latest is not None
+            row[...] = np.moveaxis(latest, 3, 0)[place]
+        self._reached.keep((at, *key), found)
+        return found
+
+    def _times_of(
+        self,
+        block: Block,
+        slow: Bools,
+        within: Bools,
+        loops: Floats,
+        latency: bool,
+        some_slow: bool,
+        assumed: Assumed,
+    ) -> Floats:
+        """From the arrival at a position to when ranks leave, by loops, level and position, ns."""
+        once = (loops > 1).astype(np.intp)
+        counts = (1, MOST_LOOPS)[: int(once.max()) + 1]
+        table = self._paths_of(block.op, slow, within, latency, assumed, counts)
+        slices = PASSES[block.op] * (len(slow) - 1) * assumed.protocol.slices * loops
+        if latency:
+            times = _delayed(block, table, once, slices)
+        else:
+            pace = FACTORS if some_slow else np.ones(1)
+            chosen = table if slow.any() else np.repeat(table, len(pace), axis=1)
+            unit_ns = block.time_ns / (slices[:, None] * pace)
+            times = unit_ns[..., None, None] * chosen[once]
+        return np.ascontiguousarray(np.moveaxis(times, 3, 0))
+
+    def _paths_of(
+        self,
+        op: str,
+        slow: Bools,
+        within: Bools,
+        latency: bool,
+        assumed: Assumed,
+        loops: tuple[int, ...],
+    ) -> Floats:
+        """By number of loops and level, in what a slice takes over a link that is not slow."""
+        key = (op, slow.tobytes(), within.tobytes(), latency, assumed[1:], loops)
+        known = self._paths.get(key)
+        if known is None:
+            healthy = np.where(within & ~within.all(), assumed.fast, 1.0)
+            takes, delays = healthy[None], np.zeros((1, len(slow)))
+            if latency:
+                delays = _DELAYS[:, None] * slow
+                takes = np.repeat(takes, len(delays), axis=0)
+            elif slow.any():
+                takes = np.where(slow, FACTORS[:, None], healthy)
+            writes = within if assumed.written else None
+            known = np.array(paths_after(op, takes, loops, writes, delays, assumed.protocol))
+            self._paths.keep(key, known)
+        return known
+
+
+def _delayed(block: Block, table: Floats, once: Int64s, slices: Floats) -> Floats:
+    """ns that the paths take where a call is longer by each of ``ADDED_NS`` in each pass.
+
+    How long a delay that makes in slices is looked up: paths are piecewise linear in it.
+    """
+    longest = table.max(axis=(2, 3))
+    factors = (longest / longest[:, :1])[once]
+    left = np.maximum(block.time_ns - PASSES[block.op] * ADDED_NS, 0.01 * block.time_ns)
+    times = np.empty((len(slices), len(ADDED_NS), *table.shape[2:]))
+    for row, (kind, number) in enumerate(zip(once, slices, strict=True)):
+        at = np.interp(block.time_ns / left, factors[row], np.arange(len(_DELAYS)))
+        low = np.minimum(at.astype(np.intp), len(_DELAYS) - 2)
+        part = (at - low)[:, None, None]
+        own = table[kind]
+        times[row] = (own[low] * (1 - part) + own[low + 1] * part) * (left / number)[:, None, None]
+    return times

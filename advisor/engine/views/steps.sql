@@ -48,9 +48,8 @@ FROM spread, (
     count(DISTINCT host) AS hosts,                                -- host names seen
     max(timeline) AS timeline,                                    -- 'device' or 'host'
     max(backend) AS backend,                                      -- 'nccl', 'gloo', ...
-    -- AMD's GPUs, whose tools are others than NVIDIA's: a recording names the device, a log RCCL.
     coalesce(bool_or(regexp_matches(device_name, '\bAMD\b|Instinct|Radeon|\bMI\d{2,3}', 'i')), false)
-      OR EXISTS (FROM topology WHERE kind = 'version' AND name = 'rccl') AS is_amd,
+      OR EXISTS (FROM topology WHERE kind = 'version' AND name = 'rccl') AS is_amd, -- AMD's GPUs
     coalesce(max(clock_residual_ns), 0) AS residual_ns            -- clock error left
   FROM rank) r;
 

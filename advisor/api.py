@@ -142,7 +142,7 @@ class Run:
         """What a notebook shows: the verdict, what to do first, and a row per finding."""
         from html import escape
 
-        from advisor.report import summary
+        from advisor.report import pasted, summary
         from advisor.report.commands import step_code
 
         def cells(tag: str, values: Sequence[object]) -> str:
@@ -152,7 +152,7 @@ class Run:
             return f"<tr>{inside}</tr>"
 
         verdict, findings = self.report.verdict, self.report.findings
-        todo = [summary.to_paste(step, self.report, verdict.run) for step in verdict.next_steps]
+        todo = [pasted.to_paste(step, self.report, verdict.run) for step in verdict.next_steps]
         steps = "".join(f"<li>{step_code(step)}</li>" for step in todo)
         rows = [
             cells("td", [number, f.severity.value, summary.sure(f), summary.per_step(f),

@@ -6,7 +6,7 @@ Plain text, a line each, so that Slack, Teams and mail show it alike.
 from __future__ import annotations
 
 from advisor.findings import FindingsReport
-from advisor.report import numbers, summary
+from advisor.report import numbers, pasted, summary
 from advisor.report.clean import one_line, printable
 from advisor.report.options import Options
 from advisor.store.store import Store
@@ -18,7 +18,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
     """The five lines; those that have nothing to say are left out."""
     del store, options
     verdict, finding = report.verdict, summary.of_verdict(report)
-    steps = [summary.to_paste(step, report, verdict.run) for step in verdict.next_steps]
+    steps = [pasted.to_paste(step, report, verdict.run) for step in verdict.next_steps]
     has_gain = finding is not None and bool(finding.savings_ns)
     lines = {
         "Verdict": verdict.headline(),

@@ -10,7 +10,7 @@ from advisor.messages import SUMMARY, say
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.timeline.parts import Parts, by_rank, mean
 from advisor.report import comparison as compared
-from advisor.report import numbers, summary
+from advisor.report import numbers, pasted, summary
 from advisor.report.figures import KINDS, Figure, StepBar, legend_for
 from advisor.report.sections import comparison, ranks, sweep
 from advisor.store.store import Store
@@ -58,7 +58,7 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
         title=verdict.headline(),
         why=verdict.why,
         next_steps=[
-            summary.to_paste(step, report, verdict.run) for step in verdict.next_steps[:_MOST_STEPS]
+            pasted.to_paste(step, report, verdict.run) for step in verdict.next_steps[:_MOST_STEPS]
         ],
         step=_step(report, store, run, about) if store and run and not is_sweep(report) else None,
         ranks=ranks.heat_map(store, run, matter.ranks) if store and matter else None,

@@ -15,7 +15,7 @@ from advisor.findings import FindingsReport
 from advisor.messages import STATES, SUMMARY, say
 from advisor.metrics.compare.runs import Comparison, Timed, comparison
 from advisor.metrics.models.speeds import Speeds, speeds
-from advisor.report import first, numbers, summary
+from advisor.report import first, numbers, pasted, summary
 from advisor.report.charts import draw
 from advisor.report.clean import printable
 from advisor.report.commands import inline_code, is_command, step_code
@@ -73,7 +73,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
             quality=quality.one_line_quality(report) if len(report.runs) == 1 else "",
             rules=say(SUMMARY, "of-present", {"checks": checks}) if is_sweep else checks,
             per=summary.per(report),
-            made_by=summary.made_by(report),
+            made_by=pasted.made_by(report),
             several_runs=len(report.runs) > 1,
             info=say(STATES, "info", {"cost": ""}),
             generated_at=options.generated_at,
@@ -145,7 +145,7 @@ def _subject(report: FindingsReport) -> str:
     """What was read of one run; how many where there are several, which the links name."""
     if len(report.runs) == 1 and report.runs[0].inputs:
         inputs = report.runs[0].inputs
-        one = summary.what_was_read(inputs)
+        one = pasted.what_was_read(inputs)
         return one or f"{inputs[0]} and {numbers.plural(len(inputs) - 1, 'other file')}"
     return numbers.plural(len(report.runs), "recording") if report.runs else ""
 

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator
 
 from advisor.findings import Finding, FindingsReport, OutcomeKind, Severity, VerdictKind
-from advisor.report import benchmark, numbers, summary
+from advisor.report import benchmark, numbers, pasted, summary
 from advisor.report.clean import one_line, printable, shorten
 from advisor.report.options import Options
 from advisor.report.text_table import text_table
@@ -49,7 +49,7 @@ def _head(report: FindingsReport, options: Options) -> Iterator[str]:
         yield from _labelled("WHY", verdict.why, options, ansi="1")
     many = len(verdict.next_steps) > 1
     for index, step in enumerate(verdict.next_steps):
-        head, *code = summary.to_paste(step, report, verdict.run).splitlines()
+        head, *code = pasted.to_paste(step, report, verdict.run).splitlines()
         lead = f"{index + 1}. " if many else ""
         label = "NEXT" if index == 0 else ""
         yield from _labelled(label, head, options, ansi="1", lead=lead)
@@ -148,7 +148,7 @@ def _follow_up(report: FindingsReport) -> list[str]:
     if not report.findings:
         return []
     first = report.findings[0]
-    given = summary.given(report, first.run)
+    given = pasted.given(report, first.run)
     commands = [f"advisor explain {first.rule}"]
     if first.evidence.window is not None:
         commands.insert(0, f"advisor open 1 {given}")
@@ -189,7 +189,7 @@ def _details(
     for index, fix in enumerate(finding.fix):
         yield from _typed("fix" if index == 0 else "", fix, options)
     if finding.verify:
-        yield from _typed("verify", summary.to_paste(finding.verify, report, finding.run), options)
+        yield from _typed("verify", pasted.to_paste(finding.verify, report, finding.run), options)
     for index, doubt in enumerate(finding.wrong_if):
         yield from _indented("wrong if" if index == 0 else "", doubt, options)
     if finding.merged:

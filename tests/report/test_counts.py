@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from advisor.findings import FindingsReport, Outcome, OutcomeKind
 from advisor.messages import SOURCES, say
-from advisor.report import render, summary
+from advisor.report import pasted, render, summary
 from tests.report.support import RUN, make_report
 
 LINE = "2 findings · 1 check passed · 1 needs more data"
@@ -68,7 +68,7 @@ def test_what_most_checks_lack_is_named_and_a_rule_counts_once() -> None:
 def test_the_page_s_command_makes_it_again_wherever_it_was_written_to() -> None:
     made = "advisor diagnose jobs/a log.txt --format html -o /tmp/x/report.html --force -q"
     report = make_report().model_copy(update={"command": made})
-    assert summary.made_by(report) == "advisor diagnose jobs/a log.txt --format html -q"
+    assert pasted.made_by(report) == "advisor diagnose jobs/a log.txt --format html -q"
 
 
 def test_what_holds_no_events_was_read_from_dumps_or_logs() -> None:

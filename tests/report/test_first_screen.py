@@ -13,7 +13,7 @@ import pytest
 
 from advisor.findings import Finding, FindingsReport, VerdictKind
 from advisor.messages import STATES, SUMMARY, say
-from advisor.report import render, summary
+from advisor.report import pasted, render, summary
 from advisor.report.sections.findings import SHOWN
 
 PINS = Path(__file__).resolve().parents[2] / "benchmarks" / "pins"
@@ -92,7 +92,7 @@ def test_the_first_screen_answers_a_strangers_questions(name: str) -> None:
     if "(" in gain:
         assert gain[gain.index("(") + 1 : -1].removesuffix(" ms") in verdict.title
     # What to do: the terminal's steps in its order, each once, and all with what is typed
-    assert [step for step in verdict.next_steps if holds(head, summary.to_paste(step, report))] == (
+    assert [step for step in verdict.next_steps if holds(head, pasted.to_paste(step, report))] == (
         verdict.next_steps
     )
     if verdict.severity == "info":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from advisor import api
-from advisor.report import summary
+from advisor.report import pasted
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "lab-ddp-slow-link"
 NCCL_TESTS = """\
@@ -35,6 +35,6 @@ def test_a_benchmark_or_log_beside_traces_is_not_compared(tmp_path: Path, name: 
         command = f"advisor diagnose {FIXTURE} {beside}"
         report = run.report.model_copy(update={"command": command})
     assert any(path.endswith(name) for path in report.runs[0].inputs)
-    assert summary.given(report, report.runs[0].run) == f"{FIXTURE} {beside}"
-    said = summary.to_paste("advisor compare OLD NEW: `step ms` must fall", report)
+    assert pasted.given(report, report.runs[0].run) == f"{FIXTURE} {beside}"
+    said = pasted.to_paste("advisor compare OLD NEW: `step ms` must fall", report)
     assert said == f"advisor compare {FIXTURE} NEW: `step ms` must fall"

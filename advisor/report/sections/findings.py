@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from advisor.findings import Finding, FindingsReport, OutcomeKind
 from advisor.messages import SUMMARY, say
-from advisor.report import crop, humanise, numbers, summary
+from advisor.report import crop, humanise, numbers, pasted, summary
 from advisor.report.charts.timeline import MAX_MARKS
 from advisor.report.figures import DataTable, Figure, GainBar
 from advisor.report.sections.section import slug
@@ -159,8 +159,8 @@ def _view(
         then=finding.fix[1:],
         tables=_tables(finding, name, every=len(report.runs) < 2),
         timeline=picture,
-        open_command=f"advisor open {shlex.quote(finding.id)} {summary.given(report, finding.run)}",
-        verify=lower_first(summary.to_paste(finding.verify, report, finding.run))
+        open_command=f"advisor open {shlex.quote(finding.id)} {pasted.given(report, finding.run)}",
+        verify=lower_first(pasted.to_paste(finding.verify, report, finding.run))
         if finding.fix
         else "",
         see=[(link, _kind(link, rules)) for link in finding.see],

@@ -45,6 +45,7 @@ _NO_TRAINING = {
     "forward": "no backward pass was recorded",
 }
 _MAX_EVIDENCE_ROWS = 12
+MOST_ITEMS = 65_536  # of a list in a finding; rules from elsewhere may name any number of ranks
 _TYPED = ("ranks", "hosts", "links", "process_group")
 
 
@@ -337,13 +338,13 @@ def _named(row: Mapping[str, Any], many: str) -> list[Any]:
     if not isinstance(value, list | tuple | str):
         value = row.get(many.removesuffix("s"))
     values = value if isinstance(value, list | tuple) else [value]
-    return [item for item in values if item is not None]
+    return [item for item in values[:MOST_ITEMS] if item is not None]
 
 
 def _plain(value: Any) -> Any:
     """A value that JSON can hold."""
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item) for item in value[:MOST_ITEMS]]
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):

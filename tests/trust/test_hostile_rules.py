@@ -11,6 +11,7 @@ import pytest
 import advisor
 from advisor.config.loader import read_plain
 from advisor.config.paths import shipped
+from advisor.engine.evaluate import MOST_ITEMS
 from advisor.engine.query_text import MOST_BRACKETS, MOST_CHARACTERS, refused
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.errors import AdvisorError
@@ -125,3 +126,15 @@ def test_a_query_that_only_says_it_was_interrupted_fails_alone(
     (tmp_path / "hostile-says.yaml").write_text(text, encoding="utf-8")
     (found,) = _outcomes(tmp_path, fixtures_dir).values()
     assert found.outcome == OutcomeKind.ERROR
+
+
+def test_a_finding_names_a_bounded_number_of_ranks(tmp_path: Path, fixtures_dir: Path) -> None:
+    """Three million ranks were a page of 76 MB."""
+    own = "list(DISTINCT rank ORDER BY rank) AS ranks"
+    assert own in _BASE
+    text = _BASE.replace(own, "range(3000000) AS ranks")
+    (tmp_path / "hostile-ranks.yaml").write_text(text, encoding="utf-8")
+    with advisor.load(fixtures_dir / "lab-ddp-compute-bound") as run:
+        report = run.diagnose(rule_dirs=[tmp_path])
+    (found,) = (one for one in report.findings if one.rule == "hostile-ranks")
+    assert len(found.ranks) == MOST_ITEMS

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from advisor.config import loader, parsed, settings
+from advisor.engine.evaluate import MOST_ITEMS
 from advisor.engine.query_text import MOST_BRACKETS, MOST_CHARACTERS
 from advisor.engine.sandbox import _LOCKDOWN, Sandbox
 from advisor.ingest import inflate, paths, source
@@ -128,5 +129,7 @@ def test_the_page_names_the_limits_of_rules() -> None:
     seconds = inspect.signature(Sandbox).parameters["timeout_s"].default
     assert f"| one query of a rule | {seconds:g} s of processor time, 4 GB |" in PAGE
     assert "SET memory_limit = '4GB'" in _LOCKDOWN
+    named = "ranks, hosts or links that a rule's finding names"
+    assert f"| {named} | {MOST_ITEMS:,} | the others are left out |" in PAGE
     text = f"{MOST_CHARACTERS:,} characters; {MOST_BRACKETS} brackets inside each other"
     assert f"| text of a rule's query | {text} |" in PAGE

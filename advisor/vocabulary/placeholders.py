@@ -16,6 +16,8 @@ PLACEHOLDERS = {
     "--nproc-per-node N": "N = devices per host",
     "--nproc N": "N = devices per host",
     "--nnodes N": "N = hosts",
+    "--node-rank I": "I = 0 on HOST, then 1, …",
+    "--rdzv-endpoint HOST": "HOST = one of these hosts",
 }
 """What to put in the place of a capital in code to type."""
 

@@ -48,8 +48,6 @@ check-rules:
 	$(BIN)/advisor rules --test
 
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
-# Many of the slow ones wait for processes, time-outs and browsers.
-SLOW   := $(BIN)/pytest -n 3 --dist worksteal
 # Counting coverage costs a quarter of the time, so that only test-all asks for it, and of the quick
 # tests: the others see little more. It has test run first unless it has passed, counted, for every
 # file as it is now. COVERAGE=1 make test counts.
@@ -67,7 +65,7 @@ test: ## format, lint, types, layers, rule examples, units, a real recording (in
 test-all: ## test, and processes, Chromium, Ray, wheels, strategies, documentation, coverage
 	@test -e $(COUNTED) && test -z "$$($(CHANGED))" || $(MAKE) --no-print-directory COVERAGE=1 test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	$(SLOW) -m 'slow or chromium'
+	$(PYTEST) -m 'slow or chromium'
 
 SEED ?= $(shell date +%s)
 

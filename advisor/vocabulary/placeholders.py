@@ -16,8 +16,7 @@ PLACEHOLDERS = {
     "--nproc-per-node N": "N = devices per host",
     "--nproc N": "N = devices per host",
     "--nnodes N": "N = hosts",
-    "--node-rank I": "I = 0 on HOST, then 1, …",
-    "--rdzv-endpoint HOST": "HOST = one of these hosts",
+    "--node-rank I": "I = 0 on host0, …",
 }
 """What to put in the place of a capital in code to type."""
 

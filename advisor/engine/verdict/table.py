@@ -188,12 +188,13 @@ def _missing_peers(it: Situation, shares: Shares) -> Decision | None:
 
 
 def _idles_by_itself(it: Situation, shares: Shares) -> bool:
-    """Whether a large and sure cause is about idling, of which a device does more than what missing
-    ranks could explain: they have no part in it."""
+    """Whether a sure cause is about idling, and gives more than all that is exposed: missing ranks
+    have no part in it."""
     best = _best(it, LARGE)
     if best is None or best.finding is None or best.kind not in _OF_SURE_CAUSE:
         return False
-    return shares.idle >= shares.exposed and _mostly(best.finding, "idle")
+    gives_ns = best.finding.savings_ns or 0
+    return gives_ns >= shares.exposed * it.step_ns and _mostly(best.finding, "idle")
 
 
 def _mostly(finding: Finding, *kinds: str) -> bool:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from advisor.store.store import Store
 
 _TABLE_WIDTH = 10_000
-_RULE_S = 20.0
 
 
 @options.command(
@@ -132,12 +131,13 @@ def _of_rule(path: Path, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """A rule's query on the views that rules see, with its parameters as they stand in its file."""
     from advisor import api
     from advisor.engine import load_catalogue
+    from advisor.engine.sandbox import RULE_TIMEOUT_S
 
     rule = next((rule for rule in load_catalogue(())[0] if rule.id == name), None)
     if rule is None:
         raise AdvisorError(f"no rule is called '{name}'", hint="list them: advisor rules")
     values = {key: param.default for key, param in rule.params.items()}
-    return _on_views(api.load(path).store, rule.sql, values, _RULE_S)
+    return _on_views(api.load(path).store, rule.sql, values, RULE_TIMEOUT_S)
 
 
 def _on_views(
@@ -154,9 +154,8 @@ def _on_views(
             try:
                 columns, rows = sandbox.select(query, values)
             except RuleSqlError as error:
-                raise AdvisorError(
-                    str(error), where="query", hint="views: docs/views.md"
-                ) from error
+                hint = 'a view and its columns: advisor sql RUN "FROM facts LIMIT 1"'
+                raise AdvisorError(str(error), where="query", hint=hint) from error
         found += [(run, *row) if len(runs) > 1 else tuple(row) for row in rows]
     return ["run", *columns] if len(runs) > 1 else columns, found
 

@@ -54,6 +54,10 @@ _LOCKDOWN = (
 T = TypeVar("T")
 
 
+RULE_TIMEOUT_S = 20.0
+"""Processor time that a rule's query may take."""
+
+
 class RuleSqlError(Exception):
     """A rule's SQL is refused, fails, or takes too long."""
 
@@ -74,7 +78,7 @@ class Sandbox:
         store: Store | None,
         run: str,
         *,
-        timeout_s: float = 20.0,
+        timeout_s: float = RULE_TIMEOUT_S,
         known: Mapping[str, Needs] | None = None,
     ) -> None:
         self.run = run

@@ -55,11 +55,12 @@ def test_hosts_of_one_rank_and_ranks_of_one_host_are_no_units() -> None:
     assert by_host([late], {0: "a"}) == []
 
 
-def row(rank: int, cost_ms: int) -> dict[str, Any]:
+def row(rank: int, cost_ms: int, own_ms: int | None = None) -> dict[str, Any]:
+    own_ns = (cost_ms if own_ms is None else own_ms) * MS
     return {
         "rank": rank,
         "systematic": cost_ms > 0,
-        "reason_evidence": json.dumps({"others_per_peer": 1.0}),
+        "reason_evidence": json.dumps({"others_per_peer": 1.0, "own_excess_ns_per_step": own_ns}),
         "cost_ns_per_step": cost_ms * MS,
     }
 
@@ -85,6 +86,13 @@ def test_a_group_in_which_nobody_waits_clears_no_host() -> None:
     of_hosts += [(row(0, 0), [0, 1, 2, 3]), (row(4, 0), [4, 5, 6, 7])]
     (late,) = [one for one in with_hosts(of_all, of_hosts, HOSTS) if one["systematic"]]
     assert late["cost_ns_per_step"] == 7 * MS
+
+
+def test_a_host_that_one_of_its_ranks_holds_up_is_not_late_by_itself() -> None:
+    """GIVEN a host whose ranks wait for one of them THEN that rank is the culprit."""
+    of_all = [row(rank, 10 * (rank == 5)) for rank in HOSTS]
+    of_hosts = [(row(0, 0), [0, 1, 2, 3]), (row(4, 8, own_ms=-3), [4, 5, 6, 7])]
+    assert with_hosts(of_all, of_hosts, HOSTS) == of_all
 
 
 def test_the_latest_rank_of_a_late_host_is_no_culprit_of_its_own() -> None:

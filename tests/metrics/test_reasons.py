@@ -37,7 +37,10 @@ def _line(rank: int, operators: int, each_ms: int) -> Timeline:
 
 
 def _reason_on_devices(
-    arrivals: Arrivals, lines: dict[int, Timeline], paces: dict[int, float]
+    arrivals: Arrivals,
+    lines: dict[int, Timeline],
+    paces: dict[int, float],
+    compared: Compared | None = None,
 ) -> str:
     """Why rank 1 costs its peer 80 ms in each of five steps of a second."""
     steps = Steps(tuple(
@@ -53,7 +56,7 @@ def _reason_on_devices(
         dict.fromkeys(lines, Intervals.empty()),
         dict.fromkeys(lines, Intervals.empty()),
         paces,
-        None,
+        None if compared is None else lambda rank, peers, needed: compared,
         systematic=True,
         cost_ns=80 * _MS,
     )
@@ -209,3 +212,35 @@ def test_a_host_that_asks_late_beside_compute_is_what_its_calls_wait_for(
                         np.arange(_STRETCHES))  # fmt: skip
     paces = {0: 600.0 * _MS, 1: pace_ms * float(_MS)}
     assert _reason_on_devices(arrivals, lines, paces) == reason
+
+
+@pytest.mark.parametrize(
+    ("kernels", "compared", "reason"),
+    [
+        (10, Compared(1.0, 1.3), "slow-compute"),
+        (10, Compared(None, None), "longer-compute"),
+        (13, Compared(None, None), "more-work"),
+    ],
+)
+def test_kernels_of_a_stretch_that_peers_ran_in_another_are_no_more_work(
+    kernels: int, compared: Compared, reason: str
+) -> None:
+    """GIVEN a device that still runs the kernels which its peers have behind them when they last
+    left a call THEN what it runs per step tells whether it has more to do."""
+    none = np.full(_STRETCHES * 20, -1, dtype=np.int64)
+    lines = {}
+    for rank, count, each_ms in ((0, 10, 30), (1, kernels, 39 if kernels == 10 else 30)):
+        start = np.array([s * 1000 + n * each_ms for s in range(_STRETCHES) for n in range(count)])
+        lines[rank] = Timeline(
+            rank=rank, on_device=True, kind=np.full(len(start), COMPUTE), start=start * _MS,
+            end=(start + each_ms) * _MS, stream=none[: len(start)], event_id=np.arange(len(start)),
+            launch=none[: len(start)], thread=none[: len(start)],
+        )  # fmt: skip
+    # The call before ends at 270 ms: one kernel is left to the peer, a third of them to rank 1.
+    begin = np.repeat((np.arange(_STRETCHES)[:, None] * 1000 + 270) * _MS, 2, axis=1)
+    excess = np.tile(np.array([0, 90]) * _MS, (_STRETCHES, 1))
+    call = Call(rank=0, op="all_reduce", start=0, end=1, event_id=0)
+    arrivals = Arrivals(None, (0, 1), ({0: call, 1: call},) * _STRETCHES,
+                        begin + np.array([30, 120]) * _MS, begin, excess, excess,
+                        np.arange(_STRETCHES))  # fmt: skip
+    assert _reason_on_devices(arrivals, lines, {}, compared) == reason

@@ -75,7 +75,7 @@ def device_calls(events: Events, line: Timeline, groups: Members) -> list[Call]:
         rank,
         f"""
         SELECT rank, name, start_ns, start_ns + dur_ns AS end_ns, stream, event_id, external_id,
-               {_METADATA}
+               coalesce(contains(name, 'PtoP'), false) AS copied, {_METADATA}
         FROM event LEFT JOIN comm_event USING (run, rank, event_id)
         WHERE run = $1 AND rank BETWEEN $2 AND $3 AND class = 'comm' AND device IS NOT NULL
           AND category IS DISTINCT FROM 'gpu_user_annotation'
@@ -115,6 +115,7 @@ def device_calls(events: Events, line: Timeline, groups: Members) -> list[Call]:
     }
     batches = Batches(hosts)
     calls = []
+    by_copies: dict[int, Call] = {}
     for index in range(len(kernels["start_ns"])):
         launch, tid = int(kernels["launch_ns"][index]), int(kernels["launch_tid"][index])
         stream = int(kernels["stream"][index])
@@ -125,6 +126,11 @@ def device_calls(events: Events, line: Timeline, groups: Members) -> list[Call]:
             operator = asking[tid].at(launch) if tid in asking else None
         if parameter is None:
             parameter = by_external.get(int(kernels["external_id"][index]))
+        own = annotation if kernels["copied"][index] else None
+        if own is not None and (begun := by_copies.get(own)) is not None:
+            # The copies of one collective: one to each peer, on one stream or on several.
+            begun.end = max(begun.end, int(kernels["end_ns"][index]))
+            continue
         if annotation is None and parameter is None and stream in on_stream:
             annotation = on_stream[stream].at(int(kernels["start_ns"][index]))
         shapes = _Shapes.of(hosts, operator) if operator is not None else None
@@ -133,6 +139,8 @@ def device_calls(events: Events, line: Timeline, groups: Members) -> list[Call]:
             batches.fill(call, tid, launch)
         if call.peer is None and call.op in POINT_TO_POINT and annotation is not None:
             call.peer = named_peer(str(hosts["name"][annotation]), call, groups)
+        if own is not None:
+            by_copies[own] = call
         calls.append(call)
     return calls
 

@@ -111,7 +111,9 @@ def reason_of(
     # A call that starts as soon as it is asked for waited for its host, whatever ran meanwhile.
     by_host = 2 * asked_late > excess
     if compute >= idle and not by_host:
-        longer_ns = _computes_longer(rank, items, occupancy, steps)
+        longer_ns, longer_share = _more_per_step(
+            rank, items, lambda r: _compute_per_step(occupancy[r], steps[r])
+        )
         evidence["computes_longer_ns_per_step"] = round(longer_ns)
         if lines[rank].on_device and longer_ns < _BEHIND * cost_ns:
             # Who waits for another computes later there and less elsewhere (a stage of a pipeline);
@@ -128,6 +130,11 @@ def reason_of(
             surplus * usual_compute >= _EXPLAINED * compute * usual_operators
         )
         needed = _EXPLAINED * compute / usual_compute if usual_compute else 0.0
+        if lines[rank].on_device and longer_share > 0:
+            # Its peers computed in other stretches what it does in these: steps hold all of both.
+            needed = min(needed, _EXPLAINED * longer_share)
+            begun = _more_per_step(rank, items, lambda r: _operators_per_step(lines[r], steps[r]))
+            more &= begun[1] > _MORE_OPERATORS - 1
         found = compare(rank, peers, needed) if compare else Compared(None, None)
         evidence |= asdict(found)
         many = surplus / max(usual_operators, 1) if more else 0.0
@@ -156,25 +163,32 @@ def _host_behind(rank: int, peers: Sequence[int], paces: Mapping[int, float]) ->
     return paces[rank] - float(np.median(hosts)) if rank in paces and hosts else None
 
 
-def _computes_longer(
-    rank: int,
-    items: Sequence[Arrivals],
-    occupancy: Mapping[int, Occupancy],
-    steps: Mapping[int, Steps],
-) -> float:
-    """How much longer a rank computes per used step than the median of a group's others, ns."""
-
-    def per_step(r: int) -> float:
-        used = [s for s in steps[r].steps if s.used]
-        spans = [s.start for s in used], [s.end for s in used]
-        return float(occupancy[r].compute.covered(*spans).mean()) if used else 0.0
-
+def _more_per_step(
+    rank: int, items: Sequence[Arrivals], per_step: Callable[[int], float]
+) -> tuple[float, float]:
+    """By how much a rank's figure exceeds the median of a group's others, and by what share."""
     groups = {item.ranks for item in items if rank in item.ranks and len(item.ranks) > 1}
     own = {r: per_step(r) for r in set().union(*groups)}
+    usual = [float(np.median([own[r] for r in group if r != rank])) for group in groups]
     return max(
-        (own[rank] - float(np.median([own[r] for r in group if r != rank])) for group in groups),
-        default=0.0,
+        ((own[rank] - median, own[rank] / median - 1 if median else 0.0) for median in usual),
+        default=(0.0, 0.0),
     )
+
+
+def _compute_per_step(occupancy: Occupancy, steps: Steps) -> float:
+    """What a rank computes in a used step, ns."""
+    used = [s for s in steps.steps if s.used]
+    spans = [s.start for s in used], [s.end for s in used]
+    return float(occupancy.compute.covered(*spans).mean()) if used else 0.0
+
+
+def _operators_per_step(line: Timeline, steps: Steps) -> float:
+    """How many operators a rank begins in a used step."""
+    used = [s for s in steps.steps if s.used]
+    low, high = [s.start for s in used], [s.end for s in used]
+    counts = np.searchsorted(line.compute_starts, high) - np.searchsorted(line.compute_starts, low)
+    return float(counts.mean()) if used else 0.0
 
 
 def _loads_by_chance(

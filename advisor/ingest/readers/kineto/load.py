@@ -13,6 +13,7 @@ from advisor.errors import AdvisorError
 from advisor.ingest.readers.kineto import events_sql as sql
 from advisor.ingest.readers.kineto.accelerators import place_on_devices
 from advisor.ingest.readers.kineto.contents import summarise
+from advisor.ingest.readers.kineto.copy_engines import mark_collective_copies
 from advisor.ingest.readers.kineto.cutter import Chunk
 from advisor.ingest.readers.kineto.delete_rows import delete_covered, delete_foreign, forget
 from advisor.ingest.readers.kineto.insert import insert_parsed, insert_scanned
@@ -65,6 +66,7 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
     refuse_crowds(traces, context)
     pair_begin_end(traces, context)
     place_on_devices(traces, context)
+    mark_collective_copies(context)
     _count_durations(traces, context)
     number_unnumbered(traces, context)
     _leave_out([trace for trace in traces if trace.refused is not None], context)

@@ -72,7 +72,7 @@ def with_hosts(
         late = sorted(rows.values(), key=lambda row: (row["cost_ns_per_step"], row["rank"]))
         if len(mates) < 2 or rows.keys() < set(mates) or not all(r["systematic"] for r in late):
             continue
-        row = late[len(late) // 2]
+        row = late[(len(late) - 1) // 2]
         read = [rank for rank in mates if rank in result]
         alone = [result[r]["cost_ns_per_step"] for r in read if result[r]["systematic"]]
         own_excess_ns = json.loads(row["reason_evidence"])["own_excess_ns_per_step"]

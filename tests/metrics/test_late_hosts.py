@@ -95,6 +95,15 @@ def test_a_host_that_one_of_its_ranks_holds_up_is_not_late_by_itself() -> None:
     assert with_hosts(of_all, of_hosts, HOSTS) == of_all
 
 
+def test_one_late_rank_of_a_host_of_two_makes_no_late_host() -> None:
+    """GIVEN groups side by side, and a late rank whose neighbour waits for it now and then THEN the
+    rank is the culprit."""
+    pairs = dict.fromkeys((0, 1), "a") | dict.fromkeys((2, 3), "b")
+    of_all = [row(rank, 18 * (rank == 2)) for rank in pairs]
+    of_hosts = [(row(rank, cost), [rank]) for rank, cost in enumerate((0, 0, 26, 4))]
+    assert with_hosts(of_all, of_hosts, pairs) == of_all
+
+
 def test_the_latest_rank_of_a_late_host_is_no_culprit_of_its_own() -> None:
     """GIVEN a host that is late, and one of its ranks by a little more THEN the host is named; the
     rank is where it costs more beyond its host's others than all of them do."""

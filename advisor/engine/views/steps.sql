@@ -46,7 +46,7 @@ FROM spread, (
     coalesce(max(world_size), CASE WHEN count(*) = 1 AND max(rank) = 0 AND max(timeline) = 'device'
       AND (SELECT bool_and(alone) FROM rank_content) THEN 1 END) AS world_size,
     count(DISTINCT host) AS hosts,                                -- host names seen
-    max(timeline) AS timeline,                                    -- 'device' or 'host'
+    min(timeline) AS timeline,    -- 'device' where one rank or more has device events, else 'host'
     max(backend) AS backend,                                      -- 'nccl', 'gloo', ...
     coalesce(bool_or(regexp_matches(device_name, '\bAMD\b|Instinct|Radeon|\bMI\d{2,3}', 'i')), false)
       OR EXISTS (FROM topology WHERE kind = 'version' AND name = 'rccl') AS is_amd, -- AMD's GPUs

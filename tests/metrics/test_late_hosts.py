@@ -55,12 +55,12 @@ def test_hosts_of_one_rank_and_ranks_of_one_host_are_no_units() -> None:
     assert by_host([late], {0: "a"}) == []
 
 
-def row(rank: int, cost_ms: int, own_ms: int | None = None) -> dict[str, Any]:
-    own_ns = (cost_ms if own_ms is None else own_ms) * MS
+def row(rank: int, cost_ms: int, reason: str = "slow-compute") -> dict[str, Any]:
     return {
         "rank": rank,
         "systematic": cost_ms > 0,
-        "reason_evidence": json.dumps({"others_per_peer": 1.0, "own_excess_ns_per_step": own_ns}),
+        "reason": reason,
+        "reason_evidence": json.dumps({"others_per_peer": 1.0}),
         "cost_ns_per_step": cost_ms * MS,
     }
 
@@ -91,7 +91,7 @@ def test_a_group_in_which_nobody_waits_clears_no_host() -> None:
 def test_a_host_that_one_of_its_ranks_holds_up_is_not_late_by_itself() -> None:
     """GIVEN a host whose ranks wait for one of them THEN that rank is the culprit."""
     of_all = [row(rank, 10 * (rank == 5)) for rank in HOSTS]
-    of_hosts = [(row(0, 0), [0, 1, 2, 3]), (row(4, 8, own_ms=-3), [4, 5, 6, 7])]
+    of_hosts = [(row(0, 0), [0, 1, 2, 3]), (row(4, 8, "slow-transfer-before"), [4, 5, 6, 7])]
     assert with_hosts(of_all, of_hosts, HOSTS) == of_all
 
 

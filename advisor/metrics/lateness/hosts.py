@@ -22,9 +22,8 @@ from advisor.metrics.timeline.statistics import binomial_tail
 
 _WORTH_A_LOOK = 0.05  # chance that a host is last so often, before all calls are looked at
 _BY_FAR = 4  # the same, in what it is late beyond the next
-# Who spends less time of its own on a step than the other hosts, by this share of what is waited
-# for it, is held up by one of its ranks: the others of an expert-parallel group wait for that one.
-_LESS = 0.25
+# Whose ranks come late for another's sake: one of its own holds them up, or what they sent before.
+_INHERITED = ("slow-transfer-before", "all-hosts-late")
 
 
 def by_host(
@@ -75,8 +74,7 @@ def with_hosts(
         row = late[(len(late) - 1) // 2]
         read = [rank for rank in mates if rank in result]
         alone = [result[r]["cost_ns_per_step"] for r in read if result[r]["systematic"]]
-        own_excess_ns = json.loads(row["reason_evidence"])["own_excess_ns_per_step"]
-        if own_excess_ns < -_LESS * row["cost_ns_per_step"]:
+        if row["reason"] in _INHERITED:
             continue
         # A rank is late by itself where it costs more beyond its host's others than they all do.
         if 2 * row["cost_ns_per_step"] <= max(alone, default=0):

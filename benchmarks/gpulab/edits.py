@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import random
 import re
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.gpulab.job import Job
@@ -87,7 +88,8 @@ def _per_step(path: Path) -> None:
     ]
     launched = _launch_steps(lines, steps)
     name = path.name.replace(".pt.trace.json.gz", "").replace(".json.gz", "")
-    for number, start, end in steps[1:4]:
+    for (number, start, end), (_, following, _) in pairwise(steps[1:5]):
+        end = min(end, following)  # whole microseconds may round the end beyond it
         kept = [
             _own_window(line, start, end)
             for line in lines

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,22 @@ from advisor.profile import names
 
 GLOO_THREAD_NAME = "pt_gloo_runloop"
 _THREADS_PER_GLOO_INTERFACE = 2
+_GLOO_LOOK_S = 0.001
+_GLOO_MOST_S = 1.0
+
+
+class _Profiler(profile):
+    """Torch's, but gloo's threads have noted the ends of their operations before it stops.
+
+    Gloo completes an operation's future, for which DistributedDataParallel waits, before it notes
+    the end of its span (Work::finish of torch 2.13): into freed memory where the profiler has
+    stopped meanwhile, which ends the process in a later malloc.
+    """
+
+    def stop_trace(self) -> None:
+        """Called by the schedule, after the last step's annotation has ended."""
+        wait_for_gloo()
+        super().stop_trace()
 
 
 class Recording:
@@ -51,7 +68,7 @@ class Recording:
         activities = [ProfilerActivity.CPU]
         if device == "cuda":
             activities.append(ProfilerActivity.CUDA)
-        self._profiler = profile(
+        self._profiler = _Profiler(
             activities=activities,
             schedule=schedule(wait=0, warmup=1, active=steps, repeat=1),
             on_trace_ready=self._export,
@@ -133,13 +150,7 @@ def gloo_threads(groups: list[str]) -> dict[str, str]:
     groups in order of creation.
     ``groups`` are the gloo groups of this rank in that order. Empty when the numbers do not fit.
     """
-    started: dict[int, int] = {}
-    for task in Path("/proc/self/task").glob("*"):
-        try:
-            if (task / "comm").read_text().strip() == GLOO_THREAD_NAME:
-                started[int(task.name)] = _start_ticks((task / "stat").read_text())
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # a thread that ended while the folder was read serves no group any more
+    started = {thread: _start_ticks(stat) for thread, stat in _gloo_stats().items()}
     interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "").count(",") + 1
     per_group = _THREADS_PER_GLOO_INTERFACE * interfaces
     if not groups or len(started) != per_group * len(groups):
@@ -149,6 +160,31 @@ def gloo_threads(groups: list[str]) -> dict[str, str]:
         str(thread): groups[position // per_group]
         for position, thread in enumerate(in_order_of_start(started, pid_max))
     }
+
+
+def wait_for_gloo() -> bool:
+    """Wait until no gloo thread computes; False when one still does after a second.
+
+    One that sleeps has nothing to do, or waits for another rank.
+    """
+    deadline = time.monotonic() + _GLOO_MOST_S
+    while any(_state(stat) == "R" for stat in _gloo_stats().values()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_GLOO_LOOK_S)
+    return True
+
+
+def _gloo_stats() -> dict[int, str]:
+    """Gloo's worker threads of this process: proc(5)'s stat by thread id."""
+    found: dict[int, str] = {}
+    for task in Path("/proc/self/task").glob("*"):
+        try:
+            if (task / "comm").read_text().strip() == GLOO_THREAD_NAME:
+                found[int(task.name)] = (task / "stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread that ended while the folder was read serves no group any more
+    return found
 
 
 def in_order_of_start(started: dict[int, int], pid_max: int) -> list[int]:
@@ -166,6 +202,11 @@ def in_order_of_start(started: dict[int, int], pid_max: int) -> list[int]:
         wrapped = max(threads) - min(threads) > half
         ordered += sorted(threads, key=lambda thread: (wrapped and thread < half, thread))
     return ordered
+
+
+def _state(stat: str) -> str:
+    """Field 3: R runs or waits for a processor."""
+    return stat.rsplit(")", 1)[1].split(maxsplit=1)[0]
 
 
 def _start_ticks(stat: str) -> int:

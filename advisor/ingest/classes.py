@@ -7,8 +7,8 @@ CASE, and by name through one RE2 alternation per kind that DuckDB compiles once
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import cache, cached_property
+from collections.abc import Callable, Iterable
+from functools import cache, cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 
@@ -73,6 +73,7 @@ def literal(text: str) -> str:
 
 
 _FEW = 4
+_MOST_KEPT = 1 << 14  # answers, of names of which a trace has hundreds, seldom thousands
 
 
 def one_of(column: str, values: Iterable[str]) -> str:
@@ -126,6 +127,7 @@ def enqueue_sql(name: str) -> str:
     return f"regexp_matches({name}, {literal(pattern)})"
 
 
+@lru_cache(_MOST_KEPT)
 def _known(category: str | None) -> CategoryRule | None:
     return next((rule for rule in event_classes().categories if category in rule.names), None)
 
@@ -136,9 +138,10 @@ def runs_on_device(category: str | None) -> bool:
     return known is not None and known.device
 
 
+@lru_cache(_MOST_KEPT)
 def keeps_shapes(name: str) -> bool:
     """What :func:`enqueue_sql` yields."""
-    return any(_found(rule, name) for rule in event_classes().enqueue_names)
+    return any(search(name) for search, _ in _searches("enqueue_names"))
 
 
 def decided_by_category(category: str | None) -> bool:
@@ -149,19 +152,26 @@ def decided_by_category(category: str | None) -> bool:
     )
 
 
-def _found(rule: NameRule, name: str) -> bool:
-    return re.search(rule.pattern, name, re.ASCII) is not None  # RE2's \\w and \\b are ASCII's
+@cache
+def _searches(kind: str) -> list[tuple[Callable[[str], object], str]]:
+    """How the patterns of a kind of names are searched for, and the class of each.
+
+    Compiled here: ``re.search`` looks each of them up again, which takes longer than to search.
+    """
+    rules: list[NameRule] = getattr(event_classes(), kind)
+    # RE2's \\w and \\b are ASCII's.
+    return [(re.compile(rule.pattern, re.ASCII).search, rule.class_) for rule in rules]
 
 
+@lru_cache(_MOST_KEPT)
 def classify(category: str | None, name: str | None, *, device: bool) -> str:
     """What :func:`class_sql` yields, decided in Python."""
-    classes = event_classes()
     known = _known(category)
     base = known.class_ if known else ("other" if device else "annotation")
     if known and decided_by_category(category):
         return base
     on_device = known.device if known else device
-    for rule in classes.device_names if on_device else classes.host_names:
-        if _found(rule, name or ""):
-            return rule.class_
+    for search, class_ in _searches("device_names" if on_device else "host_names"):
+        if search(name or ""):
+            return class_
     return base

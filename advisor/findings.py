@@ -32,8 +32,13 @@ CRITICAL_SHARE, WARNING_SHARE = 0.10, 0.03
 """Of the median step: from here on a recoverable time is critical, or a warning."""
 SURE = 0.9
 """Probability from which on a cause is sure."""
-WIDE = 4.0
+_WIDE = 4.0
 """High end of a gain over its low end: beyond, it is of unknown size."""
+
+
+def is_wide(low_ns: int | None, high_ns: int | None) -> bool:
+    """Whether a gain's interval is so wide that no number inside it is to be said."""
+    return low_ns is not None and high_ns is not None and high_ns > _WIDE * low_ns
 
 
 class Confidence(StrEnum):
@@ -216,10 +221,11 @@ class Finding(_Model):
 
     def is_of_unknown_cost(self) -> bool:
         """Whether the cause is sure and its cost is not: no number inside the interval is said."""
-        low, high = self.savings_low_ns, self.savings_high_ns
-        if low is None or high is None or self.basis in (Basis.LOSS, Basis.OPTION):
-            return False
-        return self.is_sure() and high > WIDE * low
+        return (
+            self.basis not in (Basis.LOSS, Basis.OPTION)
+            and self.is_sure()
+            and is_wide(self.savings_low_ns, self.savings_high_ns)
+        )
 
 
 class Verdict(_Model):

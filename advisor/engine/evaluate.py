@@ -24,7 +24,6 @@ from advisor.findings import (
     CRITICAL_SHARE,
     SEVERITY_ORDER,
     WARNING_SHARE,
-    WIDE,
     Evidence,
     Finding,
     Outcome,
@@ -32,6 +31,7 @@ from advisor.findings import (
     Severity,
     Table,
     Window,
+    is_wide,
 )
 from advisor.store.running import was_stopped
 from advisor.vocabulary.groups import group_words
@@ -202,7 +202,7 @@ def _finding(
     if gain is not None:
         low, high = numbers["savings_low_ns"], numbers["savings_high_ns"]
         known["fall"] = fall(gain, low, high)
-        known["measure_first"] = low is not None and high is not None and high > WIDE * low
+        known["measure_first"] = is_wide(low, high)
     step_ns = _step_of(row, facts)
     share = gain / step_ns if gain is not None and step_ns else None
     floor_ns = floor_of(rule, facts) if rule.noise_floor else _paired_floor(facts)

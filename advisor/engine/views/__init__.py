@@ -92,11 +92,5 @@ def words_behind(sql: str) -> frozenset[str]:
     return words.union(*_words_of(words, views()))
 
 
-def views_behind(sql: str) -> list[View]:
-    """The views that a statement may read, in the order to make them."""
-    words = words_behind(sql)
-    return [view for view in views().values() if view.name in words]
-
-
 def _words_of(words: frozenset[str], known: Mapping[str, View]) -> Iterator[frozenset[str]]:
     return (known[name].words for name in known.keys() & words)

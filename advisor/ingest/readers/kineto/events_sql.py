@@ -223,14 +223,15 @@ _PROBES = (
 
 def self_test(con: Any) -> None:
     """Refuse to read with a database that would round timestamps (DuckDB before 2.0 does)."""
-    schema = event_schema()
-    for text, expected in _PROBES:
-        row = con.execute(
-            "SELECT CAST((try(from_json(?, ?)))[1].ts * 1000 AS BIGINT)",
-            [f'[{{"ts": {text}}}]', schema],
-        ).fetchall()
-        if row[0][0] != expected:
+    texts = [f'[{{"ts": {text}}}]' for text, _ in _PROBES]
+    rows = con.execute(
+        "SELECT CAST((try(from_json(text, ?)))[1].ts * 1000 AS BIGINT) "
+        "FROM (SELECT unnest(?) AS text, generate_subscripts(?, 1) AS number) ORDER BY number",
+        [event_schema(), texts, texts],
+    ).fetchall()
+    for (text, expected), (read,) in zip(_PROBES, rows, strict=True):
+        if read != expected:
             raise AdvisorError(
-                f"this DuckDB reads the timestamp {text} µs as {row[0][0]} ns",
+                f"this DuckDB reads the timestamp {text} µs as {read} ns",
                 hint="install duckdb 2.0 or later: pip install 'duckdb>=2.0'",
             )

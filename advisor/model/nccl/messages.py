@@ -8,7 +8,7 @@ is one entry there. The reader of logs names each line once (:func:`named`), and
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +22,7 @@ EXCEPTION = "exception"
 """The entry of an exception of which no other knows what it tells."""
 
 _LONGEST = 2_000
+_ANY_DIGIT = dict.fromkeys(range(ord("1"), ord("9") + 1), "0")
 # What nccl-tests, XLA, torch and the first aws-ofi-nccl print around the reason given to them.
 _QUOTES = re.compile(
     r"Test (?:NCCL|CUDA|HIP) failure |NCCL failure \S{1,200}:\d|(?:CUDA|HIP) error: |"
@@ -99,18 +100,35 @@ def named(text: str, *, is_warning: bool) -> str | None:
     Of lines that are no warning, and quote none, only those entries are asked whose signs are in
     it; an exception that the program says it caught names nothing.
     """
-    of_nccl, is_warning = is_warning, is_warning or _QUOTES.search(text, 0, _LONGEST) is not None
-    if not is_warning and _signs().search(text, 0, _LONGEST) is None:
-        return None
-    for item, pattern, signs in _compiled():
+    of_nccl = is_warning
+    if not of_nccl:
+        is_asked, is_warning = _asked(text[:_LONGEST].translate(_ANY_DIGIT))
+        if not is_asked:
+            return None
+    for item, pattern in _compiled() if is_warning else _signed_in(text):
         if of_nccl and item.effect == "reported":
             continue
         if not of_nccl and item.effect == "raised" and _GOES_ON.search(text, 0, _LONGEST):
             continue
-        asked = is_warning or any(sign in text for sign in signs)
-        if asked and pattern.search(text, 0, _LONGEST):
+        if pattern.search(text, 0, _LONGEST):
             return item.id
     return None
+
+
+@lru_cache(maxsize=4096)
+def _asked(shape: str) -> tuple[bool, bool]:
+    """Whether a line may have a name, and whether it quotes a warning.
+
+    Training prints the same line with other numbers: ``shape`` is it with every digit a zero.
+    """
+    quotes = _QUOTES.search(shape) is not None
+    return quotes or _signs().search(shape) is not None, quotes
+
+
+def _signed_in(text: str) -> list[tuple[Message, re.Pattern[str]]]:
+    """The entries of which a sign stands in ``text``, in their order."""
+    numbers = {number for sign, numbers in _by_sign() if sign in text for number in numbers}
+    return [_compiled()[number] for number in sorted(numbers)]
 
 
 def named_by_calls(text: str, calls: str) -> str | None:
@@ -196,7 +214,23 @@ def _failures() -> frozenset[str]:
 
 
 @cache
-def _compiled() -> tuple[tuple[Message, re.Pattern[str], tuple[str, ...]], ...]:
+def _compiled() -> tuple[tuple[Message, re.Pattern[str]], ...]:
+    """Each entry with a pattern: its own and those of what it names."""
+    return tuple((item, pattern) for item, pattern, _ in _whole())
+
+
+@cache
+def _by_sign() -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Of each sign the places of its entries among the compiled ones."""
+    found: dict[str, list[int]] = {}
+    for number, (_, _, signs) in enumerate(_whole()):
+        for sign in signs:
+            found.setdefault(sign, []).append(number)
+    return tuple((sign, tuple(numbers)) for sign, numbers in found.items())
+
+
+@cache
+def _whole() -> tuple[tuple[Message, re.Pattern[str], tuple[str, ...]], ...]:
     """Each entry with a pattern: its own and those of what it names, and the signs of all."""
     out = []
     for item in messages():
@@ -227,7 +261,8 @@ def _by_calls() -> tuple[tuple[str, re.Pattern[str], re.Pattern[str] | None], ..
 
 @cache
 def _signs() -> re.Pattern[str]:
-    return re.compile(_any_of(sorted({sign for *_, signs in _compiled() for sign in signs})))
+    """One of them must stand in a line, of which every digit is a zero."""
+    return re.compile(_any_of(sorted({sign.translate(_ANY_DIGIT) for sign, _ in _by_sign()})))
 
 
 def _any_of(texts: list[str]) -> str:

@@ -21,7 +21,9 @@ SELECT t.name, t.value, t.source, coalesce(t.host, h.host) AS host,
   of_several AND NOT timed AS is_unordered,
   CASE WHEN of_several AND timed THEN row_number() OVER (ORDER BY c.value, t.source, of_file)
     ELSE of_file END AS line,
-  coalesce(t.rank, try_cast(regexp_extract(t.value, '(?:[Rr]ank ?|[\s(]rank=)(\d{1,7})\b', 1) AS INTEGER)) AS printer,
+  coalesce(t.rank, try_cast(regexp_extract(regexp_replace(t.value, 'rank ?= ?\[(\d{1,7})\]', 'rank \1'),
+    '(?:(?:^ ?|[^A-Za-z_ ]|[^l] )(?:[Rr]ank|RANK)|(?:[Gg]lobal|GLOBAL)[_ -]?(?:[Rr]ank|RANK))'
+    || '(?: ?[:=#] ?| )?(\d{1,7})\b', 1) AS INTEGER)) AS printer,
   coalesce(try_cast(regexp_extract(t.value, 'timeout from {1,3}rank (\d{1,7})\b', 1) AS INTEGER),
     printer) AS rank, coalesce(p.value, w.value) AS trained_on
 FROM topology t LEFT JOIN rank_host h ON h.rank = t.rank

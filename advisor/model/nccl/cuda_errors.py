@@ -6,6 +6,7 @@ pattern made here finds them where the sentence that CUDA has for them is not pr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 _NUMBER = r"(?i:\bcuda(?: runtime| execution)?(?: failed with)? error(?:_t)? ?\(?|\bcudaError_t )"
@@ -16,10 +17,30 @@ SIGNS = (
     "UDA error",
     "uda runtime error",
     "failed with error",
+    "CUDA_ERROR_",
+    "HIP_ERROR_",
 )
+# Where the driver's calls name an error otherwise than the runtime's.
+_OF_DRIVER = {
+    2: "OUT_OF_MEMORY",
+    35: "SYSTEM_DRIVER_MISMATCH",
+    98: "INVALID_IMAGE",
+    101: "INVALID_DEVICE",
+    209: "NO_BINARY_FOR_GPU",
+    214: "ECC_UNCORRECTABLE",
+    719: "LAUNCH_FAILED",
+}
 
 
 def returned(errors: Mapping[int, str]) -> str:
     """The pattern of ``errors``: number to name, without ``cudaError`` before it."""
     names, numbers = "|".join(errors.values()), "|".join(str(number) for number in errors)
-    return rf"(?:cuda|hip)Error(?:{names})\b|{_NUMBER}(?:{numbers})\b"
+    of_driver = "|".join(_of_driver(number, name) for number, name in errors.items())
+    return (
+        rf"(?:cuda|hip)Error(?:{names})\b|{_NUMBER}(?:{numbers})\b|"
+        rf"(?:CUDA|HIP)_ERROR_(?:{of_driver})\b"
+    )
+
+
+def _of_driver(number: int, name: str) -> str:
+    return _OF_DRIVER.get(number, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper())

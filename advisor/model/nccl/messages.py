@@ -37,7 +37,6 @@ _GOES_ON = re.compile(
     r"(?:defaults?|fall ?back|native|slow|eager|plain|python|Python|torch|foreach|math)\b|"
     r"\b(?:logging|tracking) disabled\b"
 )
-_ASKED_TO_END = re.compile(r"(?:KeyboardInterrupt|SystemExit|\S{0,80}SignalException)\b")
 
 
 class Message(FileModel):
@@ -45,7 +44,8 @@ class Message(FileModel):
     alone that something failed; it gave up waiting for a peer, whose own log may tell more; it runs
     slower; a part of NCCL warned of what is not listed; the job died of what stands elsewhere; it
     is what others print when one died; or it is harmless alone and the cause of the messages that
-    ``explains`` names.
+    ``explains`` names. ``probable``: its words tell what kind of failure a line is of that has no
+    known form: no line is named so but the strongest of an output without any other.
 
     Without a ``pattern`` several lines tell it together: the view ``said_message`` says how.
     ``signs`` are texts of which a line that is no warning of NCCL's must hold one to be looked at:
@@ -69,6 +69,7 @@ class Message(FileModel):
         "ended",
         "follows",
         "explains",
+        "probable",
     ]
     cause: str = Field(min_length=10, max_length=110)
     fix: str = Field(min_length=10, max_length=220)
@@ -91,7 +92,23 @@ class _Messages(FileModel):
 def messages() -> tuple[Message, ...]:
     """The catalogue in its order: the first entry that fits a line names it."""
     path = Path(__file__).with_name("messages.yaml")
-    return tuple(load_model(path, _Messages).messages)
+    read = load_model(path, _Messages).messages
+    kinds = [item for item in read if item.effect == "probable" and item.pattern is not None]
+    return tuple(read) + tuple(
+        item.model_copy(update={"id": of_exception(item.id), "effect": "raised"}) for item in kinds
+    )
+
+
+def of_exception(kind: str) -> str:
+    """The entry of an exception whose words are of ``kind``."""
+    return kind.replace("probable", "exception", 1)
+
+
+@cache
+def exceptions_by_words() -> frozenset[str]:
+    """The entries of exceptions that their words alone name."""
+    kinds = (item.id for item in messages() if item.effect == "probable")
+    return frozenset(of_exception(kind) for kind in kinds) & {item.id for item in messages()}
 
 
 def named(text: str, *, is_warning: bool) -> str | None:
@@ -108,7 +125,7 @@ def named(text: str, *, is_warning: bool) -> str | None:
     for item, pattern in _compiled() if is_warning else _signed_in(text):
         if of_nccl and item.effect == "reported":
             continue
-        if not of_nccl and item.effect == "raised" and _GOES_ON.search(text, 0, _LONGEST):
+        if not of_nccl and item.effect == "raised" and goes_on(text):
             continue
         if pattern.search(text, 0, _LONGEST):
             return item.id
@@ -131,27 +148,9 @@ def _signed_in(text: str) -> list[tuple[Message, re.Pattern[str]]]:
     return [_compiled()[number] for number in sorted(numbers)]
 
 
-def named_by_calls(text: str, calls: str) -> str | None:
-    """The id of the entry that the calls of a traceback are of.
-
-    ``calls`` holds a file and a function a line, outermost first, and ``text`` what was raised.
-    """
-    if _ASKED_TO_END.match(text):
-        return None
-    return next((item for item, by, _ in _by_calls() if by.search(calls)), None)
-
-
-def named_by_both(text: str, calls: str) -> str | None:
-    """The id of an entry that what was raised and the calls both are of: no other is as sure.
-
-    Whatever is raised is of one without a pattern.
-    """
-    both = (
-        item
-        for item, by, said in _by_calls()
-        if by.search(calls) and (said is None or said.search(text))
-    )
-    return next(both, None)
+def goes_on(text: str) -> bool:
+    """Whether a program says of an error that it goes on without what failed."""
+    return _GOES_ON.search(text, 0, _LONGEST) is not None
 
 
 def is_reason(text: str, *, of_several: bool) -> bool:
@@ -174,6 +173,12 @@ def by_form() -> frozenset[str]:
 
 
 @cache
+def reported() -> frozenset[str]:
+    """The entries that say by a line's form alone that something failed."""
+    return frozenset(item.id for item in messages() if item.effect == "reported")
+
+
+@cache
 def passing() -> frozenset[str]:
     """The entries of warnings that a job goes on after: what it died of stands elsewhere."""
     return frozenset(item.id for item in messages() if item.effect in {"degrades", "explains"})
@@ -186,8 +191,19 @@ def ends_a_job(message: str) -> bool:
 
 @cache
 def _ends() -> frozenset[str]:
-    harmless = {"degrades", "explains", "unlisted"}
+    harmless = {"degrades", "explains", "unlisted", "probable"}
     return frozenset(item.id for item in messages() if item.effect not in harmless)
+
+
+def tells_an_end(message: str) -> bool:
+    """Whether what an entry tells is one, and more than a line's form."""
+    return message in _told_ends()
+
+
+@cache
+def _told_ends() -> frozenset[str]:
+    silent = {"degrades", "explains", "reported", "probable"}
+    return frozenset(item.id for item in messages() if item.effect not in silent)
 
 
 def told_by_itself(message: str) -> bool:
@@ -198,7 +214,8 @@ def told_by_itself(message: str) -> bool:
 @cache
 def named_by_class() -> frozenset[str]:
     """The entries of exceptions of which only the class, or nothing, is known."""
-    return frozenset(item.id for item in messages() if item.by_class) | {EXCEPTION}
+    by_class = frozenset(item.id for item in messages() if item.by_class)
+    return by_class | exceptions_by_words() | {EXCEPTION}
 
 
 @cache
@@ -234,6 +251,8 @@ def _whole() -> tuple[tuple[Message, re.Pattern[str], tuple[str, ...]], ...]:
     """Each entry with a pattern: its own and those of what it names, and the signs of all."""
     out = []
     for item in messages():
+        if item.effect == "probable" or item.id in exceptions_by_words():
+            continue
         forms, signs = [item.pattern] if item.pattern else [], list(item.signs)
         if item.signal is not None:
             end = ended_by(item.signal)
@@ -247,16 +266,6 @@ def _whole() -> tuple[tuple[Message, re.Pattern[str], tuple[str, ...]], ...]:
         if forms:
             out.append((item, re.compile("|".join(forms)), tuple(signs)))
     return tuple(out)
-
-
-@cache
-def _by_calls() -> tuple[tuple[str, re.Pattern[str], re.Pattern[str] | None], ...]:
-    """Each entry with calls: they, and what is raised there."""
-    return tuple(
-        (item.id, re.compile(item.calls), re.compile(item.pattern) if item.pattern else None)
-        for item in messages()
-        if item.calls
-    )
 
 
 @cache

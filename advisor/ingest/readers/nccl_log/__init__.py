@@ -82,6 +82,8 @@ _LONGEST_SIGN = 64
 # Pages and sources speak of errors that no job of theirs had.
 _QUOTES_OUTPUTS = frozenset((".md", ".rst", ".html", ".py", ".sh", ".yaml", ".yml", ".toml"))
 
+_TABLES = frozenset((".csv", ".tsv", ".json", ".jsonl", ".xml", ".c", ".cc", ".cpp", ".cu", ".h"))
+
 # A program of several processes raised an exception.
 _RAISED = re.compile(
     rb"Traceback \(most recent call last\)|terminate called after throwing an instance of|"
@@ -99,6 +101,10 @@ _OF_A_RANK = re.compile(
     rb"\[rank\d{1,7}\]: {1,8}(?:raise |[\w.]{1,80}[.])?[A-Z]\w{0,60}(?:Error|Exception)\b"
 )
 
+# Values that a program prints, and words of its below them.
+_VALUES = re.compile(rb"(?:[\[(][^\]\)\n{\"]{0,400}[\])]\s{0,8}\n){1,1000}[A-Za-z]")
+_ELEMENT = re.compile(rb"<[A-Za-z/!?]")
+
 # A time, rank or worker in brackets with words behind it, where data have a comma or their end.
 _BRACKETED = re.compile(
     rb"(?:\[[^\]\[{}\"\n]{1,200}\]|\([A-Za-z][^()\n]{1,80}\))[ \t:]{0,8}[^\s,\])]"
@@ -111,43 +117,52 @@ def detect(source: Source) -> bool:
         return True
     if not _is_output(source.head) or source.path.suffix.lower() in _QUOTES_OUTPUTS:
         return False
-    return _names_a_reason(source.head, asked_for=source.named) or (
-        len(source.head) >= HEAD_BYTES and _starts_late(source)
+    asked_for = source.named and source.path.suffix.lower() not in _TABLES
+    return _names_a_reason(source.head, asked_for=asked_for) or (
+        len(source.head) >= HEAD_BYTES and _starts_late(source, asked_for=asked_for)
     )
 
 
 def _names_a_reason(head: bytes, *, asked_for: bool) -> bool:
     """Whether an output without a line of NCCL's says what its job died of.
 
-    Of one that the user names it is enough that something failed there.
+    Of one that the user names it is enough that a line tells in any words that something failed.
     """
     of_several = _OF_SEVERAL.search(head) is not None
     if (of_several and _RAISED.search(head)) or _OF_A_RANK.search(head):
         return True
+    from advisor.ingest.readers.nccl_log.last_words import strength
     from advisor.model.nccl.messages import is_reason, tells_of_failure
 
     lines = head.decode(errors="replace").splitlines()
     if asked_for:
-        return any(tells_of_failure(line) for line in lines)
+        return any(tells_of_failure(line) or strength(line) > 0 for line in lines)
     return any(is_reason(line, of_several=of_several) for line in lines)
 
 
 def _is_output(head: bytes) -> bool:
     """Text of a program, neither data nor a document of another format."""
     text = head.lstrip()
-    if b"\0" in head or (text[:1] in (b"{", b"<", b"") and text[:2] != b"{'"):  # a printed dict
+    if b"\0" in head or (text[:1] in (b"{", b"") and text[:2] != b"{'"):  # a printed dict
         return False
-    return text[:1] not in (b"[", b"(") or text[:2] == b"['" or _BRACKETED.match(text) is not None
+    if text[:1] == b"<":
+        return _ELEMENT.match(text) is None
+    if text[:1] not in (b"[", b"(") or text[:2] == b"['" or _BRACKETED.match(text):
+        return True
+    return _VALUES.match(text) is not None
 
 
-def _starts_late(source: Source) -> bool:
-    """Whether NCCL's first message stands within the first :data:`_LATEST` bytes."""
+def _starts_late(source: Source, *, asked_for: bool) -> bool:
+    """Whether NCCL's first message stands within the first :data:`_LATEST` bytes.
+
+    Of a file that the user names it is enough that its end tells that something failed.
+    """
     before = b""
     with source.open() as stream:
         for _ in range(_LATEST // HEAD_BYTES):
             piece = stream.read(HEAD_BYTES)
             if not piece:
-                return False
+                return asked_for and _names_a_reason(before, asked_for=True)
             if looks_like_log(before[-_LONGEST_SIGN:] + piece):
                 return True
             before = piece

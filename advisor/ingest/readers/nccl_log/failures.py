@@ -15,6 +15,7 @@ from advisor.ingest.readers.nccl_log.collected import Collected, Kept, Where
 from advisor.ingest.readers.nccl_log.communicators import Slot
 from advisor.ingest.readers.nccl_log.facts import CommLine, Fact
 from advisor.ingest.readers.nccl_log.hosts import Hosts
+from advisor.ingest.readers.nccl_log.last_words import LastWords
 from advisor.ingest.readers.nccl_log.prefix import Record, Thread
 from advisor.ingest.readers.nccl_log.progress import Progress
 from advisor.ingest.readers.nccl_log.stalled import Stalled
@@ -24,11 +25,11 @@ from advisor.model.nccl.messages import (
     EXCEPTION,
     by_form,
     named,
-    named_by_both,
-    named_by_calls,
-    named_by_class,
     passing,
+    reported,
+    tells_an_end,
 )
+from advisor.model.nccl.raised import named_by_words, named_raised, probably
 
 MAX_WARNINGS = 1_000
 """Of one run; of those beyond them only the number is kept."""
@@ -65,6 +66,9 @@ class Failures:
     _chained: dict[tuple[str, str], Chained] = field(default_factory=dict)
     """By file and what a launcher puts before a process's lines."""
     _tracebacks: dict[str, Tracebacks] = field(default_factory=dict)
+    _last_words: dict[str, LastWords] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+    """Files of which a line is named that tells of an end."""
     _quotes: bool = False
     _unsigned: list[int] = field(default_factory=list)
     _said_last: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -94,7 +98,13 @@ class Failures:
         raised = tracebacks.see(launcher, record.text)
         if tracebacks.is_source:
             return 0
-        if message := self._of_torch(record.text, raised):
+        message = self._of_torch(record.text, raised)
+        if message is None or message in reported():
+            last_words = self._last_words.get(where[0])
+            if last_words is None:
+                last_words = self._last_words[where[0]] = LastWords()
+            last_words.see(where[1], launcher, record.text)
+        if message is not None:
             around = self._around[where[0]]
             if message == _ENDED and around.is_root:
                 message = _ENDED_FIRST
@@ -151,6 +161,7 @@ class Failures:
                 line, said = went_on
                 self._unsigned.append(len(self.collected.kept))
                 self.collected.keep(Slot("", 0), [Fact("progress", "step", said)], (path, line))
+        self._keep_last_words()
         for where, time in self.clock.times().items():
             self.collected.keep(Slot("", 0), [Fact("said-at", "time", time, "run")], where)
         self._order_first()
@@ -160,6 +171,13 @@ class Failures:
             host = kept.slot.host or of_rank.get((kept.where[0], _rank_of(kept)), "")
             host = hosts.known(host, kept.where[0])
             self.collected.kept[index] = replace(kept, slot=Slot(host, 0))
+
+    def _keep_last_words(self) -> None:
+        """Of a file in which nothing tells of an end: the line that most probably does."""
+        for path, last_words in self._last_words.items():
+            if path not in self._told and (line := last_words.strongest()):
+                record = Record(None, None, "", None, line.text)
+                self._warning(None, probably(line.text), record, (path, line.number), line.launcher)
 
     def _order_first(self) -> None:
         """Each agent says which process of its own was the first: of the job the earliest is."""
@@ -190,13 +208,9 @@ class Failures:
         """What names a line without NCCL's prefix: the line after «Last error:» is a warning's."""
         quoted, self._quotes = self._quotes, text.rstrip().endswith(_LAST_ERROR)
         message = named(text if raised is None else raised.text, is_warning=quoted)
-        if raised is None:
-            return message
-        if both := named_by_both(raised.text, raised.calls):
-            return both
-        if message is not None and message not in named_by_class():
-            return message
-        return named_by_calls(raised.text, raised.calls) or message or EXCEPTION
+        if raised is not None:
+            return named_raised(raised.text, raised.calls, message)
+        return named_by_words(text) if message == EXCEPTION else message
 
     def _trail(self, thread: Thread, slot: Slot, record: Record, where: Where) -> int:
         """An error that no warning tells of, or where a connection was that its peer closed."""
@@ -243,6 +257,8 @@ class Failures:
     ) -> int:
         """Keep what is wrong; ``slot`` is None where no prefix says who printed the line."""
         self._progress.setdefault(where[0], Progress()).wrong(message or "")
+        if message is None or tells_an_end(message):
+            self._told.add(where[0])
         if message in by_form():
             self._by_form += 1
             if self._by_form > _MAX_BY_FORM:

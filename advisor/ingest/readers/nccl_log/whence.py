@@ -9,17 +9,22 @@ import re
 from dataclasses import dataclass
 
 _HOST = r"([A-Za-z0-9](?:[\w.\-]{0,252}\w)?)"
+_NUMBERED = (
+    r"([A-Za-z][\w\-]{0,62}\d[\w\-]{0,62}(?:\.[a-z][\w\-]{1,62}){0,5}|\d{1,3}(?:\.\d{1,3}){3})\b"
+)
 # torch's own mark, mpirun's and horovodrun's, a worker of vLLM's.
 _RANK = re.compile(
     r"\[rank(\d{1,7})\]:|"
     r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?\[(?:1,)?(\d{1,7})\]<std(?:out|err)>:|"
-    r"\((?:Worker_TP|VllmWorker rank=|Worker rank=)(\d{1,7})(?:_EP\d{1,7})? pid="
+    r"\((?:Worker_TP|VllmWorker rank=|VllmWorker TP|Worker rank=)(\d{1,7})(?:_EP\d{1,7})? pid="
 )
 # What launchers put before a line: Ray's address, kubectl's pod, pdsh's host.
 _BEFORE = (
     re.compile(r"\(.{0,80}\bip=\[?([\w.\-:]{1,80})\]?\)"),
     re.compile(rf"\[pod/{_HOST}/"),
     re.compile(r"(?:slurmstepd-)?(\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.\-]{0,62}\d):\s"),
+    re.compile(r"^\s{0,4}([a-z][\w\-]{0,40}\d(?:\.[a-z][a-z\-]{1,30}){2,4}): $"),
+    re.compile(r"^\s{0,4}([a-z][\w.\-]{0,62}\d) {1,12}\| $"),
 )
 # What a scheduler, MPI, the kernel or a benchmark writes about a host.
 _IN_TEXT = (
@@ -45,10 +50,20 @@ _IN_TEXT = (
     ),
     # UCX, and Open MPI of its own parts.
     re.compile(
-        rf"^(?:\[\d{{9,11}}\.\d{{1,9}}\] )?\[{_HOST}:\d{{1,9}}(?::\d{{1,9}})?\] "
-        r"(?: {0,30}\w{1,60}\.c{1,2}:\d|\[\[\d{1,9},)"
+        rf"^(?:\[\d{{9,11}}\.\d{{1,9}}\] )?\[{_HOST}:\d{{1,9}}(?::\d{{1,9}}){{0,2}}\] "
+        r"(?: {0,30}\w{1,60}\.(?:c{1,2}|h):\d|\[\[\d{1,9},)"
     ),
     re.compile(rf"\bWorker IP address: {_HOST}"),
+    # What a program says itself: its host, its address, its pod. Names of hosts have a number.
+    re.compile(
+        rf"\b(?:on|from|at) (?:host|node|machine|worker|instance|server):? ['\"]?{_NUMBERED}"
+    ),
+    re.compile(rf"\b(?:[Hh]ost(?:name)?|[Nn]ode(?:name)?)\s?[=:]\s?['\"]?{_NUMBERED}"),
+    re.compile(rf"\b[Ww]orker['\"]? (?:at )?['\"<]?(?:tcp|ucx|tls|grpc)://{_HOST}:\d"),
+    re.compile(
+        r"\b(?:node_ip|node IP|[Ii][Pp](?: address)?)\s?[=:]\s?['\"]?(\d{1,3}(?:\.\d{1,3}){3})\b"
+    ),
+    re.compile(rf"\b[Pp]od[:/ ] ?['\"]?(?:[\w\-]{{1,60}}[/.])?{_NUMBERED}"),
 )
 _LONGEST = 1_000
 
@@ -129,9 +144,9 @@ class Around:
         return Whence(self._host, self._rank)
 
 
-# MPI's help texts name the hosts below what went wrong.
+# MPI's help texts and Ray's exceptions name the hosts below what went wrong.
 _HOST_BELOW = re.compile(
-    r"^\s{0,8}(?:(?:Peer|Remote|Local) host|Hostname|Remote daemon: .{1,40}on node):? {1,9}"
+    r"^\s{0,8}(?:(?:Peer|Remote|Local) host|Hostname|Remote daemon: .{1,40}on node|ip):? {1,9}"
     rf"{_HOST}\s{{0,300}}$"
 )
 LINES_BELOW = 24
@@ -139,7 +154,7 @@ LINES_BELOW = 24
 
 def host_below(text: str) -> str | None:
     """The host that a line names for what was said up to :data:`LINES_BELOW` lines above it."""
-    if "host" not in text[:40] and "daemon" not in text[:40]:
+    if "host" not in text[:40] and "daemon" not in text[:40] and "ip:" not in text[:40]:
         return None
     found = _HOST_BELOW.match(text[:_LONGEST])
     return found[1] if found else None

@@ -1,0 +1,124 @@
+"""Of an output in which no line has a known form: the line at its end that tells most of a failure.
+
+Programs say in the same few words that something went wrong. One such word is no proof, and a job
+that trained on or reported its end did not die of it, so that what is found here is probable only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+
+from advisor.model.nccl.messages import goes_on
+
+LAST_LINES = 80
+"""What a program prints as it ends stands in them; an earlier line was printed in passing."""
+_LINES_BEHIND = 12
+"""More of them behind the last such line, and the program went on."""
+_LONGEST = 600
+# A logger's words for what a program goes on after, in what stands before the line too.
+_GOES_ON = re.compile(r"\b(?:WARN(?:ING)?|INFO|DEBUG|NOTICE)\b")
+# What ended, what was refused or missing, and what was too much.
+_WORDS = re.compile(
+    r"\b(fatal|panic|abort(?:ed|ing)?|killed|crash(?:ed|es)?|core dumped|giving up|gave up|exiting|"
+    r"unrecoverable|died|dead|terminated|"
+    r"errors?|fail(?:ed|s|ure|ures|ing)?|exceptions?|"
+    r"refused|rejected|denied|forbidden|unauthori[sz]ed|"
+    r"timed[ -]out|time-?out|expired|cannot|can.t|could(?: not|n.t)|unable|"
+    r"no such|not found|not (?:a )?valid|"
+    r"not (?:supported|permitted|allowed|available|enough|reachable)|"
+    r"(?:does|did|do)(?: not|n.t) (?:exist|match|support|respond|answer|fit|have)|"
+    r"invalid|illegal|mismatch(?:ed)?|incompatible|unsupported|unrecogni[sz]ed|unknown|unexpected|"
+    r"missing|corrupt(?:ed|ion)?|truncated|undefined|insufficient|exhausted|exceed(?:ed|s)|"
+    r"out of (?:memory|range|bounds|space)|too (?:many|large|small|old|long|few)|"
+    r"unreachable|unresponsive|disconnected|reset by peer|broken pipe|connection lost|"
+    r"deadlock|hung|stuck|stalled|must (?:be|have|match))\b",
+    re.IGNORECASE,
+)
+_ENDS = re.compile(
+    r"\b(?:fatal|panic|abort|crash|core dumped|giving up|exiting|unrecoverable|"
+    r"error:|failed|failure)",
+    re.IGNORECASE,
+)
+_STOPS = re.compile(
+    r"exit|shut|terminat|kill|stop|clos|wait|SIG[A-Z]{3}|clean|destroy|releas|finaliz|fail|error",
+    re.IGNORECASE,
+)
+# Counts and names of errors, and what is told of none.
+_NO_FAILURE = re.compile(
+    r"\b(?:it/s|s/it)\b|\b\d{1,3}%\||\b0 \w{1,12}:|"
+    r"\b(?:no|without|zero|0|any) (?:\w{1,20} )?"
+    r"(?:errors?|failures?|exceptions?|mismatch\w{0,4})\b|"
+    r"\b(?:errors?|failed|failures?|mismatches|exceptions?)['\"]?\s{0,2}[:=]\s{0,2}(?:0\b|None|\[\]|\d+\.\d)|"
+    r"\b(?:error|failure|timeout|time-out)(?:[_ -](?:rate|handler|handling|bars?|norm|correction)|"
+    r"['\"]?\s{0,2}[:=]\s{0,2}\d{1,9}(?:\.\d|e-|%))|\btime-?out['\"]?\s{0,2}[:=]\s{0,2}\d|"
+    r"\bif\b.{0,80}\bfail|\bon[_ -](?:error|failure)\b|\bsqu?ared? error\b|\b(?:0|zero) failed\b|"
+    r"\bmissing values?\b|\bvalues : 0\b|unknown token|\bunk\b",
+    re.IGNORECASE,
+)
+_IN_PASSING = re.compile(
+    r"\b(?:warn(?:ing)?|deprecat\w{1,6}|info|debug|notice|ignor(?:ed|ing)|skipp(?:ed|ing)|retry(?:ing)?|"
+    r"optional|recovered|will be (?:used|ignored)|instead)\b",
+    re.IGNORECASE,
+)
+# The job trained on behind it, or says itself that it came to its end.
+_WELL = re.compile(
+    r"\b(?:[Ll]oss\b.{0,40}\d|it/s\b|s/it\b|per iteration)|"
+    r"\b(?:(?:training|job|run|benchmark|test|all|successfully|has|is|was)\b.{0,30}"
+    r"\b(?:complete[d]?|finished|done|succeeded|passed)|completed successfully|100%\|)|"
+    r"^\s{0,8}(?:done|finished|complete[d]?|success)\b|exit(?:ed)?(?: with)?(?: code| status)? 0\b",
+    re.IGNORECASE,
+)
+
+
+def strength(text: str) -> int:
+    """How much a line tells of a failure: 0 where nothing."""
+    text = text[:_LONGEST]
+    words = {found.lower() for found in _WORDS.findall(text)}
+    if not words or _NO_FAILURE.search(text) or _IN_PASSING.search(text) or goes_on(text):
+        return 0
+    return min(len(words), 4) + (2 if _ENDS.search(text) else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line without its launcher's mark, and that mark."""
+
+    number: int
+    launcher: str
+    text: str
+
+
+@dataclass
+class LastWords:
+    """Of one file; ``see`` its lines that no entry with a cause names."""
+
+    _lines: deque[Line] = field(default_factory=lambda: deque(maxlen=LAST_LINES))
+
+    def see(self, number: int, launcher: str, text: str) -> None:
+        """Take the next line."""
+        if text:
+            self._lines.append(Line(number, launcher, text))
+
+    def strongest(self) -> Line | None:
+        """The line that tells most, of several the first; None where the job went on behind it."""
+        best, most, last = None, 0, 0
+        for place, line in enumerate(self._lines):
+            if _GOES_ON.search(line.launcher):
+                continue
+            if (found := strength(line.text)) > 0:
+                last = place
+                if found > most:
+                    best, most = line, found
+        after = list(self._lines)[last + 1 :]
+        if len(after) > _LINES_BEHIND or any(_went_on(line) for line in after):
+            return None
+        return best
+
+
+def _went_on(line: Line) -> bool:
+    """Whether a line behind tells that the job trained on, ended well, or went its way."""
+    said = line.text[:_LONGEST]
+    logged = _GOES_ON.search(line.launcher + said[:100]) is not None
+    return (logged and _STOPS.search(said) is None) or _WELL.search(said) is not None

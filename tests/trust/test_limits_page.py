@@ -22,7 +22,12 @@ from advisor.ingest.readers.nccl_log import collected, failures
 from advisor.ingest.readers.nccl_tests import text
 from advisor.ingest.readers.nsys import open as nsys
 from advisor.ingest.readers.nsys import processes
-from advisor.ingest.readers.op_table.write import _LONGEST_RUN_S, _LONGEST_STEP_S
+from advisor.ingest.readers.op_table.write import (
+    _FEWEST_STEPS,
+    _LONGEST_RUN_S,
+    _LONGEST_STEP_S,
+    MOST_ROWS,
+)
 from advisor.metrics.links import ring_lags
 from advisor.report import perfetto
 from advisor.tune import env_file
@@ -100,6 +105,7 @@ def as_bytes(count: int) -> str:
         ),
         ("rows of one table of nccl-tests", f"{text.MAX_ROWS:,}"),
         ("rows of an op table", f"{op_table.MAX_ROWS:,}"),
+        ("rows of an op table that are read", f"{MOST_ROWS:,}, and {_FEWEST_STEPS} steps"),
         ("bytes of an op table's file per row, at least", f"{op_table.LEAST_ROW_BYTES}"),
         ("a time within a step of an op table", f"{_LONGEST_STEP_S:,.0f} s"),
         ("one file of settings (TOML)", as_bytes(settings._MAX_BYTES)),

@@ -11,19 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from advisor.metrics.collectives.align import IMPOSSIBLE, MAX_PENALTY, Penalty, align_many
+from advisor.metrics.collectives.aligned_calls import APART_NS, aligned_calls
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group
 from advisor.vocabulary.operations import SYNCHRONISING
 
-# A disagreement of this many ns in time is as bad as any, when equal signatures compete.
-_TIME_SCALE_NS = 1 << 34
-# A call that ends on one rank this long before it begins on another is two calls: clocks that are
-# known, and spans that close late, are off by less.
-_APART_NS = 1_000_000
 # Where more of the calls, or calls of more of the steps, are apart, the clocks are not known.
 _MOST_APART = 0.25
 _MOST_STEPS = 1 / 3
@@ -91,7 +83,7 @@ def torn(columns: Iterable[Mapping[int, Call]], offsets: Mapping[int, int]) -> b
             calls[first.step] += 1
             begun = max(call.start + offsets.get(rank, 0) for rank, call in column.items())
             over = min(call.end + offsets.get(rank, 0) for rank, call in column.items())
-            if begun > over + _APART_NS:
+            if begun > over + APART_NS:
                 apart[first.step] += 1
     few = len(apart) <= _MOST_STEPS * len(calls)
     return few and 0 < apart.total() <= _MOST_APART * calls.total()
@@ -134,7 +126,7 @@ def _columns(
             parts[call.step if stepped else None].setdefault(rank, []).append(call)
     columns: list[dict[int, Call]] = []
     for step in sorted(parts, key=lambda s: (s is not None, s or 0)):
-        columns.extend(_aligned(parts[step], offsets, strict=strict))
+        columns.extend(aligned_calls(parts[step], offsets, strict=strict))
     columns.sort(key=_order)
     for index, column in enumerate(columns):
         for call in column.values():
@@ -145,48 +137,6 @@ def _columns(
 
 def _unique(members: Mapping[int, list[Call]]) -> bool:
     return all(len({call.seq for call in own}) == len(own) for own in members.values())
-
-
-def _aligned(
-    part: Mapping[int, list[Call]], offsets: Mapping[int, int], *, strict: bool = False
-) -> list[dict[int, Call]]:
-    ranks = sorted(part)
-    numbering: dict[object, int] = {}
-    sequences = [
-        np.array(
-            [numbering.setdefault(c.signature, len(numbering)) for c in part[r]], dtype=np.int64
-        )
-        for r in ranks
-    ]
-
-    times = [
-        np.array(
-            [(c.start + offsets.get(r, 0), c.end + offsets.get(r, 0)) for c in part[r]],
-            dtype=np.int64,
-        ).reshape(-1, 2)
-        for r in ranks
-    ]
-    together = [np.array([c.op in SYNCHRONISING for c in part[r]], dtype=bool) for r in ranks]
-
-    def penalty(places: Sequence[tuple[int, int]], other: int) -> Penalty:
-        starts, ends = times[other].T
-
-        def cost(i: int, low: int, high: int) -> NDArray[np.int64]:
-            start, end = times[places[i][0]][places[i][1]]
-            apart = np.minimum(np.abs(ends[low:high] - end), _TIME_SCALE_NS - 1)
-            scaled: NDArray[np.int64] = apart * MAX_PENALTY // _TIME_SCALE_NS
-            if strict:
-                before = np.maximum(starts[low:high] - end, start - ends[low:high]) > _APART_NS
-                scaled[before & together[other][low:high]] = IMPOSSIBLE
-            return scaled
-
-        return cost
-
-    usable = penalty if offsets else None
-    return [
-        {ranks[number]: part[ranks[number]][index] for number, index in column.items()}
-        for column in align_many(sequences, usable, strict=strict)
-    ]
 
 
 def _count(
@@ -244,7 +194,7 @@ def _pairs(
     alone: dict[int, tuple[Call, str]] = {}
     for (source, destination, _), (sends, receives) in sorted(sides.items()):
         for pair in (
-            _aligned({source: sends, destination: receives}, offsets)
+            aligned_calls({source: sends, destination: receives}, offsets)
             if source != destination
             else []
         ):

@@ -16,6 +16,7 @@ import pytest
 from advisor.engine import diagnose
 from advisor.errors import AdvisorError
 from advisor.ingest import ingest
+from advisor.ingest.readers.op_table import write
 from advisor.metrics import derive
 from advisor.store.store import Store
 
@@ -273,3 +274,40 @@ def test_a_step_that_lost_rows_is_no_step_of_its_rank_and_copies_count_once(
     ]
     marks = "SELECT rank, list(name ORDER BY name) FROM event WHERE class = 'annotation' GROUP BY 1"
     assert {rank: len(names) for rank, names in rows(store, marks)} == {0: 2, 1: 3}
+
+
+def test_of_a_long_table_steps_from_all_over_it_are_read_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN five times the rows that are read, each fifth step with a pause, some rows damaged."""
+    monkeypatch.setattr(write, "MOST_ROWS", 6 * 200 // 5)
+    names = ("forward-compute", "backward-compute", "optimizer")
+    table = job(1, 2, 1, tuple(range(0, 400, 2)), names)
+    table = [(*row[:6], row[6] * (3 if row[3] % 10 == 0 else 1)) for row in table]
+    stepless = [(0, 0, 0, None, "forward-compute", 0.0, 1.0)] * 100
+    store = read(table_of(tmp_path / "t.parquet", [*table, *stepless]))
+    kept = [
+        step
+        for (step,) in rows(
+            store,
+            "SELECT DISTINCT substr(name, 14)::INT FROM event "
+            "WHERE class = 'annotation' ORDER BY 1",
+        )
+    ]
+    shares = [step // 2 // 6 for step in kept]  # 1,300 rows: every sixth step
+    assert shares == list(range(len(kept))) and len(kept) in (33, 34)
+    assert 5 <= sum(step % 10 == 0 for step in kept) <= 8  # a fifth of them, as of all
+    ((read_events, reasons, note),) = rows(
+        store, "SELECT events_read, drop_reasons, note FROM source"
+    )
+    assert read_events == 6 * len(kept)
+    assert json.loads(reasons)["no step or optype"] in (16, 17)
+    assert note.startswith(f"{len(kept)} of its 200 steps were read, spread over all of them")
+
+
+def test_a_table_whose_steps_are_wide_keeps_twenty_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write, "MOST_ROWS", 1)
+    store = read(table_of(tmp_path / "t.parquet", job(1, 4, 1, tuple(range(60)), ("optimizer",))))
+    assert rows(store, "SELECT events_read, events_dropped FROM source") == [(20 * 4, 0)]

@@ -8,9 +8,14 @@ order of their numbers. Who talks to whom follows from the columns ``dp_rank`` a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from advisor.errors import AdvisorError
 from advisor.ingest.source import ReadContext, Source
+from advisor.store.notes import PARTLY_READ
+
+if TYPE_CHECKING:
+    from advisor.ingest.readers.op_table.write import Written
 
 FORMAT = "op-table"
 SUMMARY = "op tables (Parquet) of pipeline-parallel jobs: one row per rank, step and operation"
@@ -49,7 +54,7 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
             context.report(source, FORMAT, drop_reasons={"second op table": rows}, note=note)
             continue
         try:
-            kept, dropped = _read_one(source, rows, context)
+            written = _read_one(source, rows, context)
         except AdvisorError as error:
             context.refuse(source, FORMAT, source.refused(error))
             continue
@@ -57,13 +62,24 @@ def read(sources: Sequence[Source], context: ReadContext) -> None:
         context.report(
             source,
             FORMAT,
-            events_read=kept,
-            drop_reasons=dropped,
-            note="its times count from each step's begin: the steps are laid one after the other",
+            events_read=written.events,
+            drop_reasons=written.dropped,
+            note=_note(written),
+            codes=[PARTLY_READ] if written.is_sample else [],
         )
 
 
-def _read_one(source: Source, rows: int, context: ReadContext) -> tuple[int, dict[str, int]]:
+def _note(written: Written) -> str:
+    words = "its times count from each step's begin: the steps are laid one after the other"
+    if not written.is_sample:
+        return words
+    return (
+        f"{written.steps_kept:,} of its {written.steps:,} steps were read, spread over all of "
+        f"them, as it is long; {words}"
+    )
+
+
+def _read_one(source: Source, rows: int, context: ReadContext) -> Written:
     if rows > MAX_ROWS:
         raise AdvisorError(
             f"holds {rows:,} rows, more than {MAX_ROWS:,}",
@@ -78,7 +94,7 @@ def _read_one(source: Source, rows: int, context: ReadContext) -> tuple[int, dic
         )
     from advisor.ingest.readers.op_table.write import write_table
 
-    kept, dropped = write_table(context, source)
-    if not kept:
+    written = write_table(context, source)
+    if not written.events:
         raise AdvisorError("holds no usable operation", where=str(source.path))
-    return kept, dropped
+    return written

@@ -20,13 +20,32 @@ SELECT * FROM (VALUES
   ('backward-recv', 'comm', 5, 'recv', 'next')
 ) AS known (name, class, stream, collective, kind);
 
-CREATE TEMP TABLE op_row AS
+CREATE TEMP TABLE op_read AS
 SELECT file_row_number AS number, left(try_cast(optype AS VARCHAR), 64) AS name,
   try_cast(rank AS INTEGER) AS rank, try_cast(dp_rank AS INTEGER) AS replica,
   try_cast(stage AS INTEGER) AS stage, try_cast(step AS INTEGER) AS step,
   try_cast(start_ts AS DOUBLE) AS start_s, try_cast(duration AS DOUBLE) AS length_s,
   NULL::VARCHAR AS reason
 FROM read_parquet($path, file_row_number = true);
+
+-- Of a long table one step of every few is kept, spread over all of them: each in another place of
+-- its share (steps of the golden ratio), so that what comes back every so many steps is neither
+-- always nor never among them. Rows without a step are kept in proportion.
+CREATE TEMP TABLE op_step AS
+WITH own AS (SELECT step, count(*) AS rows FROM op_read GROUP BY step),
+share AS (SELECT greatest(1, least(
+  ceil(sum(rows) / $most_rows), count(step) // $fewest_steps))::BIGINT AS every FROM own),
+placed AS (SELECT step, row_number() OVER (ORDER BY step) - 1 AS place FROM own
+  WHERE step IS NOT NULL)
+SELECT step, every,
+  place % every = floor(((place // every) * (sqrt(5) - 1) / 2 % 1) * every) AS kept
+FROM placed, share;
+
+CREATE TEMP TABLE op_row AS
+SELECT op_read.* FROM op_read LEFT JOIN op_step USING (step)
+WHERE coalesce(kept, number % (SELECT coalesce(max(every), 1) FROM op_step) = 0);
+
+DROP TABLE op_read;
 
 -- What is usable. Step numbers and ranks are small; times are seconds. Asked of what was read: in
 -- the query above the file's own statistics would answer, and they may be damaged.

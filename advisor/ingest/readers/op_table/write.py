@@ -6,6 +6,7 @@ Python per row.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -18,12 +19,33 @@ from advisor.vocabulary.numbers import MOST_RANKS
 _LONGEST_STEP_S = 1e5
 _LONGEST_RUN_S = 1e9  # thirty years; nine times as many ns are whole numbers
 
+MOST_ROWS = 200_000
+"""What is read of a longer table, in whole steps: a row costs about 60 us of processor time until
+the report is written, these a quarter of a minute. The longest published table has 117,216 (job AR
+of StragglerAnalysis). Ten times the steps would narrow an average's interval to a third."""
+_FEWEST_STEPS = 20  # are kept where single steps have so many rows
+
 _OTHER_STREAM = 6
-_TEMPORARY = ("op_kind", "op_row", "op_lack", "op_partner", "op_event")
+_TEMPORARY = ("op_kind", "op_read", "op_step", "op_row", "op_lack", "op_partner", "op_event")
 
 
-def write_table(context: ReadContext, source: Source) -> tuple[int, dict[str, int]]:
-    """Append the operations of one table; how many were kept, and how many dropped and why.
+@dataclass(frozen=True)
+class Written:
+    """What became of a table: its operations and steps by now, rows dropped by reason."""
+
+    events: int
+    dropped: dict[str, int]
+    steps_kept: int
+    steps: int
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether steps were left out, as there are more than the figures need."""
+        return self.steps_kept < self.steps
+
+
+def write_table(context: ReadContext, source: Source) -> Written:
+    """Append the operations of one table.
 
     Raises :class:`AdvisorError` when the file is damaged or names too many ranks.
     """
@@ -41,6 +63,8 @@ def write_table(context: ReadContext, source: Source) -> tuple[int, dict[str, in
                 most_ranks=MOST_RANKS,
                 longest_s=_LONGEST_STEP_S,
                 longest_run_s=_LONGEST_RUN_S,
+                most_rows=MOST_ROWS,
+                fewest_steps=_FEWEST_STEPS,
             )
         except duckdb.Error as error:
             raise AdvisorError(
@@ -57,10 +81,13 @@ def write_table(context: ReadContext, source: Source) -> tuple[int, dict[str, in
             "WHERE reason IS NOT NULL UNION ALL SELECT reason, lost FROM op_lack) "
             "GROUP BY 1 ORDER BY 1"
         ).fetchall()
+        steps_kept, steps = con.execute(
+            "SELECT count(*) FILTER (kept), count(*) FROM op_step"
+        ).fetchone()
     finally:
         for table in _TEMPORARY:
             con.execute(f"DROP TABLE IF EXISTS temp.{table}")
-    return kept, dict(dropped)
+    return Written(kept, dict(dropped), steps_kept, steps)
 
 
 def _run(con: Any, name: str, **values: Any) -> None:

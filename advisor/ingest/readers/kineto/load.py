@@ -25,6 +25,7 @@ from advisor.ingest.readers.kineto.merged import (
 from advisor.ingest.readers.kineto.native.pipeline import Item, Leftover
 from advisor.ingest.readers.kineto.pairs import pair_begin_end
 from advisor.ingest.readers.kineto.ranks import assign_ranks, check_parts, write_ranks
+from advisor.ingest.readers.kineto.repeats import delete_repeated
 from advisor.ingest.readers.kineto.trace import Trace
 from advisor.ingest.readers.kineto.unnumbered_ranks import number_unnumbered
 from advisor.ingest.scanner_library import library
@@ -66,6 +67,7 @@ def load(sources: Sequence[Source], context: ReadContext) -> None:
     refuse_crowds(traces, context)
     pair_begin_end(traces, context)
     place_on_devices(traces, context)
+    delete_repeated(traces, context)
     mark_collective_copies(context)
     _count_durations(traces, context)
     number_unnumbered(traces, context)

@@ -63,6 +63,13 @@ def test_a_job_that_goes_on_or_ends_well_did_not_die_of_words(tmp_path: Path, na
     assert first_named(tmp_path, {"job": {"log": WELL[name]}}) == {}
 
 
+def test_an_output_that_went_well_is_read_where_it_has_such_words(tmp_path: Path) -> None:
+    log = tmp_path / "job.out"
+    log.write_text(f"cache: shard 3 missing\n{TRAINED}")
+    with advisor.load(str(log)) as run:
+        assert not [item for item in run.report.findings if item.severity.value != "info"]
+
+
 def test_what_is_known_by_its_form_stands_before_what_is_probable(tmp_path: Path) -> None:
     known = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
     found = first_named(tmp_path, {"job": {"log": f"{known}\npeer 7 unresponsive, giving up\n"}})

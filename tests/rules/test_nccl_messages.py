@@ -292,7 +292,7 @@ def test_whole_outputs_of_reported_jobs_name_their_cause_first(part: int, tmp_pa
 
 @pytest.mark.slow
 def test_whole_outputs_are_diagnosed_as_they_are_read(tmp_path: Path) -> None:
-    outputs = whole_outputs()[::WHOLE_ROAD]
+    outputs = [item for item in whole_outputs() if item["cause"] != "none"][::WHOLE_ROAD]
     cases = {f"log-{number}": item for number, item in enumerate(outputs)}
     found = first_causes(tmp_path, {name: item["log"] for name, item in cases.items()})
     assert _wrong(cases, found) == {}

@@ -57,6 +57,8 @@ survived        init                 a later line of the same thread: its commun
 said-at         time                 when that line was printed, or the last before it with a time:
                                      MM-DD hh:mm:ss.fffffffff. Only where the warnings are of
                                      several files and all have one
+output          passing              a line at the end of an output that tells of a failure in words
+                                     of no known form, after which the job went on
 progress        step                 the last line looked at of a file whose job trained on
 =============== ==================== =============================================================
 
@@ -126,17 +128,18 @@ def detect(source: Source) -> bool:
 def _names_a_reason(head: bytes, *, asked_for: bool) -> bool:
     """Whether an output without a line of NCCL's says what its job died of.
 
-    Of one that the user names it is enough that a line tells in any words that something failed.
+    Of one that the user names it is enough that its end tells of a failure in any words.
     """
     of_several = _OF_SEVERAL.search(head) is not None
     if (of_several and _RAISED.search(head)) or _OF_A_RANK.search(head):
         return True
-    from advisor.ingest.readers.nccl_log.last_words import strength
+    from advisor.ingest.readers.nccl_log.last_words import LAST_LINES, strength
     from advisor.model.nccl.messages import is_reason, tells_of_failure
 
     lines = head.decode(errors="replace").splitlines()
     if asked_for:
-        return any(tells_of_failure(line) or strength(line) > 0 for line in lines)
+        at_end = lines[-LAST_LINES:] if len(head) < HEAD_BYTES else []
+        return any(map(tells_of_failure, lines)) or any(strength(line) > 0 for line in at_end)
     return any(is_reason(line, of_several=of_several) for line in lines)
 
 
@@ -162,7 +165,7 @@ def _starts_late(source: Source, *, asked_for: bool) -> bool:
         for _ in range(_LATEST // HEAD_BYTES):
             piece = stream.read(HEAD_BYTES)
             if not piece:
-                return asked_for and _names_a_reason(before, asked_for=True)
+                return asked_for and _names_a_reason(before[-HEAD_BYTES + 1 :], asked_for=True)
             if looks_like_log(before[-_LONGEST_SIGN:] + piece):
                 return True
             before = piece

@@ -175,9 +175,14 @@ class Failures:
     def _keep_last_words(self) -> None:
         """Of a file in which nothing tells of an end: the line that most probably does."""
         for path, last_words in self._last_words.items():
-            if path not in self._told and (line := last_words.strongest()):
+            if path in self._told or (first := last_words.first()) is None:
+                continue
+            if line := last_words.strongest():
                 record = Record(None, None, "", None, line.text)
                 self._warning(None, probably(line.text), record, (path, line.number), line.launcher)
+            elif not self.collected.is_full:
+                fact = Fact("output", "passing", first.text[:300], "run")
+                self.collected.keep(Slot("", 0), [fact], (path, first.number))
 
     def _order_first(self) -> None:
         """Each agent says which process of its own was the first: of the job the earliest is."""

@@ -101,6 +101,10 @@ class LastWords:
         if text:
             self._lines.append(Line(number, launcher, text))
 
+    def first(self) -> Line | None:
+        """The first of the last lines that tells of a failure by itself."""
+        return next((line for line in self._lines if strength(line.text) > 0), None)
+
     def strongest(self) -> Line | None:
         """The line that tells most, of several the first; None where the job went on behind it."""
         best, most, last = None, 0, 0

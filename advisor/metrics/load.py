@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,13 @@ from advisor.metrics.clocks.joint import joint_clocks
 from advisor.metrics.clocks.messages import clocks_by_messages
 from advisor.metrics.clocks.offsets import Clock, Clocks, clocks
 from advisor.metrics.clocks.posterior import Weighed
+from advisor.metrics.clocks.rough import (
+    adrift,
+    on_host,
+    rough_offsets,
+    unplaced,
+    without_launches,
+)
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.gloo import host_calls
 from advisor.metrics.collectives.groups import (
@@ -47,7 +54,6 @@ from advisor.metrics.steps.untimed import without_untimed
 from advisor.metrics.steps.used import mark_used
 from advisor.metrics.timeline.breakdown import Occupancy
 from advisor.metrics.timeline.intervals import Int64s
-from advisor.metrics.timeline.statistics import median
 from advisor.metrics.timeline.timeline import Timeline, timelines
 from advisor.model.alpha_beta import AlphaBeta
 from advisor.store.columns import MISSING
@@ -109,11 +115,11 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         marked = annotated_steps(events, line.rank, step_annotation)
         steps = device_windows(marked, line) if marked else whole_trace(line)
         if line.on_device:
-            own, lost = device_calls(events, line, listed), list[int]()
+            own, unseen = device_calls(events, line, listed), list[int]()
         else:  # and when it asked for others that its recording lost
-            own, lost = host_calls(events, line.rank, complete=info.complete)
+            own, unseen = host_calls(events, line.rank, complete=info.complete)
         if not info.complete and marked:
-            steps = last_incomplete(steps.without(lost))
+            steps = last_incomplete(steps.without(unseen))
         steps = without_untimed(events, line, steps)
         _set_steps(own, steps)
         spans = host_spans(events, line.rank)
@@ -139,11 +145,16 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
     groups = groups | pipelines
     stepped = bool(ranks) and all(_annotated(one.steps) for one in ranks.values())
     announce("matching calls, clocks")
+    cut = {rank for rank, one in ranks.items() if not one.info.complete}
+    for rank in without_launches({rank: one.line for rank, one in ranks.items()}, cut):
+        ranks[rank] = replace(ranks[rank], steps=unplaced(ranks[rank].steps, calls[rank]))
+    steps_of = {rank: one.steps for rank, one in ranks.items()}
     # Equal calls compete for a partner where some are missing: their times decide.
-    offsets = _rough_offsets(ranks) if stepped else {}
-    adrift = _adrift(ranks, calls) if stepped else {}
-    if adrift:
-        from_matched(match(calls, groups, stepped=False, offsets=offsets | adrift), adrift)
+    offsets = rough_offsets(steps_of) if stepped else {}
+    lost = adrift(steps_of, calls, cut) if stepped else {}
+    if lost:
+        offsets |= lost
+        from_matched(match(calls, groups, stepped=False, offsets=offsets), lost)
     matched = match(calls, groups, stepped, offsets)
     told: dict[str, Group] = {}
     if contradicted(calls, matched.columns):
@@ -163,7 +174,6 @@ def load_run(con: Any, run: str, step_annotation: str | None = None) -> RunData:
         found = _clocks(matched, infos, gloo)
     if not any(_annotated(one.steps) for one in ranks.values()):
         _tell_steps_apart(events, ranks, calls)
-    cut = {rank for rank, one in ranks.items() if not one.info.complete}
     seeing = {rank for rank, one in ranks.items() if one.line.on_device and len(one.line)}
     # In a job on devices, hosts that made no call of their own show no step of the device.
     blind = {rank for rank in ranks.keys() - seeing if seeing and not calls[rank]}
@@ -215,52 +225,8 @@ def _clocks(matched: Matched, infos: dict[int, RankInfo], gloo: bool) -> Clocks:
     return found if found.by_rank else Clocks(clocks_by_messages(matched.columns, infos))
 
 
-def _rough_offsets(ranks: dict[int, RankData]) -> dict[int, int]:
-    """What to add to each rank's clock so that its steps are the others' of the same number.
-
-    Ranks need not begin a step together: what is less than half of a step is no offset.
-    """
-    starts = {rank: {s.number: s.start for s in one.steps.steps} for rank, one in ranks.items()}
-    base = starts[min(starts)]
-    lengths = [s.end - s.start for one in ranks.values() for s in one.steps.steps]
-    usual = median(lengths) if lengths else 0.0
-    result = {}
-    for rank, own in starts.items():
-        middle = _apart(base, own) or 0
-        result[rank] = middle if 2 * abs(middle) > usual else 0
-    return result
-
-
-def _adrift(ranks: dict[int, RankData], calls: dict[int, list[Call]]) -> dict[int, int]:
-    """Ranks that lost launches, so that calls of theirs are in no step, with what to add to their
-    clocks: their hosts' steps begin when those of the first other rank do."""
-    lost = {
-        rank
-        for rank, one in ranks.items()
-        if not one.info.complete
-        and _on_host(one.steps)
-        and any(call.step is None for call in calls[rank])
-    }
-    of_host = {rank: {s.number: s.host_start for s in one.steps.steps if s.host_start is not None}
-               for rank, one in ranks.items()}  # fmt: skip
-    base = next((own for rank, own in sorted(of_host.items()) if rank not in lost and own), {})
-    found = {rank: _apart(base, of_host[rank]) for rank in lost}
-    return {rank: offset for rank, offset in found.items() if offset is not None}
-
-
-def _apart(base: Mapping[int, int], own: Mapping[int, int]) -> int | None:
-    """What to add to a rank's clock, by when its steps begin and those of the same number, ns."""
-    apart = [base[number] - begin for number, begin in own.items() if number in base]
-    return int(median(apart)) if apart else None
-
-
 def _annotated(steps: Steps) -> bool:
     return bool(steps.steps) and steps.steps[0].source in ("ProfilerStep", "annotation")
-
-
-def _on_host(steps: Steps) -> bool:
-    """The host's spans tell what belongs to a step."""
-    return bool(steps.steps) and steps.steps[0].host_start is not None
 
 
 def _tell_steps_apart(
@@ -283,7 +249,7 @@ def _tell_steps_apart(
 def _activity_steps(line: Timeline, steps: Steps) -> Int64s:
     """A device event belongs to the step that launched it; without a launch, to its window."""
     by_window = steps.by_window(line.start)
-    if not line.on_device or not _on_host(steps):
+    if not line.on_device or not on_host(steps):
         return by_window
     return np.where(line.launch == MISSING, by_window, steps.by_host(line.launch))
 
@@ -292,7 +258,7 @@ def _set_steps(calls: list[Call], steps: Steps) -> None:
     starts = np.array([c.start for c in calls], dtype=np.int64)
     asked = np.array([MISSING if c.enqueue is None else c.enqueue for c in calls], dtype=np.int64)
     found = steps.by_window(starts)
-    if _on_host(steps):
+    if on_host(steps):
         found = np.where(asked == MISSING, found, steps.by_host(asked))
     for call, step in zip(calls, found, strict=True):
         call.step = None if step == MISSING else int(step)

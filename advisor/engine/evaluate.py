@@ -14,6 +14,7 @@ from advisor.engine.fragments import said
 from advisor.engine.needs import not_applicable, what_is_missing
 from advisor.engine.numbering import token
 from advisor.engine.partly_read import as_far_as_read
+from advisor.engine.plain import Room, named
 from advisor.engine.rule import PAIRED_FLOOR, Rule
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.engine.savings_bounds import COLUMNS as SAVINGS
@@ -45,7 +46,6 @@ _NO_TRAINING = {
     "forward": "no backward pass was recorded",
 }
 _MAX_EVIDENCE_ROWS = 12
-MOST_ITEMS = 65_536  # of a list in a finding; rules from elsewhere may name any number of ranks
 _TYPED = ("ranks", "hosts", "links", "process_group")
 
 
@@ -266,12 +266,12 @@ def _group(sandbox: Sandbox, facts: Facts, row: Mapping[str, Any]) -> str:
 def _evidence(
     rule: Rule, sandbox: Sandbox, known: Mapping[str, Any], row: Mapping[str, Any]
 ) -> Evidence:
-    tables = []
+    tables, room = [], Room()
     for query in rule.evidence:
         columns, rows = sandbox.select(query.sql, known)
         if not rows:
             continue
-        shown = [[_plain(value) for value in line] for line in rows[:_MAX_EVIDENCE_ROWS]]
+        shown = [[room.plain(value) for value in line] for line in rows[:_MAX_EVIDENCE_ROWS]]
         note = query.note
         if len(rows) > len(shown):
             note = f"{note} First {len(shown)} of {len(rows)} rows.".strip()
@@ -291,7 +291,7 @@ def _evidence(
         tables=tables,
         sql=rule.sql,
         window=_window(sandbox, row),
-        facts={name: _plain(value) for name, value in row.items() if name not in hidden},
+        facts={name: room.plain(value) for name, value in row.items() if name not in hidden},
     )
 
 
@@ -337,22 +337,7 @@ def _named(row: Mapping[str, Any], many: str) -> list[Any]:
     value = row.get(many)
     if not isinstance(value, list | tuple | str):
         value = row.get(many.removesuffix("s"))
-    values = value if isinstance(value, list | tuple) else [value]
-    return [item for item in values[:MOST_ITEMS] if item is not None]
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON can hold."""
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value[:MOST_ITEMS]]
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return str(value)
+    return named(value if isinstance(value, list | tuple) else [value])
 
 
 def _slug(text: str) -> str:

@@ -11,7 +11,8 @@ import pytest
 import advisor
 from advisor.config.loader import read_plain
 from advisor.config.paths import shipped
-from advisor.engine.evaluate import MOST_ITEMS
+from advisor.engine.plain import MOST_CHARACTERS as MOST_TEXT
+from advisor.engine.plain import MOST_ITEMS, MOST_VALUES
 from advisor.engine.query_text import MOST_BRACKETS, MOST_CHARACTERS, refused
 from advisor.engine.sandbox import RuleSqlError, Sandbox
 from advisor.errors import AdvisorError
@@ -138,3 +139,24 @@ def test_a_finding_names_a_bounded_number_of_ranks(tmp_path: Path, fixtures_dir:
         report = run.diagnose(rule_dirs=[tmp_path])
     (found,) = (one for one in report.findings if one.rule == "hostile-ranks")
     assert len(found.ranks) == MOST_ITEMS
+
+
+def test_a_finding_holds_a_bounded_number_of_values_however_they_are_nested(
+    tmp_path: Path, fixtures_dir: Path
+) -> None:
+    """Three hundred lists of 60,000 numbers were a report of 375 MB."""
+    own = "list(DISTINCT rank ORDER BY rank) AS ranks"
+    more = (
+        "list_transform(range(30), lambda x: range(60000)) AS lists, "
+        "repeat('x', 9000000) AS letters, [repeat('x', 9000000)] AS hosts"
+    )
+    text = _BASE.replace(own, f"{own}, {more}")
+    (tmp_path / "hostile-lists.yaml").write_text(text, encoding="utf-8")
+    with advisor.load(fixtures_dir / "lab-ddp-compute-bound") as run:
+        report = run.diagnose(rule_dirs=[tmp_path])
+    (found,) = (one for one in report.findings if one.rule == "hostile-lists")
+    facts = found.evidence.facts
+    assert len(facts["lists"]) < 30
+    assert sum(map(len, facts["lists"])) + len(facts["lists"]) == MOST_VALUES
+    assert len(facts["letters"]) == MOST_TEXT
+    assert found.hosts == []

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from advisor.config import loader, parsed, settings
-from advisor.engine.evaluate import MOST_ITEMS
+from advisor.engine.plain import MOST_CHARACTERS as MOST_TEXT
+from advisor.engine.plain import MOST_ITEMS, MOST_VALUES
 from advisor.engine.query_text import MOST_BRACKETS, MOST_CHARACTERS
 from advisor.engine.sandbox import _LOCKDOWN, Sandbox
 from advisor.ingest import inflate, paths, source
@@ -137,5 +138,7 @@ def test_the_page_names_the_limits_of_rules() -> None:
     assert "SET memory_limit = '4GB'" in _LOCKDOWN
     named = "ranks, hosts or links that a rule's finding names"
     assert f"| {named} | {MOST_ITEMS:,} | the others are left out |" in PAGE
+    room = f"{MOST_VALUES:,} in lists; {MOST_TEXT >> 20} Mi characters"
+    assert f"| values of a rule's finding | {room} | the others are left out |" in PAGE
     text = f"{MOST_CHARACTERS:,} characters; {MOST_BRACKETS} brackets inside each other"
     assert f"| text of a rule's query | {text} |" in PAGE

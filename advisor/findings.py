@@ -6,6 +6,7 @@ the name says otherwise; sizes are bytes.
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import Any
 
@@ -204,6 +205,12 @@ class Finding(_Model):
     merged: list[str] = Field(
         default_factory=list, description="other rules' findings that this cause explains"
     )
+
+    def of_step_ns(self) -> float:
+        """The step that its savings are a share of; endless where that is not known."""
+        if not self.savings_ns or not self.savings_share:
+            return math.inf
+        return round(self.savings_ns / self.savings_share)
 
     def at_most_ns(self) -> int | None:
         """The upper end of a gain whose interval reaches down to nothing, else None.

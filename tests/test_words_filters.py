@@ -16,6 +16,7 @@ from advisor.vocabulary.words import (
     render,
     significant,
     size,
+    span,
 )
 
 
@@ -49,6 +50,23 @@ def test_what_a_step_must_fall_by_is_the_interval(
 ) -> None:
     """One number only where the interval is narrow: elsewhere less is no failure."""
     assert fall(5e6, low, high) == text
+
+
+@given(step=st.integers(10_000, 10**11), low=st.floats(0.01, 1), high=st.floats(0.01, 1))
+def test_no_end_of_a_range_is_above_the_step_as_it_is_written(
+    step: int, low: float, high: float
+) -> None:
+    """GIVEN an interval within a step WHEN it is written THEN rounding leads not out of it."""
+    low_ns, high_ns = sorted((low * step, high * step))
+    end, unit = span(low_ns, high_ns, step).partition("–")[2].split()
+    in_ns = float(end.replace(",", "")) * {"µs": 1e3, "ms": 1e6, "s": 1e9}[unit]
+    factor = {"µs": 1e3, "ms": 1e6, "s": 1e9}[about(step).split()[1]]
+    assert in_ns <= max(step, float(about(step).split()[0].replace(",", "")) * factor) * (1 + 1e-9)
+
+
+def test_the_end_is_the_step_where_outwards_is_beyond_it() -> None:
+    assert span(140.7e6, 231e6) == "140–240 ms"
+    assert span(140.7e6, 231e6, 233.1e6) == "140–233 ms"
 
 
 def test_size_is_decimal() -> None:

@@ -46,6 +46,7 @@ _NO_TRAINING = {
     "forward": "no backward pass was recorded",
 }
 _MAX_EVIDENCE_ROWS = 12
+_LEAVES_COMPUTE = {"transfer", "wait", "exposed", "idle", "queued", "memory"}
 _TYPED = ("ranks", "hosts", "links", "process_group")
 
 
@@ -190,20 +191,27 @@ def _step_of(row: Mapping[str, Any], facts: Facts) -> int | None:
     return facts.step_ns if given is None else max(int(given), facts.step_ns or 0)
 
 
+def _stays(rule: Rule, facts: Facts) -> float:
+    """The share of the step that stays whatever this rule's fix gives: compute beside which
+    nothing runs, unless the rule is about compute itself or claims no time."""
+    parts = {claim.part for claim in rule.claims}
+    return facts.compute_alone if parts and parts <= _LEAVES_COMPUTE else 0.0
+
+
 def _finding(
     rule: Rule, sandbox: Sandbox, facts: Facts, values: dict[str, Any], row: dict[str, Any]
 ) -> Finding:
     known = {**asdict(facts), **values, **row, "group": _group(sandbox, facts, row)}
-    numbers, _ = bounded(row, _step_of(row, facts))
+    step_ns = _step_of(row, facts)
+    numbers, _ = bounded(row, step_ns, _stays(rule, facts) * (step_ns or 0))
     where = render(rule.where, known)
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
     known |= {"finding_number": token(finding_id), "measure_first": False}
     gain = numbers["savings_ns"]
     if gain is not None:
         low, high = numbers["savings_low_ns"], numbers["savings_high_ns"]
-        known["fall"] = fall(gain, low, high)
+        known["fall"] = fall(gain, low, high, step_ns or math.inf)
         known["measure_first"] = is_wide(low, high)
-    step_ns = _step_of(row, facts)
     share = gain / step_ns if gain is not None and step_ns else None
     floor_ns = floor_of(rule, facts) if rule.noise_floor else _paired_floor(facts)
     if rule.says == "where":

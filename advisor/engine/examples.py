@@ -162,7 +162,7 @@ def _complete(
         row.setdefault("end_ns", row["start_ns"] + (length or step_length))
     if "window_ns" in columns:
         row.setdefault("window_ns", step_ns)
-        row.setdefault("compute_ns", step_ns)
+        row.setdefault("compute_ns", step_ns // 2)
     for name, default in _DEFAULTS.items():
         if name in columns:
             row.setdefault(name, default)

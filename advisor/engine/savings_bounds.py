@@ -16,9 +16,12 @@ COLUMNS = ("savings_ns", "savings_low_ns", "savings_high_ns")
 _ROUNDING_NS = 2
 
 
-def bounded(row: Mapping[str, Any], step_ns: int | None) -> tuple[dict[str, int | None], list[str]]:
+def bounded(
+    row: Mapping[str, Any], step_ns: int | None, stays_ns: float = 0.0
+) -> tuple[dict[str, int | None], list[str]]:
     """The row's savings as whole ns per step, and what was changed for that.
 
+    ``stays_ns`` of the step are left whatever is saved. A rule need not know that: no mistake.
     None is below zero or beyond ``step_ns``, and the interval holds the value; an interval without
     a value that is the wrong way round is left out.
     """
@@ -38,7 +41,7 @@ def bounded(row: Mapping[str, Any], step_ns: int | None) -> tuple[dict[str, int 
             changes.append(
                 f"{name} ({much}) is more than the step and counts as all of it, {about(step_ns)}"
             )
-    most = math.inf if step_ns is None else step_ns
+    most = math.inf if step_ns is None else step_ns - stays_ns
     within = {name: round(min(max(0.0, number), most)) for name, number in given.items()}
     value, low, high = (within.get(name) for name in COLUMNS)
     if value is not None:

@@ -196,8 +196,9 @@ def per_step(finding: Finding) -> str:
     if (most := finding.at_most_ns()) is not None:
         return f"up to {about(most)}"
     if finding.is_of_unknown_cost():
-        return span(finding.savings_low_ns or 0, finding.savings_high_ns or 0)
-    return estimate(finding.savings_ns, finding.savings_low_ns, finding.savings_high_ns)
+        return span(finding.savings_low_ns or 0, finding.savings_high_ns or 0, finding.of_step_ns())
+    low_ns, high_ns = finding.savings_low_ns, finding.savings_high_ns
+    return estimate(finding.savings_ns, low_ns, high_ns, finding.of_step_ns())
 
 
 def is_nothing(finding: Finding) -> bool:

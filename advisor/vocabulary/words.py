@@ -53,13 +53,17 @@ def differs(one: float, other: float) -> bool:
     return abs(one - other) > _ROUNDED * max(abs(one), abs(other))
 
 
-def span(low_ns: float, high_ns: float) -> str:
+def span(low_ns: float, high_ns: float, most_ns: float = math.inf) -> str:
     """An interval of two-digit ends in the unit of its high one: '46–220 ms'.
 
-    Both ends are rounded outwards, so that what lies inside also does so as it is written.
+    Both ends are rounded outwards, so that what lies inside also does so as it is written; the
+    high one no further than ``most_ns`` as that is written: of a 233 ms step nobody saves 240.
     """
     factor, unit = _unit(high_ns)
-    return f"{_end(low_ns / factor, math.floor)}–{_end(high_ns / factor, math.ceil)}{unit}"
+    high = _end(high_ns / factor, math.ceil)
+    if high_ns <= most_ns < factor * _number(high):
+        high = short(most_ns / factor)
+    return f"{_end(low_ns / factor, math.floor)}–{high}{unit}"
 
 
 def _end(value: float, rounded: Callable[[float], int]) -> str:
@@ -69,31 +73,37 @@ def _end(value: float, rounded: Callable[[float], int]) -> str:
     return significant(rounded(round(value * scale, 6)) / scale, 2)
 
 
+def _number(written: str) -> float:
+    return float(written.replace(",", ""))
+
+
 def is_wide(low_ns: float | None, high_ns: float | None) -> bool:
     """Whether one number would promise too much: the ends differ by more than a factor of two."""
     return low_ns is not None and high_ns is not None and high_ns > 2 * low_ns > 0
 
 
-def estimate(ns: float, low_ns: float | None, high_ns: float | None) -> str:
+def estimate(
+    ns: float, low_ns: float | None, high_ns: float | None, most_ns: float = math.inf
+) -> str:
     """'76 ms (30–130 ms)', or '76 ms' where the interval is not known or narrower than a tenth."""
-    said = ends(ns, low_ns, high_ns).removeprefix("; ")
+    said = ends(ns, low_ns, high_ns, most_ns).removeprefix("; ")
     return f"{about(ns)} ({said})" if said else about(ns)
 
 
-def ends(ns: float, low_ns: float | None, high_ns: float | None) -> str:
+def ends(ns: float, low_ns: float | None, high_ns: float | None, most_ns: float = math.inf) -> str:
     """The same interval behind a share, '; 30–130 ms'; '' where :func:`estimate` has none."""
     if low_ns is None or high_ns is None or not low_ns <= ns <= high_ns:
         return ""
-    return "" if high_ns - low_ns <= 0.1 * ns else f"; {span(low_ns, high_ns)}"
+    return "" if high_ns - low_ns <= 0.1 * ns else f"; {span(low_ns, high_ns, most_ns)}"
 
 
-def fall(ns: float, low_ns: float | None, high_ns: float | None) -> str:
+def fall(ns: float, low_ns: float | None, high_ns: float | None, most_ns: float = math.inf) -> str:
     """What a step must be shorter by once it is mended, of the interval that every view says:
     '46–220 ms', 'up to 5 ms' where it reaches down to nothing, 'about 76 ms' where it is not known
     or narrower than a tenth."""
     if low_ns is not None and high_ns is not None and low_ns <= 0 < high_ns:
         return f"up to {about(max(ns, high_ns))}"
-    return ends(ns, low_ns, high_ns).removeprefix("; ") or f"about {about(ns)}"
+    return ends(ns, low_ns, high_ns, most_ns).removeprefix("; ") or f"about {about(ns)}"
 
 
 def of_step(step_ns: float, whole_trace: bool = False, is_mean: bool = False) -> str:

@@ -32,3 +32,10 @@ def test_numbers_that_cannot_be_are_said(
 def test_what_can_be_is_kept_without_a_word() -> None:
     row = {"savings_ns": 5e6, "savings_low_ns": 4e6, "savings_high_ns": 7e6}
     assert bounded(row, STEP_NS) == ({name: int(row[name]) for name in row}, [])
+
+
+def test_compute_that_nothing_hides_stays_and_that_is_no_mistake_of_the_rule() -> None:
+    row = {"savings_ns": 5e7, "savings_low_ns": 4e7, "savings_high_ns": 9.9e7}
+    kept, mistakes = bounded(row, STEP_NS, 2.2e7)
+    assert kept == {**row, "savings_high_ns": 78_000_000}
+    assert not mistakes

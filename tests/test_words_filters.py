@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from advisor.vocabulary.words import (
     about,
+    between,
     differs,
     fall,
     percent,
@@ -67,6 +68,11 @@ def test_no_end_of_a_range_is_above_the_step_as_it_is_written(
 def test_the_end_is_the_step_where_outwards_is_beyond_it() -> None:
     assert span(140.7e6, 231e6) == "140–240 ms"
     assert span(140.7e6, 231e6, 233.1e6) == "140–233 ms"
+
+
+def test_a_range_of_no_width_is_one_number() -> None:
+    assert between(309.8, 310.3) == "310"
+    assert between(48.2, 310.3) == "48–310"
 
 
 def test_size_is_decimal() -> None:

@@ -207,6 +207,7 @@ def _finding(
     where = render(rule.where, known)
     finding_id = f"{rule.id}-{_slug(where)}" if where else rule.id
     known |= {"finding_number": token(finding_id), "measure_first": False}
+    known |= {name: kept for name, kept in numbers.items() if name in row}
     gain = numbers["savings_ns"]
     if gain is not None:
         low, high = numbers["savings_low_ns"], numbers["savings_high_ns"]

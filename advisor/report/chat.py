@@ -1,6 +1,7 @@
 """Five lines for a chat: verdict, why, what to do, how sure and what it gives, what was read.
 
-Plain text, a line each, so that Slack, Teams and mail show it alike.
+Plain text, a line each, so that Slack, Teams and mail show it alike; what is to be pasted stands
+below its line between fences, as it was written: a command behind a comment would not run.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from advisor.report.options import Options
 from advisor.store.store import Store
 
 _LONGEST = 300  # characters of a line: chats fold longer ones away
+_FENCE = "```"
 
 
 def render(report: FindingsReport, store: Store | None, options: Options) -> str:
@@ -27,7 +29,7 @@ def render(report: FindingsReport, store: Store | None, options: Options) -> str
         "Gives" if has_gain else "State": _gives(report) if has_gain else summary.state(report),
         "Read": "; ".join(_read(report)),
     }
-    shown = (f"{label}: {_short(text)}" for label, text in lines.items() if text)
+    shown = (f"{label}: {_with_code(text)}" for label, text in lines.items() if text)
     return "\n".join(shown) + "\n"
 
 
@@ -46,6 +48,15 @@ def _read(report: FindingsReport) -> list[str]:
         + f", {numbers.plural(run.steps_complete, 'complete step')}"
         for run in report.runs
     ]
+
+
+def _with_code(text: str) -> str:
+    """The words in one line, and the lines of code that follow them between fences."""
+    words, _, code = text.partition("\n")
+    if not code:
+        return _short(words)
+    lines = [printable(line).rstrip().replace(_FENCE, "") for line in code.splitlines()]
+    return "\n".join([_short(words), _FENCE, *lines, _FENCE])
 
 
 def _short(text: str) -> str:

@@ -77,6 +77,12 @@ def _number(written: str) -> float:
     return float(written.replace(",", ""))
 
 
+def between(low: float, high: float) -> str:
+    """A range of numbers, '48–310', or the one number where both are written alike."""
+    first, last = short(low), short(high)
+    return first if first == last else f"{first}–{last}"
+
+
 def is_wide(low_ns: float | None, high_ns: float | None) -> bool:
     """Whether one number would promise too much: the ends differ by more than a factor of two."""
     return low_ns is not None and high_ns is not None and high_ns > 2 * low_ns > 0
@@ -222,6 +228,7 @@ def _environment() -> BoundedTemplates:
         about=about,
         ms=about,  # in rules of users
         span=span,
+        between=between,
         differs=differs,
         estimate=estimate,
         ends=ends,

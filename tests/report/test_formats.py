@@ -183,5 +183,19 @@ def test_findings_of_several_runs_say_whose_they_are(format: str) -> None:
         assert all(f"{name}: " in shown for name in names)
 
 
+def test_what_is_to_be_pasted_stays_in_its_lines_in_a_chat() -> None:
+    """GIVEN a step of two commands, the first with a comment WHEN said in a chat THEN both run."""
+    report = make_report()
+    code = "torchrun train.py  # N = devices\nadvisor diagnose ``` traces/"
+    step = f"Record all ranks.\n{code}"
+    verdict = report.verdict.model_copy(update={"next_steps": [step]})
+    text = render("chat", report.model_copy(update={"verdict": verdict}), None)
+    fenced = text.split("```")
+    assert len(fenced) == 3  # a name cannot open or close a fence
+    assert fenced[1].strip("\n").splitlines() == [
+        "torchrun train.py  # N = devices", "advisor diagnose  traces/"
+    ]  # fmt: skip
+
+
 def _unescaped(text: str) -> str:
     return text.replace("\\", "")

@@ -45,4 +45,26 @@ def test_no_step_of_a_verdict_ends_in_a_colon() -> None:
     assert not [code for code, text in STEPS.items() if _OPEN_END.search(text.splitlines()[0])]
 
 
+@pytest.mark.parametrize("by_hand", [True, False])
+@pytest.mark.parametrize("hook", ["fp16", "bf16"])
+def test_gradients_are_sent_as_what_the_words_beside_the_code_say(hook: str, by_hand: bool) -> None:
+    rule = _RULES["fp32-gradients"]
+    known = {"hook": hook, "by_hand": by_hand, "sharded": False, "sixteen": False, "bytes": 4e7,
+             "exposed_ns": 2e7, "savings_ns": 1e7, "savings_high_ns": 2e7,
+             "fall": "up to 20 ms"}  # fmt: skip
+    words, _, code = said(rule.fix, known, render_lines)[0].partition("\n")
+    assert f"as {hook}" in words
+    (of_code,) = {*re.findall(r"\bb?f(?:p|loat)?16", code)}
+    assert of_code in {"fp16": ("fp16", "float16"), "bf16": ("bf16", "bfloat16")}[hook]
+    assert f"sending {hook}" in said(rule.because, known)[-1]
+
+
+@pytest.mark.parametrize("rule", sorted(_RULES))
+def test_no_text_of_a_rule_has_an_interval_of_the_gain_of_its_own(rule: str) -> None:
+    """``fall`` says it as every view does: 'up to 4 ms' where the low end is nothing."""
+    known = _RULES[rule]
+    for text in templates([*known.because, *known.message, *known.fix, *known.verify]):
+        assert not re.search(r"savings_high_ns\W[^}]*\|\s*(about|span|num)", text)
+
+
 _OPEN_END = re.compile(r":\s*(?:\{%[^%]*%\}\s*)*$")

@@ -60,10 +60,15 @@ def first_screen(report: FindingsReport, store: Store | None, found: Comparison 
         next_steps=[
             pasted.to_paste(step, report, verdict.run) for step in verdict.next_steps[:_MOST_STEPS]
         ],
-        step=_step(report, store, run, about) if store and run and not is_sweep(report) else None,
+        step=_step(report, store, run, about) if store and run and _has_step(report) else None,
         ranks=ranks.heat_map(store, run, matter.ranks) if store and matter else None,
         runs=[item for item in report.runs if item.verdict] if len(report.runs) > 1 else (),
     )
+
+
+def _has_step(report: FindingsReport) -> bool:
+    """Whether a bar of the step says something: not of a sweep, nor of devices not recorded."""
+    return not is_sweep(report) and report.verdict.reason != "no-device"
 
 
 def is_sweep(report: FindingsReport) -> bool:

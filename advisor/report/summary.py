@@ -131,6 +131,7 @@ def state(report: FindingsReport) -> str:
     values = {
         "probability": sure,
         "possible": verdict.values.get("possible"),
+        "seen": verdict.values.get("host_explains", False),
         "optional": optional,
         "source": source(report, verdict.run),
     }

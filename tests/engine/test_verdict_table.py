@@ -13,6 +13,7 @@ from advisor.engine.verdict.coverage import Coverage
 from advisor.engine.verdict.facts import Shares, Situation
 from advisor.engine.verdict.grade import severity_of
 from advisor.engine.verdict.table import decide
+from advisor.engine.verdict.words import host_explains
 from advisor.findings import Evidence, Finding, Severity
 
 MS = 1_000_000
@@ -233,3 +234,21 @@ def test_a_sure_cause_of_most_of_what_is_exposed_stands_though_ranks_are_missing
         late.model_copy(update={"savings_ns": 7 * MS}),
     ):
         assert decide(situation(findings=[other], **few)).reason == "ranks-missing"
+
+
+@pytest.mark.parametrize("idle", [0.02, 0.63])
+def test_what_was_not_recorded_is_no_loss(idle: float) -> None:
+    """GIVEN no device events WHEN operators leave much of the step empty THEN it is no warning."""
+    it = situation(shares=shares(idle=idle, compute=1 - idle), instead={"operators": 2424})
+    assert (decide(it).reason, severity_of(decide(it), it)) == ("no-device", "info")
+
+
+@pytest.mark.parametrize(
+    ("kind", "ms", "named"),
+    [("allocator", 40, True), ("allocator", 20, False), ("other", 40, False)],
+)
+def test_idle_time_has_a_cause_where_the_host_is_seen_at_it(
+    kind: str, ms: int, named: bool
+) -> None:
+    it = situation(shares=shares(idle=0.6, compute=0.4), idling={"kind": kind, "idle_ns": ms * MS})
+    assert host_explains(it) is named

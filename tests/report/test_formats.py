@@ -189,7 +189,7 @@ def test_what_is_to_be_pasted_stays_in_its_lines_in_a_chat() -> None:
     code = "torchrun train.py  # N = devices\nadvisor diagnose ``` traces/"
     step = f"Record all ranks.\n{code}"
     verdict = report.verdict.model_copy(update={"next_steps": [step]})
-    text = render("chat", report.model_copy(update={"verdict": verdict}), None)
+    text = render(report.model_copy(update={"verdict": verdict}), None, "chat")
     fenced = text.split("```")
     assert len(fenced) == 3  # a name cannot open or close a fence
     assert fenced[1].strip("\n").splitlines() == [

@@ -16,7 +16,8 @@ def severity_of(decision: Decision, it: Situation) -> Severity:
         return decision.finding.severity
     if decision.kind is VerdictKind.HEALTHY:
         return Severity.INFO
-    lost = it.shares.lost if it.shares is not None else 0.0
+    # What devices that were not recorded seem to idle is no loss.
+    lost = it.shares.lost if it.shares is not None and not it.instead else 0.0
     much = lost >= LOST or decision.kind is VerdictKind.LOSSY
     grades = [Severity.WARNING if much else Severity.INFO, *(item.severity for item in it.findings)]
     return min(grades, key=lambda grade: SEVERITY_ORDER[grade])

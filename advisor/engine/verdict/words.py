@@ -190,11 +190,18 @@ def _possible(decision: Decision, it: Situation) -> str | None:
     return first.title.rstrip(".")
 
 
+def host_explains(it: Situation) -> bool:
+    """Whether most of what the devices idle is of one thing that the hosts do, and words name."""
+    idle_ns = it.shares.idle * it.step_ns if it.shares is not None else 0.0
+    return it.idling.get("kind") in DOING and 2 * it.idling.get("idle_ns", 0) >= idle_ns > 0
+
+
 def _reason_values(decision: Decision, it: Situation) -> dict[str, Any]:
     """What one reason's words need beside the step."""
     match decision.reason:
         case "idle" | "captured":
             return {
+                "host_explains": host_explains(it),
                 "idling_kind": it.idling.get("kind"),
                 "idling_ns": it.idling.get("idle_ns", 0),
                 "idling_name": str(it.idling.get("name") or "")[:_MOST_NAME],

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from advisor import api
+from advisor.cli import _compare_tables as tables
 from advisor.cli.compare import _judge, command
 from advisor.errors import AdvisorError
 from advisor.findings import Basis, Finding, Severity
@@ -220,7 +221,7 @@ def test_an_unknown_metric_is_refused(runs: list[str]) -> None:
 
 
 def test_every_column_of_a_study_is_printed(runs: list[str]) -> None:
-    done = CliRunner().invoke(command, runs, standalone_mode=False)
+    done = CliRunner().invoke(command, [*runs, "-v"], standalone_mode=False)
     for title in (
         "training s", "speed-up", "tokens/s", "idle ms", "all parts ms", "compute ms",
         "non-compute ms", "busy (kernel) ms", "compute %", "overlap %", "exposed comm ms",
@@ -247,7 +248,7 @@ def test_the_html_page_has_every_figure_of_the_text(runs: list[str], tmp_path: P
     )
     assert done.exit_code == 0, done.output
     html = page.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
-    text = runner.invoke(command, runs, standalone_mode=False).stdout
+    text = runner.invoke(command, [*runs, "-v"], standalone_mode=False).stdout
     figures = text[text.index("per step  ") :]
     lines = figures[: figures.index("\n\n")].splitlines()[1:]
     assert len(lines) > 20
@@ -284,6 +285,10 @@ def test_a_row_of_several_runs_says_why_and_how_sure(change: Difference, said: s
         parts={"a": parts("a", 100e6), "b": parts("b", 150e6), "c": parts("c", 100e6)},
     )  # fmt: skip
     assert rows.matters(found)[1][3] == said
+    # A terminal has those rows alone, and where the rest is; a file has every figure.
+    short, long = (tables.text(found, whole=whole) for whole in (False, True))
+    assert "all parts ms" in long and "all parts ms" not in short
+    assert len(short.strip().splitlines()) == 2 + len(rows.matters(found)) + 2
 
 
 def cause_of(run: str, saving: int, **values: Any) -> Finding:
@@ -346,7 +351,7 @@ def test_three_runs_are_compared_with_the_first(runs: list[str]) -> None:
 
 @pytest.mark.slow
 def test_that_nothing_changed_is_said(runs: list[str]) -> None:
-    done = CliRunner().invoke(command, [runs[0], runs[0]], standalone_mode=False)
+    done = CliRunner().invoke(command, [runs[0], runs[0], "-v"], standalone_mode=False)
     assert "every step takes exactly what it takes in" in done.stdout
     assert "none changed in calls or time" in done.stdout
     assert "+0.000 ms" not in done.stdout

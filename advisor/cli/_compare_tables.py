@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from advisor.messages import COMPARED, say
 from advisor.metrics.compare.figures import RunFigures, scaling_efficiency
 from advisor.metrics.compare.runs import Comparison
 from advisor.metrics.models.theory import Theory
@@ -12,9 +13,12 @@ from advisor.report import comparison as rows
 from advisor.report.comparison_notes import notes
 
 
-def text(found: Comparison) -> str:
-    """The headline and what matters, then all of it, for a terminal."""
-    first = f"{rows.headline(found)}\n\n{_matters(found)}"
+def text(found: Comparison, *, whole: bool) -> str:
+    """The headline and what matters; then all of it, where it is ``whole`` or nothing matters."""
+    matters = _matters(found)
+    first = f"{rows.headline(found)}\n\n{matters}"
+    if matters and not whole:
+        return f"{first}{say(COMPARED, 'more', {})}"
     return first + _figures(found) + _traffic(found) + _operators(found)
 
 

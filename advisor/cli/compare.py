@@ -47,6 +47,9 @@ def command(
         help="Dense peak of one rank's device for MFU.  [default: from the hardware table]",
     ),
     operators: int = option(default=10, show_default=True, help="Operators listed per run."),
+    verbose: bool = option(
+        "-v", "--verbose", help="Every figure, traffic and operators too, as files and pages have."
+    ),
     quiet: bool = option("-q", "--quiet", help="No progress on stderr."),
     force: bool = option(help="Replace existing output files."),
 ) -> int:
@@ -85,7 +88,7 @@ def command(
             elif item.format == "json":
                 text = json.dumps(tables.document(found), indent=1)
             else:
-                text = tables.text(found)
+                text = tables.text(found, whole=verbose or item.path is not None)
             _emit(item, text, quiet=quiet)
     judged = [verdict for check in checks for verdict in _judge(check, found)]
     for verdict in judged:

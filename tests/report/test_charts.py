@@ -293,7 +293,7 @@ def _rank(rank: int, **parts: float) -> Parts:
     [
         (
             [_rank(0, transfer=40, wait=5), _rank(1, transfer=44, wait=4)],
-            "Exposed communication takes 45 % (rank 0) to 48 % (rank 1) of the step",
+            "Exposed communication takes 0.045 µs (rank 0) to 0.048 µs (rank 1) per step",
         ),
         (
             [_rank(0, comm=6, **{"idle-host": 70, "idle-gap": 5})],
@@ -362,3 +362,18 @@ def test_a_table_of_few_letters_stays_one_on_a_telephone() -> None:
     assert few.is_narrow
     assert not DataTable(["per step", "change", "x" * 40], [["idle", "+31 ms", "9.8 ms"]]).is_narrow
     assert DataTable(["number", "value"], [["x" * 40, "y" * 40]]).is_narrow
+
+
+def test_the_title_names_the_ranks_that_the_bars_show() -> None:
+    """GIVEN a rank with the most ms and another with the largest share THEN ms decide in both."""
+    measured = [(0, 1000e6, 410e6), (1, 500e6, 250e6), (2, 900e6, 100e6)]
+    measured += [(of, 800e6, 200e6) for of in range(3, 12)]
+    ranks = [
+        Parts(of, whole, {**dict.fromkeys(MEASURED, 0.0), "transfer": ns, "compute": whole - ns})
+        for of, whole, ns in measured
+    ]
+    bars = steps._four(ranks, ())
+    assert (bars[0].label, bars[-1].label) == ("best 2", "worst 0")
+    title = steps._title(ranks)
+    assert "(rank 2)" in title
+    assert "(rank 0)" in title

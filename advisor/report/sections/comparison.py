@@ -23,7 +23,7 @@ def bars(found: Comparison) -> Figure:
     base, other = labels if len(labels) == 2 and not fits else [row.run for row in found.runs[:2]]
     return Figure(
         id="runs-compared",
-        title="The recorded step of each run",
+        title="The mean recorded step of each run",
         description="One stacked bar per run, mean over ranks and used steps, ms per step.",
         drawing=StackedBars(
             [Bar(label, part.ns) for label, part in zip(labels, measured.values(), strict=True)]

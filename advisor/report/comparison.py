@@ -214,7 +214,7 @@ def matters(found: Comparison) -> list[list[str]]:
         return []
     before, after = (row.step_ns for row in found.runs)
     least_ns = _SEEN * max(before, after)
-    rows: list[tuple[str, float, float]] = [("median step", before, after)]
+    rows: list[tuple[str, float, float]] = [("step ms (median)", before, after)]
     rows += [
         (KINDS[it.kind], it.base_ns, it.other_ns)
         for it in changes(base, other)

@@ -12,13 +12,6 @@ from advisor.metrics.clocks.joint import joint_clocks
 from advisor.metrics.clocks.messages import clocks_by_messages
 from advisor.metrics.clocks.offsets import Clock, Clocks, clocks
 from advisor.metrics.clocks.posterior import Weighed
-from advisor.metrics.clocks.rough import (
-    adrift,
-    on_host,
-    rough_offsets,
-    unplaced,
-    without_launches,
-)
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.gloo import host_calls
 from advisor.metrics.collectives.groups import (
@@ -50,6 +43,13 @@ from advisor.metrics.steps.annotated import (
 )
 from advisor.metrics.steps.optimizer import optimizer_steps
 from advisor.metrics.steps.periods import period_steps
+from advisor.metrics.steps.rough_clocks import (
+    adrift,
+    on_host,
+    rough_offsets,
+    unplaced,
+    without_launches,
+)
 from advisor.metrics.steps.untimed import without_untimed
 from advisor.metrics.steps.used import mark_used
 from advisor.metrics.timeline.breakdown import Occupancy

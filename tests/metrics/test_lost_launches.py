@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.metrics.clocks.rough import adrift, rough_offsets, unplaced, without_launches
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import Group
 from advisor.metrics.collectives.match import Matched, from_matched, match
 from advisor.metrics.steps.annotated import Step, Steps
+from advisor.metrics.steps.rough_clocks import adrift, rough_offsets, unplaced, without_launches
 from advisor.metrics.timeline.timeline import Timeline
 from advisor.store.columns import MISSING
 

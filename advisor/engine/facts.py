@@ -10,9 +10,8 @@ from advisor.store import Store
 
 _RECORDINGS = {"kineto", "op-table", "nsys"}  # formats that hold steps
 _COMPUTE_ALONE = (
-    "SELECT min(share) AS share FROM ("
-    "SELECT sum(greatest(0, compute_ns - coalesce(hidden_comm_ns, 0)))"
-    "::DOUBLE / nullif(sum(window_ns), 0) AS share FROM rank_step GROUP BY rank)"
+    "SELECT min(ns) AS ns FROM (SELECT median(greatest(0, compute_ns "
+    "- coalesce(hidden_comm_ns, 0))) AS ns FROM rank_step GROUP BY rank)"
 )
 
 
@@ -31,9 +30,9 @@ class Facts:
     noise_ns: int | None
     purpose: str | None = None
     is_amd: bool = False
-    compute_alone: float = 0.0
-    """Share of the steps, on the rank where it is least, in which compute runs and communication
-    does not: what makes that faster takes none of it away."""
+    compute_alone_ns: int = 0
+    """How long compute runs and communication does not in a typical step of the rank where that is
+    least: what makes communication faster takes none of it away."""
 
     @property
     def all_ranks(self) -> bool:
@@ -45,7 +44,7 @@ def read_facts(sandbox: Sandbox) -> Facts:
     """The one row of the view ``facts``."""
     (row,) = sandbox.records("SELECT * FROM facts")
     (steps,) = sandbox.records(_COMPUTE_ALONE)
-    return Facts(**row, compute_alone=float(steps["share"] or 0.0))
+    return Facts(**row, compute_alone_ns=round(steps["ns"] or 0))
 
 
 def ranks_not_read(sandbox: Sandbox, facts: Facts) -> list[int]:

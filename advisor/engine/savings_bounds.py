@@ -17,7 +17,7 @@ _ROUNDING_NS = 2
 
 
 def bounded(
-    row: Mapping[str, Any], step_ns: int | None, stays_ns: float = 0.0
+    row: Mapping[str, Any], step_ns: int | None, stays_ns: int = 0
 ) -> tuple[dict[str, int | None], list[str]]:
     """The row's savings as whole ns per step, and what was changed for that.
 
@@ -41,7 +41,7 @@ def bounded(
             changes.append(
                 f"{name} ({much}) is more than the step and counts as all of it, {about(step_ns)}"
             )
-    most = math.inf if step_ns is None else step_ns - stays_ns
+    most = math.inf if step_ns is None else max(0, step_ns - stays_ns)
     within = {name: round(min(max(0.0, number), most)) for name, number in given.items()}
     value, low, high = (within.get(name) for name in COLUMNS)
     if value is not None:

@@ -178,17 +178,15 @@ def _more_per_step(
 
 def _compute_per_step(occupancy: Occupancy, steps: Steps) -> float:
     """What a rank computes in a used step, ns."""
-    used = [s for s in steps.steps if s.used]
-    spans = [s.start for s in used], [s.end for s in used]
-    return float(occupancy.compute.covered(*spans).mean()) if used else 0.0
+    start, end = steps.used_windows
+    return float(occupancy.compute.covered(start, end).mean()) if start else 0.0
 
 
 def _operators_per_step(line: Timeline, steps: Steps) -> float:
     """How many operators a rank begins in a used step."""
-    used = [s for s in steps.steps if s.used]
-    low, high = [s.start for s in used], [s.end for s in used]
-    counts = np.searchsorted(line.compute_starts, high) - np.searchsorted(line.compute_starts, low)
-    return float(counts.mean()) if used else 0.0
+    start, end = steps.used_windows
+    counts = np.searchsorted(line.compute_starts, end) - np.searchsorted(line.compute_starts, start)
+    return float(counts.mean()) if start else 0.0
 
 
 def _loads_by_chance(
@@ -199,9 +197,9 @@ def _loads_by_chance(
 ) -> float:
     """How often ranks with equal loaders would differ as much over the steps; 1 without any."""
     loads = {
-        r: loading[r].covered([s.start for s in used], [s.end for s in used])
+        r: loading[r].covered(*windows)
         for r in (rank, *peers)
-        if (used := [s for s in steps[r].steps if s.used])
+        if (windows := steps[r].used_windows)[0]
     }
     if len(loads) <= len(peers) or len({len(own) for own in loads.values()}) > 1:
         return 1.0

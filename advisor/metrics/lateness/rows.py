@@ -277,12 +277,12 @@ def _waits_for_last(column: Mapping[int, Call], ranks: Ranks) -> bool:
 
 def _own_ns(rank: int, ranks: Ranks) -> float:
     """What a rank's used steps last but for its communication, on average; see Arrivals.excess."""
-    own, steps = ranks.occupancy[rank], [s for s in ranks.steps[rank].steps if s.used]
-    start, end = [s.start for s in steps], [s.end for s in steps]
+    own = ranks.occupancy[rank]
+    start, end = ranks.steps[rank].used_windows
     waited = own.exposed_comm.covered(start, end)
     known = ranks.lines[rank].gaps_are_idle
     spent = np.subtract(end, start) - waited if known else own.compute.covered(start, end)
-    return float(np.mean(spent)) if steps else 0.0
+    return float(np.mean(spent)) if start else 0.0
 
 
 def _step_ns(steps: Steps) -> float:

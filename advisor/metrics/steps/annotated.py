@@ -43,6 +43,12 @@ class Steps:
 
     steps: tuple[Step, ...]
 
+    @property
+    def used_windows(self) -> tuple[list[int], list[int]]:
+        """Starts and ends of the device windows of the steps that figures are of."""
+        used = [s for s in self.steps if s.used]
+        return [s.start for s in used], [s.end for s in used]
+
     def by_window(self, times: Int64s) -> Int64s:
         """Step number whose device window holds each time; MISSING outside."""
         return self._find(times, [(s.start, s.end) for s in self.steps])

@@ -126,10 +126,23 @@ def _as_others(program: Program, rank: int, others: Sequence[dict[Segment, float
         ]
         if peers:
             longer[key] = own - float(np.median(peers))
-    excess, somewhere = sum(longer.values()), sum(max(0.0, ns) for ns in longer.values())
+    left = _without_made_up([*longer.values()])
+    excess, somewhere = sum(left), sum(max(0.0, ns) for ns in left)
     share = max(0.0, excess / somewhere) if somewhere else 0.0
-    lengths = {key: mine[key] - share * max(0.0, ns) for key, ns in longer.items()}
+    lengths = {key: mine[key] - share * max(0.0, ns) for key, ns in zip(longer, left, strict=True)}
     return _with_segments(program.items[rank], lengths)
+
+
+def _without_made_up(longer_ns: list[float]) -> list[float]:
+    """The same in all, with what one segment takes longer and its neighbour shorter in neither."""
+    left = list(longer_ns)
+    for place, ns in enumerate(longer_ns):
+        for beside in (place - 1, place + 1):
+            if ns < 0 and 0 <= beside < len(left):
+                made_up = min(max(0.0, left[beside]), -left[place])
+                left[beside] -= made_up
+                left[place] += made_up
+    return left
 
 
 def _places(program: Program, segments: Iterable[Segment]) -> dict[Segment, tuple[object, ...]]:

@@ -1,0 +1,44 @@
+"""A rank that works no longer than the others: what it makes up next to it was no lateness."""
+
+from __future__ import annotations
+
+from advisor.whatif.changes import without_lateness
+from advisor.whatif.program import Call, Issue, Item, Program, Wait, Work
+from advisor.whatif.simulate import simulate
+
+_RANKS = (0, 1, 2)
+_REDUCTION, _BARRIER = 0, 1
+
+
+def _rank(before: float, between: float, after: float) -> list[Item]:
+    return [
+        Work(before), Issue(_REDUCTION),
+        Work(between), Issue(_BARRIER), Wait(_BARRIER),
+        Work(after), Wait(_REDUCTION),
+    ]  # fmt: skip
+
+
+def _program(late: list[Item]) -> Program:
+    calls = {
+        _REDUCTION: Call(_RANKS, "reduce", 1.0, "all_reduce"),
+        _BARRIER: Call(_RANKS, "barrier", 0.0, "barrier"),
+    }
+    items = {0: _rank(10, 10, 10), 1: _rank(10, 10, 10), 2: late}
+    return Program(items, calls, dict.fromkeys(_RANKS, 0.0))
+
+
+def test_a_call_that_is_only_asked_for_later_hides_nothing_of_what_comes_after() -> None:
+    """Rank 2 asks for the reduction just before the barrier, and works 5 ns longer behind that."""
+    program = _program(_rank(20, 0, 15))
+    assert simulate(program).step_ns == 35
+    assert simulate(without_lateness(program, [2])).step_ns == 30
+
+
+def test_a_rank_that_asks_late_and_works_no_longer_in_all_keeps_its_work() -> None:
+    program = _program(_rank(15, 5, 10))
+    assert without_lateness(program, [2]).items == program.items
+
+
+def test_a_punctual_rank_keeps_its_work() -> None:
+    program = _program(_rank(10, 10, 15))
+    assert without_lateness(program, [0]).items == program.items

@@ -1,19 +1,19 @@
 """Damages recordings whose culprit is known and looks who is accused then.
 
     python -m benchmarks.fuzz.damage --inputs 400 --seed 1 [--recording flight/gpu_error_2nd]
+    python -m benchmarks.fuzz.damage --each [--lab build/gpulab/seed22] [--recording lab/]
 
-Each rank and each stretch of records of a real recording is dropped, cut, repeated or shuffled.
-The accusation stays, or becomes "cannot tell"; nobody is accused whom the whole recording does
-not accuse. Prints the damaged recordings, how often the accusation stayed and how often it went,
-and every new accusation with how to make it again; exits 1 where there is one.
+Each rank and each stretch of records of a recording is dropped, cut, repeated or shuffled, by
+chance or (``--each``) in turn, each kind of damage on a rank that is accused and on another.
+``--lab`` adds the recordings of a folder that ``benchmarks.gpulab make`` filled. The accusation
+stays, or becomes "cannot tell"; nobody is accused whom the whole recording does not accuse, and
+no other cause comes first. Prints what became of the damaged recordings, and every new
+accusation with how to make it again; exits 1 where there is one.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
-import pickle
 import random
 import sys
 import tempfile
@@ -22,206 +22,32 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from advisor.errors import AdvisorError
-from advisor.findings import FindingsReport, Severity
-from advisor.ingest.readers.flight_recorder.unpickle import unpickle
-from benchmarks.fuzz import labelled
+from advisor.findings import Finding, FindingsReport, Severity
+from benchmarks.fuzz.damages import OF_FILES, OF_RECORDS, Case, each
+from benchmarks.fuzz.recordings import Recording, known
 
-ROOT = Path(__file__).resolve().parents[2]
-FIXTURES = ROOT / "fixtures"
-SHARED = ROOT.parent / "shared" / "data"
-
-Parts = dict[str, list[Any]]
 Accused = frozenset[tuple[str, str]]
 """(rule, whom): a rank, host or link that a finding names, or '' where it names nobody."""
 
 
 @dataclass(frozen=True)
-class Recording:
-    """Records by rank; ``write`` puts them into files of a folder as the format wants them."""
+class Said:
+    """What a diagnosis says: ``sure`` accusations, all it names, and the cause of its verdict."""
 
-    name: str
-    parts: Parts
-    write: Callable[[Parts, Path], None]
-    paths: str = "*"
-    """What is diagnosed of the folder that ``write`` fills."""
-
-
-def flight_recorder(folder: Path) -> Recording:
-    """Dumps of PyTorch's flight recorder: a rank is a file, a record is an entry."""
-    dumps = {
-        path.name: unpickle(path.read_bytes(), where=path.name)[0]
-        for path in sorted(folder.iterdir())
-        if path.name.startswith(("_dump_", "fr_trace_"))
-    }
-
-    def write(parts: Parts, place: Path) -> None:
-        for name, entries in parts.items():
-            content: Any = {**dumps[name], "entries": entries}
-            (place / name).write_bytes(pickle.dumps(content, protocol=4))
-
-    parts = {name: list(dump["entries"]) for name, dump in dumps.items()}  # type: ignore[call-overload]
-    return Recording(f"flight/{folder.name}", parts, write)
+    sure: Accused
+    named: frozenset[str]
+    first: str
+    """Rule of the verdict's finding; '' where that is but a hint, or nothing is found."""
+    listed: frozenset[str]
+    """Rules of the sure findings and of those merged under them."""
 
 
-def traces(folder: Path) -> Recording:
-    """Kineto traces: a rank is a file, a record is an event."""
-    whole = {path.name.removesuffix(".gz"): _json(path) for path in sorted(folder.glob("*.json*"))}
-    whole = {name: trace for name, trace in whole.items() if "traceEvents" in trace}
-
-    def write(parts: Parts, place: Path) -> None:
-        for name, events in parts.items():
-            (place / name).write_text(json.dumps({**whole[name], "traceEvents": events}))
-
-    parts = {name: trace["traceEvents"] for name, trace in whole.items()}
-    return Recording(f"trace/{folder.name}", parts, write)
-
-
-def op_table(file: Path) -> Recording:
-    """A Megatron op table: a rank is its rows of the one file, a record is a row."""
-    table = pq.read_table(file)
-    parts: Parts = {}
-    for row in table.to_pylist():
-        parts.setdefault(str(row["rank"]), []).append(row)
-
-    def write(parts: Parts, place: Path) -> None:
-        rows = [row for rows in parts.values() for row in rows]
-        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), place / file.name)
-
-    return Recording(f"op-table/{file.stem}", parts, write)
-
-
-def text(file: Path) -> Recording:
-    """A log or the output of a benchmark: a rank is the lines of a process, a record is a line."""
-    lines = file.read_text(errors="replace").splitlines(keepends=True)
-    parts: Parts = {}
-    for number, line in enumerate(lines):
-        process = line.split()[0] if " NCCL " in line else ""
-        parts.setdefault(process, []).append((number, line))
-
-    def write(parts: Parts, place: Path) -> None:
-        kept = (item for lines in parts.values() for item in lines)
-        ordered = kept if _is_shuffled(parts) else sorted(kept, key=lambda item: item[0])
-        (place / file.name).write_text("".join(line for _, line in ordered))
-
-    return Recording(f"text/{file.parent.name}/{file.name}", parts, write)
-
-
-def _is_shuffled(parts: Parts) -> bool:
-    return any(lines != sorted(lines, key=lambda item: item[0]) for lines in parts.values())
-
-
-def _json(path: Path) -> dict[str, Any]:
-    data = path.read_bytes()
-    loaded: dict[str, Any] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    return loaded
-
-
-def known() -> dict[str, Callable[[], Recording]]:
-    """Every labelled recording that is here, by name; read when it is asked for."""
-    found: dict[str, Callable[[], Recording]] = {}
-    dumps = [FIXTURES / "flight-gloo-desync", SHARED / "real2" / "fr_lock_gil_2nd"]
-    for folder in [*dumps, *sorted((SHARED / "flight_recorder").glob("*"))]:
-        if folder.is_dir():
-            found[f"flight/{folder.name}"] = lambda folder=folder: flight_recorder(folder)
-    for folder in [*sorted(FIXTURES.iterdir()), SHARED / "dlrm_8xV100"]:
-        if any(folder.glob("*.json.gz")):
-            found[f"trace/{folder.name}"] = lambda folder=folder: traces(folder)
-    for file in sorted(SHARED.glob("straggler_op_table/*.parquet")):
-        found[f"op-table/{file.stem}"] = lambda file=file: op_table(file)
-    found["nsys/late-rank"] = lambda: Recording(
-        "nsys/late-rank", labelled.nsys_rows(), labelled.write_nsys
-    )
-    found["inspector/late-rank"] = lambda: Recording(
-        "inspector/late-rank", labelled.inspector_lines(), labelled.write_inspector
-    )
-    for file in [*sorted(FIXTURES.glob("nccl-logs/*.log")), *sorted(SHARED.glob("nccl_tests/*"))]:
-        found[f"text/{file.parent.name}/{file.name}"] = lambda file=file: text(file)
-    return found
-
-
-Damage = Callable[[Parts, random.Random], str]
-
-
-def _drop_rank(parts: Parts, rng: random.Random) -> str:
-    gone = rng.sample(sorted(parts), k=min(len(parts) - 1, rng.choice((1, 1, 2))))
-    for name in gone:
-        del parts[name]
-    return f"without {', '.join(gone)}"
-
-
-def _stretch(parts: Parts, rng: random.Random) -> tuple[str, int, int]:
-    name = rng.choice(sorted(name for name, records in parts.items() if records))
-    count = len(parts[name])
-    size = min(count, rng.choice((1, 1, 2, 5, max(1, count // 10), max(1, count // 3))))
-    start = rng.choice((0, count - size, rng.randrange(count - size + 1)))
-    return name, start, start + size
-
-
-def _drop_records(parts: Parts, rng: random.Random) -> str:
-    name, start, end = _stretch(parts, rng)
-    parts[name] = parts[name][:start] + parts[name][end:]
-    return f"{name} without records {start} to {end - 1}"
-
-
-def _repeat_records(parts: Parts, rng: random.Random) -> str:
-    name, start, end = _stretch(parts, rng)
-    at = rng.choice((end, len(parts[name])))
-    parts[name] = parts[name][:at] + parts[name][start:end] + parts[name][at:]
-    return f"{name} with records {start} to {end - 1} again at {at}"
-
-
-def _thin_out(parts: Parts, rng: random.Random) -> str:
-    share = rng.choice((0.01, 0.05, 0.2))
-    name = rng.choice([*sorted(parts), ""])
-    for one in [name] if name else sorted(parts):
-        parts[one] = [record for record in parts[one] if rng.random() >= share]
-    return f"{name or 'all'} without each record by a chance of {share:g}"
-
-
-def _shuffle(parts: Parts, rng: random.Random) -> str:
-    name = rng.choice(sorted(parts))
-    parts[name] = rng.sample(parts[name], k=len(parts[name]))
-    return f"{name} shuffled"
-
-
-def _cut(place: Path, rng: random.Random) -> str:
-    """Cut a written file at any byte."""
-    path = rng.choice(sorted(place.iterdir()))
-    data = path.read_bytes()
-    at = rng.randrange(len(data))
-    path.write_bytes(data[:at])
-    return f"{path.name} cut at byte {at}"
-
-
-def _garble(place: Path, rng: random.Random) -> str:
-    """Overwrite, remove or repeat up to 64 bytes of a written file."""
-    path = rng.choice(sorted(place.iterdir()))
-    data = path.read_bytes()
-    at, size = rng.randrange(len(data)), rng.choice((1, 8, 64))
-    what = rng.choice((b"", rng.randbytes(size), data[at : at + size] * 2))
-    path.write_bytes(data[:at] + what + data[at + size :])
-    return f"{path.name}: {size} bytes at {at} are now {what!r}"
-
-
-OF_RECORDS: tuple[Damage, ...] = (
-    *(_drop_rank, _drop_records, _repeat_records, _thin_out, _shuffle),
-)
-OF_FILES: tuple[Callable[[Path, random.Random], str], ...] = (_cut, _garble)
-
-
-def accused(place: Path) -> tuple[Accused, Accused] | None:
-    """Whom the diagnosis of a folder's files accuses, and whom it names at all (severity info too).
-
-    None where it refuses the files.
-    """
+def said(place: Path) -> Said | None:
+    """The diagnosis of a folder's files; None where it refuses them."""
     import advisor
 
     try:
@@ -229,15 +55,19 @@ def accused(place: Path) -> tuple[Accused, Accused] | None:
             report = run.report
     except AdvisorError:
         return None
-    sure = frozenset(_accusations(report, hints=False))
-    return sure, frozenset(_accusations(report, hints=True))
+    sure = [one for one in report.findings if one.severity != Severity.INFO]
+    first = [one.rule for one in sure if one.id == report.verdict.finding]
+    return Said(
+        frozenset(_accusations(report, sure)),
+        frozenset(whom for _, whom in _accusations(report, report.findings)),
+        first[0] if first else "",
+        frozenset(rule for one in sure for rule in (one.rule, *one.merged)),
+    )
 
 
-def _accusations(report: FindingsReport, *, hints: bool) -> Iterator[tuple[str, str]]:
+def _accusations(report: FindingsReport, findings: list[Finding]) -> Iterator[tuple[str, str]]:
     read = {run.run: run.ranks_read for run in report.runs}
-    for finding in report.findings:
-        if finding.severity == Severity.INFO and not hints:
-            continue
+    for finding in findings:
         # Who names all ranks accuses none of them.
         ranks = finding.ranks if len(finding.ranks) < max(2, read[finding.run]) else []
         # Beside ranks a host only says where they are.
@@ -248,28 +78,31 @@ def _accusations(report: FindingsReport, *, hints: bool) -> Iterator[tuple[str, 
 
 
 @cache
-def of_the_whole(name: str) -> tuple[Recording, Accused, frozenset[str]]:
-    """A recording, whom it accuses undamaged, and whom it names at all."""
-    recording = known()[name]()
+def of_the_whole(name: str, lab: Path | None = None) -> tuple[Recording, Said]:
+    """A recording and what is said of it undamaged."""
+    recording = known(lab)[name]()
     with tempfile.TemporaryDirectory() as folder:
         recording.write(recording.parts, Path(folder))
-        both = accused(Path(folder))
-    assert both is not None, name
-    found, named = both
-    return recording, found, frozenset(whom for _, whom in named)
+        whole = said(Path(folder))
+    assert whole is not None, name
+    return recording, whole
 
 
 def damaged(recording: Recording, place: Path, seed: int, number: int) -> str:
     """Write a damaged copy into a folder; says what was done to it."""
     rng = random.Random(f"{recording.name}/{seed}/{number}")
-    copy = replace(recording, parts={name: list(part) for name, part in recording.parts.items()})
+    copy = _copied(recording)
     kind = rng.randrange(len(OF_RECORDS) + len(OF_FILES))
     if kind < len(OF_RECORDS):
-        said = OF_RECORDS[kind](copy.parts, rng)
+        done = OF_RECORDS[kind](copy.parts, rng)
         copy.write(copy.parts, place)
-        return said
+        return done
     copy.write(copy.parts, place)
     return OF_FILES[kind - len(OF_RECORDS)](place, rng)
+
+
+def _copied(recording: Recording) -> Recording:
+    return replace(recording, parts={name: list(part) for name, part in recording.parts.items()})
 
 
 @dataclass(frozen=True)
@@ -277,28 +110,50 @@ class Result:
     """What became of one damaged recording: ``new`` are accusations that it alone makes."""
 
     kind: str
-    said: str
+    done: str
     new: tuple[tuple[str, str], ...] = ()
+    first: str = ""
 
 
 def judge(name: str, seed: int, number: int) -> Result:
-    """Damage a recording and compare whom it accuses."""
-    recording, before, named = of_the_whole(name)
+    """Damage a recording by chance and compare whom it accuses."""
+    recording, whole = of_the_whole(name)
+    return _judged(whole, lambda place: damaged(recording, place, seed, number))
+
+
+def judge_case(recording: Recording, whole: Said, case: Case) -> Result:
+    """Damage a recording as a case says and compare whom it accuses."""
+
+    def damage(place: Path) -> str:
+        copy = _copied(recording)
+        case.of_records(copy.parts)
+        copy.write(copy.parts, place)
+        case.of_files(place)
+        return case.done
+
+    return _judged(whole, damage)
+
+
+def _judged(whole: Said, damage: Callable[[Path], str]) -> Result:
     with tempfile.TemporaryDirectory() as folder:
-        said = damaged(recording, Path(folder), seed, number)
+        done = damage(Path(folder))
         try:
-            both = accused(Path(folder))
+            after = said(Path(folder))
         except Exception:  # noqa: BLE001 - whatever it is, it is the finding
-            return Result("internal error", said + "\n" + traceback.format_exc())
-    if both is None:
-        return Result("refused", said)
-    after, _ = both
-    new = tuple(sorted(after - before))
-    if any(one not in {*named, ""} for _, one in new):
-        return Result("NEW ACCUSATION", said, new)
-    if after == before:
-        return Result("stayed", said)
-    return Result("another cause" if new else "fewer", said, new)
+            return Result("internal error", done + "\n" + traceback.format_exc())
+    if after is None:
+        return Result("refused", done)
+    new = tuple(sorted(after.sure - whole.sure))
+    if any(one not in {*whole.named, ""} for _, one in new):
+        return Result(NEW_ACCUSATION, done, new, after.first)
+    if after.first and after.first not in whole.listed:
+        return Result(ANOTHER_CAUSE, done, new, after.first)
+    if after.first == whole.first:
+        return Result("same first", done, new, after.first)
+    return Result("weaker", done, new, after.first)
+
+
+NEW_ACCUSATION, ANOTHER_CAUSE = "NEW ACCUSATION", "ANOTHER CAUSE FIRST"
 
 
 def main() -> int:
@@ -308,25 +163,45 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--recording", action="append", metavar="NAME or its beginning")
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
+    parser.add_argument("--each", action="store_true", help="each kind of damage in turn")
+    parser.add_argument("--lab", type=Path, help="recordings of benchmarks.gpulab too")
+    parser.add_argument("-v", "--verbose", action="store_true", help="what became weaker too")
     arguments = parser.parse_args()
     wanted = tuple(arguments.recording or [""])
-    names = [name for name in known() if name.startswith(wanted)]
-    bad = 0
+    names = [name for name in known(arguments.lab) if name.startswith(wanted)]
+    all_kinds: Counter[str] = Counter()
     for name in names:
         begun = time.process_time()
-        results = [
-            judge(name, arguments.seed, arguments.first + number)
-            for number in range(arguments.inputs)
-        ]
+        recording, whole = of_the_whole(name, arguments.lab)
+        of_the_whole.cache_clear()
+        if arguments.each:
+            cases = each(recording, whole.named)
+            results = [judge_case(recording, whole, case) for case in cases]
+        else:
+            results = [
+                _judged(whole, partial(damaged, recording, seed=arguments.seed, number=number))
+                for number in range(arguments.first, arguments.first + arguments.inputs)
+            ]
         counted = Counter(result.kind for result in results)
-        shown = ", ".join(f"{count} {kind}" for kind, count in sorted(counted.items()))
-        print(f"{name}: {shown} ({time.process_time() - begun:.0f} CPU s)", flush=True)
+        all_kinds += counted
+        print(
+            f"{name} ({whole.first or 'nothing'}): {_shown(counted)} "
+            f"({time.process_time() - begun:.0f} CPU s)",
+            flush=True,
+        )
         for number, result in enumerate(results, arguments.first):
-            if result.kind in ("NEW ACCUSATION", "internal error"):
-                bad += 1
-                print(f"  input {number}: {result.said}\n    {result.new}")
-    print(f"{len(names) * arguments.inputs} damaged recordings, {bad} that accuse somebody else")
-    return 1 if bad else 0
+            if result.kind in _WRONG or arguments.verbose and result.kind != "same first":
+                print(f"  {result.kind}, input {number}: {result.done}: {result.first}")
+                print(f"    {result.new}")
+    print(f"{all_kinds.total()} damaged recordings: {_shown(all_kinds)}")
+    return 1 if any(all_kinds[kind] for kind in _WRONG) else 0
+
+
+_WRONG = (NEW_ACCUSATION, ANOTHER_CAUSE, "internal error")
+
+
+def _shown(counted: Counter[str]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counted.items()))
 
 
 if __name__ == "__main__":

@@ -149,11 +149,11 @@ def _judged(whole: Said, damage: Callable[[Path], str]) -> Result:
     if after.first and after.first not in whole.listed:
         return Result(ANOTHER_CAUSE, done, new, after.first)
     if after.first == whole.first:
-        return Result("same first", done, new, after.first)
+        return Result(_SAME, done, new, after.first)
     return Result("weaker", done, new, after.first)
 
 
-NEW_ACCUSATION, ANOTHER_CAUSE = "NEW ACCUSATION", "ANOTHER CAUSE FIRST"
+NEW_ACCUSATION, ANOTHER_CAUSE, _SAME = "NEW ACCUSATION", "ANOTHER CAUSE FIRST", "same first"
 
 
 def main() -> int:
@@ -164,6 +164,7 @@ def main() -> int:
     parser.add_argument("--recording", action="append", metavar="NAME or its beginning")
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--each", action="store_true", help="each kind of damage in turn")
+    parser.add_argument("--damage", action="append", metavar="WORDS", help="of --each, only these")
     parser.add_argument("--lab", type=Path, help="recordings of benchmarks.gpulab too")
     parser.add_argument("-v", "--verbose", action="store_true", help="what became weaker too")
     arguments = parser.parse_args()
@@ -174,27 +175,27 @@ def main() -> int:
         begun = time.process_time()
         recording, whole = of_the_whole(name, arguments.lab)
         of_the_whole.cache_clear()
-        if arguments.each:
-            cases = each(recording, whole.named)
-            results = [judge_case(recording, whole, case) for case in cases]
-        else:
-            results = [
-                _judged(whole, partial(damaged, recording, seed=arguments.seed, number=number))
-                for number in range(arguments.first, arguments.first + arguments.inputs)
-            ]
-        counted = Counter(result.kind for result in results)
+        counted: Counter[str] = Counter()
+        for number, result in enumerate(_results(recording, whole, arguments), arguments.first):
+            counted[result.kind] += 1
+            if result.kind in _WRONG or (arguments.verbose and result.kind != _SAME):
+                print(f"  {result.kind}, input {number}: {result.done}: {result.first}", flush=True)
+                print(f"    {result.new}", flush=True)
+        spent = f"{time.process_time() - begun:.0f} CPU s"
+        print(f"{name} ({whole.first or 'nothing'}): {_shown(counted)} ({spent})", flush=True)
         all_kinds += counted
-        print(
-            f"{name} ({whole.first or 'nothing'}): {_shown(counted)} "
-            f"({time.process_time() - begun:.0f} CPU s)",
-            flush=True,
-        )
-        for number, result in enumerate(results, arguments.first):
-            if result.kind in _WRONG or arguments.verbose and result.kind != "same first":
-                print(f"  {result.kind}, input {number}: {result.done}: {result.first}")
-                print(f"    {result.new}")
     print(f"{all_kinds.total()} damaged recordings: {_shown(all_kinds)}")
     return 1 if any(all_kinds[kind] for kind in _WRONG) else 0
+
+
+def _results(recording: Recording, whole: Said, arguments: argparse.Namespace) -> Iterator[Result]:
+    if arguments.each:
+        for case in each(recording, whole.named):
+            if any(words in case.done for words in arguments.damage or [""]):
+                yield judge_case(recording, whole, case)
+        return
+    for number in range(arguments.first, arguments.first + arguments.inputs):
+        yield _judged(whole, partial(damaged, recording, seed=arguments.seed, number=number))
 
 
 _WRONG = (NEW_ACCUSATION, ANOTHER_CAUSE, "internal error")

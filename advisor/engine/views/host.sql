@@ -90,20 +90,26 @@ usual AS (
   FROM work GROUP BY rank),
 kept AS (
   SELECT l.rank, l.step, l.name,
-    -- a slow device takes longer for as many operators; and what every rank does there is no pause of one
-    CASE WHEN w.operators > 1.02 * u.operators * greatest(1, min(w.operators / u.operators) OVER (
-      PARTITION BY l.step)) THEN w.work_ns - u.work_ns ELSE 0 END AS more_ns,
+    CASE WHEN w.operators > 1.02 * u.operators THEN w.work_ns - u.work_ns ELSE 0 END AS more_ns,
     w.operators,
     -- a state that is written is copied to the host first, where no other step copies
     greatest(0, coalesce(w.copy_ns - u.copy_ns, 0)) AS copied_ns,
-    more_ns + l.idle_ns + copied_ns AS kept_ns, more_ns > l.idle_ns + copied_ns AS works
+    more_ns + l.idle_ns + copied_ns AS all_ns,
+    -- a slow device takes longer for as many operators as the others have more
+    w.operators > 1.02 * u.operators * min(w.operators / u.operators) OVER (PARTITION BY l.step) AS alone,
+    CASE WHEN alone THEN all_ns ELSE l.idle_ns + copied_ns END AS kept_ns,
+    alone AND more_ns > l.idle_ns + copied_ns AS works
   FROM longest l LEFT JOIN work w USING (rank, step) LEFT JOIN usual u ON u.rank = l.rank),
-pause AS (
-  SELECT step, arg_max(rank, kept_ns) AS rank, max(kept_ns) - max(kept_ns, 2)[2] AS pause_ns,
+pause AS ( -- work that every rank has more of there is no pause of one
+  SELECT step, arg_max(rank, kept_ns) AS rank,
+    greatest(0, max(kept_ns) - max(CASE WHEN worked THEN all_ns ELSE kept_ns END)
+      FILTER (WHERE rank <> most)) AS pause_ns,
     arg_max(works, kept_ns) AS works, arg_max(operators, kept_ns) AS operators,
     CASE WHEN NOT arg_max(works, kept_ns) THEN arg_max(name, kept_ns) END AS code,
     step IN (SELECT step FROM warm_up_step) AS first
-  FROM kept GROUP BY step HAVING count(*) > 1),
+  FROM (SELECT *, first_value(rank) OVER w AS most, first_value(works) OVER w AS worked FROM kept
+    WINDOW w AS (PARTITION BY step ORDER BY kept_ns DESC))
+  GROUP BY step HAVING count(*) > 1),
 again AS ( -- a first step is not warming up where most of what it takes longer comes again
   SELECT p.step, max(o.pause_ns) AS pause_ns
   FROM pause p JOIN all_step s USING (step) JOIN pause o ON o.rank = p.rank AND o.works = p.works, facts f

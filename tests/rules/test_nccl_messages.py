@@ -378,6 +378,46 @@ def test_the_host_and_rank_are_those_that_the_line_is_of(
     assert (found.ranks, found.hosts) == (ranks, hosts)
 
 
+def marked(marks: list[str]) -> str:
+    """The lines of TWO_HOSTS as a launcher marks them, the address first."""
+    lines = TWO_HOSTS.splitlines()
+    return "".join(f"{mark}{line}\n" for mark, line in zip(marks[:1] + marks, lines, strict=True))
+
+
+# What a launcher puts before a line is of those of whom NCCL's lines behind the same mark are.
+MARKED = [
+    (["0: ", "1: ", "2: ", "3: "], f"2: {OOM}", [2], ["b2"]),
+    (["0: ", "0: ", "1: ", "1: "], f"1: {OOM}", [], ["b2"]),  # a task of torchrun on each host
+    (["0: ", "0: ", "1: ", "1: "], f"1: [rank3]: {OOM}", [3], ["b2"]),
+    (["0: ", "0: ", "1: ", "1: "], f"7: {OOM}", [], []),
+    (["w-1 | ", "w-1 | ", "w-2 | ", "w-2 | "], f"w-2 | {OOM}", [], ["b2"]),
+    (["(W pid=5) ", "(W pid=6) ", "(W pid=7) ", "(W pid=8) "],
+     f"(W pid=7) ERROR 11-26 10:00:00 [core.py:12] {OOM}", [2], ["b2"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("marks", "line", "ranks", "hosts"), MARKED)
+def test_a_line_is_of_those_whose_mark_it_has(
+    tmp_path: Path, marks: list[str], line: str, ranks: list[int], hosts: list[str]
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(f"{marked(marks)}{line}\n")
+    with advisor.load(str(log)) as run:
+        found = next(item for item in run.report.findings if item.rule == "nccl-error")
+    assert (found.ranks, found.hosts) == (ranks, hosts)
+
+
+@pytest.mark.parametrize(("told", "ranks"), [("3: [rank3]: x", [2]), ("1: [rank3]: x", [])])
+def test_a_task_is_a_rank_where_torch_numbers_them_alike(
+    tmp_path: Path, told: str, ranks: list[int]
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(f"{told}\n2: {OOM}\n")
+    with advisor.load(str(log)) as run:
+        found = next(item for item in run.report.findings if item.rule == "nccl-error")
+    assert found.ranks == ranks
+
+
 CAUSED = "The above exception was the direct cause of the following exception:"
 HANDLED = "During handling of the above exception, another exception occurred:"
 

@@ -11,16 +11,23 @@ from dataclasses import dataclass, field, replace
 
 from advisor.ingest.readers.nccl_log.chained import Chained
 from advisor.ingest.readers.nccl_log.clock import Clock
-from advisor.ingest.readers.nccl_log.collected import Collected, Kept, Where
+from advisor.ingest.readers.nccl_log.collected import Collected, Where
 from advisor.ingest.readers.nccl_log.communicators import Slot
 from advisor.ingest.readers.nccl_log.facts import CommLine, Fact
 from advisor.ingest.readers.nccl_log.hosts import Hosts
 from advisor.ingest.readers.nccl_log.last_words import LastWords
+from advisor.ingest.readers.nccl_log.marks import Marks, rank_of
 from advisor.ingest.readers.nccl_log.prefix import Record, Thread
 from advisor.ingest.readers.nccl_log.progress import Progress
 from advisor.ingest.readers.nccl_log.stalled import Stalled
 from advisor.ingest.readers.nccl_log.tracebacks import Raised, Tracebacks
-from advisor.ingest.readers.nccl_log.whence import LINES_BELOW, Around, host_below, whence
+from advisor.ingest.readers.nccl_log.whence import (
+    LINES_BELOW,
+    Around,
+    host_below,
+    rank_told,
+    whence,
+)
 from advisor.model.nccl.messages import (
     EXCEPTION,
     by_form,
@@ -70,7 +77,7 @@ class Failures:
     _told: set[str] = field(default_factory=set)
     """Files of which a line is named that tells of an end."""
     _quotes: bool = False
-    _unsigned: list[int] = field(default_factory=list)
+    _marks: Marks = field(default_factory=Marks)
     _said_last: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Of each file the last line without a prefix that is kept, and its number."""
     _first: dict[int, str] = field(default_factory=dict)
@@ -96,6 +103,8 @@ class Failures:
         if tracebacks is None:
             tracebacks = self._tracebacks[where[0]] = Tracebacks()
         raised = tracebacks.see(launcher, record.text)
+        if launcher and (rank := rank_told(launcher, record.text)) is not None:
+            self._marks.see_rank(where[0], launcher, rank)
         if tracebacks.is_source:
             return 0
         message = self._of_torch(record.text, raised)
@@ -129,6 +138,8 @@ class Failures:
     ) -> int | None:
         """Keep what a message says that is wrong; None where it says nothing of the kind."""
         text = record.text
+        if launcher and record.thread is not None:
+            self._marks.see(where[0], launcher, thread)
         said = f"{record.place or ''} {text}".strip()
         warns = record.level in {"WARN", "ABORT"}
         message = named(said, is_warning=warns)
@@ -159,18 +170,13 @@ class Failures:
         for path, progress in self._progress.items():
             if (went_on := progress.went_on()) and not self.collected.is_full:
                 line, said = went_on
-                self._unsigned.append(len(self.collected.kept))
+                self._marks.keeps(len(self.collected.kept), path, "")
                 self.collected.keep(Slot("", 0), [Fact("progress", "step", said)], (path, line))
         self._keep_last_words()
         for where, time in self.clock.times().items():
             self.collected.keep(Slot("", 0), [Fact("said-at", "time", time, "run")], where)
         self._order_first()
-        of_rank = self._hosts_of_ranks()
-        for index in self._unsigned:
-            kept = self.collected.kept[index]
-            host = kept.slot.host or of_rank.get((kept.where[0], _rank_of(kept)), "")
-            host = hosts.known(host, kept.where[0])
-            self.collected.kept[index] = replace(kept, slot=Slot(host, 0))
+        self._marks.place(self.collected, hosts)
 
     def _keep_last_words(self) -> None:
         """Of a file in which nothing tells of an end: the line that most probably does."""
@@ -193,20 +199,11 @@ class Failures:
                 assert isinstance(kept.record, Fact)
                 self.collected.kept[index] = replace(kept, record=replace(kept.record, name=_ENDED))
 
-    def _hosts_of_ranks(self) -> dict[tuple[str, int | None], str]:
-        """The host of each rank of which a line without a prefix tells one, by file."""
-        told: dict[tuple[str, int | None], set[str]] = {}
-        for index in self._unsigned:
-            kept = self.collected.kept[index]
-            if kept.slot.host and (rank := _rank_of(kept)) is not None:
-                told.setdefault((kept.where[0], rank), set()).add(kept.slot.host)
-        return {key: hosts.pop() for key, hosts in told.items() if len(hosts) == 1}
-
     def _place_above(self, where: Where, host: str) -> None:
         """The last line without a prefix is of ``host``, which a line below it names."""
         index, line = self._said_last[where[0]]
         kept = self.collected.kept[index]
-        if where[1] - line <= LINES_BELOW and _rank_of(kept) is None:
+        if where[1] - line <= LINES_BELOW and rank_of(kept) is None:
             self.collected.kept[index] = replace(kept, slot=Slot(host, 0))
 
     def _of_torch(self, text: str, raised: Raised | None) -> str | None:
@@ -281,12 +278,8 @@ class Failures:
             told = self._around[where[0]].complete(whence(launcher, record.text))
             slot, rank = Slot(told.host or "", 0), told.rank
             if not self.collected.is_full:
-                self._unsigned.append(len(self.collected.kept))
+                self._marks.keeps(len(self.collected.kept), where[0], launcher)
                 self._said_last[where[0]] = (len(self.collected.kept), where[1])
         self.clock.note(where)
         fact = Fact("warning", message or "", said, "rank", rank, started_as)
         return self.collected.keep(slot, [fact], where)
-
-
-def _rank_of(kept: Kept) -> int | None:
-    return kept.record.rank if isinstance(kept.record, Fact) else None

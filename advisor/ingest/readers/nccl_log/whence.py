@@ -87,6 +87,17 @@ def whence(launcher: str, text: str) -> Whence:
     return Whence(found[1] if found else None, _number(rank))
 
 
+_WATCHDOG = re.compile(r"\[(?:PG .{0,80})?Rank (\d{1,7})\]")
+
+
+def rank_told(launcher: str, text: str) -> int | None:
+    """The rank that printed a line, where torch puts it before the line or its watchdog says it."""
+    found = _RANK.search(launcher) if "rank" in launcher else None
+    if found is None and text[:3] in ("[E ", "[W ", "[E1"):
+        found = _WATCHDOG.search(text, 0, 200)
+    return _number(found)
+
+
 # Lines of a report about one process: torchrun's list of failures, Ray's of an actor.
 _OF_REPORT = re.compile(
     rf"^\s{{1,10}}(?:host {{1,9}}: |ip: ){_HOST}\s{{0,300}}$|"

@@ -124,6 +124,8 @@ SAYS: list[tuple[str, str, str]] = [
     (_TESTS + "166", "cuda-library",
      "misc/cudawrap.cc:179 NCCL WARN Failed to find CUDA library libcuda.so "
      "(NCCL_CUDA_PATH='') : "),
+    (_NCCL + "1882", "ports-used-up",
+     "misc/socket.cc:409 NCCL WARN Call to bind failed: Address already in use"),
 ]  # fmt: skip
 UNMARKED = [
     ("watchdog-timeout", "[rank4]:[E1206 18:44:12.7552 ProcessGroupNCCL.cpp:607] [Rank 4] Watchdog "
@@ -131,6 +133,29 @@ UNMARKED = [
      "milliseconds before timing out."),
     ("ibverbs-missing", "node1:1:2 [6] NCCL INFO Failed to open libibverbs.so[.1]"),
     ("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+    # In every form in which the launcher, MPI, CUDA or an engine writes it.
+    ("launcher-ssh", "pdsh@a1: b2: ssh exited with exit code 255"),
+    ("child-failed", "pdsh@a1: b2: ssh exited with exit code 1"),  # of the program there
+    ("mpi-fabric", "Open MPI failed an OFI Libfabric library call (fi_domain).  This is highly"),
+    ("mpi-fabric", "At least one pair of MPI processes are unable to reach each other for"),
+    ("mpi-program", "[proxy:0:1@b2] HYDU_create_process (create.c:74): execvp error on file train"),
+    ("mpi", "It looks like MPI_INIT failed for some reason; your parallel process is"),
+    ("slots", "All nodes which are allocated for this job are already filled."),
+    ("mpi-options", "A request was made to bind to that would result in binding more"),
+    ("step-refused", "sbatch: error: Batch script contains DOS line breaks (\\r\\n)"),
+    ("fabric-handle", "[CUDA_ERROR_NOT_PERMITTED] operation not permitted in cuMemCreate(&h, n)"),
+    ("cuda-error", "RuntimeError: CUDA driver error: device not ready"),
+    ("hip-capture", "HIP error: operation not permitted on an event last recorded in a capturing "
+     "stream"),
+    ("launch-refused", "RuntimeError: CUDA error: invalid configuration argument"),
+    ("device-plugin", "UnexpectedAdmissionError: Allocate failed due to requested number of "
+     "devices unavailable for nvidia.com/gpu"),
+    ("gpu-memory-taken", "ValueError: Memory is unbalanced. Some GPUs may be occupied by other "
+     "processes."),
+    ("kv-cache-space", "ValueError: No available memory for the cache blocks. Try increasing it."),
+    ("ray-address", "RuntimeError: Every node should have a unique IP address. Got 2 nodes"),
+    ("sizes-do-not-divide", "ValueError: Mesh 'tp' is not available. Its dimension is 1"),
+    ("parameter-in-parts", "ValueError: Trying to set a tensor (which has shape torch.Size([0]))"),
     # Of the program's own file, and not that shared memory is full.
     ("disk-full", "OSError: [Errno 28] No space left on device: 'checkpoint.pt'"),
 ]  # fmt: skip
@@ -360,6 +385,9 @@ WHENCE = [
     ("a1:71:91 [1] include/alloc.h:178 WARN Cuda failure 'out of memory'", [1], ["a1"]),
     ("[1,0]<stderr>:[2019-04-13 13:53:31: W horovod/common/operations.cc:588] Broadcast_0 "
      "[missing ranks: 2, 3]", [2, 3], ["b2"]),
+    ("XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Timed out task names:\n"
+     "/job:jax_worker/replica:0/task:3\n/job:jax_worker/replica:0/task:2\n", [2, 3], []),
+    ("salloc: Prolog failure on node c7", [], ["c7"]),
     ("Missing ranks:\n2: [broadcast.weight, broadcast.bias]\n3: [broadcast.bias]", [2, 3], ["b2"]),
     (f"| 2024-08-23T22:22:40.000Z | [rank3]: {OOM}", [3], ["b2"]),
     ("2026-01-17 13:40:02,101 [rank2]: ValueError: bad\n[rank0]: ncclSystemError: System call",

@@ -19,7 +19,7 @@ from advisor.ingest.readers.nccl_log.last_words import LastWords
 from advisor.ingest.readers.nccl_log.marks import Marks, rank_of
 from advisor.ingest.readers.nccl_log.prefix import Record, Thread
 from advisor.ingest.readers.nccl_log.progress import Progress
-from advisor.ingest.readers.nccl_log.stalled import Stalled
+from advisor.ingest.readers.nccl_log.stalled import Stalled, begins_list
 from advisor.ingest.readers.nccl_log.tracebacks import Raised, Tracebacks
 from advisor.ingest.readers.nccl_log.whence import (
     LINES_BELOW,
@@ -89,7 +89,7 @@ class Failures:
         if around is None:
             around = self._around[where[0]] = Around()
         around.see(record.text)
-        if not self._stalled and "ranks:" not in record.text[-16:]:
+        if not self._stalled and not begins_list(record.text):
             return record
         stalled = self._stalled.get(where[0])
         if stalled is None:

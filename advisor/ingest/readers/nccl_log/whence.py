@@ -29,7 +29,7 @@ _BEFORE = (
 # What a scheduler, MPI, the kernel or a benchmark writes about a host.
 _IN_TEXT = (
     re.compile(rf"^srun: error: {_HOST}: tasks? "),
-    re.compile(rf"\bfailed on node {_HOST}\b"),
+    re.compile(rf"\b(?:failed|failure|hung) on node {_HOST}\b"),
     re.compile(rf"\b[Nn]ode failure on {_HOST}\b"),
     re.compile(rf"\bON {_HOST} CANCELLED AT "),
     re.compile(rf"\bon node {_HOST} exited on signal "),

@@ -16,7 +16,7 @@ WHERE step < (SELECT max(step) FROM all_step) OR (SELECT timeline FROM facts) = 
 CREATE VIEW gap_kind AS
 WITH used AS (SELECT count(*) AS steps FROM closed_step),
 in_step AS (
-  SELECT rank, kind, step, sum(idle_ns) AS idle_ns, count(*) AS gaps, arg_max(name, idle_ns) AS name,
+  SELECT rank, kind, step, sum(idle_ns) AS idle_ns, count(*) AS gaps, arg_max_null(name, idle_ns) AS name,
     max(idle_ns) AS longest_ns
   FROM host_gap g SEMI JOIN closed_step USING (step) GROUP BY rank, kind, step),
 -- A gap of every step is cut off at one end of the recording: missing once, it counts as never
@@ -26,7 +26,7 @@ per AS (
     sqrt(greatest(0,
       sum(idle_ns::DOUBLE * idle_ns) / any_value(over) - (sum(idle_ns) / any_value(over)) ** 2)
         / any_value(over)) AS error_ns,
-    arg_max(name, longest_ns) AS name, max(longest_ns) AS longest_ns,
+    arg_max_null(name, longest_ns) AS name, max(longest_ns) AS longest_ns,
     arg_max(step, longest_ns) AS worst_step
   FROM (SELECT i.*, CASE WHEN steps >= 4 AND count(*) OVER (PARTITION BY i.rank, i.kind) = steps - 1
     THEN steps - 1 ELSE steps END AS over
@@ -39,7 +39,7 @@ SELECT kind,
   coalesce(max(idle_ns, 2)[2], 0) AS next_ns, -- of the one after it
   arg_max(rank, idle_ns) AS worst_rank,     -- that rank
   arg_max(error_ns, idle_ns) AS most_error_ns, -- standard error over steps of its mean
-  arg_max(name, idle_ns) AS name,           -- what its host did in the longest gap
+  arg_max_null(name, idle_ns) AS name,           -- what its host did in the longest gap
   arg_max(worst_step, longest_ns) AS worst_step,
   max(longest_ns) AS longest_ns,            -- longest single gap
   median(gaps) AS gaps,                     -- per step
@@ -78,7 +78,7 @@ WITH counted AS (SELECT k.rank, s.step FROM whole_rank k CROSS JOIN all_step s W
 longest AS (
   -- what a device waits for beyond the launch is no doing of the host
   SELECT c.rank, c.step, coalesce(max(coalesce(host_ns, g.idle_ns)), 0) AS idle_ns,
-    arg_max(g.name, coalesce(host_ns, g.idle_ns)) AS name
+    arg_max_null(g.name, coalesce(host_ns, g.idle_ns)) AS name
   FROM counted c LEFT JOIN host_gap g
     ON g.rank = c.rank AND g.step = c.step AND g.kind <> 'data-loading'
   GROUP BY c.rank, c.step),
@@ -105,7 +105,7 @@ pause AS ( -- work that every rank has more of there is no pause of one
     greatest(0, max(kept_ns) - max(CASE WHEN worked THEN all_ns ELSE kept_ns END)
       FILTER (WHERE rank <> most)) AS pause_ns,
     arg_max(works, kept_ns) AS works, arg_max(operators, kept_ns) AS operators,
-    CASE WHEN NOT arg_max(works, kept_ns) THEN arg_max(name, kept_ns) END AS code,
+    CASE WHEN NOT arg_max(works, kept_ns) THEN arg_max_null(name, kept_ns) END AS code,
     step IN (SELECT step FROM warm_up_step) AS first
   FROM (SELECT *, first_value(rank) OVER w AS most, first_value(works) OVER w AS worked FROM kept
     WINDOW w AS (PARTITION BY step ORDER BY kept_ns DESC))

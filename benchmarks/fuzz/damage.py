@@ -44,6 +44,8 @@ class Said:
     """Rule of the verdict's finding; '' where that is but a hint, or nothing is found."""
     listed: frozenset[str]
     """Rules of the sure findings and of those merged under them."""
+    hinted: Accused
+    """Accusations of all findings, hints too."""
 
 
 def said(place: Path) -> Said | None:
@@ -62,6 +64,7 @@ def said(place: Path) -> Said | None:
         frozenset(whom for _, whom in _accusations(report, report.findings)),
         first[0] if first else "",
         frozenset(rule for one in sure for rule in (one.rule, *one.merged)),
+        frozenset(_accusations(report, report.findings)),
     )
 
 
@@ -146,7 +149,8 @@ def _judged(whole: Said, damage: Callable[[Path], str]) -> Result:
     new = tuple(sorted(after.sure - whole.sure))
     if any(one not in {*whole.named, ""} for _, one in new):
         return Result(NEW_ACCUSATION, done, new, after.first)
-    if after.first and after.first not in whole.listed:
+    firsts = {pair for pair in after.sure if pair[0] == after.first}
+    if not (after.first in {*whole.listed, ""} or firsts <= whole.hinted):
         return Result(ANOTHER_CAUSE, done, new, after.first)
     if after.first == whole.first:
         return Result(_SAME, done, new, after.first)

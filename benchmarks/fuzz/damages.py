@@ -106,7 +106,7 @@ def each(recording: Recording, accused_ranks: frozenset[str]) -> Iterator[Case]:
     records = next(iter(recording.parts.values()))
     for category in _CATEGORIES:
         if any(isinstance(one, dict) and one.get("cat") == category for one in records):
-            yield Case(f"all without {category}", partial(_without, category=category))
+            yield Case(f"all without {category}", partial(without, category=category))
 
 
 def _of_rank(
@@ -133,7 +133,8 @@ def _thin(parts: Parts, rng: random.Random, name: str = "") -> None:
         parts[one] = [record for record in parts[one] if rng.random() >= 0.01]
 
 
-def _without(parts: Parts, category: str) -> None:
+def without(parts: Parts, category: str) -> None:
+    """Drop a category of events from all traces."""
     for name, records in parts.items():
         parts[name] = [record for record in records if record.get("cat") != category]
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import advisor
+from advisor.findings import Severity, VerdictKind
 from advisor.metrics.host.gaps import _recorded_until
 from advisor.metrics.steps.annotated import Step, Steps
-from benchmarks.fuzz import labelled
+from benchmarks.fuzz import damages, labelled, recordings
 
 MS = 1_000_000
 
@@ -38,3 +40,17 @@ def test_lost_kernels_are_no_pause_of_the_host(tmp_path: Path) -> None:
         idle = "SELECT count(*) FROM host_gap WHERE rank = 0 AND idle_ns > 900000"
         assert run.store.con.execute(idle).fetchall() == [(6,)]
         assert run.store.con.execute(f"{idle} AND host_ns > 100000").fetchall() == [(0,)]
+
+
+@pytest.mark.parametrize("name", ["lab-ep-expert-skew", "gpt2-tiny-ddp-2-slow-rank"])
+def test_a_cpu_without_operators_is_not_said_to_idle(
+    fixtures_dir: Path, tmp_path: Path, name: str
+) -> None:
+    """GIVEN traces of a CPU that lost all operators THEN neither a pause nor a wait is a cause."""
+    recording = recordings.traces(fixtures_dir / name)
+    damages.without(recording.parts, "cpu_op")
+    recording.write(recording.parts, tmp_path)
+    with advisor.load(tmp_path) as run:
+        assert run.report.verdict.kind == VerdictKind.INCONCLUSIVE
+        assert run.report.verdict.reason == "no-device"
+        assert {finding.severity for finding in run.report.findings} == {Severity.INFO}

@@ -10,13 +10,13 @@ SELECT sum(known_ns)::DOUBLE / nullif(sum(kernel_ns), 0) AS share,
   arg_max(unknown_kernels, kernel_ns - known_ns) AS unknown_kernels
 FROM rank_content;
 
--- Ranks that recorded nothing of a device, nor of a backend that works on the host: no ground for
--- shares of a step. Recordings of our own say that they are of a CPU.
+-- Ranks that recorded nothing of a device, nor of a backend that works on the host beside operators: no
+-- ground for shares of a step. Recordings of our own say that they are of a CPU.
 CREATE VIEW without_device AS
 SELECT rank, cpu_ops, runtime_calls, annotations, python_calls
 FROM rank_content JOIN rank USING (rank)
-WHERE device_events = 0 AND backend_spans = 0 AND cpu_ops + runtime_calls > 0
-  AND NOT coalesce(json_exists(try_cast(metadata AS JSON), '$.advisor'), false);
+WHERE device_events = 0 AND CASE WHEN cpu_ops = 0 THEN runtime_calls + backend_spans > 0
+  ELSE backend_spans = 0 AND NOT coalesce(json_exists(try_cast(metadata AS JSON), '$.advisor'), false) END;
 
 -- Of these the ranks whose peers recorded devices: as if they had not been recorded.
 CREATE VIEW blind_rank AS

@@ -74,7 +74,11 @@ def gap_rows(
     activity: HostActivity,
     gaps: Gaps | None,
 ) -> list[dict[str, Any]]:
-    """The longest gaps of a rank. On a CPU (``gaps`` is None) the loader alone names them."""
+    """The longest gaps of a rank. On a CPU (``gaps`` is None) the loader alone names them.
+
+    Where a CPU's recording has no operator, it does not tell computing from idling: only what is
+    named is a gap then.
+    """
     busy = occupancy.busy
     if len(busy) < 2:
         return []
@@ -87,6 +91,9 @@ def gap_rows(
         long = np.sort(long[np.argsort(low[long] - high[long], kind="stable")[:_MOST_GAPS]])
     number = steps.by_window(low[long])
     kinds = _on_host(activity, low, high) if gaps is None else gaps.kind
+    if gaps is None and not len(occupancy.compute):
+        named = kinds[long] != "other"
+        long, number = long[named], number[named]
     ends = _recorded_until(steps)
     until = gaps.until if gaps is not None and (line.launch != MISSING).any() else None
     rows = []

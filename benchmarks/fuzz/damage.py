@@ -71,8 +71,8 @@ def said(place: Path) -> Said | None:
 def _accusations(report: FindingsReport, findings: list[Finding]) -> Iterator[tuple[str, str]]:
     read = {run.run: run.ranks_read for run in report.runs}
     for finding in findings:
-        # Who names all ranks accuses none of them.
-        ranks = finding.ranks if len(finding.ranks) < max(2, read[finding.run]) else []
+        # Who names all ranks, or all but the damaged one, accuses none of them.
+        ranks = finding.ranks if len(finding.ranks) < max(2, read[finding.run] - 1) else []
         # Beside ranks a host only says where they are.
         hosts = [] if ranks else finding.hosts
         named = [*(f"rank {rank}" for rank in ranks), *hosts, *finding.links]

@@ -24,7 +24,7 @@ _OPERATIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"all[_-]?reduce|cross_device_reduce|multimem_all_reduce", "all_reduce"),
         (r"reduce[_-]?scatter", "reduce_scatter"),
         (r"all[_-]?gather", "all_gather"),
-        (r"all[_-]?to[_-]?all", "all_to_all"),
+        (r"all[_-]?(to|2)[_-]?all", "all_to_all"),
         (r"broad_?cast|bcast", "broadcast"),
         (r"barrier", "barrier"),
         (r"reduce", "reduce"),

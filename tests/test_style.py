@@ -77,11 +77,13 @@ def long_sentences(text: str) -> list[str]:
 def errors_and_help() -> Iterator[tuple[str, str]]:
     """Texts of AdvisorError and of click's options and commands, from the source."""
     for path in sorted((ROOT / "advisor").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        source = path.read_text("utf-8")
+        says = re.search(r"AdvisorError|\b(hint|help)\b", source)  # to parse all takes seconds
+        for node in ast.walk(ast.parse(source)) if says else ():
             if not isinstance(node, ast.Call):
                 continue
-            name = ast.unparse(node.func)
-            said = [*node.args] if name == "AdvisorError" else []
+            is_error = isinstance(node.func, ast.Name) and node.func.id == "AdvisorError"
+            said = [*node.args] if is_error else []
             said += [item.value for item in node.keywords if item.arg in ("hint", "help")]
             for value in said:
                 parts = [item for item in ast.walk(value) if isinstance(item, ast.Constant)]

@@ -194,7 +194,7 @@ def test_working_in_parts_and_keeping_nothing_changes_nothing(
     plan = [Ask("all_reduce", world(fabric), size) for size in (20 * MB, 200 * MB)]
     whole = rows(fabric, plan)
     monkeypatch.setattr(ring_patterns, "_MOST_AT_ONCE", 1)
-    monkeypatch.setattr(ring_reach, "_AT_ONCE", 1)
+    monkeypatch.setattr(ring_reach, "AT_ONCE", 1)
     monkeypatch.setattr(ring_reach, "_MOST_KEPT_BYTES", 0)
     assert whole
     assert rows(fabric, plan) == whole

@@ -8,7 +8,8 @@ usual order could be clocks that are off.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 
 import numpy as np
@@ -16,11 +17,10 @@ import numpy as np
 from advisor.metrics.links.locations import Location
 from advisor.metrics.links.ring_lags import Block, Lags
 from advisor.metrics.links.ring_orders import Orders
-from advisor.metrics.links.ring_reach import ADDED_NS, FACTORS, Assumed, Reach
+from advisor.metrics.links.ring_reach import ADDED_NS, AT_ONCE, FACTORS, Assumed, Reach
 from advisor.metrics.links.unexplained import Left, joined, left_of, widened
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import LOW_LATENCY, PASSES, SIMPLE
-from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import Floats
 
 _IN_LOOP: Floats = np.exp2(np.arange(19.0, 26.0))
@@ -65,30 +65,19 @@ class Patterns:
             if self._touches(lags, place)
         }
         rows: dict[int, list[Floats]] = {number: [] for number in number_of}
-        orders = max(len(self._orders.of(block)) for block in lags.blocks)
         whitened = _Whitened(lags)
         known: dict[tuple[_Key, ...], Floats] = {}
-        for order, written, fast, protocol in product(
-            range(orders), (False, True), sorted({*_INSIDE, *_HEALTHY}), _PROTOCOLS
-        ):
-            weight = np.log(len(_PROTOCOLS) * _PROTOCOLS[protocol])
-            assumed = Assumed(order, written, fast, protocol)
-            left: dict[_Key, tuple[Left, Int64s]] = {}
-            for number, unknown in number_of.items():
-                if (written, fast) in unknown:
-                    keys = [self._key(block, places[number], assumed) for block in lags.blocks]
-                    whole = tuple(keys)
-                    if whole not in known:
-                        for block, key in zip(lags.blocks, keys, strict=True):
-                            if key not in left:
-                                left[key] = self._of_block(block, key)
-                        known[whole] = whitened.logs([left[key] for key in keys])
-                    rows[number].append(known[whole] + weight)
+        for order in range(max(len(self._orders.of(block)) for block in lags.blocks)):
+            wanted = list(self._wanted(lags, places, number_of, order))
+            new = {key for _, whole, _ in wanted if whole not in known for key in whole}
+            left = self._left(lags, new)
+            for number, whole, weight in wanted:
+                if whole not in known:
+                    known[whole] = whitened.logs([left[key] for key in whole])
+                rows[number].append(known[whole] + weight)
         # As likely it is no ring, but a tree, or done in the switch: then nobody's start shows.
-        every = np.zeros(1, dtype=np.int64)
-        other = whitened.logs(
-            [(left_of(one.ends_ns.T[..., None, None], one.near), every) for one in lags.blocks]
-        )
+        ends = [left_of(one.ends_ns.T[..., None, None], one.near) for one in lags.blocks]
+        other = whitened.each(ends)
         found: list[Floats | None] = [None] * len(places)
         for number, own in rows.items():
             own.append(other + np.log(sum(map(len, own))))
@@ -111,55 +100,112 @@ class Patterns:
         written = (True,) if (place and not place.inside) or roughly else (False, True)
         return set(product(written, _INSIDE[1:2] if roughly else _INSIDE if place else _HEALTHY))
 
-    def _key(self, block: Block, place: Location | None, assumed: Assumed) -> _Key:
-        """What the pattern of a block's ends depends on."""
-        edges, inside, _ = self._orders.rings_of(block, assumed.order)
+    def _wanted(
+        self,
+        lags: Lags,
+        places: Sequence[Location | None],
+        unknown: Mapping[int, Collection[tuple[bool, float]]],
+        order: int,
+    ) -> Iterator[tuple[int, tuple[_Key, ...], float]]:
+        """Locations, what the patterns of the blocks' ends depend on, and the weight's logarithm:
+        for all that is not known but the kind of order."""
+        slow = {
+            number: [self._slow(block, places[number], order) for block in lags.blocks]
+            for number in unknown
+        }
+        for written, fast, protocol in product(
+            (False, True), sorted({*_INSIDE, *_HEALTHY}), _PROTOCOLS
+        ):
+            weight = float(np.log(len(_PROTOCOLS) * _PROTOCOLS[protocol]))
+            assumed = Assumed(order, written, fast, protocol)
+            same = [self._same(block, assumed) for block in lags.blocks]
+            for number, own in unknown.items():
+                if (written, fast) in own:
+                    keys = zip(lags.blocks, slow[number], same, strict=True)
+                    yield number, tuple((id(b), *mask, one) for b, mask, one in keys), weight
+
+    def _slow(self, block: Block, place: Location | None, order: int) -> tuple[bytes, bool]:
+        """Which edges of a block's channels a location slows, and whether by latency."""
+        edges, inside, _ = self._orders.rings_of(block, order)
         slow = np.zeros_like(inside)
         if place is not None and place.staggers(block.members, self.home):
             nics = [(self.home[r], self.slot[r]) for r in place.ranks]
             slow = np.array([[place.slows_edge(a, b, nics) for a, b in ring] for ring in edges])
-        latency = place is not None and place.latency and bool(slow.any())
-        # NVLink's speed shows only beside NICs, and who writes over it only where there is any.
+        return slow.tobytes(), place is not None and place.latency and bool(slow.any())
+
+    def _same(self, block: Block, assumed: Assumed) -> Assumed:
+        """What of it shows in a block: NVLink's speed only beside NICs, and who writes over it only
+        where there is any."""
+        _, inside, _ = self._orders.rings_of(block, assumed.order)
         mixed = bool((inside.any(axis=1) & ~inside.all(axis=1)).any())
-        same = assumed._replace(
+        return assumed._replace(
             order=min(assumed.order, len(self._orders.of(block)) - 1),
             written=assumed.written and bool(inside.any()),
             fast=assumed.fast if mixed else 1.0,
         )
-        return (id(block), slow.tobytes(), latency, same)
 
-    def _of_block(self, block: Block, key: _Key) -> tuple[Left, Int64s]:
-        """What is left unexplained of a block's ends, by what a loop takes and level; and which of
-        these rows each number of a loop's bytes is.
+    def _left(self, lags: Lags, keys: Collection[_Key]) -> dict[_Key, Left]:
+        """What is left unexplained of a block's ends, by number of loops and level. Many keys
+        together: each is a small array."""
+        found: dict[_Key, Left] = {}
+        for block in lags.blocks:
+            loops = np.unique(_loops(block))
+            alike: dict[tuple[bool, bool], list[_Key]] = defaultdict(list)
+            for key in sorted(own for own in keys if own[0] == id(block)):
+                alike[any(key[1]), key[2]].append(key)
+            for (some_slow, latency), own in alike.items():
+                lefts = self._of_block(block, own, loops, some_slow and not latency, latency)
+                found.update(zip(own, lefts, strict=True))
+        return found
+
+    def _of_block(
+        self, block: Block, keys: Sequence[_Key], loops: Floats, some_slow: bool, latency: bool
+    ) -> Iterator[Left]:
+        """Of each of the keys, whose levels are alike.
 
         Clocks that are off shift starts as they shift ends: they are put right, host by host, until
         both fit.
         """
-        _, mask, latency, assumed = key
+        levels = len(ADDED_NS) if latency else len(FACTORS) if some_slow else 1
+        _, inside, _ = self._orders.rings_of(block, keys[0][3].order)
+        numbers = (int(block.hosts.max()) + 1) * block.starts_ns.size * len(inside) * levels
+        parts = min(len(loops), numbers * len(loops) // _MOST_AT_ONCE + 1)
+        pieces = [(key, some) for key in keys for some in np.array_split(loops, parts)]
+        together = max(1, AT_ONCE * parts // (numbers * len(loops)))
+        left: list[Left] = []
+        for first in range(0, len(pieces), together):
+            some = pieces[first : first + together]
+            reached, last = zip(
+                *(self._reached(block, *one, latency, some_slow, levels) for one in some),
+                strict=True,
+            )
+            late = self._settled(block, np.concatenate(reached, axis=4), np.concatenate(last, 2))
+            rows = np.cumsum([len(one) for _, one in some])[:-1]
+            left += left_of(late, block.near).split(rows)
+        for first in range(0, len(left), parts):
+            own = left[first : first + parts]
+            varied = np.concatenate([one.varied for one in own])
+            if latency:
+                varied[:, PASSES[block.op] * ADDED_NS >= block.time_ns] = -np.inf
+            yield Left(np.concatenate([one.usual for one in own]), varied)
+
+    def _reached(
+        self, block: Block, key: _Key, loops: Floats, latency: bool, some_slow: bool, levels: int
+    ) -> tuple[Floats, Floats]:
+        """When ranks leave at the earliest, by host that they wait for, rank, channel, call, loops
+        and level; and when each channel ends, by channel, call (one), loops and level."""
+        _, mask, _, assumed = key
         _, inside, positions = self._orders.rings_of(block, assumed.order)
         slow = np.frombuffer(mask, dtype=bool).reshape(inside.shape)
-        loops, again = np.unique(_loops(block), return_inverse=True)
-        some_slow = bool(slow.any()) and not latency
-        levels = len(ADDED_NS) if latency else len(FACTORS) if some_slow else 1
         # Channels that are not slow end early.
-        last = np.full((len(slow), levels), block.time_ns)
+        last = np.full((len(slow), 1, len(loops), levels), block.time_ns)
         if some_slow:
             last[~slow.any(axis=1)] /= FACTORS
-        numbers = (int(block.hosts.max()) + 1) * block.starts_ns.size * len(slow) * levels
-        parts = min(len(loops), numbers * len(loops) // _MOST_AT_ONCE + 1)
-        found = []
-        for some in np.array_split(loops, parts):
-            channels = [
-                self._reach.of(block, tuple(at), own, within, some, latency, some_slow, assumed)
-                for own, within, at in zip(slow, inside, positions, strict=True)
-            ]
-            reached = np.stack(channels, axis=2) if len(channels) > 1 else channels[0][:, :, None]
-            found.append(left_of(self._settled(block, reached, last), block.near))
-        usual = np.concatenate([one.usual for one in found])
-        varied = np.concatenate([one.varied for one in found])
-        if latency:
-            varied[:, PASSES[block.op] * ADDED_NS >= block.time_ns] = -np.inf
-        return Left(usual, varied), again
+        channels = [
+            self._reach.of(block, tuple(at), own, within, loops, latency, some_slow, assumed)
+            for own, within, at in zip(slow, inside, positions, strict=True)
+        ]
+        return np.stack(channels, axis=2), last
 
     def _settled(self, block: Block, reached: Floats, last: Floats) -> Floats:
         """Ends less those of a kernel that ends with its last channel, by rank, call, a loop's
@@ -173,7 +219,7 @@ class Patterns:
             for own, by in zip(reached[1:], off[1:], strict=True):
                 np.add(own, by, out=later)
                 np.maximum(left, later, out=left)
-            left += last[:, None, None, :] - left.max(axis=0)
+            left += last - left.max(axis=0)
             late: Floats = measured - left.max(axis=1)
             late -= late.mean(axis=0)
             if hosts < 2 or number == _MOST_ROUNDS - 1:
@@ -190,23 +236,25 @@ class _Whitened:
     def __init__(self, lags: Lags) -> None:
         self._inverses = np.concatenate([inverse for inverse, _ in lags.whitening]).T
         self._scales = np.array([scale for _, scale in lags.whitening])
+        # Loops' bytes that make as many loops of every block are worked out once.
+        numbers = [np.unique(_loops(one), return_inverse=True)[1] for one in lags.blocks]
+        self._rows, again = np.unique(np.stack(numbers, axis=1), axis=0, return_inverse=True)
+        self._again = again.reshape(-1)
 
-    def logs(self, blocks: Sequence[tuple[Left, Int64s]]) -> Floats:
-        """By a loop's bytes and level."""
-        levels = max(one.varied.shape[1] for one, _ in blocks)
-        pairs = np.stack([again for _, again in blocks], axis=1)
-        rows, again = np.unique(pairs, axis=0, return_inverse=True)
-        alike = joined(
-            [
-                widened(Left(one.usual[row], one.varied[row]), levels)
-                for (one, _), row in zip(blocks, rows.T, strict=True)
-            ]
-        )
+    def logs(self, blocks: Sequence[Left]) -> Floats:
+        """By a loop's bytes and level, of what is left by number of loops."""
+        chosen = [Left(b.usual[r], b.varied[r]) for b, r in zip(blocks, self._rows.T, strict=True)]
+        return self.each(chosen)[self._again]
+
+    def each(self, blocks: Sequence[Left]) -> Floats:
+        """By row and level."""
+        levels = max(one.varied.shape[1] for one in blocks)
+        alike = joined([widened(one, levels) for one in blocks])
         ranks = alike.usual.shape[2]
         each = alike.usual.reshape(-1, ranks) @ self._inverses
         squares = (each**2).reshape(*alike.varied.shape, -1, ranks).sum(axis=3)
         found: Floats = mean_of(self._scales - 0.5 * squares, 2) + alike.varied
-        return found[again.reshape(-1)]
+        return found
 
 
 def _loops(block: Block) -> Floats:

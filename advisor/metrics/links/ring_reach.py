@@ -26,7 +26,7 @@ _DELAYS: Floats = np.append(0.0, np.exp2(np.arange(-3.0, 12.0)))
 _MOST_KEPT_BYTES = 64 << 20
 """Of tables that are needed again: beyond it they are worked out again."""
 
-_AT_ONCE = 200_000
+AT_ONCE = 200_000
 """Numbers of which the latest are taken together: what a processor's cache holds."""
 
 
@@ -81,8 +81,8 @@ class Reach:
         # Rings whose hosts are alike only turn with the location.
         width = len(within) // max(1, int((~within).sum()))
         turn = int(slow.argmax()) // width * width
-        if turn and (np.roll(within, -turn) == within).all():
-            at, slow = (*at[turn:], *at[:turn]), np.roll(slow, -turn)
+        if turn and (_turned(within, turn) == within).all():
+            at, slow = (*at[turn:], *at[:turn]), _turned(slow, turn)
         shape = (id(block), slow.tobytes(), within.tobytes(), loops.tobytes())
         key = (*shape, latency, some_slow, assumed[1:])
         known = self._reached.get((at, *key))
@@ -96,7 +96,7 @@ class Reach:
         hosts, own = int(block.hosts.max()) + 1, block.hosts[list(at)]
         found = np.empty((hosts, len(at), len(block.starts_ns), *times.shape[1:3]))
         place = np.argsort(at)
-        together = max(1, _AT_ONCE // (times[0].size * len(block.starts_ns)))
+        together = max(1, AT_ONCE // (times[0].size * len(block.starts_ns)))
         for host, row in enumerate(found):
             waits = np.flatnonzero(own == host)
             latest: Floats | None = None
@@ -105,7 +105,7 @@ class Reach:
                 later = (starts[some] + times[some, None]).max(axis=0)
                 latest = later if latest is None else np.maximum(latest, later, out=latest)
             assert latest is not None
-            row[...] = np.moveaxis(latest, 3, 0)[place]
+            row[...] = latest.transpose(3, 0, 1, 2)[place]
         self._reached.keep((at, *key), found)
         return found
 
@@ -157,6 +157,10 @@ class Reach:
             known = np.array(paths_after(op, takes, loops, writes, delays, assumed.protocol))
             self._paths.keep(key, known)
         return known
+
+
+def _turned(ring: Bools, by: int) -> Bools:
+    return np.concatenate([ring[by:], ring[:by]])  # numpy's roll takes ten times as long
 
 
 def _delayed(block: Block, table: Floats, once: Int64s, slices: Floats) -> Floats:

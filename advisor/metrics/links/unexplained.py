@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.metrics.links.ring_lags import RESOLUTION_NS
+from advisor.metrics.timeline.intervals import Int64s
 from advisor.metrics.timeline.statistics import Floats
 
 
@@ -22,6 +23,11 @@ class Left:
     def weighed(self, weight: float) -> Left:
         """As likely as that, times as before."""
         return Left(self.usual, self.varied + np.log(weight))
+
+    def split(self, rows: Int64s) -> list[Left]:
+        """Before each of these rows."""
+        usual, varied = np.split(self.usual, rows), np.split(self.varied, rows)
+        return [Left(*one) for one in zip(usual, varied, strict=True)]
 
 
 def left_of(late: Floats, near: int) -> Left:

@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import duckdb
@@ -214,12 +213,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

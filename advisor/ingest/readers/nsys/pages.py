@@ -12,7 +12,6 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 MAGIC = b"SQLite format 3\x00"
@@ -100,12 +99,7 @@ class Pages:
     def __enter__(self) -> Pages:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def rows(self, root: int, losses: Losses) -> Iterator[tuple[int, list[Any]]]:

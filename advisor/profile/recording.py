@@ -7,6 +7,7 @@ reader never sees half a file; what was recorded before an exception is exported
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -65,6 +66,7 @@ class Recording:
         self._metadata = metadata
         self._steps_done = -1  # the profiler's warm-up step is not recorded
         self._annotated = False
+        self._core_waits_ns: list[int] = []  # at the ends of steps, from the warm-up's on
         activities = [ProfilerActivity.CPU]
         if device == "cuda":
             activities.append(ProfilerActivity.CUDA)
@@ -98,6 +100,9 @@ class Recording:
     def step(self) -> None:
         """End a step; after the last one the trace is written."""
         self._steps_done += 1
+        waited_ns = waited_for_core_ns()
+        if waited_ns is not None:
+            self._core_waits_ns.append(waited_ns)
         if self._steps_done >= self.steps:
             self._annotate()
         with _undisturbed():
@@ -107,7 +112,11 @@ class Recording:
         if self._steps_done < 0 or self._annotated:
             return
         self._annotated = True
-        text = json.dumps({**self._metadata(), "recorded_steps": self._steps_done}, sort_keys=True)
+        own = {**self._metadata(), "recorded_steps": self._steps_done}
+        waits = [end - begin for begin, end in itertools.pairwise(self._core_waits_ns)]
+        if waits:
+            own["core_wait_ns"] = waits
+        text = json.dumps(own, sort_keys=True)
         self._profiler.add_metadata_json(names.METADATA_KEY, text)
 
     def _export(self, profiler: Any) -> None:
@@ -140,6 +149,17 @@ def _undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)
         if came:
             signal.raise_signal(signal.SIGTERM)
+
+
+def waited_for_core_ns() -> int | None:
+    """How long this thread has been ready to run without a core so far, ns; None where not kept.
+
+    Linux keeps it: the second number of schedstat (Documentation/scheduler/sched-stats.rst).
+    """
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def gloo_threads(groups: list[str]) -> dict[str, str]:

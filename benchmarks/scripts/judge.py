@@ -15,10 +15,10 @@ from advisor.findings import Severity
 from benchmarks.scripts.cases import Case
 from benchmarks.scripts.record import traces
 
-# What a healthy job may be told at warning: its links are what they are. Everything else accuses.
+# A healthy job may be told at warning what its links and cores are. Everything else accuses.
 _TRUE_OF_HEALTHY = {
     "exposed-communication", "fp32-gradients", "tail-bucket-exposed", "first-all-gather-exposed",
-    "resharding-not-needed", "no-overlap-at-all", "strategy-choice",
+    "resharding-not-needed", "no-overlap-at-all", "strategy-choice", "no-free-core",
 }  # fmt: skip
 _DRAWS = 2_000
 # A fault that costs less of the step than this, or nothing for sure, is none here: naming

@@ -17,6 +17,7 @@ pytest.importorskip("nvtx", reason="needs the [profile] extra")
 
 import advisor  # noqa: E402
 from advisor.errors import AdvisorError  # noqa: E402
+from advisor.profile.recording import waited_for_core_ns  # noqa: E402
 from advisor.record import parse_ranks  # noqa: E402
 
 # On a busy machine a gloo rank of torch 2.13 may abort after its script has ended.
@@ -50,6 +51,18 @@ def test_a_loop_skips_then_records_then_does_nothing(tmp_path: Path) -> None:
             recorder.step()
     assert done == [tmp_path / "rank0.json.gz"]
     assert steps_in(done[0]) == ["ProfilerStep#1", "ProfilerStep#2"]
+
+
+@pytest.mark.skipif(waited_for_core_ns() is None, reason="the kernel keeps no such times")
+def test_the_time_without_a_core_is_noted_for_each_recorded_step(tmp_path: Path) -> None:
+    with advisor.profiler(tmp_path, steps=3, skip=0) as recorder:
+        for _ in range(6):
+            torch.randn(8, 8).sum()
+            recorder.step()
+    document = json.loads(gzip.decompress((tmp_path / "rank0.json.gz").read_bytes()))
+    waits = document["advisor"]["core_wait_ns"]
+    assert len(waits) == len(steps_in(tmp_path / "rank0.json.gz")) == 3
+    assert all(wait >= 0 for wait in waits)
 
 
 def test_too_few_steps_says_so(tmp_path: Path) -> None:

@@ -126,3 +126,14 @@ FROM pause p LEFT JOIN again a USING (step) WHERE NOT first OR a.step IS NOT NUL
 CREATE VIEW mean_step AS
 SELECT avg(step_ns) AS of_step_ns, count(*) AS steps_seen FROM all_step
 WHERE complete AND (step NOT IN (SELECT step FROM warm_up_step) OR step IN (SELECT step FROM one_rank_pause));
+
+-- How long each rank's training thread was ready to run and had no core: median of the recorded steps.
+-- Linux keeps that time for every thread and our recorder writes it down; other recordings have none.
+CREATE VIEW core_wait AS
+WITH own AS (
+  SELECT rank, host, list_median(try_cast(try_cast(metadata AS JSON)
+    -> '$.advisor.core_wait_ns' AS BIGINT[])) AS ns FROM rank)
+SELECT rank, host,
+  greatest(0, least(ns, step_ns))::BIGINT AS wait_ns,       -- per step
+  (ns - (SELECT median(p.ns) FROM own p WHERE p.rank <> o.rank))::BIGINT AS more_ns -- than the other ranks
+FROM own o, facts WHERE ns IS NOT NULL;

@@ -13,6 +13,10 @@ _COMPUTE_ALONE = (
     "SELECT min(ns) AS ns FROM (SELECT median(greatest(0, compute_ns "
     "- coalesce(hidden_comm_ns, 0))) AS ns FROM rank_step GROUP BY rank)"
 )
+_RUNNING = (
+    "SELECT 1 - max(wait_ns) / any_value(step_ns) AS share FROM core_wait, facts "
+    "WHERE timeline = 'host'"
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,9 @@ class Facts:
     compute_alone_ns: int = 0
     """How long compute runs and communication does not in a typical step of the rank where that is
     least: what makes communication faster takes none of it away."""
+    running_share: float = 1.0
+    """Of a CPU's step: what is left without the longest wait for a core. With its cores free a job
+    loses as little as that of whatever it loses here."""
 
     @property
     def all_ranks(self) -> bool:
@@ -44,7 +51,9 @@ def read_facts(sandbox: Sandbox) -> Facts:
     """The one row of the view ``facts``."""
     (row,) = sandbox.records("SELECT * FROM facts")
     (steps,) = sandbox.records(_COMPUTE_ALONE)
-    return Facts(**row, compute_alone_ns=round(steps["ns"] or 0))
+    (running,) = sandbox.records(_RUNNING)
+    share = 1.0 if running["share"] is None else float(running["share"])
+    return Facts(**row, compute_alone_ns=round(steps["ns"] or 0), running_share=share)
 
 
 def ranks_not_read(sandbox: Sandbox, facts: Facts) -> list[int]:

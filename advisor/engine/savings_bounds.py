@@ -17,11 +17,12 @@ _ROUNDING_NS = 2
 
 
 def bounded(
-    row: Mapping[str, Any], step_ns: int | None, stays_ns: int = 0
+    row: Mapping[str, Any], step_ns: int | None, stays_ns: int = 0, least_share: float = 1.0
 ) -> tuple[dict[str, int | None], list[str]]:
     """The row's savings as whole ns per step, and what was changed for that.
 
-    ``stays_ns`` of the step are left whatever is saved. A rule need not know that: no mistake.
+    ``stays_ns`` of the step are left whatever is saved, and the low end is worth ``least_share``
+    elsewhere. A rule need not know either: no mistake.
     None is below zero or beyond ``step_ns``, and the interval holds the value; an interval without
     a value that is the wrong way round is left out.
     """
@@ -44,6 +45,7 @@ def bounded(
     most = math.inf if step_ns is None else max(0, step_ns - stays_ns)
     within = {name: round(min(max(0.0, number), most)) for name, number in given.items()}
     value, low, high = (within.get(name) for name in COLUMNS)
+    low = None if low is None else round(least_share * low)
     if value is not None:
         changes += _outside(within)
         low = None if low is None else min(low, value)

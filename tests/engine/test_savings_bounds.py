@@ -39,3 +39,10 @@ def test_compute_that_nothing_hides_stays_and_that_is_no_mistake_of_the_rule() -
     kept, mistakes = bounded(row, STEP_NS, 2.2e7)
     assert kept == {**row, "savings_high_ns": 78_000_000}
     assert not mistakes
+
+
+def test_the_low_end_alone_is_worth_less_elsewhere() -> None:
+    row = {"savings_ns": 40, "savings_low_ns": 30, "savings_high_ns": 50}
+    assert bounded(row, 100, least_share=0.5) == (
+        {"savings_ns": 40, "savings_low_ns": 15, "savings_high_ns": 50}, []
+    )  # fmt: skip

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.fuzz import damage
+from benchmarks.fuzz.damages import each
 
 QUICK = ["flight/flight-gloo-desync"]
 SLOW = [
@@ -64,3 +65,22 @@ def test_every_kind_of_damage_changes_the_files(tmp_path: Path) -> None:
         assert damage.damaged(recording, place, 1, number)
         changed += {path.name: path.read_bytes() for path in place.iterdir()} != whole
     assert changed > 25
+
+
+def test_each_damage_in_turn_changes_the_files(tmp_path: Path) -> None:
+    """GIVEN traces of two ranks THEN each kind of damage differs from the whole and the others."""
+    recording = damage.known()["trace/gpt2-tiny-ddp-2-slow-rank"]()
+    (tmp_path / "whole").mkdir()
+    recording.write(recording.parts, tmp_path / "whole")
+    seen = [{path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}]
+    for number, case in enumerate(each(recording, frozenset({"rank 1"}))):
+        place = tmp_path / str(number)
+        place.mkdir()
+        parts = {name: list(records) for name, records in recording.parts.items()}
+        case.of_records(parts)
+        recording.write(parts, place)
+        case.of_files(place)
+        files = {path.name: path.read_bytes() for path in place.iterdir()}
+        assert files not in seen, case.done
+        seen.append(files)
+    assert len(seen) > 18

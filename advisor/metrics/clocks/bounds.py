@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.metrics.clocks.prior import MOST_WRONG, TOLERANCE_NS
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.timeline.statistics import Floats
@@ -22,9 +23,6 @@ from advisor.metrics.timeline.statistics import Floats
 _WAITING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "barrier"})
 # Nor of an all-to-all where parts without a byte are sent as well.
 _SENDS_EMPTY = frozenset({"all_to_all"})
-_TOLERANCE_MS = 0.2
-# Spans that were paired wrongly make up this much of a pair of hosts' calls.
-_MOST_WRONG = 0.05
 _FEWEST_CALLS = 20
 _MOST_CALLS = 200  # of each group
 # Beyond so many clocks the pairs of them are too many to look at.
@@ -118,9 +116,9 @@ def bounds_of(
         # A clock that is not in a call bounds nothing by it: inf less or plus anything.
         left = np.sort(ends[:, number, None] - starts, axis=0)
         count = np.isfinite(left).sum(axis=0)
-        place = (_MOST_WRONG * count).astype(np.intp)
+        place = (MOST_WRONG * count).astype(np.intp)
         told = count >= _FEWEST_CALLS
-        most[number, told] = left[place, np.arange(len(clocks))][told] + _TOLERANCE_MS
+        most[number, told] = left[place, np.arange(len(clocks))][told] + TOLERANCE_NS / 1e6
     np.fill_diagonal(most, 0.0)
     for number in range(len(clocks)):
         most = np.minimum(most, most[:, number, None] + most[None, number, :])

@@ -20,6 +20,7 @@ import numpy as np
 
 from advisor.metrics.clocks.ends import DRIFT_SPAN_NS, MOST_DRIFT, SIGNIFICANT
 from advisor.metrics.clocks.offsets import Clock
+from advisor.metrics.clocks.prior import MOST_WRONG
 from advisor.metrics.collectives.call import Call
 from advisor.metrics.collectives.groups import RankInfo, hosts_of
 from advisor.metrics.timeline.statistics import Floats, huber, median, quantile, spread
@@ -42,7 +43,6 @@ _RANGE_NS = 20e9
 """A clock that nobody sets may be off by seconds either way."""
 _UNLIKE = 0.03
 """Calls of one kind stagger by this share of their time for other reasons than their rings."""
-_MOST_WRONG = 0.05  # calls that were paired wrongly
 
 
 @dataclass
@@ -188,8 +188,8 @@ def _pairs(
 
 def _offset(pair: _Pair, origin: int) -> _Offset:
     """What to add to the second clock of a pair."""
-    low = quantile(pair.least, 1 - _MOST_WRONG) if pair.least else -math.inf
-    high = quantile(pair.most, _MOST_WRONG) if pair.most else math.inf
+    low = quantile(pair.least, 1 - MOST_WRONG) if pair.least else -math.inf
+    high = quantile(pair.most, MOST_WRONG) if pair.most else math.inf
     low, high = low - WAKE_NS, high + WAKE_NS
     if low > high:  # spans that were paired wrongly, or a clock that jumps
         low, high = -math.inf, math.inf

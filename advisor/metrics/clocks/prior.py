@@ -12,7 +12,7 @@ STAGGER_SHARE = 0.6
 # A rank that leaves a call before another came, by more than this and in more of the calls than
 # spans that were paired wrongly make up, has another clock.
 TOLERANCE_NS = 200_000
-_MOST_EARLY = 0.05
+MOST_WRONG = 0.05
 
 
 def is_zero(away: float, found: Difference, others: Sequence[float]) -> bool:
@@ -38,4 +38,4 @@ def impossible(columns: Sequence[Mapping[int, Call]], rank: int, others: set[int
         if rank in column
         for other in sorted(others & column.keys())
     ]
-    return bool(early) and sum(early) > _MOST_EARLY * len(early)
+    return bool(early) and sum(early) > MOST_WRONG * len(early)

@@ -20,7 +20,7 @@ from advisor.metrics.rings.locations import Home
 from advisor.metrics.timeline.statistics import Floats, spread
 from advisor.vocabulary.operations import POINT_TO_POINT
 
-_FEWEST_CALLS = 3
+FEWEST_CALLS = 3
 """Of which a median leaves out one that is odd."""
 _SHARED_PATH = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send",
                           "exchange", "broadcast", "reduce"})  # fmt: skip
@@ -79,7 +79,7 @@ def durations(data: Inputs, home: Mapping[int, Home]) -> list[Durations]:
             times[kind][members].append((time, share))
     found = []
     for kind, by_group in times.items():
-        known = {g: np.array(own) for g, own in by_group.items() if len(own) >= _FEWEST_CALLS}
+        known = {g: np.array(own) for g, own in by_group.items() if len(own) >= FEWEST_CALLS}
         if not known:
             continue
         bandwidth = np.array([float(np.median(own[:, 1])) for own in known.values()])

@@ -21,8 +21,8 @@ from advisor.vocabulary.operations import POINT_TO_POINT
 
 _FEWEST_CALLS = 5
 """Ten times have 252 orders, so that two groups of five can differ at 1 %; of four (70) hardly."""
-_SIGNIFICANCE = 0.01
-"""One false accusation in a hundred recordings, after correction for the number of groups."""
+SIGNIFICANCE = 0.01
+"""One false accusation in a hundred recordings, after correction for the number of candidates."""
 # A group this much slower than the fastest of its kind is slow.
 _SLOWER = 0.12
 
@@ -116,7 +116,7 @@ def _compare(
         p_value = 1.0
         if place != fastest:
             p_value = min(1.0, (len(members) - 1) * _p_slower(times, members[fastest]))
-        slow = p_value < _SIGNIFICANCE and shares[place] > _SLOWER
+        slow = p_value < SIGNIFICANCE and shares[place] > _SLOWER
         result.append(
             PeerExcess(
                 group=place[0],

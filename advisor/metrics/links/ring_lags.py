@@ -19,7 +19,7 @@ from advisor.metrics.clocks.joint import NORMALLY_RIGHT, WAKE_NS
 from advisor.metrics.clocks.offsets import Clock, aligned
 from advisor.metrics.collectives.call import Call, wire_name
 from advisor.metrics.links.cost import Inputs
-from advisor.metrics.links.durations import members_of
+from advisor.metrics.links.durations import FEWEST_CALLS, members_of
 from advisor.metrics.links.locations import Members
 from advisor.metrics.rings.locations import Home
 from advisor.metrics.rings.nccl import PASSES
@@ -35,8 +35,6 @@ switch has no such order. Without it one group whose order fits nothing would ou
 calls take four times as long as the others'."""
 _BY_NTP_NS = (1e5, 1e6)
 """NTP keeps hosts of one network within tenths of a millisecond, at worst within one (RFC 5905)."""
-_FEWEST_CALLS = 3
-"""Of which a median leaves out one that is odd."""
 _MOST_RANKS = 64
 """Of a ring: what each late start does is simulated, which costs as the cube of their number."""
 _MOST_AT_ONCE = 8
@@ -107,7 +105,7 @@ def ring_lags(data: Inputs, home: Mapping[int, Home]) -> list[Lags]:
             groups[members][wire_name(call), call.bytes].append(column)
     bundles: dict[frozenset[Home], list[Block]] = defaultdict(list)
     for members, kinds in groups.items():
-        enough = {kind: own for kind, own in kinds.items() if len(own) >= _FEWEST_CALLS}
+        enough = {kind: own for kind, own in kinds.items() if len(own) >= FEWEST_CALLS}
         heaviest = sorted(enough, key=lambda kind: (-kind[1] * len(enough[kind]), kind))
         for kind in heaviest[:_MOST_KINDS]:
             own = frozenset(home[rank] for rank in members.ranks)
@@ -210,7 +208,7 @@ def _block(
     ends = (when[:, :, 1] - when[:, :, 1].max(axis=1, keepdims=True)).astype(np.float64)
     takes = np.array([min(x.end - x.start for x in c.values()) for c in columns], dtype=np.float64)
     order = (-starts.min(axis=1)).argsort(kind="stable")
-    most = min(_MOST_CALLS, max(_FEWEST_CALLS, _MOST_STARTS // (2 * len(ranks))))
+    most = min(_MOST_CALLS, max(FEWEST_CALLS, _MOST_STARTS // (2 * len(ranks))))
     near, others = order[:most], order[most:]
     spanning = np.linspace(0, len(others), min(most, len(others)), endpoint=False)
     chosen = np.concatenate([near, others[spanning.astype(np.intp)]])

@@ -7,9 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from advisor.config.hardware import find_device
+from advisor.config.hardware import find_device, machine
 from advisor.metrics.links.durations import Durations, Kind
-from advisor.metrics.links.expected import Assumption, _Job, _Possible, nothing_known
+from advisor.metrics.links.expected import (
+    EFFICIENCY,
+    Assumption,
+    _Between,
+    _Job,
+    _Possible,
+    nothing_known,
+)
 from advisor.metrics.links.locations import Members
 from advisor.metrics.links.slow_location import SLOWDOWNS, _of_kind
 
@@ -47,6 +54,24 @@ def test_inside_a_host_links_carry_what_they_are_rated_for() -> None:
     assert device is not None
     least = _Possible(device, job())(Kind("all_reduce", 100 * MB, 2, 1), Members((0, 1)))
     assert least == pytest.approx(math.log(100 * MB / 450))
+
+
+def test_an_all_to_all_leaves_a_host_by_each_gpus_own_nic() -> None:
+    """Of eight ranks on two hosts each sends half of its bytes over one 400 Gb/s port; a ring
+    would leave by the four ports of its host."""
+    made = job()
+    made.home = {rank: ("host", rank // 4) for rank in range(8)}  # type: ignore[assignment]
+    made.slots = [0, 1, 2, 3]
+    expected = _Between(machine("dgx-h100"), made)
+    group = Members(tuple(range(8)))
+    found = {}
+    for op in ("all_to_all", "all_gather"):
+        took = expected(Kind(op, 800 * MB, 8, 2), group)
+        assert took is not None
+        found[op] = math.exp(took[0])
+    port = 50 * EFFICIENCY[False][0]
+    assert found["all_to_all"] == pytest.approx(400 * MB / port, rel=0.02)
+    assert found["all_gather"] == pytest.approx(700 * MB / (4 * port), rel=0.02)
 
 
 def likelihoods(gbps: float, *, crossed: bool) -> np.ndarray:

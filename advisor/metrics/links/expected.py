@@ -126,8 +126,8 @@ class _Job:
 
 
 class _Possible:
-    """What no machine can beat: a ring carries no more than a GPU's own links inside a host, and
-    between hosts no more than PCIe of the GPUs that it leaves the emptiest host by."""
+    """What no machine can beat: a GPU's own links inside a host, and between hosts PCIe of the GPUs
+    that a ring leaves the emptiest host by, or an all-to-all's own."""
 
     def __init__(self, device: Device, job: _Job) -> None:
         self.job, self.inside_gbps = job, device.link_gbps
@@ -136,13 +136,26 @@ class _Possible:
 
     def __call__(self, kind: Kind, members: Members) -> float | None:
         factor = bus_factor(kind.op, kind.ranks)
-        rate = self.inside_gbps
-        if kind.hosts > 1 and self.pcie_gbps is not None:
-            own = 1 if members.message else self.job.least_per_host(members)
-            rate = min(own * self.pcie_gbps, rate or math.inf)
-        if rate is None or factor is None or (kind.hosts == 1 and members.message):
+        local = 1 if members.message else self.job.least_per_host(members)
+        rate = _bus_gbps(kind, local, self.pcie_gbps or math.inf, self.inside_gbps or math.inf)
+        if rate == math.inf or factor is None or (kind.hosts == 1 and members.message):
             return None
         return math.log(max(kind.bytes * factor, 1.0) / rate)
+
+
+def _bus_gbps(kind: Kind, local: int, nic: float, link: float) -> float:
+    """Bus bandwidth, GB/s, over ``nic`` GB/s of NICs per GPU and ``link`` GB/s of its own links.
+
+    Rings leave a host by all of its ``local`` GPUs. In an all-to-all each GPU sends to other hosts
+    by its own NIC, and inside by its links at once; its bus bandwidth counts both.
+    """
+    if kind.hosts < 2:
+        return link
+    if kind.op == "all_to_all":
+        peers = kind.ranks - 1
+        within = link * peers / (local - 1) if local > 1 else math.inf
+        return min(nic * peers / (kind.ranks - local), within)
+    return min(nic * local, link)
 
 
 class _Between:
@@ -154,17 +167,15 @@ class _Between:
         nics, gpus = found.network.nics, found.gpus_per_node
         beside = {slot * nics // gpus for slot in job.slots if slot < gpus}
         used = max(len(beside), nics // gpus, 1)
-        self.host_gbps = used * found.network.nic_gbps * share
+        self.gpu_gbps = used * found.network.nic_gbps * share / len(job.slots)
 
     def __call__(self, kind: Kind, members: Members) -> tuple[float, float] | None:
         factor = bus_factor(kind.op, kind.ranks)
         if kind.hosts < 2 or factor is None:
             return None
         own = 1 if members.message else self.job.per_host(members)
-        rate = min(
-            self.host_gbps * own / len(self.job.slots),
-            self.machine.intra.gpu_gbps * EFFICIENCY[True][0],
-        )
+        inside = self.machine.intra.gpu_gbps * EFFICIENCY[True][0]
+        rate = _bus_gbps(kind, own, self.gpu_gbps, inside)
         latency = 0.0 if members.message else _latency_ns(self.machine.name, kind, own)
         return math.log(latency + kind.bytes * factor / rate), self.error
 

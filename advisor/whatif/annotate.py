@@ -23,7 +23,7 @@ from advisor.whatif.predict import (
     predict_without_lateness,
 )
 from advisor.whatif.program import Program
-from advisor.whatif.slow_places import hosts_of, joined_by, uses_place
+from advisor.whatif.slow_places import hosts_of, joined_by, restored, steadied, uses_place
 
 # The caps that are tried: torch's default, and the range people set (PEERS, STUDY B).
 BUCKET_CAPS_MB: tuple[float | None, ...] = (None, 0.5, 1, 2, 5, 10, 25, 50, 100, 200)
@@ -91,25 +91,28 @@ def _link_rows(con: Any, run: str, steps: list[Program]) -> Iterator[Row]:
     The evidence holds the ranks on the slow place's near side, those on its far side (null: any
     other), whether only calls inside or between hosts use it, and how much of a call's time is
     excess: low, middle, high; of a slow NVLink also of calls between hosts with a ring over it.
+    An unsteady network is slow in some steps: the mean over the steps tells what it costs.
     ``restore-network`` is all of what lies between hosts, as fast as on other machines: it has no
     peers in the job.
     """
     hosts, joined = hosts_of(con, run), joined_by(con, run)
     slow = con.execute(
-        "SELECT src, evidence, CASE kind WHEN 'network' THEN 'restore-network' "
+        "SELECT src, evidence, kind = 'unsteady', CASE kind WHEN 'network' THEN 'restore-network' "
         "ELSE 'restore-link' END FROM link_excess WHERE run = ? AND src IS NOT NULL ORDER BY src",
         [run],
     ).fetchall()
-    for src, evidence, setting in slow:
+    for src, evidence, unsteady, setting in slow:
         found = json.loads(evidence or "{}")
         near, far = frozenset(found.get("near", ())), found.get("far")
         if "share" not in found or not any(near & step.items.keys() for step in steps):
             continue  # the recordings of the slow ranks are missing: their calls cannot be told
         low, middle, high = found["share"]
-        places = [((low, middle, high), uses_place(near, far, found.get("link"), hosts))]
+        uses = uses_place(near, far, found.get("link"), hosts)
+        places = [((low, middle, high), uses)]
         if "rings_share" in found:
             places.append((tuple(found["rings_share"]), _rings_over(near, hosts)))
-        prediction = predict_restored(steps, places, joined)
+        service = steadied(steps, uses, joined) if unsteady else restored(places, joined)
+        prediction = predict_restored(steps, service, comes_and_goes=unsteady)
         if prediction is not None:
             yield setting, str(src), False, prediction
 

@@ -252,24 +252,22 @@ def predict_without_lateness(
 
 def predict_restored(
     programs: Sequence[Program],
-    places: Sequence[tuple[tuple[float, float, float], Callable[[tuple[int, ...]], bool]]],
-    joined: Callable[[Call], tuple[int, ...]],
+    service: Callable[[int, Call], float],
+    *,
+    comes_and_goes: bool = False,
 ) -> Prediction | None:
-    """The step if calls lost a share (low, middle, high) of their time, by which ranks are
-    ``joined`` by them.
+    """The step if calls took ``service`` ns, by which end of what is known of the slow place
+    (0, 1, 2: the least of its excess, the middle, the most) and call.
 
-    The interval holds what the share leaves open and what the replay does.
+    The interval holds what the ends leave open and what the replay does.
     """
 
     def without(end: int) -> Change:
-        def service(_: int, call: Call) -> float:
-            ranks = joined(call)
-            part = next((share[end] for share, affects in places if affects(ranks)), 0.0)
-            return call.service_ns * (1 - part)
+        return lambda program: with_service(program, lambda _, call: service(end, call))
 
-        return lambda program: with_service(program, service)
-
-    least, found, most = (predict(programs, without(end)) for end in range(3))
+    least, found, most = (
+        predict(programs, without(end), comes_and_goes=comes_and_goes) for end in range(3)
+    )
     if least is None or found is None or most is None:
         return None
     fewer, more = max(least.step_ns - found.step_ns, 0.0), max(found.step_ns - most.step_ns, 0.0)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from advisor.metrics.rings.nccl import PASSES
 from advisor.vocabulary.operations import POINT_TO_POINT
-from advisor.whatif.program import Call
+from advisor.whatif.program import Call, Program
 
+_OF_LIKE = (0.5, 0.1, 0.0)
 _ADDED = """
 SELECT evidence FROM link_excess
 WHERE run = ? AND (try_cast(evidence AS JSON) ->> '$.added_ns')::DOUBLE > 0
@@ -52,6 +56,45 @@ def uses_place(
         return bool(others) and not near.isdisjoint(ranks)
 
     return uses
+
+
+def restored(
+    places: Sequence[tuple[tuple[float, float, float], Callable[[tuple[int, ...]], bool]]],
+    joined: Callable[[Call], tuple[int, ...]],
+) -> Callable[[int, Call], float]:
+    """What calls take (ns) without the share (low, middle, high) of it that a place adds."""
+
+    def service(end: int, call: Call) -> float:
+        ranks = joined(call)
+        part = next((share[end] for share, affects in places if affects(ranks)), 0.0)
+        return call.service_ns * (1 - part)
+
+    return service
+
+
+def steadied(
+    programs: Sequence[Program],
+    affects: Callable[[tuple[int, ...]], bool],
+    joined: Callable[[Call], tuple[int, ...]],
+) -> Callable[[int, Call], float]:
+    """What calls take (ns) where none takes longer than the median of its like, than the fastest
+    tenth, than the fastest: a call in a quiet moment gains nothing."""
+
+    def kind(call: Call) -> tuple[Any, ...]:
+        return call.op, call.channel, call.ranks, call.bytes
+
+    times: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+    for program in programs:
+        for call in program.calls.values():
+            if affects(joined(call)):
+                times[kind(call)].append(call.service_ns)
+    most = {like: np.quantile(own, _OF_LIKE) for like, own in times.items()}
+
+    def service(end: int, call: Call) -> float:
+        bounds = most.get(kind(call))
+        return call.service_ns if bounds is None else min(call.service_ns, float(bounds[end]))
+
+    return service
 
 
 def added_latency(con: Any, run: str) -> Callable[[Call], float]:

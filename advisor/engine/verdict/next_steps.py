@@ -12,7 +12,7 @@ from advisor.engine import how_to_record
 from advisor.engine.causes import is_option
 from advisor.engine.sandbox import Sandbox
 from advisor.engine.verdict.facts import Situation
-from advisor.engine.verdict.table import LOST, NOBODYS, SMALL, UNCOUNTED, Decision
+from advisor.engine.verdict.table import LOST, NOBODYS, SMALL, UNCOUNTED, Decision, mostly
 from advisor.findings import Finding, Severity
 from advisor.messages import STEPS, say
 from advisor.vocabulary.words import estimate
@@ -35,7 +35,11 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
     match decision.reason:
         case "ranks-missing" | "ranks-cut" | "ranks-alone":
             missing = decision.reason != "ranks-cut"
-            return [*how_to_record.all_ranks(sandbox, missing=missing), *_tries(it)]
+            record = how_to_record.all_ranks(sandbox, missing=missing)
+            # Of what a device idles the other ranks tell nothing: its cause is mended first.
+            tries = _tries(it)
+            before = 1 if _is_idle_most(it) else 0
+            return [*tries[:before], *record, *tries[before:]]
         case "no-work" | "nothing-recorded" | "no-trace" | "damaged":
             return how_to_record.all_ranks(sandbox)
         case "unrecognised":
@@ -88,6 +92,14 @@ def next_steps(decision: Decision, it: Situation, sandbox: Sandbox) -> list[str]
             look = look_at(it)
             return [*_tries(it), *(look.fix[:1] if look is not None else [])]
     return _tries(it)
+
+
+def _is_idle_most(it: Situation) -> bool:
+    """Whether devices idle longer than is exposed, and a likely cause is about that."""
+    best = next(iter(options(it)), None)
+    if best is None or is_option(best) or it.shares is None:
+        return False
+    return it.shares.idle > it.shares.exposed and mostly(best, "idle")
 
 
 def _of_host(it: Situation) -> str:

@@ -177,7 +177,7 @@ def _missing_peers(it: Situation, shares: Shares) -> Decision | None:
     if top is not None:
         in_them = not is_option(top) and (
             top.savings_low_ns == 0  # partly_read.py
-            or (top.is_sure() and _mostly(top, "wait", "transfer"))
+            or (top.is_sure() and mostly(top, "wait", "transfer"))
         )
         needed = 0.5 if in_them else 1.0
         # Causes beside each other count together: none of them is an effect of another.
@@ -194,10 +194,10 @@ def _idles_by_itself(it: Situation, shares: Shares) -> bool:
     if best is None or best.finding is None or best.kind not in _OF_SURE_CAUSE:
         return False
     gives_ns = best.finding.savings_ns or 0
-    return gives_ns >= shares.exposed * it.step_ns and _mostly(best.finding, "idle")
+    return gives_ns >= shares.exposed * it.step_ns and mostly(best.finding, "idle")
 
 
-def _mostly(finding: Finding, *kinds: str) -> bool:
+def mostly(finding: Finding, *kinds: str) -> bool:
     """Whether most of the time that a finding is about is of these kinds."""
     claimed = sum(finding.claims.get(kind, 0) for kind in kinds)
     return 2 * claimed > sum(finding.claims.values())

@@ -157,7 +157,7 @@ def test_the_first_screen_holds_verdict_step_and_first_finding(
 ) -> None:
     browser.open(pages[name], width=width, height=height)
     bottoms = browser.evaluate(
-        "['.verdict', '#average-step', '.findings .finding']"
+        "['.verdict', '#average-step', '#waited-for', '.findings .finding']"
         ".filter(s => document.querySelector(s)).map(s => "
         "document.querySelector(s).getBoundingClientRect().bottom)"
     )
@@ -165,7 +165,16 @@ def test_the_first_screen_holds_verdict_step_and_first_finding(
     assert bottoms[-1] <= height, bottoms
 
 
-@pytest.mark.parametrize(("name", "rows"), [("link", 4), ("three", 4)])
+@pytest.mark.parametrize("name", NAMES)
+def test_links_to_sections_are_whole_on_a_telephone(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
+    browser.open(pages[name], width=390, height=844)
+    ends = "[...document.querySelectorAll('nav a')].map(a => a.getBoundingClientRect().right)"
+    assert max(browser.evaluate(ends)) <= 390
+
+
+@pytest.mark.parametrize(("name", "rows"), [("link", 4), ("three", 2)])  # with its heat map
 def test_findings_fit_on_the_first_screen_of_a_telephone(
     browser: Browser, pages: dict[str, Path], name: str, rows: int
 ) -> None:

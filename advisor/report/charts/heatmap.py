@@ -14,13 +14,15 @@ _LETTER, _NARROW, _WIDE = 7.0, 224, 480
 _ROW_LETTERS = 14
 _LABEL = 13  # pixels that a row's name needs
 _TOP = 6  # its upper half over the first row
+# Pixels from row to row, and of all rows: findings stand below them on the first screen.
+_PITCH, _LEAST_PITCH, _HEIGHT = 16, 4, 128
 
 
 def heat_map(spec: HeatMap) -> Scene:
     """Rows with a cell per column; neighbours of one strength are drawn as one, zero not at all."""
-    pitch = 18 if len(spec.rows) <= 16 else 10 if len(spec.rows) <= 32 else 5
+    pitch = max(_LEAST_PITCH, min(_PITCH, _HEIGHT // len(spec.rows)))
     bottom = _TOP + len(spec.rows) * pitch
-    scene = Scene(height=bottom + 36, margin=104)
+    scene = Scene(height=bottom + 18, margin=104)
     width = 100 / max(len(spec.columns), 1)
     scene.marks.append(Rect(0, _TOP, 100, bottom - _TOP, "cell-ground"))
     named = _named(spec, pitch)
@@ -43,9 +45,9 @@ def heat_map(spec: HeatMap) -> Scene:
                 x, wide = start * width, (column - start) * width
                 scene.marks.append(Rect(x, y, wide, pitch - 1, levels[start], title))
             start = column
-    scene.marks.append(Text(0, bottom + 14, spec.columns[0], "tick", "start"))
-    scene.marks.append(Text(100, bottom + 14, spec.columns[-1], "tick", "end"))
-    scene.marks.append(Text(50, bottom + 30, spec.axis, "axis-title", "middle"))
+    first, last = (f"{spec.axis} {spec.columns[place]}" for place in (0, -1))
+    scene.marks.append(Text(0, bottom + 14, first, "tick", "start"))
+    scene.marks.append(Text(100, bottom + 14, last, "tick", "end"))
     return scene
 
 

@@ -16,7 +16,7 @@ from advisor.store.evidence import PER_PEER
 from advisor.store.store import Store
 from advisor.vocabulary.words import named_ranks, some_ranks
 
-MOST_ROWS = 64
+MOST_ROWS = 32
 _FEWEST_ROWS = 3  # of two ranks the bars say as much
 _MOST_LISTED = 16
 _SQL = (
@@ -65,12 +65,10 @@ def heat_map(store: Store, run: str, culprits: list[int], suffix: str = "") -> F
         [max(found[r].get(step, 0.0) for r in group for step in span) for span in spans]
         for group in groups
     ]
-    note = f"Full colour: {numbers.duration(most)}, the most in one step."
-    if each > 1:
-        note += f" A row is {each} ranks and shows the one that is waited for most."
+    note = f"A row is {each} ranks and shows the one that is waited for most." * (each > 1)
     return Figure(
         id=f"waited-for{suffix}",
-        title="How long peers wait for each rank, by step",
+        title=f"How long peers wait for each rank, by step (full colour: {numbers.duration(most)})",
         description="Grid of ranks by steps: how long each peer waits for the rank of the row.",
         drawing=HeatMap(
             rows=[named_ranks(set(group) & set(culprits) or group) for group in groups],
